@@ -7,73 +7,75 @@ import (
 	"math"
 )
 
-// print stands for the key of an object, which takes several times as much memory. Two objects do not have the
-// same one, since an API server does not know how prints are made.
+// print is a hash of an object's key, which would take several times as much memory. Collisions are
+// not expected, because an API server does not know the seed of the hash.
 type print uint64
 
-// prints makes prints.
+// prints computes prints.
 type prints struct{ seed maphash.Seed }
 
 func newPrints() prints { return prints{maphash.MakeSeed()} }
 
 func (p prints) of(key string) print { return print(maphash.String(p.seed, key)) }
 
-// What the cap counts for one object besides its key and its value, in bytes. A test of clusterstore/cluster
-// compares the sums with the heap.
+// Sizes that the memory cap counts for an object besides its key and value, in bytes. A test of
+// clusterstore/cluster compares the sums with the heap.
 const (
-	// objectSize is what an object takes in this package: an entry of account.sizes, and the start of its key.
+	// objectSize is what an object takes in this package: an entry of account.sizes, and the string
+	// header of its key.
 	objectSize = 56
-	// shareSize is what a value that objects share takes in this package: an entry of account.shared.
+	// shareSize is what a shared value takes in this package: an entry of account.shared.
 	shareSize = 96
-	// sameSize is what an object of a list takes that is cached as it is, so that only its print is staged.
+	// sameSize is what an unchanged object of a list takes, of which only the print is staged.
 	sameSize = 32
 )
 
-// account counts the objects of one resource against the cluster's memory cap: those that are cached and, while a list
-// is being read, those that are staged beside them. Only one goroutine at a time uses it. A nil *account counts
-// nothing.
+// account counts the objects of one resource against the cluster's memory cap: the cached objects
+// and, while a list is being read, the staged objects. An account is not safe for concurrent use. A
+// nil *account counts nothing.
 type account struct {
 	memory *MemoryCap // fixed
-	what   string     // fixed: the resource
+	what   string     // fixed; the resource
 	prints prints     // fixed
 
-	sizes  map[print]int64 // of cached objects, and of refused ones
-	peak   int             // the most entries that sizes has had since it was made
-	shared map[any]*share  // values that objects share, by handle
+	sizes  map[print]int64 // of cached and refused objects
+	peak   int             // largest number of entries of sizes since the map was made
+	shared map[any]*share  // shared values by handle
 	sums   sums
 
-	// committing is true while the objects of a list are put into the Store. Old objects are dropped last, so that the
-	// sums would count them beside the new ones. Until the end, the cap has the sums of the whole list.
+	// committing is true while the objects of a list move into the Store. Old objects are dropped
+	// last, so the sums would count old and new objects together. The cap therefore keeps the sums
+	// of the whole list until the end.
 	committing bool
-	// counted and staged are what the cap has of the sums.
+	// counted and staged are the sums that the cap counts now.
 	counted, staged int64
 }
 
 // sums are the sizes of a resource's objects, in bytes.
 type sums struct {
 	cached int64 // cached objects
-	listed int64 // objects of the list that is being read, as large as they will be in the cache
-	staged int64 // what the list takes beside the cache
+	listed int64 // objects of the list that is being read, with their future size in the cache
+	staged int64 // memory that the list takes beside the cache
 
-	// The values that objects share count once:
-	cachedShared int64 // those of cached objects
-	listedShared int64 // those of the list
-	stagedShared int64 // those of the list alone
+	// Each shared value counts once in each of these sums:
+	cachedShared int64 // shared values of cached objects
+	listedShared int64 // shared values of listed objects
+	stagedShared int64 // shared values of listed objects only
 }
 
-// counted returns what counts against the cap: the larger of what is cached and what is listed.
+// counted returns the bytes that count against the cap: the larger of the cache and the list.
 func (s *sums) counted() int64 { return max(s.cached+s.cachedShared, s.listed+s.listedShared) }
 
-// beside returns what is staged beside the cache.
+// beside returns the bytes that are staged beside the cache.
 func (s *sums) beside() int64 { return s.staged + s.stagedShared }
 
-// share counts the references to a value that objects share.
+// share counts the references to a shared value.
 type share struct {
-	cached, listed int // references of cached objects, and of objects of the list
+	cached, listed int // references from cached and from listed objects
 	size           int64
 }
 
-// handles iterates over the shared values of an object and their sizes. A nil handles has none.
+// handles iterates over the shared values of an object and their sizes. A nil handles is empty.
 type handles iter.Seq2[any, int64]
 
 func (h handles) all(yield func(any, int64) bool) {
@@ -89,7 +91,7 @@ func newAccount(m *MemoryCap, resource string, p prints) *account {
 	return &account{memory: m, what: resource, prints: p, sizes: make(map[print]int64), shared: make(map[any]*share)}
 }
 
-// refer adds references to shared values: so many of cached objects and so many of listed ones. Negative numbers
+// refer adds references from cached and from listed objects to shared values. Negative numbers
 // remove references.
 func (a *account) refer(to handles, cached, listed int) {
 	for handle, size := range to.all {
@@ -108,7 +110,7 @@ func (a *account) refer(to handles, cached, listed int) {
 	}
 }
 
-// sumShare adds a shared value to the sums, or subtracts it.
+// sumShare adds a shared value to the sums, multiplied by sign.
 func (a *account) sumShare(one *share, sign int64) {
 	if one.cached > 0 {
 		a.sums.cachedShared += sign * one.size
@@ -129,7 +131,7 @@ func (a *account) stage(size int64, of handles) error {
 	return a.stageAs(size, size, of)
 }
 
-// stageSame counts an object of a list that is cached as it is.
+// stageSame counts an object of a list that equals its cached version.
 func (a *account) stageSame(key string, of handles) error {
 	if a == nil {
 		return nil
@@ -137,8 +139,8 @@ func (a *account) stageSame(key string, of handles) error {
 	return a.stageAs(sameSize, a.sizes[a.prints.of(key)], of)
 }
 
-// stageNone counts an object of a list that is not to be cached. Without that, a list of such objects might have no
-// end.
+// stageNone counts an object of a list that will not be cached. Otherwise, a list of such objects
+// could be endless.
 func (a *account) stageNone() error {
 	if a == nil {
 		return nil
@@ -146,7 +148,7 @@ func (a *account) stageNone() error {
 	return a.stageAs(sameSize, 0, nil)
 }
 
-// stageAs counts an object of a list by what it takes now, and what it will take in the cache.
+// stageAs counts an object of a list with its present size and its future size in the cache.
 func (a *account) stageAs(staged, listed int64, of handles) error {
 	a.refer(of, 0, 1)
 	a.sums.staged += staged
@@ -160,22 +162,22 @@ func (a *account) stageAs(staged, listed int64, of handles) error {
 	return err
 }
 
-// unstage gives back the shared values of a staged object. Its own bytes count until the end of the list: so a list
-// that repeats the same objects exceeds the cap.
+// unstage removes the references of a staged object. The object's own bytes count until the end of
+// the list, so that a list which repeats objects exceeds the cap.
 func (a *account) unstage(of handles) {
 	if a != nil {
 		a.refer(of, 0, -1)
 	}
 }
 
-// commit begins to put the staged objects into the cache. unstageAll ends that.
+// commit starts to move the staged objects into the cache. unstageAll ends the move.
 func (a *account) commit() {
 	if a != nil {
 		a.committing = true
 	}
 }
 
-// unstageAll forgets what is staged.
+// unstageAll resets the staged sums.
 func (a *account) unstageAll() {
 	if a == nil {
 		return
@@ -187,13 +189,13 @@ func (a *account) unstageAll() {
 			delete(a.shared, handle)
 		}
 	}
-	a.shared = maps.Collect(maps.All(a.shared)) // a map does not shrink
+	a.shared = maps.Collect(maps.All(a.shared)) // copied, because maps do not shrink
 	a.sums = sums{cached: a.sums.cached, cachedShared: a.sums.cachedShared}
 	a.settle()
 }
 
-// announced refuses a list whose first page announces that many more objects, if they can't fit even if each is as
-// small as the smallest of the page.
+// announced refuses a list whose first page announces too many more objects. It assumes that each
+// of them is as small as the smallest object of the page.
 func (a *account) announced(least, more int64) error {
 	if a == nil || more <= 0 || least == 0 {
 		return nil
@@ -206,7 +208,7 @@ func (a *account) announced(least, more int64) error {
 	return a.memory.fits(whole.counted()-a.counted, a.what)
 }
 
-// keep records that a staged object replaces a cached one with the handles of before.
+// keep records that a staged object replaces a cached one, whose handles are before.
 func (a *account) keep(key string, size int64, of, before handles) {
 	if a == nil {
 		return
@@ -220,7 +222,7 @@ func (a *account) keep(key string, size int64, of, before handles) {
 	a.record(p, size)
 }
 
-// put counts an object that is to replace a cached one with the handles of before.
+// put counts an object that will replace a cached one, whose handles are before.
 func (a *account) put(key string, size int64, of, before handles) error {
 	if a == nil {
 		return nil
@@ -245,7 +247,7 @@ func (a *account) record(p print, size int64) {
 	a.peak = max(a.peak, len(a.sizes))
 }
 
-// drop gives back what a cached object with these handles has taken.
+// drop subtracts a cached object with these handles.
 func (a *account) drop(key string, of handles) {
 	if a == nil {
 		return
@@ -255,14 +257,15 @@ func (a *account) drop(key string, of handles) {
 	a.sums.cached -= a.sizes[p]
 	a.settle()
 	delete(a.sizes, p)
-	if len(a.sizes) < a.peak/4 { // a map does not shrink
+	if len(a.sizes) < a.peak/4 { // maps do not shrink
 		a.sizes = maps.Collect(maps.All(a.sizes))
 		a.shared = maps.Collect(maps.All(a.shared))
 		a.peak = len(a.sizes)
 	}
 }
 
-// charge counts the sums against the cap, unless they exceed it.
+// charge counts the sums against the cap. If the sums exceed the cap, it returns an error and
+// changes nothing.
 func (a *account) charge() error {
 	counted, staged := a.sums.counted(), a.sums.beside()
 	if err := a.memory.add(counted-a.counted, staged-a.staged, a.what); err != nil {
@@ -272,7 +275,7 @@ func (a *account) charge() error {
 	return nil
 }
 
-// settle counts the sums against the cap after a change that is not refused.
+// settle counts the sums against the cap after a change that can't be refused.
 func (a *account) settle() {
 	if a.committing {
 		return
@@ -282,14 +285,14 @@ func (a *account) settle() {
 	a.counted, a.staged = counted, staged
 }
 
-// refusedKey is what an object that is refused is charged by. No object has such a key: decode lets no name
-// with a slash pass.
+// refusedKey returns the key that counts for a refused object. No object has such a key, because
+// decode refuses names with a slash.
 func refusedKey(key string) string { return "//" + key }
 
-// refusedEntrySize is what an entry of Resource.unusable takes besides its texts, in bytes.
+// refusedEntrySize is the size of an entry of Resource.unusable without its texts, in bytes.
 const refusedEntrySize = 128
 
-// refusedSize is what the memory cap counts for an object that is refused, in bytes.
+// refusedSize is the size that the memory cap counts for a refused object, in bytes.
 func refusedSize(key, why string) int64 {
 	return objectSize + refusedEntrySize + int64(len(key)+len(why))
 }

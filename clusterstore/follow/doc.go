@@ -1,6 +1,5 @@
-// Package follow keeps a local copy of objects of an API server: it lists and
-// watches them until it is stopped, and reports the health of that. It knows nothing
-// about the objects themselves.
+// Package follow caches objects of an API server. It lists and watches kinds of objects until it is
+// stopped, and reports whether it can. The objects themselves are opaque to this package.
 //
 //	pods := follow.New(follow.Kind[*corev1.Pod, string]{
 //		Name: "pods", Needed: true,
@@ -11,59 +10,67 @@
 //	})
 //	follow.NewGroup(follow.Options{}, pods).Run(ctx, nil)
 //
-// What callers may rely on:
+// What callers may rely on about the cache:
 //
-//   - An object that was read stays in its Store until the API reports it as deleted,
-//     or no longer has the kind: it answers 404 for an optional resource, and API
-//     discovery confirms that there is none ([Kind].Serves). While the API can't be
-//     reached, all objects stay. It is watched again within 10 s of its return,
-//     however long it was away.
-//   - Every failure is in the Group's Health at once, and is retried after less than 4 s. A needed
-//     resource that may be listed and not watched is retried within 30 s. An optional resource that
-//     is forbidden or absent is retried within 30 s, and within 10 s of the moment that discovery
-//     has it. A resource that is over budget is retried after four times as long as reading it
-//     took, 30 s at most.
-//   - After an outage of less than a minute, a watch resumes from its last version if a list of one
-//     object shows that the server's version is not lower. If the version is lower, the server was
-//     restored from a backup, and the objects are listed. After a longer outage the objects are
-//     always listed, since a restored server could have passed the last version again.
-//   - A server that asks for a pause by Retry-After gets no request of the resource during the
-//     pause: up to 60 s for 429, and up to 10 s otherwise. The Health shows when the pause ends.
-//   - The backoff starts over once a watch has lasted for 30 s.
-//   - The first sync waits for optional resources that can't be listed, until 25 s after
-//     [Group.Run], unless they are forbidden, absent, over budget, or of a kind that is
-//     [Kind].Unawaited.
-//   - What is cached, or the list that is being read if that is larger, never takes more than the
-//     memory cap, [Options].Memory, and what lists stage beside the cache takes no more than that either.
-//     A list that is too large changes nothing, and an event that makes
-//     the objects too many is left out until the next list. The Group is then unhealthy,
-//     whether the resource is needed or not, until a list fits;
-//     not if the resource is aside ([Kind].Aside).
-//   - Of an object that can't be decoded the version that was read before stays, and the Health has it.
-//   - Of a Group with a memory cap no more than 10,000 events a second are handled, after 20,000
-//     at once. Objects of lists count as events, except those of a resource's first list. The other events wait at the server.
-//   - Lists are read in pages of 500 objects. A page fails after 30 s, and a list after 5 min. A list that repeats
-//     objects is over budget before: each object of a list counts each time that it comes. Package kube has the
-//     other timeouts.
-//   - A watch that brings neither an event nor a bookmark for 100 s is replaced by a new list and
-//     watch. That is no failure. If the server no longer answers at all, the list fails at most 30 s
-//     later. A watch ends at the time that was requested, whether or not the server ends it.
-//   - No answer of a server makes a resource send more than one request a second, after
-//     the first five; only a page of a list is requested at once if the one before
-//     brought 50 objects. What the server does to be requested so often is in the
-//     Health, and is logged once ([Options].Trouble).
-//   - After a new list, the objects that are not in it are dropped last, so that
-//     their replacements are there before.
-//   - Each object is compacted ([Kind].Compact) as it is decoded, lists included: of a list just what differs from
-//     the Store is held until its end.
+//   - An object stays in its Store until the API reports its deletion or drops its kind. An
+//     optional kind counts as dropped if the API returns 404 and API discovery confirms that the
+//     kind does not exist ([Kind].Serves).
+//   - While the API can't be reached, all objects stay.
+//   - Each object is compacted ([Kind].Compact) as it is decoded. While a list is being read, only
+//     the objects that differ from the Store are staged.
+//   - After a list, missing objects are dropped last, so that their replacements are there before.
+//   - If an object can't be decoded, its previous version stays, and the Health names the object.
+//   - The first sync waits for optional resources until 25 s after [Group.Run]. It does not wait
+//     for resources that are forbidden, absent or over budget, or whose kind is [Kind].Unawaited.
 //
-// [Group.Run] starts one goroutine for each Resource, and waits for them all. Health, Synced and HealthChanged are safe
-// for concurrent use. While a function of the caller runs, this package holds no lock that one of these takes.
+// About retries:
 //
-// The goroutine runs the loop of client-go's Reflector: list, watch, resume, back off (resource.go). The
-// package does not use a Reflector, which needs lists and events as complete objects. A Reflector also
-// decides by itself which failures are worth a list, a pause or nothing, so that memory caps and silent
-// servers would have to look like other errors. It has two more goroutines for each watch.
+//   - The Health shows every failure immediately. The failed request is retried within 4 s.
+//   - A needed resource that may be listed but not watched is retried within 30 s. An optional
+//     resource that is forbidden or absent is also retried within 30 s, and within 10 s after API
+//     discovery finds it.
+//   - A resource that is over budget is retried after four times the duration of its last list, 30
+//     s at most.
+//   - Once the API can be reached again, all resources are watched within 10 s, however long the
+//     outage was.
+//   - After an outage of less than a minute, a watch resumes from its last version. A list of one
+//     object must first show that the server's version is not lower. A lower version means that the
+//     server was restored from a backup, and the objects are listed.
+//   - After a longer outage, the objects are always listed, because a restored server could have
+//     passed the last version again.
+//   - If a server sends Retry-After, the resource sends no request during the pause: up to 60 s for
+//     429, and up to 10 s for other codes. The Health shows the end of the pause.
+//   - The backoff starts over once a watch has lasted 30 s.
 //
-// ARCHITECTURE.md, at the module's root, shows how the packages work together.
+// About limits and hostile servers:
+//
+//   - The larger of the cache and the list that is being read never exceeds the memory cap,
+//     [Options].Memory. The same limit applies separately to what lists stage beside the cache.
+//   - A list that exceeds the memory cap changes nothing. An event that exceeds the cap is dropped
+//     until the next list. Until a list fits, the Group is unhealthy, even if the resource is
+//     optional, unless the resource is aside ([Kind].Aside).
+//   - A Group with a memory cap handles at most 10,000 events a second, after a burst of 20,000.
+//     Objects of lists count as events, except those of a resource's first list. Excess events wait
+//     at the server.
+//   - Lists are read in pages of 500 objects. A page times out after 30 s, and a list after 5 min.
+//     A list that repeats objects soon exceeds the memory cap, because repeated objects count each
+//     time. Package kube has the other timeouts.
+//   - A watch without an event or a bookmark for 100 s is replaced by a new list and watch, which
+//     is not a failure. If the server no longer responds at all, the list fails at most 30 s later.
+//   - A watch ends after the requested time, even if the server does not end it.
+//   - No response makes a resource send more than one request a second, after the first five. The
+//     only exception is a page of a list after a page with at least 50 objects. The Health shows
+//     which behavior of the server causes repeated requests, and [Options].Trouble is called once.
+//
+// [Group.Run] starts one goroutine for each Resource, and waits for all of them. Health, Synced and
+// HealthChanged are safe for concurrent use. This package never calls a caller's function while it
+// holds a lock that one of these methods needs.
+//
+// Each goroutine runs the same loop as client-go's Reflector: list, watch, resume, back off
+// (resource.go). The package does not use a Reflector, because a Reflector needs lists and events
+// as complete objects. A Reflector also decides by itself how to handle each failure, so that
+// memory caps and silent servers would have to look like other errors. Each watch of a Reflector
+// takes two more goroutines.
+//
+// ARCHITECTURE.md in the module's root shows how the packages work together.
 package follow

@@ -13,14 +13,14 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// stage has the objects of a list until its end. Of those that are in the Store just as they are only
-// prints are kept.
+// stage holds the objects of a list until the list is complete. For objects that equal their cached
+// version, it only holds prints.
 type stage[T any] struct {
 	prints  prints
-	begun   bool                     // something of the list has come
+	begun   bool                     // at least one object of the list has been read
 	objects map[string]*compacted[T] // by key
 	same    map[print]struct{}
-	refused map[string]string // why, by key. An earlier version may be in list, in same, or in the Store
+	refused map[string]string // reasons, by key; objects, same or the Store may have an earlier version
 }
 
 func newStage[T any](p prints) *stage[T] {
@@ -32,7 +32,7 @@ func newStage[T any](p prints) *stage[T] {
 	}
 }
 
-// has reports whether there is an object with that key, or one was refused.
+// has reports whether the list has an object with that key, refused or not.
 func (s *stage[T]) has(key string) bool {
 	_, listed := s.objects[key]
 	_, refused := s.refused[key]
@@ -40,35 +40,35 @@ func (s *stage[T]) has(key string) bool {
 	return listed || refused || same
 }
 
-// compacted is an object on its way from an answer of the API into the Store.
+// compacted is a decoded object that is not in the Store yet.
 type compacted[T any] struct {
 	key     string
 	version string
 	value   T
-	ok      bool   // it is to be kept
-	refused string // why it could not be decoded; empty: it could
-	updated int64  // as lag.updated returns it
-	size    int64  // what the memory cap counts, without shared values. Without a cap, it is zero.
+	ok      bool   // the object is cached
+	refused string // why the object can't be decoded; empty if it can
+	updated int64  // result of lag.updated
+	size    int64  // bytes that the memory cap counts, without shared values; zero without a cap
 }
 
-// named returns an object of which only its name and version are known.
+// named returns an object that only has a name and a version.
 func named[T any](namespace, name, version string) *compacted[T] {
 	return &compacted[T]{key: JoinKey(namespace, name), version: strings.Clone(version)}
 }
 
-// stored is what the Store has with a key.
+// stored is the Store's value for a key, if there is one.
 type stored[T any] struct {
 	value T
 	there bool
 }
 
-// feed compacts each object, of type O, to a T as it is decoded, and puts that into the kind's
-// Store. All its methods are called by the goroutine of the resource's run.
+// feed compacts each object of type O to a T as it is decoded, and puts the T into the kind's
+// Store. Only the goroutine of Resource.run calls its methods.
 type feed[O decode.Object, T any] struct {
 	kind     Kind[O, T]
 	resource *Resource
-	account  *account  // If nil, there is no memory cap.
-	stage    *stage[T] // of the list that is being read; nil: none
+	account  *account  // nil without a memory cap
+	stage    *stage[T] // objects of the list that is being read; nil if there is none
 	prints   prints
 }
 
@@ -84,7 +84,7 @@ func (f *feed[O, T]) useMemoryCap() {
 	f.account = newAccount(limit, f.resource.name, f.prints)
 }
 
-// compact returns what is kept of an object, or that it is refused.
+// compact returns the compacted object, or an object that says why it is refused.
 func (f *feed[O, T]) compact(o O, refused *decode.Refused) *compacted[T] {
 	if refused != nil {
 		c := named[T](refused.Namespace, refused.Name, refused.ResourceVersion)
@@ -110,7 +110,7 @@ func (f *feed[O, T]) open(ctx context.Context, opts metav1.ListOptions) (events,
 	return compactedEvents[O, T]{f, from}, nil
 }
 
-// compactedEvents are those of a watch.
+// compactedEvents are the compacted events of a watch.
 type compactedEvents[O decode.Object, T any] struct {
 	feed *feed[O, T]
 	decode.Events[O]
@@ -133,13 +133,14 @@ func (e compactedEvents[O, T]) next() (out event, err error) {
 
 var errNoName = errors.New("the API server sent an object without a name: check that the server is an API server")
 
-// beginList forgets what has been staged.
+// beginList discards what is staged, and starts a new stage.
 func (f *feed[O, T]) beginList() {
 	f.abandonList()
 	f.stage = newStage[T](f.prints)
 }
 
-// abandonList forgets what has been staged. Of a list that has begun the next one is paced.
+// abandonList discards what is staged. If the abandoned list had any objects, later lists are
+// paced.
 func (f *feed[O, T]) abandonList() {
 	if f.stage != nil {
 		f.resource.relists = f.resource.relists || f.stage.begun
@@ -148,7 +149,7 @@ func (f *feed[O, T]) abandonList() {
 	f.account.unstageAll()
 }
 
-// stagePage reads one page.
+// stagePage reads and stages one page.
 func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (metav1.ListMeta, int, error) {
 	n, least := 0, int64(0)
 	list, err := f.kind.Source.List(ctx, opts, func(o O, refused *decode.Refused) error {
@@ -167,14 +168,14 @@ func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (me
 	return list, n, err
 }
 
-// skipPage reads one page and ignores its objects.
+// skipPage reads one page and discards its objects.
 func (f *feed[O, T]) skipPage(ctx context.Context, opts metav1.ListOptions) (metav1.ListMeta, int, error) {
 	list, err := f.kind.Source.List(ctx, opts, func(O, *decode.Refused) error { return nil })
 	return list, 0, err
 }
 
-// paceList waits until one more object of a list may be handled. Only objects of the first list are handled as they
-// come: a server can make Isthmus list again and again.
+// paceList waits until one more object of a list may be handled. It does not pace the first list.
+// Later lists are paced because a server can make Isthmus list repeatedly.
 func (f *feed[O, T]) paceList(ctx context.Context) error {
 	f.stage.begun = true
 	if !f.resource.relists {
@@ -183,8 +184,9 @@ func (f *feed[O, T]) paceList(ctx context.Context) error {
 	return f.resource.pace(ctx)
 }
 
-// stageObject stages an object, in place of a staged one with its key. A refused object replaces nothing. Each call
-// counts against the memory cap until the end of the list, so that a list which repeats objects ends.
+// stageObject stages an object, and replaces a staged object with the same key. A refused object
+// replaces nothing. Each call counts against the memory cap until the end of the list, so that a
+// list which repeats objects ends.
 func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	if c.key == "" {
 		return errNoName
@@ -214,7 +216,7 @@ func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	return nil
 }
 
-// unstage forgets an object.
+// unstage removes a staged object.
 func (f *feed[O, T]) unstage(key string) {
 	s := f.stage
 	if c, ok := s.objects[key]; ok {
@@ -227,7 +229,7 @@ func (f *feed[O, T]) unstage(key string) {
 	}
 }
 
-// commit puts the staged objects into the Store, and drops all others.
+// commit puts the staged objects into the Store, and drops all other objects.
 func (f *feed[O, T]) commit() {
 	staged := f.stage
 	f.stage = nil
@@ -238,10 +240,11 @@ func (f *feed[O, T]) commit() {
 	f.resource.markTried()
 }
 
-// replaceAll puts what is staged into the Store, in place of all that is there, and reports whether that
-// dropped anything. Objects are dropped last, so that their replacements (another slice, Pod, Server or
-// ServiceProfile) are there before. But their addresses are released first (PrepareDrop): an address
-// with two owners is ambiguous, and a proxy that got that answer does not ask again.
+// replaceAll replaces the contents of the Store with the staged objects, and reports whether it
+// dropped any object. Objects are dropped last, so that their replacements (another slice, Pod,
+// Server or ServiceProfile) are there before. Their addresses are released first, by PrepareDrop.
+// Otherwise an address could be assigned to two objects for a moment. A proxy that gets that
+// ambiguous answer does not ask again.
 func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 	f.account.commit()
 	var gone []string
@@ -261,15 +264,15 @@ func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 	return len(gone) > 0
 }
 
-// clear drops all objects: the API has none of the kind.
+// clear drops all objects, because the API no longer has the kind.
 func (f *feed[O, T]) clear() {
 	if f.replaceAll(newStage[T](f.prints)) {
 		f.applied()
 	}
 }
 
-// apply does what an event says. If that would exceed the memory cap, apply returns an error, and the cached object
-// stays as it is. An object that is refused also leaves the cached one as it is.
+// apply applies an event to the Store. If the object would exceed the memory cap, apply returns an
+// error and the cached version stays. The cached version of a refused object stays too.
 func (f *feed[O, T]) apply(e event) error {
 	f.resource.group.event()
 	err := f.applyEvent(e)
@@ -277,7 +280,7 @@ func (f *feed[O, T]) apply(e event) error {
 	return err
 }
 
-// applyEvent changes what an event is about.
+// applyEvent stores or drops the object of an event.
 func (f *feed[O, T]) applyEvent(e event) error {
 	c := e.object.(*compacted[T])
 	switch e.kind {
@@ -322,12 +325,12 @@ func (f *feed[O, T]) stored(key string) (s stored[T]) {
 	return s
 }
 
-// same reports whether that is the very value of an object.
+// same reports whether the stored value is the same as that of c.
 func (f *feed[O, T]) same(s stored[T], c *compacted[T]) bool {
 	return s.there && f.kind.Same(s.value, c.value)
 }
 
-// putAll puts the objects of a list, those that belong together in one step.
+// putAll puts the objects of a list into the Store, and objects that belong together in one step.
 func (f *feed[O, T]) putAll(list []*compacted[T]) {
 	compare := func(a, b *compacted[T]) int { return 1 }
 	if together := f.kind.Together; together != nil {
@@ -344,7 +347,7 @@ func (f *feed[O, T]) putAll(list []*compacted[T]) {
 	}
 }
 
-// putStep puts objects of a list in one step.
+// putStep puts objects of a list into the Store in one step.
 func (f *feed[O, T]) putStep(list []*compacted[T]) {
 	before := make([]stored[T], len(list))
 	for i, c := range list {
@@ -365,7 +368,7 @@ func (f *feed[O, T]) putStep(list []*compacted[T]) {
 	}
 }
 
-// hasPut records that an object has been put in place of what was stored before.
+// hasPut records that c has replaced before in the Store.
 func (f *feed[O, T]) hasPut(c *compacted[T], before stored[T]) {
 	if !before.there {
 		f.resource.objects.Add(1)
@@ -401,7 +404,7 @@ func (f *feed[O, T]) forgive(key string) {
 	f.resource.noteRefused(key, "")
 }
 
-// keepRefused records which objects of a list are refused, which have been staged.
+// keepRefused records the refused objects of a list. Their sizes must have been staged.
 func (f *feed[O, T]) keepRefused(all map[string]string) {
 	for key := range f.resource.setRefused(all) {
 		f.account.drop(refusedKey(key), nil)
@@ -420,7 +423,7 @@ func (f *feed[O, T]) handles(value T) handles {
 	return func(yield func(any, int64) bool) { f.kind.Shared(value, yield) }
 }
 
-// handlesOf returns the shared values of what is cached.
+// handlesOf returns the shared values of a stored object.
 func (f *feed[O, T]) handlesOf(s stored[T]) handles {
 	if !s.there {
 		return nil
@@ -428,12 +431,13 @@ func (f *feed[O, T]) handlesOf(s stored[T]) handles {
 	return f.handles(s.value)
 }
 
-// Feed brings objects of the API as a list or a watch does. It is for tests of a kind without an API server: one
-// goroutine at a time uses it, and no Group runs. It panics if an object is of another kind or exceeds the memory cap.
+// Feed applies objects as a list or a watch does, for tests of a kind without an API server. A Feed
+// is not safe for concurrent use, and its Group must not run. It panics if an object has another
+// type or exceeds the memory cap.
 type Feed interface {
-	Update(o any) // added or changed
+	Update(o any) // an added or changed object
 	Delete(o any)
-	Replace(list ...any) // all there are
+	Replace(list ...any) // all existing objects
 }
 
 func (f *feed[O, T]) Update(o any) { f.bring(watch.Modified, o) }

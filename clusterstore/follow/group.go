@@ -14,63 +14,65 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Limits of the events of a cluster with a memory cap, and of objects of lists, except first lists. Each event takes
-// some 20 µs of processor time.
+// Limits of the events of a cluster with a memory cap. Objects of lists count too, except those of
+// first lists. An event takes some 20 µs of processor time.
 const (
-	eventRate  = 10_000 // a second
+	eventRate  = 10_000 // per second
 	eventBurst = 20_000
 )
 
-// Options are for all resources of a Group, which are of one API.
+// Options apply to all resources of a Group, which belong to one API.
 type Options struct {
-	// Printable cleans an error that is shown in the health, since its text may
-	// come from the API server. nil: errors are shown as they are.
+	// Printable cleans an error before the health shows it, because its text may come from the API
+	// server. If Printable is nil, errors are shown unchanged.
 	Printable func(error) error
-	// Trouble, if set, is called when an API server makes a resource send requests
-	// again and again though it answers them, once for each cause until that has not
-	// happened for some minutes. It may be called by several goroutines.
+	// Trouble, if set, is called when an API server makes a resource repeat requests without a
+	// failure. It is called once for each cause until that cause has not occurred for some minutes.
+	// Several goroutines may call it at the same time.
 	Trouble func(resource, text string)
-	// Contain, if set, runs what follows a resource, and recovers from its panics. It calls Fail then.
+	// Contain, if set, runs the goroutine of a resource and recovers from its panics. After a
+	// panic, it calls Fail.
 	Contain func(resource string, follow func())
-	// Admit, if set, delays the end of the first sync until it is closed: see [Group.Listed].
+	// Admit, if set, delays the end of the first sync until it is closed. See [Group.Listed].
 	Admit <-chan struct{}
-	// Memory bounds the memory of what is cached and staged. If it is nil, there is no bound, and events
-	// are handled as fast as they come.
+	// Memory limits the memory of the cached and staged objects. If it is nil, there is no limit,
+	// and events are handled at once.
 	Memory *MemoryCap
 }
 
-// Group follows resources of one API together. It knows when all needed ones have
-// synced, and the health of all.
+// Group lists and watches several resources of one API. It reports when all needed resources have
+// synced, and the health of all resources.
 type Group struct {
 	// fixed
 	options   Options
 	resources []*Resource
 	listed    chan struct{} // closed once the first sync only waits for Options.Admit
 	done      chan struct{} // closed once synced
-	events    *rate.Limiter // of all watches. If nil, there is no memory cap.
+	events    *rate.Limiter // shared by all watches; nil without a memory cap
 
 	version   federation.Latest[struct{}]
-	lastEvent atomic.Int64 // unix nanoseconds
+	lastEvent atomic.Int64 // Unix time in nanoseconds
 
 	mu     sync.Mutex
-	synced bool // under mu: the first sync is over
+	synced bool // guarded by mu; the first sync is complete
 	failed struct {
-		err error     // under mu: why the resources are no longer followed; nil while they are
-		at  time.Time // under mu: since when they are not
+		err error     // guarded by mu; why the lists and watches have ended, or nil
+		at  time.Time // guarded by mu; when they ended
 	}
 }
 
-// The first sync waits for optional resources, because a resource that is not listed yet looks as if it had no objects.
+// The first sync waits for optional resources, because a resource that is not listed yet seems to
+// have no objects.
 const (
 	// optionalPatience is how long after Run the first sync waits for optional resources.
 	optionalPatience = 25 * time.Second
-	// optionalGrace is how long the first sync waits for optional resources after the needed ones, if listing these has
-	// taken nearly all of optionalPatience or more. It is longer than the longest pause after a failure.
+	// optionalGrace is how long the first sync waits at least for optional resources after the
+	// needed ones are listed. It is longer than the longest pause after a failure.
 	optionalGrace = 5 * time.Second
 )
 
-// NewGroup returns a Group of these resources, which must not be in another Group. It
-// starts nothing.
+// NewGroup returns a Group of these resources, which must not be in another Group. It starts no
+// goroutine.
 func NewGroup(o Options, resources ...*Resource) *Group {
 	if o.Printable == nil {
 		o.Printable = func(err error) error { return err }
@@ -89,9 +91,9 @@ func NewGroup(o Options, resources ...*Resource) *Group {
 	return g
 }
 
-// Run follows the resources until ctx ends, and returns once all its goroutines
-// have ended. It calls synced, if set, after the first sync and before Synced is
-// closed. Call it once.
+// Run lists and watches the resources until ctx ends, and returns once all its goroutines have
+// ended. If synced is not nil, Run calls it after the first sync, before Synced is closed. Call Run
+// once.
 func (g *Group) Run(ctx context.Context, synced func()) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -112,9 +114,9 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 	close(g.done)
 }
 
-// firstSync waits until all needed resources are listed. It also waits for each optional resource until that is
-// listed, refused, absent or over budget, but not longer than optionalPatience and optionalGrace allow. It returns
-// false if ctx ends before.
+// firstSync waits until all needed resources are listed. For optional resources, it waits until
+// they are listed, refused, absent or over budget, within the limits of optionalPatience and
+// optionalGrace. It returns false if ctx ends first.
 func (g *Group) firstSync(ctx context.Context) bool {
 	began := time.Now()
 	for _, r := range g.resources {
@@ -142,7 +144,7 @@ func (g *Group) firstSync(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// admitted waits for Options.Admit. It returns false if ctx ends before.
+// admitted waits for Options.Admit. It returns false if ctx ends first.
 func (g *Group) admitted(ctx context.Context) bool {
 	if g.options.Admit == nil {
 		return true
@@ -155,24 +157,22 @@ func (g *Group) admitted(ctx context.Context) bool {
 	}
 }
 
-// Listed returns a channel that is closed once the first sync waits for nothing but [Options].Admit. Whoever closes
-// that can let the Group list more optional resources before, so that their objects are complete when the Group has
-// synced.
+// Listed returns a channel that is closed once the first sync only waits for [Options].Admit. By
+// delaying Admit, the caller can let the Group list more optional resources before it has synced.
 func (g *Group) Listed() <-chan struct{} { return g.listed }
 
-// Synced returns a channel that is closed once all objects of needed resources are in
-// their Stores. Those of optional ones are too, if the API lets them be listed in
-// time.
+// Synced returns a channel that is closed once the Stores contain all objects of needed resources.
+// They also contain the objects of those optional resources that could be listed in time.
 func (g *Group) Synced() <-chan struct{} { return g.done }
 
-// HealthChanged returns a channel that is closed at the next change of Health's
-// Err or StaleSince, or of a Resource's Synced or Failure. Get it before you call Health.
+// HealthChanged returns a channel that is closed at the next change of Health's Err or StaleSince,
+// or of a Resource's Synced or Failure. Get the channel before you call Health.
 func (g *Group) HealthChanged() <-chan struct{} {
 	_, changed := g.version.Get()
 	return changed
 }
 
-// update changes the health, and reports whether that is for HealthChanged.
+// update changes the health. It closes the channel of HealthChanged if change returns true.
 func (g *Group) update(change func() (report bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -192,7 +192,7 @@ func (g *Group) setFailed(s *resourceState, err error) {
 	now := time.Now()
 	g.update(func() bool {
 		before := *s
-		if s.failure != adminapi.Absent || !notThere { // which lasts until API discovery has the resource
+		if s.failure != adminapi.Absent || !notThere { // Absent lasts until API discovery finds the resource
 			s.classify(failure, now)
 		}
 		if s.err == nil {
@@ -208,7 +208,7 @@ func (g *Group) setFailed(s *resourceState, err error) {
 	})
 }
 
-// setAbsent records whether API discovery confirms that a resource that was not found does not exist.
+// setAbsent records whether API discovery confirms that a resource does not exist.
 func (g *Group) setAbsent(s *resourceState, absent bool) {
 	failure := adminapi.Failing
 	if absent {
@@ -221,7 +221,8 @@ func (g *Group) setAbsent(s *resourceState, absent bool) {
 	})
 }
 
-// setLate records that the first sync ends without a resource. A failure that says more than errLate stays.
+// setLate records that the first sync ends without a resource. It keeps any earlier failure, which
+// says more than errLate.
 func (g *Group) setLate(s *resourceState) {
 	g.update(func() bool {
 		if s.synced || s.err != nil {
@@ -234,7 +235,7 @@ func (g *Group) setLate(s *resourceState) {
 	})
 }
 
-// setThrottled records until when the server wants no request.
+// setThrottled records when the server accepts requests again.
 func (g *Group) setThrottled(s *resourceState, until time.Time) {
 	g.update(func() bool {
 		s.throttled = until
@@ -242,8 +243,8 @@ func (g *Group) setThrottled(s *resourceState, until time.Time) {
 	})
 }
 
-// setListed records that a resource is listed. An error of it stays until it is
-// watched too: a resource that can only be listed goes out of date.
+// setListed records that a resource is listed. Its error stays until the resource is watched too,
+// because a resource that can only be listed becomes stale.
 func (g *Group) setListed(s *resourceState) {
 	g.event()
 	g.update(func() bool {
@@ -263,7 +264,8 @@ func (g *Group) setHealthy(s *resourceState) {
 	})
 }
 
-// Fail makes the Group stale for good, because its resources are not followed any more. The first reason counts.
+// Fail makes the Group stale permanently, because its lists and watches have ended. Only the first
+// error is recorded.
 func (g *Group) Fail(err error) {
 	g.update(func() bool {
 		if g.failed.err != nil {
@@ -274,11 +276,11 @@ func (g *Group) Fail(err error) {
 	})
 }
 
-// event records that something has come.
+// event records that a list, an event or a bookmark has been received.
 func (g *Group) event() { g.lastEvent.Store(time.Now().UnixNano()) }
 
-// Reads reports whether a resource has been listed, and why it can't be read now; nil: it can. A resource that is not
-// followed has not been listed.
+// Reads reports whether a resource has been listed, and why it can't be read now. If it can be
+// read, err is nil. For a resource that is not in the Group, listed is false.
 func (g *Group) Reads(name string) (listed bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,46 +10,48 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Health shows whether the resources of an API can be listed and watched.
+// Health reports whether the resources of an API can be listed and watched.
 type Health struct {
-	Err error // the newest failure of a needed resource, or over budget, that still lasts; nil: none
-	// StaleSince is since when the first of the resources can't be read that make the Group stale: needed ones that
-	// were listed before, and all that are over budget, listed before or not, except those aside. Zero: there is none.
+	Err error // newest lasting failure of a needed resource or of one that is over budget; nil if there is none
+	// StaleSince is the start of the oldest lasting failure that makes the Group stale, or zero if
+	// there is none. A Group is stale if a needed resource that was listed can't be read, or if any
+	// resource is over budget, except those aside.
 	StaleSince time.Time
-	LastEvent  time.Time       // when anything last came: a list, an event or a bookmark; zero: nothing yet
-	Failed     bool            // the resources are not followed any more, for the reason Err: see Group.Fail
-	Refused    []RefusedObject // a few of each resource that are refused
+	LastEvent  time.Time       // when a list, an event or a bookmark was last received; zero if none was
+	Failed     bool            // lists and watches have ended because of Err; see Group.Fail
+	Refused    []RefusedObject // a few refused objects of each resource
 	Resources  []adminapi.Resource
 }
 
-// RefusedObject is an object that could not be decoded: it is too large, or beyond a bound. What was
-// read of it before stays.
+// RefusedObject is an object that could not be decoded, because it is too large or exceeds another
+// limit. Its previous version stays in the Store.
 type RefusedObject struct {
 	Resource string
-	Key      string // as [JoinKey] makes it
-	Why      string // fit to be shown
+	Key      string // as returned by [JoinKey]
+	Why      string // cleaned for display
 }
 
-// resourceState is a resource's part of the health, under Group.mu.
+// resourceState is the health of one resource. It is guarded by Group.mu.
 type resourceState struct {
 	synced   bool
 	err      error
-	since    time.Time // of the first failure since it was healthy
+	since    time.Time // first failure since the resource was healthy
 	lastSeen time.Time // when err was last reported
-	over     time.Time // since when err is that it is over budget; zero: it is not
+	over     time.Time // since when the resource is over budget; zero if it is not
 
-	throttled time.Time // until when the server wants no request; zero if it never said
+	throttled time.Time // when the server accepts requests again; zero if it never sent Retry-After
 
-	failure adminapi.ReadFailure // of err
-	first   time.Time            // since when all failures were of that kind
-	lasts   bool                 // the failure has been seen again after lastingAfter
+	failure adminapi.ReadFailure // class of err
+	first   time.Time            // since when all failures are of that class
+	lasts   bool                 // the failure occurred again after lastingAfter
 }
 
-// lastingAfter is how long after a failure the same failure is seen again so that it lasts. API servers that start
-// refuse requests for a moment, before they know all tokens and permissions.
+// lastingAfter is how long after its first occurrence a failure must occur again to count as
+// lasting. A starting API server refuses requests for a moment, before it knows all tokens and
+// permissions.
 const lastingAfter = 10 * time.Second
 
-// classify sets what kind of failure err is.
+// classify records the class of a failure.
 func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {
 	if s.failure != failure {
 		s.failure, s.first = failure, now
@@ -57,10 +59,11 @@ func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {
 	s.lasts = now.Sub(s.first) >= lastingAfter
 }
 
-// errLate is the failure of a resource that the first sync has not waited for any longer.
+// errLate is the failure of a resource that was not listed before the first sync ended.
 var errLate = errors.New("the API server has not sent the list yet")
 
-// classOf classifies a failure. That a resource is absent is only known once API discovery confirms that.
+// classOf returns the class of a failure. It never returns Absent, which needs a confirmation by
+// API discovery.
 func classOf(err error) adminapi.ReadFailure {
 	switch {
 	case isOver(err):
@@ -74,16 +77,15 @@ func classOf(err error) adminapi.ReadFailure {
 }
 
 const (
-	// troublePause is how long nothing must happen before a trouble is over.
+	// troublePause is how long after its last occurrence a trouble ends.
 	troublePause = 5 * time.Minute
-	// troubleCount is how often something has to happen before it is a trouble: API
-	// servers end watches early now and then, when they restart for example, and one that
-	// is slow is late with a bookmark.
+	// troubleCount is how many occurrences make a trouble. API servers occasionally end watches
+	// early, for example when they restart, and a slow one may send a bookmark late.
 	troubleCount = 3
 )
 
-// A cause is something that a server does that asks for more requests than are
-// sensible, though no answer of it is a failure.
+// A cause is a behavior of a server that leads to too many requests, although no response is a
+// failure.
 type cause string
 
 const (
@@ -98,18 +100,17 @@ const (
 	overdueWatch cause = "the API server does not end watches at their timeoutSeconds"
 )
 
-// trouble keeps what a server does to a Resource that is no failure, so that it can be
-// shown.
+// trouble records such behavior of a server towards one Resource, so that the Health can show it.
 type trouble struct {
 	mu    sync.Mutex
-	count int // of what has happened in a row
+	count int // occurrences in a row
 	last  time.Time
-	text  string              // empty: nothing to show
-	seen  map[cause]time.Time // when each cause was last seen as a trouble
+	text  string              // empty if there is nothing to show
+	seen  map[cause]time.Time // when each cause was last recorded as a trouble
 }
 
-// add counts something that has happened. It returns true if that is to be logged: once for each cause until the cause
-// has not been seen for troublePause.
+// add counts an occurrence. It returns true if the occurrence should be logged: once for each cause
+// until that cause has not occurred for troublePause.
 func (t *trouble) add(c cause, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +127,7 @@ func (t *trouble) add(c cause, text string) bool {
 	return now.Sub(before) > troublePause
 }
 
-// now returns what is wrong; empty: nothing.
+// now returns the present trouble, or "" if there is none.
 func (t *trouble) now() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,73 +10,74 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// Kind describes how one kind of object is followed, and where it goes: of an object
-// that the API has as an O, a T is kept. Its functions are called by one goroutine at a
-// time, unless noted otherwise.
+// Kind describes one kind of object, and the Store for it. The API has the object as an O, and the
+// Store as a T. The functions are called by one goroutine at a time, unless noted otherwise.
 type Kind[O decode.Object, T any] struct {
-	Name   string // of the resource, as in URLs
-	Needed bool   // without it the Group is not synced
-	Aside  bool   // what is served does not depend on it: the Group stays healthy if it is over budget
-	// Unawaited makes the first sync end without waiting for the kind. It is for kinds that are not needed.
+	Name   string // resource name, as in URLs
+	Needed bool   // the Group is not synced without it
+	Aside  bool   // may be over budget without making the Group unhealthy
+	// Unawaited excludes the kind from the first sync. It must not be set for a needed kind.
 	Unawaited bool
 	Source    decode.Source[O]
-	Fields    string // a field selector; empty: all objects
-	// Serves, if set, asks API discovery whether the API has the resource. An error
-	// means that it is not known. It is for kinds that are not needed.
+	Fields    string // field selector; empty selects all objects
+	// Serves, if set, asks API discovery whether the API has the resource. An error means that the
+	// answer is unknown. Serves is for optional kinds.
 	Serves func(context.Context) (bool, error)
 
-	// Compact returns what to keep of an object: nothing that refers to it, texts included.
-	// Not ok: it is not kept, as if it did not exist. It is a pure function, and may be
-	// called by two goroutines at a time.
+	// Compact returns the value to cache for an object. The value must not refer to the object's
+	// memory, including its strings. If ok is false, the object is treated as if it did not exist.
+	// Compact must be a pure function, and two goroutines may call it at the same time.
 	Compact func(O) (value T, ok bool)
 	Into    Store[T]
-	// Size returns how many bytes a value takes in the Store, without its key and without what Shared yields. It
-	// includes what the Store holds for objects that the value names, whether these exist or not. It is
-	// needed with Options.Memory, and must depend on its arguments alone.
+	// Size returns the bytes that a value takes in the Store, without its key and its shared
+	// values. The result includes what the Store holds for objects that the value names, existing
+	// or not. Size is required with Options.Memory, and must depend on its arguments only.
 	Size func(value T, key string) int64
-	// Shared, if set, calls yield for each value that other objects may share, such as a [unique.Handle], and for
-	// the bytes that it takes, as long as yield returns true. Such a value counts once against the memory cap,
-	// however many objects refer to it.
+	// Shared, if set, calls yield for each value that other objects may share, such as a
+	// [unique.Handle], with its size in bytes, as long as yield returns true. A shared value counts
+	// once against the memory cap, however many objects refer to it.
 	Shared func(value T, yield func(handle any, size int64) bool)
-	// Same reports whether two values are the very same: to put one in place of the other would change nothing.
+	// Same reports whether replacing one value with the other would change nothing.
 	Same func(a, b T) bool
-	// Together, if set, orders objects: those of a list that are equal by it are put into
-	// the Store, which must be a [Joint], in one step. So what has moved from one to
-	// another is never in neither.
+	// Together, if set, compares objects. Objects of a list that compare equal are put into the
+	// Store in one step, and the Store must be a [Joint]. So anything that moves between such
+	// objects is always in one of them.
 	Together func(a, b T) int
-	// Changed, if set, is called after an object has been put into the Store and
-	// was not Same, or, not ok, has been dropped from it.
+	// Changed, if set, is called after each change of the Store. If ok is true, the value is new or
+	// was not Same as before. If ok is false, the object was dropped.
 	Changed func(key string, value T, ok bool)
 	// Applied, if set, is called after a whole list or an event has been put into the Store.
 	Applied func()
-	// Report, if set, gets every failure, and nil each time that the objects
-	// can be read. It may be called by several goroutines.
+	// Report, if set, is called with each failure, and with nil each time that the objects can be
+	// read. Several goroutines may call it at the same time.
 	Report func(error)
-	// Lag, if set, observes the age of updates when they come, in seconds.
+	// Lag, if set, observes the age of received updates, in seconds.
 	Lag prometheus.Observer
 }
 
-// Joint is a Store into which several objects can be put in one step.
+// Joint is a Store that accepts several objects in one step.
 type Joint[T any] interface {
-	// PutTogether calls f, which may call put for any number of objects, and nothing else of the Store.
+	// PutTogether calls f. f may call put for any number of objects, and must not call other
+	// methods of the Store.
 	PutTogether(f func(put func(key string, value T)))
 }
 
-// Store keeps the objects of a Kind. Its methods are called by one goroutine at a time;
-// keys are those of [JoinKey].
+// Store holds the objects of a Kind. Only one goroutine at a time calls its methods. [JoinKey]
+// returns the keys.
 type Store[T any] interface {
 	Put(key string, value T)
-	// Get returns the value that was put last, unless that was dropped.
+	// Get returns the value for a key.
 	Get(key string) (value T, ok bool)
-	Drop(key string) // one that Get returns
-	// PrepareDrop is called for each object that is in the Store and not in a new
-	// list, before any object of that list is put. It is dropped after that.
+	Drop(key string) // called for existing keys only
+	// PrepareDrop is called for each object of the Store that is missing in a new list, before any
+	// object of that list is put. The object is dropped afterwards.
 	PrepareDrop(key string)
 	// Keys iterates over the keys of all objects in the Store.
 	Keys(yield func(key string) bool)
 }
 
-// JoinKey names an object within its kind: namespace/name, or the name alone. It is a copy.
+// JoinKey returns the key of an object: namespace/name, or the name alone if namespace is empty.
+// The key does not share memory with its arguments.
 func JoinKey(namespace, name string) string {
 	if namespace == "" {
 		return strings.Clone(name)
@@ -84,7 +85,7 @@ func JoinKey(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// SplitKey undoes JoinKey: names have no slash.
+// SplitKey is the inverse of JoinKey. Names contain no slash.
 func SplitKey(key string) (namespace, name string) {
 	namespace, name, ok := strings.Cut(key, "/")
 	if !ok {
@@ -93,7 +94,7 @@ func SplitKey(key string) (namespace, name string) {
 	return namespace, name
 }
 
-// Map is a [Store] that is a map, by key.
+// Map implements [Store] with a map.
 type Map[T any] map[string]T
 
 // Put implements [Store].

@@ -8,21 +8,22 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// ErrOverBudget is wrapped by every error that says that a cluster would exceed its memory cap.
+// ErrOverBudget is wrapped by each error that means that a cluster would exceed its memory cap.
 var ErrOverBudget = errors.New("over budget")
 
-// MemoryCap bounds the memory that one cluster's cache may take, in bytes by estimate. The cap counts, for each
-// resource, the larger of what is cached and what a list that is being read will be. What such lists have staged
-// beside the cache may take as much again. A nil *MemoryCap bounds nothing. Its methods may be called
-// concurrently.
+// MemoryCap limits the estimated memory of one cluster's cache, in bytes. For each resource, it
+// counts the larger of the cache and the list that is being read. What lists stage beside the cache
+// is counted separately, with the same limit. A nil *MemoryCap has no limit. A MemoryCap is safe
+// for concurrent use.
 //
-// Nothing waits for memory, and nothing that is cached is evicted: a change that would exceed the cap is refused.
+// A change that would exceed the cap is refused. Nothing waits for memory, and no cached object is
+// evicted.
 type MemoryCap struct {
 	limit int64 // fixed
 
 	mu      sync.Mutex
-	counted int64 // the larger of cached and listed, of all resources
-	staged  int64 // what lists that are being read have staged
+	counted int64 // sum over all resources of the larger of cached and listed bytes
+	staged  int64 // bytes staged by lists that are being read
 }
 
 // NewMemoryCap returns a MemoryCap of limit bytes. If limit is zero, it returns nil.
@@ -33,7 +34,7 @@ func NewMemoryCap(limit int64) *MemoryCap {
 	return &MemoryCap{limit: limit}
 }
 
-// Usage returns what counts against the cap, and the cap. If m is nil, it returns zero.
+// Usage returns the counted bytes and the limit. If m is nil, both are zero.
 func (m *MemoryCap) Usage() adminapi.Memory {
 	if m == nil {
 		return adminapi.Memory{}
@@ -43,8 +44,8 @@ func (m *MemoryCap) Usage() adminapi.Memory {
 	return adminapi.Memory{Used: m.counted, Limit: m.limit}
 }
 
-// add adds bytes to both figures. If one of them grows beyond the cap, add changes nothing and returns an error
-// that wraps [ErrOverBudget].
+// add adds bytes to both counters. If one of them would exceed the cap, add changes nothing and
+// returns an error that wraps [ErrOverBudget].
 func (m *MemoryCap) add(counted, staged int64, resource string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,8 +57,8 @@ func (m *MemoryCap) add(counted, staged int64, resource string) error {
 	return nil
 }
 
-// adjust is like add, but is never refused. It is for changes that free memory, or move it from a list to the
-// cache.
+// adjust is like add, but never fails. It is for changes that free memory, or move it from a list
+// to the cache.
 func (m *MemoryCap) adjust(counted, staged int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,14 +66,14 @@ func (m *MemoryCap) adjust(counted, staged int64) {
 	m.staged += staged
 }
 
-// fits returns the error with which add would refuse that many bytes.
+// fits returns the error that add would return for counted bytes.
 func (m *MemoryCap) fits(counted int64, resource string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.check(counted, 0, resource)
 }
 
-// check returns why the figures may not grow by that much. m.mu is held.
+// check returns an error if the counters may not grow by these numbers. The caller holds m.mu.
 func (m *MemoryCap) check(counted, staged int64, resource string) error {
 	switch {
 	case counted > 0 && counted > m.limit-m.counted:

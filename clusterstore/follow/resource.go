@@ -24,29 +24,29 @@ import (
 	"isthmus/internal/text"
 )
 
-// Limits of requests. Only pages of a list that bring many objects exceed them.
+// Limits of requests. Only a page after a page with many objects may exceed them.
 const (
-	requestRate  = 1 // a second
+	requestRate  = 1 // per second
 	requestBurst = 5
 )
 
 // Limits of lists.
 const (
-	// pageSize is the number of objects that a page may have.
+	// pageSize is the maximum number of objects of a page.
 	pageSize = 500
-	// pageTimeout limits the time that one page may take.
+	// pageTimeout limits the duration of one page.
 	pageTimeout = 30 * time.Second
-	// maxListTime limits the time that a whole list may take.
+	// maxListTime limits the duration of a whole list.
 	maxListTime = 5 * time.Minute
 	// slowList is the duration after which a list is shown as a trouble.
 	slowList = time.Minute
-	// richPage is the number of objects that a page must have so that the next page is requested at once. API servers
-	// fill their pages.
+	// richPage is the number of objects that a page must have so that the next page is requested at
+	// once. API servers fill their pages.
 	richPage = pageSize / 10
 	// maxPoorPages is how many pages in a row may have fewer objects.
 	maxPoorPages = 10
-	// maxOutdated is how many times in a row a server may answer that a version is too old, or not known yet, before
-	// that is a failure.
+	// maxOutdated is how many times in a row a server may report that a version is too old, or not
+	// known yet, before that is a failure.
 	maxOutdated = 5
 )
 
@@ -62,99 +62,103 @@ var (
 const (
 	// steadyWatch is how long a watch must last before the backoff starts over.
 	steadyWatch = 30 * time.Second
-	// emptyWatch is how long a watch without events must last to show that the server is there. A server that ends
-	// each watch before that hides all changes.
+	// emptyWatch is how long a watch without events must last to show that the server responds. A
+	// server that ends each watch earlier could hide all changes.
 	emptyWatch = time.Second
-	// resumeWithin is how long after the last sign of the server a watch may be resumed. After a longer outage the
-	// server may have been restored from a backup and have counted past the last version again. A comparison of
-	// versions would not show that.
+	// resumeWithin is how long after the last sign of the server a watch may be resumed. After a
+	// longer outage, a server that was restored from a backup may have passed the last version
+	// again. A comparison of versions would not detect that.
 	resumeWithin = time.Minute
-	// lostAfter is how long a server may have been silent, at most, when its connection is found to be lost. Pings
-	// and keep-alive probes find that: see package kube.
+	// lostAfter is the longest time that a server may have been silent when its connection is found
+	// to be lost. Pings and keep-alive probes detect lost connections; see package kube.
 	lostAfter = 15 * time.Second
 )
 
-// backoff is the pause between attempts. The pause is always less than 4 s, so that a cluster that is back is watched
-// within 10 s, however long it was away. Each resource works on a copy.
+// backoff is the pause between attempts. The pause is always less than 4 s, so that a returning
+// cluster is watched within 10 s, however long the outage was. Each resource uses a copy.
 var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Cap: 3 * time.Second, Steps: 10, Jitter: 0.3}
 
 // Pauses that are longer than the backoff.
 const (
-	// optionalPause is how long an optional resource is left alone that is forbidden or absent. With the backoff
-	// that is less than 30 s.
+	// optionalPause is the pause of an optional resource that is forbidden or absent. Together with
+	// the backoff, the pause is less than 30 s.
 	optionalPause = 25 * time.Second
-	// discoveryPause is how often API discovery is asked meanwhile whether an absent resource exists.
+	// discoveryPause is how often API discovery is asked during that pause whether an absent
+	// resource exists.
 	discoveryPause = 5 * time.Second
 
-	// A resource that is over budget is left alone for overRest times as long as its newest list took, within limits.
+	// A resource that is over budget pauses for overRest times the duration of its newest list,
+	// within these limits.
 	overRest     = 4
 	minOverPause = 5 * time.Second
 	maxOverPause = 30 * time.Second
 
-	// A needed resource that may be listed but not watched is listed repeatedly. Every list is as expensive as the
-	// first one, so the pause doubles after maxWatchRefusals in a row, up to maxUnwatchedPause.
+	// A needed resource that may be listed but not watched is listed repeatedly. Each list is as
+	// expensive as the first one, so the pause doubles after maxWatchRefusals in a row, up to
+	// maxUnwatchedPause.
 	maxWatchRefusals  = 3
 	maxUnwatchedPause = 30 * time.Second
 
-	// maxThrottle limits the pause that a server may request by 429 with Retry-After, and maxRetryAfter the pause
-	// with other codes: a load balancer may ask for minutes, and a cluster that is back must be watched within 10 s.
+	// maxThrottle limits the pause that a server may request by 429 with Retry-After. maxRetryAfter
+	// limits the pause for other codes: a load balancer may ask for minutes, but a returning
+	// cluster must be watched within 10 s.
 	maxThrottle   = 60 * time.Second
 	maxRetryAfter = 10 * time.Second
-	// throttleJitter is the fraction by which such a pause may be longer than requested. It keeps resources and
-	// replicas from returning at the same time.
+	// throttleJitter is the fraction by which such a pause may exceed the requested pause, so that
+	// resources and replicas don't return at the same time.
 	throttleJitter = 0.25
 )
 
 const (
 	// maxRefusedText limits the cached reason why an object is refused, in bytes.
 	maxRefusedText = 200
-	// shownRefused is how many refused objects of a resource its health names.
+	// shownRefused is how many refused objects of a resource the health names.
 	shownRefused = 3
 )
 
-// Resource lists and watches one kind of object and fills the kind's Store, as client-go's Reflector does. It reports
-// failures to its Group.
+// Resource lists and watches one kind of object and fills the kind's Store, as client-go's
+// Reflector does. It reports failures to its Group.
 type Resource struct {
 	// fixed
 	name   string
 	needed bool
 	aside  bool
-	later  bool                                // Kind.Unawaited
+	later  bool                                // set by Kind.Unawaited
 	serves func(context.Context) (bool, error) // may be nil
 	fields string
 	report func(error) // may be nil
 	feed   feeder
 	group  *Group
-	lag    *lag // If nil, the lag is not measured.
-	// tried is closed once the resource is listed or, if it is optional, once it is refused,
-	// confirmed to be absent, or over budget.
+	lag    *lag // nil if the lag is not measured
+	// tried is closed once the resource is listed. For an optional resource, it is also closed once
+	// the resource is refused, confirmed to be absent, or over budget.
 	tried chan struct{}
 
 	triedOnce sync.Once // closes tried
 	objects   atomic.Int64
 	trouble   trouble
 	requests  *rate.Limiter
-	wanted    atomic.Int64            // how often ListAgain was called
-	listedFor atomic.Int64            // wanted, as the newest whole list began
-	watching  atomic.Pointer[watcher] // the present watch, or nil
+	wanted    atomic.Int64            // number of calls of ListAgain
+	listedFor atomic.Int64            // value of wanted when the newest complete list began
+	watching  atomic.Pointer[watcher] // present watch, or nil
 
-	state    resourceState     // under group.mu
-	unusable map[string]string // under group.mu: why objects are refused, by key
+	state    resourceState     // guarded by group.mu
+	unusable map[string]string // guarded by group.mu; why objects are refused, by key
 
-	// of the goroutine of run
-	version   string        // the resource version of the Store
-	heard     time.Time     // when the last list ended, or a watch last showed that the server was there
-	backoff   wait.Backoff  // the remaining steps
+	// The following fields belong to the goroutine of run.
+	version   string        // resource version of the Store
+	heard     time.Time     // when the last list ended, or a watch last showed that the server responds
+	backoff   wait.Backoff  // remaining steps
 	rest      rest          // why the next pause is longer than the backoff
-	throttled time.Time     // until when the server wants no request, by Retry-After
+	throttled time.Time     // when the server accepts requests again, by Retry-After
 	took      time.Duration // duration of the newest list
-	relists   bool          // objects of a list have come, so further lists are paced
-	bookmarks bool          // the API server has shown that it sends bookmarks
-	outdated  int           // answers in a row that a version is too old or not known yet
-	refusals  int           // watches in a row that were refused by 403, each after a list
+	relists   bool          // objects of a list have been received, so further lists are paced
+	bookmarks bool          // the API server has sent a bookmark
+	outdated  int           // consecutive errors that a version is too old or not known yet
+	refusals  int           // consecutive watches refused with 403, each after a list
 }
 
-// feeder decodes what a Resource requests, and fills its Store.
+// feeder decodes the responses for a Resource, and fills its Store.
 type feeder interface {
 	Feed
 	open(context.Context, metav1.ListOptions) (events, error)
@@ -168,8 +172,7 @@ type feeder interface {
 	useMemoryCap()
 }
 
-// New returns a Resource for a kind of object. Pass it to [NewGroup]: the Group starts
-// it.
+// New returns a Resource for a kind of object. Pass it to [NewGroup]. The Group starts it.
 func New[O decode.Object, T any](k Kind[O, T]) *Resource {
 	r := &Resource{
 		name:   k.Name,
@@ -190,14 +193,14 @@ func New[O decode.Object, T any](k Kind[O, T]) *Resource {
 	return r
 }
 
-// Name is the kind's.
+// Name returns the name of the kind.
 func (r *Resource) Name() string { return r.name }
 
 // Feed returns the Feed, for tests.
 func (r *Resource) Feed() Feed { return r.feed }
 
-// ListAgain makes the resource be listed again soon, because the kind's Compact now returns something else. It does
-// not block, and may be called at any time.
+// ListAgain makes the resource list its objects again soon, for example because the results of
+// Compact have changed. It does not block, and is safe for concurrent use.
 func (r *Resource) ListAgain() {
 	r.wanted.Add(1)
 	if w := r.watching.Load(); w != nil {
@@ -205,11 +208,11 @@ func (r *Resource) ListAgain() {
 	}
 }
 
-// WantsList reports whether ListAgain has been called since the newest whole list began. In the kind's Applied, that is
-// the list that has just been put into the Store, if one has.
+// WantsList reports whether ListAgain has been called since the newest complete list began. Within
+// Kind.Applied, the newest list is the one that has just been applied, if any.
 func (r *Resource) WantsList() bool { return r.listedFor.Load() != r.wanted.Load() }
 
-// step is how listAndWatch begins.
+// step is the first step of listAndWatch.
 type step uint8
 
 const (
@@ -227,8 +230,9 @@ func (r *Resource) run(ctx context.Context) {
 	}
 }
 
-// listAndWatch lists the objects unless a watch can be resumed, and watches until a failure. If a watch has only ended,
-// the next watch follows without a pause. listAndWatch returns the step to begin with after a pause.
+// listAndWatch lists the objects unless a watch can be resumed, and watches until a failure. If a
+// watch has merely ended, the next watch follows without a pause. listAndWatch returns the step to
+// begin with after the pause.
 func (r *Resource) listAndWatch(ctx context.Context, begin step) step {
 	if begin == toResume {
 		same, err := r.sameHistory(ctx)
@@ -279,8 +283,9 @@ func (r *Resource) list(ctx context.Context) error {
 	return nil
 }
 
-// pages stages all pages of a list and returns the list's version. The list is as new as the API server's storage. A
-// page is requested at once if the previous page had many objects. Other pages wait for the request rate.
+// pages stages all pages of a list and returns the list's version. The list is consistent with the
+// API server's storage, not its cache. A page is requested at once if the previous page had many
+// objects. Other pages wait for the request rate.
 func (r *Resource) pages(ctx context.Context) (version string, err error) {
 	began, poor := time.Now(), 0
 	for opts := (metav1.ListOptions{Limit: pageSize, FieldSelector: r.fields}); ; {
@@ -328,7 +333,7 @@ func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (meta
 	return page, n, err
 }
 
-// late returns an error if a list has lasted too long, and shows a list that lasts long.
+// late returns an error if a list has taken too long. It shows a slow list as a trouble.
 func (r *Resource) late(began time.Time) error {
 	switch took := time.Since(began); {
 	case took > maxListTime:
@@ -339,8 +344,9 @@ func (r *Resource) late(began time.Time) error {
 	return nil
 }
 
-// sameHistory reports whether a watch from the last version would miss nothing. The server's present version is lower
-// than the last one after a restore from a backup. A list of one object has the present version.
+// sameHistory reports whether a watch from the last version would miss nothing. It lists one object
+// to get the server's present version. After a restore from a backup, that version is lower than
+// the last one.
 func (r *Resource) sameHistory(ctx context.Context) (bool, error) {
 	if time.Since(r.heard) > resumeWithin {
 		return false, nil
@@ -371,8 +377,9 @@ func (r *Resource) open(ctx context.Context) (*watcher, error) {
 	return w, nil
 }
 
-// watch applies the events of a watch until the watch ends. If ended is true, the watch has only ended, and the next
-// watch may follow without a pause. Otherwise, next is the step to begin with after a pause.
+// watch applies the events of a watch until the watch ends. If ended is true, the watch has merely
+// ended, and the next watch may follow without a pause. Otherwise, next is the step to begin with
+// after a pause.
 func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool) {
 	defer w.close()
 	r.watching.Store(w)
@@ -394,7 +401,7 @@ func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool
 			r.throttle(err)
 			return r.afterWatch(w, err)
 		}
-		if err := r.feed.apply(e); err != nil { // over budget: a list reads the rest
+		if err := r.feed.apply(e); err != nil { // over budget; a list reads the rest
 			r.failed(ctx, err)
 			return toList, false
 		}
@@ -402,10 +409,9 @@ func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool
 	}
 }
 
-// afterNoAnswer returns the step after a watch that could not be opened, or a version that could
-// not be read. again is the step to repeat if the server only asks for a pause. If the server
-// refuses the request itself, the server may have lost the kind or may no longer know the version.
-// Then the objects are listed.
+// afterNoAnswer returns the step after a failure to open a watch or to read the present version. If
+// the server only requests a pause, the result is again. If the server rejects the request itself,
+// it may have lost the kind or no longer know the version, so the objects are listed.
 func afterNoAnswer(err error, again step) step {
 	switch {
 	case apierrors.IsTooManyRequests(err):
@@ -416,9 +422,10 @@ func afterNoAnswer(err error, again step) step {
 	return toResume
 }
 
-// afterWatch returns the step after a watch that err has ended. If ended is true, the watch has only ended,
-// and the next watch may follow without a pause. After a silent watch, the objects are listed. The list
-// shows whether the server still answers, and what the watch has missed. A new watch could be silent too.
+// afterWatch returns the step after a watch that ended with err. If ended is true, the watch has
+// merely ended, and the next watch may follow without a pause. After a silent watch, the objects
+// are listed. The list shows whether the server still responds, and what the watch has missed. A
+// new watch could be silent too.
 func (r *Resource) afterWatch(w *watcher, err error) (next step, ended bool) {
 	lost := utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 	empty := !w.brought && time.Since(w.began) < emptyWatch
@@ -433,12 +440,12 @@ func (r *Resource) afterWatch(w *watcher, err error) (next step, ended bool) {
 		r.heardAt(time.Now().Add(-lostAfter))
 		return toResume, false
 	case err != errOverdue:
-		r.heardAt(time.Now()) // pings have shown until a moment ago that the connection was alive
+		r.heardAt(time.Now()) // pings showed until a moment ago that the connection was alive
 	}
 	return toWatch, true
 }
 
-// heardAt records that the server was there at a time. A later time that is known already stays.
+// heardAt records that the server responded at a time. It never moves the recorded time back.
 func (r *Resource) heardAt(at time.Time) {
 	if at.After(r.heard) {
 		r.heard = at
@@ -448,8 +455,8 @@ func (r *Resource) heardAt(at time.Time) {
 // admit waits until another request may be sent.
 func (r *Resource) admit(ctx context.Context) error { return r.requests.Wait(ctx) }
 
-// pace waits until the cluster may have one more event handled. Further events wait in the connection, and so at the
-// server.
+// pace waits until the cluster may handle one more event. Further events wait in the connection,
+// and so at the server.
 func (r *Resource) pace(ctx context.Context) error {
 	if r.group.events == nil {
 		return nil
@@ -457,8 +464,9 @@ func (r *Resource) pace(ctx context.Context) error {
 	return r.group.events.Wait(ctx)
 }
 
-// failed records why a list, or the start of a watch, has failed. The Store stays as it is. An answer that a version is
-// too old, or not known yet, is only a failure after maxOutdated such answers in a row.
+// failed records why a list, or the start of a watch, has failed. The Store stays as it is. An
+// error that a version is too old, or not known yet, only counts as a failure after maxOutdated
+// such errors in a row.
 func (r *Resource) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -475,7 +483,7 @@ func (r *Resource) failed(ctx context.Context, err error) {
 		r.markTried()
 	}
 	shown := err
-	// Leave out the request's URL: it differs from attempt to attempt.
+	// Leave out the request's URL, which differs between attempts.
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		shown = u.Err
 	}
@@ -491,7 +499,7 @@ func (r *Resource) listed() {
 	r.reportReadable()
 }
 
-// reportReadable calls the kind's Report.
+// reportReadable reports that the objects can be read.
 func (r *Resource) reportReadable() {
 	if r.report != nil {
 		r.report(nil)
@@ -501,7 +509,7 @@ func (r *Resource) reportReadable() {
 // markTried lets the Group's first sync continue.
 func (r *Resource) markTried() { r.triedOnce.Do(func() { close(r.tried) }) }
 
-// throttle makes the next request wait for the Retry-After of an error, within the maximum.
+// throttle delays the next request by the Retry-After of an error, within the maximum.
 func (r *Resource) throttle(err error) {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok || seconds <= 0 {
@@ -516,8 +524,8 @@ func (r *Resource) throttle(err error) {
 	r.group.setThrottled(&r.state, r.throttled)
 }
 
-// unwatched counts a watch that could not be opened after a list, if the permission is missing. In
-// this case it returns the error with a hint.
+// unwatched counts a watch that was refused after a list because the permission is missing. For
+// such an error, it returns the error with a hint.
 func (r *Resource) unwatched(err error) error {
 	if !apierrors.IsForbidden(err) {
 		r.refusals = 0
@@ -527,8 +535,8 @@ func (r *Resource) unwatched(err error) error {
 	return fmt.Errorf("it may be listed, but not watched: %w: grant the verb watch of %s", err, r.name)
 }
 
-// backOff pauses before the next attempt: at least for the next step of the backoff, for as long as the last failure
-// requires, and for as long as the server asks for.
+// backOff pauses before the next attempt. The pause is the longest of three: the next step of the
+// backoff, the pause that the last failure requires, and the pause that the server requests.
 func (r *Resource) backOff(ctx context.Context) {
 	why := r.rest
 	r.rest = noRest
@@ -539,7 +547,7 @@ func (r *Resource) backOff(ctx context.Context) {
 		r.pauseOptional(ctx, why == notFound)
 	}
 	pause := r.backoff.Step()
-	if r.needed { // pauseOptional is long enough for others
+	if r.needed { // pauseOptional is long enough for optional resources
 		for n := maxWatchRefusals; n <= r.refusals && pause < maxUnwatchedPause; n++ {
 			pause *= 2
 		}
@@ -548,12 +556,13 @@ func (r *Resource) backOff(ctx context.Context) {
 	pace.Sleep(ctx, max(pause, time.Until(r.throttled)))
 }
 
-// pauseOptional leaves an optional resource alone that was denied. If it was not found, and API discovery confirms
-// that, there are no objects, and the pause ends as soon as discovery has the resource. Otherwise the objects stay.
+// pauseOptional pauses an optional resource that was denied. If the resource was not found and API
+// discovery confirms that, its objects are dropped. The pause then ends as soon as discovery finds
+// the resource. Otherwise the objects stay.
 func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	ctx, stop := context.WithTimeout(ctx, optionalPause)
 	defer stop()
-	if notFound && r.serves == nil { // nothing can confirm that it is absent
+	if notFound && r.serves == nil { // nothing can confirm that the resource is absent
 		r.markTried()
 	}
 	if !notFound || r.serves == nil {
@@ -563,7 +572,7 @@ func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	for first := true; r.admit(ctx) == nil; first = false {
 		there, err := r.serves(ctx)
 		switch {
-		case err != nil: // not known: the resource is requested again
+		case err != nil: // unknown, so the resource is requested again
 			r.throttle(err)
 		case !there:
 			r.feed.clear()
@@ -581,8 +590,7 @@ func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	}
 }
 
-// note shows, and once logs, something that a server does. The error, if any, is the
-// server's.
+// note shows a trouble in the health, and reports it once. err is the server's error, or nil.
 func (r *Resource) note(c cause, err error) {
 	text := string(c)
 	if err != nil {
@@ -593,12 +601,12 @@ func (r *Resource) note(c cause, err error) {
 	}
 }
 
-// refusedText returns the reason to cache why an object is refused. It is not empty.
+// refusedText returns the cached reason why an object is refused. It is never empty.
 func (r *Resource) refusedText(why error) string {
 	return text.Truncate(cmp.Or(r.group.options.Printable(why).Error(), "it can't be decoded"), maxRefusedText)
 }
 
-// setRefused records which objects of a list are refused, and returns those of the list before.
+// setRefused records the refused objects of a list, and returns the previous ones.
 func (r *Resource) setRefused(all map[string]string) (before map[string]string) {
 	r.group.mu.Lock()
 	defer r.group.mu.Unlock()
@@ -620,9 +628,10 @@ func (r *Resource) noteRefused(key, why string) {
 	r.unusable[key] = why
 }
 
-// refusedObjects returns the number of refused objects, and the first few of them. The caller holds group.mu.
+// refusedObjects returns the number of refused objects, and the first few of them. The caller holds
+// group.mu.
 func (r *Resource) refusedObjects() (n int, some []RefusedObject) {
-	var keys []string // the first ones, in order
+	var keys []string // the first keys in order
 	for key := range r.unusable {
 		if at, _ := slices.BinarySearch(keys, key); at < shownRefused {
 			keys = slices.Insert(keys, at, key)
@@ -635,15 +644,15 @@ func (r *Resource) refusedObjects() (n int, some []RefusedObject) {
 	return len(r.unusable), some
 }
 
-// outdated reports whether the server no longer, or not yet, knows the version from
-// which a watch was to go on, or a list.
+// outdated reports whether the version of a watch or a list is too old for the server, or not known
+// to it yet.
 func outdated(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// answered reports whether a server has refused the request itself (a code 4xx), as
-// opposed to being unreachable or overloaded.
+// answered reports whether a server has rejected the request itself with a code 4xx. Otherwise, the
+// server is unreachable or overloaded.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -658,8 +667,8 @@ type rest uint8
 
 const (
 	noRest    rest = iota
-	forbidden      // of an optional resource, which may also not be listed by anybody
-	notFound       // of an optional resource
+	forbidden      // optional resource that may not be listed, or that nobody may list
+	notFound       // optional resource
 	overBudget
 )
 

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// watchTime is the least duration that a watch requests. A watch requests up to twice as long, so that watches do
-	// not all end at the same time.
+	// watchTime is the shortest duration that a watch requests. The requested duration is random,
+	// up to twice as long, so that watches don't all end at the same time.
 	watchTime = 5 * time.Minute
 	// watchOverrun is how much longer than requested a watch may last.
 	watchOverrun = 10 * time.Second
-	// watchSilence is how long a watch may bring neither an event nor a bookmark. API servers send bookmarks once a
-	// minute (defaultBookmarkFrequency in k8s.io/apiserver/pkg/storage/cacher).
+	// watchSilence is how long a watch may be without an event or a bookmark. API servers send
+	// bookmarks once a minute (defaultBookmarkFrequency in k8s.io/apiserver/pkg/storage/cacher).
 	watchSilence = 100 * time.Second
-	// shortWatch is how long a watch lasts at least, unless something is wrong.
+	// shortWatch is the shortest normal duration of a watch.
 	shortWatch = 10 * time.Second
 )
 
@@ -34,29 +34,29 @@ var (
 	errAgain   = errors.New("the objects are to be listed again")
 )
 
-// event is an event of a watch. Its object is compacted.
+// event is an event of a watch, with a compacted object.
 type event struct {
 	kind    watch.EventType
-	object  any // the feed's
+	object  any // a *compacted of the feed
 	version string
 }
 
-// events are the events of one watch, as the feed decodes them.
+// events are the decoded events of one watch.
 type events interface {
 	next() (event, error)
 	Close() error
 }
 
-// watcher is one watch. It ends if nothing comes for too long, or if it lasts longer than requested. Only the goroutine
-// that has opened it uses it, except stop.
+// watcher is one watch. It ends if it is silent for too long, or lasts longer than requested. Only
+// the goroutine that opened it may use it, except for stop.
 type watcher struct {
-	from     events // the server's
+	from     events // events from the server
 	resource *Resource
 	began    time.Time
 	end      time.Time // when the watch is overdue
-	brought  bool      // an event or a bookmark has come
+	brought  bool      // an event or a bookmark was received
 
-	ctx   context.Context // ends with the watch; its cause is why Isthmus ends the watch
+	ctx   context.Context // ends with the watch; its cause is why Isthmus ended the watch
 	stop  context.CancelCauseFunc
 	timer *time.Timer // ends ctx
 }
@@ -82,7 +82,7 @@ func newWatcher(ctx context.Context, r *Resource) (*watcher, error) {
 	return w, nil
 }
 
-// expire ends the watch.
+// expire ends a silent or overdue watch.
 func (w *watcher) expire() {
 	if time.Now().Before(w.end) {
 		w.stop(errSilent)
@@ -99,7 +99,7 @@ func (w *watcher) close() {
 
 // next waits for the next event. Only the time in next counts as silence.
 func (w *watcher) next() (event, error) {
-	if !time.Now().Before(w.end) { // the timer might never fire if there is always something to read
+	if !time.Now().Before(w.end) { // without a pause between events, the timer might never fire
 		w.note(errOverdue)
 		return event{}, errOverdue
 	}
@@ -120,12 +120,12 @@ func (w *watcher) next() (event, error) {
 	return e, nil
 }
 
-// note records a trouble if the end of a watch shows one.
+// note records a trouble if the end of the watch indicates one.
 func (w *watcher) note(err error) {
 	r := w.resource
 	switch {
 	case err == errSilent:
-		if r.bookmarks { // without bookmarks, nothing may have changed
+		if r.bookmarks { // without bookmarks, silence may mean that nothing changed
 			r.note(silentWatch, nil)
 		}
 	case err == errOverdue:
@@ -140,33 +140,34 @@ func (w *watcher) note(err error) {
 	}
 }
 
-// broken reports whether a watch has only ended, so that a new one can continue from the last version.
+// broken reports whether a watch has merely ended, so that a new one can continue from the last
+// version.
 func broken(err error) bool {
 	if errors.As(err, new(apierrors.APIStatus)) {
-		return false // the server says why, whatever its words
+		return false // an error from the server, whatever its text
 	}
 	return err == io.EOF || err == errOverdue || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
 }
 
-// lag measures how old updates of one resource are when they come, by the times in
-// their managedFields, which API servers write in whole seconds. It belongs to the
-// goroutine of the resource's run. nil measures nothing.
+// lag measures the age of received updates of one resource by the times in their managedFields. API
+// servers write these times in whole seconds. The goroutine of Resource.run owns a lag. A nil lag
+// measures nothing.
 //
-// Not every update has a new time: one that only marks an object as being deleted
-// leaves that of the last change, which may be long ago. To remember each object's
-// time would cost memory for every Pod. But a time that advances is nearly always
-// the newest of all: so an update counts if no newer time has been seen before,
-// or an equal one within a second. A time in the future, which anybody may write into
-// an object, counts as now, or no update would count until then.
+// Not every update has a new time. For example, an update that only marks an object for deletion
+// keeps the time of the last change, which may be long ago. Storing the time of each object would
+// cost memory for every Pod. Instead, lag uses the fact that a new time is nearly always the newest
+// of all. An update counts if no newer time has been seen, and an equal time was first seen at most
+// a second ago. Anybody may write a time in the future into an object. Such a time counts as now,
+// because otherwise no update would count until then.
 type lag struct {
 	seconds prometheus.Observer // fixed
 
-	newest int64     // seconds since 1970
-	since  time.Time // when an update with that time first came; zero: it came in a list
+	newest int64     // Unix time in seconds
+	since  time.Time // when an update with that time was first received; zero if the time came from a list
 }
 
-// updated returns when an object was last updated, in seconds since 1970; zero: it
-// has no such time.
+// updated returns the Unix time of an object's last update in seconds, or zero if the object has no
+// such time.
 func (l *lag) updated(o metav1.Object) (newest int64) {
 	if l == nil {
 		return 0
@@ -179,8 +180,7 @@ func (l *lag) updated(o metav1.Object) (newest int64) {
 	return min(newest, time.Now().Unix())
 }
 
-// seen remembers the time of an object that is not an update: it was listed, or is
-// new.
+// seen records the time of a listed or new object, which is not an update.
 func (l *lag) seen(updated int64) {
 	if l != nil && updated > l.newest {
 		l.newest, l.since = updated, time.Time{}
