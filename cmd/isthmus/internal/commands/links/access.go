@@ -18,8 +18,8 @@ import (
 	"isthmus/manifests"
 )
 
-// What "isthmus link" makes in a linked cluster has this label, and only that is ever
-// changed or deleted there.
+// The label of the objects that "isthmus link" creates in a linked cluster. The commands change and
+// delete only objects with this label.
 const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "isthmus-link"
@@ -27,16 +27,17 @@ const (
 
 func managed(o metav1.Object) bool { return o.GetLabels()[managedByLabel] == managedBy }
 
-// access is what lets a ServiceAccount of a linked cluster read what the replica needs:
-// that of manifests/link/remote-access.yaml, under the names that the user has chosen.
+// access holds the objects that let a ServiceAccount of a linked cluster read what a replica needs.
+// They are the objects of manifests/link/remote-access.yaml with the names that the user chose.
 type access struct {
 	account corev1.ServiceAccount
 	role    rbacv1.ClusterRole
 	binding rbacv1.ClusterRoleBinding
-	token   corev1.Secret // without name
+	token   corev1.Secret // has no name
 }
 
-// newAccess panics if the manifest is not one ServiceAccount with its rights and its token.
+// newAccess returns the objects of the built-in manifest under the name of. It panics if the
+// manifest is invalid.
 func newAccess(of types.NamespacedName) *access {
 	a := new(access)
 	into := map[string]any{
@@ -66,7 +67,7 @@ func newAccess(of types.NamespacedName) *access {
 	return a
 }
 
-// ensure makes what is missing, and brings what "isthmus link" has made up to date.
+// ensure creates the objects that are missing and updates objects that "isthmus link" created.
 func (a *access) ensure(ctx context.Context, w *work, c *cluster) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.account.Namespace}}
 	if _, err := ensureOne(ctx, w, c, c.API.Namespaces(), "Namespace "+namespace.Name, namespace); err != nil {
@@ -87,8 +88,8 @@ func (a *access) ensure(ctx context.Context, w *work, c *cluster) error {
 	return err
 }
 
-// boundBy reports whether a binding binds the role to the account and to nothing else. "isthmus link" names the
-// account as a ServiceAccount, and remote-access.yaml by its user name.
+// boundBy reports whether a binding binds the role to the account and to nothing else. "isthmus
+// link" names the account as a ServiceAccount, but remote-access.yaml names it by its user name.
 func (a *access) boundBy(found *rbacv1.ClusterRoleBinding) bool {
 	if found.RoleRef != a.binding.RoleRef || len(found.Subjects) != 1 {
 		return false
@@ -101,8 +102,8 @@ func (a *access) boundBy(found *rbacv1.ClusterRoleBinding) bool {
 	return found.Subjects[0] == a.binding.Subjects[0] || found.Subjects[0] == user
 }
 
-// ensureRole creates the ClusterRole, or adds the rules that it lacks. It removes no rule: a newer program may have
-// added a rule that its replicas need.
+// ensureRole creates the ClusterRole or adds the rules that it lacks. It removes no rule, because a
+// newer program may have added a rule that its replicas need.
 func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
 	roles, name := c.API.ClusterRoles(), "ClusterRole "+a.role.Name
 	found, err := ensureOne(ctx, w, c, roles, name, &a.role)
@@ -124,7 +125,7 @@ func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
 	})
 }
 
-// newToken makes a token; duration 0: one that does not expire.
+// newToken creates a token. If duration is zero, the token does not expire.
 func (a *access) newToken(
 	ctx context.Context, w *work, c *cluster, of linkKey, duration time.Duration,
 ) (made token, err error) {
@@ -159,7 +160,7 @@ func (a *access) newToken(
 	return made, nil
 }
 
-// dropToken deletes a token that is not going to be used, also once ctx has ended.
+// dropToken deletes an unused token, even after ctx has ended.
 func (a *access) dropToken(ctx context.Context, w *work, c *cluster, t token) {
 	if t.secret == "" || w.dry {
 		return
@@ -179,7 +180,7 @@ type resource[T any] interface {
 	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
-// ensureOne creates an object, unless there is one of its name, which it returns.
+// ensureOne creates an object or returns the existing object of its name.
 func ensureOne[T metav1.Object](
 	ctx context.Context, w *work, c *cluster, of resource[T], title string, want T,
 ) (found T, err error) {
@@ -226,7 +227,8 @@ func grantsAll(granted []rbacv1.PolicyRule, rule rbacv1.PolicyRule) bool {
 	return true
 }
 
-// grants reports whether a rule grants a verb on the object of this name. An empty name means all objects.
+// grants reports whether a rule grants a verb on the object of this name. An empty name means all
+// objects.
 func grants(rule rbacv1.PolicyRule, group, resource, verb, name string) bool {
 	return includes(rule.APIGroups, group, rbacv1.APIGroupAll) &&
 		includes(rule.Resources, resource, rbacv1.ResourceAll) &&

@@ -17,15 +17,15 @@ import (
 	"isthmus/internal/guard"
 )
 
-// cluster is one that a command works with, as the user may reach it.
+// cluster is a cluster that a command works with, accessed as the user.
 type cluster struct {
 	*reach.Cluster
 	kube  *rest.Config
 	title string    // for messages
-	uid   types.UID // of its namespace kube-system, which stands for the cluster; empty: not read
+	uid   types.UID // UID of the namespace kube-system, which identifies the cluster; empty until read
 }
 
-// open returns a cluster. It sends nothing.
+// open returns a cluster. It sends no request.
 func open(by reach.Options) (*cluster, error) {
 	c, err := by.Open()
 	if err != nil {
@@ -34,7 +34,7 @@ func open(by reach.Options) (*cluster, error) {
 	return &cluster{Cluster: c, kube: c.Config(), title: "context " + commands.Printable(c.Context)}, nil
 }
 
-// identify reads the identities of clusters.
+// identify sets the uid of clusters.
 func identify(ctx context.Context, clusters ...*cluster) error {
 	for _, c := range clusters {
 		system, err := c.API.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
@@ -46,7 +46,7 @@ func identify(ctx context.Context, clusters ...*cluster) error {
 	return nil
 }
 
-// failed returns the error of a request, with what to do about it.
+// failed returns the error for a failed request, with a hint how to fix it.
 func (c *cluster) failed(doing string, err error) error {
 	text := commands.Printable(err.Error())
 	if invalid, _ := guard.Certificate(err); invalid != "" {
@@ -68,7 +68,7 @@ func (c *cluster) failed(doing string, err error) error {
 	return fmt.Errorf("%s: could not %s: %s", c.title, doing, text)
 }
 
-// require returns an error that names all the rights that the user lacks.
+// require returns an error that lists all permissions that the user lacks.
 func (c *cluster) require(ctx context.Context, rights []permission) error {
 	var missing []string
 	for _, r := range rights {
@@ -108,8 +108,8 @@ func (c *cluster) foreign(object, why string) error {
 		"manifests/link/remote-access.yaml has", c.title, object, why)
 }
 
-// right is one that a command needs of the user. namespace: empty for a resource that is
-// not in one. name: empty for any.
+// permission is a permission that the user of a command needs. The namespace is empty for
+// cluster-scoped resources. An empty name means any object.
 type permission struct {
 	verbs, group, resource, namespace, name string
 }
@@ -124,7 +124,7 @@ func (r permission) describe(verb string) string {
 	return text
 }
 
-// remotePermissions are needed in the cluster that is linked.
+// remotePermissions returns the permissions that "isthmus link" needs in the linked cluster.
 func remotePermissions(a *access, bound bool) []permission {
 	namespace, name := a.account.Namespace, a.account.Name
 	list := []permission{
@@ -141,7 +141,8 @@ func remotePermissions(a *access, bound bool) []permission {
 	return list
 }
 
-// revokePermissions are needed in a linked cluster to take back what it grants.
+// revokePermissions returns the permissions that "isthmus unlink --revoke" needs in the linked
+// cluster.
 func revokePermissions(namespace string) []permission {
 	return []permission{
 		{"list delete", "", "secrets", namespace, ""},
@@ -151,7 +152,7 @@ func revokePermissions(namespace string) []permission {
 	}
 }
 
-// localPermissions are needed in the gateway's cluster.
+// localPermissions returns the permissions that a command needs in the local cluster.
 func localPermissions(namespace, verbs string) []permission {
 	return []permission{{verbs, "", "secrets", namespace, ""}}
 }

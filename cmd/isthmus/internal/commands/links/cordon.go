@@ -19,11 +19,11 @@ import (
 	"isthmus/internal/text"
 )
 
-// cordonOptions are those of "isthmus cordon" and "isthmus uncordon".
+// cordonOptions are the options of "isthmus cordon" and "isthmus uncordon".
 type cordonOptions struct {
 	commands.Target
 	name               string
-	back               bool // uncordon
+	back               bool // set for uncordon
 	lastResort         bool
 	over               time.Duration
 	yes, force, dryRun bool
@@ -124,8 +124,8 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, local *cluster) err
 	return nil
 }
 
-// find returns the Secrets of the link. All of them are changed: the next one in use must
-// not end a cordon.
+// find returns all Secrets of the link. The command changes all of them. Otherwise, the cordon
+// would end when another of these Secrets comes into use.
 func (o *cordonOptions) find(ctx context.Context, w *work, local *cluster) (links []corev1.Secret, err error) {
 	err = w.within(ctx, o.Timeout, "reading "+local.title, func(ctx context.Context) error {
 		all, err := listLinks(ctx, local, o.Namespace)
@@ -141,8 +141,8 @@ func (o *cordonOptions) find(ctx context.Context, w *work, local *cluster) (link
 	return links, err
 }
 
-// weigh shows what the change leaves each service with, and refuses to leave one with
-// nothing.
+// weigh shows what the change leaves to each service. It returns an error if the change leaves a
+// service without endpoints.
 func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	replicas, err := foresee(ctx, w, &o.Target, o.name, o.aim().standing)
 	switch {
@@ -163,15 +163,15 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 		"--force does it all the same", nothing)
 }
 
-// aim is what the command gives a cluster.
+// aim describes the change that the command makes to a cluster.
 type aim struct {
 	standing   string
-	annotation any    // isthmus.io/cordon of the link Secret; nil: none
-	does       string // what endpoints do
-	title      string // of what that leaves; %s: the cluster
+	annotation any    // isthmus.io/cordon of the link Secret; nil removes it
+	does       string // what the endpoints do
+	title      string // title of the list of services; %s is the cluster
 }
 
-// titleWithout is the title of what services are left with if they lose the cluster.
+// titleWithout is the title of the list of services that lose the cluster.
 const titleWithout = "Without %s services have:"
 
 func (o *cordonOptions) aim() aim {
@@ -201,8 +201,8 @@ func (o *cordonOptions) question() string {
 	return fmt.Sprintf("%s %s? The %s.", verb, o.name, o.effect())
 }
 
-// write patches the two annotations, so that what others change meanwhile stays. It makes
-// s the Secret as it is then.
+// write patches only the two annotations, so that concurrent changes are not lost. It sets s to the
+// written Secret.
 func (o *cordonOptions) write(ctx context.Context, w *work, local *cluster, s *corev1.Secret) error {
 	annotations := map[string]any{clusterstore.CordonAnnotation: o.aim().annotation,
 		clusterstore.CordonOverAnnotation: nil}
@@ -223,8 +223,8 @@ func (o *cordonOptions) write(ctx context.Context, w *work, local *cluster, s *c
 	})
 }
 
-// lacks returns what a replica does not show yet of what was written: the standing, or that it has
-// read that version of a Secret.
+// lacks returns what a replica's page does not show yet: the new standing, or the written version
+// of a Secret.
 func (o *cordonOptions) lacks(page adminapi.Clusters, links []corev1.Secret) (why string) {
 	why = "it has no such link: does it read link Secrets of namespace " + o.Namespace + "?"
 	for _, c := range page.Clusters {

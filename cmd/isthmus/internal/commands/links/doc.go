@@ -1,30 +1,31 @@
-// Package links has the commands that write links: "isthmus link" and "isthmus unlink" make
-// and take away link Secrets, and what linked clusters grant for them; "isthmus cordon"
-// and "isthmus uncordon" switch a link's cluster off and on.
+// Package links implements the commands that write links. "isthmus link" and "isthmus unlink" create
+// and delete link Secrets, and the permissions that linked clusters grant for them. "isthmus cordon"
+// and "isthmus uncordon" take a linked cluster out of service and back.
 //
 // The commands work with two clusters of the user's kubeconfig (cluster.go): the local cluster, in
 // which Isthmus runs, and the linked cluster.
 //
-//   - link (link.go, linking.go): reads both clusters and refuses what can't be, makes the
-//     account and its permissions in the linked cluster (access.go) and a token (token.go), tries
-//     them and writes the link Secret (secret.go), waits for the replicas (links.go), and only
-//     then deletes the tokens before.
-//   - unlink (unlink.go) deletes in the opposite order, and in the linked cluster only what has
-//     the label of link, and belongs to no other link.
-//   - cordon (cordon.go) asks all replicas what it leaves, and joins their answers (impact.go).
+//   - link (link.go, linking.go) reads both clusters and rejects invalid links. It creates the
+//     account with its permissions (access.go) and a token (token.go) in the linked cluster. It then
+//     tests the token, writes the link Secret (secret.go) and waits for the replicas (links.go).
+//     Finally, it deletes the older tokens.
+//   - unlink (unlink.go) deletes these objects in reverse order. In the linked cluster, it only
+//     deletes objects that have the label of "isthmus link" and belong to no other link.
+//   - cordon (cordon.go) asks all replicas which endpoints services would have left, and merges
+//     their responses (impact.go).
 //
-// Guarantees:
+// Users may rely on the following:
 //
-//   - A command that fails leaves no token that is not used, nor a link that its cluster refuses:
-//     running it again completes it. A rotation that a replica does not follow is undone.
-//   - Clusters are asked by guarded clients (clusterstore/guard), and YAML of theirs is not
-//     decoded, so that neither aliases nor equal keys grow.
-//   - The code by which Isthmus reads a link Secret checks it before it is written.
-//   - No write loses what somebody else has written meanwhile, and no token ends before the
-//     replicas read the cluster with the one that replaces it.
-//   - With --dry-run the same code runs, and names its steps instead of taking them.
-//   - A token is printed in the Secret that the user has asked for, and nowhere else. What
-//     servers send is printed without control characters.
+//   - A failed command leaves no unused token and no link that its cluster rejects. Running the
+//     command again completes it. If a replica keeps using the previous token, the rotation is undone.
+//   - Clients of clusters are guarded (internal/guard). YAML from a cluster is parsed but not
+//     decoded, because aliases and keys of hostile YAML make decoding expensive.
+//   - A link Secret is validated before it is written, with the code by which Isthmus reads it.
+//   - No write overwrites a concurrent change. A token is deleted only after the replicas read the
+//     cluster with its successor.
+//   - With --dry-run, the same code runs, but it only prints its steps.
+//   - A token is printed only in the Secret that the user requested. Text from servers is printed
+//     without control characters.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package links

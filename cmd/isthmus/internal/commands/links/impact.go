@@ -11,11 +11,11 @@ import (
 	"isthmus/internal/text"
 )
 
-// maxShown is how many services are listed.
+// maxShown limits how many services are listed.
 const maxShown = 20
 
-// foresee asks every replica what services would have if the cluster had the standing. It returns the
-// answers of the replicas that give one, and the first error of a ready replica that gives none.
+// foresee asks every replica what services would have if the cluster had the standing. It returns
+// the responses, and the first error of a ready replica.
 func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing string) (
 	list []*adminapi.Impact, err error) {
 	path := "/debug/impact?" + url.Values{"cluster": {cluster}, "standing": {standing}}.Encode()
@@ -29,7 +29,7 @@ func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing
 			a.Err = fmt.Errorf("%s can't tell: %s", commands.Printable(a.Replica), unchecked)
 		}
 		switch {
-		case a.NotReady: // it may know little, and must not keep a cluster from being taken out
+		case a.NotReady: // it may know little, and must not prevent a cordon
 			w.warn("what this leaves of proxies of %s is not known: %v", commands.Printable(a.Replica), a.Err)
 		case a.Err == nil:
 			list = append(list, a.Value)
@@ -40,8 +40,8 @@ func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing
 	return list, err
 }
 
-// showImpacts prints the endpoints that services have left. title is a format with %s for the cluster. If back is
-// set, the cluster returns to service.
+// showImpacts prints the endpoints that services have left. The parameter title is a format with %s
+// for the cluster. If back is set, the cluster returns to service.
 func showImpacts(w *work, list []adminapi.ServiceImpact, cluster, title string, back bool) {
 	if len(list) == 0 {
 		fmt.Fprintf(w.out, "No service has a member in %s.\n", cluster)
@@ -56,7 +56,7 @@ func showImpacts(w *work, list []adminapi.ServiceImpact, cluster, title string, 
 	}
 }
 
-// bare returns the impacts that leave clients with nothing.
+// bare returns the impacts that leave clients without endpoints.
 func bare(list []adminapi.ServiceImpact) (of []adminapi.ServiceImpact) {
 	for _, i := range list {
 		if i.Bare() {
@@ -66,9 +66,9 @@ func bare(list []adminapi.ServiceImpact) (of []adminapi.ServiceImpact) {
 	return of
 }
 
-// impacts joins what replicas foresee for services, those that would be left with nothing first.
-// Each replica has proxies of its own: where several foresee something for a port, their streams
-// add up, and the least that one foresees is what is left.
+// impacts merges the responses of replicas. Each replica has its own proxies. If several replicas
+// report the same port, impacts adds up their streams and keeps the worst result. Services that
+// lose all endpoints come first.
 func impacts(replicas []*adminapi.Impact) []adminapi.ServiceImpact {
 	type port struct {
 		service string
@@ -101,7 +101,7 @@ func impacts(replicas []*adminapi.Impact) []adminapi.ServiceImpact {
 	return list
 }
 
-// worse reports whether less is left than another replica foresees for the same port.
+// worse reports whether i leaves less than the impact of another replica on the same port.
 func worse(i, than *adminapi.ServiceImpact) bool {
 	if i.Bare() != than.Bare() {
 		return i.Bare()
@@ -109,8 +109,8 @@ func worse(i, than *adminapi.ServiceImpact) bool {
 	return adminapi.Total(i.Then) < adminapi.Total(than.Then)
 }
 
-// impactText is the service, what it has and, unless the cluster comes back, what becomes of that:
-// of endpoints, or of clusters that serve it.
+// impactText returns a line with the service and the endpoints or clusters that it has now. Unless
+// the cluster returns to service, the line also says what is left.
 func impactText(i *adminapi.ServiceImpact, back bool) string {
 	name := commands.Printable(i.Service)
 	one, many, now := "cluster", "clusters", counts(i.Now)+", without streams"

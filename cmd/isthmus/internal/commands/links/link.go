@@ -23,21 +23,21 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// linkOptions are those of "isthmus link".
+// linkOptions are the options of "isthmus link".
 type linkOptions struct {
 	commands.Target
 	name                string
-	linkedContext       string // context of the cluster to be linked
+	linkedContext       string // context of the linked cluster
 	apply, dryRun, wait bool
 	output              string
 
 	server, caFile             string
-	tlsServerName              *string // nil: not given
+	tlsServerName              *string // nil if not given
 	ca                         []byte
 	trustDomain, clusterDomain string
 	ranges, network            string
 
-	account  types.NamespacedName // what is empty is not given
+	account  types.NamespacedName // empty fields are not given
 	duration time.Duration
 }
 
@@ -113,10 +113,10 @@ func (o *linkOptions) accountFlags(s *pflag.FlagSet) {
 
 var defaultAccount = types.NamespacedName{Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"}
 
-// maxCA is as much of certificate authorities as a link may have, in bytes.
+// maxCA limits the size of the certificate authorities of a link, in bytes.
 const maxCA = 64 << 10
 
-// check checks the arguments, and reads the file that they name.
+// check validates the arguments and reads the file of --ca-file.
 func (o *linkOptions) check(p cli.Process) (err error) {
 	o.name = p.Args[0]
 	if err := checkNewName(o.name); err != nil {
@@ -174,8 +174,8 @@ func (o *linkOptions) run(ctx context.Context, p cli.Process) error {
 	return o.link(ctx, w, local, linked)
 }
 
-// link makes or renews the link: first the account, then its token, and the link Secret
-// last. Tokens that are there end only once the new one is in use.
+// link creates or renews the link. It creates the account first, then the token, and finally the
+// link Secret. It deletes older tokens only after the new token is in use.
 func (o *linkOptions) link(ctx context.Context, w *work, local, linked *cluster) error {
 	l := &linking{o: o, local: local, linked: linked}
 	if err := w.wait("reading both clusters", func() error { return l.read(ctx, w) }); err != nil {
@@ -207,8 +207,8 @@ func (o *linkOptions) link(ctx context.Context, w *work, local, linked *cluster)
 	return l.finish(ctx, w, written)
 }
 
-// chooseServer returns the server of a link: by flags, or else as the link has it, or else
-// as the user reaches it.
+// chooseServer returns the API server of a link. Flags take precedence over the existing link. The
+// default is the server in the user's kubeconfig.
 func (o *linkOptions) chooseServer(c *cluster, existing *corev1.Secret) server {
 	from := c.kube
 	if before := linkConfig(existing); before != nil {
@@ -230,8 +230,8 @@ func (o *linkOptions) chooseServer(c *cluster, existing *corev1.Secret) server {
 	return s
 }
 
-// chooseDomains returns the domains of a link: by flags, or else as the link has them, or
-// else as the Linkerd of its cluster does.
+// chooseDomains returns the domains of a link. Flags take precedence over the existing link. The
+// default is the configuration of Linkerd in the linked cluster.
 func (o *linkOptions) chooseDomains(ctx context.Context, w *work, linked *cluster, existing *corev1.Secret) domains {
 	d := domains{o.trustDomain, o.clusterDomain}
 	if existing != nil {
@@ -245,8 +245,9 @@ func (o *linkOptions) chooseDomains(ctx context.Context, w *work, linked *cluste
 	return domains{cmp.Or(d.trust, installed.trust, defaultDomain), cmp.Or(d.cluster, installed.cluster, defaultDomain)}
 }
 
-// awaitLink waits until the replica reads the cluster with the credentials of this Secret.
-// If it does not, before is whether all replicas that were asked went on with those before.
+// awaitLink waits until the replicas read the cluster with the credentials of the written Secret.
+// If they do not, before reports whether the cluster stayed ready on every replica that responded.
+// The previous credentials then still work.
 func (o *linkOptions) awaitLink(
 	ctx context.Context, w *work, local *cluster, written *corev1.Secret,
 ) (before bool, err error) {
@@ -280,8 +281,8 @@ func (o *linkOptions) awaitLink(
 	return with > 0 && without == 0, err
 }
 
-// chooseAccount returns the account of links, of which there may be several of one cluster: by flags, or else as
-// the first has it that has one, or else the default one.
+// chooseAccount returns the account of a link. Flags take precedence over the first link Secret
+// that names an account. Several Secrets may link one cluster.
 func chooseAccount(flags types.NamespacedName, links []corev1.Secret) types.NamespacedName {
 	before := types.NamespacedName{}
 	for i := range links {
@@ -295,14 +296,13 @@ func chooseAccount(flags types.NamespacedName, links []corev1.Secret) types.Name
 	}
 }
 
-// domains are a cluster's trust domain and cluster domain.
+// domains are the trust domain and the cluster domain of a cluster.
 type domains struct{ trust, cluster string }
 
 const defaultDomain = "cluster.local"
 
-// readDomains reads the domains that Linkerd was installed with, from the namespace of its control
-// plane. This is the namespace that -n names, or else Linkerd's own, since Isthmus may run beside
-// Linkerd.
+// readDomains reads the domains that Linkerd was installed with. It reads them in the namespace
+// that -n names or else in Linkerd's own namespace, because Isthmus may run beside Linkerd.
 func readDomains(ctx context.Context, w *work, c *cluster, namespace string) domains {
 	const own, name = "linkerd", "linkerd-config"
 	config, err := c.API.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -322,11 +322,12 @@ func readDomains(ctx context.Context, w *work, c *cluster, namespace string) dom
 	return parseDomains(config.Data["values"])
 }
 
-// maxValues bounds the values of a Linkerd install that are read, in bytes.
+// maxValues limits how much of Linkerd's installation values is read, in bytes.
 const maxValues = 256 << 10
 
-// parseDomains reads the values of a Linkerd install. What can't be read or used is left out. The text is parsed,
-// and not decoded: that would copy what each YAML alias stands for, and compare each key with all others.
+// parseDomains reads the domains from Linkerd's installation values. It omits invalid values. It
+// parses the YAML without decoding it: decoding would copy the target of every alias and compare
+// each key with all others.
 func parseDomains(text string) (d domains) {
 	var document yaml.Node
 	if len(text) > maxValues || yaml.Unmarshal([]byte(text), &document) != nil || len(document.Content) == 0 ||

@@ -22,19 +22,20 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// linking is what "isthmus link" has found out before it changes anything.
+// linking is the state of one run of "isthmus link", most of which it reads before it changes
+// anything.
 type linking struct {
 	o             *linkOptions
 	local, linked *cluster
 	access        *access
 	linkKey       linkKey
-	existing      *corev1.Secret  // the link as it is; nil: there is none
-	before        []corev1.Secret // Secrets of its tokens
+	existing      *corev1.Secret  // the existing link; nil if there is none
+	before        []corev1.Secret // Secrets of older tokens
 	content       linkContent
-	unsure        bool // the link Secret may have been written, though that has failed
+	unsure        bool // a failed write may have written the link Secret
 }
 
-// read reads both clusters, and refuses what can't be.
+// read reads both clusters and returns an error if the link is invalid.
 func (l *linking) read(ctx context.Context, w *work) (err error) {
 	o, local, linked := l.o, l.local, l.linked
 	if err := identify(ctx, local, linked); err != nil {
@@ -72,8 +73,8 @@ func (l *linking) read(ctx context.Context, w *work) (err error) {
 	return l.preview(w)
 }
 
-// preview checks the link with a token that stands for the one to come, so that nothing
-// is made for a link that can't be.
+// preview validates the link with a placeholder for the token, so that nothing is created for an
+// invalid link.
 func (l *linking) preview(w *work) error {
 	s := l.content.server
 	if s.loopback() {
@@ -103,7 +104,7 @@ func (l *linking) preview(w *work) error {
 	return nil
 }
 
-// deliver tries the link, and writes or prints its Secret.
+// deliver tests the credentials, and writes or prints the link Secret.
 func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret, err error) {
 	secret, err := l.content.into(l.existing, l.o.Namespace)
 	if err != nil {
@@ -114,7 +115,7 @@ func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret,
 		if err := w.wait("trying the link's credentials", try); err != nil {
 			return nil, err
 		}
-		if ctx.Err() != nil { // nothing is written then
+		if ctx.Err() != nil { // write nothing
 			return nil, l.local.failed("write the link", ctx.Err())
 		}
 	}
@@ -133,8 +134,8 @@ func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret,
 	return written, err
 }
 
-// mayBeDone reports whether a write that has failed may have been done all the same: the
-// API server has not answered, or its answer leaves that open.
+// mayBeDone reports whether a failed write may have succeeded. This is so if the API server has not
+// responded or the response leaves the outcome open.
 func mayBeDone(err error) bool {
 	if err == nil || errors.Is(err, errChanged) {
 		return false
@@ -161,7 +162,7 @@ func printSecret(w io.Writer, s *corev1.Secret, format string) (err error) {
 	return err
 }
 
-// finish deletes the tokens that nothing uses.
+// finish waits for the replicas and deletes unused tokens.
 func (l *linking) finish(ctx context.Context, w *work, written *corev1.Secret) error {
 	o := l.o
 	if !o.apply || !o.wait {
@@ -178,8 +179,9 @@ func (l *linking) finish(ctx context.Context, w *work, written *corev1.Secret) e
 	return deleteTokens(ctx, w, l.linked, l.before)
 }
 
-// unfinished returns the error for a link that is not known to work. before: every replica reads the cluster with
-// the token before: then the link becomes what it was, and the new token ends.
+// unfinished returns the error for a link that is not known to work. If before is set, the previous
+// token still works for every replica. unfinished then restores the previous link and deletes the
+// new token.
 func (l *linking) unfinished(ctx context.Context, w *work, written *corev1.Secret, before bool, err error) error {
 	const again = "See isthmus clusters, and run this again once that is corrected"
 	if before && l.existing != nil && l.restore(ctx, w, written) {
@@ -194,7 +196,8 @@ func (l *linking) unfinished(ctx context.Context, w *work, written *corev1.Secre
 		"gateway", left, err, again)
 }
 
-// restore writes the link Secret as it was, and reports whether that is done: not if somebody else has changed it.
+// restore writes the previous link Secret and reports whether this succeeded. It fails if the
+// Secret has changed meanwhile.
 func (l *linking) restore(ctx context.Context, w *work, written *corev1.Secret) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -210,8 +213,8 @@ func (l *linking) restore(ctx context.Context, w *work, written *corev1.Secret) 
 	return err == nil
 }
 
-// deleteSuperseded deletes the tokens that are older than the one that the link had until
-// now, which the replica still uses.
+// deleteSuperseded deletes the tokens that are older than the token of the existing link. Replicas
+// still use the token of the existing link.
 func (l *linking) deleteSuperseded(ctx context.Context, w *work) error {
 	if len(l.before) == 0 {
 		return nil
@@ -226,7 +229,7 @@ func (l *linking) deleteSuperseded(ctx context.Context, w *work) error {
 	return deleteTokens(ctx, w, l.linked, l.before[:max(inUse, 0)])
 }
 
-// checkNewName refuses names that a link can't have.
+// checkNewName returns an error if a link can't have the name.
 func checkNewName(name string) error {
 	if name == "local" {
 		return cli.Usagef(`NAME is "local", which stands for the cluster that the gateway runs in: choose another`)
@@ -247,7 +250,7 @@ func listLinks(ctx context.Context, local *cluster, namespace string) ([]corev1.
 	return list, nil
 }
 
-// named returns those of a cluster name.
+// linksNamed returns the link Secrets with a cluster name.
 func linksNamed(list []corev1.Secret, name string) (of []corev1.Secret) {
 	for _, s := range list {
 		if s.Labels[clusterstore.ClusterNameLabel] == name {
@@ -257,7 +260,8 @@ func linksNamed(list []corev1.Secret, name string) (of []corev1.Secret) {
 	return of
 }
 
-// findLink returns the Secret of a link (nil: there is none yet, and nothing is in the way) and all link Secrets.
+// findLink returns the Secret of a link and all link Secrets. If there is no such link, existing is
+// nil. findLink returns an error if another Secret is in the way.
 func findLink(
 	ctx context.Context, local *cluster, namespace, name string,
 ) (existing *corev1.Secret, all []corev1.Secret, err error) {
@@ -290,8 +294,8 @@ func findLink(
 	return existing, all, nil
 }
 
-// checkCluster refuses to link a cluster to itself, under a second name, or in place of
-// another one.
+// checkCluster returns an error if the link would link a cluster to itself, under a second name, or
+// in place of another cluster.
 func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, all []corev1.Secret) error {
 	if local.uid == linked.uid {
 		return fmt.Errorf("%s and %s are the same cluster: a gateway reads its own cluster without a link",
@@ -321,7 +325,7 @@ func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, 
 	return nil
 }
 
-// warnOfClashes warns if mirrors of the new link and of another one can ask for one name.
+// warnOfClashes warns if mirrors of the new link and of another link may get the same name.
 func warnOfClashes(w *work, name string, all []corev1.Secret) {
 	for _, s := range all {
 		other := s.Labels[clusterstore.ClusterNameLabel]
@@ -331,7 +335,8 @@ func warnOfClashes(w *work, name string, all []corev1.Secret) {
 	}
 }
 
-// nameArgument returns a name, which any user may have written, as the argument of a command that is suggested.
+// nameArgument returns a name as an argument for a suggested command. Any user may have chosen the
+// name.
 func nameArgument(name string) string {
 	if name == "" || strings.HasPrefix(name, "-") {
 		return "NAME"

@@ -22,24 +22,24 @@ func All() []cli.Command {
 	return []cli.Command{linkCommand(), unlinkCommand(), cordonCommand(), uncordonCommand()}
 }
 
-// replicaFlags adds those by which the replicas are found that a command asks.
+// replicaFlags adds the flags that select the replicas a command queries.
 func replicaFlags(s *pflag.FlagSet, t *commands.Target) {
 	t.AdminFlag(s)
 	t.PodFlag(s)
 	s.DurationVar(&t.Timeout, "timeout", time.Minute, "All is done within this `DURATION`.")
 }
 
-// oneReplica are the flags of which each names one replica.
+// oneReplica contains two flags that each name one replica and exclude each other.
 var oneReplica = [][2]string{{"admin", "pod"}}
 
-// work carries out the steps of a command and reports each, or only names them.
+// work carries out and reports the steps of a command. With --dry-run, it only reports them.
 type work struct {
 	p   cli.Process
-	out io.Writer // where steps are reported
+	out io.Writer // receives the reports
 	dry bool
 }
 
-// do takes a step: verb ends in "e", as in "create".
+// do carries out a step. The parameter verb must end in "e", as in "create".
 func (w *work) do(ctx context.Context, c *cluster, verb, object string, step func(context.Context) error) error {
 	if w.dry {
 		fmt.Fprintf(w.out, "%s: would %s %s\n", c.title, verb, object)
@@ -52,32 +52,32 @@ func (w *work) do(ctx context.Context, c *cluster, verb, object string, step fun
 	return nil
 }
 
-// wait runs a function to its end, and reports what it does if it takes long.
+// wait runs f to its end. If f takes long, wait prints what it is waiting for.
 func (w *work) wait(what string, f func() error) error {
 	return w.p.Await(context.Background(), ": "+what, f)
 }
 
-// within is wait for a function that has so much time.
+// within is like wait, but cancels f's context after limit.
 func (w *work) within(ctx context.Context, limit time.Duration, what string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return w.wait(what, func() error { return f(ctx) })
 }
 
-// warn reports what does not keep the command from going on.
+// warn prints a problem that does not stop the command.
 func (w *work) warn(format string, args ...any) {
 	fmt.Fprintf(w.p.Stderr, "%s: warning: %s\n", w.p.Name, fmt.Sprintf(format, args...))
 }
 
-// pollEvery is how often a page is read while something is awaited.
+// pollEvery is the polling interval while a command waits for replicas.
 const pollEvery = 500 * time.Millisecond
 
-// lacks returns what a replica's page does not show yet of what is awaited (empty: it shows all),
-// or an error if it never will.
+// lacks returns what a replica's page does not show yet of the awaited change. It returns "" if the
+// page shows all of it, and an error if it never will.
 type lacks func(adminapi.Clusters) (string, error)
 
-// awaitReplicas waits until no page of a replica lacks anything. If none can be asked at
-// all, that is an error at once, since there may be none.
+// awaitReplicas waits until no page of a replica lacks anything. If no replica responds to the
+// first request, it returns an error at once, because there may be none.
 func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string, page lacks) error {
 	return w.p.Await(context.Background(), fmt.Sprintf(" until the gateway %s, for %v at most", what, t.Timeout),
 		func() error {
@@ -91,7 +91,7 @@ func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string
 				if !reached {
 					return errors.New(now)
 				}
-				if ctx.Err() == nil || why == "" { // what is asked last may be cut off
+				if ctx.Err() == nil || why == "" { // the last request may be cut off
 					why = now
 				}
 				if !pace.Sleep(ctx, pollEvery) {
@@ -104,7 +104,7 @@ func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string
 		})
 }
 
-// askAll returns what a replica lacks, and whether any has answered.
+// askAll returns what a replica lacks, and whether any replica responded.
 func askAll(ctx context.Context, w *work, t *commands.Target, page lacks) (why string, answered bool, err error) {
 	answers, err := commands.ReadAll[adminapi.Clusters](ctx, w.p, t, "/debug/clusters")
 	if err != nil {
@@ -126,7 +126,8 @@ func askAll(ctx context.Context, w *work, t *commands.Target, page lacks) (why s
 	return why, answered, nil
 }
 
-// describeCluster returns a cluster's state, and what is wrong with it. Why new credentials are not used comes first.
+// describeCluster returns a cluster's state and problems. The reason why new credentials are not
+// used comes first.
 func describeCluster(c *adminapi.Cluster) string {
 	warnings := slices.Clone(c.Warnings)
 	if i := slices.Index(warnings, c.NewCredentials); i > 0 {

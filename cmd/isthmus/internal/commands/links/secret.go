@@ -29,18 +29,18 @@ import (
 	"isthmus/internal/pace"
 )
 
-// Annotations of a link Secret by which these commands know what it links, and how.
+// Annotations of a link Secret that describe the linked cluster to these commands.
 const (
-	clusterAnnotation = clusterstore.LinkedClusterAnnotation // the linked cluster's identity
-	accountAnnotation = "isthmus.io/linked-account"          // NAMESPACE/NAME of the ServiceAccount there
-	tokenAnnotation   = "isthmus.io/linked-token"            // the name of its token's Secret
+	clusterAnnotation = clusterstore.LinkedClusterAnnotation // identity of the linked cluster
+	accountAnnotation = "isthmus.io/linked-account"          // NAMESPACE/NAME of the ServiceAccount in that cluster
+	tokenAnnotation   = "isthmus.io/linked-token"            // name of the token's Secret
 )
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 func secretName(link string) string { return "cluster-credentials-" + link }
 
-// content is what "isthmus link" decides of a link Secret.
+// linkContent is the part of a link Secret that "isthmus link" sets.
 type linkContent struct {
 	link          string
 	cluster       types.UID
@@ -49,12 +49,12 @@ type linkContent struct {
 	server        server
 	trustDomain   string
 	clusterDomain string
-	ranges        string // empty: as they are
-	network       string // empty: as it is
+	ranges        string // empty to keep the existing ranges
+	network       string // empty to keep the existing network
 }
 
-// into returns the link Secret: what is there already keeps its other labels, annotations
-// and keys.
+// into returns the link Secret. It keeps the other labels, annotations and keys of an existing
+// Secret.
 func (c *linkContent) into(existing *corev1.Secret, namespace string) (*corev1.Secret, error) {
 	s := existing.DeepCopy()
 	if s == nil {
@@ -89,11 +89,11 @@ func (c *linkContent) into(existing *corev1.Secret, namespace string) (*corev1.S
 	return s, nil
 }
 
-// errChanged is for a link Secret whose credentials have changed since they were read.
+// errChanged reports that the credentials of a link Secret have changed since they were read.
 var errChanged = errors.New("somebody else has changed its credentials meanwhile: run this again")
 
-// write creates the link Secret, or changes the one that is there: what others change of
-// it meanwhile stays. It returns the Secret as it is then.
+// write creates or updates the link Secret and returns the written Secret. It keeps concurrent
+// changes, but returns [errChanged] if the credentials have changed.
 func (c *linkContent) write(
 	ctx context.Context, local *cluster, namespace string, existing *corev1.Secret,
 ) (written *corev1.Secret, err error) {
@@ -118,12 +118,12 @@ func (c *linkContent) write(
 	}
 }
 
-// tryFor is how long a link's credentials are tried.
+// tryFor limits how long a link's credentials are tested.
 const tryFor = 10 * time.Second
 
-// try asks a link's API server, with its credentials, who it takes them for. It returns
-// an error if the replica can't use them either; that the server can't be reached from
-// here is only reported.
+// try asks a link's API server for the user name of the link's credentials. It returns an error if
+// a replica can't use the credentials either. If the server is unreachable from here, try only
+// prints a warning.
 func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error {
 	config, _, err := kube.ReadKubeconfig(s.Data[clusterstore.KubeconfigKey])
 	if err != nil {
@@ -155,8 +155,8 @@ func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error 
 	return nil
 }
 
-// whoami asks for the name that belongs to the credentials. A token that is refused is
-// tried again: one of several API servers may not know it yet.
+// whoami returns the user name that belongs to the credentials. It retries a rejected token,
+// because one of several API servers may not know the token yet.
 func (c *linkContent) whoami(ctx context.Context, api *kube.Clients) (string, error) {
 	for {
 		review, err := api.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
@@ -174,8 +174,8 @@ func sameCredentials(a, b *corev1.Secret) bool {
 	return a.UID == b.UID && string(a.Data[clusterstore.KubeconfigKey]) == string(b.Data[clusterstore.KubeconfigKey])
 }
 
-// printed returns a link Secret as users keep it in files: without what the API server
-// adds, and with the kubeconfig as text.
+// printed returns a link Secret as users store it in files: without the fields that the API server
+// sets, and with the kubeconfig as text.
 func printed(s *corev1.Secret) *corev1.Secret {
 	s = s.DeepCopy()
 	s.ObjectMeta = metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, Labels: s.Labels, Annotations: s.Annotations}
@@ -185,16 +185,17 @@ func printed(s *corev1.Secret) *corev1.Secret {
 	return s
 }
 
-// server is an API server as the replica is to reach it.
+// server is an API server with the address that replicas use.
 type server clientcmdapi.Cluster
 
-// serverName reports whether a certificate can have that name.
+// isServerName reports whether a certificate can have the name.
 func isServerName(name string) bool {
 	_, err := netip.ParseAddr(name)
 	return err == nil || len(validation.IsDNS1123Subdomain(strings.ToLower(name))) == 0
 }
 
-// linkConfig returns what a link Secret's kubeconfig comes to; nil: it can't be used.
+// linkConfig returns the client configuration of a link Secret's kubeconfig, or nil if the
+// kubeconfig is unusable.
 func linkConfig(s *corev1.Secret) *rest.Config {
 	if s == nil {
 		return nil
@@ -206,7 +207,6 @@ func linkConfig(s *corev1.Secret) *rest.Config {
 	return config
 }
 
-// kubeconfig returns the kubeconfig of a link.
 func (s server) kubeconfig(link, user, token string) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[link] = (*clientcmdapi.Cluster)(&s)
@@ -216,10 +216,10 @@ func (s server) kubeconfig(link, user, token string) ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// String is the server's URL, for messages.
+// String returns the server's URL, for messages.
 func (s server) String() string { return commands.Printable(s.Server) }
 
-// loopback reports whether the server is the machine of who connects to it.
+// loopback reports whether the server's address is a loopback or unspecified address.
 func (s server) loopback() bool {
 	u, err := url.Parse(s.Server)
 	if err != nil {
@@ -229,11 +229,11 @@ func (s server) loopback() bool {
 	return u.Hostname() == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
-// sameServer reports whether two URLs are of the same API server. Several clusters may share a host
-// and port. Rancher, for example, tells such clusters apart by the path.
+// sameServer reports whether two URLs belong to the same API server. Several clusters may share a
+// host and port. Rancher, for example, distinguishes such clusters by the path.
 func sameServer(a, b string) bool { return normalized(a) == normalized(b) }
 
-// normalized returns the host, port and path of a URL as all URLs of that server have them.
+// normalized returns the host, port and path of a URL in a form that can be compared.
 func normalized(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {

@@ -17,19 +17,19 @@ import (
 	"isthmus/internal/pace"
 )
 
-// Labels of a token's Secret: which link it is for, since several clusters, and
-// replicas, may link one. The token is good while that Secret is there, also a token
-// that expires: it is bound to it.
+// Labels of a token's Secret. They identify its link, because several clusters and replicas may
+// link one cluster. A token is valid while its Secret exists. A token that expires is bound to its
+// Secret.
 const (
-	linkLabel      = "isthmus.io/link"           // the link's name
-	linkedByLabel  = "isthmus.io/linked-by"      // the identity of the gateway's cluster
-	namespaceLabel = "isthmus.io/link-namespace" // of the link Secret there
+	linkLabel      = "isthmus.io/link"           // name of the link
+	linkedByLabel  = "isthmus.io/linked-by"      // identity of the local cluster
+	namespaceLabel = "isthmus.io/link-namespace" // namespace of the link Secret in the local cluster
 )
 
-// placeholder stands for a token that has not been made.
+// placeholder stands for a token that does not exist yet.
 const placeholder = "TOKEN"
 
-// linkKey names the link that tokens are for, among those of all replicas.
+// linkKey identifies the link that tokens belong to, among the links of all clusters.
 type linkKey struct {
 	link, namespace string
 	by              types.UID
@@ -51,14 +51,14 @@ func (k linkKey) tokens(ctx context.Context, c *cluster, namespace string) ([]co
 	return list, nil
 }
 
-// token is one that was made.
+// token is a token that "isthmus link" created.
 type token struct {
-	secret  string // the name of its Secret; empty: none was made
+	secret  string // name of its Secret; empty if no token was created
 	text    string
-	expires time.Time // the zero time if it does not expire
+	expires time.Time // zero if the token does not expire
 }
 
-// request asks for a token that is bound to a Secret.
+// request creates a token that is bound to a Secret.
 func (t *token) request(ctx context.Context, c *cluster, bound *corev1.Secret, duration time.Duration) error {
 	account := bound.Annotations[corev1.ServiceAccountNameKey]
 	answer, err := c.API.ServiceAccounts(bound.Namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
@@ -76,7 +76,7 @@ func (t *token) request(ctx context.Context, c *cluster, bound *corev1.Secret, d
 	return nil
 }
 
-// await waits until the cluster has filled in the token.
+// await waits until the linked cluster has stored the token in its Secret.
 func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
 	for {
 		secret, err := c.API.Secrets(namespace).Get(ctx, t.secret, metav1.GetOptions{})
@@ -94,7 +94,8 @@ func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
 	}
 }
 
-// deleteTokens deletes these Secrets. Each token ends with its Secret; API servers may accept it for some seconds more.
+// deleteTokens deletes the Secrets of tokens. Each token ends with its Secret, but API servers may
+// accept the token for some more seconds.
 func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret) error {
 	for _, s := range list {
 		if err := deleteObject(ctx, w, c, "token Secret "+key(&s), &s, c.API.Secrets(s.Namespace).Delete); err != nil {
@@ -106,7 +107,7 @@ func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret
 
 type deletion = func(context.Context, string, metav1.DeleteOptions) error
 
-// deleteObject deletes an object, but not another one of its name.
+// deleteObject deletes an object, but not another object of the same name.
 func deleteObject(ctx context.Context, w *work, c *cluster, title string, o metav1.Object, do deletion) error {
 	return w.do(ctx, c, "delete", title, func(ctx context.Context) error {
 		err := do(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(o.GetUID())}})

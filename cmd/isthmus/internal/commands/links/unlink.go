@@ -23,16 +23,16 @@ import (
 	"isthmus/internal/text"
 )
 
-// impactWithin is how long replicas have to answer what the loss of a link leaves.
+// impactWithin limits how long the command waits for replicas to say what remains without the link.
 const impactWithin = 10 * time.Second
 
-// unlinkOptions are those of "isthmus unlink".
+// unlinkOptions are the options of "isthmus unlink".
 type unlinkOptions struct {
 	commands.Target
 	name                string
 	linkedContext       string // context of the linked cluster
 	revoke, dryRun, yes bool
-	account             types.NamespacedName // what is empty is not given
+	account             types.NamespacedName // empty fields are not given
 }
 
 func unlinkCommand() cli.Command {
@@ -95,7 +95,7 @@ func (o *unlinkOptions) run(ctx context.Context, p cli.Process) error {
 	return o.unlink(ctx, &work{p: p, out: p.Stdout, dry: o.dryRun}, local, linked)
 }
 
-// unlink deletes the link first, so that no replica uses what is revoked.
+// unlink deletes the link first, so that no replica uses revoked credentials.
 func (o *unlinkOptions) unlink(ctx context.Context, w *work, local, linked *cluster) error {
 	var links []corev1.Secret
 	var r *revocation
@@ -125,8 +125,8 @@ func (o *unlinkOptions) unlink(ctx context.Context, w *work, local, linked *clus
 	return r.run(ctx, w)
 }
 
-// showImpact shows what services have without the link, and names those that are left with nothing.
-// It only informs: a link can be deleted whatever it leaves, and if no replica answers.
+// showImpact shows what services have without the link, and names the services that are left
+// without endpoints. It never prevents the deletion, even if no replica responds.
 func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
 	limit := min(o.Timeout, impactWithin)
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -159,7 +159,7 @@ func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
 	}
 }
 
-// read reads what is to be deleted. The revocation is nil without --revoke.
+// read reads the objects to delete. Without --revoke, the revocation is nil.
 func (o *unlinkOptions) read(
 	ctx context.Context, local, linked *cluster,
 ) (links []corev1.Secret, r *revocation, err error) {
@@ -212,12 +212,12 @@ func (o *unlinkOptions) question(local, linked *cluster, links []corev1.Secret) 
 	return text
 }
 
-// revocation is what is deleted in a cluster that was linked.
+// revocation is the set of objects to delete in a linked cluster.
 type revocation struct {
 	linked  *cluster
 	account types.NamespacedName
-	tokens  []corev1.Secret // of the link
-	others  []string        // names of all other Secrets with a token of the account, whoever made them
+	tokens  []corev1.Secret // tokens of the link
+	others  []string        // names of all other Secrets with a token of the account
 }
 
 func newRevocation(
@@ -242,8 +242,9 @@ func newRevocation(
 	return r, nil
 }
 
-// accountTokens returns the Secrets with a token of an account, each once. Secrets that somebody made by hand have
-// the type of tokens. Those of "isthmus link --duration" have another type, and the label of "isthmus link".
+// accountTokens returns the Secrets with a token of an account, without duplicates. Secrets that
+// were created by hand have the type of ServiceAccount tokens. Secrets of "isthmus link --duration"
+// have another type, and the label of "isthmus link".
 func accountTokens(
 	ctx context.Context, linked *cluster, account types.NamespacedName,
 ) (found []corev1.Secret, err error) {
@@ -265,8 +266,9 @@ func accountTokens(
 	return slices.CompactFunc(found, func(a, b corev1.Secret) bool { return a.Name == b.Name }), nil
 }
 
-// run deletes the tokens and the account with its rights. The account stays if another Secret has a token of it:
-// another link, or one made by hand, may use that token. What "isthmus link" has not made stays.
+// run deletes the tokens, and the account with its permissions. It keeps the account if another
+// Secret contains a token of the account, because another link may use that token. It keeps objects
+// that "isthmus link" did not create.
 func (r *revocation) run(ctx context.Context, w *work) error {
 	if r == nil {
 		return nil
@@ -291,7 +293,7 @@ func (r *revocation) run(ctx context.Context, w *work) error {
 		name)
 }
 
-// revoke deletes an object, if it is there and "isthmus link" has made it.
+// revoke deletes an object if it exists and "isthmus link" created it.
 func revoke[T metav1.Object](ctx context.Context, w *work, c *cluster, of resource[T], title, name string) error {
 	o, err := of.Get(ctx, name, metav1.GetOptions{})
 	switch {
