@@ -15,18 +15,19 @@ import (
 
 // CatalogOptions configure a Catalog. Selectors is needed.
 type CatalogOptions struct {
-	// Selectors returns which Services of a cluster are exported. The name is empty for the local one. It is called by several
-	// goroutines and must not block. When its result has changed, call [clusterstore.Store.SelectorsChanged].
+	// Selectors returns which Services of a cluster are exported. The name is empty for the local one. It is called
+	// by several goroutines and must not block. When its result has changed, call
+	// [clusterstore.Store.SelectorsChanged].
 	Selectors func(cluster string) plan.Selectors
 	// ServiceExports is whether ServiceExports, and ServiceImports of the local cluster, are followed.
 	ServiceExports bool
-	// Defaults are the settings of a link whose Secret has no annotations for exports. Their ExcludeLabels are also those of
-	// the local cluster.
+	// Defaults are the settings of a link whose Secret has no annotations for exports. Their ExcludeLabels are also
+	// those of the local cluster.
 	Defaults plan.LinkSettings
 }
 
-// Catalog decides what clusters export. A Store and its clusters cache what the Catalog reads from their objects and from link
-// Secrets, and the Catalog makes the world of a plan from that. All methods are safe for concurrent use.
+// Catalog decides what clusters export. A Store and its clusters cache what the Catalog reads from their objects and
+// from link Secrets, and the Catalog makes the world of a plan from that. All methods are safe for concurrent use.
 type Catalog struct {
 	o CatalogOptions // fixed
 
@@ -72,8 +73,9 @@ func (c *Catalog) hooks(name string) cluster.ExportHooks {
 	return hooks
 }
 
-// readExported reads a Service of a cluster. The result has all of a Service that is exported by its labels or, in the local
-// cluster, was written for exports. Of other Services it has what their ServiceExports need. If there is nothing to cache, it is nil.
+// readExported reads a Service of a cluster. The result has all of a Service that is exported by its labels or, in
+// the local cluster, was written for exports. Of other Services it has what their ServiceExports need. If there is
+// nothing to cache, it is nil.
 func (c *Catalog) readExported(cluster string, o *corev1.Service) *plan.Export {
 	selectors := c.o.Selectors(cluster)
 	mirror, federated := selectors.Match(o.Labels)
@@ -108,9 +110,9 @@ func readImport(o *mcs.ServiceImport) *plan.ServiceImport {
 }
 
 // World returns what all clusters export, and what is there under the names of exports, from the results of
-// [clusterstore.Store.Exports]. It lacks what else a plan depends on: Settings, Now, LeaseOf, and the Lease of each cluster. It is
-// false while a plan would be wrong: the local cluster's Services or Namespaces, or the link Secrets, have not been listed yet.
-// Callers may change the elements of its Clusters, but not their Exports.
+// [clusterstore.Store.Exports]. It lacks what else a plan depends on: Settings, Now, LeaseOf, and the Lease of each
+// cluster. It is false while a plan would be wrong: the local cluster's Services or Namespaces, or the link Secrets,
+// have not been listed yet. Callers may change the elements of its Clusters, but not their Exports.
 func (c *Catalog) World(all []clusterstore.ClusterExports, linksListed bool) (plan.World, bool) {
 	if !linksListed || all[0].Exports == nil || all[0].Exports.Namespaces == nil {
 		return plan.World{}, false
@@ -135,12 +137,13 @@ func (c *Catalog) World(all []clusterstore.ClusterExports, linksListed bool) (pl
 		world.Clusters = append(world.Clusters, c.cluster(one, known))
 	}
 	c.read = read
-	world.Services, world.Imports = read[""].services, read[""].imports
+	world.Services = read[""].services
+	world.Imports = read[""].imports
 	return world, true
 }
 
-// cluster returns a cluster as plans have it. What a link exports that can't be used stays as it is, because the settings
-// of its Secret are not known.
+// cluster returns a cluster as plans have it. What a link exports that can't be used stays as it is, because the
+// settings of its Secret are not known.
 func (c *Catalog) cluster(one clusterstore.ClusterExports, known catalogued) plan.Cluster {
 	p := plan.Cluster{Name: one.Name, Domain: one.Domain, Age: one.Linked, OtherNetwork: one.OtherNetwork}
 	switch settings, readable := one.Settings.(plan.LinkSettings); {
@@ -170,7 +173,9 @@ func catalogue(from *cluster.Exports, local bool) catalogued {
 	for _, one := range from.List {
 		e := plan.Export{ID: plan.ID(one.ID)}
 		if service, ok := one.Service.(*plan.Export); ok {
-			e.Service, e.Mirror, e.Federated = service.Service, service.Mirror, service.Federated
+			e.Service = service.Service
+			e.Mirror = service.Mirror
+			e.Federated = service.Federated
 			if local && isListed(service, local) {
 				read.services[e.ID] = service.Service
 			}
@@ -189,8 +194,8 @@ func catalogue(from *cluster.Exports, local bool) catalogued {
 	return read
 }
 
-// isTaken returns the function of a plan's world that reports whether the local cluster has a Service that is neither exported nor
-// written. It returns the same for as long as the world is used.
+// isTaken returns the function of a plan's world that reports whether the local cluster has a Service that is neither
+// exported nor written. It returns the same for as long as the world is used.
 func isTaken(local *cluster.Exports) func(plan.ID) bool {
 	var mu sync.Mutex
 	answers := make(map[plan.ID]bool)

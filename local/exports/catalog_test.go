@@ -64,8 +64,8 @@ func record(hooks cluster.ExportHooks, service *corev1.Service, export *mcs.Serv
 	return one
 }
 
-// TestReadWhole checks that a Service that is exported by its labels is cached as a whole, except what is excluded. A Service that was
-// written keeps its marks even if they are excluded.
+// TestReadWhole checks that a Service that is exported by its labels is cached as a whole, except what is excluded. A
+// Service that was written keeps its marks even if they are excluded.
 func TestReadWhole(t *testing.T) {
 	c := NewCatalog(CatalogOptions{Selectors: func(string) plan.Selectors {
 		return plan.Selectors{
@@ -80,7 +80,9 @@ func TestReadWhole(t *testing.T) {
 	web.Spec.Ports[0].AppProtocol = new("kubernetes.io/h2c")
 	for want, service := range map[string]*corev1.Service{
 		`u map[keep:1] map[config.linkerd.io/opaque-ports:80] [{http TCP kubernetes.io/h2c 80 80}]`: web,
-		` map[isthmus.io/written-by:linkerd keep:1] map[] [{http TCP  80 80}]`:                      aService("loop", "isthmus.io/written-by=linkerd", "keep=1"),
+		` map[isthmus.io/written-by:linkerd keep:1] map[] [{http TCP  80 80}]`: aService(
+			"loop", "isthmus.io/written-by=linkerd", "keep=1",
+		),
 	} {
 		e := c.hooks("east").Service(service).(*plan.Export)
 		got := fmt.Sprintf("%s %v %v %v", e.Service.UID, e.Service.Labels, e.Service.Annotations, e.Service.Ports)
@@ -90,8 +92,8 @@ func TestReadWhole(t *testing.T) {
 	}
 }
 
-// TestReadReduced checks that a Service that only a ServiceExport can export is cached with what ServiceImports need. It is known
-// whether such a Service was written.
+// TestReadReduced checks that a Service that only a ServiceExport can export is cached with what ServiceImports need.
+// It is known whether such a Service was written.
 func TestReadReduced(t *testing.T) {
 	hooks := newCatalog(true).hooks("east")
 	web := aService("web", "team=x")
@@ -109,7 +111,10 @@ func TestReadReduced(t *testing.T) {
 		Annotations: map[string]string{"retry.linkerd.io/http": "5xx"},
 		Ports:       []plan.Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}},
 		Traffic: plan.Traffic{
-			SessionAffinity: "ClientIP", AffinitySeconds: 7, InternalTrafficPolicy: "Local", TrafficDistribution: "PreferClose",
+			SessionAffinity:       "ClientIP",
+			AffinitySeconds:       7,
+			InternalTrafficPolicy: "Local",
+			TrafficDistribution:   "PreferClose",
 		},
 	}
 	if got := hooks.Service(web).(*plan.Export).Service; !reflect.DeepEqual(*got, want) {
@@ -131,8 +136,8 @@ func TestReadReduced(t *testing.T) {
 	}
 }
 
-// TestReadMCS checks what is cached of ServiceExports and ServiceImports: conditions only in the local cluster, and of a ServiceImport
-// that Isthmus has not written only its manager.
+// TestReadMCS checks what is cached of ServiceExports and ServiceImports: conditions only in the local cluster, and
+// of a ServiceImport that Isthmus has not written only its manager.
 func TestReadMCS(t *testing.T) {
 	export := &mcs.ServiceExport{
 		ObjectMeta: shopMeta("web"),
@@ -146,9 +151,13 @@ func TestReadMCS(t *testing.T) {
 	}
 
 	hook := newCatalog(true).hooks("").ServiceImport
-	o := &mcs.ServiceImport{ObjectMeta: shopMeta("web", "team=x"), Spec: mcs.ServiceImportSpec{IPs: []string{"10.0.0.1"}}}
+	o := &mcs.ServiceImport{
+		ObjectMeta: shopMeta("web", "team=x"),
+		Spec:       mcs.ServiceImportSpec{IPs: []string{"10.0.0.1"}},
+	}
 	o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "agent", Subresource: "status"}, {Manager: "cilium"}}
-	if got := hook(o).(*plan.ServiceImport); got.Manager != "cilium" || got.Name != "web" || got.Labels != nil || got.IPs != nil {
+	if got := hook(o).(*plan.ServiceImport); got.Manager != "cilium" || got.Name != "web" || got.Labels != nil ||
+		got.IPs != nil {
 		t.Errorf("theirs: %+v", got)
 	}
 	o.Labels["isthmus.io/written-by"] = "linkerd"
@@ -172,7 +181,10 @@ func TestWorld(t *testing.T) {
 			},
 		}},
 		{
-			Name: "east", Domain: "cluster.test", OtherNetwork: true, Settings: plan.LinkSettings{Joins: plan.OnlyMirror},
+			Name:         "east",
+			Domain:       "cluster.test",
+			OtherNetwork: true,
+			Settings:     plan.LinkSettings{Joins: plan.OnlyMirror},
 			Exports: &cluster.Exports{List: []cluster.Export{
 				record(east, aService("web", "mirror=1"), export("web")),
 				record(east, nil, export("later")),
@@ -189,7 +201,8 @@ func TestWorld(t *testing.T) {
 	}
 
 	w, known := c.World(all, true)
-	if !known || len(w.Clusters) != 3 || len(w.Services) != 2 || w.Service(plan.ID{Namespace: "shop", Name: "web-east"}) == nil {
+	if !known || len(w.Clusters) != 3 || len(w.Services) != 2 ||
+		w.Service(plan.ID{Namespace: "shop", Name: "web-east"}) == nil {
 		t.Fatalf("known: %v, %+v", known, w)
 	}
 	var got []string

@@ -93,7 +93,8 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 				content: want.Content,
 			}
 			if have != nil {
-				c.Verb, c.Before = Update, have
+				c.Verb = Update
+				c.Before = have
 			}
 			c.do = put(services, over(readService, want.Mine, want.Over, func(next *plan.Service, have *corev1.Service) *corev1.Service {
 				return writeService(next, have, world.MCSVersion)
@@ -118,7 +119,8 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 		}
 		if differs {
 			if c.Verb = Create; have != nil {
-				c.Verb, c.known = Update, func() string { return knownSpec(have) }
+				c.Verb = Update
+				c.known = func() string { return knownSpec(have) }
 			}
 			c.do = put(imports, over(readServiceImport, want.Mine, func(have *plan.ServiceImport) (plan.ServiceImport, bool) {
 				next, differs, _ := want.Over(have)
@@ -127,7 +129,9 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 			all = append(all, c)
 		}
 		if status && have != nil {
-			c.Verb, c.Status, c.known = Status, true, func() string { return knownStatus(have) }
+			c.Verb = Status
+			c.Status = true
+			c.known = func() string { return knownStatus(have) }
 			c.do = put(imports, over(readServiceImport, want.Mine, func(have *plan.ServiceImport) (plan.ServiceImport, bool) {
 				next, _, differs := want.Over(have)
 				return next, differs
@@ -180,9 +184,11 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 	return all
 }
 
-// over returns what is to be written where there is have, which may be nil; nil: nothing is. next returns what a plan wants in place of what
-// is read of it, and whether that differs.
-func over[O kept, P any](read func(O) *P, mine func(*P) bool, next func(*P) (P, bool), write func(*P, O) O) func(have O) O {
+// over returns what is to be written where there is have, which may be nil; nil: nothing is. next returns what a plan
+// wants in place of what is read of it, and whether that differs.
+func over[O kept, P any](
+	read func(O) *P, mine func(*P) bool, next func(*P) (P, bool), write func(*P, O) O,
+) func(have O) O {
 	return func(have O) O {
 		var none O
 		var now *P

@@ -61,7 +61,8 @@ func attempts(o *corev1.Service) (all []*corev1.Service) {
 		}
 		// The cluster has no IPv4.
 		o = o.DeepCopy()
-		o.Spec.IPFamilyPolicy, o.Spec.IPFamilies = new(corev1.IPFamilyPolicyPreferDualStack), nil
+		o.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
+		o.Spec.IPFamilies = nil
 		delete(o.Annotations, plan.SingleStackKey)
 	}
 	for n := min(len(ips), most); n >= 0; n-- {

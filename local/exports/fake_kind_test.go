@@ -20,8 +20,8 @@ type pointer[O any] interface {
 	DeepCopy() *O
 }
 
-// kind has the objects of one kind, as an API server keeps them: it sets UIDs and versions, and writes an object only in the version
-// that it has.
+// kind has the objects of one kind, as an API server keeps them: it sets UIDs and versions, and writes an object only
+// in the version that it has.
 type kind[T pointer[O], O any] struct {
 	asked  func(verb string, id plan.ID) error // is called before each request, which is refused with the error
 	stored func(verb string, o T)              // is called with what a client stores, or deletes, which it may change
@@ -151,7 +151,9 @@ func (k in[T, O]) Delete(_ context.Context, name string, options metav1.DeleteOp
 	if err != nil {
 		return err
 	}
-	if p := options.Preconditions; p != nil && (p.UID != nil && *p.UID != have.GetUID() || p.ResourceVersion != nil && *p.ResourceVersion != have.GetResourceVersion()) {
+	if p := options.Preconditions; p != nil &&
+		(p.UID != nil && *p.UID != have.GetUID() ||
+			p.ResourceVersion != nil && *p.ResourceVersion != have.GetResourceVersion()) {
 		return apierrors.NewConflict(resource, name, nil)
 	}
 	delete(k.all, plan.ID{Namespace: k.namespace, Name: name})

@@ -103,9 +103,17 @@ func (w *world) read() (plan.World, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	is := plan.World{
-		Settings: plan.Settings{Controller: "linkerd", ClusterName: "local", Labels: true, ServiceExports: true, UnlinkedAfter: 10 * time.Minute},
-		Now:      time.Now(), Clusters: slices.Clone(w.links), Namespaces: map[string]bool{"shop": true, "other": true},
-		Services: make(map[plan.ID]*plan.Service), Imports: make(map[plan.ID]*plan.ServiceImport), MCSVersion: w.version,
+		Settings: plan.Settings{
+			Controller:     "linkerd",
+			ClusterName:    "local",
+			Labels:         true,
+			ServiceExports: true,
+			UnlinkedAfter:  10 * time.Minute,
+		},
+		Now: time.Now(), Clusters: slices.Clone(w.links), Namespaces: map[string]bool{"shop": true, "other": true},
+		Services:   make(map[plan.ID]*plan.Service),
+		Imports:    make(map[plan.ID]*plan.ServiceImport),
+		MCSVersion: w.version,
 	}
 	for _, o := range services {
 		s := readService(o)
@@ -119,7 +127,11 @@ func (w *world) read() (plan.World, bool) {
 	own := plan.Cluster{Seen: true, SeenServiceExports: true}
 	for _, o := range exports {
 		id := plan.ID{Namespace: o.Namespace, Name: o.Name}
-		own.Exports = append(own.Exports, plan.Export{ID: id, Service: exported(id), Exported: readServiceExport(o, true)})
+		own.Exports = append(own.Exports, plan.Export{
+			ID:       id,
+			Service:  exported(id),
+			Exported: readServiceExport(o, true),
+		})
 	}
 	is.Clusters = append(is.Clusters, own)
 	for id, s := range w.stale {
@@ -153,8 +165,11 @@ func (w *world) writer() *Writer {
 		Services: func(namespace string) corev1client.ServiceInterface {
 			return serviceClient{in: in[*corev1.Service, corev1.Service]{w.services, namespace}}
 		},
-		Leases: w.leases.CoordinationV1().Leases, MCS: map[string]kube.MCS{"v1beta1": api}, Namespace: "linkerd", Identity: "me",
-		World: w.read, Changed: w.watch, Registerer: prometheus.NewRegistry(), Log: zap.NewNop(),
+		Leases:    w.leases.CoordinationV1().Leases,
+		MCS:       map[string]kube.MCS{"v1beta1": api},
+		Namespace: "linkerd",
+		Identity:  "me",
+		World:     w.read, Changed: w.watch, Registerer: prometheus.NewRegistry(), Log: zap.NewNop(),
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -165,7 +180,13 @@ func (w *world) writer() *Writer {
 // link is a link that exports Services of these names, as namespace/name.
 func link(name string, ids ...plan.ID) plan.Cluster {
 	allow, _ := plan.ParsePatterns("*")
-	c := plan.Cluster{Name: name, Domain: "cluster.local", Seen: true, SeenServiceExports: true, LinkSettings: plan.LinkSettings{Allow: allow}}
+	c := plan.Cluster{
+		Name:               name,
+		Domain:             "cluster.local",
+		Seen:               true,
+		SeenServiceExports: true,
+		LinkSettings:       plan.LinkSettings{Allow: allow},
+	}
 	for _, id := range ids {
 		c.Exports = append(c.Exports, plan.Export{ID: id, Mirror: true, Service: exported(id)})
 	}
@@ -174,7 +195,13 @@ func link(name string, ids ...plan.ID) plan.Cluster {
 
 // exported is a Service that is exported.
 func exported(id plan.ID) *plan.Service {
-	return &plan.Service{ID: id, Type: "ClusterIP", ClusterIPs: []string{"10.0.0.1"}, Ports: []plan.Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "8080"}}, Traffic: plan.Traffic{SessionAffinity: "None"}}
+	return &plan.Service{
+		ID:         id,
+		Type:       "ClusterIP",
+		ClusterIPs: []string{"10.0.0.1"},
+		Ports:      []plan.Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "8080"}},
+		Traffic:    plan.Traffic{SessionAffinity: "None"},
+	}
 }
 
 // importing is a link whose Services of these names have ServiceExports.

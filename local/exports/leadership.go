@@ -16,8 +16,8 @@ const (
 	writeRate, writeBurst = 50, 10
 	// maxPause is how long an object waits at most that goes on changing.
 	maxPause = time.Minute
-	// failuresDelay is with how many failures, in 15 s, a write no longer delays deleting what was written before for the same
-	// exports: they may be another cluster's.
+	// failuresDelay is with how many failures, in 15 s, a write no longer delays deleting what was written before for
+	// the same exports: they may be another cluster's.
 	failuresDelay = 5
 )
 
@@ -34,7 +34,11 @@ type leadership struct {
 func newLeadership(w *Writer, held lease.Lease) *leadership {
 	t := &leadership{Writer: w, lease: held}
 	t.loop = lease.NewLoop(lease.Options[Object]{
-		Changed: w.Changed, Pass: t.pass, Limiter: rate.NewLimiter(writeRate, writeBurst), MaxPause: maxPause, IdleTime: idleTime,
+		Changed:  w.Changed,
+		Pass:     t.pass,
+		Limiter:  rate.NewLimiter(writeRate, writeBurst),
+		MaxPause: maxPause,
+		IdleTime: idleTime,
 	})
 	return t
 }
@@ -53,7 +57,8 @@ func (t *leadership) pass() lease.Pass[Object] {
 	pass := lease.Pass[Object]{Due: p.Due, Idle: idle(p)}
 	failing := make(map[exportsFor]bool)
 	for _, c := range Changes(world, p) {
-		o, of := t.loop.History(c.Object), exportsFor{c.Of, c.For == plan.Import}
+		o := t.loop.History(c.Object)
+		of := exportsFor{c.Of, c.For == plan.Import}
 		failing[of] = failing[of] || c.Verb != Delete && 0 < o.Failures && o.Failures < failuresDelay
 		one := lease.Task[Object]{Key: c.Object, Turn: c.turn, Within: c.Namespace, Passing: c.Verb == Delete}
 		waits := c.waits || c.Verb == Delete && failing[of] // nothing goes before what is to be in its place is there
@@ -71,7 +76,8 @@ func (t *leadership) attempt(kind string, id plan.ID) plan.Attempt {
 	return plan.Attempt{Made: h.Ended, Problem: h.Problem}
 }
 
-// exportsFor are the exports of one name, by labels or by ServiceExports: writes of one sort don't wait for the other's.
+// exportsFor are the exports of one name, by labels or by ServiceExports: writes of one sort don't wait for the
+// other's.
 type exportsFor struct {
 	plan.ID
 	imports bool

@@ -56,7 +56,8 @@ func readServiceImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	return i
 }
 
-// manager returns who wrote an object first, by its managedFields, as long as a field manager's name may be; empty: not known.
+// manager returns who wrote an object first, by its managedFields, as long as a field manager's name may be; empty:
+// not known.
 func manager(o metav1.Object) string {
 	for _, f := range o.GetManagedFields() {
 		if f.Subresource == "" {
@@ -66,21 +67,27 @@ func manager(o metav1.Object) string {
 	return ""
 }
 
-// writeServiceImport returns the ServiceImport as a plan wants it where there is have, which may be nil. What plans don't know stays.
+// writeServiceImport returns the ServiceImport as a plan wants it where there is have, which may be nil. What plans
+// don't know stays.
 func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.ServiceImport {
 	o := &mcs.ServiceImport{}
 	if have != nil {
 		o = have.DeepCopy()
 	}
-	o.Namespace, o.Name = next.Namespace, next.Name
-	o.Labels, o.Annotations = maps.Clone(next.Labels), maps.Clone(next.Annotations)
+	o.Namespace = next.Namespace
+	o.Name = next.Name
+	o.Labels = maps.Clone(next.Labels)
+	o.Annotations = maps.Clone(next.Annotations)
 	s := &o.Spec
-	s.Type, s.IPs, s.IPFamilies = mcs.ServiceImportType(next.Type), next.IPs, nil
+	s.Type = mcs.ServiceImportType(next.Type)
+	s.IPs = next.IPs
+	s.IPFamilies = nil
 	for _, f := range next.IPFamilies {
 		s.IPFamilies = append(s.IPFamilies, corev1.IPFamily(f))
 	}
 	s.SessionAffinity, s.SessionAffinityConfig = affinity(next.Traffic)
-	s.InternalTrafficPolicy, s.TrafficDistribution = nil, nil
+	s.InternalTrafficPolicy = nil
+	s.TrafficDistribution = nil
 	if p := corev1.ServiceInternalTrafficPolicy(next.InternalTrafficPolicy); p != "" {
 		s.InternalTrafficPolicy = &p
 	}
@@ -89,7 +96,12 @@ func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.
 	}
 	s.Ports = []mcs.ServicePort{} // never null: the field is required
 	for _, p := range ports(next.Ports, nil) {
-		s.Ports = append(s.Ports, mcs.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
+		s.Ports = append(s.Ports, mcs.ServicePort{
+			Name:        p.Name,
+			Protocol:    p.Protocol,
+			AppProtocol: p.AppProtocol,
+			Port:        p.Port,
+		})
 	}
 	o.Status.EndpointSliceObjects = mcs.EndpointSliceObjectsStatus(next.EndpointSliceObjects)
 	o.Status.Clusters = nil
@@ -117,7 +129,9 @@ func conditions(all []metav1.Condition, ours ...string) (list []metav1.Condition
 			}
 			others--
 		}
-		c.Type, c.Reason, c.Message, c.Status = strings.Clone(c.Type), strings.Clone(c.Reason), strings.Clone(c.Message), metav1.ConditionStatus(strings.Clone(string(c.Status)))
+		c.Type, c.Reason, c.Message, c.Status = strings.Clone(c.Type), strings.Clone(c.Reason), strings.Clone(c.Message), metav1.ConditionStatus(
+			strings.Clone(string(c.Status)),
+		)
 		list = append(list, c)
 	}
 	return list

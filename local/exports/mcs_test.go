@@ -19,12 +19,17 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// inMCS runs a leadership in a world with ServiceExports and ServiceImports, and one of each of these names in the own cluster.
+// inMCS runs a leadership in a world with ServiceExports and ServiceImports, and one of each of these names in the
+// own cluster.
 func inMCS(t *testing.T, links []string, own []string, f func(w *world, t *leadership)) {
 	inWorld(t, nil, func(w *world, t *leadership) {
 		for _, name := range own {
 			w.exports.put(&mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "shop", Name: name, UID: "own", Generation: 3, CreationTimestamp: metav1.NewTime(time.Now().Add(time.Hour)),
+				Namespace:         "shop",
+				Name:              name,
+				UID:               "own",
+				Generation:        3,
+				CreationTimestamp: metav1.NewTime(time.Now().Add(time.Hour)),
 			}})
 		}
 		w.change(func() {
@@ -55,17 +60,26 @@ func conditionsOf(o *mcs.ServiceExport) (all []string) {
 // Conditions of others stay, and ours are put back where others undo them.
 func TestConditions(t *testing.T) {
 	inMCS(t, nil, []string{"web"}, func(w *world, _ *leadership) {
-		theirs := metav1.Condition{Type: "Theirs", Status: metav1.ConditionUnknown, Reason: "Why", LastTransitionTime: metav1.NewTime(time.Unix(1000, 0))}
+		theirs := metav1.Condition{
+			Type:               "Theirs",
+			Status:             metav1.ConditionUnknown,
+			Reason:             "Why",
+			LastTransitionTime: metav1.NewTime(time.Unix(1000, 0)),
+		}
 		edited(w, w.exports, func(o *mcs.ServiceExport) { o.Status.Conditions = []metav1.Condition{theirs} })
 		time.Sleep(10 * time.Second)
 		w.take()
 		o := w.exports.find("web")
-		if got := conditionsOf(o); !slices.Equal(got, []string{"Theirs=Unknown Why", "Valid=True Valid", "Ready=True Ready", "Conflict=False NoConflicts"}) || !o.Status.Conditions[0].LastTransitionTime.Equal(&theirs.LastTransitionTime) || o.Status.Conditions[1].ObservedGeneration != 3 {
+		if got := conditionsOf(o); !slices.Equal(got, []string{
+			"Theirs=Unknown Why", "Valid=True Valid", "Ready=True Ready", "Conflict=False NoConflicts",
+		}) || !o.Status.Conditions[0].LastTransitionTime.Equal(&theirs.LastTransitionTime) ||
+			o.Status.Conditions[1].ObservedGeneration != 3 {
 			t.Errorf("conditions %q: %+v", got, o.Status.Conditions)
 		}
 		edited(w, w.exports, func(o *mcs.ServiceExport) { o.Status.Conditions[1].Status = metav1.ConditionFalse })
 		time.Sleep(5 * time.Second)
-		if got := w.take(); !slices.Equal(got, []string{"status export shop/web"}) || w.exports.find("web").Status.Conditions[1].Status != metav1.ConditionTrue {
+		if got := w.take(); !slices.Equal(got, []string{"status export shop/web"}) ||
+			w.exports.find("web").Status.Conditions[1].Status != metav1.ConditionTrue {
 			t.Errorf("once another has changed it: %q", got)
 		}
 	})
@@ -186,7 +200,9 @@ func TestImportsForbidden(t *testing.T) {
 		if got := w.take(); !slices.Equal(got, []string{"create shop/web-east", "delete shop/web-east"}) {
 			t.Errorf("%q", got)
 		}
-		if state, why := leadership.trouble(&Change{Object: Object{Kind: ServiceImport, ID: shop("web")}}); state != adminapi.ExportFailed || !strings.Contains(why, "no right") {
+		if state, why := leadership.trouble(&Change{
+			Object: Object{Kind: ServiceImport, ID: shop("web")},
+		}); state != adminapi.ExportFailed || !strings.Contains(why, "no right") {
 			t.Errorf("state %q: %s", state, why)
 		}
 		w.change(func() { w.before = nil })
@@ -197,8 +213,8 @@ func TestImportsForbidden(t *testing.T) {
 	})
 }
 
-// Where a kind has no status to be written by itself, or is not served in the version of the other, that is a problem, and is tried again
-// ever more seldom.
+// Where a kind has no status to be written by itself, or is not served in the version of the other, that is a
+// problem, and is tried again ever more seldom.
 func TestNoStatus(t *testing.T) {
 	for name, absent := range map[string]string{"no status": "status export", "another version": "get export"} {
 		inMCS(t, nil, []string{"web"}, func(w *world, leadership *leadership) {
@@ -214,14 +230,17 @@ func TestNoStatus(t *testing.T) {
 			})
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			if state, _ := leadership.trouble(&Change{Object: Object{ServiceExport, shop("web"), true}}); state != adminapi.ExportFailed || tries > 30 {
+			if state, _ := leadership.trouble(&Change{
+				Object: Object{ServiceExport, shop("web"), true},
+			}); state != adminapi.ExportFailed || tries > 30 {
 				t.Errorf("%s: state %q after %d tries", name, state, tries)
 			}
 		})
 	}
 }
 
-// A ServiceImport is deleted once nothing is exported to it any more, unless somebody takes it over between read and delete.
+// A ServiceImport is deleted once nothing is exported to it any more, unless somebody takes it over between read and
+// delete.
 func TestImportDeleted(t *testing.T) {
 	for _, takenOver := range []bool{false, true} {
 		inMCS(t, []string{"west"}, nil, func(w *world, _ *leadership) {

@@ -16,8 +16,8 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// readService returns what plans know of a Service. It shares nothing with it, so that the Service may be one that a decoder
-// uses again.
+// readService returns what plans know of a Service. It shares nothing with it, so that the Service may be one that a
+// decoder uses again.
 func readService(o *corev1.Service) *plan.Service {
 	s := &plan.Service{
 		ID:          plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)},
@@ -39,7 +39,9 @@ func readService(o *corev1.Service) *plan.Service {
 	}
 	if len(o.OwnerReferences) > 0 {
 		first := o.OwnerReferences[0]
-		s.OwnerKind, s.OwnerName, s.OwnerUID = strings.Clone(first.Kind), strings.Clone(first.Name), strings.Clone(string(first.UID))
+		s.OwnerKind = strings.Clone(first.Kind)
+		s.OwnerName = strings.Clone(first.Name)
+		s.OwnerUID = strings.Clone(string(first.UID))
 	}
 	for i := range o.Spec.Ports {
 		s.Ports = append(s.Ports, port(&o.Spec.Ports[i]))
@@ -48,7 +50,11 @@ func readService(o *corev1.Service) *plan.Service {
 }
 
 func port(p *corev1.ServicePort) plan.Port {
-	q := plan.Port{Name: strings.Clone(p.Name), Protocol: cmp.Or(string(p.Protocol), "TCP"), Target: strings.Clone(p.TargetPort.String())}
+	q := plan.Port{
+		Name:     strings.Clone(p.Name),
+		Protocol: cmp.Or(string(p.Protocol), "TCP"),
+		Target:   strings.Clone(p.TargetPort.String()),
+	}
 	q.Protocol = strings.Clone(q.Protocol)
 	if p.Port > 0 && p.Port < 1<<16 {
 		q.Number = uint16(p.Port)
@@ -94,8 +100,8 @@ func clone(m map[string]string) map[string]string {
 	return all
 }
 
-// writeService returns the Service as a plan wants it where there is have, which may be nil. What plans don't know stays. version is
-// that of the ServiceImport which may own it.
+// writeService returns the Service as a plan wants it where there is have, which may be nil. What plans don't know
+// stays. version is that of the ServiceImport which may own it.
 func writeService(next *plan.Service, have *corev1.Service, version string) *corev1.Service {
 	o := &corev1.Service{}
 	if have != nil {
@@ -104,16 +110,25 @@ func writeService(next *plan.Service, have *corev1.Service, version string) *cor
 		setIPs(o, next.ClusterIPs)
 	}
 	setFamilies(o, next)
-	o.Namespace, o.Name = next.Namespace, next.Name
-	o.Labels, o.Annotations = maps.Clone(next.Labels), maps.Clone(next.Annotations)
+	o.Namespace = next.Namespace
+	o.Name = next.Name
+	o.Labels = maps.Clone(next.Labels)
+	o.Annotations = maps.Clone(next.Annotations)
 	o.Spec.Type = corev1.ServiceType(next.Type)
 	o.Spec.Ports = ports(next.Ports, o.Spec.Ports)
 	if next.SessionAffinity != "" {
 		o.Spec.SessionAffinity, o.Spec.SessionAffinityConfig = affinity(next.Traffic)
 	}
 	if next.OwnerKind == "ServiceImport" && (have == nil || readService(have).OwnerUID != next.OwnerUID) {
-		owner := metav1.OwnerReference{APIVersion: mcs.GroupName + "/" + version, Kind: next.OwnerKind, Name: next.OwnerName, UID: types.UID(next.OwnerUID)}
-		others := slices.DeleteFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == owner.Kind })
+		owner := metav1.OwnerReference{
+			APIVersion: mcs.GroupName + "/" + version,
+			Kind:       next.OwnerKind,
+			Name:       next.OwnerName,
+			UID:        types.UID(next.OwnerUID),
+		}
+		others := slices.DeleteFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool {
+			return r.Kind == owner.Kind
+		})
 		o.OwnerReferences = append([]metav1.OwnerReference{owner}, others...)
 	}
 	return o
@@ -137,9 +152,11 @@ func setFamilies(o *corev1.Service, next *plan.Service) {
 
 // setIPs sets the IPs of a Service that does not exist yet. Without IPs, the API server chooses some.
 func setIPs(o *corev1.Service, ips []string) {
-	o.Spec.ClusterIP, o.Spec.ClusterIPs = "", nil
+	o.Spec.ClusterIP = ""
+	o.Spec.ClusterIPs = nil
 	if len(ips) > 0 {
-		o.Spec.ClusterIP, o.Spec.ClusterIPs = ips[0], slices.Clone(ips)
+		o.Spec.ClusterIP = ips[0]
+		o.Spec.ClusterIPs = slices.Clone(ips)
 	}
 }
 
@@ -147,7 +164,9 @@ func affinity(t plan.Traffic) (corev1.ServiceAffinity, *corev1.SessionAffinityCo
 	if t.AffinitySeconds <= 0 {
 		return corev1.ServiceAffinity(t.SessionAffinity), nil
 	}
-	return corev1.ServiceAffinity(t.SessionAffinity), &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &t.AffinitySeconds}}
+	return corev1.ServiceAffinity(t.SessionAffinity), &corev1.SessionAffinityConfig{
+		ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &t.AffinitySeconds},
+	}
 }
 
 // ports returns those of a plan. What plans don't know of a port stays.
@@ -159,8 +178,11 @@ func ports(want []plan.Port, have []corev1.ServicePort) (all []corev1.ServicePor
 	for i := range want {
 		p := &want[i]
 		q := known[*p]
-		q.Name, q.Protocol, q.Port = p.Name, corev1.Protocol(p.Protocol), int32(p.Number)
-		q.AppProtocol, q.TargetPort = nil, intstr.IntOrString{}
+		q.Name = p.Name
+		q.Protocol = corev1.Protocol(p.Protocol)
+		q.Port = int32(p.Number)
+		q.AppProtocol = nil
+		q.TargetPort = intstr.IntOrString{}
 		if p.AppProtocol != "" {
 			q.AppProtocol = &p.AppProtocol
 		}

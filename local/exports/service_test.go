@@ -65,23 +65,36 @@ func TestImportThereAndBack(t *testing.T) {
 			return rapid.SliceOfNDistinct(rapid.SampledFrom(of), 0, 2, rapid.ID).Draw(t, name)
 		}
 		want := &plan.ServiceImport{
-			ID: plan.ID{Namespace: "shop", Name: "web"}, Labels: map[string]string{"a": "b"}, Annotations: map[string]string{},
-			Type: rapid.SampledFrom([]string{"ClusterSetIP", "Headless"}).Draw(t, "type"), IPs: few("ips", "10.0.0.1", "fd00::1"), IPFamilies: few("families", "IPv4", "IPv6"),
+			ID:          plan.ID{Namespace: "shop", Name: "web"},
+			Labels:      map[string]string{"a": "b"},
+			Annotations: map[string]string{},
+			Type:        rapid.SampledFrom([]string{"ClusterSetIP", "Headless"}).Draw(t, "type"),
+			IPs:         few("ips", "10.0.0.1", "fd00::1"),
+			IPFamilies:  few("families", "IPv4", "IPv6"),
 			Traffic: plan.Traffic{
-				SessionAffinity: rapid.SampledFrom([]string{"None", "ClientIP"}).Draw(t, "affinity"), AffinitySeconds: rapid.Int32Range(0, 9).Draw(t, "seconds"),
-				InternalTrafficPolicy: rapid.SampledFrom([]string{"", "Local"}).Draw(t, "policy"), TrafficDistribution: rapid.SampledFrom([]string{"", "PreferClose"}).Draw(t, "distribution"),
+				SessionAffinity:       rapid.SampledFrom([]string{"None", "ClientIP"}).Draw(t, "affinity"),
+				AffinitySeconds:       rapid.Int32Range(0, 9).Draw(t, "seconds"),
+				InternalTrafficPolicy: rapid.SampledFrom([]string{"", "Local"}).Draw(t, "policy"),
+				TrafficDistribution:   rapid.SampledFrom([]string{"", "PreferClose"}).Draw(t, "distribution"),
 			},
 			Clusters:             few("clusters", "east", "west"),
 			EndpointSliceObjects: rapid.SampledFrom([]string{"", "Absent"}).Draw(t, "slices"),
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "ports") {
 			want.Ports = append(want.Ports, plan.Port{
-				Name: rapid.SampledFrom([]string{"http", "grpc"}).Draw(t, "port"), Protocol: "TCP", Number: rapid.Uint16Min(1).Draw(t, "number"),
+				Name:        rapid.SampledFrom([]string{"http", "grpc"}).Draw(t, "port"),
+				Protocol:    "TCP",
+				Number:      rapid.Uint16Min(1).Draw(t, "number"),
 				AppProtocol: rapid.SampledFrom([]string{"", "kubernetes.io/h2c"}).Draw(t, "protocol"),
 			})
 		}
 		for _, kind := range few("conditions", "Ready", "Other") {
-			want.Conditions = append(want.Conditions, metav1.Condition{Type: kind, Reason: "Ready", Status: rapid.SampledFrom([]metav1.ConditionStatus{"True", "False"}).Draw(t, "status"), ObservedGeneration: 3})
+			want.Conditions = append(want.Conditions, metav1.Condition{
+				Type:               kind,
+				Reason:             "Ready",
+				Status:             rapid.SampledFrom([]metav1.ConditionStatus{"True", "False"}).Draw(t, "status"),
+				ObservedGeneration: 3,
+			})
 		}
 		got := readServiceImport(writeServiceImport(want, nil))
 		for _, list := range []*[]string{&want.IPs, &want.IPFamilies, &want.Clusters} {

@@ -10,7 +10,13 @@ import (
 // Status returns who writes.
 func (w *Writer) Status() adminapi.ExportsWriter {
 	seen := w.candidate.Seen()
-	return adminapi.ExportsWriter{Mode: "on", Identity: w.Identity, Holder: seen.Holder, Leading: seen.Leading, LeaseError: seen.Problem}
+	return adminapi.ExportsWriter{
+		Mode:       "on",
+		Identity:   w.Identity,
+		Holder:     seen.Holder,
+		Leading:    seen.Leading,
+		LeaseError: seen.Problem,
+	}
 }
 
 // Memory returns what the plans of the writer remember; false: this replica does not write.

@@ -39,16 +39,24 @@ func (t *leadership) write(c *Change, of *lease.History) (r lease.Outcome) {
 	}
 	switch {
 	case err == nil:
-		r.Nothing, r.Later = v == none, true
+		r.Nothing = v == none
+		r.Later = true
 		return r
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && (v == Update || v == Delete): // a status that is not found is not served, or not in that version
+	// a status that is not found is not served, or not in that version
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) &&
+		(v == Update || v == Delete):
 		return lease.Outcome{Again: true} // somebody else was faster
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return lease.Outcome{Nothing: true, Later: true} // with all that is in it
 	case errors.Is(err, context.Canceled):
 		return lease.Outcome{Again: true} // the Lease is lost
 	}
-	t.Log.Warn("what is exported can't be written", zap.Stringer("object", c.Object), zap.String("verb", string(v)), zap.Error(err))
+	t.Log.Warn(
+		"what is exported can't be written",
+		zap.Stringer("object", c.Object),
+		zap.String("verb", string(v)),
+		zap.Error(err),
+	)
 	return lease.Outcome{Problem: strings.ToValidUTF8(text.Truncate(err.Error(), maxProblem), "")}
 }
 
@@ -61,8 +69,9 @@ type kept interface {
 	metav1.Object
 }
 
-// put makes an object what it is to be. over returns what is to be written where there is have, as it is read now, or the zero value if
-// there is none; the zero value if nothing is, since it is as it is to be, or is not ours. known is that of a Change.
+// put makes an object what it is to be. over returns what is to be written where there is have, as it is read now, or
+// the zero value if there is none; the zero value if nothing is, since it is as it is to be, or is not ours. known is
+// that of a Change.
 func put[O kept](api client[O], over func(have O) O, known func(O) string) do {
 	return func(ctx context.Context, w *Writer, c *Change, of *lease.History, r *lease.Outcome) (v Verb, err error) {
 		var zero, got O
@@ -78,7 +87,8 @@ func put[O kept](api client[O], over func(have O) O, known func(O) string) do {
 		case err != nil:
 			return none, err
 		}
-		next, content := over(have), c.content()
+		next := over(have)
+		content := c.content()
 		again := of.Content == content
 		if next == zero || again && have != zero && known != nil && of.Left == known(have) {
 			return none, nil
@@ -110,8 +120,11 @@ func remove[O kept](api client[O], mine func(O) bool) do {
 			return none, err
 		}
 		*r = lease.Outcome{Managers: managers(have)}
-		uid, version := have.GetUID(), have.GetResourceVersion()
-		return Delete, objects.Delete(ctx, c.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+		uid := have.GetUID()
+		version := have.GetResourceVersion()
+		return Delete, objects.Delete(ctx, c.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+		})
 	}
 }
 

@@ -55,12 +55,14 @@ func New(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// Run takes part in elections while there is something to write, and writes while it holds the Lease, until ctx ends. Then it
-// finishes the writes under way, releases the Lease, and returns nil.
+// Run takes part in elections while there is something to write, and writes while it holds the Lease, until ctx ends.
+// Then it finishes the writes under way, releases the Lease, and returns nil.
 func (w *Writer) Run(ctx context.Context) error {
 	for w.await(ctx) {
 		busy, stop := context.WithCancel(ctx)
-		err := w.candidate.Run(busy, func(lease *lease.Leadership) *leadership { return newLeadership(w, lease) }, func(work context.Context, t *leadership) {
+		err := w.candidate.Run(busy, func(lease *lease.Leadership) *leadership {
+			return newLeadership(w, lease)
+		}, func(work context.Context, t *leadership) {
 			if t.loop.Run(work); work.Err() == nil { // nothing is left to be done
 				stop()
 			}
@@ -76,7 +78,8 @@ func (w *Writer) Run(ctx context.Context) error {
 // await waits until there is something to write, or something that is written. It returns false once ctx has ended.
 func (w *Writer) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
-		changed, began := w.Changed(), time.Now()
+		changed := w.Changed()
+		began := time.Now()
 		if world, ok := w.World(); ok {
 			if p, _ := plan.Make(world, plan.Memory{}); !idle(p) {
 				return true

@@ -62,7 +62,10 @@ func TestOldPlan(t *testing.T) {
 
 // A fresh read decides: what is somebody else's by now is left alone, whatever was read before.
 func TestFreshReadDecides(t *testing.T) {
-	users := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-east", UID: "users"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"a": "b"}}}
+	users := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-east", UID: "users"},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"a": "b"}},
+	}
 	untouched := func(t *testing.T, w *world) {
 		t.Helper()
 		now := w.service("web-east")
@@ -181,7 +184,8 @@ func TestFlapping(t *testing.T) {
 				w.change(func() { flap(w, i) })
 				time.Sleep(10 * time.Millisecond)
 			}
-			if got := w.take(); len(got) < 4 || len(got) > 7 { // after 0, 1, 3, 7, 15 and 31 s, and once more at the most
+			// after 0, 1, 3, 7, 15 and 31 s, and once more at the most
+			if got := w.take(); len(got) < 4 || len(got) > 7 {
 				t.Errorf("%s: %d writes within a minute: %q", name, len(got), got)
 			}
 		})

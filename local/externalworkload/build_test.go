@@ -84,7 +84,9 @@ func aWorkload(name, ips string, ports ...string) *decode.ExternalWorkload {
 // workloads are vm-000 to vm-N-1, each with an address and port http=8080.
 func workloads(n int) (list []*decode.ExternalWorkload) {
 	for i := range n {
-		list = append(list, aWorkload(fmt.Sprintf("vm-%03d", i), fmt.Sprintf("10.0.%d.%d", i/200, i%200+1), "http=8080"))
+		list = append(list, aWorkload(
+			fmt.Sprintf("vm-%03d", i), fmt.Sprintf("10.0.%d.%d", i/200, i%200+1), "http=8080",
+		))
 	}
 	return list
 }

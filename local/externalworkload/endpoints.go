@@ -40,8 +40,11 @@ func isHeadless(svc *corev1.Service) bool { return svc.Spec.ClusterIP == corev1.
 // newEndpointGroups makes endpoints of the workloads that a Service selects. It
 // leaves out what can't be an endpoint, and reports that as problems. After the end
 // of ctx the result is incomplete.
-func newEndpointGroups(ctx context.Context, svc *corev1.Service, workloads []*decode.ExternalWorkload) (endpointGroups, leftOut) {
-	byType, left := make(endpointGroups), leftOut{}
+func newEndpointGroups(
+	ctx context.Context, svc *corev1.Service, workloads []*decode.ExternalWorkload,
+) (endpointGroups, leftOut) {
+	byType := make(endpointGroups)
+	left := leftOut{}
 	for _, t := range addressTypes(svc) {
 		byType[t] = make(map[portsKey]*group)
 	}

@@ -56,7 +56,9 @@ func newCluster(t testing.TB, services ...*corev1.Service) *cluster {
 		return c.errs["leases"] != nil, nil, c.errs["leases"]
 	})
 	// The tracker of a new clientset keeps managed fields, which takes most of the test's time.
-	c.api.AddReactor("*", "*", clienttesting.ObjectReaction(clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())))
+	c.api.AddReactor("*", "*", clienttesting.ObjectReaction(clienttesting.NewObjectTracker(
+		scheme.Scheme, scheme.Codecs.UniversalDecoder(),
+	)))
 	return c
 }
 
@@ -77,7 +79,9 @@ func (c *cluster) react(a clienttesting.Action) (bool, runtime.Object, error) {
 		return true, list, nil
 	case clienttesting.CreateActionImpl:
 		if now = a.Object.(*discoveryv1.EndpointSlice); now.ResourceVersion != "" {
-			return true, nil, apierrors.NewInternalError(errors.New("resourceVersion should not be set on objects to be created"))
+			return true, nil, apierrors.NewInternalError(errors.New(
+				"resourceVersion should not be set on objects to be created",
+			))
 		}
 		now = c.has.create(now)
 	case clienttesting.UpdateActionImpl:
@@ -140,14 +144,18 @@ func (c *cluster) SelectingIn(namespace string) []*corev1.Service {
 	c.matches.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(c.services), func(svc *corev1.Service) bool { return svc.Namespace != namespace })
+	return slices.DeleteFunc(slices.Clone(c.services), func(svc *corev1.Service) bool {
+		return svc.Namespace != namespace
+	})
 }
 
 func (c *cluster) Workloads(namespace string) []*decode.ExternalWorkload {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.walks++
-	return slices.DeleteFunc(slices.Clone(c.workloads), func(w *decode.ExternalWorkload) bool { return namespace != "" && w.Namespace != namespace })
+	return slices.DeleteFunc(slices.Clone(c.workloads), func(w *decode.ExternalWorkload) bool {
+		return namespace != "" && w.Namespace != namespace
+	})
 }
 
 func (c *cluster) HasWorkloads(string) bool {
@@ -183,11 +191,16 @@ func (c *cluster) put(objects ...metav1.Object) {
 		w, changed := c.writer, func() {}
 		switch o := o.(type) {
 		case *corev1.Service:
-			c.services = append(slices.DeleteFunc(slices.Clone(c.services), func(s *corev1.Service) bool { return s.Name == o.Name }), o)
+			c.services = append(
+				slices.DeleteFunc(slices.Clone(c.services), func(s *corev1.Service) bool { return s.Name == o.Name }),
+				o,
+			)
 			changed = func() { w.Changed(nameOf(o)) }
 		case *decode.ExternalWorkload:
 			var before *decode.ExternalWorkload
-			if i := slices.IndexFunc(c.workloads, func(w *decode.ExternalWorkload) bool { return w.Name == o.Name }); i >= 0 {
+			if i := slices.IndexFunc(c.workloads, func(w *decode.ExternalWorkload) bool {
+				return w.Name == o.Name
+			}); i >= 0 {
 				before, c.workloads = c.workloads[i], slices.Delete(slices.Clone(c.workloads), i, i+1)
 			}
 			c.workloads = append(c.workloads, o)
@@ -217,7 +230,13 @@ func (held) Write(write func(context.Context) error) error { return write(contex
 func newTestLeadership(t testing.TB, services ...*corev1.Service) testLeadership {
 	t.Helper()
 	c := newCluster(t, services...)
-	w, err := New(Options{Client: kubetest.Clients(c.api), Namespace: "linkerd", Identity: "a", Registerer: prometheus.NewRegistry(), Log: zap.NewNop()})
+	w, err := New(Options{
+		Client:     kubetest.Clients(c.api),
+		Namespace:  "linkerd",
+		Identity:   "a",
+		Registerer: prometheus.NewRegistry(),
+		Log:        zap.NewNop(),
+	})
 	must(t, err)
 	w.Follow(c)
 	return testLeadership{newLeadership(w, held{}), c}
@@ -244,8 +263,19 @@ func running(t *testing.T, test func(r *replica)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, log := observer.New(zap.DebugLevel)
 		r := &replica{cluster: newCluster(t), log: log, registry: prometheus.NewRegistry()}
-		r.put(aService("web", "http=80/8080"), aWorkload("vm-1", "10.0.0.1", "8080"), aWorkload("vm-2", "10.0.0.2", "8080"))
-		w, err := New(Options{Client: kubetest.Clients(r.api), Namespace: "linkerd", Identity: "a", QueueMetrics: true, Registerer: r.registry, Log: zap.New(core)})
+		r.put(
+			aService("web", "http=80/8080"),
+			aWorkload("vm-1", "10.0.0.1", "8080"),
+			aWorkload("vm-2", "10.0.0.2", "8080"),
+		)
+		w, err := New(Options{
+			Client:       kubetest.Clients(r.api),
+			Namespace:    "linkerd",
+			Identity:     "a",
+			QueueMetrics: true,
+			Registerer:   r.registry,
+			Log:          zap.New(core),
+		})
 		must(t, err)
 		w.Follow(r.cluster)
 		r.Writer, r.writer = w, w

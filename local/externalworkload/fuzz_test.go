@@ -16,10 +16,13 @@ import (
 // made of it, and a second sync does not change them.
 func FuzzWorkload(f *testing.F) {
 	for _, text := range []string{
-		`{"spec":{"ports":[{"name":"http","port":8080}],"workloadIPs":[{"ip":"10.0.0.1"},{"ip":"2001:db8::1"}]},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`,
-		`{"spec":{"ports":[{"port":-1,"protocol":"tcp"}],"workloadIPs":[{"ip":"::ffff:127.0.0.1"},{"ip":"fe80::1%eth0"},{"ip":"0.0.0.0"},{"ip":"1.2.3"}]}}`,
+		`{"spec":{"ports":[{"name":"http","port":8080}],"workloadIPs":[{"ip":"10.0.0.1"},{"ip":"2001:db8::1"}]},` +
+			`"status":{"conditions":[{"type":"Ready","status":"True"}]}}`,
+		`{"spec":{"ports":[{"port":-1,"protocol":"tcp"}],"workloadIPs":[{"ip":"::ffff:127.0.0.1"},` +
+			`{"ip":"fe80::1%eth0"},{"ip":"0.0.0.0"},{"ip":"1.2.3"}]}}`,
 		`{"spec":{"ports":"none"},"status":[]}`,
-		`{"metadata":{"labels":{"topology.kubernetes.io/zone":"a"}},"spec":{"workloadIPs":[{"ip":"010.1.1.1"},{"ip":"10.0.0.1"},{"ip":"10.0.0.1"}]}}`,
+		`{"metadata":{"labels":{"topology.kubernetes.io/zone":"a"}},"spec":{"workloadIPs":[{"ip":"010.1.1.1"},` +
+			`{"ip":"10.0.0.1"},{"ip":"10.0.0.1"}]}}`,
 	} {
 		f.Add("vm-1", text)
 		f.Add("vm.1", text)
@@ -43,7 +46,8 @@ func FuzzWorkload(f *testing.F) {
 func checkValid(t *testing.T, s *discoveryv1.EndpointSlice) {
 	names := make(map[string]bool)
 	for _, p := range s.Ports {
-		if *p.Port < 1 || *p.Port > 65535 || names[*p.Name] || (*p.Protocol != corev1.ProtocolTCP && *p.Protocol != corev1.ProtocolUDP) {
+		if *p.Port < 1 || *p.Port > 65535 || names[*p.Name] ||
+			(*p.Protocol != corev1.ProtocolTCP && *p.Protocol != corev1.ProtocolUDP) {
 			t.Errorf("port %s=%d/%s", *p.Name, *p.Port, *p.Protocol)
 		}
 		names[*p.Name] = true
@@ -55,7 +59,8 @@ func checkValid(t *testing.T, s *discoveryv1.EndpointSlice) {
 		seen := make(map[string]bool)
 		for _, text := range e.Addresses {
 			ip, err := netip.ParseAddr(text)
-			if err != nil || ip.String() != text || seen[text] || ip.Is4() != (s.AddressType == discoveryv1.AddressTypeIPv4) || ip.Is4In6() || ip.Zone() != "" {
+			if err != nil || ip.String() != text || seen[text] ||
+				ip.Is4() != (s.AddressType == discoveryv1.AddressTypeIPv4) || ip.Is4In6() || ip.Zone() != "" {
 				t.Errorf("%s address %q: %v", s.AddressType, text, err)
 			}
 			seen[text] = true

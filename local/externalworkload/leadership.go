@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// writeInterval is how long a Service is not written again after a write. So a single change is written after 50 ms, one
-	// of a workload after 100 ms, and of a thousand within a second two or three writes remain.
+	// writeInterval is how long a Service is not written again after a write. So a single change is written after 50
+	// ms, one of a workload after 100 ms, and of a thousand within a second two or three writes remain.
 	writeInterval = time.Second
 	// manyFailures in a row, which take four minutes, are logged as an error.
 	manyFailures = 8
 	// readyCheck is the time between checks whether ExternalWorkloads can be read.
 	readyCheck = time.Second
-	// maxChanges is how many changes of the workloads of one namespace are matched against its Services. If there are more at
-	// a time, all its Services are synced, which takes no longer.
+	// maxChanges is how many changes of the workloads of one namespace are matched against its Services. If there are
+	// more at a time, all its Services are synced, which takes no longer.
 	maxChanges = 1000
-	// manyServices is beyond how many Services of a namespace, which are all read for it, changes of its workloads are matched once a
-	// second only: one of 5,000 would else keep a core busy.
+	// manyServices is beyond how many Services of a namespace, which are all read for it, changes of its workloads
+	// are matched once a second only: one of 5,000 would else keep a core busy.
 	manyServices = 500
 )
 
@@ -46,16 +46,22 @@ type leadership struct {
 	waiting map[federation.ServiceID]time.Time // to be synced, and since when
 	begun   map[federation.ServiceID]time.Time // being synced, and since when
 	written map[federation.ServiceID]bool      // of which this leadership has written slices
-	changes map[string][]map[string]string     // by namespace, labels that workloads have or had; with maxChanges+1 others have been left out
+	// by namespace, labels that workloads have or had; with maxChanges+1 others have been left out
+	changes map[string][]map[string]string
 }
 
 func newLeadership(w *Writer, held lease.Lease) *leadership {
 	t := &leadership{
-		Writer: w, lease: held, waiting: make(map[federation.ServiceID]time.Time), begun: make(map[federation.ServiceID]time.Time),
+		Writer:  w,
+		lease:   held,
+		waiting: make(map[federation.ServiceID]time.Time),
+		begun:   make(map[federation.ServiceID]time.Time),
 		written: make(map[federation.ServiceID]bool), changes: make(map[string][]map[string]string),
 	}
 	t.loop = lease.NewLoop(lease.Options[federation.ServiceID]{
-		Changed: func() <-chan struct{} { _, changed := t.changed.Get(); return changed }, Pass: t.pass, MaxPause: writeInterval,
+		Changed:  func() <-chan struct{} { _, changed := t.changed.Get(); return changed },
+		Pass:     t.pass,
+		MaxPause: writeInterval,
 	})
 	return t
 }
@@ -96,8 +102,8 @@ func (t *leadership) serviceChanged(svc federation.ServiceID) {
 	}
 }
 
-// workloadChanged notes that a workload has changed; before is nil for a new one, after for one that was deleted. Which Services
-// that concerns is found out in the namespace's turn: it may have many thousands of both.
+// workloadChanged notes that a workload has changed; before is nil for a new one, after for one that was deleted.
+// Which Services that concerns is found out in the namespace's turn: it may have many thousands of both.
 func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.mu.Lock()
 	for i, w := range []*decode.ExternalWorkload{before, after} {
@@ -112,8 +118,8 @@ func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.changed.Set(struct{}{})
 }
 
-// markConcerned marks the Services that select workloads of a namespace that have changed, as they were or as they are. It returns
-// whether that has taken long.
+// markConcerned marks the Services that select workloads of a namespace that have changed, as they were or as they
+// are. It returns whether that has taken long.
 func (t *leadership) markConcerned(namespace string) (long bool) {
 	t.mu.Lock()
 	list := t.changes[namespace]
@@ -121,7 +127,8 @@ func (t *leadership) markConcerned(namespace string) (long bool) {
 	t.mu.Unlock()
 	all := t.cluster.SelectingIn(namespace)
 	for _, svc := range all {
-		if len(list) > maxChanges || slices.ContainsFunc(list, func(labels map[string]string) bool { return isSelected(svc, labels) }) {
+		if len(list) > maxChanges ||
+			slices.ContainsFunc(list, func(labels map[string]string) bool { return isSelected(svc, labels) }) {
 			t.mark(nameOf(svc))
 		}
 	}
@@ -152,8 +159,8 @@ func (t *leadership) mayHaveSlices(svc federation.ServiceID) bool {
 	return written || t.cluster.ManagedSlices(svc) > 0
 }
 
-// pass returns the Services that are to be synced, and for each namespace whose workloads have changed a task without a name that
-// finds out which of its Services are; namespaces take turns.
+// pass returns the Services that are to be synced, and for each namespace whose workloads have changed a task without
+// a name that finds out which of its Services are; namespaces take turns.
 func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	if !t.ready() {
 		return lease.Pass[federation.ServiceID]{Unknown: true, Due: time.Now().Add(readyCheck)}
@@ -176,8 +183,8 @@ func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	return pass
 }
 
-// do syncs one Service, if ExternalWorkloads can still be read: since the pass some time may have gone by. What fails is to be
-// synced again.
+// do syncs one Service, if ExternalWorkloads can still be read: since the pass some time may have gone by. What fails
+// is to be synced again.
 func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Outcome {
 	if !t.ready() {
 		return lease.Outcome{Again: true}

@@ -26,7 +26,10 @@ func newMetrics(r prometheus.Registerer, withQueue bool, s *lease.Candidate[lead
 	}
 	histogram := func(name, help string) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "workqueue_" + name, Help: help, ConstLabels: labels, Buckets: prometheus.ExponentialBuckets(1e-8, 10, 10),
+			Name:        "workqueue_" + name,
+			Help:        help,
+			ConstLabels: labels,
+			Buckets:     prometheus.ExponentialBuckets(1e-8, 10, 10),
 		})
 	}
 	m := &metrics{
@@ -43,7 +46,15 @@ func newMetrics(r prometheus.Registerer, withQueue bool, s *lease.Candidate[lead
 	for _, op := range []operation{creates, updates, removes} {
 		m.writes.WithLabelValues(string(op))
 	}
-	all := []prometheus.Collector{m.writes, s.Gauge("isthmus_endpointslice_writer_leading", "1 while this replica writes the EndpointSlices for ExternalWorkloads.", nil, func(*leadership) float64 { return 1 })}
+	all := []prometheus.Collector{
+		m.writes,
+		s.Gauge(
+			"isthmus_endpointslice_writer_leading",
+			"1 while this replica writes the EndpointSlices for ExternalWorkloads.",
+			nil,
+			func(*leadership) float64 { return 1 },
+		),
+	}
 	if withQueue {
 		all = append(all, m.adds, m.retries, m.drops, m.waited, m.worked,
 			s.Gauge("workqueue_depth", "Keys in the work queue.", labels, func(t *leadership) float64 {
@@ -51,8 +62,18 @@ func newMetrics(r prometheus.Registerer, withQueue bool, s *lease.Candidate[lead
 				defer t.mu.Unlock()
 				return float64(len(t.waiting))
 			}),
-			s.Gauge("workqueue_unfinished_work_seconds", "For how long all keys being worked on have been so.", labels, func(t *leadership) float64 { sum, _ := t.underWay(); return sum }),
-			s.Gauge("workqueue_longest_running_processor_seconds", "For how long the oldest key being worked on has been so.", labels, func(t *leadership) float64 { _, longest := t.underWay(); return longest }))
+			s.Gauge(
+				"workqueue_unfinished_work_seconds",
+				"For how long all keys being worked on have been so.",
+				labels,
+				func(t *leadership) float64 { sum, _ := t.underWay(); return sum },
+			),
+			s.Gauge(
+				"workqueue_longest_running_processor_seconds",
+				"For how long the oldest key being worked on has been so.",
+				labels,
+				func(t *leadership) float64 { _, longest := t.underWay(); return longest },
+			))
 	}
 	for _, c := range all {
 		if err := r.Register(c); err != nil {

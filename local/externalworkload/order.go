@@ -54,8 +54,8 @@ func (x *packed) give(to map[string]*packed) (others []*packed) {
 	return others
 }
 
-// writeFirst is for a slice that others wait for, for which it waits: it gets what is new now, and loses the rest later. A
-// spare one, whose ports change, is made anew instead, unless the Service is being deleted.
+// writeFirst is for a slice that others wait for, for which it waits: it gets what is new now, and loses the rest
+// later. A spare one, whose ports change, is made anew instead, unless the Service is being deleted.
 func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	x.has = true
 	switch {
@@ -66,7 +66,8 @@ func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 		}
 	case svc.DeletionTimestamp == nil:
 		p.remove = append(p.remove, x.slice)
-		x.slice, x.gives = nil, nil
+		x.slice = nil
+		x.gives = nil
 	}
 }
 
@@ -88,8 +89,8 @@ func (p *plan) write(svc *corev1.Service, t discoveryv1.AddressType, x *packed) 
 	}
 }
 
-// both returns the slice with what it is to have and, as far as API servers take that, what it gives to others; nil: it has that
-// already, since a slice was refused before.
+// both returns the slice with what it is to have and, as far as API servers take that, what it gives to others; nil:
+// it has that already, since a slice was refused before.
 func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
 	all := slices.Concat(x.endpoints, x.gives)
 	both := withContents(x.slice, svc, x.group.ports, all[:min(len(all), maxKept)])
@@ -102,7 +103,9 @@ func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
 // sameContents reports whether two slices have equal endpoints, in whatever order, and labels.
 func sameContents(a, b *discoveryv1.EndpointSlice) bool {
 	sorted := func(s *discoveryv1.EndpointSlice) []discoveryv1.Endpoint {
-		return slices.SortedFunc(slices.Values(s.Endpoints), func(x, y discoveryv1.Endpoint) int { return cmp.Compare(workloadOf(s, &x), workloadOf(s, &y)) })
+		return slices.SortedFunc(slices.Values(s.Endpoints), func(x, y discoveryv1.Endpoint) int {
+			return cmp.Compare(workloadOf(s, &x), workloadOf(s, &y))
+		})
 	}
 	return maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(sorted(a), sorted(b))
 }

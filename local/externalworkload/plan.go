@@ -19,8 +19,8 @@ type plan struct {
 	// move are updates of slices that give endpoints to others, which have these by then.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
-	// instead has what is written in place of a move once a slice was refused, with the endpoints that it gives; none if that is what
-	// there is by then, or if ports change: they would be under wrong ones.
+	// instead has what is written in place of a move once a slice was refused, with the endpoints that it gives; none
+	// if that is what there is by then, or if ports change: they would be under wrong ones.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
@@ -37,7 +37,12 @@ type plan struct {
 //
 // A Service that is being deleted gets no new slices; those that it has are kept up
 // to date. Garbage collection removes them after it.
-func newPlan(ctx context.Context, svc *corev1.Service, workloads []*decode.ExternalWorkload, existing []*discoveryv1.EndpointSlice) (plan, leftOut) {
+func newPlan(
+	ctx context.Context,
+	svc *corev1.Service,
+	workloads []*decode.ExternalWorkload,
+	existing []*discoveryv1.EndpointSlice,
+) (plan, leftOut) {
 	p := plan{instead: make(map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice)}
 	var groups endpointGroups
 	var left leftOut
@@ -75,7 +80,9 @@ type packed struct {
 }
 
 // pack distributes the endpoints of one address type over slices.
-func (p *plan) pack(svc *corev1.Service, t discoveryv1.AddressType, groups map[portsKey]*group, existing []*discoveryv1.EndpointSlice) {
+func (p *plan) pack(
+	svc *corev1.Service, t discoveryv1.AddressType, groups map[portsKey]*group, existing []*discoveryv1.EndpointSlice,
+) {
 	slices.SortFunc(existing, func(a, b *discoveryv1.EndpointSlice) int { // the fullest first
 		return cmp.Or(cmp.Compare(len(b.Endpoints), len(a.Endpoints)), cmp.Compare(a.Name, b.Name))
 	})
@@ -83,7 +90,8 @@ func (p *plan) pack(svc *corev1.Service, t discoveryv1.AddressType, groups map[p
 	var spare []*discoveryv1.EndpointSlice // those that keep nothing
 	for _, s := range existing {
 		if x := keep(s, groups[newPortsKey(s.Ports)]); len(x.endpoints) > 0 {
-			x.differs = !maps.Equal(s.Labels, sliceLabels(svc)) || !equality.Semantic.DeepEqual(s.Endpoints, x.endpoints)
+			x.differs = !maps.Equal(s.Labels, sliceLabels(svc)) ||
+				!equality.Semantic.DeepEqual(s.Endpoints, x.endpoints)
 			all = append(all, x)
 		} else {
 			spare = append(spare, s)
@@ -95,8 +103,8 @@ func (p *plan) pack(svc *corev1.Service, t discoveryv1.AddressType, groups map[p
 	p.order(svc, t, append(all, p.place(groups, spare)...))
 }
 
-// place puts what is left of the groups into spare slices and new ones. What is together in a spare slice, under other ports, stays
-// together, in that slice if it can.
+// place puts what is left of the groups into spare slices and new ones. What is together in a spare slice, under
+// other ports, stays together, in that slice if it can.
 func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) (all []*packed) {
 	home := make(map[string]int) // workload → the spare slice that has it, less len(spare)
 	for i, s := range spare {

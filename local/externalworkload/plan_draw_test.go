@@ -13,14 +13,22 @@ import (
 )
 
 func drawService(rt *rapid.T) *corev1.Service {
-	f := rapid.SampledFrom([][]corev1.IPFamily{{corev1.IPv4Protocol}, {corev1.IPv6Protocol}, {corev1.IPv4Protocol, corev1.IPv6Protocol}}).Draw(rt, "families")
+	f := rapid.SampledFrom([][]corev1.IPFamily{
+		{corev1.IPv4Protocol},
+		{corev1.IPv6Protocol},
+		{corev1.IPv4Protocol, corev1.IPv6Protocol},
+	}).Draw(rt, "families")
 	return families(aService("web", "http=80/http"), f...)
 }
 
 func drawWorkloads(rt *rapid.T) (list []*decode.ExternalWorkload) {
 	ports := rapid.SampledFrom([]int{1, 1, 2, 5}).Draw(rt, "ports")
 	for i := range rapid.OneOf(rapid.IntRange(0, 20), rapid.IntRange(90, 320)).Draw(rt, "workloads") {
-		list = append(list, aWorkload(fmt.Sprintf("vm-%03d", i), fmt.Sprintf("10.0.%d.%d,2001:db8::%x", i/200, i%200+1, i+1), fmt.Sprint("http=", 8080+i%ports)))
+		list = append(list, aWorkload(
+			fmt.Sprintf("vm-%03d", i),
+			fmt.Sprintf("10.0.%d.%d,2001:db8::%x", i/200, i%200+1, i+1),
+			fmt.Sprint("http=", 8080+i%ports),
+		))
 	}
 	return list
 }
@@ -60,7 +68,9 @@ func edit(rt *rapid.T, w *world) {
 			w.slices = append(w.slices, duplicate)
 		case 8:
 			for range rapid.IntRange(0, 150).Draw(rt, "overfull") {
-				s.Endpoints = append(s.Endpoints, w.slices[rapid.IntRange(0, len(w.slices)-1).Draw(rt, "from")].Endpoints...)
+				s.Endpoints = append(
+					s.Endpoints, w.slices[rapid.IntRange(0, len(w.slices)-1).Draw(rt, "from")].Endpoints...,
+				)
 				if len(s.Endpoints) > 300 {
 					break
 				}

@@ -20,22 +20,72 @@ func TestProblems(t *testing.T) {
 		slices   string
 		problems string
 	}{
-		{"no IP", aService("web", "80/8080"), aWorkload("vm-1", "10.0.0.256,10.0.0.1", "8080"), "IPv4 =8080/TCP: vm-1=10.0.0.1", `vm-1: "10.0.0.256" is no IP address`},
-		{"leading zero", aService("web", "80/8080"), aWorkload("vm-1", "010.0.0.1", "8080"), "", `vm-1: "010.0.0.1" is no IP address`},
-		{"zone of an IP", families(aService("web", "80/8080")), aWorkload("vm-1", "2001:db8::1%eth0", "8080"), "", `vm-1: "2001:db8::1%eth0" is no IP address`},
-		{"loopback", aService("web", "80/8080"), aWorkload("vm-1", "127.0.0.1", "8080"), "", "vm-1: 127.0.0.1 can't be the address of an endpoint"},
-		{"link-local", families(aService("web", "80/8080")), aWorkload("vm-1", "fe80::1", "8080"), "", "vm-1: fe80::1 can't be the address of an endpoint"},
-		{"multicast", aService("web", "80/8080"), aWorkload("vm-1", "239.0.0.1", "8080"), "", "vm-1: 239.0.0.1 can't be the address of an endpoint"},
-		{"this network", aService("web", "80/8080"), aWorkload("vm-1", "0.0.0.5", "8080"), "", "vm-1: 0.0.0.5 can't be the address of an endpoint"},
-		{"broadcast", aService("web", "80/8080"), aWorkload("vm-1", "255.255.255.255", "8080"), "", "vm-1: 255.255.255.255 can't be the address of an endpoint"},
-		{"unspecified", families(aService("web", "80/8080")), aWorkload("vm-1", "::", "8080"), "", "vm-1: :: can't be the address of an endpoint"},
-		{"IPv4 in IPv6", aService("web", "80/8080"), aWorkload("vm-1", "::ffff:10.0.0.1", "8080"), "IPv4 =8080/TCP: vm-1=10.0.0.1", ""},
-		{"unreadable", aService("web", "80/8080"), change(aWorkload("vm-1", "10.0.0.1", "8080"), func(w *decode.ExternalWorkload) { w.Invalid = "spec: no" }), "", "vm-1: can't be read: spec: no"},
-		{"port out of range", aService("web", "a=80/http", "b=81/8080"), aWorkload("vm-1", "10.0.0.1", "http=65536", "8080"), "IPv4 b=8080/TCP: vm-1=10.0.0.1", "vm-1: has no port http/TCP"},
-		{"port below range", aService("web", "a=80/http"), aWorkload("vm-1", "10.0.0.1", "http=-1"), "IPv4: vm-1=10.0.0.1", "vm-1: has no port http/TCP"},
-		{"no hostname", headless(aService("web", "80/8080")), aWorkload(long, "10.0.0.1", "8080"), "IPv4 =8080/TCP: " + long + "=10.0.0.1", long + ": is no DNS label and can't be a hostname"},
-		{"a name with dots", headless(aService("web", "80/8080")), aWorkload("vm.1", "10.0.0.1", "8080"), "IPv4 =8080/TCP: vm.1=10.0.0.1", "vm.1: is no DNS label and can't be a hostname"},
-		{"a name with dots, not headless", aService("web", "80/8080"), aWorkload("vm.1", "10.0.0.1", "8080"), "IPv4 =8080/TCP: vm.1=10.0.0.1", ""},
+		{
+			"no IP", aService("web", "80/8080"), aWorkload("vm-1", "10.0.0.256,10.0.0.1", "8080"),
+			"IPv4 =8080/TCP: vm-1=10.0.0.1", `vm-1: "10.0.0.256" is no IP address`,
+		},
+		{
+			"leading zero", aService("web", "80/8080"), aWorkload("vm-1", "010.0.0.1", "8080"), "",
+			`vm-1: "010.0.0.1" is no IP address`,
+		},
+		{
+			"zone of an IP", families(aService("web", "80/8080")),
+			aWorkload("vm-1", "2001:db8::1%eth0", "8080"), "", `vm-1: "2001:db8::1%eth0" is no IP address`,
+		},
+		{
+			"loopback", aService("web", "80/8080"), aWorkload("vm-1", "127.0.0.1", "8080"), "",
+			"vm-1: 127.0.0.1 can't be the address of an endpoint",
+		},
+		{
+			"link-local", families(aService("web", "80/8080")), aWorkload("vm-1", "fe80::1", "8080"), "",
+			"vm-1: fe80::1 can't be the address of an endpoint",
+		},
+		{
+			"multicast", aService("web", "80/8080"), aWorkload("vm-1", "239.0.0.1", "8080"), "",
+			"vm-1: 239.0.0.1 can't be the address of an endpoint",
+		},
+		{
+			"this network", aService("web", "80/8080"), aWorkload("vm-1", "0.0.0.5", "8080"), "",
+			"vm-1: 0.0.0.5 can't be the address of an endpoint",
+		},
+		{
+			"broadcast", aService("web", "80/8080"), aWorkload("vm-1", "255.255.255.255", "8080"), "",
+			"vm-1: 255.255.255.255 can't be the address of an endpoint",
+		},
+		{
+			"unspecified", families(aService("web", "80/8080")), aWorkload("vm-1", "::", "8080"), "",
+			"vm-1: :: can't be the address of an endpoint",
+		},
+		{
+			"IPv4 in IPv6", aService("web", "80/8080"), aWorkload("vm-1", "::ffff:10.0.0.1", "8080"),
+			"IPv4 =8080/TCP: vm-1=10.0.0.1", "",
+		},
+		{
+			"unreadable", aService("web", "80/8080"),
+			change(aWorkload("vm-1", "10.0.0.1", "8080"), func(w *decode.ExternalWorkload) { w.Invalid = "spec: no" }),
+			"", "vm-1: can't be read: spec: no",
+		},
+		{
+			"port out of range", aService("web", "a=80/http", "b=81/8080"),
+			aWorkload("vm-1", "10.0.0.1", "http=65536", "8080"), "IPv4 b=8080/TCP: vm-1=10.0.0.1",
+			"vm-1: has no port http/TCP",
+		},
+		{
+			"port below range", aService("web", "a=80/http"), aWorkload("vm-1", "10.0.0.1", "http=-1"),
+			"IPv4: vm-1=10.0.0.1", "vm-1: has no port http/TCP",
+		},
+		{
+			"no hostname", headless(aService("web", "80/8080")), aWorkload(long, "10.0.0.1", "8080"),
+			"IPv4 =8080/TCP: " + long + "=10.0.0.1", long + ": is no DNS label and can't be a hostname",
+		},
+		{
+			"a name with dots", headless(aService("web", "80/8080")), aWorkload("vm.1", "10.0.0.1", "8080"),
+			"IPv4 =8080/TCP: vm.1=10.0.0.1", "vm.1: is no DNS label and can't be a hostname",
+		},
+		{
+			"a name with dots, not headless", aService("web", "80/8080"),
+			aWorkload("vm.1", "10.0.0.1", "8080"), "IPv4 =8080/TCP: vm.1=10.0.0.1", "",
+		},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			w := &world{t: t}

@@ -87,10 +87,17 @@ func rightEndpoints(svc *corev1.Service, list []*decode.ExternalWorkload) map[pl
 				kind, ip = discoveryv1.AddressTypeIPv6, w.Spec.WorkloadIPs[1].IP
 			}
 			ready := w.Status.Conditions[0].Status == "True"
-			right[placement{kind, fmt.Sprint(svc.Spec.Ports[0].Name, "=", w.Spec.Ports[0].Port), w.Name}] = discoveryv1.Endpoint{
+			right[placement{
+				kind, fmt.Sprint(svc.Spec.Ports[0].Name, "=", w.Spec.Ports[0].Port), w.Name,
+			}] = discoveryv1.Endpoint{
 				Addresses:  []string{ip},
 				Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &ready, Terminating: new(false)},
-				TargetRef:  &corev1.ObjectReference{Kind: "ExternalWorkload", Namespace: "ns", Name: w.Name, UID: w.UID},
+				TargetRef: &corev1.ObjectReference{
+					Kind:      "ExternalWorkload",
+					Namespace: "ns",
+					Name:      w.Name,
+					UID:       w.UID,
+				},
 			}
 		}
 	}
@@ -137,11 +144,20 @@ func rewrite(want map[placement]discoveryv1.Endpoint, before []*discoveryv1.Endp
 	return n
 }
 
-func checkSlices(rt *rapid.T, svc *corev1.Service, want map[placement]discoveryv1.Endpoint, now []*discoveryv1.EndpointSlice) {
+func checkSlices(
+	rt *rapid.T, svc *corev1.Service, want map[placement]discoveryv1.Endpoint, now []*discoveryv1.EndpointSlice,
+) {
 	found := make(map[placement]discoveryv1.Endpoint)
 	for _, s := range now {
-		if len(s.Endpoints) == 0 || len(s.Endpoints) > maxEndpoints || !owned(svc, s) || !maps.Equal(s.Labels, sliceLabels(svc)) {
-			rt.Errorf("slice %s has %d endpoints, labels %v and owners %v", s.Name, len(s.Endpoints), s.Labels, s.OwnerReferences)
+		if len(s.Endpoints) == 0 || len(s.Endpoints) > maxEndpoints || !owned(svc, s) ||
+			!maps.Equal(s.Labels, sliceLabels(svc)) {
+			rt.Errorf(
+				"slice %s has %d endpoints, labels %v and owners %v",
+				s.Name,
+				len(s.Endpoints),
+				s.Labels,
+				s.OwnerReferences,
+			)
 		}
 		for i, at := range places(s) {
 			if _, ok := found[at]; ok {

@@ -16,47 +16,92 @@ import (
 
 // TestFirstSlices: the slices of a Service that has none yet.
 func TestFirstSlices(t *testing.T) {
-	two := []*decode.ExternalWorkload{aWorkload("vm-1", "10.0.0.1", "http=8080"), aWorkload("vm-2", "10.0.0.2", "http=8080")}
+	two := []*decode.ExternalWorkload{
+		aWorkload("vm-1", "10.0.0.1", "http=8080"), aWorkload("vm-2", "10.0.0.2", "http=8080"),
+	}
 	dual := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
-	mixed := []*decode.ExternalWorkload{aWorkload("vm-1", "10.0.0.1", "http=8080"), aWorkload("vm-2", "10.0.0.2,2001:db8::2", "http=8080")}
+	mixed := []*decode.ExternalWorkload{
+		aWorkload("vm-1", "10.0.0.1", "http=8080"), aWorkload("vm-2", "10.0.0.2,2001:db8::2", "http=8080"),
+	}
 	for _, x := range []struct {
 		name      string
 		svc       *corev1.Service
 		workloads []*decode.ExternalWorkload
 		want      string
 	}{
-		{"EW-01 no selector", change(aService("web", "80/8080"), func(s *corev1.Service) { s.Spec.Selector = nil }), two, ""},
+		{
+			"EW-01 no selector",
+			change(aService("web", "80/8080"), func(s *corev1.Service) { s.Spec.Selector = nil }), two, "",
+		},
 		{"EW-02 ExternalName with selector and ports", external(aService("web", "80/8080")), two, ""},
 		{"EW-03 ExternalName with selector", external(aService("web")), two, ""},
-		{"EW-04 ExternalName with ports", change(aService("web", "80/8080"), func(s *corev1.Service) { external(s).Spec.Selector = nil }), two, ""},
-		{"EW-05 ExternalName", change(aService("web"), func(s *corev1.Service) { external(s).Spec.Selector = nil }), two, ""},
-		{"EW-06 terminating", change(aService("web", "80/8080"), func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} }), two, ""},
+		{
+			"EW-04 ExternalName with ports",
+			change(aService("web", "80/8080"), func(s *corev1.Service) { external(s).Spec.Selector = nil }),
+			two, "",
+		},
+		{
+			"EW-05 ExternalName",
+			change(aService("web"), func(s *corev1.Service) { external(s).Spec.Selector = nil }), two, "",
+		},
+		{
+			"EW-06 terminating",
+			change(aService("web", "80/8080"), func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} }),
+			two, "",
+		},
 		{"no workload", aService("web", "80/8080"), nil, ""},
-		{"EW-09 an IPv4 Service", aService("web", "tcp=80/8080", "udp=53/5353/UDP", "sctp=90/9090/SCTP"), []*decode.ExternalWorkload{
-			aWorkload("vm-1", "10.0.0.1", "8080", "5353/UDP", "9090/SCTP"), aWorkload("vm-2", "10.0.0.2,2001:db8::2", "8080", "5353/UDP", "9090/SCTP"),
-		}, "IPv4 tcp=8080/TCP udp=5353/UDP sctp=9090/SCTP: vm-1=10.0.0.1 vm-2=10.0.0.2"},
-		{"EW-10 an IPv6 Service", families(aService("web", "http=80/8080"), corev1.IPv6Protocol), mixed, "IPv6 http=8080/TCP: vm-2=2001:db8::2"},
-		{"EW-11 not ready", aService("web", "http=80/8080"), []*decode.ExternalWorkload{two[0], unready(aWorkload("vm-2", "10.0.0.2", "8080"))},
+		{"EW-09 an IPv4 Service", aService("web", "tcp=80/8080", "udp=53/5353/UDP", "sctp=90/9090/SCTP"),
+			[]*decode.ExternalWorkload{
+				aWorkload("vm-1", "10.0.0.1", "8080", "5353/UDP", "9090/SCTP"),
+				aWorkload("vm-2", "10.0.0.2,2001:db8::2", "8080", "5353/UDP", "9090/SCTP"),
+			}, "IPv4 tcp=8080/TCP udp=5353/UDP sctp=9090/SCTP: vm-1=10.0.0.1 vm-2=10.0.0.2"},
+		{
+			"EW-10 an IPv6 Service", families(aService("web", "http=80/8080"), corev1.IPv6Protocol), mixed,
+			"IPv6 http=8080/TCP: vm-2=2001:db8::2",
+		},
+		{"EW-11 not ready", aService("web", "http=80/8080"),
+			[]*decode.ExternalWorkload{two[0], unready(aWorkload("vm-2", "10.0.0.2", "8080"))},
 			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2!"},
-		{"EW-12 the same address twice", aService("web", "http=80/8080"), []*decode.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.1", "8080")},
+		{"EW-12 the same address twice", aService("web", "http=80/8080"),
+			[]*decode.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.1", "8080")},
 			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.1"},
-		{"EW-27 new slices for IPv4", aService("web", "http=80/8080"), two, "IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2"},
-		{"EW-28 new slices for IPv6", families(aService("web", "http=80/8080"), corev1.IPv6Protocol), mixed[1:], "IPv6 http=8080/TCP: vm-2=2001:db8::2"},
+		{
+			"EW-27 new slices for IPv4", aService("web", "http=80/8080"), two,
+			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2",
+		},
+		{
+			"EW-28 new slices for IPv6", families(aService("web", "http=80/8080"), corev1.IPv6Protocol),
+			mixed[1:], "IPv6 http=8080/TCP: vm-2=2001:db8::2",
+		},
 		{"EW-29 new slices for both", families(aService("web", "http=80/8080"), dual...), mixed,
 			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2\nIPv6 http=8080/TCP: vm-2=2001:db8::2"},
 		{"no families", families(aService("web", "http=80/8080")), mixed,
 			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2\nIPv6 http=8080/TCP: vm-2=2001:db8::2"},
-		{"a port by name", aService("web", "80/http"), []*decode.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.2", "http=9090")},
+		{"a port by name", aService("web", "80/http"),
+			[]*decode.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.2", "http=9090")},
 			"IPv4 =8080/TCP: vm-1=10.0.0.1\nIPv4 =9090/TCP: vm-2=10.0.0.2"},
-		{"a port of the other protocol", aService("web", "http=80/8080/UDP"), []*decode.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.2", "8080/UDP")},
+		{"a port of the other protocol", aService("web", "http=80/8080/UDP"),
+			[]*decode.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.2", "8080/UDP")},
 			"IPv4 http=8080/UDP: vm-2=10.0.0.2\nIPv4: vm-1=10.0.0.1"},
-		{"a port that is not declared", aService("web", "http=80/9999", "admin=81/8080"), two, "IPv4 admin=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2"},
-		{"no target port", change(aService("web", "http=8080/8080"), func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.IntOrString{} }), two,
+		{
+			"a port that is not declared", aService("web", "http=80/9999", "admin=81/8080"), two,
+			"IPv4 admin=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2",
+		},
+		{"no target port",
+			change(aService("web", "http=8080/8080"), func(s *corev1.Service) {
+				s.Spec.Ports[0].TargetPort = intstr.IntOrString{}
+			}), two,
 			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2"},
 		{"headless without ports", headless(aService("web")), two, "IPv4: vm-1=10.0.0.1 vm-2=10.0.0.2"},
-		{"several addresses of a family", aService("web", "http=80/8080"), []*decode.ExternalWorkload{aWorkload("vm-1", "10.0.0.2,10.0.0.1,10.0.0.2", "8080")},
+		{"several addresses of a family", aService("web", "http=80/8080"),
+			[]*decode.ExternalWorkload{aWorkload("vm-1", "10.0.0.2,10.0.0.1,10.0.0.2", "8080")},
 			"IPv4 http=8080/TCP: vm-1=10.0.0.2+10.0.0.1"},
-		{"no address", aService("web", "http=80/8080"), []*decode.ExternalWorkload{two[0], aWorkload("vm-2", "", "8080")}, "IPv4 http=8080/TCP: vm-1=10.0.0.1"},
+		{
+			"no address",
+			aService("web", "http=80/8080"),
+			[]*decode.ExternalWorkload{two[0], aWorkload("vm-2", "", "8080")},
+			"IPv4 http=8080/TCP: vm-1=10.0.0.1",
+		},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			w := &world{t: t}
@@ -68,7 +113,8 @@ func TestFirstSlices(t *testing.T) {
 	}
 }
 
-// TestTerminatingService: the slices of a Service that is being deleted follow its workloads, and no other one is created.
+// TestTerminatingService: the slices of a Service that is being deleted follow its workloads, and no other one is
+// created.
 func TestTerminatingService(t *testing.T) {
 	w, svc := &world{t: t}, aService("web", "80/8080")
 	w.sync(svc, aWorkload("vm-1", "10.0.0.1", "8080"), aWorkload("vm-2", "10.0.0.2", "8080"))
@@ -95,31 +141,46 @@ func external(s *corev1.Service) *corev1.Service {
 // TestSliceShape: every field of a new slice.
 func TestSliceShape(t *testing.T) {
 	svc := headless(aService("web", "http=80/8080"))
-	svc.Labels = map[string]string{"team": "blue", discoveryv1.LabelManagedBy: "x", discoveryv1.LabelServiceName: "y", corev1.IsHeadlessService: "z"}
+	svc.Labels = map[string]string{
+		"team":                       "blue",
+		discoveryv1.LabelManagedBy:   "x",
+		discoveryv1.LabelServiceName: "y",
+		corev1.IsHeadlessService:     "z",
+	}
 	vm := aWorkload("vm-1", "10.0.0.1", "8080")
 	vm.Labels[corev1.LabelTopologyZone] = "zone-a"
 	w := &world{t: t}
 	s := w.put(svc, vm)
 
 	if want := map[string]string{"team": "blue", discoveryv1.LabelServiceName: "web",
-		discoveryv1.LabelManagedBy: "linkerd-external-workloads-controller", corev1.IsHeadlessService: ""}; !maps.Equal(s.Labels, want) {
+		discoveryv1.LabelManagedBy: "linkerd-external-workloads-controller",
+		corev1.IsHeadlessService:   ""}; !maps.Equal(s.Labels, want) {
 		t.Errorf("EW-30: labels %v, want %v", s.Labels, want)
 	}
 	svc.Spec.ClusterIP = "10.96.0.1"
-	if p, _ := newPlan(t.Context(), svc, []*decode.ExternalWorkload{vm}, nil); p.create[0].Labels[corev1.IsHeadlessService] != "" || len(p.create[0].Labels) != 3 {
+	if p, _ := newPlan(
+		t.Context(), svc, []*decode.ExternalWorkload{vm}, nil,
+	); p.create[0].Labels[corev1.IsHeadlessService] != "" || len(p.create[0].Labels) != 3 {
 		t.Errorf("EW-38: labels %v", p.create[0].Labels)
 	}
 	if s.GenerateName != "linkerd-external-web-" || s.Namespace != "ns" {
 		t.Errorf("name %s, namespace %s", s.GenerateName, s.Namespace)
 	}
-	if o := s.OwnerReferences; len(o) != 1 || o[0].Kind != "Service" || o[0].APIVersion != "v1" || o[0].Name != "web" || o[0].UID != svc.UID || !*o[0].Controller {
+	if o := s.OwnerReferences; len(o) != 1 || o[0].Kind != "Service" || o[0].APIVersion != "v1" || o[0].Name != "web" ||
+		o[0].UID != svc.UID || !*o[0].Controller {
 		t.Errorf("owners %+v", o)
 	}
 	e := s.Endpoints[0]
-	if *e.Hostname != "vm-1" || *e.Zone != "zone-a" || !*e.Conditions.Ready || !*e.Conditions.Serving || *e.Conditions.Terminating {
+	if *e.Hostname != "vm-1" || *e.Zone != "zone-a" || !*e.Conditions.Ready || !*e.Conditions.Serving ||
+		*e.Conditions.Terminating {
 		t.Errorf("EW-30: endpoint %+v", e)
 	}
-	if want := (corev1.ObjectReference{Kind: "ExternalWorkload", Namespace: "ns", Name: "vm-1", UID: vm.UID}); *e.TargetRef != want {
+	if want := (corev1.ObjectReference{
+		Kind:      "ExternalWorkload",
+		Namespace: "ns",
+		Name:      "vm-1",
+		UID:       vm.UID,
+	}); *e.TargetRef != want {
 		t.Errorf("target %+v, want %+v", *e.TargetRef, want)
 	}
 }
@@ -170,8 +231,8 @@ func atPort(port int, names ...string) (list []*decode.ExternalWorkload) {
 	return list
 }
 
-// TestNoneMissing: while one write after the other is made, each workload stays in a slice, also where two slices wait for each other; but
-// not where no slice may be made first, since the Service is being deleted.
+// TestNoneMissing: while one write after the other is made, each workload stays in a slice, also where two slices
+// wait for each other; but not where no slice may be made first, since the Service is being deleted.
 func TestNoneMissing(t *testing.T) {
 	for _, x := range []struct {
 		name    string
@@ -180,9 +241,27 @@ func TestNoneMissing(t *testing.T) {
 		deleted bool
 		writes  string
 	}{
-		{"each has workloads of both", [][]*decode.ExternalWorkload{atPort(8080, "1", "3"), atPort(9090, "2", "4")}, "new", false, "create 2, update 2, delete 2"},
-		{"each gets a workload of the other", [][]*decode.ExternalWorkload{atPort(8080, "1", "4"), atPort(9090, "2", "3")}, "old", false, "update 3 2 2"},
-		{"no slice can be made", [][]*decode.ExternalWorkload{atPort(8080, "1", "3"), atPort(9090, "2", "4")}, "new", true, "update 2 2"},
+		{
+			"each has workloads of both",
+			[][]*decode.ExternalWorkload{atPort(8080, "1", "3"), atPort(9090, "2", "4")},
+			"new",
+			false,
+			"create 2, update 2, delete 2",
+		},
+		{
+			"each gets a workload of the other",
+			[][]*decode.ExternalWorkload{atPort(8080, "1", "4"), atPort(9090, "2", "3")},
+			"old",
+			false,
+			"update 3 2 2",
+		},
+		{
+			"no slice can be made",
+			[][]*decode.ExternalWorkload{atPort(8080, "1", "3"), atPort(9090, "2", "4")},
+			"new",
+			true,
+			"update 2 2",
+		},
 	} {
 		w, svc := &world{t: t}, aService("web", "old=80/http")
 		w.put(svc, atPort(8080, "1", "2")...)
@@ -203,12 +282,18 @@ func TestNoneMissing(t *testing.T) {
 	}
 }
 
-// TestWriteFirst: a slice that gets endpoints, and keeps for now what it gives to others, has no more than API servers take.
+// TestWriteFirst: a slice that gets endpoints, and keeps for now what it gives to others, has no more than API
+// servers take.
 func TestWriteFirst(t *testing.T) {
 	svc, w := aService("web", "80/8080"), &world{t: t}
 	s := w.put(svc, aWorkload("vm-1", "10.0.0.1", "8080"))
 	var p plan
-	p.writeFirst(svc, &packed{slice: s, group: &group{}, endpoints: s.Endpoints, gives: make([]discoveryv1.Endpoint, maxKept)})
+	p.writeFirst(svc, &packed{
+		slice:     s,
+		group:     &group{},
+		endpoints: s.Endpoints,
+		gives:     make([]discoveryv1.Endpoint, maxKept),
+	})
 	got := p.update[0].Endpoints
 	if len(got) != maxKept || got[0].TargetRef == nil {
 		t.Errorf("%d endpoints, the first is %+v", len(got), got[0])

@@ -23,7 +23,13 @@ type portsKey string
 func newPortsKey(ports []discoveryv1.EndpointPort) portsKey {
 	parts := make([]string, len(ports))
 	for i, p := range ports {
-		parts[i] = fmt.Sprintf("%q %q %q %d", ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, ""), ptr.Deref(p.AppProtocol, ""), ptr.Deref(p.Port, -1))
+		parts[i] = fmt.Sprintf(
+			"%q %q %q %d",
+			ptr.Deref(p.Name, ""),
+			ptr.Deref(p.Protocol, ""),
+			ptr.Deref(p.AppProtocol, ""),
+			ptr.Deref(p.Port, -1),
+		)
 	}
 	slices.Sort(parts)
 	return portsKey(strings.Join(parts, ","))
@@ -41,8 +47,11 @@ func usedPorts(svc *corev1.Service, left *leftOut) []corev1.ServicePort {
 
 // portsAt returns a Service's ports as one workload has them. It leaves out and reports those that the
 // workload does not have.
-func portsAt(ports []corev1.ServicePort, w *decode.ExternalWorkload, problem func(string, ...any)) []discoveryv1.EndpointPort {
-	has, list := portsOf(w), make([]discoveryv1.EndpointPort, 0, len(ports))
+func portsAt(
+	ports []corev1.ServicePort, w *decode.ExternalWorkload, problem func(string, ...any),
+) []discoveryv1.EndpointPort {
+	has := portsOf(w)
+	list := make([]discoveryv1.EndpointPort, 0, len(ports))
 	for i := range ports {
 		p := &ports[i]
 		if n := has[targetOf(p)]; n == 0 {

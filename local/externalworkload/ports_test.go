@@ -46,7 +46,16 @@ func TestPortsKey(t *testing.T) {
 		t.Error("the order matters")
 	}
 	seen := make(map[portsKey]int)
-	for i, ports := range [][]discoveryv1.EndpointPort{nil, {a}, {b}, {a, b}, {odd}, {other}, {port("http", 8081, "TCP")}, {port("http", 8080, "UDP")}} {
+	for i, ports := range [][]discoveryv1.EndpointPort{
+		nil,
+		{a},
+		{b},
+		{a, b},
+		{odd},
+		{other},
+		{port("http", 8081, "TCP")},
+		{port("http", 8080, "UDP")},
+	} {
 		key := newPortsKey(ports)
 		if j, ok := seen[key]; ok {
 			t.Errorf("%d and %d are the same: %s", i, j, key)

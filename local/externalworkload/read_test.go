@@ -19,8 +19,8 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// TestReadsOnce: however many slices a Service has, one request reads them, in their present version, and no others, nor those that
-// are being deleted. A Service that selects no workloads and has no slices takes no request.
+// TestReadsOnce: however many slices a Service has, one request reads them, in their present version, and no others,
+// nor those that are being deleted. A Service that selects no workloads and has no slices takes no request.
 //
 // Behaviours: EW-08.
 func TestReadsOnce(t *testing.T) {
@@ -31,7 +31,10 @@ func TestReadsOnce(t *testing.T) {
 		t.Errorf("requests %v, problems %v", leadership.api.Actions(), leadership.problems.All())
 	}
 	for i := range 5 {
-		leadership.has.create(change(newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil), func(s *discoveryv1.EndpointSlice) { s.Name = fmt.Sprint("s-", i) }))
+		leadership.has.create(change(
+			newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil),
+			func(s *discoveryv1.EndpointSlice) { s.Name = fmt.Sprint("s-", i) },
+		))
 	}
 	for name, edit := range map[string]func(s *discoveryv1.EndpointSlice){
 		"going": func(s *discoveryv1.EndpointSlice) {
@@ -40,7 +43,11 @@ func TestReadsOnce(t *testing.T) {
 		"others":    func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "others" },
 		"elsewhere": func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "db" },
 	} {
-		leadership.has.create(change(newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil), edit, func(s *discoveryv1.EndpointSlice) { s.Name = name }))
+		leadership.has.create(change(
+			newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil),
+			edit,
+			func(s *discoveryv1.EndpointSlice) { s.Name = name },
+		))
 	}
 	list, err := leadership.slicesOf(t.Context(), nameOf(svc))
 	must(t, err)
@@ -52,7 +59,9 @@ func TestReadsOnce(t *testing.T) {
 		t.Fatalf("requests %v", requests)
 	}
 	asked := requests[0].(clienttesting.ListActionImpl)
-	want := metav1.ListOptions{LabelSelector: "endpointslice.kubernetes.io/managed-by=" + Mark + ",kubernetes.io/service-name=web"}
+	want := metav1.ListOptions{
+		LabelSelector: "endpointslice.kubernetes.io/managed-by=" + Mark + ",kubernetes.io/service-name=web",
+	}
 	if asked.Namespace != "ns" || asked.ListOptions != want {
 		t.Errorf("in namespace %q, by %+v, want %+v", asked.Namespace, asked.ListOptions, want)
 	}
@@ -67,7 +76,8 @@ func inTwoSlices(t *testing.T) (*corev1.Service, testLeadership) {
 	return svc, leadership
 }
 
-// TestExchange: slices each of which gets a workload of the other are right after one sync, which writes one of them twice.
+// TestExchange: slices each of which gets a workload of the other are right after one sync, which writes one of them
+// twice.
 func TestExchange(t *testing.T) {
 	svc, leadership := inTwoSlices(t)
 	leadership.workloads = slices.Concat(atPort(8080, "1", "4"), atPort(9090, "2", "3"))
@@ -89,8 +99,8 @@ func TestSeveralNew(t *testing.T) {
 	}
 }
 
-// TestRefused: once a slice was found invalid others keep the endpoints that were to come into that one first, and get what is new; one
-// whose ports change stays as it is.
+// TestRefused: once a slice was found invalid others keep the endpoints that were to come into that one first, and
+// get what is new; one whose ports change stays as it is.
 func TestRefused(t *testing.T) {
 	for _, x := range []struct {
 		name, port    string // of the Service, which was old
@@ -100,13 +110,19 @@ func TestRefused(t *testing.T) {
 	}{
 		{"all change ports", "new", slices.Concat(atPort(8080, "1", "3"), atPort(9090, "2", "4")),
 			"IPv4 old=8080/TCP: 1=10.0.0.1 2=10.0.0.2\nIPv4 old=9090/TCP: 3=10.0.0.3 4=10.0.0.4",
-			"IPv4 new=8080/TCP: 1=10.0.0.1 3=10.0.0.3\nIPv4 new=9090/TCP: 2=10.0.0.2 4=10.0.0.4", "create update delete"},
-		{"one changes its port, others their readiness", "old", slices.Concat(atPort(8080, "2"), atPort(7070, "1"), atPort(9090, "3", "4")),
+			"IPv4 new=8080/TCP: 1=10.0.0.1 3=10.0.0.3\nIPv4 new=9090/TCP: 2=10.0.0.2 4=10.0.0.4",
+			"create update delete"},
+		{"one changes its port, others their readiness", "old",
+			slices.Concat(atPort(8080, "2"), atPort(7070, "1"), atPort(9090, "3", "4")),
 			"IPv4 old=8080/TCP: 2=10.0.0.2! 1=10.0.0.1\nIPv4 old=9090/TCP: 3=10.0.0.3! 4=10.0.0.4",
-			"IPv4 old=7070/TCP: 1=10.0.0.1\nIPv4 old=8080/TCP: 2=10.0.0.2!\nIPv4 old=9090/TCP: 3=10.0.0.3! 4=10.0.0.4", "create update"},
-		{"two exchange workloads, one gets a new one", "old", slices.Concat(atPort(8080, "1", "4"), atPort(9090, "2", "3"), atPort(7070, "5")),
-			"IPv4 old=8080/TCP: 1=10.0.0.1! 4=10.0.0.4 2=10.0.0.2\nIPv4 old=9090/TCP: 3=10.0.0.3 2=10.0.0.2! 4=10.0.0.4",
-			"IPv4 old=7070/TCP: 5=10.0.0.5\nIPv4 old=8080/TCP: 1=10.0.0.1! 4=10.0.0.4\nIPv4 old=9090/TCP: 3=10.0.0.3 2=10.0.0.2!", "create update update"},
+			"IPv4 old=7070/TCP: 1=10.0.0.1\nIPv4 old=8080/TCP: 2=10.0.0.2!\nIPv4 old=9090/TCP: 3=10.0.0.3! 4=10.0.0.4",
+			"create update"},
+		{"two exchange workloads, one gets a new one", "old",
+			slices.Concat(atPort(8080, "1", "4"), atPort(9090, "2", "3"), atPort(7070, "5")),
+			"IPv4 old=8080/TCP: 1=10.0.0.1! 4=10.0.0.4 2=10.0.0.2\nIPv4 old=9090/TCP: 3=10.0.0.3 2=10.0.0.2! " +
+				"4=10.0.0.4",
+			"IPv4 old=7070/TCP: 5=10.0.0.5\nIPv4 old=8080/TCP: 1=10.0.0.1! 4=10.0.0.4\nIPv4 old=9090/TCP: " +
+				"3=10.0.0.3 2=10.0.0.2!", "create update update"},
 	} {
 		svc, leadership := inTwoSlices(t)
 		svc.Spec.Ports[0].Name = x.port
@@ -116,21 +132,28 @@ func TestRefused(t *testing.T) {
 			unready(x.workloads[2])
 		}
 		leadership.fail("create", apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil))
-		if _, err := leadership.leadership.sync(t.Context(), nameOf(svc)); !apierrors.IsInvalid(err) || leadership.has.String() != x.refused {
+		if _, err := leadership.leadership.sync(
+			t.Context(), nameOf(svc),
+		); !apierrors.IsInvalid(err) || leadership.has.String() != x.refused {
 			t.Errorf("%s: %v; slices\n%s\nwant\n%s", x.name, err, leadership.has.String(), x.refused)
 		}
 		leadership.writes = nil
-		if _, err := leadership.leadership.sync(t.Context(), nameOf(svc)); !apierrors.IsInvalid(err) || len(leadership.writes) > 0 {
+		if _, err := leadership.leadership.sync(
+			t.Context(), nameOf(svc),
+		); !apierrors.IsInvalid(err) || len(leadership.writes) > 0 {
 			t.Errorf("%s: %v; writes of what there is %q", x.name, err, leadership.writes)
 		}
 		leadership.fail("create", nil)
 		if leadership.sync(svc); strings.Join(leadership.writes, " ") != x.writes || leadership.has.String() != x.then {
-			t.Errorf("%s: then writes %q, slices\n%s\nwant\n%s", x.name, leadership.writes, leadership.has.String(), x.then)
+			t.Errorf(
+				"%s: then writes %q, slices\n%s\nwant\n%s", x.name, leadership.writes, leadership.has.String(), x.then,
+			)
 		}
 	}
 }
 
-// TestRefusedOnce: of slices each of which gets a workload of the other, and that are refused, each is tried and named once.
+// TestRefusedOnce: of slices each of which gets a workload of the other, and that are refused, each is tried and
+// named once.
 func TestRefusedOnce(t *testing.T) {
 	svc, leadership := inTwoSlices(t)
 	leadership.workloads = slices.Concat(atPort(8080, "1", "4"), atPort(9090, "2", "3"))
@@ -150,7 +173,8 @@ func TestBrokenOff(t *testing.T) {
 	leadership.workloads = workloads(10)
 	leadership.workloads[9].Invalid = "not to be read"
 	leadership.problems.Set(nameOf(svc), []string{"as before"})
-	if _, err := leadership.leadership.sync(ctx, nameOf(svc)); !errors.Is(err, context.Canceled) || leadership.problems.Of(nameOf(svc))[0] != "as before" {
+	if _, err := leadership.leadership.sync(ctx, nameOf(svc)); !errors.Is(err, context.Canceled) ||
+		leadership.problems.Of(nameOf(svc))[0] != "as before" {
 		t.Errorf("%v; problems %v", err, leadership.problems.All())
 	}
 }

@@ -19,13 +19,17 @@ const (
 )
 
 // newSlice returns a slice to be created. The API server names it.
-func newSlice(svc *corev1.Service, t discoveryv1.AddressType, ports []discoveryv1.EndpointPort, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+func newSlice(
+	svc *corev1.Service, t discoveryv1.AddressType, ports []discoveryv1.EndpointPort, endpoints []discoveryv1.Endpoint,
+) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       svc.Namespace,
-			GenerateName:    namePrefix + svc.Name + "-",
-			Labels:          sliceLabels(svc),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(svc, corev1.SchemeGroupVersion.WithKind("Service"))},
+			Namespace:    svc.Namespace,
+			GenerateName: namePrefix + svc.Name + "-",
+			Labels:       sliceLabels(svc),
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(svc, corev1.SchemeGroupVersion.WithKind("Service")),
+			},
 		},
 		AddressType: t,
 		Ports:       ports,
@@ -34,8 +38,18 @@ func newSlice(svc *corev1.Service, t discoveryv1.AddressType, ports []discoveryv
 }
 
 // withContents returns a copy of a slice with other contents and the Service's labels.
-func withContents(s *discoveryv1.EndpointSlice, svc *corev1.Service, ports []discoveryv1.EndpointPort, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
-	c := &discoveryv1.EndpointSlice{ObjectMeta: *s.ObjectMeta.DeepCopy(), AddressType: s.AddressType, Ports: ports, Endpoints: endpoints}
+func withContents(
+	s *discoveryv1.EndpointSlice,
+	svc *corev1.Service,
+	ports []discoveryv1.EndpointPort,
+	endpoints []discoveryv1.Endpoint,
+) *discoveryv1.EndpointSlice {
+	c := &discoveryv1.EndpointSlice{
+		ObjectMeta:  *s.ObjectMeta.DeepCopy(),
+		AddressType: s.AddressType,
+		Ports:       ports,
+		Endpoints:   endpoints,
+	}
 	c.Labels = sliceLabels(svc)
 	return c
 }

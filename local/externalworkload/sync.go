@@ -21,8 +21,8 @@ import (
 // requestTimeout bounds one request about slices.
 const requestTimeout = 10 * time.Second
 
-// sync makes a Service's slices what they should be, and returns whether it has written any. No write begins after the end of
-// work, or once the Lease is not held. Slices are read anew first, and updated and deleted only
+// sync makes a Service's slices what they should be, and returns whether it has written any. No write begins after
+// the end of work, or once the Lease is not held. Slices are read anew first, and updated and deleted only
 // in the version that was read. A Service that selects no workloads and has no slices takes no request.
 func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrote bool, err error) {
 	svc := t.cluster.Selecting(name)
@@ -54,7 +54,9 @@ func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrot
 // deleted, which may take long if they wait for a finalizer. The list is never an old one: it is
 // asked for without a resourceVersion. It has no limit either, with which some API servers
 // could not answer from their cache.
-func (t *leadership) slicesOf(work context.Context, svc federation.ServiceID) (list []*discoveryv1.EndpointSlice, err error) {
+func (t *leadership) slicesOf(
+	work context.Context, svc federation.ServiceID,
+) (list []*discoveryv1.EndpointSlice, err error) {
 	ctx, stop := context.WithTimeout(work, requestTimeout)
 	defer stop()
 	of := labels.Set{discoveryv1.LabelServiceName: svc.Name, discoveryv1.LabelManagedBy: Mark}
@@ -75,7 +77,9 @@ func (t *leadership) selected(svc *corev1.Service) []*decode.ExternalWorkload {
 	if !selects(svc) {
 		return nil
 	}
-	list := slices.DeleteFunc(t.cluster.Workloads(svc.Namespace), func(w *decode.ExternalWorkload) bool { return !isSelected(svc, w.Labels) })
+	list := slices.DeleteFunc(t.cluster.Workloads(svc.Namespace), func(w *decode.ExternalWorkload) bool {
+		return !isSelected(svc, w.Labels)
+	})
 	slices.SortFunc(list, func(a, b *decode.ExternalWorkload) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
@@ -136,13 +140,17 @@ func (t *leadership) execute(work context.Context, p plan, name federation.Servi
 }
 
 // write writes one slice, and returns it as the API server has it now, or had it until it was deleted.
-func (t *leadership) write(ctx context.Context, op operation, s *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+func (t *leadership) write(
+	ctx context.Context, op operation, s *discoveryv1.EndpointSlice,
+) (*discoveryv1.EndpointSlice, error) {
 	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
 	api := t.o.Client.EndpointSlices(s.Namespace)
 	switch op {
 	case removes:
-		err := api.Delete(ctx, s.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}})
+		err := api.Delete(ctx, s.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion},
+		})
 		if apierrors.IsNotFound(err) {
 			err = nil
 		}

@@ -64,7 +64,9 @@ type Writer struct {
 // New registers the metrics. It does no network IO and starts nothing.
 func New(o Options) (*Writer, error) {
 	w := &Writer{
-		o: o, log: o.Log, problems: problems.New(o.Log, "a part of the Service's ExternalWorkloads is left out of its EndpointSlices"),
+		o:        o,
+		log:      o.Log,
+		problems: problems.New(o.Log, "a part of the Service's ExternalWorkloads is left out of its EndpointSlices"),
 		candidate: lease.NewCandidate[leadership]("EndpointSlices for ExternalWorkloads", lease.Config{
 			Leases: o.Client.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
 		}, o.Log),
@@ -109,7 +111,8 @@ func (w *Writer) lead(work context.Context, t *leadership) {
 	w.problems.Clear()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.unread, w.lastFailure = false, failure{}
+	w.unread = false
+	w.lastFailure = failure{}
 }
 
 // leading returns the present leadership; nil: this replica does not lead.

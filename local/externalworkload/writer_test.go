@@ -19,12 +19,14 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// TestWrites: a replica that leads writes what differs, soon and by one write, and nothing else; it gives the Lease back in the end.
+// TestWrites: a replica that leads writes what differs, soon and by one write, and nothing else; it gives the Lease
+// back in the end.
 //
 // Behaviours: EW-07.
 func TestWrites(t *testing.T) {
 	running(t, func(r *replica) {
-		if s := r.Status(); !s.Leading || !s.Synced || s.Services != 1 || s.Slices != 1 || s.Holder != "a" || s.Error != "" || len(s.Problems) != 0 {
+		if s := r.Status(); !s.Leading || !s.Synced || s.Services != 1 || s.Slices != 1 || s.Holder != "a" ||
+			s.Error != "" || len(s.Problems) != 0 {
 			t.Errorf("status %+v", s)
 		}
 		vm := unready(aWorkload("vm-1", "10.0.0.1", "8080"))
@@ -33,7 +35,12 @@ func TestWrites(t *testing.T) {
 		r.pass(15*time.Minute, "")
 		other := aWorkload("vm-3", "10.0.0.3", "8080")
 		other.Labels["app"] = "other"
-		r.put(change(aWorkload("vm-1", "10.0.0.1", "8080"), unreadied, func(w *decode.ExternalWorkload) { w.Annotations = map[string]string{"x": "y"} }), other)
+		r.put(
+			change(aWorkload("vm-1", "10.0.0.1", "8080"), unreadied, func(w *decode.ExternalWorkload) {
+				w.Annotations = map[string]string{"x": "y"}
+			}),
+			other,
+		)
 		r.pass(time.Minute, "")
 		r.put(external(aService("web", "http=80/8080")))
 		r.pass(100*time.Millisecond, "delete")
@@ -95,7 +102,8 @@ func TestProblemsReported(t *testing.T) {
 		r.pass(15*time.Minute, "")
 		s := r.Status()
 		if len(s.Problems) != 1 || s.Problems[0].Service != "ns/web" || len(s.Problems[0].Problems) != maxProblems+1 ||
-			s.Problems[0].Problems[0] != `x-00: "nowhere" is no IP address` || s.Problems[0].Problems[maxProblems] != "20 more" {
+			s.Problems[0].Problems[0] != `x-00: "nowhere" is no IP address` ||
+			s.Problems[0].Problems[maxProblems] != "20 more" {
 			t.Errorf("problems %+v", s.Problems)
 		}
 		if n := r.log.FilterMessageSnippet("left out").Len(); n != 1 {
@@ -115,7 +123,12 @@ func TestProblemsReported(t *testing.T) {
 // TestMetrics: the series of the queue are there from the start, if asked for.
 func TestMetrics(t *testing.T) {
 	running(t, func(r *replica) {
-		for name, want := range map[string]float64{"workqueue_depth": 0, "workqueue_unfinished_work_seconds": 0, "workqueue_longest_running_processor_seconds": 0, "isthmus_endpointslice_writer_leading": 1} {
+		for name, want := range map[string]float64{
+			"workqueue_depth":                             0,
+			"workqueue_unfinished_work_seconds":           0,
+			"workqueue_longest_running_processor_seconds": 0,
+			"isthmus_endpointslice_writer_leading":        1,
+		} {
 			if got := gathered(t, r, name); got != want {
 				t.Errorf("%s is %v", name, got)
 			}
@@ -125,19 +138,29 @@ func TestMetrics(t *testing.T) {
 		leadership.begun[nameOf(aService("web"))], leadership.begun[nameOf(aService("db"))] = time.Now().Add(-3*time.Second), time.Now().Add(-time.Second)
 		leadership.waiting[nameOf(aService("web"))] = time.Now()
 		leadership.mu.Unlock()
-		for name, want := range map[string]float64{"workqueue_depth": 1, "workqueue_unfinished_work_seconds": 4, "workqueue_longest_running_processor_seconds": 3} {
+		for name, want := range map[string]float64{
+			"workqueue_depth":                             1,
+			"workqueue_unfinished_work_seconds":           4,
+			"workqueue_longest_running_processor_seconds": 3,
+		} {
 			if got := gathered(t, r, name); got != want {
 				t.Errorf("%s is %v", name, got)
 			}
 		}
-		if n, err := testutil.GatherAndCount(r.registry, "workqueue_queue_duration_seconds", "workqueue_work_duration_seconds", "workqueue_drops_total"); n != 3 || err != nil {
+		if n, err := testutil.GatherAndCount(
+			r.registry, "workqueue_queue_duration_seconds", "workqueue_work_duration_seconds", "workqueue_drops_total",
+		); n != 3 || err != nil {
 			t.Errorf("%d series: %v", n, err)
 		}
-		if adds, creates := testutil.ToFloat64(r.metrics.adds), testutil.ToFloat64(r.metrics.writes.WithLabelValues("create")); adds == 0 || creates != 1 {
+		if adds, creates := testutil.ToFloat64(r.metrics.adds), testutil.ToFloat64(
+			r.metrics.writes.WithLabelValues("create"),
+		); adds == 0 || creates != 1 {
 			t.Errorf("%v adds, %v creates", adds, creates)
 		}
 		r.stop()
-		if depth, leading := gathered(t, r, "workqueue_depth"), gathered(t, r, "isthmus_endpointslice_writer_leading"); depth+leading != 0 {
+		if depth, leading := gathered(t, r, "workqueue_depth"), gathered(
+			t, r, "isthmus_endpointslice_writer_leading",
+		); depth+leading != 0 {
 			t.Errorf("in the end: depth %v, leading %v", depth, leading)
 		}
 	})
@@ -156,7 +179,8 @@ func gathered(t *testing.T, r *replica, name string) float64 {
 	return 0
 }
 
-// TestFails: a Service whose slices can't be written is tried again for ever, while others are written; nothing of it is deleted meanwhile.
+// TestFails: a Service whose slices can't be written is tried again for ever, while others are written; nothing of it
+// is deleted meanwhile.
 func TestFails(t *testing.T) {
 	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "endpointslices"}, "x", errors.New("going"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -165,7 +189,9 @@ func TestFails(t *testing.T) {
 		retries, inMinutes float64
 		lines              int // that it can't be written
 	}{
-		"refused":                   {apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil), 11, 20, 1},
+		"refused": {
+			apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil), 11, 20, 1,
+		},
 		"conflict":                  {errChanged, 60, 1, 0},
 		"the namespace is going":    {terminating, 0, 10, 0},
 		"the API server is in need": {errors.New("no answer"), 11, 20, 1},
@@ -192,11 +218,13 @@ func TestFails(t *testing.T) {
 	}
 }
 
-// TestNoWorkloads: where ExternalWorkloads can't be read that is shown, logged once unless they are no kind of object, and slices stay as
-// they are until they can be.
+// TestNoWorkloads: where ExternalWorkloads can't be read that is shown, logged once unless they are no kind of
+// object, and slices stay as they are until they can be.
 func TestNoWorkloads(t *testing.T) {
 	resource := schema.GroupResource{Resource: workloadsName}
-	for lines, err := range []error{apierrors.NewNotFound(resource, ""), apierrors.NewForbidden(resource, "", errors.New("no role"))} {
+	for lines, err := range []error{
+		apierrors.NewNotFound(resource, ""), apierrors.NewForbidden(resource, "", errors.New("no role")),
+	} {
 		running(t, func(r *replica) {
 			set := func(err error) { r.cluster.mu.Lock(); r.cluster.unread = err; r.cluster.mu.Unlock() }
 			set(err)
@@ -214,7 +242,8 @@ func TestNoWorkloads(t *testing.T) {
 	}
 }
 
-// TestNoLongerReady: a Service whose turn comes once ExternalWorkloads can't be read any more, and all are gone, is left to later.
+// TestNoLongerReady: a Service whose turn comes once ExternalWorkloads can't be read any more, and all are gone, is
+// left to later.
 func TestNoLongerReady(t *testing.T) {
 	svc := aService("web", "http=80/8080")
 	leadership := newTestLeadership(t, svc)
@@ -249,10 +278,20 @@ func TestConcerned(t *testing.T) {
 		{"too many", nil, vm(blue), 3 * maxChanges, "all blue empty none red"},
 	} {
 		var services []*corev1.Service
-		for name, selector := range map[string]map[string]string{"all": {"app": "vm"}, "blue": {"team": "blue"}, "red": {"team": "red"}, "none": nil, "empty": {}} {
-			services = append(services, change(aService(name, "80/8080"), func(s *corev1.Service) { s.Spec.Selector = selector }))
+		for name, selector := range map[string]map[string]string{
+			"all":   {"app": "vm"},
+			"blue":  {"team": "blue"},
+			"red":   {"team": "red"},
+			"none":  nil,
+			"empty": {},
+		} {
+			services = append(services, change(aService(name, "80/8080"), func(s *corev1.Service) {
+				s.Spec.Selector = selector
+			}))
 		}
-		services = append(services, change(aService("elsewhere", "80/8080"), func(s *corev1.Service) { s.Namespace = "other" }))
+		services = append(services, change(aService("elsewhere", "80/8080"), func(s *corev1.Service) {
+			s.Namespace = "other"
+		}))
 		leadership := newTestLeadership(t, services...)
 		for range x.times {
 			leadership.workloadChanged(x.before, x.after)
@@ -276,7 +315,8 @@ func TestConcerned(t *testing.T) {
 	}
 }
 
-// TestManyServices: in a namespace with many Services changes of workloads are matched once a second, however many there are.
+// TestManyServices: in a namespace with many Services changes of workloads are matched once a second, however many
+// there are.
 func TestManyServices(t *testing.T) {
 	for _, x := range []struct {
 		services, changes int
@@ -289,7 +329,9 @@ func TestManyServices(t *testing.T) {
 	} {
 		running(t, func(r *replica) {
 			for i := range x.services - 1 {
-				r.put(change(aService(fmt.Sprint("s-", i), "80/8080"), func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "none"} }))
+				r.put(change(aService(fmt.Sprint("s-", i), "80/8080"), func(s *corev1.Service) {
+					s.Spec.Selector = map[string]string{"app": "none"}
+				}))
 			}
 			r.pass(5*time.Second, "")
 			before := r.matches.Load()
@@ -313,11 +355,17 @@ func TestServiceChanged(t *testing.T) {
 		with func(testLeadership)
 		want int
 	}{
-		"nothing":                          {func(testLeadership) {}, 0},
-		"workloads":                        {func(x testLeadership) { x.put(aWorkload("vm-1", "10.0.0.1", "8080")) }, 1},
-		"slices":                           {func(x testLeadership) { x.has.create(newSlice(web, discoveryv1.AddressTypeIPv4, nil, nil)) }, 1},
+		"nothing": {func(testLeadership) {}, 0},
+		"workloads": {
+			func(x testLeadership) { x.put(aWorkload("vm-1", "10.0.0.1", "8080")) }, 1,
+		},
+		"slices": {
+			func(x testLeadership) { x.has.create(newSlice(web, discoveryv1.AddressTypeIPv4, nil, nil)) }, 1,
+		},
 		"what this leadership has written": {func(x testLeadership) { x.written[nameOf(web)] = true }, 1},
-		"problems that are shown":          {func(x testLeadership) { x.problems.Set(nameOf(web), []string{"vm: no"}) }, 1},
+		"problems that are shown": {
+			func(x testLeadership) { x.problems.Set(nameOf(web), []string{"vm: no"}) }, 1,
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			leadership := newTestLeadership(t)

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Candidate is a replica's part in elections, and what it knows of them: who holds the Lease, and its leadership T while it leads. It
-// logs what changes. [NewCandidate] makes one. Its methods are safe for concurrent use.
+// Candidate is a replica's part in elections, and what it knows of them: who holds the Lease, and its leadership T
+// while it leads. It logs what changes. [NewCandidate] makes one. Its methods are safe for concurrent use.
 type Candidate[T any] struct {
 	// fixed
 	config Config
@@ -30,7 +30,8 @@ type Seen struct {
 	Since   time.Time // it leads, or does not
 }
 
-// NewCandidate returns that of a replica which does not lead yet. what is what the leader writes, for the log. Config.Observe is set.
+// NewCandidate returns that of a replica which does not lead yet. what is what the leader writes, for the log.
+// Config.Observe is set.
 func NewCandidate[T any](what string, c Config, log *zap.Logger) *Candidate[T] {
 	s := &Candidate[T]{config: c, what: what, log: log, seen: Seen{Since: time.Now()}}
 	s.config.Observe = s.observe
@@ -45,7 +46,8 @@ func (s *Candidate[T]) Run(ctx context.Context, begin func(*Leadership) *T, lead
 func (s *Candidate[T]) observe(holder string, err error) {
 	s.mu.Lock()
 	before := s.seen.Problem
-	s.seen.Holder, s.seen.Problem = holder, ""
+	s.seen.Holder = holder
+	s.seen.Problem = ""
 	if err != nil {
 		s.seen.Problem = err.Error()
 	}
@@ -70,7 +72,9 @@ func (s *Candidate[T]) lead(work context.Context, leadership *T, lead func(conte
 func (s *Candidate[T]) set(leadership *T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leadership, s.seen.Leading, s.seen.Since = leadership, leadership != nil, time.Now()
+	s.leadership = leadership
+	s.seen.Leading = leadership != nil
+	s.seen.Since = time.Now()
 }
 
 // Leadership returns the present leadership; nil: this replica does not lead.

@@ -31,7 +31,11 @@ func TestCandidate(t *testing.T) {
 		s.observe("me", nil)
 		work, end := context.WithCancelCause(t.Context())
 		s.lead(work, new(7), func(context.Context, *int) {
-			if got, want := s.Seen(), (Seen{Holder: "me", Leading: true, Since: time.Now()}); got != want || *s.Leadership() != 7 {
+			if got, want := s.Seen(), (Seen{
+				Holder:  "me",
+				Leading: true,
+				Since:   time.Now(),
+			}); got != want || *s.Leadership() != 7 {
 				t.Errorf("%+v with leadership %d, want %+v", got, *s.Leadership(), want)
 			}
 			end(ErrTaken)

@@ -2,8 +2,9 @@
 // election itself is client-go's leaderelection. What is added here is that no replica writes
 // beside another one, however the API server answers and even if its process stands still.
 //
-// A [Candidate] takes part in an election, and has a [Leadership] while its replica holds the Lease. The leader decides in
-// passes what is to be written, and a [Loop] makes the writes. Both are shared by local/exports and local/externalworkload:
+// A [Candidate] takes part in an election, and has a [Leadership] while its replica holds the Lease. The leader
+// decides in passes what is to be written, and a [Loop] makes the writes. Both are shared by local/exports and
+// local/externalworkload:
 //
 //	c := lease.NewCandidate[leadership]("EndpointSlices", lease.Config{Leases: client.Leases, Name: "writer", Identity: podName}, log)
 //	err := c.Run(ctx, begin, func(ctx context.Context, l *leadership) {
@@ -33,12 +34,13 @@
 //
 // Guarantees of a Loop:
 //
-//   - A change waits 50 ms for others. What takes long to decide is decided less often, so that a tenth of the time goes into it, but within
-//     a second of a change.
-//   - At most 32 writes are under way, 4 of these of one turn: a link or namespace whose writes hang leaves room to the others. They
-//     take turns, and within one turn those within it do.
+//   - A change waits 50 ms for others. What takes long to decide is decided less often, so that a tenth of the time
+//     goes into it, but within a second of a change.
+//   - At most 32 writes are under way, 4 of these of one turn: a link or namespace whose writes hang leaves room to
+//     the others. They take turns, and within one turn those within it do.
 //   - An object is written at most once a second. With MaxPause that becomes less often if it goes on changing.
-//   - A write that fails delays its own object only: it is tried again after 1 s and then ever later, up to 5 min, for ever.
+//   - A write that fails delays its own object only: it is tried again after 1 s and then ever later, up to 5 min,
+//     for ever.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package lease

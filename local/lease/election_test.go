@@ -83,7 +83,10 @@ func TestStoodStill(t *testing.T) {
 		}
 		l.expiry.Stop() // as if it were late
 		time.Sleep(renewDeadline)
-		if err := leadership.Write(func(context.Context) error { t.Error("written"); return nil }); !errors.Is(err, ErrNotRenewed) {
+		if err := leadership.Write(func(context.Context) error {
+			t.Error("written")
+			return nil
+		}); !errors.Is(err, ErrNotRenewed) {
 			t.Errorf("without the Lease: %v", err)
 		}
 		if err := l.Update(ctx, mine); err != nil {
@@ -95,7 +98,9 @@ func TestStoodStill(t *testing.T) {
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if err := leadership.Write(func(context.Context) error { return nil }); !errors.Is(err, ErrNotRenewed) || leadership.ctx.Err() == nil {
+		if err := leadership.Write(func(context.Context) error {
+			return nil
+		}); !errors.Is(err, ErrNotRenewed) || leadership.ctx.Err() == nil {
 			t.Errorf("after the timer: %v", err)
 		}
 		if err := l.Update(ctx, mine); !errors.Is(err, ErrNotRenewed) {
@@ -162,7 +167,11 @@ func TestLeadership(t *testing.T) {
 						t.Errorf("it ended after %v: %v", took, why)
 					}
 					if held(leadership) || x.why != ErrNotRenewed && api.written() != writes {
-						t.Errorf("held: %t, %d writes by one that has lost the Lease", held(leadership), api.written()-writes)
+						t.Errorf(
+							"held: %t, %d writes by one that has lost the Lease",
+							held(leadership),
+							api.written()-writes,
+						)
 					}
 				case <-time.After(x.within + time.Millisecond):
 					if x.why != nil {
@@ -196,7 +205,8 @@ func TestReleased(t *testing.T) {
 		})
 		a.stop()
 		s := api.spec()
-		if *s.HolderIdentity != "" || *s.LeaseDurationSeconds != 1 || *s.LeaseTransitions != 0 || time.Since(s.RenewTime.Time) > time.Second {
+		if *s.HolderIdentity != "" || *s.LeaseDurationSeconds != 1 || *s.LeaseTransitions != 0 ||
+			time.Since(s.RenewTime.Time) > time.Second {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -265,7 +275,8 @@ func TestLastWrite(t *testing.T) {
 				}); err != nil {
 					t.Error(err)
 				}
-				if s := api.spec(); *s.HolderIdentity != "a" || *s.LeaseDurationSeconds != 30 || time.Since(s.RenewTime.Time) > 2*retryPeriod {
+				if s := api.spec(); *s.HolderIdentity != "a" || *s.LeaseDurationSeconds != 30 ||
+					time.Since(s.RenewTime.Time) > 2*retryPeriod {
 					t.Errorf("after the write: %+v", s)
 				}
 			})

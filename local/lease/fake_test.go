@@ -142,12 +142,16 @@ func (c *leaseClient) Get(ctx context.Context, _ string, _ metav1.GetOptions) (*
 	return c.do(ctx, c.api.get)
 }
 
-func (c *leaseClient) Create(ctx context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+func (c *leaseClient) Create(
+	ctx context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions,
+) (*coordinationv1.Lease, error) {
 	l = c.dated(l)
 	return c.do(ctx, func() (*coordinationv1.Lease, error) { return c.api.create(l) })
 }
 
-func (c *leaseClient) Update(ctx context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+func (c *leaseClient) Update(
+	ctx context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions,
+) (*coordinationv1.Lease, error) {
 	l = c.dated(l)
 	return c.do(ctx, func() (*coordinationv1.Lease, error) { return c.api.update(l) })
 }

@@ -9,7 +9,8 @@ const (
 	// Loop's MaxPause.
 	minPause   = time.Second
 	changeTime = 10 * time.Minute
-	// maxReverts is how often others may undo what was written, within changeTime, before it is written once in MaxPause.
+	// maxReverts is how often others may undo what was written, within changeTime, before it is written once in
+	// MaxPause.
 	maxReverts = 3
 	// A write that fails is tried again after minRetry, which then doubles up to maxRetry.
 	minRetry, maxRetry = time.Second, 5 * time.Minute
@@ -17,14 +18,18 @@ const (
 
 // Outcome is how a task has ended. The zero value: the object has been written.
 type Outcome struct {
-	Problem  string // why it has failed; empty: it has not
-	Nothing  bool   // there was nothing to write: it was as it is to be, or is somebody else's
-	Later    bool   // with Nothing: the next attempt waits as after a write, since what there is is to be seen first, or it took long to find out
+	Problem string // why it has failed; empty: it has not
+	Nothing bool   // there was nothing to write: it was as it is to be, or is somebody else's
+	// with Nothing: the next attempt waits as after a write, since what there is is to be seen
+	// first, or it took long to find out
+	Later    bool
 	Again    bool   // somebody else was faster: it is to be read again
 	Reverted bool   // somebody else had undone what was written
 	Managers string // who has written to it, except the gateway
 	Content  string // what was written, as a hash
-	Left     string // what is known of the object as that has left it, if it differs from what is to be; empty: it does not
+	// what is known of the object as that has left it, if it differs from what is to be; empty: it
+	// does not
+	Left string
 }
 
 // History is what is remembered of an object that was written.
@@ -57,7 +62,8 @@ func (h *History) add(r Outcome, now time.Time, maxPause time.Duration) {
 		h.next = now.Add(min(maxRetry, minRetry<<min(h.Failures-1, 20)))
 		return
 	}
-	h.Failures, h.Problem = 0, ""
+	h.Failures = 0
+	h.Problem = ""
 	if r.Nothing {
 		if h.next = now; r.Later {
 			h.next = now.Add(minPause)

@@ -19,8 +19,8 @@ const (
 	maxReleases = 3
 )
 
-// lock is client-go's, which ends the leadership as soon as the Lease is seen not to be ours, and notes when a renewal began. One goroutine
-// at a time uses it.
+// lock is client-go's, which ends the leadership as soon as the Lease is seen not to be ours, and notes when a
+// renewal began. One goroutine at a time uses it.
 type lock struct {
 	resourcelock.LeaseLock
 	// fixed

@@ -23,8 +23,8 @@ const (
 	tick = 20 * time.Millisecond
 )
 
-// Lease lets a write begin only while this replica holds the Lease. The context of write ends when that is lost. It is an
-// [Leadership].
+// Lease lets a write begin only while this replica holds the Lease. The context of write ends when that is lost. It
+// is an [Leadership].
 //
 // [Leadership]
 type Lease interface {
@@ -46,7 +46,8 @@ type Pass[K comparable] struct {
 	Tasks []Task[K] // also those whose time has not come: the Loop sees to that
 	Due   time.Time // when there is more to do though nothing changes; zero: never
 	Idle  bool      // nothing is left to be done, and nothing is that was
-	// Unknown is whether it can't be said what there is to be done: there are no Tasks, and what is remembered of objects stays.
+	// Unknown is whether it can't be said what there is to be done: there are no Tasks, and what is remembered of
+	// objects stays.
 	Unknown bool
 }
 
@@ -83,7 +84,12 @@ type result[K comparable] struct {
 
 // NewLoop returns a Loop that has written nothing yet.
 func NewLoop[K comparable](o Options[K]) *Loop[K] {
-	return &Loop[K]{Options: o, results: make(chan result[K]), writing: make(map[K]Task[K]), objects: make(map[K]History)}
+	return &Loop[K]{
+		Options: o,
+		results: make(chan result[K]),
+		writing: make(map[K]Task[K]),
+		objects: make(map[K]History),
+	}
 }
 
 // History returns what is remembered of an object.
@@ -102,7 +108,8 @@ func (l *Loop[K]) Run(work context.Context) {
 	}()
 	busy := time.Now()
 	for {
-		changed, began := l.Changed(), time.Now()
+		changed := l.Changed()
+		began := time.Now()
 		wait, idle := l.pass()
 		took := time.Since(began)
 		if len(l.writing)+len(l.queue) > 0 || !idle {
@@ -124,8 +131,8 @@ func (l *Loop[K]) Run(work context.Context) {
 	}
 }
 
-// rest waits for a change, and then for others, or until there is something to do. Meanwhile it goes on with what the pass has to be
-// written, however long a pass takes. It returns false once work has ended.
+// rest waits for a change, and then for others, or until there is something to do. Meanwhile it goes on with what the
+// pass has to be written, however long a pass takes. It returns false once work has ended.
 func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
 	due := time.Now().Add(wait)
 	for {
@@ -166,7 +173,8 @@ func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	if p.Unknown {
 		return max(wait, 0), false
 	}
-	pending, tasks := make(map[K]bool, len(p.Tasks)), p.Tasks[:0:0]
+	pending := make(map[K]bool, len(p.Tasks))
+	tasks := p.Tasks[:0:0]
 	for _, t := range p.Tasks {
 		pending[t.Key] = true
 		if left := time.Until(l.objects[t.Key].next); t.Do == nil {
@@ -184,7 +192,8 @@ func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 		case time.Since(o.at) > changeTime && (o.Failures > 0 || time.Until(o.next) <= 0):
 			delete(l.objects, key)
 		case o.Failures > 0:
-			o.Failures, o.Problem = 0, ""
+			o.Failures = 0
+			o.Problem = ""
 			l.objects[key] = o
 		}
 	}
@@ -193,15 +202,17 @@ func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	return max(wait, 0), p.Idle
 }
 
-// inTurn orders tasks: one of each turn, then another of each; those of a turn likewise by what they are within. Each pass begins with
-// another one: there may be fewer writes than turns, and what does not begin with a pass may wait for the next.
+// inTurn orders tasks: one of each turn, then another of each; those of a turn likewise by what they are within. Each
+// pass begins with another one: there may be fewer writes than turns, and what does not begin with a pass may wait
+// for the next.
 func inTurn[K comparable](tasks []Task[K], pass int) []Task[K] {
 	turn := func(tasks []Task[K], of func(Task[K]) string) []Task[K] {
 		by := make(map[string][]Task[K])
 		for _, t := range tasks {
 			by[of(t)] = append(by[of(t)], t)
 		}
-		keys, all := slices.Sorted(maps.Keys(by)), make([]Task[K], 0, len(tasks))
+		keys := slices.Sorted(maps.Keys(by))
+		all := make([]Task[K], 0, len(tasks))
 		if first := pass % max(len(keys), 1); first > 0 {
 			keys = slices.Concat(keys[first:], keys[:first])
 		}
@@ -214,7 +225,9 @@ func inTurn[K comparable](tasks []Task[K], pass int) []Task[K] {
 		}
 		return all
 	}
-	return turn(turn(tasks, func(t Task[K]) string { return t.Turn + "\x00" + t.Within }), func(t Task[K]) string { return t.Turn })
+	return turn(turn(tasks, func(t Task[K]) string { return t.Turn + "\x00" + t.Within }), func(t Task[K]) string {
+		return t.Turn
+	})
 }
 
 // begin begins as many of the writes that are left as there may be.

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestTurns: each turn's tasks, and each's that are within it, have the first place in turn, however many others there are.
+// TestTurns: each turn's tasks, and each's that are within it, have the first place in turn, however many others
+// there are.
 func TestTurns(t *testing.T) {
 	var tasks []Task[string]
 	for _, of := range []string{"a/1/x", "a/1/y", "a/2/z", "b/1/x", "c/1/x"} {
@@ -28,8 +29,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestHanging: tasks of one turn that hang leave room to those of others, also to those that are left to the next pass; when work ends
-// none begins any more, and Run returns once those that are under way have ended.
+// TestHanging: tasks of one turn that hang leave room to those of others, also to those that are left to the next
+// pass; when work ends none begins any more, and Run returns once those that are under way have ended.
 func TestHanging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -39,10 +40,19 @@ func TestHanging(t *testing.T) {
 			var p Pass[string]
 			for turn := range 3 {
 				for i := range 10 {
-					p.Tasks = append(p.Tasks, Task[string]{Key: fmt.Sprint(turn, "/", i), Turn: fmt.Sprint("stuck-", turn), Do: hang, Passing: turn == 2})
+					p.Tasks = append(p.Tasks, Task[string]{
+						Key:     fmt.Sprint(turn, "/", i),
+						Turn:    fmt.Sprint("stuck-", turn),
+						Do:      hang,
+						Passing: turn == 2,
+					})
 				}
 			}
-			p.Tasks = append(p.Tasks, Task[string]{Key: "well", Turn: "well", Do: func(context.Context) Outcome { return Outcome{} }})
+			p.Tasks = append(p.Tasks, Task[string]{
+				Key:  "well",
+				Turn: "well",
+				Do:   func(context.Context) Outcome { return Outcome{} },
+			})
 			return p
 		}
 		work, stop := context.WithCancel(t.Context())
@@ -68,7 +78,8 @@ func TestHanging(t *testing.T) {
 	})
 }
 
-// TestHistory: a failure is forgotten once nothing is to be done for it any more, not while that is unknown; what fails is tried ever later.
+// TestHistory: a failure is forgotten once nothing is to be done for it any more, not while that is unknown; what
+// fails is tried ever later.
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin, tries, over, unknown := time.Now(), []time.Duration(nil), new(atomic.Bool), new(atomic.Bool)

@@ -102,17 +102,28 @@ func TestContenders(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := &contenders{t: t, random: rand.New(rand.NewPCG(seed, 1)), leading: make(map[string]func() bool), api: &leaseAPI{}}
+				c := &contenders{
+					t:       t,
+					random:  rand.New(rand.NewPCG(seed, 1)),
+					leading: make(map[string]func() bool),
+					api:     &leaseAPI{},
+				}
 				c.api.changed = func(was, is *coordinationv1.Lease) { checkTransitions(t, was, is) }
 				c.faults.Store(true)
 				stops := make(map[string]func())
 				for i := range 2 + c.random.IntN(3) {
 					name := string(rune('a' + i))
-					stops[name] = c.start(name, time.Duration(c.random.IntN(7200)-3600)*time.Second, time.Duration(c.random.IntN(15))*time.Second, seed*10+uint64(i))
+					stops[name] = c.start(
+						name,
+						time.Duration(c.random.IntN(7200)-3600)*time.Second,
+						time.Duration(c.random.IntN(15))*time.Second,
+						seed*10+uint64(i),
+					)
 				}
 				unled = max(unled, c.pass(20*time.Minute))
 				c.faults.Store(false)
-				c.pass(leaseDuration + 20*time.Second) // writes that are carried out late, the Lease of one that has gone
+				// writes that are carried out late, the Lease of one that has gone
+				c.pass(leaseDuration + 20*time.Second)
 				if without := c.pass(10 * time.Minute); without > time.Second {
 					t.Errorf("nobody has led for %v without a failure", without)
 				}
@@ -134,7 +145,9 @@ func TestContenders(t *testing.T) {
 			})
 		})
 	}
-	if t.Logf("%d leaderships, nobody led for up to %v", leaderships, unled); leaderships < 300 || unled < leaseDuration {
+	if t.Logf(
+		"%d leaderships, nobody led for up to %v", leaderships, unled,
+	); leaderships < 300 || unled < leaseDuration {
 		t.Errorf("%d leaderships, nobody led for up to %v: that is too little to show anything", leaderships, unled)
 	}
 }
@@ -145,7 +158,8 @@ func checkTransitions(t *testing.T, was, is *coordinationv1.Lease) {
 	var before int32
 	if was == nil {
 		before = 0
-	} else if before = *was.Spec.LeaseTransitions; *is.Spec.HolderIdentity != "" && *is.Spec.HolderIdentity != *was.Spec.HolderIdentity {
+	} else if before = *was.Spec.LeaseTransitions; *is.Spec.HolderIdentity != "" &&
+		*is.Spec.HolderIdentity != *was.Spec.HolderIdentity {
 		before++
 	}
 	if *is.Spec.LeaseTransitions != before {

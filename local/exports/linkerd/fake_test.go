@@ -71,8 +71,11 @@ func run(t *testing.T, prepare func(a *api), f func(a *api)) {
 					return a.linksErr != errAbsent, nil
 				},
 			},
-			Leases: a.client.CoordinationV1().Leases, Printable: func(err error) error { return err }, Namespace: "mc", UnlinkedAfter: after,
-			Changed: func() { a.reported.Set(struct{}{}) },
+			Leases:        a.client.CoordinationV1().Leases,
+			Printable:     func(err error) error { return err },
+			Namespace:     "mc",
+			UnlinkedAfter: after,
+			Changed:       func() { a.reported.Set(struct{}{}) },
 			SelectorsChanged: func(cluster string) {
 				a.Selectors(cluster) // it may be asked
 				a.mu.Lock()
@@ -92,7 +95,9 @@ func run(t *testing.T, prepare func(a *api), f func(a *api)) {
 }
 
 // List and Watch make api a source of Links.
-func (a *api) List(_ context.Context, _ metav1.ListOptions, each func(*decode.Link, *decode.Refused) error) (metav1.ListMeta, error) {
+func (a *api) List(
+	_ context.Context, _ metav1.ListOptions, each func(*decode.Link, *decode.Refused) error,
+) (metav1.ListMeta, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.requests++
@@ -132,7 +137,9 @@ func (e *events) Next(each func(decode.Event[*decode.Link]) error) error {
 		}
 		for _, l := range now {
 			if !slices.Contains(e.links, l) {
-				e.links = append(slices.DeleteFunc(slices.Clone(e.links), func(o *decode.Link) bool { return o.Name == l.Name }), l)
+				e.links = append(
+					slices.DeleteFunc(slices.Clone(e.links), func(o *decode.Link) bool { return o.Name == l.Name }), l,
+				)
 				return each(decode.Event[*decode.Link]{Type: watch.Modified, Object: l})
 			}
 		}
@@ -180,7 +187,15 @@ func (a *api) put(name, cluster, spec string) { a.putAs(decode.LinkVersions[0], 
 func (a *api) putAs(version schema.GroupVersion, name, cluster, spec string) {
 	a.set(func() {
 		a.version++
-		text := fmt.Sprintf(`{"apiVersion":%q,"kind":"Link","metadata":{"namespace":"mc","name":%q,"resourceVersion":"%d"},"spec":{"targetClusterName":%q%s}}`, version, name, a.version, cluster, spec)
+		text := fmt.Sprintf(
+			`{"apiVersion":%q,"kind":"Link","metadata":{"namespace":"mc","name":%q,"resourceVersion":"%d"},`+
+				`"spec":{"targetClusterName":%q%s}}`,
+			version,
+			name,
+			a.version,
+			cluster,
+			spec,
+		)
 		l := new(decode.Link)
 		if err := json.Unmarshal([]byte(text), l); err != nil {
 			a.t.Fatal(text, err)
@@ -207,7 +222,11 @@ func (a *api) hold(name string, d time.Duration) {
 	leases := a.client.CoordinationV1().Leases("mc")
 	for end := time.Now().Add(d); ; time.Sleep(2 * time.Second) {
 		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "mc"}}
-		l.Spec = coordinationv1.LeaseSpec{HolderIdentity: ptr.To("mirror"), LeaseDurationSeconds: ptr.To[int32](30), RenewTime: ptr.To(metav1.NowMicro())}
+		l.Spec = coordinationv1.LeaseSpec{
+			HolderIdentity:       ptr.To("mirror"),
+			LeaseDurationSeconds: ptr.To[int32](30),
+			RenewTime:            ptr.To(metav1.NowMicro()),
+		}
 		if d == 0 {
 			l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = ptr.To(""), ptr.To[int32](1)
 		}
@@ -241,7 +260,10 @@ func (a *api) wantSelected(cluster, want string) {
 	a.t.Helper()
 	s := a.Selectors(cluster)
 	got := ""
-	for _, label := range []string{"mirror.linkerd.io/exported=true", "mirror.linkerd.io/exported=remote-discovery", "mirror.linkerd.io/federated=member", "a=b"} {
+	for _, label := range []string{
+		"mirror.linkerd.io/exported=true", "mirror.linkerd.io/exported=remote-discovery",
+		"mirror.linkerd.io/federated=member", "a=b",
+	} {
 		key, value, _ := strings.Cut(label, "=")
 		of := map[string]string{key: value}
 		if s.Mirror != nil && s.Mirror(of) {

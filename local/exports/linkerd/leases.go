@@ -44,8 +44,12 @@ func (m *Mirrors) readLeases(ctx context.Context) {
 		seen := make(map[string]lease)
 		for i := range list.Items {
 			l, s := m.leases[list.Items[i].Name], &list.Items[i].Spec
-			if held := ptr.Deref(s.HolderIdentity, "") != "" && s.RenewTime != nil; held && !l.renewed.Equal(s.RenewTime) {
-				l = lease{*s.RenewTime, now.Add(max(2*pollEvery, time.Duration(ptr.Deref(s.LeaseDurationSeconds, 0))*time.Second))}
+			if held := ptr.Deref(s.HolderIdentity, "") != "" &&
+				s.RenewTime != nil; held && !l.renewed.Equal(s.RenewTime) {
+				l = lease{
+					*s.RenewTime,
+					now.Add(max(2*pollEvery, time.Duration(ptr.Deref(s.LeaseDurationSeconds, 0))*time.Second)),
+				}
 			} else if !held {
 				continue
 			}
@@ -73,7 +77,8 @@ func (m *Mirrors) readLeases(ctx context.Context) {
 func (m *Mirrors) lease(name string, now time.Time) plan.Lease {
 	until := m.leases[name].until
 	switch {
-	case now.Before(until), !until.IsZero() && now.Sub(until) < m.o.UnlinkedAfter: // a mirror that is restarted releases it
+	// a mirror that is restarted releases it
+	case now.Before(until), !until.IsZero() && now.Sub(until) < m.o.UnlinkedAfter:
 		return plan.Held
 	case m.leasesErr != nil || m.readSince.IsZero() || !m.listed || now.Sub(m.readSince) < m.o.UnlinkedAfter:
 		return plan.Unknown

@@ -16,8 +16,8 @@ import (
 const (
 	// pollEvery is how often Leases are read. Those of Linkerd's service mirrors last 30 s.
 	pollEvery = 5 * time.Second
-	// settleTime is how long nothing of linked clusters is added or removed after a cluster has got other selectors: what
-	// was asked for before may be selected by the ones before.
+	// settleTime is how long nothing of linked clusters is added or removed after a cluster has got other selectors:
+	// what was asked for before may be selected by the ones before.
 	settleTime = time.Second
 )
 
@@ -30,8 +30,8 @@ type Options struct {
 	UnlinkedAfter time.Duration
 	// SelectorsChanged is called when [Mirrors.Selectors] returns others for a cluster than before. It must not block.
 	SelectorsChanged func(cluster string)
-	// Changed is called when Complete may do something else than before. It is called within 5 s for what time alone changes. It must not
-	// block.
+	// Changed is called when Complete may do something else than before. It is called within 5 s for what time alone
+	// changes. It must not block.
 	Changed func()
 }
 
@@ -42,7 +42,9 @@ type Mirrors struct {
 	mu        sync.Mutex // guards the rest
 	leases    map[string]lease
 	leasesErr error
-	readSince time.Time        // since when Leases are read, without a gap in which one may have been held; zero: they never were
+	// since when Leases are read, without a gap in which one may have been held; zero: they never
+	// were
+	readSince time.Time
 	lastRead  time.Time        // when they were last
 	there     map[string]*link // by key
 	links     []*link          // those, the oldest first, and then those that have gone, the newest of these first
@@ -92,7 +94,8 @@ func (m *Mirrors) Selectors(cluster string) plan.Selectors {
 	return deciding(m.links, cluster).selectors
 }
 
-// Complete sets of a cluster what Linkerd's objects have: its Lease, its Age if it has a Link, and that it is Unreadable what it joins.
+// Complete sets of a cluster what Linkerd's objects have: its Lease, its Age if it has a Link, and that it is
+// Unreadable what it joins.
 func (m *Mirrors) Complete(c *plan.Cluster) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,18 +124,35 @@ func (m *Mirrors) Notes() (all []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.leasesErr != nil {
-		all = append(all, fmt.Sprintf("the Leases of Linkerd's service mirrors in namespace %s can't be read, so what these wrote is left alone: %v", m.o.Namespace, m.o.Printable(m.leasesErr)))
+		all = append(all, fmt.Sprintf(
+			"the Leases of Linkerd's service mirrors in namespace %s can't be read, so what these wrote is left "+
+				"alone: %v",
+			m.o.Namespace,
+			m.o.Printable(m.leasesErr),
+		))
 	}
 	if m.linksErr != nil {
 		instead := "nothing of linked clusters is added or removed"
 		if m.known {
 			instead = "what was read before, or else Linkerd's own labels, select exports"
 		}
-		all = append(all, fmt.Sprintf("Linkerd's Links in namespace %s can't be read, so %s: %v", m.o.Namespace, instead, m.o.Printable(m.linksErr)))
+		all = append(all, fmt.Sprintf(
+			"Linkerd's Links in namespace %s can't be read, so %s: %v",
+			m.o.Namespace,
+			instead,
+			m.o.Printable(m.linksErr),
+		))
 	}
 	for _, l := range m.links {
 		if l.problem != "" {
-			all = append(all, fmt.Sprintf("Link %s/%s can't be read, so what was read before selects exports of cluster %s, or else nothing of it is added or removed: %s", m.o.Namespace, l.name, l.cluster, l.problem))
+			all = append(all, fmt.Sprintf(
+				"Link %s/%s can't be read, so what was read before selects exports of cluster %s, or else nothing "+
+					"of it is added or removed: %s",
+				m.o.Namespace,
+				l.name,
+				l.cluster,
+				l.problem,
+			))
 		}
 	}
 	return all

@@ -157,11 +157,26 @@ func TestChanged(t *testing.T) {
 func TestSelectors(t *testing.T) {
 	run(t, nothing, func(a *api) {
 		a.wantSelected("east", usual)
-		a.put("link", "east", `,"selector":{"matchLabels":{"a":"b"}},"remoteDiscoverySelector":{"matchExpressions":[{"key":"a","operator":"Exists"}]},"federatedServiceSelector":{},"excludedLabels":["x","team.io/*"],"excludedAnnotations":["y"]`)
+		a.put(
+			"link",
+			"east",
+			`,"selector":{"matchLabels":{"a":"b"}},"remoteDiscoverySelector":{"matchExpressions":[{"key":"a",`+
+				`"operator":"Exists"}]},"federatedServiceSelector":{},"excludedLabels":["x","team.io/*"],`+
+				`"excludedAnnotations":["y"]`,
+		)
 		a.wantSelected("east", "mirror a=b; ")
 		a.wantSelected("link", usual)
 		s := a.Selectors("east")
-		for key, want := range map[string]bool{"x": true, "xx": false, "x/a": false, "team.io/a": true, "team.iox/a": false, "team.io": false, "a.team.io/a": false, "y": false} {
+		for key, want := range map[string]bool{
+			"x":           true,
+			"xx":          false,
+			"x/a":         false,
+			"team.io/a":   true,
+			"team.iox/a":  false,
+			"team.io":     false,
+			"a.team.io/a": false,
+			"y":           false,
+		} {
 			if s.ExcludedLabels(key) != want || s.ExcludedAnnotations(key) != (key == "y") {
 				t.Errorf("excluded %s: %v, %v", key, s.ExcludedLabels(key), s.ExcludedAnnotations(key))
 			}
@@ -180,8 +195,8 @@ func TestSelectors(t *testing.T) {
 	})
 }
 
-// TestUsualLinks: a Link with the selectors that Linkerd gives it changes nothing but the age, nor does its status, and one
-// of a version without a field has the default.
+// TestUsualLinks: a Link with the selectors that Linkerd gives it changes nothing but the age, nor does its status,
+// and one of a version without a field has the default.
 func TestUsualLinks(t *testing.T) {
 	const discovery = `,"remoteDiscoverySelector":{"matchLabels":{"mirror.linkerd.io/exported":"remote-discovery"}}`
 	const federated = `,"federatedServiceSelector":{"matchLabels":{"mirror.linkerd.io/federated":"member"}}`
@@ -212,7 +227,10 @@ func TestUsualLinks(t *testing.T) {
 
 // TestUnreadableLink: what was read before stays in force; where nothing was, nothing is added or removed.
 func TestUnreadableLink(t *testing.T) {
-	for _, broken := range []string{`,"remoteDiscoverySelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}`, `,"federatedServiceSelector":7`, `,"excludedLabels":"x"`} {
+	for _, broken := range []string{
+		`,"remoteDiscoverySelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}`,
+		`,"federatedServiceSelector":7`, `,"excludedLabels":"x"`,
+	} {
 		run(t, nothing, func(a *api) {
 			a.put("east", "east", `,"remoteDiscoverySelector":{"matchLabels":{"a":"b"}}`)
 			a.put("east", "east", broken)
@@ -226,7 +244,11 @@ func TestUnreadableLink(t *testing.T) {
 			}
 			a.put("west", "west", broken)
 			time.Sleep(settleTime)
-			for name, want := range map[string]plan.Joins{"west": plan.Unreadable, "": plan.JoinsAll, "east": plan.JoinsAll} {
+			for name, want := range map[string]plan.Joins{
+				"west": plan.Unreadable,
+				"":     plan.JoinsAll,
+				"east": plan.JoinsAll,
+			} {
 				if c := a.cluster(name); c.Joins != want {
 					t.Errorf("%+v", c)
 				}
@@ -237,7 +259,8 @@ func TestUnreadableLink(t *testing.T) {
 			}
 			a.put("west", "west", `,"remoteDiscoverySelector":{"matchLabels":{"a":"b"}}`)
 			a.wantSelected("west", "mirror a=b; ")
-			if c := a.cluster("west"); c.Joins != plan.Unreadable { // its Services may still be those that the default selects
+			// its Services may still be those that the default selects
+			if c := a.cluster("west"); c.Joins != plan.Unreadable {
 				t.Errorf("%+v", c)
 			}
 			time.Sleep(settleTime)
@@ -273,7 +296,8 @@ func TestLinkGoes(t *testing.T) {
 	})
 }
 
-// TestLinksUnreadable: without the kind or the right the defaults are used; before that is known nothing is added or removed.
+// TestLinksUnreadable: without the kind or the right the defaults are used; before that is known nothing is added or
+// removed.
 func TestLinksUnreadable(t *testing.T) {
 	for _, c := range []struct {
 		err   error
@@ -296,7 +320,8 @@ func TestLinksUnreadable(t *testing.T) {
 			}
 			a.mu.Unlock()
 			a.wantSelected("east", usual)
-			if got := a.cluster("east"); got.Joins != c.joins || len(a.Notes()) != 1 || !strings.Contains(a.Notes()[0], c.note) {
+			if got := a.cluster("east"); got.Joins != c.joins || len(a.Notes()) != 1 ||
+				!strings.Contains(a.Notes()[0], c.note) {
 				t.Errorf("%v: %+v, %q", c.err, got, a.Notes())
 			}
 			a.put("east", "east", `,"remoteDiscoverySelector":{"matchLabels":{"a":"b"}}`)
@@ -315,7 +340,12 @@ func TestLinksUnreadable(t *testing.T) {
 
 // FuzzLink: whatever a Link says, it is read, and what it selects can be asked.
 func FuzzLink(f *testing.F) {
-	f.Add(`{"targetClusterName":"east","remoteDiscoverySelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]},"excludedLabels":["a/*"]}`, "a", "b")
+	f.Add(
+		`{"targetClusterName":"east","remoteDiscoverySelector":{"matchExpressions":[{"key":"a","operator":"In",`+
+			`"values":["b"]}]},"excludedLabels":["a/*"]}`,
+		"a",
+		"b",
+	)
 	f.Add(`{"federatedServiceSelector":{"matchExpressions":[{"key":"","operator":"NotIn"}]}}`, "", "")
 	f.Fuzz(func(t *testing.T, spec, key, value string) {
 		for _, version := range decode.LinkVersions {

@@ -71,7 +71,13 @@ var defaults = new(link).read(decode.LinkSpec{
 })
 
 func readLink(o *decode.Link) (*link, bool) {
-	l := &link{name: o.Name, version: o.ResourceVersion, cluster: cmp.Or(o.Spec.TargetClusterName, o.Name), created: o.CreationTimestamp.Time, problem: o.Invalid}
+	l := &link{
+		name:    o.Name,
+		version: o.ResourceVersion,
+		cluster: cmp.Or(o.Spec.TargetClusterName, o.Name),
+		created: o.CreationTimestamp.Time,
+		problem: o.Invalid,
+	}
 	spec := o.Spec
 	spec.TargetClusterName = "" // it is no matter of the selectors
 	if o.APIVersion == decode.LinkVersions[2].String() && spec.FederatedServiceSelector == nil {
@@ -83,7 +89,12 @@ func readLink(o *decode.Link) (*link, bool) {
 func (l *link) read(spec decode.LinkSpec) *link {
 	mirror, err1 := matcher(spec.RemoteDiscoverySelector)
 	federated, err2 := matcher(spec.FederatedServiceSelector)
-	l.selectors = plan.Selectors{Mirror: mirror, Federated: federated, ExcludedLabels: Excluded(spec.ExcludedLabels), ExcludedAnnotations: Excluded(spec.ExcludedAnnotations)}
+	l.selectors = plan.Selectors{
+		Mirror:              mirror,
+		Federated:           federated,
+		ExcludedLabels:      Excluded(spec.ExcludedLabels),
+		ExcludedAnnotations: Excluded(spec.ExcludedAnnotations),
+	}
 	if err := errors.Join(err1, err2); err != nil {
 		l.problem = err.Error()
 	}
@@ -123,7 +134,9 @@ func (m *Mirrors) followLinks(ctx context.Context) {
 		Applied: func() {
 			m.update(func(time.Time) bool {
 				was, first := m.there, !m.listed
-				m.there, m.listed, m.known = maps.Clone(all), true, true
+				m.there = maps.Clone(all)
+				m.listed = true
+				m.known = true
 				return first || !maps.Equal(was, all)
 			})
 		},
@@ -142,14 +155,19 @@ func (m *Mirrors) followLinks(ctx context.Context) {
 func (m *Mirrors) servesLinks(ctx context.Context) (bool, error) {
 	there, err := m.o.Sources.Serves(ctx, "links", decode.LinkVersions...)
 	if !there && err == nil {
-		m.update(func(time.Time) bool { m.known, m.listed = true, true; return true })
+		m.update(func(time.Time) bool {
+			m.known = true
+			m.listed = true
+			return true
+		})
 	}
 	return there, err
 }
 
 // choose puts the selectors of Links in force, and returns the clusters that get others by that. m.mu is held.
 func (m *Mirrors) choose(now time.Time) (changed []string) {
-	before, byName := m.links, make(map[string]*link)
+	before := m.links
+	byName := make(map[string]*link)
 	for _, l := range before {
 		byName[l.name] = l
 	}
@@ -157,12 +175,16 @@ func (m *Mirrors) choose(now time.Time) (changed []string) {
 	for _, l := range m.there {
 		old := cmp.Or(byName[l.name], defaults)
 		if l.problem != "" && old != l {
-			l.spec, l.selectors, l.unread = old.spec, old.selectors, old.unread || old == defaults
+			l.spec = old.spec
+			l.selectors = old.selectors
+			l.unread = old.unread || old == defaults
 		}
 		m.links = append(m.links, l)
 		delete(byName, l.name)
 	}
-	slices.SortFunc(m.links, func(a, b *link) int { return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(m.links, func(a, b *link) int {
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
+	})
 	for _, l := range before {
 		if byName[l.name] == l && l.gone.IsZero() {
 			l.gone = now
@@ -172,7 +194,8 @@ func (m *Mirrors) choose(now time.Time) (changed []string) {
 		}
 	}
 	for _, l := range slices.Concat(before, m.links) {
-		if is := deciding(m.links, l.cluster); !reflect.DeepEqual(is.spec, deciding(before, l.cluster).spec) && !slices.Contains(changed, l.cluster) {
+		if is := deciding(m.links, l.cluster); !reflect.DeepEqual(is.spec, deciding(before, l.cluster).spec) &&
+			!slices.Contains(changed, l.cluster) {
 			changed = append(changed, l.cluster)
 		}
 	}

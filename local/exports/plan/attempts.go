@@ -56,7 +56,8 @@ func (m *maker) ofImport(w *WantedImport) Attempt {
 // readyImport returns the condition Ready of a ServiceImport of type ClusterSetIP. service is nil if
 // the plan does not write its Service.
 func (m *maker) readyImport(one *merged, w *WantedImport, service *WantedService) metav1.Condition {
-	derived, have := m.Service(one.target()), m.Imports[one.of]
+	derived := m.Service(one.target())
+	have := m.Imports[one.of]
 	var now *metav1.Condition // nil if there is none, or if it is about another type
 	if have != nil && have.Type == w.kind {
 		now = meta.FindStatusCondition(have.Conditions, "Ready")
@@ -139,9 +140,11 @@ func (m *maker) readyExport(e *Export, ready *metav1.Condition) bool {
 		return true // whatever ofImport and ofService return, which take longer
 	}
 
-	what, a := "the ServiceImport", m.ofImport(imported)
+	what := "the ServiceImport"
+	a := m.ofImport(imported)
 	if service != nil && a.Made && a.Problem == "" {
-		what, a = "the Service "+target.Name, m.ofService(service)
+		what = "the Service " + target.Name
+		a = m.ofService(service)
 	}
 	switch {
 	case a.Problem != "":

@@ -90,8 +90,8 @@ func limited(labels, annotations map[string]string, label, annotation keyRule) (
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// A record of what was copied is kept in an annotation: for each key a short hash of the value. What has another value now is
-// somebody else's.
+// A record of what was copied is kept in an annotation: for each key a short hash of the value. What has another
+// value now is somebody else's.
 
 // record returns the record of these labels and annotations.
 func record(labels, annotations map[string]string) string {
@@ -131,7 +131,8 @@ func rerecorded(text string, keys []string, annotations map[string]string) strin
 
 // recorded returns the record's hashes, by key.
 func recorded(text string) (labels, annotations map[string]string) {
-	labels, annotations = make(map[string]string), make(map[string]string)
+	labels = make(map[string]string)
+	annotations = make(map[string]string)
 	for item := range strings.SplitSeq(firstItems(text, maxRecordBytes), ",") {
 		what, hash, _ := strings.Cut(item, "=")
 		if key, ok := strings.CutPrefix(what, "label:"); ok {
@@ -143,10 +144,11 @@ func recorded(text string) (labels, annotations map[string]string) {
 	return labels, annotations
 }
 
-// overlay puts what is copied over what an object has, and returns that and what of it is ours. Keys that were copied before
-// and are no longer go. A value that somebody else has set stays.
+// overlay puts what is copied over what an object has, and returns that and what of it is ours. Keys that were copied
+// before and are no longer go. A value that somebody else has set stays.
 func overlay(have, want, before map[string]string) (next, ours map[string]string) {
-	next, ours = maps.Clone(have), make(map[string]string)
+	next = maps.Clone(have)
+	ours = make(map[string]string)
 	if next == nil {
 		next = make(map[string]string)
 	}
@@ -163,8 +165,8 @@ func overlay(have, want, before map[string]string) (next, ours map[string]string
 	return next, ours
 }
 
-// inherited returns what of a Service that Linkerd's service mirror wrote has the value that it has at a member: it was copied
-// from there.
+// inherited returns what of a Service that Linkerd's service mirror wrote has the value that it has at a member: it
+// was copied from there.
 func inherited(have *Service, from []*part) *copies {
 	c := &copies{labels: make(map[string]string), annotations: make(map[string]string)}
 	for _, p := range from {

@@ -9,21 +9,41 @@ import (
 func TestCopied(t *testing.T) {
 	e := export("web", "mirror", "http=80")
 	e.Service.Labels = map[string]string{
-		"team": "a", "app.kubernetes.io/name": "web", "app.kubernetes.io/managed-by": "Helm", "kubernetes.io/x": "y", "mirror.linkerd.io/exported": "remote-discovery",
-		"argocd.argoproj.io/instance": "web", "bad key": "x", "bad": strings.Repeat("x", 64),
+		"team":                         "a",
+		"app.kubernetes.io/name":       "web",
+		"app.kubernetes.io/managed-by": "Helm",
+		"kubernetes.io/x":              "y",
+		"mirror.linkerd.io/exported":   "remote-discovery",
+		"argocd.argoproj.io/instance":  "web", "bad key": "x", "bad": strings.Repeat("x", 64),
 	}
 	e.Service.Annotations = map[string]string{
-		"config.linkerd.io/opaque-ports": "25", "retry.linkerd.io/http": "5xx", "isthmus.io/prefer": "east", "service.beta.kubernetes.io/aws-load-balancer-type": "nlb",
+		"config.linkerd.io/opaque-ports":                    "25",
+		"retry.linkerd.io/http":                             "5xx",
+		"isthmus.io/prefer":                                 "east",
+		"service.beta.kubernetes.io/aws-load-balancer-type": "nlb",
 	}
 	s := newSim(cluster("east", e))
 	s.settle(t)
 	o := s.Services[ID{"shop", "web-east"}]
-	for key, want := range map[string]string{"team": "a", "app.kubernetes.io/name": "web", "app.kubernetes.io/managed-by": "", "kubernetes.io/x": "", "argocd.argoproj.io/instance": "", "bad key": "", "bad": ""} {
+	for key, want := range map[string]string{
+		"team":                         "a",
+		"app.kubernetes.io/name":       "web",
+		"app.kubernetes.io/managed-by": "",
+		"kubernetes.io/x":              "",
+		"argocd.argoproj.io/instance":  "",
+		"bad key":                      "",
+		"bad":                          "",
+	} {
 		if o.Labels[key] != want {
 			t.Errorf("label %s is %q, not %q", key, o.Labels[key], want)
 		}
 	}
-	for key, want := range map[string]string{"config.linkerd.io/opaque-ports": "25", "retry.linkerd.io/http": "5xx", "isthmus.io/prefer": "", "service.beta.kubernetes.io/aws-load-balancer-type": ""} {
+	for key, want := range map[string]string{
+		"config.linkerd.io/opaque-ports":                    "25",
+		"retry.linkerd.io/http":                             "5xx",
+		"isthmus.io/prefer":                                 "",
+		"service.beta.kubernetes.io/aws-load-balancer-type": "",
+	} {
 		if o.Annotations[key] != want {
 			t.Errorf("annotation %s is %q, not %q", key, o.Annotations[key], want)
 		}

@@ -82,9 +82,18 @@ func TestCostGrowsWithSize(t *testing.T) {
 		size := w.size / 5
 		part, _ := costOfPlan(w.make, size/4)
 		all, held := costOfPlan(w.make, size)
-		t.Logf("%d %s: %d KiB, of which %d KiB are held; a quarter of them %d KiB", size, w.name, all>>10, held>>10, part>>10)
+		t.Logf(
+			"%d %s: %d KiB, of which %d KiB are held; a quarter of them %d KiB",
+			size,
+			w.name,
+			all>>10,
+			held>>10,
+			part>>10,
+		)
 		if all > 8*part {
-			t.Errorf("%d %s: a plan allocates %d KiB, and with a quarter of them %d KiB", size, w.name, all>>10, part>>10)
+			t.Errorf(
+				"%d %s: a plan allocates %d KiB, and with a quarter of them %d KiB", size, w.name, all>>10, part>>10,
+			)
 		}
 		if held > 100<<20 {
 			t.Errorf("%d %s: a plan holds %d MiB", size, w.name, held>>20)

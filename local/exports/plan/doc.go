@@ -27,8 +27,8 @@
 //   - Nothing that is passed in is changed, and results share its maps and slices: neither may be
 //     changed afterwards. There is no state, so calls may be concurrent.
 //
-// An *export* is a Service that a cluster offers by a label or a ServiceExport, a *part* is what a cluster has in a written
-// object: all of a mirror, its membership in a federated Service or ServiceImport.
+// An *export* is a Service that a cluster offers by a label or a ServiceExport, a *part* is what a cluster has in a
+// written object: all of a mirror, its membership in a federated Service or ServiceImport.
 //
 // Rules of ServiceImports come from KEP-1645; labels and annotations of mirror and federated Services are those of
 // Linkerd's service mirror, so that all that reads them keeps working.

@@ -104,7 +104,8 @@ var owners = []owner{
 
 // excludedDomains and excludedKeys are the domains and keys of all owners.
 var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
-	domains, keys = make(map[string]bool), make(map[string]bool)
+	domains = make(map[string]bool)
+	keys = make(map[string]bool)
 	for _, o := range owners {
 		for _, domain := range o.domains {
 			domains[domain] = true

@@ -35,7 +35,8 @@ const familyReason = "IPFamilyNotSupported"
 // the IPs off it. That Service is then created with them. If another object has the derived Service's name, a
 // ServiceImport that exists has no IPs. The plan does not create an object all of whose parts are on hold.
 func (m *maker) wantImport(one *merged) {
-	have, derived := m.Imports[one.of], m.Service(one.target())
+	have := m.Imports[one.of]
+	derived := m.Service(one.target())
 	held := !slices.ContainsFunc(one.parts, func(p *part) bool { return p.state != OnHold })
 	if held && have == nil {
 		return
@@ -105,7 +106,8 @@ func (t Traffic) usable() Traffic {
 	case "":
 		t.AffinitySeconds = 0
 	default:
-		t.SessionAffinity, t.AffinitySeconds = "None", 0
+		t.SessionAffinity = "None"
+		t.AffinitySeconds = 0
 	}
 	if t.InternalTrafficPolicy != "Local" && t.InternalTrafficPolicy != "Cluster" {
 		t.InternalTrafficPolicy = ""
@@ -236,7 +238,9 @@ func (w *ExportConditions) Content() string {
 
 // Over returns the conditions of a ServiceExport that has these, and whether they differ. Those of other types stay.
 func (w *ExportConditions) Over(have []metav1.Condition) (next []metav1.Condition, differs bool) {
-	next = slices.DeleteFunc(slices.Clone(have), func(c metav1.Condition) bool { return c.Type == "Conflict" && len(w.Want) < 3 })
+	next = slices.DeleteFunc(slices.Clone(have), func(c metav1.Condition) bool {
+		return c.Type == "Conflict" && len(w.Want) < 3
+	})
 	differs = len(next) < len(have)
 	for _, c := range w.Want {
 		differs = meta.SetStatusCondition(&next, c) || differs
@@ -244,8 +248,8 @@ func (w *ExportConditions) Over(have []metav1.Condition) (next []metav1.Conditio
 	return next, differs
 }
 
-// conditions adds those of the own cluster's ServiceExports, but not where the ServiceImport is somebody else's: who writes that writes
-// them too.
+// conditions adds those of the own cluster's ServiceExports, but not where the ServiceImport is somebody else's: who
+// writes that writes them too.
 func (m *maker) conditions() {
 	own := m.clusters[""]
 	if own == nil || !m.ServiceExports || m.MCSVersion == "" {
@@ -283,7 +287,9 @@ func (m *maker) conditions() {
 // keepConflict puts the conflict that there was in place of what is wanted: it may be with an export that is not known.
 func keepConflict(want, have []metav1.Condition) {
 	for _, c := range have {
-		if i := slices.IndexFunc(want, func(o metav1.Condition) bool { return o.Type == c.Type }); i >= 0 && c.Type == "Conflict" && c.Status == metav1.ConditionTrue {
+		if i := slices.IndexFunc(want, func(o metav1.Condition) bool {
+			return o.Type == c.Type
+		}); i >= 0 && c.Type == "Conflict" && c.Status == metav1.ConditionTrue {
 			want[i] = c
 		}
 	}
@@ -350,7 +356,8 @@ func (m *maker) differences(one *merged) (all []Conflict) {
 		return traffic(p).TrafficDistribution
 	})
 	// One link may exclude labels that another copies. A key that is left out of one export is compared in none.
-	leftLabels, leftAnnotations := make(map[string]bool), make(map[string]bool)
+	leftLabels := make(map[string]bool)
+	leftAnnotations := make(map[string]bool)
 	for _, p := range one.known {
 		for _, key := range p.exportedCopies().leftLabels {
 			leftLabels[key] = true

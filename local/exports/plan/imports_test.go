@@ -32,16 +32,38 @@ func (s *sim) condition(name, kind string) string {
 	return ""
 }
 
-// TestImportOfHostileTraffic: what no Service may have of the deciding export neither makes the API refuse the derived Service, nor is
-// written again and again, nor large.
+// TestImportOfHostileTraffic: what no Service may have of the deciding export neither makes the API refuse the
+// derived Service, nor is written again and again, nor large.
 func TestImportOfHostileTraffic(t *testing.T) {
 	for _, tc := range []struct{ is, want Traffic }{
-		{Traffic{SessionAffinity: "Bogus\x1b", AffinitySeconds: 7, InternalTrafficPolicy: "x", TrafficDistribution: strings.Repeat("x", 1<<20)}, Traffic{SessionAffinity: "None"}},
+		{
+			Traffic{
+				SessionAffinity:       "Bogus\x1b",
+				AffinitySeconds:       7,
+				InternalTrafficPolicy: "x",
+				TrafficDistribution:   strings.Repeat("x", 1<<20),
+			},
+			Traffic{SessionAffinity: "None"},
+		},
 		{Traffic{SessionAffinity: "None", AffinitySeconds: 7}, Traffic{SessionAffinity: "None"}},
 		{Traffic{SessionAffinity: "ClientIP"}, Traffic{SessionAffinity: "ClientIP", AffinitySeconds: 10800}},
-		{Traffic{SessionAffinity: "ClientIP", AffinitySeconds: -1}, Traffic{SessionAffinity: "ClientIP", AffinitySeconds: 10800}},
-		{Traffic{SessionAffinity: "ClientIP", AffinitySeconds: 86401}, Traffic{SessionAffinity: "ClientIP", AffinitySeconds: 10800}},
-		{Traffic{SessionAffinity: "ClientIP", AffinitySeconds: 86400, InternalTrafficPolicy: "Local", TrafficDistribution: "PreferClose"}, Traffic{"ClientIP", 86400, "Local", "PreferClose"}},
+		{
+			Traffic{SessionAffinity: "ClientIP", AffinitySeconds: -1},
+			Traffic{SessionAffinity: "ClientIP", AffinitySeconds: 10800},
+		},
+		{
+			Traffic{SessionAffinity: "ClientIP", AffinitySeconds: 86401},
+			Traffic{SessionAffinity: "ClientIP", AffinitySeconds: 10800},
+		},
+		{
+			Traffic{
+				SessionAffinity:       "ClientIP",
+				AffinitySeconds:       86400,
+				InternalTrafficPolicy: "Local",
+				TrafficDistribution:   "PreferClose",
+			},
+			Traffic{"ClientIP", 86400, "Local", "PreferClose"},
+		},
 	} {
 		older, newer := export("web", "import", "http=80"), export("web", "import", "http=80,admin=90")
 		older.Service.Traffic, newer.Exported.Created = tc.is, start.Add(time.Second)
@@ -49,8 +71,14 @@ func TestImportOfHostileTraffic(t *testing.T) {
 		s.settle(t)
 		s.want(t, "web-clusterset", "http=80,admin=90 of local,west")
 		derived := s.Services[ID{"shop", "web-clusterset"}].Traffic
-		if o := s.imported(t, "web"); o.Traffic != tc.want || derived.SessionAffinity != tc.want.SessionAffinity || derived.AffinitySeconds != tc.want.AffinitySeconds {
-			t.Errorf("%.100s: the import has %.100s, its Service %.100s", fmt.Sprint(tc.is), fmt.Sprint(o.Traffic), fmt.Sprint(derived))
+		if o := s.imported(t, "web"); o.Traffic != tc.want || derived.SessionAffinity != tc.want.SessionAffinity ||
+			derived.AffinitySeconds != tc.want.AffinitySeconds {
+			t.Errorf(
+				"%.100s: the import has %.100s, its Service %.100s",
+				fmt.Sprint(tc.is),
+				fmt.Sprint(o.Traffic),
+				fmt.Sprint(derived),
+			)
 		}
 		if got := s.condition("web", "Ready"); strings.Contains(got, "no Service may have it") != (tc.is != tc.want) {
 			t.Error(got)
@@ -64,10 +92,14 @@ func TestImportOfHostileTraffic(t *testing.T) {
 // TestExportedRefused: what the API would refuse of exportedLabels is left out, and reported.
 func TestExportedRefused(t *testing.T) {
 	e := export("web", "import", "http=80")
-	e.Exported.Labels, e.Exported.Annotations = map[string]string{"tier": "gold", "team": "not/valid/"}, map[string]string{"not valid": "x"}
+	e.Exported.Labels, e.Exported.Annotations = map[string]string{
+		"tier": "gold",
+		"team": "not/valid/",
+	}, map[string]string{"not valid": "x"}
 	s := newSim(cluster("", e))
 	s.settle(t)
-	if o := s.imported(t, "web"); o.Labels["tier"] != "gold" || o.Labels["team"] != "" || o.Annotations["not valid"] != "" {
+	if o := s.imported(t, "web"); o.Labels["tier"] != "gold" || o.Labels["team"] != "" ||
+		o.Annotations["not valid"] != "" {
 		t.Errorf("import %+v", o)
 	}
 	const want = `label "team": the API would refuse it; annotation "not valid": the API would refuse it`
@@ -88,8 +120,10 @@ func TestTextsOfOthers(t *testing.T) {
 	s := newSim(cluster("", export("web", "import", "http=80,admin=90/UDP")), cluster("west", west))
 	s.settle(t)
 	if got, want := s.condition("web", "Conflict"),
-		`AnnotationsConflict,PortConflict exportedAnnotations: none (local, used), "a=\x1b[31mb (local, used)" (west); `+
-			`port http: 80 (local, used), 80 "h2c (local, used)" (west); port admin: 90/UDP (local, used), 90/"\x1b" (west)`; got != want {
+		`AnnotationsConflict,PortConflict exportedAnnotations: none (local, used), "a=\x1b[31mb (local, used)" `+
+			`(west); `+
+			`port http: 80 (local, used), 80 "h2c (local, used)" (west); port admin: 90/UDP (local, used), `+
+			`90/"\x1b" (west)`; got != want {
 		t.Errorf("got\n%q, want\n%q", got, want)
 	}
 	long := map[string]string{"x": strings.Repeat("y", 1<<20)}
@@ -135,11 +169,16 @@ func TestImportKeepsItsPorts(t *testing.T) {
 // marked returns a ServiceImport that has the mark, and nothing else.
 func marked(name string) *ServiceImport {
 	id := ID{"shop", name}
-	return &ServiceImport{ID: id, Labels: map[string]string{markLabel: "linkerd"}, Annotations: map[string]string{markAnnotation: "ServiceImport " + id.String()}}
+	return &ServiceImport{
+		ID:          id,
+		Labels:      map[string]string{markLabel: "linkerd"},
+		Annotations: map[string]string{markAnnotation: "ServiceImport " + id.String()},
+	}
 }
 
-// TestServiceExportsGone: while ServiceExports of a cluster can't be read nothing of ServiceImports is removed, and where they are no kind
-// of object, or turn out to be none soon after they have gone, that waits. Mirrors go at once all times.
+// TestServiceExportsGone: while ServiceExports of a cluster can't be read nothing of ServiceImports is removed, and
+// where they are no kind of object, or turn out to be none soon after they have gone, that waits. Mirrors go at once
+// all times.
 func TestServiceExportsGone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		seen, emptied, soon      bool
@@ -150,7 +189,9 @@ func TestServiceExportsGone(t *testing.T) {
 		"no such kind": {true, true, true, "held", "http=80 of local,west", "http=80 of local"},
 		"one by one":   {true, false, true, "held", "http=80 of local,west", "http=80 of local"},
 	} {
-		s := newSim(cluster("", export("web", "import", "http=80")), cluster("west", export("web", "mirror import", "http=80")))
+		s := newSim(cluster("", export("web", "import", "http=80")), cluster(
+			"west", export("web", "mirror import", "http=80"),
+		))
 		s.settle(t)
 		west, empty := s.of("west"), ID{"shop", "empty"}
 		west.Exports, west.SeenServiceExports, west.Emptied = nil, tc.seen, tc.emptied
@@ -177,7 +218,8 @@ func TestServiceExportsGone(t *testing.T) {
 	}
 }
 
-// A link that has the name of the own cluster has no part in ServiceImports, whose status could not say which of them is meant.
+// A link that has the name of the own cluster has no part in ServiceImports, whose status could not say which of them
+// is meant.
 func TestClusterNameOfLink(t *testing.T) {
 	for _, ips := range []string{"None", "10.0.0.1"} {
 		e := export("web", "mirror import", "http=80")
@@ -186,7 +228,8 @@ func TestClusterNameOfLink(t *testing.T) {
 		s.ClusterName = "west"
 		for range 2 { // two leaders
 			s.settle(t)
-			if got := s.states(); got != "local/web import: written; west/web import: name refused; west/web mirror: written" {
+			if got := s.states(); got != "local/web import: written; west/web import: name refused; west/web "+
+				"mirror: written" {
 				t.Errorf("%s: %s", ips, got)
 			}
 			s.memory = Memory{}
@@ -206,7 +249,8 @@ func TestClusterNameChanged(t *testing.T) {
 	s := newSim(cluster("", export("web", "import", "http=80")), cluster("west", export("web", "import", "http=80")))
 	s.settle(t)
 	s.ClusterName = "east"
-	if w := s.settle(t); !slices.Equal(w, []string{"import shop/web"}) || !slices.Equal(s.imported(t, "web").Clusters, []string{"east", "west"}) {
+	if w := s.settle(t); !slices.Equal(w, []string{"import shop/web"}) ||
+		!slices.Equal(s.imported(t, "web").Clusters, []string{"east", "west"}) {
 		t.Errorf("written %q, %s, import %+v", w, s.states(), s.imported(t, "web"))
 	}
 	s.Clusters = s.Clusters[:1]
@@ -221,7 +265,9 @@ func TestLabelOfDerived(t *testing.T) {
 	s.settle(t)
 	s.Services[ID{"shop", "web-west"}].Labels[importLabel] = "web"
 	s.settle(t)
-	if o := s.Services[ID{"shop", "web-west"}]; o.Labels[importLabel] != "" || s.states() != "west/web mirror: written" {
+	if o := s.Services[ID{
+		"shop", "web-west",
+	}]; o.Labels[importLabel] != "" || s.states() != "west/web mirror: written" {
 		t.Errorf("labels %v, %s", o.Labels, s.states())
 	}
 	s.Services[ID{"shop", "web-west"}].Labels[importLabel] = "web"
@@ -293,7 +339,9 @@ func TestRemovedSlowly(t *testing.T) {
 			passes, n = passes+1, 0
 		}
 		if passes != 40 || len(s.Imports) != 120 || len(s.Services) != 120 {
-			t.Errorf("after %d passes there are %d ServiceImports and %d Services", passes, len(s.Imports), len(s.Services))
+			t.Errorf(
+				"after %d passes there are %d ServiceImports and %d Services", passes, len(s.Imports), len(s.Services),
+			)
 		}
 	})
 }
@@ -444,7 +492,8 @@ func TestReadyUntilTried(t *testing.T) {
 	}
 }
 
-// TestImportsGone: without ServiceImports as a kind of object their Services go after a while, and as long as it is not known they stay.
+// TestImportsGone: without ServiceImports as a kind of object their Services go after a while, and as long as it is
+// not known they stay.
 func TestImportsGone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		imports map[ID]*ServiceImport
@@ -452,7 +501,10 @@ func TestImportsGone(t *testing.T) {
 	}{
 		"unread":       {nil, "http=80 of west"},
 		"no such kind": {make(map[ID]*ServiceImport), "none"},
-		"as it was":    {map[ID]*ServiceImport{{"shop", "web"}: marked("web"), {"shop", "other"}: marked("other")}, "none"},
+		"as it was": {
+			map[ID]*ServiceImport{{"shop", "web"}: marked("web"), {"shop", "other"}: marked("other")},
+			"none",
+		},
 	} {
 		s := newSim(cluster(""), cluster("west", export("web", "import", "http=80")))
 		s.settle(t)
@@ -500,15 +552,22 @@ func TestConflictStays(t *testing.T) {
 	conflict("equal, and west is not known", "NoConflicts")
 }
 
-// TestConditionsOfOneOnly: of two gateways in a cluster only the one whose ServiceImport it is writes conditions, and none does beside another
-// implementation's.
+// TestConditionsOfOneOnly: of two gateways in a cluster only the one whose ServiceImport it is writes conditions, and
+// none does beside another implementation's.
 func TestConditionsOfOneOnly(t *testing.T) {
-	first, second := newSim(cluster("", export("web", "import", "http=80"))), newSim(cluster("", export("web", "import", "http=80")))
+	first, second := newSim(cluster(
+		"", export("web", "import", "http=80"),
+	)), newSim(cluster("", export("web", "import", "http=80")))
 	first.settle(t)
 	second.Controller, second.Imports, second.Services = "linkerd-2", first.Imports, first.Services
 	second.settle(t)
 	if len(first.last.Exports) != 1 || len(second.last.Exports) != 0 || second.states() != "local/web import: taken" {
-		t.Errorf("the first one's conditions: %v, the second one's: %v (%s)", first.last.Exports, second.last.Exports, second.states())
+		t.Errorf(
+			"the first one's conditions: %v, the second one's: %v (%s)",
+			first.last.Exports,
+			second.last.Exports,
+			second.states(),
+		)
 	}
 	delete(second.Imports, ID{"shop", "web"})
 	delete(second.Services, ID{"shop", "web-clusterset"})

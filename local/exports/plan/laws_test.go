@@ -22,9 +22,20 @@ var (
 )
 
 func drawExport(t *rapid.T, name string) Export {
-	ports := rapid.SampledFrom([]string{"http=80", "http=80", "http=8080", "metrics=80", "=80", "http=80,admin=9090", "dns=53/UDP,dns-tcp=53", "BAD=1,http=80"}).Draw(t, "ports")
-	e := export(name, rapid.SampledFrom([]string{"", "mirror", "federated", "federated mirror", "import", "federated mirror import"}).Draw(t, "as"), ports)
-	e.Namespace = rapid.SampledFrom([]string{"shop", "shop", "shop", "other", "kube-system", "missing"}).Draw(t, "namespace")
+	ports := rapid.SampledFrom([]string{
+		"http=80", "http=80", "http=8080", "metrics=80", "=80", "http=80,admin=9090", "dns=53/UDP,dns-tcp=53",
+		"BAD=1,http=80",
+	}).Draw(t, "ports")
+	e := export(
+		name,
+		rapid.SampledFrom([]string{
+			"", "mirror", "federated", "federated mirror", "import", "federated mirror import",
+		}).Draw(t, "as"),
+		ports,
+	)
+	e.Namespace = rapid.SampledFrom([]string{
+		"shop", "shop", "shop", "other", "kube-system", "missing",
+	}).Draw(t, "namespace")
 	e.Service.Namespace = e.Namespace
 	switch rapid.IntRange(0, 19).Draw(t, "kind") {
 	case 0:
@@ -47,7 +58,9 @@ func drawExport(t *rapid.T, name string) Export {
 		e.Service.IPFamilies = []string{families}
 	}
 	e.Service.Labels["team"] = rapid.SampledFrom([]string{"a", "b", "not/valid/"}).Draw(t, "team")
-	e.Service.Annotations["retry.linkerd.io/http"] = rapid.SampledFrom([]string{"5xx", "gateway-error"}).Draw(t, "retry")
+	e.Service.Annotations["retry.linkerd.io/http"] = rapid.SampledFrom([]string{
+		"5xx", "gateway-error",
+	}).Draw(t, "retry")
 	if e.Exported != nil {
 		e.Exported.Created = start.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "created")) * time.Second)
 		e.Exported.UID += rapid.SampledFrom([]string{"x", "y"}).Draw(t, "uid")
@@ -111,7 +124,11 @@ func (s *sim) step(t *rapid.T, theirs map[ID]bool) {
 		delete(s.Services, id)
 		delete(theirs, id)
 	case what == 6:
-		id := ID{"shop", rapid.SampledFrom(someNames).Draw(t, "name") + rapid.SampledFrom([]string{"-east", "-federated", "-clusterset"}).Draw(t, "suffix")}
+		id := ID{
+			"shop",
+			rapid.SampledFrom(someNames).Draw(t, "name") +
+				rapid.SampledFrom([]string{"-east", "-federated", "-clusterset"}).Draw(t, "suffix"),
+		}
 		s.Services[id] = &Service{ID: id, UID: s.uid(), Type: "ClusterIP", Selector: rapid.Bool().Draw(t, "selector")}
 		theirs[id] = true
 	default:
@@ -119,18 +136,22 @@ func (s *sim) step(t *rapid.T, theirs map[ID]bool) {
 	}
 }
 
-// TestLaws plays random worlds, in which writes fail: plans come to rest, never touch what has no mark, do not depend on the order of what is
-// passed in, keep what users have set, and end where a world that was always so would be.
+// TestLaws plays random worlds, in which writes fail: plans come to rest, never touch what has no mark, do not depend
+// on the order of what is passed in, keep what users have set, and end where a world that was always so would be.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newSim(cluster("", drawExports(t)...), cluster("east", drawExports(t)...), cluster("west", drawExports(t)...))
+		s := newSim(
+			cluster("", drawExports(t)...), cluster("east", drawExports(t)...), cluster("west", drawExports(t)...),
+		)
 		theirs := make(map[ID]bool)
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			s.step(t, theirs)
 			before := maps.Clone(s.Services)
 			inAnyOrder(t, s.World, s.memory)
 			planned := s.planned()
-			fails := rapid.SampledFrom([]string{"nothing", "nothing", "put", "import", "delete", "delete import"}).Draw(t, "fails")
+			fails := rapid.SampledFrom([]string{
+				"nothing", "nothing", "put", "import", "delete", "delete import",
+			}).Draw(t, "fails")
 			s.refuse = func(write string) bool { return strings.HasPrefix(write, fails+" ") }
 			s.settleIn(t)
 			for _, write := range s.writes {
@@ -284,12 +305,14 @@ func (s *sim) checkValid(t *rapid.T) {
 		}
 		names, numbers := make(map[string]bool), make(map[string]bool)
 		for _, p := range o.Ports {
-			if p.problem() != "" || names[p.Name] || numbers[p.Protocol+fmt.Sprint(p.Number)] || p.Name == "" && len(o.Ports) > 1 {
+			if p.problem() != "" || names[p.Name] || numbers[p.Protocol+fmt.Sprint(p.Number)] ||
+				p.Name == "" && len(o.Ports) > 1 {
 				t.Fatalf("%v has the ports %v", id, o.Ports)
 			}
 			names[p.Name], numbers[p.Protocol+fmt.Sprint(p.Number)] = true, true
 		}
-		if a, n := o.SessionAffinity, o.AffinitySeconds; (a != "ClientIP" || n < 1 || n > 86400) && (a != "" && a != "None" || n != 0) {
+		if a, n := o.SessionAffinity, o.AffinitySeconds; (a != "ClientIP" || n < 1 || n > 86400) &&
+			(a != "" && a != "None" || n != 0) {
 			t.Fatalf("%v has the sessionAffinity %s of %d s", id, a, n)
 		}
 		for key, value := range o.Labels {
@@ -354,8 +377,8 @@ func (s *sim) specified() exportspec.Written {
 	return exportspec.Of(clusters)
 }
 
-// compareImport compares a ServiceImport that these clusters export, and the members of its derived Service. Its type and
-// ports may be those of before.
+// compareImport compares a ServiceImport that these clusters export, and the members of its derived Service. Its type
+// and ports may be those of before.
 func (s *sim) compareImport(t *rapid.T, id ID, clusters []string) {
 	var types []string
 	for _, of := range clusters {
@@ -434,7 +457,9 @@ func (s *sim) compare(t *rapid.T, id ID, specified exportspec.Written) {
 		}
 	}
 	for i, p := range o.Ports {
-		if text := fmt.Sprintf("%s %d %s", p.Name, p.Number, p.Protocol); len(o.Ports) != len(ports) || text != ports[i] && !strings.HasPrefix(ports[i], " ") {
+		if text := fmt.Sprintf(
+			"%s %d %s", p.Name, p.Number, p.Protocol,
+		); len(o.Ports) != len(ports) || text != ports[i] && !strings.HasPrefix(ports[i], " ") {
 			t.Fatalf("%v has the ports %v, not %q", id, o.Ports, ports)
 		}
 	}

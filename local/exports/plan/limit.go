@@ -79,7 +79,8 @@ func (m *maker) limitClusters() {
 			of[g.of.Namespace] = append(of[g.of.Namespace], claim{what, placed, m.hasMarked(what)})
 		}
 	}
-	perLink, perNamespace := m.perLink(), m.perNamespace()
+	perLink := m.perLink()
+	perNamespace := m.perNamespace()
 	m.out.Fullest = fullest(claims, perLink, perNamespace)
 	for name, of := range claims {
 		most, whose := perLink, "for this link"
@@ -111,11 +112,14 @@ func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (l
 			n := len(claims[cluster][name])
 			asked += n
 			if n > namespace.Asked {
-				namespace.Cluster, namespace.Namespace, namespace.Asked = cluster, name, n
+				namespace.Cluster = cluster
+				namespace.Namespace = name
+				namespace.Asked = n
 			}
 		}
 		if cluster != "" && asked > link.Asked { // the local cluster has no limit for all namespaces
-			link.Cluster, link.Asked = cluster, asked
+			link.Cluster = cluster
+			link.Asked = asked
 		}
 	}
 	for _, f := range []Fullness{link, namespace} {
@@ -231,13 +235,21 @@ func (m *maker) leaveOut(one gone, why string) {
 	m.verdict(one.group, one.from, OverNumber, why, time.Time{})
 }
 
-// decides orders parts: the first one decides what can't be united. By Linkerd's way that is the own cluster, then the older
-// link; by KEP-1645 the oldest ServiceExport. Parts that are not known come where their cluster does, or last.
+// decides orders parts: the first one decides what can't be united. By Linkerd's way that is the own cluster, then
+// the older link; by KEP-1645 the oldest ServiceExport. Parts that are not known come where their cluster does, or
+// last.
 func decides(g group, a, b *part) int {
 	if g.kind == Import {
-		return cmp.Or(later(a.export == nil)-later(b.export == nil), olderExport(a, b), cmp.Compare(a.cluster, b.cluster))
+		return cmp.Or(
+			later(a.export == nil)-later(b.export == nil), olderExport(a, b), cmp.Compare(a.cluster, b.cluster),
+		)
 	}
-	return cmp.Or(later(a.link == nil)-later(b.link == nil), later(a.cluster != "")-later(b.cluster != ""), olderLink(a, b), cmp.Compare(a.cluster, b.cluster))
+	return cmp.Or(
+		later(a.link == nil)-later(b.link == nil),
+		later(a.cluster != "")-later(b.cluster != ""),
+		olderLink(a, b),
+		cmp.Compare(a.cluster, b.cluster),
+	)
 }
 
 // later is 1 for what comes later.
@@ -260,9 +272,16 @@ func olderExport(a, b *part) int {
 		return 0
 	}
 	x, y := a.export.Exported, b.export.Exported
-	return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.UID, y.UID), slices.CompareFunc(a.export.Service.Ports, b.export.Service.Ports, comparePorts))
+	return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.UID, y.UID), slices.CompareFunc(
+		a.export.Service.Ports, b.export.Service.Ports, comparePorts,
+	))
 }
 
 func comparePorts(a, b Port) int {
-	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Number, b.Number), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.AppProtocol, b.AppProtocol))
+	return cmp.Or(
+		cmp.Compare(a.Name, b.Name),
+		cmp.Compare(a.Number, b.Number),
+		cmp.Compare(a.Protocol, b.Protocol),
+		cmp.Compare(a.AppProtocol, b.AppProtocol),
+	)
 }

@@ -35,7 +35,9 @@ func TestLimitOfLink(t *testing.T) {
 	if w := s.settle(t); len(w) > 0 {
 		t.Errorf("written: %.3q", w)
 	}
-	if i := slices.IndexFunc(s.last.Verdicts, func(v Verdict) bool { return v.Export.Name == "aaa" && v.State == OverNumber }); i < 0 {
+	if i := slices.IndexFunc(s.last.Verdicts, func(v Verdict) bool {
+		return v.Export.Name == "aaa" && v.State == OverNumber
+	}); i < 0 {
 		t.Error("the new one is not reported")
 	}
 }
@@ -79,9 +81,17 @@ func TestPatterns(t *testing.T) {
 		list, namespace string
 		want            bool
 	}{
-		{"*,!kube-*,!linkerd*", "shop", true}, {"*,!kube-*,!linkerd*", "linkerd-viz", false}, {"*", "kube-system", false}, {"kube-*", "kube-system", false},
-		{"kube-system", "kube-system", true}, {"*,kube-system,!kube-*", "kube-system", false}, {"kube-system,!kube-system", "kube-system", false},
-		{"shop,team-*,!team-x", "team-x", false}, {"shop,team-*,!team-x", "team-y", true}, {"", "shop", false}, {"t?m", "tom", true},
+		{"*,!kube-*,!linkerd*", "shop", true},
+		{"*,!kube-*,!linkerd*", "linkerd-viz", false},
+		{"*", "kube-system", false},
+		{"kube-*", "kube-system", false},
+		{"kube-system", "kube-system", true},
+		{"*,kube-system,!kube-*", "kube-system", false},
+		{"kube-system,!kube-system", "kube-system", false},
+		{"shop,team-*,!team-x", "team-x", false},
+		{"shop,team-*,!team-x", "team-y", true},
+		{"", "shop", false},
+		{"t?m", "tom", true},
 	} {
 		p, err := ParsePatterns(c.list)
 		if err != nil {

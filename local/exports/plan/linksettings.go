@@ -131,7 +131,8 @@ func ParsePatterns(list string) (Patterns, error) {
 
 // allows reports whether a link may export to a namespace; kube-* only where a pattern is that very name.
 func (p Patterns) allows(namespace string) bool {
-	system, ok := strings.HasPrefix(namespace, "kube-"), false
+	system := strings.HasPrefix(namespace, "kube-")
+	ok := false
 	for _, one := range p.allow {
 		ok = ok || one == namespace || !system && matches(one, namespace)
 	}

@@ -22,8 +22,17 @@ func TestReadLinkSettings(t *testing.T) {
 		{" all ", "team-*,!team-x", JoinsAll, "team-*,!team-x", ""},
 		{"mirrors", "", OnlyMirror, "", ""},
 		{"none", "-", JoinsNone, "shop", ""},
-		{"nome", "team-*", Unreadable, "team-*", `annotation isthmus.io/exports: "nome" is none of all, mirrors, none; what is written for the cluster's exports stays as it is`},
-		{"none", "Team", Unreadable, "shop", `annotation isthmus.io/export-namespaces: "Team" is no pattern of namespaces: use their names, with * for any characters, and ! before what is left out, such as shop,team-*,!team-x; what is written for the cluster's exports stays as it is`},
+		{
+			"nome", "team-*", Unreadable, "team-*",
+			`annotation isthmus.io/exports: "nome" is none of all, mirrors, none; what is written for the ` +
+				`cluster's exports stays as it is`,
+		},
+		{
+			"none", "Team", Unreadable, "shop",
+			`annotation isthmus.io/export-namespaces: "Team" is no pattern of namespaces: use their names, with * ` +
+				`for any characters, and ! before what is left out, such as shop,team-*,!team-x; what is written ` +
+				`for the cluster's exports stays as it is`,
+		},
 	} {
 		annotations := make(map[string]string)
 		for key, value := range map[string]string{exportsAnnotation: tc.exports, namespacesAnnotation: tc.namespaces} {
@@ -36,7 +45,8 @@ func TestReadLinkSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Joins != tc.joins || fmt.Sprint(got.Allow) != fmt.Sprint(want) || strings.Join(warnings, " and ") != tc.warning {
+		if got.Joins != tc.joins || fmt.Sprint(got.Allow) != fmt.Sprint(want) ||
+			strings.Join(warnings, " and ") != tc.warning {
 			t.Errorf("%v: %+v, %q", annotations, got, warnings)
 		}
 	}
@@ -75,7 +85,8 @@ func TestReadExcludedLabels(t *testing.T) {
 	}
 }
 
-// FuzzReadLinkSettings: whatever the annotations have, one that can't be read has one short warning, and stops what is written for the link.
+// FuzzReadLinkSettings: whatever the annotations have, one that can't be read has one short warning, and stops what
+// is written for the link.
 func FuzzReadLinkSettings(f *testing.F) {
 	f.Add("all", "shop,team-*,!team-x", "example.com/*,!tmp")
 	f.Add("nome", "!,", "!")

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// A cluster that loses more than half of its parts within massTime, and massParts at least, has more likely been restored from
-// an old backup than cleaned up.
+// A cluster that loses more than half of its parts within massTime, and massParts at least, has more likely been
+// restored from an old backup than cleaned up.
 const (
 	massParts = 10
 	massTime  = time.Minute
@@ -40,8 +40,8 @@ type Memory struct {
 	imports map[ID]*history
 }
 
-// loss is when a part was lost, and until when it stays. Once that is over it does not begin anew, however long it takes to remove the
-// part.
+// loss is when a part was lost, and until when it stays. Once that is over it does not begin anew, however long it
+// takes to remove the part.
 type loss struct {
 	since, until time.Time
 	seen         bool // an export asked for the part while this leader led

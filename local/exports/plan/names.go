@@ -76,7 +76,8 @@ const maxName = validation.DNS1123LabelMaxLength
 // Kubernetes 1.36 on, by default. An older API server refuses the write.
 func usable(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
 
-// validKey reports whether the API takes a label or annotation of that key. To judge one in whole that is very long takes long.
+// validKey reports whether the API takes a label or annotation of that key. To judge one in whole that is very long
+// takes long.
 func validKey(key string) bool { return len(key) < 320 && len(validation.IsQualifiedName(key)) == 0 }
 
 // validValue reports whether the API takes that value of a label.
@@ -101,14 +102,15 @@ func hash(text string, n int) string {
 	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:n]
 }
 
-// IsWritten reports whether a Service with these labels was written by a gateway, this or another one, or by Linkerd's service
-// mirror: what it has counts as an object that may be there, and not as something to export.
+// IsWritten reports whether a Service with these labels was written by a gateway, this or another one, or by
+// Linkerd's service mirror: what it has counts as an object that may be there, and not as something to export.
 func IsWritten(labels map[string]string) bool {
 	_, marked := labels[markLabel]
 	return marked || labels[mirroredLabel] != ""
 }
 
-// Marked reports whether an object has the mark of this gateway: it was written by it, and is no copy of such an object.
+// Marked reports whether an object has the mark of this gateway: it was written by it, and is no copy of such an
+// object.
 func (s Settings) Marked(o *Service) bool {
 	return s.marked("Service", o.ID, o.Labels, o.Annotations) && !o.Selector
 }
@@ -119,7 +121,8 @@ func (s Settings) MarkedImport(o *ServiceImport) bool {
 }
 
 func (s Settings) marked(kind string, id ID, labels, annotations map[string]string) bool {
-	return s.Controller != "" && labels[markLabel] == s.Controller && annotations[markAnnotation] == kind+" "+id.String()
+	return s.Controller != "" && labels[markLabel] == s.Controller &&
+		annotations[markAnnotation] == kind+" "+id.String()
 }
 
 // Strict reports whether a Service has the mark of any gateway, by which its members have nothing at ports that they do
@@ -195,12 +198,14 @@ func firstItems(list string, most int) string {
 
 // adoptable reports whether Linkerd's service mirror wrote a Service for the group.
 func adoptable(o *Service, g group) bool {
-	if o.Labels[mirroredLabel] != "true" || o.Selector || o.Type != "ClusterIP" || o.Headless() || o.OwnerKind != "" || o.Labels[markLabel] != "" {
+	if o.Labels[mirroredLabel] != "true" || o.Selector || o.Type != "ClusterIP" || o.Headless() || o.OwnerKind != "" ||
+		o.Labels[markLabel] != "" {
 		return false
 	}
 	switch g.kind {
 	case Mirror:
-		return o.Labels[clusterLabel] == g.cluster && strings.HasPrefix(o.Annotations[fqNameKey], g.of.Name+"."+g.of.Namespace+".svc.")
+		return o.Labels[clusterLabel] == g.cluster &&
+			strings.HasPrefix(o.Annotations[fqNameKey], g.of.Name+"."+g.of.Namespace+".svc.")
 	case Federated:
 		n := 0 // a member of another name somebody else wrote
 		if o.Annotations[localDiscovery] != "" {

@@ -223,15 +223,17 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 		switch {
 		case c == m.ClusterName:
 			clusters = append(clusters, "")
-		case m.clusters[c] != nil || !named: // of one not linked the derived Service has whether it is a member: this may be a former name of the own cluster
+		// of one not linked the derived Service has whether it is a member: this may be a former
+		// name of the own cluster
+		case m.clusters[c] != nil || !named:
 			clusters = append(clusters, c)
 		}
 	}
 	return clusters
 }
 
-// adoptExported takes what Linkerd's service mirror wrote, and no longer minds, as written, where something is exported to it. The rest
-// of it stays as it is.
+// adoptExported takes what Linkerd's service mirror wrote, and no longer minds, as written, where something is
+// exported to it. The rest of it stays as it is.
 func (m *maker) adoptExported() {
 	for g, parts := range m.parts {
 		o := m.Service(g.target())

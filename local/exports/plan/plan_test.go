@@ -18,7 +18,9 @@ func TestPortsUnited(t *testing.T) {
 		{"=80", "tcp-80=81", "tcp-80-2=80,tcp-80=81", ""},
 		{"http=80", "UPPER=81,x=0,ok=82", "http=80,ok=82", ""},
 	} {
-		s := newSim(cluster("east", export("web", "federated", c.east)), cluster("west", export("web", "federated", c.west)))
+		s := newSim(cluster("east", export("web", "federated", c.east)), cluster(
+			"west", export("web", "federated", c.west),
+		))
 		s.settle(t)
 		s.want(t, "web-federated", c.want+" of east,west")
 		var texts []string
@@ -33,15 +35,40 @@ func TestPortsUnited(t *testing.T) {
 
 func TestNotOurs(t *testing.T) {
 	for name, theirs := range map[string]*Service{
-		"with selector":                  {Selector: true},
-		"with Linkerd's labels too":      {Selector: true, Labels: map[string]string{mirroredLabel: "true", clusterLabel: "east"}, Annotations: map[string]string{fqNameKey: "web.shop.svc.cluster.local"}},
-		"a copy of ours":                 {Labels: map[string]string{markLabel: "linkerd"}, Annotations: map[string]string{markAnnotation: "Service shop/other-east"}},
-		"another gateway's":              {Labels: map[string]string{markLabel: "linkerd-2"}, Annotations: map[string]string{markAnnotation: "Service shop/web-east"}},
-		"mirror of another cluster":      {Labels: map[string]string{mirroredLabel: "true", clusterLabel: "west"}, Annotations: map[string]string{fqNameKey: "web.shop.svc.cluster.local"}},
-		"headless, written by Linkerd":   {ClusterIPs: []string{"None"}, Labels: map[string]string{mirroredLabel: "true", clusterLabel: "east"}, Annotations: map[string]string{fqNameKey: "web.shop.svc.cluster.local"}},
-		"ours, with a selector since":    {Selector: true, Labels: map[string]string{markLabel: "linkerd"}, Annotations: map[string]string{markAnnotation: "Service shop/web-east"}},
-		"ours, and our mark is off":      {Labels: map[string]string{clusterLabel: "east", remoteDiscovery: "east", remoteService: "web"}},
-		"ours, its annotation taken off": {Labels: map[string]string{markLabel: "linkerd", remoteDiscovery: "east", remoteService: "web"}},
+		"with selector": {Selector: true},
+		"with Linkerd's labels too": {
+			Selector:    true,
+			Labels:      map[string]string{mirroredLabel: "true", clusterLabel: "east"},
+			Annotations: map[string]string{fqNameKey: "web.shop.svc.cluster.local"},
+		},
+		"a copy of ours": {
+			Labels:      map[string]string{markLabel: "linkerd"},
+			Annotations: map[string]string{markAnnotation: "Service shop/other-east"},
+		},
+		"another gateway's": {
+			Labels:      map[string]string{markLabel: "linkerd-2"},
+			Annotations: map[string]string{markAnnotation: "Service shop/web-east"},
+		},
+		"mirror of another cluster": {
+			Labels:      map[string]string{mirroredLabel: "true", clusterLabel: "west"},
+			Annotations: map[string]string{fqNameKey: "web.shop.svc.cluster.local"},
+		},
+		"headless, written by Linkerd": {
+			ClusterIPs:  []string{"None"},
+			Labels:      map[string]string{mirroredLabel: "true", clusterLabel: "east"},
+			Annotations: map[string]string{fqNameKey: "web.shop.svc.cluster.local"},
+		},
+		"ours, with a selector since": {
+			Selector:    true,
+			Labels:      map[string]string{markLabel: "linkerd"},
+			Annotations: map[string]string{markAnnotation: "Service shop/web-east"},
+		},
+		"ours, and our mark is off": {
+			Labels: map[string]string{clusterLabel: "east", remoteDiscovery: "east", remoteService: "web"},
+		},
+		"ours, its annotation taken off": {
+			Labels: map[string]string{markLabel: "linkerd", remoteDiscovery: "east", remoteService: "web"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSim(cluster("east", export("web", "mirror", "http=80")))
@@ -66,13 +93,36 @@ func TestNotOurs(t *testing.T) {
 }
 
 func TestLinkerd(t *testing.T) {
-	s := newSim(cluster("", export("web", "federated", "http=80")), cluster("east", export("web", "federated mirror", "http=80")))
-	mirror := &Service{ID: ID{"shop", "web-east"}, UID: "linkerds", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.9"},
-		Labels:      map[string]string{mirroredLabel: "true", clusterLabel: "east", remoteDiscovery: "east", remoteService: "web", "team": "a", "mine": "b", "helm.sh/chart": "c"},
-		Annotations: map[string]string{fqNameKey: "web.shop.svc.cluster.local", versionKey: "17", "config.linkerd.io/of": "east", "config.linkerd.io/mine": "d"},
-		Ports:       []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}}}
-	federated := &Service{ID: ID{"shop", "web-federated"}, UID: "linkerds-too", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.8"},
-		Labels: map[string]string{mirroredLabel: "true", "team": "own"}, Annotations: map[string]string{localDiscovery: "web", remoteDiscovery: "web@east,web@gone"}, Ports: mirror.Ports}
+	s := newSim(cluster("", export("web", "federated", "http=80")), cluster(
+		"east", export("web", "federated mirror", "http=80"),
+	))
+	mirror := &Service{ID: ID{"shop", "web-east"},
+		UID:        "linkerds",
+		Type:       "ClusterIP",
+		ClusterIPs: []string{"10.96.0.9"},
+		Labels: map[string]string{
+			mirroredLabel:   "true",
+			clusterLabel:    "east",
+			remoteDiscovery: "east",
+			remoteService:   "web",
+			"team":          "a",
+			"mine":          "b",
+			"helm.sh/chart": "c",
+		},
+		Annotations: map[string]string{
+			fqNameKey:                "web.shop.svc.cluster.local",
+			versionKey:               "17",
+			"config.linkerd.io/of":   "east",
+			"config.linkerd.io/mine": "d",
+		},
+		Ports: []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}}}
+	federated := &Service{ID: ID{"shop", "web-federated"},
+		UID:         "linkerds-too",
+		Type:        "ClusterIP",
+		ClusterIPs:  []string{"10.96.0.8"},
+		Labels:      map[string]string{mirroredLabel: "true", "team": "own"},
+		Annotations: map[string]string{localDiscovery: "web", remoteDiscovery: "web@east,web@gone"},
+		Ports:       mirror.Ports}
 	s.Services[mirror.ID], s.Services[federated.ID] = mirror, federated
 	s.of("").Exports[0].Service.Labels["team"] = "own"
 	maps.Copy(s.of("east").Exports[0].Service.Labels, map[string]string{"team": "a", "helm.sh/chart": "c"})
@@ -82,7 +132,8 @@ func TestLinkerd(t *testing.T) {
 		if writes := s.settle(t); len(writes) > 0 {
 			t.Errorf("Lease %d: %q", lease, writes)
 		}
-		if got, want := s.states(), "local/web federated: left to linkerd; east/web federated: left to linkerd; east/web mirror: left to linkerd"; got != want {
+		if got, want := s.states(), "local/web federated: left to linkerd; east/web federated: left to linkerd; "+
+			"east/web mirror: left to linkerd"; got != want {
 			t.Error(got)
 		}
 	}
@@ -95,13 +146,17 @@ func TestLinkerd(t *testing.T) {
 	s.settle(t)
 	s.want(t, "web-federated", "http=80 of local,east,gone")
 	o := s.Services[mirror.ID]
-	if o.UID != "linkerds" || o.Labels[markLabel] != "linkerd" || o.Annotations[versionKey] != "0" || o.Labels["mine"] != "b" {
+	if o.UID != "linkerds" || o.Labels[markLabel] != "linkerd" || o.Annotations[versionKey] != "0" ||
+		o.Labels["mine"] != "b" {
 		t.Errorf("adopted as %+v", o)
 	}
-	// What equals a member's was copied: what is not to be copied goes, and the rest follows the member. What differs is the user's.
+	// What equals a member's was copied: what is not to be copied goes, and the rest follows the member. What differs
+	// is the user's.
 	s.of("east").Exports[0].Service.Labels["team"] = "c"
 	s.settle(t)
-	if o := s.Services[mirror.ID]; o.Labels["team"] != "c" || o.Labels["mine"] != "b" || o.Labels["helm.sh/chart"] != "" || o.Annotations["config.linkerd.io/of"] != "" || o.Annotations["config.linkerd.io/mine"] != "d" {
+	if o := s.Services[mirror.ID]; o.Labels["team"] != "c" || o.Labels["mine"] != "b" ||
+		o.Labels["helm.sh/chart"] != "" || o.Annotations["config.linkerd.io/of"] != "" ||
+		o.Annotations["config.linkerd.io/mine"] != "d" {
 		t.Errorf("labels %v, annotations %v", o.Labels, o.Annotations)
 	}
 	s.Now = s.Now.Add(s.UnlinkedAfter)
@@ -125,10 +180,19 @@ func TestGoingAway(t *testing.T) {
 			{0, 15, 40}, {later, 31, 40}, {0, unknown, 40}, {0, known, 40}, {10*time.Minute - later, 31, 31},
 		}},
 		"most of the rest while some are held": {60, []step{
-			{0, 25, 60}, {10*time.Minute - time.Second, 5, 60}, {time.Second, 5, 25}, {10*time.Minute - time.Second, 5, 5},
+			{0, 25, 60},
+			{10*time.Minute - time.Second, 5, 60},
+			{time.Second, 5, 25},
+			{10*time.Minute - time.Second, 5, 5},
 		}},
 		"one by one: 9 of 12 are not yet a mass, 12 of 12 within a minute are": {12, []step{
-			{time.Second, 11, 11}, {time.Second, 10, 10}, {time.Second, 9, 9}, {time.Second, 8, 8}, {time.Second, 7, 7}, {time.Second, 6, 6}, {time.Second, 5, 5},
+			{time.Second, 11, 11},
+			{time.Second, 10, 10},
+			{time.Second, 9, 9},
+			{time.Second, 8, 8},
+			{time.Second, 7, 7},
+			{time.Second, 6, 6},
+			{time.Second, 5, 5},
 			{time.Second, 4, 4}, {time.Second, 3, 3}, {time.Second, 0, 3},
 		}},
 	} {
@@ -136,7 +200,9 @@ func TestGoingAway(t *testing.T) {
 		export := func(n int) {
 			s.of("east").Exports = nil
 			for i := range n {
-				s.of("east").Exports = append(s.of("east").Exports, export(fmt.Sprintf("web%02d", i), "mirror", "http=80"))
+				s.of("east").Exports = append(s.of("east").Exports, export(
+					fmt.Sprintf("web%02d", i), "mirror", "http=80",
+				))
 			}
 		}
 		export(tc.first)
@@ -178,7 +244,8 @@ func TestNames(t *testing.T) {
 			t.Error(s.states())
 		}
 		o := s.Imports[ID{"shop", strings.Repeat("a", 60)}]
-		if o == nil || s.Services[ID{"shop", o.Annotations[derivedKey]}] == nil || !strings.HasPrefix(o.Annotations[derivedKey], "derived-") {
+		if o == nil || s.Services[ID{"shop", o.Annotations[derivedKey]}] == nil ||
+			!strings.HasPrefix(o.Annotations[derivedKey], "derived-") {
 			t.Errorf("the ServiceImport is %+v", o)
 		}
 	})
@@ -209,7 +276,9 @@ func TestKeysTaken(t *testing.T) {
 	strip := func() {
 		for id, o := range s.Services {
 			stripped := *o
-			stripped.Labels, stripped.Annotations = map[string]string{markLabel: o.Labels[markLabel]}, map[string]string{markAnnotation: o.Annotations[markAnnotation]}
+			stripped.Labels, stripped.Annotations = map[string]string{
+				markLabel: o.Labels[markLabel],
+			}, map[string]string{markAnnotation: o.Annotations[markAnnotation]}
 			s.Services[id] = &stripped
 		}
 	}
@@ -229,7 +298,9 @@ func TestKeysTaken(t *testing.T) {
 
 // TestUnusableLink: nothing is written for a link of which no more is known than that it is there.
 func TestUnusableLink(t *testing.T) {
-	s := newSim(cluster("east", export("web", "federated mirror", "http=80")), cluster("west", export("web", "federated", "http=80")))
+	s := newSim(cluster("east", export("web", "federated mirror", "http=80")), cluster(
+		"west", export("web", "federated", "http=80"),
+	))
 	s.settle(t)
 	*s.of("east") = Cluster{Name: "east", Age: s.of("east").Age, LinkSettings: LinkSettings{Joins: Unreadable}}
 	if writes := s.settle(t); len(writes) > 0 {
@@ -238,19 +309,34 @@ func TestUnusableLink(t *testing.T) {
 	s.want(t, "web-federated", "http=80 of east,west")
 }
 
-// TestAdoptsExportedOnly: what Linkerd's service mirror or a user wrote by hand, and nothing is exported to, is left alone whatever
-// becomes of its clusters; so is what has a member that is not exported.
+// TestAdoptsExportedOnly: what Linkerd's service mirror or a user wrote by hand, and nothing is exported to, is left
+// alone whatever becomes of its clusters; so is what has a member that is not exported.
 func TestAdoptsExportedOnly(t *testing.T) {
 	byHand := func() *Service {
-		return &Service{ID: ID{"shop", "web-federated"}, UID: "theirs", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.8"}, Labels: map[string]string{mirroredLabel: "true"},
-			Annotations: map[string]string{localDiscovery: "web", remoteDiscovery: "web@east,web@north"}, Ports: []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}}}
+		return &Service{ID: ID{"shop", "web-federated"},
+			UID:         "theirs",
+			Type:        "ClusterIP",
+			ClusterIPs:  []string{"10.96.0.8"},
+			Labels:      map[string]string{mirroredLabel: "true"},
+			Annotations: map[string]string{localDiscovery: "web", remoteDiscovery: "web@east,web@north"},
+			Ports:       []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}}}
 	}
 	s := newSim(cluster(""), cluster("east"), cluster("north"))
 	s.Services[ID{"shop", "web-federated"}] = byHand()
 	for i := range 12 {
 		name := fmt.Sprint("orphan-", i)
-		s.Services[ID{"shop", name + "-east"}] = &Service{ID: ID{"shop", name + "-east"}, UID: "theirs", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.9"},
-			Labels:      map[string]string{mirroredLabel: "true", clusterLabel: "east", remoteDiscovery: "east", remoteService: name},
+		s.Services[ID{
+			"shop", name + "-east",
+		}] = &Service{ID: ID{"shop", name + "-east"},
+			UID:        "theirs",
+			Type:       "ClusterIP",
+			ClusterIPs: []string{"10.96.0.9"},
+			Labels: map[string]string{
+				mirroredLabel:   "true",
+				clusterLabel:    "east",
+				remoteDiscovery: "east",
+				remoteService:   name,
+			},
 			Annotations: map[string]string{fqNameKey: name + ".shop.svc.cluster.local"}, Ports: byHand().Ports}
 	}
 	unwritten := func(when string) {
@@ -281,8 +367,15 @@ func TestAdoptsExportedOnly(t *testing.T) {
 // TestLeaseOfUnlinked: Linkerd's service mirror may work for a cluster that is not linked here.
 func TestLeaseOfUnlinked(t *testing.T) {
 	s := newSim(cluster("", export("web", "federated", "http=80")))
-	s.Services[ID{"shop", "web-federated"}] = &Service{ID: ID{"shop", "web-federated"}, UID: "linkerds", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.8"}, Labels: map[string]string{mirroredLabel: "true"},
-		Annotations: map[string]string{localDiscovery: "web", remoteDiscovery: "web@east"}, Ports: []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}}}
+	s.Services[ID{
+		"shop", "web-federated",
+	}] = &Service{ID: ID{"shop", "web-federated"},
+		UID:         "linkerds",
+		Type:        "ClusterIP",
+		ClusterIPs:  []string{"10.96.0.8"},
+		Labels:      map[string]string{mirroredLabel: "true"},
+		Annotations: map[string]string{localDiscovery: "web", remoteDiscovery: "web@east"},
+		Ports:       []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}}}
 	for _, lease := range []Lease{Held, Unknown} {
 		s.LeaseOf = func(string) Lease { return lease }
 		if writes := s.settle(t); len(writes) > 0 || s.states() != "local/web federated: left to linkerd" {
@@ -294,7 +387,8 @@ func TestLeaseOfUnlinked(t *testing.T) {
 	s.want(t, "web-federated", "http=80 of local,east")
 }
 
-// Once somebody else has the name of the derived Service the ServiceImport says so and has no IPs, and follows what is exported still.
+// Once somebody else has the name of the derived Service the ServiceImport says so and has no IPs, and follows what
+// is exported still.
 func TestDerivedNameTakenLater(t *testing.T) {
 	s := newSim(cluster("west", export("web", "import", "http=80")))
 	s.settle(t)
@@ -303,7 +397,9 @@ func TestDerivedNameTakenLater(t *testing.T) {
 	s.settle(t)
 	s.of("west").Exports[0] = export("web", "import", "http=81")
 	s.settle(t)
-	if o := s.imported(t, "web"); len(o.IPs) > 0 || len(o.Ports) != 1 || o.Ports[0].Number != 81 || o.Conditions[0].Reason != "Pending" || o.Conditions[0].Message != "the Service web-clusterset is somebody else's" {
+	if o := s.imported(t, "web"); len(o.IPs) > 0 || len(o.Ports) != 1 || o.Ports[0].Number != 81 ||
+		o.Conditions[0].Reason != "Pending" ||
+		o.Conditions[0].Message != "the Service web-clusterset is somebody else's" {
 		t.Errorf("import %+v", o)
 	}
 	if s.Services[id].UID != "users" || s.states() != "west/web import: taken" {
@@ -324,7 +420,9 @@ func TestHeadlessNeedsNoName(t *testing.T) {
 			s.Services[ID{"shop", "web-clusterset"}] = &Service{ID: ID{"shop", "web-clusterset"}, UID: "users"}
 		},
 		"http=80 of clusterset": func(s *sim) {
-			s.Clusters = append(s.Clusters, newSim(cluster("clusterset", export("web", "mirror", "http=80"))).Clusters[0])
+			s.Clusters = append(
+				s.Clusters, newSim(cluster("clusterset", export("web", "mirror", "http=80"))).Clusters[0],
+			)
 		},
 	} {
 		e := export("web", "import", "http=90")
@@ -333,7 +431,8 @@ func TestHeadlessNeedsNoName(t *testing.T) {
 		put(s)
 		for range 2 {
 			s.settle(t)
-			if o := s.imported(t, "web"); o.Type != "Headless" || !strings.Contains(s.states(), "local/web import: written") {
+			if o := s.imported(t, "web"); o.Type != "Headless" ||
+				!strings.Contains(s.states(), "local/web import: written") {
 				t.Errorf("import %+v, %s", o, s.states())
 			}
 			if o := s.Services[ID{"shop", "web-clusterset"}]; o.UID != "users" {
@@ -349,14 +448,19 @@ func TestHeadlessNeedsNoName(t *testing.T) {
 	}
 }
 
-// TestNoUsablePort: a Service without ports can't be written; one that is there keeps those that it has, and no members that have gone.
+// TestNoUsablePort: a Service without ports can't be written; one that is there keeps those that it has, and no
+// members that have gone.
 func TestNoUsablePort(t *testing.T) {
 	hostile := "x" + strings.Repeat("X", 10_000)
-	s := newSim(cluster("east", export("web", "mirror federated import", strings.Repeat(hostile+"=1,", 100)+hostile+"=2")), cluster("west", export("api", "mirror", "http=80")))
+	s := newSim(
+		cluster("east", export("web", "mirror federated import", strings.Repeat(hostile+"=1,", 100)+hostile+"=2")),
+		cluster("west", export("api", "mirror", "http=80")),
+	)
 	if writes := s.settle(t); !slices.Equal(writes, []string{"put shop/api-west"}) {
 		t.Errorf("written: %q", writes)
 	}
-	if got, want := s.states(), "east/web federated: no usable port; east/web import: no usable port; east/web mirror: no usable port; west/api mirror: written"; got != want {
+	if got, want := s.states(), "east/web federated: no usable port; east/web import: no usable port; east/web "+
+		"mirror: no usable port; west/api mirror: written"; got != want {
 		t.Error(got)
 	}
 	for _, v := range s.last.Verdicts {
@@ -368,7 +472,9 @@ func TestNoUsablePort(t *testing.T) {
 	s.settle(t)
 	s.want(t, "api-west", "http=80 of west")
 
-	s = newSim(cluster("east", export("web", "federated import", "http=80")), cluster("west", export("web", "federated import", "http=80")))
+	s = newSim(cluster("east", export("web", "federated import", "http=80")), cluster(
+		"west", export("web", "federated import", "http=80"),
+	))
 	s.settle(t)
 	s.of("west").Exports, s.of("east").Exports = []Export{export("web", "federated import", hostile+"=80")}, nil
 	s.settleSoon(t)
@@ -387,15 +493,22 @@ func TestLinkWithoutDomain(t *testing.T) {
 // TestNotLinkerds: what no mirror of Linkerd's wrote is not adopted, nor is what has changed since it was planned.
 func TestNotLinkerds(t *testing.T) {
 	federated := func(local, remote string) *Service {
-		o := &Service{ID: ID{"shop", "web-federated"}, UID: "theirs", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.8"}, Labels: map[string]string{mirroredLabel: "true"},
-			Annotations: map[string]string{remoteDiscovery: remote}, Ports: []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}}}
+		o := &Service{ID: ID{"shop", "web-federated"},
+			UID:         "theirs",
+			Type:        "ClusterIP",
+			ClusterIPs:  []string{"10.96.0.8"},
+			Labels:      map[string]string{mirroredLabel: "true"},
+			Annotations: map[string]string{remoteDiscovery: remote},
+			Ports:       []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}}}
 		if local != "" {
 			o.Annotations[localDiscovery] = local
 		}
 		return o
 	}
 	t.Run("members of other names", func(t *testing.T) {
-		for _, o := range []*Service{federated("backend", "web@east"), federated("", "web@east,api@west"), federated("", "web@east,")} {
+		for _, o := range []*Service{
+			federated("backend", "web@east"), federated("", "web@east,api@west"), federated("", "web@east,"),
+		} {
 			s := newSim(cluster("east", export("web", "federated", "http=80")), cluster("west"))
 			s.Services[o.ID] = o
 			if writes := s.settle(t); len(writes) > 0 || s.states() != "east/web federated: taken" {
@@ -430,7 +543,11 @@ func TestNotLinkerds(t *testing.T) {
 		}
 		another := federated("", "web@east")
 		another.UID = "another"
-		for name, now := range map[string]*Service{"another": another, "with another member": federated("", "web@east,web@west"), "with a local member": federated("web", "web@east")} {
+		for name, now := range map[string]*Service{
+			"another":             another,
+			"with another member": federated("", "web@east,web@west"),
+			"with a local member": federated("web", "web@east"),
+		} {
 			if p.Services[0].Mine(now) {
 				t.Errorf("%s may be written", name)
 			}

@@ -175,7 +175,8 @@ func named(ports []Port) []Port {
 		for n := 2; taken[name]; n++ {
 			name = fmt.Sprintf("%s-%d", p.madeUpName(), n)
 		}
-		ports[i].Name, taken[name] = name, true
+		ports[i].Name = name
+		taken[name] = true
 	}
 	return ports
 }
@@ -208,7 +209,8 @@ func (x *portIndex) add(p Port) {
 	switch n := len(x.ports); {
 	case n < shortList+1:
 	case n == shortList+1:
-		x.byName, x.byNumber = make(map[string]int), make(map[portNumber]int)
+		x.byName = make(map[string]int)
+		x.byNumber = make(map[portNumber]int)
 		for i := range x.ports {
 			x.record(i)
 		}
@@ -296,8 +298,8 @@ func (x *portIndex) taking(p Port) (all []Port) {
 	return all
 }
 
-// conflicts returns how parts differ about each port: which have another number or another name for it and, with joined, which do not
-// have it.
+// conflicts returns how parts differ about each port: which have another number or another name for it and, with
+// joined, which do not have it.
 func conflicts(ports []Port, parts []*part, joined bool) (all []string) {
 	for _, p := range ports {
 		if text := conflict(p, parts, joined); text != "" {

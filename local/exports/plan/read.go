@@ -95,10 +95,12 @@ func (m *maker) isOver(what gone) bool {
 // freeze leaves the object of a group unchanged, because the object names more clusters than followRead adds.
 func (m *maker) freeze(g group) {
 	const detail = "it names more clusters than are followed in one namespace, and is left as it is"
-	state, until := Kept, time.Time{}
+	state := Kept
+	until := time.Time{}
 	for _, name := range m.unlinked[g] {
 		if since := m.sinceUnlinked(gone{g, name}); !since.Add(m.UnlinkedAfter).Before(until) {
-			state, until = OnHold, since.Add(m.UnlinkedAfter)
+			state = OnHold
+			until = since.Add(m.UnlinkedAfter)
 			m.after.crowded[g] = since
 		}
 	}

@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// Selectors choose which Services of a cluster are exported, by their labels. The functions are called by several goroutines, must
-// not block, and neither change nor keep what they get. The zero value selects nothing.
+// Selectors choose which Services of a cluster are exported, by their labels. The functions are called by several
+// goroutines, must not block, and neither change nor keep what they get. The zero value selects nothing.
 type Selectors struct {
 	Mirror, Federated func(labels map[string]string) bool // nil: none
-	// ExcludedLabels and ExcludedAnnotations report whether a key is not to be copied; nil: what is copied is as always.
+	// ExcludedLabels and ExcludedAnnotations report whether a key is not to be copied; nil: what is copied is as
+	// always.
 	ExcludedLabels, ExcludedAnnotations func(key string) bool
 }
 
@@ -18,8 +19,8 @@ func (s Selectors) Match(labels map[string]string) (mirror, federated bool) {
 	return s.Mirror != nil && s.Mirror(labels), s.Federated != nil && s.Federated(labels)
 }
 
-// Export returns what is exported by a Service, which it may change: what is not to be copied goes. But what was written keeps all:
-// that must not be mistaken for an export.
+// Export returns what is exported by a Service, which it may change: what is not to be copied goes. But what was
+// written keeps all: that must not be mistaken for an export.
 func (s Selectors) Export(o *Service, mirror, federated bool) *Export {
 	if !IsWritten(o.Labels) {
 		exclude(o.Labels, s.ExcludedLabels)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestStartUnread: while ServiceImports have not been listed, at a start, what is written for them stays, and what went meanwhile goes
-// soon after they have.
+// TestStartUnread: while ServiceImports have not been listed, at a start, what is written for them stays, and what
+// went meanwhile goes soon after they have.
 func TestStartUnread(t *testing.T) {
 	s := newSim(cluster(""), cluster("west", export("web", "import", "http=80")))
 	s.settle(t)
@@ -27,8 +27,8 @@ func TestStartUnread(t *testing.T) {
 	}
 }
 
-// TestMembersTakenWhileUnlinked: what a cluster had that is linked no longer stays for its time, though somebody takes the members' names
-// from the derived Service.
+// TestMembersTakenWhileUnlinked: what a cluster had that is linked no longer stays for its time, though somebody
+// takes the members' names from the derived Service.
 func TestMembersTakenWhileUnlinked(t *testing.T) {
 	s := newSim(cluster("", export("web", "import", "http=80")), cluster("west", export("web", "import", "http=80")))
 	s.settle(t)

@@ -34,7 +34,8 @@ func (d metadata) over(labels, annotations map[string]string) (nextLabels, nextA
 	if d.inherited != nil {
 		copied = record(d.inherited.labels, d.inherited.annotations)
 	}
-	nextLabels, nextAnnotations = maps.Clone(labels), maps.Clone(annotations)
+	nextLabels = maps.Clone(labels)
+	nextAnnotations = maps.Clone(annotations)
 	oldLabels, oldAnnotations := recorded(copied)
 	switch {
 	case d.keep && labels != nil && d.preference != nil:
@@ -78,8 +79,8 @@ type WantedService struct {
 	adopts   *Service // what is adopted; nil: nothing is
 }
 
-// Mine reports whether a Service of that name, as it has just been read, may be written: it has the mark, or is one of Linkerd's
-// that the plan adopts, as the plan knew it.
+// Mine reports whether a Service of that name, as it has just been read, may be written: it has the mark, or is one
+// of Linkerd's that the plan adopts, as the plan knew it.
 func (w *WantedService) Mine(have *Service) bool {
 	if have.Deleting {
 		return false
@@ -88,8 +89,8 @@ func (w *WantedService) Mine(have *Service) bool {
 		maps.Equal(have.Labels, w.adopts.Labels) && maps.Equal(known(have.Annotations), known(w.adopts.Annotations))
 }
 
-// known returns the annotations that worlds have of Services at least. What is read afresh has others too, of which Linkerd's service
-// mirror copies all.
+// known returns the annotations that worlds have of Services at least. What is read afresh has others too, of which
+// Linkerd's service mirror copies all.
 func known(annotations map[string]string) map[string]string {
 	all := maps.Clone(annotations)
 	maps.DeleteFunc(all, func(key, _ string) bool { return !within(key, "linkerd.io", "isthmus.io") })
@@ -112,22 +113,28 @@ func (w *WantedService) Content() string {
 	return hash(fmt.Sprintf("%q %q %q %+v %+v %s", s.ID, s.Labels, s.Annotations, s.Ports, s.Traffic, w.owner), 20)
 }
 
-// Over returns the Service as it is to be where there is have, which may be nil, and whether that differs. What others have
-// set, labels and annotations among it, stays. [WantedService.Mine] returns whether have may be written at all.
+// Over returns the Service as it is to be where there is have, which may be nil, and whether that differs. What
+// others have set, labels and annotations among it, stays. [WantedService.Mine] returns whether have may be written
+// at all.
 func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	if have != nil {
 		next = *have
 	} else {
 		next.ClusterIPs = w.ips
 	}
-	next.ID, next.Type, next.Ports = w.ID, "ClusterIP", w.ports
+	next.ID = w.ID
+	next.Type = "ClusterIP"
+	next.Ports = w.ports
 	next.Labels, next.Annotations = w.metadata.over(next.Labels, next.Annotations)
 	if w.traffic != nil {
-		next.SessionAffinity, next.AffinitySeconds = w.traffic.SessionAffinity, w.traffic.AffinitySeconds
+		next.SessionAffinity = w.traffic.SessionAffinity
+		next.AffinitySeconds = w.traffic.AffinitySeconds
 	}
 	w.setFamilies(&next, have)
 	if w.owner != "" {
-		next.OwnerKind, next.OwnerName, next.OwnerUID = "ServiceImport", w.Of.Name, w.owner
+		next.OwnerKind = "ServiceImport"
+		next.OwnerName = w.Of.Name
+		next.OwnerUID = w.owner
 	}
 	return next, have == nil || w.Waits || !equality.Semantic.DeepEqual(&next, have)
 }
@@ -141,7 +148,8 @@ func (w *WantedService) setFamilies(next, have *Service) {
 	ours := next.Annotations[SingleStackKey] == yes
 	switch {
 	case have == nil && w.settings.IPv4Only:
-		next.IPFamilyPolicy, next.IPFamilies = single, []string{"IPv4"}
+		next.IPFamilyPolicy = single
+		next.IPFamilies = []string{"IPv4"}
 		next.Annotations[SingleStackKey] = yes
 	case have == nil:
 		next.IPFamilyPolicy = dual
@@ -193,7 +201,12 @@ func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, s
 	if have != nil {
 		next = *have
 	}
-	next.ID, next.Type, next.Ports, next.IPs, next.IPFamilies, next.Clusters = w.ID, w.kind, w.ports, w.ips, w.families, w.clusters
+	next.ID = w.ID
+	next.Type = w.kind
+	next.Ports = w.ports
+	next.IPs = w.ips
+	next.IPFamilies = w.families
+	next.Clusters = w.clusters
 	if w.traffic != nil {
 		next.Traffic = *w.traffic
 	}
@@ -204,8 +217,10 @@ func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, s
 	if have == nil {
 		return next, true, true
 	}
-	differs = next.Type != have.Type || next.Traffic != have.Traffic || !slices.Equal(next.Ports, have.Ports) || !slices.Equal(next.IPs, have.IPs) ||
-		!slices.Equal(next.IPFamilies, have.IPFamilies) || !maps.Equal(next.Labels, have.Labels) || !maps.Equal(next.Annotations, have.Annotations)
+	differs = next.Type != have.Type || next.Traffic != have.Traffic || !slices.Equal(next.Ports, have.Ports) ||
+		!slices.Equal(next.IPs, have.IPs) ||
+		!slices.Equal(next.IPFamilies, have.IPFamilies) || !maps.Equal(next.Labels, have.Labels) ||
+		!maps.Equal(next.Annotations, have.Annotations)
 	changed = changed || next.EndpointSliceObjects != have.EndpointSliceObjects
 	return next, differs, changed || !slices.Equal(next.Clusters, have.Clusters)
 }

@@ -30,10 +30,12 @@ type World struct {
 	// the plan is made. If it is nil, there are no others.
 	IsTaken func(ID) bool
 	Imports map[ID]*ServiceImport
-	// MCSVersion is that in which the own cluster has ServiceImports; empty: it has none, or, if Imports is nil, they are not known. Then
-	// nothing is written of them and for them, nor in ServiceExports; without the kind, the Services that they had go after UnlinkedAfter.
+	// MCSVersion is that in which the own cluster has ServiceImports; empty: it has none, or, if Imports is nil, they
+	// are not known. Then nothing is written of them and for them, nor in ServiceExports; without the kind, the
+	// Services that they had go after UnlinkedAfter.
 	MCSVersion string
-	// LeaseOf is Cluster.Lease of clusters that are not linked. It returns the same for as long as the plan is made; nil: Free.
+	// LeaseOf is Cluster.Lease of clusters that are not linked. It returns the same for as long as the plan is made;
+	// nil: Free.
 	LeaseOf func(cluster string) Lease
 	// Attempt returns what became of the writes of a "Service" or "ServiceImport". If it is nil, every
 	// write counts as done.
@@ -81,13 +83,13 @@ type Cluster struct {
 	Name   string    // empty: the own one
 	Domain string    // of the cluster, such as "cluster.local"
 	Age    time.Time // when it was linked; the older link decides
-	// Seen is whether the Services that are exported have been read in whole since the writer began, and SeenServiceExports whether
-	// the ServiceExports have: without these nothing of a ServiceImport is removed. They may be older than what the
-	// cluster has now; while it can't be reached they stay.
+	// Seen is whether the Services that are exported have been read in whole since the writer began, and
+	// SeenServiceExports whether the ServiceExports have: without these nothing of a ServiceImport is removed. They
+	// may be older than what the cluster has now; while it can't be reached they stay.
 	Seen, SeenServiceExports bool
 	Exports                  []Export // each ID once
-	// Emptied is whether the cluster does not have ServiceExports as a kind of object. What of ServiceImports is missing by that is
-	// removed after UnlinkedAfter only.
+	// Emptied is whether the cluster does not have ServiceExports as a kind of object. What of ServiceImports is
+	// missing by that is removed after UnlinkedAfter only.
 	Emptied bool
 	LinkSettings
 	Lease Lease

@@ -28,7 +28,14 @@ func newSim(clusters ...Cluster) *sim {
 		panic(err)
 	}
 	s := &sim{World: World{
-		Settings:   Settings{Controller: "linkerd", Multicluster: "linkerd-multicluster", ClusterName: "local", Labels: true, ServiceExports: true, UnlinkedAfter: 10 * time.Minute},
+		Settings: Settings{
+			Controller:     "linkerd",
+			Multicluster:   "linkerd-multicluster",
+			ClusterName:    "local",
+			Labels:         true,
+			ServiceExports: true,
+			UnlinkedAfter:  10 * time.Minute,
+		},
 		Now:        start,
 		MCSVersion: "v1beta1",
 		Namespaces: map[string]bool{"shop": true, "other": true, "linkerd": true, "kube-system": true},
@@ -36,7 +43,9 @@ func newSim(clusters ...Cluster) *sim {
 		Imports:    make(map[ID]*ServiceImport),
 	}}
 	for i, c := range clusters {
-		c.Seen, c.SeenServiceExports, c.Domain, c.Allow, c.Age = true, true, "cluster.local", all, start.Add(time.Duration(i)*time.Second)
+		c.Seen, c.SeenServiceExports, c.Domain, c.Allow, c.Age = true, true, "cluster.local", all, start.Add(
+			time.Duration(i)*time.Second,
+		)
 		s.Clusters = append(s.Clusters, c)
 	}
 	return s
@@ -53,7 +62,16 @@ func (s *sim) of(name string) *Cluster {
 // "http=80,admin=9090/UDP".
 func export(name, as, ports string) Export {
 	id := ID{"shop", name}
-	e := Export{ID: id, Service: &Service{ID: id, Type: "ClusterIP", ClusterIPs: []string{"10.0.0.1"}, Labels: map[string]string{}, Annotations: map[string]string{}}}
+	e := Export{
+		ID: id,
+		Service: &Service{
+			ID:          id,
+			Type:        "ClusterIP",
+			ClusterIPs:  []string{"10.0.0.1"},
+			Labels:      map[string]string{},
+			Annotations: map[string]string{},
+		},
+	}
 	for p := range strings.SplitSeq(ports, ",") {
 		var one Port
 		name, rest, _ := strings.Cut(p, "=")

@@ -34,13 +34,16 @@ func (m *maker) write() {
 			m.headless[g] = one.importType == headless
 		}
 		for i := range one.conflicts {
-			one.conflicts[i].Of, one.conflicts[i].Object, one.conflicts[i].Kind = g.of, m.object(g), g.kind
+			one.conflicts[i].Of = g.of
+			one.conflicts[i].Object = m.object(g)
+			one.conflicts[i].Kind = g.kind
 		}
 		wanted = append(wanted, one)
 	}
 	owners := m.names(wanted)
 	for _, one := range wanted {
-		g, why := one.group, strings.Join(text.First(one.refused, mostRefused), "; ")
+		g := one.group
+		why := strings.Join(text.First(one.refused, mostRefused), "; ")
 		m.out.Conflicts = append(m.out.Conflicts, one.conflicts...)
 		state, detail := m.place(one, owners[g.target()])
 		if state == Written && !m.headless[g] && len(one.ports) == 0 {
@@ -69,7 +72,8 @@ func (m *maker) write() {
 		}
 	}
 	for _, g := range slices.SortedFunc(maps.Keys(m.have), compareGroups) {
-		// Of an object without members, which others have taken away, nobody knows whose it is until all clusters are seen.
+		// Of an object without members, which others have taken away, nobody knows whose it is until all clusters are
+		// seen.
 		if len(m.parts[g]) == 0 && !m.frozen[g] && !m.left(g) && (len(m.have[g].clusters) > 0 || m.allKnow(g.kind)) {
 			m.remove(g)
 		}
@@ -127,8 +131,8 @@ func (m *maker) removeService(g group) {
 	}
 }
 
-// names decides whose a Service's name is that several groups want: that of the group that has it, or else of the first kind, or
-// else of the older link.
+// names decides whose a Service's name is that several groups want: that of the group that has it, or else of the
+// first kind, or else of the older link.
 func (m *maker) names(wanted []*merged) map[ID]group {
 	owners := make(map[ID]group)
 	for _, one := range wanted {
@@ -150,7 +154,12 @@ func (m *maker) wins(g, over group) bool {
 		}
 	}
 	a, b := m.parts[g][0], m.parts[over][0]
-	return cmp.Or(rank(g.kind)-rank(over.kind), later(a.link == nil)-later(b.link == nil), olderLink(a, b), compareGroups(g, over)) < 0
+	return cmp.Or(
+		rank(g.kind)-rank(over.kind),
+		later(a.link == nil)-later(b.link == nil),
+		olderLink(a, b),
+		compareGroups(g, over),
+	) < 0
 }
 
 const noImports = "this cluster does not have them as a kind of object"
@@ -204,7 +213,8 @@ func (m *maker) place(one *merged, owner group) (s State, detail string) {
 	case m.have[g] == nil:
 		return LeftToLinkerd, "its service mirror wrote it, and may still run"
 	}
-	if !slices.ContainsFunc(m.parts[g], func(p *part) bool { return p.export != nil }) { // the limits have left out what is exported
+	// the limits have left out what is exported
+	if !slices.ContainsFunc(m.parts[g], func(p *part) bool { return p.export != nil }) {
 		return Taken, "the Service " + o.Name + " has no member that may be written"
 	}
 	members := clustersOf(m.parts[g])
@@ -272,7 +282,10 @@ func (m *maker) merge(g group) *merged {
 			}
 		}
 		if t := e.Service.Traffic; t != t.usable() {
-			one.refused = append(one.refused, fmt.Sprintf("sessionAffinity, internalTrafficPolicy or trafficDistribution of cluster %s: no Service may have it", shown(one.deciding.cluster)))
+			one.refused = append(one.refused, fmt.Sprintf(
+				"sessionAffinity, internalTrafficPolicy or trafficDistribution of cluster %s: no Service may have it",
+				shown(one.deciding.cluster),
+			))
 		}
 		one.conflicts = m.differences(one)
 	}
@@ -370,12 +383,17 @@ func (m *maker) want(one *merged) {
 	w.metadata.labels[mirroredLabel] = "true"
 	have := m.Service(w.ID)
 	if have != nil && !m.Marked(have) {
-		w.metadata.inherited, w.adopts = inherited(have, one.known), have
+		w.metadata.inherited = inherited(have, one.known)
+		w.adopts = have
 	}
 	if one.kind == Federated {
 		m.discover(w.metadata.annotations, one)
 	} else {
-		maps.Copy(w.metadata.labels, map[string]string{clusterLabel: one.cluster, remoteDiscovery: one.cluster, remoteService: one.of.Name})
+		maps.Copy(w.metadata.labels, map[string]string{
+			clusterLabel:    one.cluster,
+			remoteDiscovery: one.cluster,
+			remoteService:   one.of.Name,
+		})
 		w.metadata.annotations[versionKey] = "0"
 		if link := one.parts[0].link; link != nil && link.Domain != "" { // it is not known of a link that can't be used
 			w.metadata.annotations[fqNameKey] = one.of.Name + "." + one.of.Namespace + ".svc." + link.Domain
