@@ -20,45 +20,48 @@ import (
 	"isthmus/internal/panics"
 )
 
-// Config configures a Cluster. Client, Log and Changed are needed.
+// Config configures a Cluster. Client, Log and Changed are required.
 type Config struct {
 	Name        federation.ClusterName
-	Client      *kube.Client // closed when Run returns
-	TrustDomain string       // of its Pods' identities; empty: its endpoints have none
+	Client      *kube.Client // Run closes it before it returns
+	TrustDomain string       // of Pod identities; if empty, endpoints have no identity
 	Rules       Rules        // the same for all clusters
 	Log         *zap.Logger
-	Metrics     *Metrics          // the same for all clusters; nil: no metrics
-	Memory      *follow.MemoryCap // of what is cached; if it is nil, there is no limit
-	// Supervisor recovers from panics of Changed and of the evaluation of Servers. For the local
-	// cluster it also recovers from panics while profiles change or address conflicts are searched.
-	// A panic while a linked cluster is listed or watched ends all its lists and watches: Health
-	// says Failed, and the cache stays. If Supervisor is nil, all these panics end the process. A
-	// panic while the local cluster is listed or watched always ends the process.
+	Metrics     *Metrics          // the same for all clusters; nil disables metrics
+	Memory      *follow.MemoryCap // limits the cache; nil means no limit
+	// Supervisor recovers from panics in Changed and in the evaluation of Servers. For the local
+	// cluster, it also recovers from panics while profiles are updated or address conflicts are
+	// computed.
+	//
+	// A panic while a linked cluster is listed or watched ends all lists and watches of that
+	// cluster. Health then reports Failed, and the cache stays. A panic while the local cluster is
+	// listed or watched always ends the process. If Supervisor is nil, every panic ends the
+	// process.
 	Supervisor *panics.Supervisor
 
-	// Changed is called when what the cluster offers of a service may have
-	// changed; at is when the first event behind it came. It is called in turn by
-	// namespace, for two at the same time but never twice for one of them, and only
-	// after Synced: what was read before that is complete.
+	// Changed is called after the endpoints of a service may have changed. The argument at is the
+	// time of the first event that caused the call. Calls rotate through the namespaces. Two calls
+	// may run concurrently, but never for the same namespace. Changed is first called after Synced,
+	// because all data that was read before is complete.
 	Changed func(svc federation.ServiceID, at time.Time)
 
-	// LinkChanged, if set, is called after the result of Region or Gateways has changed, also
-	// before Synced. No lock is held then, and it may call methods of the Cluster. It must
-	// not block.
+	// If LinkChanged is set, it is called after the result of Region or Gateways has changed, even
+	// before Synced. LinkChanged is called without locks and may call methods of the Cluster. It
+	// must not block.
 	LinkChanged func()
 
-	// Admit, if set, delays Synced until it is closed: see [Cluster.Listed].
+	// If Admit is set, Synced waits until Admit is closed. See [Cluster.Listed].
 	Admit <-chan struct{}
 
-	// Looks limits how many clusters are looked at at the same time. If it is nil, there is no limit.
+	// Looks limits how many clusters read their facts concurrently. Nil means no limit.
 	Looks kube.Turns
 
-	Exports *ExportHooks // nil: nothing is cached for exports
+	Exports *ExportHooks // if nil, nothing is cached for exports
 
-	local *LocalConfig // nil: it is a linked cluster
+	local *LocalConfig // nil for a linked cluster
 }
 
-// sliceManager is LocalConfig.SliceManager; empty: there is none.
+// sliceManager returns LocalConfig.SliceManager, or "" for a linked cluster.
 func (c *Config) sliceManager() string {
 	if c.local == nil {
 		return ""
@@ -66,40 +69,41 @@ func (c *Config) sliceManager() string {
 	return c.local.SliceManager
 }
 
-// Rules are the gateway's settings for Pods, the same for all clusters.
+// Rules are the settings for reading Pods. They are the same for all clusters.
 type Rules struct {
-	ControllerNamespace string // of the control plane whose Pods have identities
-	DefaultOpaquePorts  Ports  // of Pods without annotation
-	EndpointSlices      bool   // false: read core Endpoints instead
-	LoopbackGateways    bool   // gateways of other networks may have loopback addresses: for tests
+	ControllerNamespace string // namespace of the control plane whose Pods have identities
+	DefaultOpaquePorts  Ports  // of Pods without the annotation
+	EndpointSlices      bool   // if false, core Endpoints are read instead
+	LoopbackGateways    bool   // for tests: gateways of other networks may have loopback addresses
 }
 
-// GatewayRoutable reports whether a gateway can have an address: whether it can be another
-// host's.
+// GatewayRoutable reports whether a Linkerd gateway may have the address ip. The address must be
+// one that another host can have.
 func (r Rules) GatewayRoutable(ip netip.Addr) bool {
 	return Routable(ip) || r.LoopbackGateways && ip.IsLoopback()
 }
 
-// Cluster follows one cluster's API and is a [federation.Source] of its endpoints:
-// EndpointSlices joined with Services, Pods and their owners, ExternalWorkloads,
-// and the Servers that select them.
+// Cluster caches the objects of one cluster and is a [federation.Source] of its endpoints. It joins
+// EndpointSlices with Services, Pods, Pod owners, ExternalWorkloads, and the Servers that select
+// Pods or ExternalWorkloads.
 //
-// It keeps all objects for as long as it exists, however long its API can't be
-// reached, and watches again within 10 s of the API's return.
+// The cache stays for the lifetime of the Cluster, however long the API server is unreachable. The
+// cluster is watched again within 10 s after its API server returns.
 type Cluster struct {
 	// fixed
 	cfg       Config
 	state     *state
 	resources []*follow.Resource
 	group     *follow.Group               // runs the resources
-	contain   func(part string, f func()) // calls f, which follows a part of the cluster: see untilPanic
-	fail      func()                      // set by Run; ends all of it but its waiting for the end of its context
+	contain   func(part string, f func()) // calls f, which handles one part of the cluster; see untilPanic
+	fail      func()                      // set by Run; stops all work of Run before its context ends
 	facts     *kube.Keeper
 }
 
 var _ federation.Source = (*Cluster)(nil)
 
-// New checks the configuration. It does no network IO and starts nothing.
+// New checks the configuration and returns a Cluster. It does no network I/O and starts no
+// goroutine.
 func New(cfg Config) (*Cluster, error) {
 	if cfg.Client == nil || cfg.Log == nil || cfg.Changed == nil {
 		return nil, fmt.Errorf("cluster %s: Client, Log and Changed are needed", cfg.Name)
@@ -134,9 +138,8 @@ func New(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// newResources returns the resources that the cluster follows. Each is defined in the
-// file of its kind. To follow another one, add it here and to kinds (metrics.go), which
-// has the names of its metrics.
+// newResources returns the resources that the cluster lists and watches. Each kind is defined in
+// its own file. To add a kind, list it here and in kinds (metrics.go), which names its metrics.
 func (c *Cluster) newResources() []*follow.Resource {
 	all := []*follow.Resource{resource(c, serviceKind(c)), resource(c, podKind(c))}
 	if c.cfg.Rules.EndpointSlices {
@@ -169,22 +172,22 @@ func resource[O decode.Object, T any](c *Cluster, k follow.Kind[O, T]) *follow.R
 	return follow.New(k)
 }
 
-// serves returns what asks whether the cluster has an optional resource.
+// serves returns a function that reports whether the cluster serves an optional resource.
 func (c *Cluster) serves(resource schema.GroupVersionResource) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		return c.cfg.Client.Sources.Serves(ctx, resource.Resource, resource.GroupVersion())
 	}
 }
 
-// Run follows the cluster until ctx ends, and returns once all its goroutines
-// have ended. What was read stays readable after that. Call it once.
+// Run lists and watches the cluster until ctx ends. It returns after all its goroutines have ended.
+// The cache remains readable. Run must be called only once.
 func (c *Cluster) Run(ctx context.Context) {
-	untilStopped := ctx.Done() // also after a failure
+	untilStopped := ctx.Done() // a failure does not close this channel
 	ctx, fail := context.WithCancel(ctx)
 	defer fail()
 	c.fail = fail
 	var all sync.WaitGroup
-	for range 2 { // one may wait for a large service that is being read for another reason
+	for range 2 { // while one reads a large service, the other goes on
 		all.Go(func() { c.state.dirty.Run(ctx, c.changed) })
 	}
 	all.Go(func() { c.state.policies.dirty.Run(ctx, c.evaluatePolicy) })
@@ -202,8 +205,8 @@ func (c *Cluster) Run(ctx context.Context) {
 	c.cfg.Client.Close()
 }
 
-// untilPanic calls f, which follows a part of the cluster, and recovers from a panic of f. After a
-// panic, all lists and watches of the cluster end, because its cache may be half changed.
+// untilPanic calls f, which handles one part of the cluster, and recovers from a panic of f. A
+// panic ends all lists and watches of the cluster, because its cache may be partially updated.
 func (c *Cluster) untilPanic(part string, f func()) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -216,7 +219,7 @@ func (c *Cluster) untilPanic(part string, f func()) {
 	f()
 }
 
-// goLive evaluates all policies, and then lets changes be reported.
+// goLive evaluates all policies, and then lets the state report changes.
 func (c *Cluster) goLive() {
 	for _, namespace := range c.state.policies.namespaces() {
 		c.evaluatePolicy(namespace, time.Now())
@@ -224,7 +227,8 @@ func (c *Cluster) goLive() {
 	c.state.reportChanges()
 }
 
-// evaluatePolicy evaluates a namespace's policy. While the policy is too large, it logs that once.
+// evaluatePolicy evaluates the policy of a namespace. If the policy is too large, it logs a warning
+// once.
 func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
 	evaluate := func() {
 		if reason := c.state.policies.evaluate(namespace); reason != "" {
@@ -236,14 +240,15 @@ func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
 	c.cfg.Supervisor.Do(work, evaluate, func() { c.state.policies.dirty.Add(namespace, namespace, time.Now()) })
 }
 
-// changed reports that what the cluster offers of a service may have changed.
+// changed reports that the endpoints of a service may have changed.
 func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
 	work := panics.Work{Where: panics.Change, Service: svc, Object: c.cfg.Name.String()}
 	c.cfg.Supervisor.Do(work, func() { c.cfg.Changed(svc, at) }, func() { c.changed(svc, at) })
 }
 
-// updateLink calls update, and then Config.LinkChanged if the result of Region or Gateways has changed. It is called
-// after a whole list, or an event, so that no part of a list counts.
+// updateLink calls update, and then Config.LinkChanged if the result of Region or Gateways has
+// changed. It is called after a complete list or after a single event, so that partial lists have
+// no effect.
 func (c *Cluster) updateLink(update func() (changed bool)) {
 	c.state.mu.Lock()
 	changed := update()
@@ -253,24 +258,25 @@ func (c *Cluster) updateLink(update func() (changed bool)) {
 	}
 }
 
-// Listed returns a channel that is closed once the first sync waits for nothing but Config.Admit.
+// Listed returns a channel that is closed once Config.Admit is the only thing that the first sync
+// waits for.
 func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 
-// Synced returns a channel that is closed once all needed resources (EndpointSlices
-// or Endpoints, Services, Pods) have been listed and can be read, and the optional
-// ones (ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles) if the
-// cluster lets them be listed in time. What Servers make opaque has been evaluated by then.
+// Synced returns a channel that is closed once all required resources (EndpointSlices or Endpoints,
+// Services, Pods) have been listed and can be read. Optional resources (ReplicaSets, Jobs, Nodes,
+// Servers, ExternalWorkloads, ServiceProfiles) have been listed by then if the cluster allows and
+// answers the lists in time. All Servers have been evaluated by then.
 func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
 
-// Look makes the cluster read its trust anchors and Pod networks again. It returns a channel that is closed
-// once Health has them: see [facts.Keeper.Look].
+// Look makes the cluster read its trust anchors and Pod networks again. It returns a channel that
+// is closed once Health contains the result. See [kube.Keeper.Look].
 func (c *Cluster) Look() <-chan struct{} { return c.facts.Look() }
 
-// HealthChanged returns a channel that is closed at the next change of Health's
-// Err or StaleSince, or of what is synced. Get it before you call Health.
+// HealthChanged returns a channel that is closed at the next change of Err or StaleSince of Health,
+// or of the synced state. To miss no change, get the channel before calling Health.
 func (c *Cluster) HealthChanged() <-chan struct{} { return c.group.HealthChanged() }
 
-// Health returns the cluster's present health.
+// Health returns the current health of the cluster.
 func (c *Cluster) Health() Health {
 	h := Health{Health: c.group.Health()}
 	h.Memory = c.cfg.Memory.Usage()
@@ -281,13 +287,12 @@ func (c *Cluster) Health() Health {
 	return h
 }
 
-// State returns whether the cluster has the Service now, and whether that is of type
-// ExternalName.
+// State returns the state of a Service: missing, present, or of type ExternalName.
 func (c *Cluster) State(svc federation.ServiceID) federation.ServiceState {
 	return c.state.services.stateOf(svc)
 }
 
-// Service returns what is kept of a Service; nil: there is none.
+// Service returns the cached fields of a Service, or nil if the Service does not exist.
 func (c *Cluster) Service(id federation.ServiceID) *Service {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
@@ -297,8 +302,8 @@ func (c *Cluster) Service(id federation.ServiceID) *Service {
 	return nil
 }
 
-// Gateways returns the cluster's Linkerd gateways, sorted by namespace and name, and how many more
-// there are.
+// Gateways returns the first maxGateways Linkerd gateways of the cluster, sorted by namespace and
+// name. The result more is the number of gateways beyond this limit.
 func (c *Cluster) Gateways() (list []*Gateway, more int) {
 	c.state.mu.RLock()
 	list = slices.Collect(maps.Values(c.state.gateways.byService))
@@ -312,27 +317,29 @@ func (c *Cluster) Gateways() (list []*Gateway, more int) {
 	return list, 0
 }
 
-// Region returns the one region that all Nodes have (topology.kubernetes.io/region). It is empty if there are no Nodes,
-// they differ, or one has none. If known is false, Nodes have never been listed. What was read stays while Nodes can't
-// be read.
+// Region returns the region (topology.kubernetes.io/region) that all Nodes share. The region is
+// empty if there are no Nodes, if their regions differ, or if a Node has no region. If known is
+// false, Nodes have never been listed. While Nodes cannot be read, Region returns the last known
+// region.
 func (c *Cluster) Region() (region string, known bool) {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
 	return c.state.nodes.region, c.state.nodes.regionKnown
 }
 
-// Exports returns what the hooks returned for the cluster's objects. It stays while the cluster's API can't be reached.
-// It is nil if the Services have not been listed yet, or not since SelectorsChanged, or if Config.Exports is nil. The
-// time that it takes depends on the number of exports, not on that of Services.
+// Exports returns the values that the export hooks returned for the cluster's objects. The values
+// stay while the API server is unreachable. Exports returns nil if Config.Exports is nil, or if
+// Services have not been listed since the start or since SelectorsChanged. Its running time depends
+// on the number of exports, not of Services.
 func (c *Cluster) Exports() *Exports { return c.state.exports.current() }
 
-// SelectorsChanged makes the hook read all Services again. Until they have been listed, Exports returns nil. It does
-// not block.
+// SelectorsChanged makes the hook read all Services again. Exports returns nil until the Services
+// have been listed. SelectorsChanged does not block.
 func (c *Cluster) SelectorsChanged() {
 	c.state.mu.Lock()
 	defer c.state.mu.Unlock()
 	c.state.exports.forgetServices()
-	c.resources[0].ListAgain() // of Services
+	c.resources[0].ListAgain() // the Services
 }
 
 // Declares implements [federation.Source].
@@ -340,14 +347,13 @@ func (c *Cluster) Declares(svc federation.ServiceID, port uint16) bool {
 	return c.state.services.declares(svc, port)
 }
 
-// Reader returns a reader of one service port. After a change, its Read only joins
-// those EndpointSlices again that have changed.
+// Reader returns a reader of one service port. After a change, Read joins only the EndpointSlices
+// that have changed.
 func (c *Cluster) Reader(svc federation.ServiceID, port uint16) federation.Reader {
 	return &reader{state: c.state, service: svc, port: port}
 }
 
-// Explain implements [federation.Explainer]. It holds the state's lock for one slice at a
-// time.
+// Explain implements [federation.Explainer]. It locks the state for one slice at a time.
 func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return explain(c.state, svc, port)
 }

@@ -10,8 +10,8 @@ import (
 	"isthmus/federation"
 )
 
-// reader is a [federation.Reader] of one service port. It keeps the joined endpoints
-// of each slice, with the stamp that the slice had.
+// reader is a [federation.Reader] of one service port. It caches the joined endpoints of each
+// slice, with the stamp that the slice had.
 type reader struct {
 	// fixed
 	state   *state
@@ -19,9 +19,9 @@ type reader struct {
 	port    uint16
 
 	share federation.Share
-	spec  *Service      // that the share is of
+	spec  *Service      // the Service that share was made from
 	parts []joinedSlice // sorted by key
-	// explained gets what becomes of each address; nil: nobody asks.
+	// explained, if not nil, collects the verdict on each address.
 	explained *[]federation.Considered
 }
 
@@ -33,9 +33,9 @@ type joinedSlice struct {
 	slice   *federation.Slice
 }
 
-// Read returns what the cluster offers now. Without the Service that is nothing, even
-// if there are slices of it. While nothing has changed it returns the same slices, and
-// in a changed slice the same pointers to equal endpoints.
+// Read returns the share of the cluster now. If the Service does not exist, the share is empty,
+// even if the Service has slices. If nothing has changed, Read returns the same slices. In a
+// changed slice, it returns the same pointers for endpoints that are equal.
 func (r *reader) Read() federation.Share {
 	r.state.mu.RLock()
 	defer r.state.mu.RUnlock()
@@ -53,14 +53,14 @@ func (r *reader) Read() federation.Share {
 	return r.share
 }
 
-// useSpec stores what the share takes from the Service.
+// useSpec copies the fields of the share that come from the Service.
 func (r *reader) useSpec(s *Service) {
 	r.spec = s
 	r.share.NodeLocal = s.NodeLocal
 	r.share.Undeclared = !s.HasPort(r.port)
 }
 
-// current reports whether no slice has changed since the parts were made.
+// current reports whether the parts still match the slices in list.
 func (r *reader) current(list []*slice, ref portRef) bool {
 	return slices.EqualFunc(r.parts, list, func(p joinedSlice, l *slice) bool {
 		return p.stamp == l.stamp && p.portRef == ref
@@ -93,13 +93,13 @@ func (r *reader) read(list []*slice, ref portRef) {
 	r.share.Slices = offered
 }
 
-// join makes endpoints of a slice's addresses, ready or not. before is the previous
-// result: it is returned if nothing has changed, and otherwise its equal endpoints are
-// used again.
+// join makes endpoints from the addresses of a slice, ready or not. before is the previous result.
+// If nothing has changed, join returns before. Otherwise it reuses the endpoints of before that are
+// equal.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
 	j := joiner{state: r.state, requested: r.port, mirror: &l.mirror, group: groupLabels(l, r.state.cluster)}
 	if len(before.Endpoints) > 0 {
-		j.common = before.Endpoints[0].Common // what changes shares it with what does not
+		j.common = before.Endpoints[0].Common // changed endpoints share the Common of unchanged ones
 	}
 	made := &federation.Slice{Name: l.key}
 	for i := range l.subsets {
@@ -139,25 +139,25 @@ func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federati
 	return made
 }
 
-// joiner makes the endpoints of one slice. Node, identity, opaque and skipped ports
-// and the proxy's ports are the Pod's; the zone is the slice's.
+// joiner makes the endpoints of one slice. The node, identity, opaque ports, skipped ports and
+// proxy ports come from the Pod. The zone comes from the slice.
 type joiner struct {
 	state     *state
 	requested uint16  // the service port
-	behind    uint16  // the container port, if endpoints have the port of a host port; otherwise zero
+	behind    uint16  // for a host port, the container port behind it; otherwise zero
 	mirror    *mirror // of the slice
 	group     []federation.Label
 
-	made   federation.Endpoint // in the making
-	common *federation.Common  // of the previous endpoint: its siblings share it
+	made   federation.Endpoint // the endpoint being built
+	common *federation.Common  // of the previous endpoint, which siblings share
 
-	// The Pod of the previous address, and what follows from it: the next one
-	// usually is its sibling, and has the same on another node.
-	prefix    string // of the keys of all Pods of its namespace
+	// The fields below cache the Pod of the previous address and everything derived from it. The
+	// next Pod usually is a sibling that differs only in its node.
+	prefix    string // common prefix of the Pod keys of the namespace
 	facts     podFacts
 	template  template
 	namespace string
-	policy    *policy // of the namespace; nil: it has no Servers
+	policy    *policy // of the namespace; nil if the namespace has no Servers
 	identity  federation.Identity
 	labels    []federation.Label
 	node      unique.Handle[string]
@@ -167,7 +167,7 @@ type joiner struct {
 	hints     *federation.Hints
 }
 
-// useAddress sets the joiner's fields that depend on where an address is.
+// useAddress sets the joiner's fields that depend on the address facts.
 func (j *joiner) useAddress(at unique.Handle[addressFacts]) {
 	if j.at != at {
 		j.at = at
@@ -176,8 +176,8 @@ func (j *joiner) useAddress(at unique.Handle[addressFacts]) {
 	}
 }
 
-// endpoint adds the endpoint of an address to a list, or an equal one from before, unless there
-// is none that can be served. It returns why.
+// endpoint appends the endpoint of an address to list, reusing an equal one from before. If the
+// address has no endpoint that can be served, endpoint appends nothing and returns the reason.
 func (j *joiner) endpoint(
 	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
 ) ([]*federation.Endpoint, federation.Verdict) {
@@ -199,7 +199,8 @@ func (j *joiner) endpoint(
 	return j.take(list, before)
 }
 
-// unready adds what is counted of an address that is not ready, unless, were it ready, it could not be sent.
+// unready appends an endpoint for an address that is not ready, with the fields needed to count the
+// address. It appends nothing if the endpoint could not be sent when ready.
 func (j *joiner) unready(
 	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
 ) []*federation.Endpoint {
@@ -216,10 +217,11 @@ func (j *joiner) unready(
 	return list
 }
 
-// take adds the endpoint in the making to a list, or an equal one from before, unless it can't be sent. It returns why.
+// take appends the endpoint being built to list, reusing an equal one from before. If the endpoint
+// cannot be sent, take appends nothing and returns the reason.
 func (j *joiner) take(list, before []*federation.Endpoint) ([]*federation.Endpoint, federation.Verdict) {
 	if i, ok := findAddr(before, j.made.Addr); ok && before[i].Equal(&j.made) {
-		j.common = before[i].Common // not the equal one that share may have made
+		j.common = before[i].Common // replaces the equal value that share may have created
 		return append(list, before[i]), federation.Served
 	}
 	if !sendable(&j.made) {
@@ -229,8 +231,8 @@ func (j *joiner) take(list, before []*federation.Endpoint) ([]*federation.Endpoi
 	return append(list, &e), federation.Served
 }
 
-// share returns what an endpoint has in common with its siblings: that of the previous one, if
-// it is the same.
+// share returns the fields that an endpoint has in common with its siblings. If the previous
+// endpoint has equal fields, share returns the same pointer.
 func (j *joiner) share(c federation.Common) *federation.Common {
 	c.Group = j.group
 	if !j.common.Equal(&c) {
@@ -240,8 +242,8 @@ func (j *joiner) share(c federation.Common) *federation.Common {
 	return j.common
 }
 
-// bare fills in an endpoint for an address without Pod or ExternalWorkload: one that
-// was written by hand, or a gateway to another cluster.
+// bare fills in the endpoint of an address without a Pod or ExternalWorkload. Such an address was
+// written by hand, or belongs to a Linkerd gateway of another cluster.
 func (j *joiner) bare(e *federation.Endpoint) {
 	e.Kind = federation.Address
 	common := federation.Common{Identity: federation.Identity{DNS: j.mirror.identity}}
@@ -251,8 +253,8 @@ func (j *joiner) bare(e *federation.Endpoint) {
 	e.Common = j.share(common)
 }
 
-// pod fills in an endpoint of a Pod or ExternalWorkload. It returns Served, or why it can't:
-// that has not been read yet, or can't be used.
+// pod fills in the endpoint of a Pod or ExternalWorkload. It returns Served, or the reason why it
+// cannot: p has not been read yet, or cannot be used.
 func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 	if p == nil || !p.facts.isRead() {
 		return federation.PodUnknown
@@ -279,19 +281,19 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 	}
 	e.Common = j.share(common)
 	if j.behind == 0 && port != t.proxy.admin && port != t.proxy.control {
-		e.InboundPort = t.proxy.inbound // the proxy listens at the Pod's IPs, not at its node's
+		e.InboundPort = t.proxy.inbound // the proxy listens on the Pod's IPs, not on those of the node
 	}
 	return federation.Served
 }
 
-// hasPort reports whether a set has the port of an endpoint. For a host port, the set may have the
-// container port, which is the one that proxies know, or the host port's own number.
+// hasPort reports whether set contains the port of an endpoint. For a host port, set may contain
+// either the container port, which proxies know, or the host port itself.
 func (j *joiner) hasPort(set Ports, port uint16) bool {
 	return set.Contains(port) || j.behind != 0 && set.Contains(j.behind)
 }
 
-// usePod sets the joiner's fields that depend on the Pod and its namespace, unless the
-// previous Pod had the same.
+// usePod sets the joiner's fields that depend on the Pod and its namespace. It does nothing if the
+// previous Pod had the same values.
 func (j *joiner) usePod(p *pod) {
 	if j.node != p.facts.node {
 		j.node = p.facts.node
@@ -310,8 +312,8 @@ func (j *joiner) usePod(p *pod) {
 	j.policy = j.state.policies.byNamespace[namespace]
 }
 
-// proxyIdentity is the TLS identity of a Pod's proxy. That of Pods of other control planes
-// is not known. ExternalWorkloads have theirs in their spec.
+// proxyIdentity returns the TLS identity of a Pod's proxy. The identities of Pods injected by other
+// control planes are unknown. An ExternalWorkload has its identity in its spec.
 func (j *joiner) proxyIdentity(namespace string, t *template) federation.Identity {
 	s := j.state
 	if t.external() {
@@ -325,7 +327,7 @@ func (j *joiner) proxyIdentity(namespace string, t *template) federation.Identit
 	return federation.Identity{DNS: name, ServerName: name}
 }
 
-// newHints returns the hints of the endpoints at a place; nil if they have none.
+// newHints returns the topology hints in at, or nil if there are none.
 func newHints(at *addressFacts) *federation.Hints {
 	if at.zones == "" && at.nodes == "" {
 		return nil
@@ -341,13 +343,13 @@ func splitHints(s string) []string {
 	return strings.Split(strings.TrimSuffix(s, hintEnd), hintEnd)
 }
 
-// sortByAddr sorts a list, and keeps the first endpoint of each address.
+// sortByAddr sorts list and keeps only the first endpoint of each address.
 func sortByAddr(list []*federation.Endpoint) []*federation.Endpoint {
 	slices.SortStableFunc(list, func(a, b *federation.Endpoint) int { return a.Addr.Compare(b.Addr) })
 	return slices.CompactFunc(list, func(a, b *federation.Endpoint) bool { return a.Addr == b.Addr })
 }
 
-// findAddr returns where an address is in a sorted list.
+// findAddr returns the index of an address in a sorted list.
 func findAddr(list []*federation.Endpoint, at netip.AddrPort) (int, bool) {
 	compare := func(e *federation.Endpoint, at netip.AddrPort) int { return e.Addr.Compare(at) }
 	return slices.BinarySearchFunc(list, at, compare)

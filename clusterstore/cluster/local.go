@@ -17,50 +17,56 @@ import (
 	"isthmus/internal/panics"
 )
 
-// Local is the cluster that Isthmus runs in. Besides its endpoints it has the objects that addresses are
-// assigned to, ServiceProfiles, and the zones of its Nodes. All methods but Run are safe for concurrent use.
+// Local is the cluster that Isthmus runs in. In addition to a Cluster, it caches ServiceProfiles,
+// the zones of Nodes, and the objects that addresses are assigned to. All methods except Run are
+// safe for concurrent use.
 //
-// Other files of this package call methods of Local through state.local. It is nil if the cluster is a linked one, and
-// the methods that they call accept that.
+// Other files of this package call methods of Local through state.local, which is nil for a linked
+// cluster. The methods that they call accept a nil receiver.
 type Local struct {
 	*Cluster
-	dirty     *pace.Dirty[Topic] // fixed; by the namespace of the object that has changed
+	dirty     *pace.Dirty[Topic] // fixed; by the namespace of the changed object
 	conflicts conflicts          // has its own mutex
 
-	// All under state.mu.
+	// state.mu guards the following fields.
 	addresses addressIndex
 	profiles  profileIndex
-	managed   map[federation.ServiceID]int          // how many slices LocalConfig.SliceManager manages; none with 0
+	managed   map[federation.ServiceID]int          // number of marked slices; no zero entries
 	selecting byNamespace[*Service]                 // Services that have a selector
-	selected  byNamespace[*decode.ExternalWorkload] // what slices have of ExternalWorkloads
+	selected  byNamespace[*decode.ExternalWorkload] // fields of ExternalWorkloads that slices need
 
-	// replaced is the previous version of the ExternalWorkload that was put or dropped last. Only the goroutine that
-	// does so uses it.
+	// replaced is the previous version of the ExternalWorkload that was put or dropped last. Only
+	// the goroutine that puts and drops ExternalWorkloads uses this field.
 	replaced *decode.ExternalWorkload
 }
 
-// LocalConfig is called when what only the local cluster has may have changed. All functions are
-// needed, unless noted otherwise, and none may block but ProfileChanged.
+// LocalConfig contains callbacks for changes that only the local cluster has. All functions are
+// required unless noted otherwise. Only ProfileChanged may block.
 type LocalConfig struct {
-	// ServiceChanged is called for every Service added, changed or deleted, in order, from one goroutine.
+	// ServiceChanged is called for every added, changed or deleted Service, in order, by one
+	// goroutine.
 	ServiceChanged func(federation.ServiceID)
-	// NodeChanged gets every Node added, changed or deleted, in order, from one goroutine.
+	// NodeChanged is called for every added, changed or deleted Node, in order, by one goroutine.
 	NodeChanged func(name, zone string, exists bool)
-	// ProfileChanged is called when a result of LookupAddress, Owner, Instance, ServiceProfile or Service may
-	// have changed; at is when the first event behind it came. It has a goroutine of its own, so that
-	// it does not wait for Config.Changed.
+	// ProfileChanged is called after a result of LookupAddress, AddressOwner, Instance,
+	// ServiceProfile or Service may have changed. The argument at is the time of the first event
+	// that caused the call. A dedicated goroutine calls ProfileChanged, so it does not wait for
+	// Config.Changed.
 	ProfileChanged func(about Topic, at time.Time)
 
-	// SliceManager, if set, is the mark of EndpointSlices that are written for ExternalWorkloads: their
-	// label endpointslice.kubernetes.io/managed-by. The cluster then keeps what these are made of, and
-	// Config.Changed is called after each change of one of them, or of their Service.
+	// SliceManager, if set, marks the EndpointSlices that are written for ExternalWorkloads. It is
+	// the value of their label endpointslice.kubernetes.io/managed-by. If SliceManager is set, the
+	// cluster caches what these slices are made from. Config.Changed is then called after each
+	// change of a marked slice or of its Service.
 	SliceManager string
-	// WorkloadChanged, which is needed with SliceManager, gets every ExternalWorkload that was added,
-	// changed or deleted, in order, from one goroutine: as it was and as it is; nil: it was or is not there.
+	// WorkloadChanged is required with SliceManager. It is called for every added, changed or
+	// deleted ExternalWorkload, in order, by one goroutine. before is nil for an added object, and
+	// after is nil for a deleted one.
 	WorkloadChanged func(before, after *decode.ExternalWorkload)
 }
 
-// NewLocal checks the configuration. It does no network IO and starts nothing.
+// NewLocal checks the configuration and returns a Local. It does no network I/O and starts no
+// goroutine.
 func NewLocal(cfg Config, local LocalConfig) (*Local, error) {
 	cfg.local = &local
 	c, err := New(cfg)
@@ -84,27 +90,29 @@ func newLocal(c *Cluster) *Local {
 	return l
 }
 
-// Reads reports whether a kind of object, such as services, has been listed, and why it can't be read now;
-// nil: it can.
+// Reads reports whether a kind of object, such as services, has been listed. If the kind cannot be
+// read now, err is the reason.
 func (l *Local) Reads(resource string) (listed bool, err error) { return l.group.Reads(resource) }
 
 // Found is what an address is assigned to.
 type Found struct {
-	// The Service with that cluster IP.
+	// ID and Service identify the Service with this cluster IP.
 	ID      federation.ServiceID
-	Service *Service // nil: the address is not a cluster IP
+	Service *Service // nil if the address is not a cluster IP
 
-	// Endpoint is of the Pod or ExternalWorkload at the address or, if none is
-	// known, of the bare address; nil: it is a cluster IP, or ambiguous.
+	// Endpoint is the endpoint of the Pod or ExternalWorkload at the address. If no such object is
+	// cached, it is the endpoint of the bare address. It is nil if the address is a cluster IP or
+	// is ambiguous.
 	Endpoint *federation.Endpoint
 
-	// Claimed describes the objects that claim an ambiguous address ("2 Pods with IP 10.0.0.1"). It is empty if the
-	// address is not ambiguous.
+	// Claimed describes the objects that claim an ambiguous address ("2 Pods with IP 10.0.0.1"). It
+	// is empty if the address is not ambiguous.
 	Claimed string
 }
 
-// LookupAddress returns what an address is assigned to now. A Pod has its addresses from when it gets them until it
-// ends. Until the Pod runs, the endpoint is that of the bare address.
+// LookupAddress returns what an address is currently assigned to. An address is assigned to a Pod
+// from when the Pod gets it until the Pod ends. Until the Pod runs, the result is the endpoint of
+// the bare address.
 func (l *Local) LookupAddress(addr netip.AddrPort) Found {
 	s := l.state
 	s.mu.RLock()
@@ -125,9 +133,9 @@ func (l *Local) LookupAddress(addr netip.AddrPort) Found {
 	return Found{Claimed: claimed(len(list), by, addr)}
 }
 
-// Instance returns the endpoint of a service with that hostname, ready or not, for a
-// client that connects to that port of it; nil: there is none, or its Pod has not been
-// read yet.
+// Instance returns the endpoint of a service with the given hostname, ready or not, for a client
+// that connects to the given port. It returns nil if there is no such endpoint, or if its Pod has
+// not been read yet.
 func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
 	s := l.state
 	s.mu.RLock()
@@ -162,7 +170,7 @@ func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) 
 	return l.endpointAt(a.pod, netip.AddrPortFrom(ip, port), 0)
 }
 
-// bareAddress is the endpoint of an address that no cached object has.
+// bareAddress returns the endpoint of an address that no cached object has.
 func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 	return &federation.Endpoint{
 		Addr:    addr,
@@ -171,9 +179,9 @@ func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 	}
 }
 
-// endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. It is that
-// of the bare address until it runs, and if it has a text that can't be sent. With the port of a
-// host port, behind is the container port behind it; otherwise behind is zero.
+// endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. If the object does
+// not run yet, or has a text that cannot be sent, it returns the endpoint of the bare address. For
+// a host port, behind is the container port behind it; otherwise behind is zero.
 func (l *Local) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: l.cfg.Name}
 	j := joiner{state: l.state, behind: behind}
@@ -192,11 +200,14 @@ func (l *Local) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federati
 
 var _ federation.AddressOwners = (*Local)(nil)
 
-// AddressOwner names the Service or Pod that has an address; empty: none has. A Service has
-// its cluster IPs. A Pod has its IPs from when it gets them until it ends: those of its
-// node too if it is on the node's network, or has ports there. ExternalWorkloads own
-// nothing: a machine outside of all clusters may belong to several. Nor does a Pod own an
-// address only because a host port is bound to it: whoever writes Pods may name any address.
+// AddressOwner returns the Service or Pod that an address is assigned to, or "" if there is none.
+//
+// A Service has its cluster IPs. A Pod has its IPs from when it gets them until it ends. A Pod with
+// host networking or host ports also has the IPs of its node.
+//
+// ExternalWorkloads have no addresses here, because a machine outside all clusters may belong to
+// several clusters. A host port that is bound to an address does not assign that address to the
+// Pod, because anyone who may write Pods could name any address.
 func (l *Local) AddressOwner(ip netip.Addr) string {
 	s := l.state
 	s.mu.RLock()
@@ -212,11 +223,12 @@ func (l *Local) AddressOwner(ip netip.Addr) string {
 	return ""
 }
 
-// AssignedTo names a Service, Node or Pod that a request to the address would reach. It returns the empty
-// string if the cache has none.
+// AssignedTo returns the Service, Node or Pod that receives requests to the address, or "" if none
+// is cached.
 //
-// AssignedTo covers more than Owner: Nodes, addresses by which a Service is reached from outside (externalIPs and
-// those of its load balancer), and every address that a Pod's host ports are bound to.
+// In addition to the addresses of AddressOwner, AssignedTo covers Nodes, the external addresses of
+// Services (externalIPs and load balancers), and every address that host ports of Pods are bound
+// to.
 func (l *Local) AssignedTo(ip netip.Addr) string {
 	s := l.state
 	s.mu.RLock()
@@ -236,8 +248,8 @@ func (l *Local) AssignedTo(ip netip.Addr) string {
 	return ""
 }
 
-// AddressConflicts returns the ambiguous addresses of the cluster, the oldest conflicts first, and
-// how many more there are.
+// AddressConflicts returns the ambiguous addresses of the cluster, oldest conflicts first. The
+// result more is the number of conflicts beyond the limit maxConflicts.
 func (l *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	all := l.conflicts.all()
 	for _, x := range all[:min(len(all), maxConflicts)] {
@@ -251,8 +263,8 @@ func (l *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	return list, len(all) - len(list)
 }
 
-// ServiceProfile returns a ServiceProfile, and whether it exists; nil, if it exists: it
-// can't be used.
+// ServiceProfile returns a ServiceProfile and whether it exists. An existing ServiceProfile that
+// cannot be used is nil.
 func (l *Local) ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool) {
 	s := l.state
 	s.mu.RLock()
@@ -264,8 +276,8 @@ func (l *Local) ServiceProfile(namespace, name string) (p *federation.ServicePro
 	return f.Profile, true
 }
 
-// ServiceProfileProblem returns why a ServiceProfile, or a part of it, can't be used, and whether
-// the ServiceProfile exists.
+// ServiceProfileProblem returns why a ServiceProfile cannot be used, or why a part of it cannot. It
+// also returns whether the ServiceProfile exists.
 func (l *Local) ServiceProfileProblem(namespace, name string) (problem string, exists bool) {
 	s := l.state
 	s.mu.RLock()
@@ -277,11 +289,12 @@ func (l *Local) ServiceProfileProblem(namespace, name string) (problem string, e
 	return f.Problem, true
 }
 
-// What EndpointSlices for ExternalWorkloads are made of is kept for whoever writes them. The mark is
-// LocalConfig.SliceManager: the value of the label by which slices name who manages them.
+// The following methods return what EndpointSlices for ExternalWorkloads are made from. Marked
+// slices are those whose label endpointslice.kubernetes.io/managed-by is LocalConfig.SliceManager.
 
-// Selecting returns a Service with what its slices for ExternalWorkloads are made of. It has no
-// selector if it selects nothing. nil: there is no such Service.
+// Selecting returns a Service with the fields that its slices for ExternalWorkloads are made from.
+// A Service that selects nothing has no selector in the result. Selecting returns nil if the
+// Service does not exist.
 func (l *Local) Selecting(id federation.ServiceID) *corev1.Service {
 	if s := l.Service(id); s != nil {
 		return s.decodeSelecting(id)
@@ -300,7 +313,8 @@ func (l *Local) SelectingIn(namespace string) (list []*corev1.Service) {
 	return list
 }
 
-// Workloads returns the ExternalWorkloads of a namespace, or of all (""), with what slices have of them.
+// Workloads returns the ExternalWorkloads of a namespace, with the fields that slices need. If
+// namespace is empty, Workloads returns those of all namespaces.
 func (l *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
 	l.state.mu.RLock()
 	defer l.state.mu.RUnlock()
@@ -313,29 +327,31 @@ func (l *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
 	return list
 }
 
-// HasWorkloads reports whether a namespace has ExternalWorkloads. It takes no longer if it has many.
+// HasWorkloads reports whether a namespace has ExternalWorkloads. It runs in constant time.
 func (l *Local) HasWorkloads(namespace string) bool {
 	l.state.mu.RLock()
 	defer l.state.mu.RUnlock()
 	return len(l.selected[namespace]) > 0
 }
 
-// ManagedSlices returns how many of a Service's slices have the mark.
+// ManagedSlices returns the number of marked slices of a Service.
 func (l *Local) ManagedSlices(id federation.ServiceID) int {
 	l.state.mu.RLock()
 	defer l.state.mu.RUnlock()
 	return l.managed[id]
 }
 
-// AllManagedSlices returns how many slices have the mark, by Service, without Services that have none.
+// AllManagedSlices returns the number of marked slices by Service. Services without marked slices
+// are absent.
 func (l *Local) AllManagedSlices() map[federation.ServiceID]int {
 	l.state.mu.RLock()
 	defer l.state.mu.RUnlock()
 	return maps.Clone(l.managed)
 }
 
-// LinkerdMirrors returns the Services that Linkerd's service mirror has written, by the cluster that they
-// mirror. Services that Isthmus has written or adopted are not among them, nor are federated ones.
+// LinkerdMirrors returns the Services that Linkerd's service mirror has written, by the cluster
+// that they mirror. It leaves out federated Services, and Services that Isthmus has written or
+// adopted.
 func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 	l.state.mu.RLock()
 	defer l.state.mu.RUnlock()
@@ -352,8 +368,12 @@ func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 	return mirrors
 }
 
-// Topic is what a change is about: an address or, with AddressOwner, only who has it, or else a Service and
-// its ServiceProfiles, or, with Instances, the Service's hostnames.
+// Topic identifies what a change concerns. There are four kinds of topics:
+//
+//   - an address, if IP is set
+//   - the owner of an address, if AddressOwner is also set
+//   - the hostnames of a Service, if Instances is set
+//   - otherwise, a Service and its ServiceProfiles
 type Topic struct {
 	IP           netip.Addr
 	AddressOwner bool
@@ -361,7 +381,7 @@ type Topic struct {
 	Instances    bool
 }
 
-// String names the topic: different topics have different names.
+// String returns a name for the kind of change. Addresses are part of the name; Services are not.
 func (t Topic) String() string {
 	switch {
 	case t.AddressOwner:
@@ -374,25 +394,25 @@ func (t Topic) String() string {
 	return "profiles"
 }
 
-// markTopic reports that profiles of that topic may have changed, because of an object
-// of the namespace.
+// markTopic records that profiles of the topic may have changed because of an object in the
+// namespace.
 func (l *Local) markTopic(namespace string, t Topic) {
 	if l != nil && l.state.live {
 		l.dirty.Add(namespace, t, l.state.now)
 	}
 }
 
-// markAddress reports that what LookupAddress returns for an address may have changed,
-// because of an object of the namespace.
+// markAddress records that the result of LookupAddress may have changed for an address because of
+// an object in the namespace.
 func (l *Local) markAddress(namespace string, ip netip.Addr) { l.markTopic(namespace, Topic{IP: ip}) }
 
-// markInstances reports that the Pod behind a hostname of the service, or its endpoint,
-// may have changed.
+// markInstances records that a Pod or endpoint behind a hostname of the service may have changed.
 func (l *Local) markInstances(id federation.ServiceID) {
 	l.markTopic(id.Namespace, Topic{Service: id, Instances: true})
 }
 
-// markAddressOwner reports besides that the result of Owner may have changed.
+// markAddressOwner is like markAddress, and also records that the result of AddressOwner may have
+// changed.
 func (l *Local) markAddressOwner(namespace string, ip netip.Addr) {
 	l.markAddress(namespace, ip)
 	l.markTopic(namespace, Topic{IP: ip, AddressOwner: true})
@@ -404,19 +424,19 @@ func (l *Local) markLocation(p *pod) {
 	}
 }
 
-// topicChanged looks for conflicts at an address that other objects claim, and then reports the
-// topic.
+// topicChanged reports the topic. If the topic is the owner of an address, it first updates the
+// conflicts at the address.
 func (l *Local) topicChanged(about Topic, at time.Time) {
 	if about.AddressOwner {
 		work := panics.Work{Where: panics.Change, Object: "conflicts at " + about.IP.String()}
 		find := func() { l.findConflicts(about.IP, at) }
-		again := func() { l.dirty.Add("", about, at) } // for the worker, which alone finds conflicts
+		again := func() { l.dirty.Add("", about, at) } // only this worker computes conflicts
 		l.cfg.Supervisor.Do(work, find, again)
 	}
 	l.profileChanged(about, at)
 }
 
-// profileChanged reports that what profiles are made of may have changed.
+// profileChanged reports that the input of profiles may have changed.
 func (l *Local) profileChanged(about Topic, at time.Time) {
 	work := panics.Work{Where: panics.Change, Service: about.Service, Object: about.String()}
 	report := func() { l.cfg.local.ProfileChanged(about, at) }
@@ -424,7 +444,7 @@ func (l *Local) profileChanged(about Topic, at time.Time) {
 	l.cfg.Supervisor.Do(work, report, again)
 }
 
-// findConflicts updates the conflicts at an IP. It is not called twice at the same time.
+// findConflicts updates the conflicts at an IP. It must not be called concurrently.
 func (l *Local) findConflicts(ip netip.Addr, at time.Time) {
 	l.conflicts.set(ip, l.conflictsAt(ip, at))
 }
@@ -436,7 +456,7 @@ func (l *Local) conflictsAt(ip netip.Addr, since time.Time) []conflict {
 	return l.addresses.conflictsAt(ip, since)
 }
 
-// markCrowded has the worker look for conflicts at all IPs that several objects have.
+// markCrowded makes the worker look for conflicts at all IPs that several objects have.
 func (l *Local) markCrowded() {
 	if l == nil {
 		return
@@ -455,7 +475,7 @@ func (l *Local) markCrowded() {
 	}
 }
 
-// setLocation sets the addresses of a Pod or ExternalWorkload; nil: it has none.
+// setLocation sets the addresses of a Pod or ExternalWorkload. If to is nil, the object has none.
 func (l *Local) setLocation(p *pod, to *location) {
 	if l == nil {
 		return
@@ -479,12 +499,13 @@ func (l *Local) setLocation(p *pod, to *location) {
 		all[ip] = append(all[ip], p)
 		l.markAddressOwner(namespace, ip)
 	}
-	for _, of := range p.slices { // some may have it with a hostname
+	for _, of := range p.slices { // slices may list the pod with a hostname
 		l.markInstances(of.service)
 	}
 }
 
-// setServiceAddresses follows a Service, its cluster IPs and its external addresses; nil: there is no Service.
+// setServiceAddresses updates the cluster IPs and external addresses of a Service. from or to is
+// nil if the Service did not exist or no longer exists.
 func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) {
 	if l == nil {
 		return
@@ -511,8 +532,8 @@ func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) 
 	}
 }
 
-// location returns where a Pod or ExternalWorkload is; nil: that is not known, or the cluster is
-// not the local one.
+// location returns the location of a Pod or ExternalWorkload. It returns nil if the location is
+// unknown or the cluster is a linked one.
 func (l *Local) location(p *pod) *location {
 	if l == nil {
 		return nil
@@ -520,7 +541,8 @@ func (l *Local) location(p *pod) *location {
 	return l.addresses.locations[p]
 }
 
-// setSelecting keeps a Service if it has a selector; nil: there is no such Service. l may be nil.
+// setSelecting caches a Service if it has a selector. If to is nil, the Service does not exist. l
+// may be nil.
 func (l *Local) setSelecting(id federation.ServiceID, to *Service) {
 	switch {
 	case l == nil:
@@ -531,7 +553,8 @@ func (l *Local) setSelecting(id federation.ServiceID, to *Service) {
 	}
 }
 
-// selectedAt returns what slices have of the ExternalWorkload with that key; nil: nothing. l may be nil.
+// selectedAt returns the fields that slices need of the ExternalWorkload with the given key, or nil
+// if there is none. l may be nil.
 func (l *Local) selectedAt(key string) *decode.ExternalWorkload {
 	if l == nil {
 		return nil
@@ -540,7 +563,8 @@ func (l *Local) selectedAt(key string) *decode.ExternalWorkload {
 	return l.selected[namespace][name]
 }
 
-// setSelected keeps what slices have of the ExternalWorkload with that key; nil: nothing. l may be nil.
+// setSelected caches the fields that slices need of the ExternalWorkload with the given key. If to
+// is nil, the object is removed. l may be nil.
 func (l *Local) setSelected(key string, to *decode.ExternalWorkload) {
 	if l == nil {
 		return
@@ -554,8 +578,8 @@ func (l *Local) setSelected(key string, to *decode.ExternalWorkload) {
 	}
 }
 
-// countManaged adds n to how many slices of a Service LocalConfig.SliceManager manages, if it manages this slice. l may
-// be nil.
+// countManaged adds n to the number of marked slices of a Service if the slice is marked. l may be
+// nil.
 func (l *Local) countManaged(of *slice, n int) {
 	if l == nil || of == nil || of.managed == "" {
 		return
@@ -566,7 +590,7 @@ func (l *Local) countManaged(of *slice, n int) {
 	}
 }
 
-// byNamespace has something of objects, by namespace and name. Namespaces without any have no map.
+// byNamespace maps namespaces and names to values. It contains no empty maps.
 type byNamespace[V any] map[string]map[string]V
 
 func (b byNamespace[V]) set(namespace, name string, v V) {

@@ -15,8 +15,7 @@ import (
 	"isthmus/federation"
 )
 
-// Names of labels and annotations that are read of Pods, and what a Pod without
-// service account has.
+// Names of the labels and annotations of Pods that are read, and the default service account.
 const (
 	controlPlaneLabel     = "linkerd.io/control-plane-ns"
 	opaqueAnnotation      = "config.linkerd.io/opaque-ports"
@@ -25,7 +24,7 @@ const (
 	defaultServiceAccount = "default"
 )
 
-// podKind returns how the cluster follows Pods.
+// podKind returns the kind of Pods.
 func podKind(c *Cluster) follow.Kind[*corev1.Pod, compactedPod] {
 	return follow.Kind[*corev1.Pod, compactedPod]{
 		Name: "pods", Needed: true,
@@ -35,14 +34,15 @@ func podKind(c *Cluster) follow.Kind[*corev1.Pod, compactedPod] {
 		Size:    compactedPod.size,
 		Shared:  compactedPod.shared,
 		Changed: func(key string, p compactedPod, exists bool) {
-			if exists && p.facts.template.Value().malformed() { // it is counted in Health
+			if exists && p.facts.template.Value().malformed() { // Health counts these Pods
 				c.cfg.Log.Debug("meshed pod without readable proxy listen addresses", zap.String("pod", key))
 			}
 		},
 	}
 }
 
-// compactPod keeps what endpoints have of a Pod and, in the local cluster, its addresses.
+// compactPod returns the cached form of a Pod. In the local cluster, it includes the Pod's
+// addresses.
 func compactPod(c *Cluster, o *corev1.Pod) (p compactedPod, ok bool) {
 	p.facts = podFactsOf(o, c.cfg.Rules)
 	if c.state.local != nil {
@@ -63,8 +63,7 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	if t.serviceAccount == "" {
 		t.serviceAccount = defaultServiceAccount
 	}
-	// Items that can't be read are left out, as everywhere in Linkerd; the
-	// Pod is served by what can be read.
+	// Linkerd ignores invalid items everywhere. The remaining items apply to the Pod.
 	if list, ok := o.Annotations[opaqueAnnotation]; ok {
 		t.opaque, _ = ParsePorts(list, t.ports.numbers())
 	}
@@ -77,7 +76,7 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	return newFacts(t, o.Spec.NodeName)
 }
 
-// podLocation reads the addresses of a Pod; nil: it has none yet.
+// podLocation returns the addresses of a Pod, or nil if the Pod has none yet.
 func podLocation(o *corev1.Pod) *location {
 	s := &location{life: lifeOf(o), hostNetwork: o.Spec.HostNetwork}
 	s.ips = addIP(s.ips, o.Status.PodIP)
@@ -113,14 +112,14 @@ func lifeOf(o *corev1.Pod) life {
 	return podStarting
 }
 
-// compactedPod is what is kept of a Pod or ExternalWorkload. The location is only kept if
-// the cluster indexes addresses.
+// compactedPod is the cached form of a Pod or ExternalWorkload. Its location is set only in the
+// local cluster.
 type compactedPod struct {
 	facts    podFacts
 	location *location
-	selected *decode.ExternalWorkload // with LocalConfig.SliceManager: what slices have of an ExternalWorkload
-	// set is what the namespace's Servers say of it, while it is put into the state. It is nil if there are none, or
-	// another Pod is like it.
+	selected *decode.ExternalWorkload // only with LocalConfig.SliceManager: what slices need
+	// set is the result of the namespace's Servers for this Pod while the Pod is put into the
+	// state. It is nil if the namespace has no Servers, or if an equal Pod exists.
 	set *podSet
 }
 
@@ -128,8 +127,8 @@ func (p compactedPod) same(o compactedPod) bool {
 	return p.facts == o.facts && p.location.equal(o.location) && sameSelected(p.selected, o.selected)
 }
 
-// size is what the state takes for a Pod or ExternalWorkload of a linked cluster. The owner counts whether it exists
-// or not.
+// size returns the memory that the state uses for a Pod or ExternalWorkload of a linked cluster, in
+// bytes. It includes the owner, whether the owner exists or not.
 func (p compactedPod) size(key string) int64 {
 	t := p.facts.fullTemplate()
 	n := sizeof[pod]() + indexEntry[*pod]() + groupedSize + textSize(p.facts.traits)
@@ -143,32 +142,33 @@ func (p compactedPod) size(key string) int64 {
 	return n
 }
 
-// groupedSize is what a Pod takes in the policy of its namespace, in bytes, with a podSet that siblings may share.
+// groupedSize is the memory that a Pod uses in the policy of its namespace, in bytes. It includes a
+// podSet, which siblings may share.
 const groupedSize = 144
 
-// shared yields what Pods mostly have in common.
+// shared yields the values that most Pods have in common with others.
 func (p compactedPod) shared(yield func(any, int64) bool) {
 	_ = yield(p.facts.template, p.facts.template.Value().size()) && yield(p.facts.node, uniqueText(p.facts.node))
 }
 
-// pod is a Pod in the state. It takes 80 bytes, and its name, the names of its owner and
-// service account and the values of its labels; all else is shared with other Pods. The
-// Pods of one ReplicaSet or Job share those names and values too.
+// pod is a Pod in the state. It takes 80 bytes, plus its name, the names of its owner and service
+// account, and its label values. Everything else is shared with other Pods. The Pods of one
+// ReplicaSet or Job also share these names and label values.
 //
-// So a Pod with realistic labels that is in no slice takes 220 to 280 bytes if it has
-// siblings in a ReplicaSet or a StatefulSet, and up to 530 if it is the only one of a
-// Job. A Pod with a label key that no other Pod has takes 600 to 700 bytes more.
+// The following sizes apply to a Pod with realistic labels that is in no slice. A Pod takes 220 to
+// 280 bytes if it has siblings in a ReplicaSet or StatefulSet. The only Pod of a Job takes up to
+// 530 bytes. A label key that no other Pod has adds 600 to 700 bytes.
 //
-// Endpoints of ExternalWorkloads are made like those of Pods, so an ExternalWorkload is
-// a pod here, with a key that no Pod has.
+// Endpoints of ExternalWorkloads are made like those of Pods. An ExternalWorkload therefore is also
+// a pod here, with a key that no Pod can have.
 type pod struct {
-	key    string // namespace/name, for an ExternalWorkload after workloadPrefix
+	key    string // namespace/name; for an ExternalWorkload, with workloadPrefix in front
 	facts  podFacts
-	owner  *owner   // its ReplicaSet or Job; nil: it has another owner, or none
-	slices []*slice // with an address of it
+	owner  *owner   // its ReplicaSet or Job; nil if it has another owner or none
+	slices []*slice // slices with an address of this Pod
 }
 
-// id returns the namespace and name of the Pod or ExternalWorkload. t is its template.
+// id returns the namespace and name of the Pod or ExternalWorkload. The argument t is its template.
 func (p *pod) id(t *template) (namespace, name string) {
 	if t.external() {
 		return follow.SplitKey(strings.TrimPrefix(p.key, workloadPrefix))
@@ -176,10 +176,10 @@ func (p *pod) id(t *template) (namespace, name string) {
 	return follow.SplitKey(p.key)
 }
 
-// namespace returns that of the Pod or ExternalWorkload, known or not.
+// namespace returns the namespace of the Pod or ExternalWorkload, even for a placeholder.
 func (p *pod) namespace() string { return namespaceOfPod(p.key) }
 
-// namespaceOfPod returns the namespace of the Pod or ExternalWorkload with that key.
+// namespaceOfPod returns the namespace of the Pod or ExternalWorkload with the given key.
 func namespaceOfPod(key string) string {
 	if strings.Count(key, "/") > 1 {
 		key = strings.TrimPrefix(key, workloadPrefix)
@@ -188,14 +188,14 @@ func namespaceOfPod(key string) string {
 	return namespace
 }
 
-// podFacts is all that an endpoint takes from its Pod. The zero value is a placeholder,
+// podFacts contains everything that an endpoint takes from its Pod. The zero value is a placeholder
 // for a Pod that has not been read.
 type podFacts struct {
 	template unique.Handle[template] // without traits
 	node     unique.Handle[string]
-	// traits are what few or no other Pods have: the names of its owner and of its
-	// service account and the values of its labels, each followed by labelEnd. In the
-	// template they would cost every such Pod, or every workload, a template.
+	// traits are values that few or no other Pods have. They are the owner's name, the service
+	// account's name, and the label values, each followed by labelEnd. If traits were part of the
+	// template, every such Pod or every workload would need its own template.
 	traits string
 }
 
@@ -206,7 +206,7 @@ func newFacts(t template, node string) podFacts {
 	return podFacts{template: unique.Make(t), node: unique.Make(node), traits: traits}
 }
 
-// fullTemplate returns the template with the traits.
+// fullTemplate returns the template with the traits filled in.
 func (f podFacts) fullTemplate() template {
 	t := f.template.Value()
 	var rest string
@@ -217,41 +217,41 @@ func (f podFacts) fullTemplate() template {
 
 func (f podFacts) isRead() bool { return f != podFacts{} }
 
-// siblings reports whether two Pods have the same facts, whatever their nodes.
+// siblings reports whether two Pods have the same facts, except for their nodes.
 func (f podFacts) siblings(o podFacts) bool { return f.template == o.template && f.traits == o.traits }
 
-// alike is the same for Pods or ExternalWorkloads with the same labels and ports.
+// alike returns facts that are equal for all Pods or ExternalWorkloads with equal labels and ports.
 func (f podFacts) alike() podFacts { return podFacts{template: f.template, traits: f.traits} }
 
-// external reports whether known facts are an ExternalWorkload's.
+// external reports whether the facts belong to an ExternalWorkload. The facts must have been read.
 func (f podFacts) external() bool {
 	t := f.template.Value()
 	return t.external()
 }
 
-// template is what a Pod usually has in common with its siblings. Of an
-// ExternalWorkload it is everything.
+// template contains the values that a Pod usually has in common with its siblings. For an
+// ExternalWorkload, it contains all values.
 type template struct {
-	owner          ownerRef // its only owner; zero: none, or several
+	owner          ownerRef // the only owner; zero if there is none or several
 	serviceAccount string
-	controlPlane   string // namespace of the control plane that injected it; empty: not meshed
+	controlPlane   string // namespace of the control plane that injected the Pod; empty if it is not meshed
 	opaque         Ports
 	skip           Ports
 	proxy          proxyPorts
 	labels         labelSet
 	ports          namedPorts
-	identity       unique.Handle[federation.Identity] // of an ExternalWorkload; zero: it is a Pod
-	invalid        string                             // why an ExternalWorkload can't be used; empty: it can
+	identity       unique.Handle[federation.Identity] // of an ExternalWorkload; zero for a Pod
+	invalid        string                             // why an ExternalWorkload cannot be used; empty if it can
 }
 
-// external reports whether it is an ExternalWorkload's.
+// external reports whether the template belongs to an ExternalWorkload.
 func (t *template) external() bool { return t.identity != unique.Handle[federation.Identity]{} }
 
-// malformed reports whether the Pod is meshed, but its proxy's ports can't be read. It
-// is served without inbound port, and counted ([Health]).
+// malformed reports whether the Pod is meshed but the ports of its proxy cannot be read. Such a Pod
+// is served without an inbound port and counted in [Health].
 func (t template) malformed() bool { return t.controlPlane != "" && t.proxy == proxyPorts{} }
 
-// size is what a template takes that Pods share.
+// size returns the memory of a template that Pods share, in bytes.
 func (t template) size() int64 {
 	n := uniqueSize + sizeof[template]() +
 		textSize(t.owner.kind) + textSize(t.controlPlane) + textSize(t.opaque.ranges) +
@@ -263,21 +263,21 @@ func (t template) size() int64 {
 	return n
 }
 
-// podShards is the number of parts that a cluster's pods are in.
+// podShards is the number of shards that the pods of a cluster are divided into.
 const podShards = 64
 
-// podIndex is pods by key. Those of a namespace are in the same part, so that a Server's
-// change needs not look at all of a cluster's, which may be 100,000. A map for each
-// namespace would take more memory, where namespaces are many and small.
+// podIndex contains the pods by key. All pods of a namespace are in the same shard. A change of a
+// Server therefore does not iterate over all Pods of the cluster, which may be 100,000. One map for
+// each namespace would take more memory if there are many small namespaces.
 //
-// state.mu guards it.
+// state.mu guards the index.
 type podIndex struct {
 	state *state       // fixed
 	seed  maphash.Seed // fixed
 
 	shards    [podShards]map[string]*pod
-	malformed int    // Pods whose proxy's addresses can't be read
-	traits    string // of the Pod that was put last
+	malformed int    // number of Pods whose proxy addresses cannot be read
+	traits    string // traits of the Pod that was put last
 }
 
 func newPodIndex(s *state) podIndex {
@@ -288,12 +288,12 @@ func newPodIndex(s *state) podIndex {
 	return x
 }
 
-// near returns the pods of the namespace, and those of some others.
+// near returns the shard of a namespace, which also contains pods of other namespaces.
 func (x *podIndex) near(namespace string) map[string]*pod {
 	return x.shards[maphash.String(x.seed, namespace)%podShards]
 }
 
-// get returns the pod with that key; nil: there is none.
+// get returns the pod with the given key, or nil if there is none.
 func (x *podIndex) get(key string) *pod { return x.near(namespaceOfPod(key))[key] }
 
 func (x *podIndex) all(yield func(*pod) bool) {
@@ -317,7 +317,7 @@ func (x *podIndex) of(namespace string) iter.Seq[*pod] {
 	}
 }
 
-// store is the store of Pods or, with workloadPrefix, of ExternalWorkloads.
+// store returns the store of Pods or, if prefix is workloadPrefix, of ExternalWorkloads.
 func (x *podIndex) store(prefix string) store[compactedPod] {
 	ofWorkloads := prefix != ""
 	get := func(key string) (compactedPod, bool) {
@@ -356,7 +356,7 @@ func (x *podIndex) store(prefix string) store[compactedPod] {
 	}
 }
 
-// cached returns what was put.
+// cached returns the object that was put with the given key.
 func (x *podIndex) cached(key string) (o compactedPod, ok bool) {
 	p := x.get(key)
 	if p == nil || !p.facts.isRead() {
@@ -365,7 +365,7 @@ func (x *podIndex) cached(key string) (o compactedPod, ok bool) {
 	return compactedPod{facts: p.facts, location: x.state.local.location(p)}, true
 }
 
-// set puts a Pod or ExternalWorkload into the state; without facts it is gone.
+// set puts a Pod or ExternalWorkload into the state. Empty facts mean that it has been deleted.
 func (x *podIndex) set(key string, to compactedPod) {
 	p := x.entry(key)
 	if p.facts != to.facts {
@@ -384,7 +384,7 @@ func (x *podIndex) setFacts(p *pod, to compactedPod) {
 	p.facts = to.facts
 	if p.facts.isRead() {
 		if p.facts.traits == x.traits {
-			p.facts.traits = x.traits // Pods are listed by name, siblings one after the other: they share one copy
+			p.facts.traits = x.traits // siblings follow each other in a list, so they can share one copy
 		}
 		x.traits = p.facts.traits
 		x.countMalformed(p.facts, 1)
@@ -408,7 +408,7 @@ func (x *podIndex) malformedProxies() int {
 	return x.malformed
 }
 
-// touch reports that a pod's endpoints may have changed.
+// touch reports that the endpoints of a pod may have changed.
 func (x *podIndex) touch(p *pod) {
 	for _, l := range p.slices {
 		x.state.slices.touch(l)
@@ -416,7 +416,7 @@ func (x *podIndex) touch(p *pod) {
 	x.state.local.markLocation(p)
 }
 
-// entry returns the pod with that key, or makes a placeholder.
+// entry returns the pod with the given key, or creates a placeholder.
 func (x *podIndex) entry(key string) *pod {
 	pods := x.near(namespaceOfPod(key))
 	p := pods[key]

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Names of the proxy's container, and of the variables with its addresses.
+// Names of the proxy's container, and of the environment variables with its addresses.
 const (
 	proxyContainer   = "linkerd-proxy"
 	inboundListenEnv = "LINKERD2_PROXY_INBOUND_LISTEN_ADDR"
@@ -16,10 +16,11 @@ const (
 	controlListenEnv = "LINKERD2_PROXY_CONTROL_LISTEN_ADDR"
 )
 
-// proxyPorts are the ports on which a Pod's proxy listens. The zero value: not known.
+// proxyPorts are the ports on which a Pod's proxy listens. The zero value means that they are
+// unknown.
 type proxyPorts struct{ inbound, admin, control uint16 }
 
-// containers iterates over a Pod's init and regular containers.
+// containers iterates over a Pod's init containers and regular containers.
 func containers(spec *corev1.PodSpec) func(yield func(*corev1.Container) bool) {
 	return func(yield func(*corev1.Container) bool) {
 		for _, list := range [...][]corev1.Container{spec.InitContainers, spec.Containers} {
@@ -32,8 +33,8 @@ func containers(spec *corev1.PodSpec) func(yield func(*corev1.Container) bool) {
 	}
 }
 
-// readProxy reads the ports of the Pod's proxy. All three are needed: connections to
-// the admin and control ports don't go to the inbound port.
+// readProxy returns the ports of the Pod's proxy. It returns the zero value unless all three ports
+// are readable, because connections to the admin and control ports bypass the inbound port.
 func readProxy(spec *corev1.PodSpec) proxyPorts {
 	for c := range containers(spec) {
 		if c.Name != proxyContainer {
@@ -57,7 +58,7 @@ func readProxy(spec *corev1.PodSpec) proxyPorts {
 	return proxyPorts{}
 }
 
-// listenPort reads the port of an ip:port; zero: it can't be read.
+// listenPort returns the port of an IP:port text, or zero if the text is invalid.
 func listenPort(addr string) uint16 {
 	a, err := netip.ParseAddrPort(addr)
 	if err != nil {
@@ -66,7 +67,8 @@ func listenPort(addr string) uint16 {
 	return a.Port()
 }
 
-// containerPorts are the named TCP ports of a Pod's containers, and their host ports.
+// containerPorts returns the named TCP ports of a Pod's containers, and the host ports with those
+// names.
 func containerPorts(spec *corev1.PodSpec) namedPorts {
 	var ports []byte
 	for c := range containers(spec) {
@@ -84,11 +86,11 @@ func containerPorts(spec *corev1.PodSpec) namedPorts {
 type hostPort struct {
 	port      uint16
 	container uint16     // the container port behind it
-	bound     netip.Addr // its hostIP, the only address with the port. The zero Addr means all addresses of the node.
+	bound     netip.Addr // hostIP, the only address with the port; the zero Addr means all addresses of the node
 }
 
-// readHostPorts reads the host ports of a Pod's TCP ports, sorted by compareHostPorts. Host ports
-// that are bound to an address which no other host can reach, such as 127.0.0.1, are left out.
+// readHostPorts returns the TCP host ports of a Pod, sorted by compareHostPorts. It leaves out host
+// ports that are bound to an address that other hosts cannot reach, such as 127.0.0.1.
 func readHostPorts(spec *corev1.PodSpec) (list []hostPort) {
 	for c := range containers(spec) {
 		for i := range c.Ports {
@@ -100,15 +102,16 @@ func readHostPorts(spec *corev1.PodSpec) (list []hostPort) {
 	if len(list) == 0 {
 		return nil
 	}
-	// An init container may have the same host port as a regular container, which comes later in
-	// the list and runs for as long as the Pod.
+	// An init container may have the same host port as a regular container. The regular container
+	// takes precedence, because it runs as long as the Pod. It comes later in the list, so the list
+	// is reversed before duplicates are removed.
 	slices.Reverse(list)
 	slices.SortStableFunc(list, compareHostPorts)
 	list = slices.CompactFunc(list, func(a, b hostPort) bool { return compareHostPorts(a, b) == 0 })
-	return slices.Clone(list) // without unused capacity
+	return slices.Clone(list) // frees unused capacity
 }
 
-// readHostPort reads the host port of a container's port, if it has one.
+// readHostPort returns the host port of a container port, if it has one.
 func readHostPort(p *corev1.ContainerPort) (h hostPort, ok bool) {
 	port, isHostPort := portNumber(&p.HostPort)
 	container, valid := portNumber(&p.ContainerPort)
@@ -130,7 +133,7 @@ func readHostPort(p *corev1.ContainerPort) (h hostPort, ok bool) {
 	return h, Routable(ip)
 }
 
-// compareHostPorts orders host ports by port, then by the address that they are bound to.
+// compareHostPorts orders host ports by port number, then by bound address.
 func compareHostPorts(a, b hostPort) int {
 	return cmp.Or(cmp.Compare(a.port, b.port), a.bound.Compare(b.bound))
 }

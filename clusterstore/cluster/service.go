@@ -15,23 +15,23 @@ import (
 	"isthmus/federation"
 )
 
-// Service is what is kept of a Kubernetes Service. It is immutable.
+// Service is the cached form of a Kubernetes Service. It is immutable.
 type Service struct {
-	ExternalName bool          // of type ExternalName
+	ExternalName bool          // the type is ExternalName
 	NodeLocal    bool          // internalTrafficPolicy is Local
-	Ports        []ServicePort // TCP ports; exported and selecting have those of other protocols too
-	leads        *Gateway      // of a linked cluster; nil: it is no gateway
+	Ports        []ServicePort // TCP ports only; exported and selecting include other protocols
+	leads        *Gateway      // only in a linked cluster; nil if the Service is not a Linkerd gateway
 	exported     any           // the value of ExportHooks.Service
 
-	// Only of the local cluster:
+	// Only in the local cluster:
 	ClusterIPs  []netip.Addr
-	External    []netip.Addr      // spec.externalIPs and those of its load balancer
+	External    []netip.Addr      // spec.externalIPs and the IPs of the load balancer
 	OpaquePorts Ports             // ports whose protocol is not detected
-	Labels      map[string]string // those with a prefix of cachedPrefixes
-	Annotations map[string]string // likewise
+	Labels      map[string]string // only keys with a prefix in cachedPrefixes
+	Annotations map[string]string // only keys with a prefix in cachedPrefixes
 
-	// selecting is what slices are made of, encoded, with LocalConfig.SliceManager. It is nil if the Service selects
-	// nothing.
+	// selecting encodes the fields that EndpointSlices are made from. It is nil if the Service has
+	// no selector or LocalConfig.SliceManager is empty.
 	selecting *string
 }
 
@@ -55,11 +55,11 @@ type ServicePort struct {
 	Number uint16
 }
 
-// serviceKind returns how the cluster follows Services.
+// serviceKind returns the kind of Services.
 func serviceKind(c *Cluster) follow.Kind[*corev1.Service, *Service] {
 	compact := func(o *corev1.Service) (*Service, bool) {
 		s := compactService(o, c.cfg.Rules, c.cfg.local != nil)
-		if c.cfg.local == nil { // which is reached without
+		if c.cfg.local == nil { // the local cluster needs no gateway
 			s.leads = readGateway(o, c.cfg.Rules)
 		}
 		if c.cfg.Exports != nil {
@@ -88,7 +88,8 @@ func serviceKind(c *Cluster) follow.Kind[*corev1.Service, *Service] {
 	return k
 }
 
-// size is what the state takes for a Service of a linked cluster, without the value for exports.
+// size returns the memory that the state uses for a Service of a linked cluster, in bytes, without
+// the value for exports.
 func (s *Service) size() int64 {
 	n := serviceEntrySize() + allocation + sizeof[Service]() +
 		listSize[ServicePort](cap(s.Ports)) + s.leads.size()
@@ -98,14 +99,14 @@ func (s *Service) size() int64 {
 	return n
 }
 
-// serviceEntrySize is what the state takes for a Service, or for the placeholder of one that slices name.
+// serviceEntrySize returns the memory that the state uses for a Service, or for the placeholder of
+// a Service that slices name, in bytes.
 func serviceEntrySize() int64 {
 	place := mapEntry(sizeof[federation.ServiceID]() + sizeof[*serviceEntry]())
 	return 2*allocation + sizeof[serviceEntry]() + place + listedSize
 }
 
-// cachedPrefixes has the prefixes of those labels and annotations of Services that the
-// gateway reads.
+// cachedPrefixes lists the prefixes of the labels and annotations of Services that Isthmus reads.
 var cachedPrefixes = [...]string{
 	"multicluster.linkerd.io/",
 	"mirror.linkerd.io/",
@@ -129,7 +130,7 @@ func compactService(o *corev1.Service, r Rules, full bool) *Service {
 		s.External = externalIPs(o)
 		s.OpaquePorts = r.DefaultOpaquePorts
 		if list, ok := o.Annotations[opaqueAnnotation]; ok {
-			s.OpaquePorts, _ = ParsePorts(list, s.numbers()) // as for Pods, items that can't be read are left out
+			s.OpaquePorts, _ = ParsePorts(list, s.numbers()) // invalid items are left out, as for Pods
 		}
 		s.Labels = cachedMetadata(o.Labels)
 		s.Annotations = cachedMetadata(o.Annotations)
@@ -137,12 +138,13 @@ func compactService(o *corev1.Service, r Rules, full bool) *Service {
 	return s
 }
 
-// HasPort reports whether the Service has a TCP port with that number.
+// HasPort reports whether the Service has a TCP port with the given number.
 func (s *Service) HasPort(port uint16) bool {
 	return slices.ContainsFunc(s.Ports, func(p ServicePort) bool { return p.Number == port })
 }
 
-// numbers returns the numbers of the TCP ports by name. If several ports have one name, it returns the first.
+// numbers returns the TCP port numbers by name. If several ports have one name, the first one
+// counts.
 func (s *Service) numbers() map[string]uint16 {
 	numbers := make(map[string]uint16)
 	for _, p := range s.Ports {
@@ -153,7 +155,7 @@ func (s *Service) numbers() map[string]uint16 {
 	return numbers
 }
 
-// clusterIPs reads the Service's addresses. Headless ones ("None") and those of
+// clusterIPs returns the cluster IPs of the Service. Headless Services ("None") and Services of
 // type ExternalName have none.
 func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
 	if o.Spec.Type == corev1.ServiceTypeExternalName {
@@ -169,8 +171,8 @@ func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
 	return ips
 }
 
-// externalIPs returns the addresses by which the Service is reached from outside, sorted. Services may have more of
-// them than maxIPs.
+// externalIPs returns the addresses at which the Service is reached from outside the cluster,
+// sorted. Their number may exceed maxIPs.
 func externalIPs(o *corev1.Service) (ips []netip.Addr) {
 	add := func(text string) {
 		if ip, ok := parseIP(text); ok {
@@ -204,7 +206,7 @@ func cachedMetadata(from map[string]string) map[string]string {
 
 func (s *Service) equal(o *Service) bool { return s.servedAs(o) && sameExport(s.export(), o.export()) }
 
-// servedAs reports whether two Services differ in nothing except what they are exported as.
+// servedAs reports whether two Services are equal except for their export values.
 func (s *Service) servedAs(o *Service) bool {
 	return s.ExternalName == o.ExternalName && s.NodeLocal == o.NodeLocal &&
 		s.OpaquePorts == o.OpaquePorts && s.gateway().equal(o.gateway()) && ptr.Equal(s.selecting, o.selecting) &&
@@ -213,8 +215,8 @@ func (s *Service) servedAs(o *Service) bool {
 		maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Annotations, o.Annotations)
 }
 
-// portRef translates a port of the Service. Ports of slices have the name of the
-// Service's port; targetPort plays no role. A port that the Service does not declare
+// portRef translates a port of the Service into a port of its slices. A port of a slice has the
+// name of the Service's port, so targetPort is not needed. A port that the Service does not declare
 // for TCP is used as it is.
 func (s *Service) portRef(port uint16) portRef {
 	for _, p := range s.Ports {
@@ -225,8 +227,9 @@ func (s *Service) portRef(port uint16) portRef {
 	return portRef{number: port}
 }
 
-// encodeSelecting keeps what slices are made of; nil: the Service selects nothing. Encoded it takes some
-// 400 bytes, and has no pointers that the garbage collector would follow.
+// encodeSelecting encodes the fields that EndpointSlices are made from. It returns nil if the
+// Service has no selector. The encoded form takes about 400 bytes and contains no pointers for the
+// garbage collector to follow.
 func encodeSelecting(o *corev1.Service) *string {
 	if o.Spec.Type == corev1.ServiceTypeExternalName || len(o.Spec.Selector) == 0 {
 		return nil
@@ -247,21 +250,21 @@ func encodeSelecting(o *corev1.Service) *string {
 			TargetPort: p.TargetPort,
 		})
 	}
-	data, _ := kept.Marshal() // it has no error of its own
+	data, _ := kept.Marshal() // Marshal never fails for this type
 	return new(string(data))
 }
 
 func (s *Service) decodeSelecting(id federation.ServiceID) *corev1.Service {
 	o := &corev1.Service{}
 	if s.selecting != nil {
-		_ = o.Unmarshal([]byte(*s.selecting)) // encodeSelecting has made it
+		_ = o.Unmarshal([]byte(*s.selecting)) // never fails, because encodeSelecting wrote the data
 	}
 	o.Namespace = id.Namespace
 	o.Name = id.Name
 	return o
 }
 
-// serviceIndex has the Services of a cluster with their slices. state.mu guards it.
+// serviceIndex contains the Services of a cluster with their slices. state.mu guards it.
 type serviceIndex struct {
 	state *state // fixed
 	byID  map[federation.ServiceID]*serviceEntry
@@ -271,10 +274,10 @@ func newServiceIndex(s *state) serviceIndex {
 	return serviceIndex{state: s, byID: make(map[federation.ServiceID]*serviceEntry)}
 }
 
-// serviceEntry is a Service in the state, with its slices. There may be slices without
-// Service, and the other way round.
+// serviceEntry is a Service in the state, with its slices. Slices may exist without a Service, and
+// a Service without slices.
 type serviceEntry struct {
-	spec   *Service // nil: there is no such Service
+	spec   *Service // nil if the Service does not exist
 	slices []*slice // sorted by key
 }
 
@@ -294,7 +297,7 @@ func (e *serviceEntry) state() federation.ServiceState {
 	return federation.Present
 }
 
-// declares reports whether there is a Service by that name that declares the port.
+// declares reports whether a Service with the given name exists and declares the port.
 func (x *serviceIndex) declares(id federation.ServiceID, port uint16) bool {
 	x.state.mu.RLock()
 	defer x.state.mu.RUnlock()
@@ -320,7 +323,7 @@ func (x *serviceIndex) entry(id federation.ServiceID) *serviceEntry {
 	return e
 }
 
-// sweep removes a service without spec and slices.
+// sweep removes the entry of a Service that has neither a spec nor slices.
 func (x *serviceIndex) sweep(id federation.ServiceID) {
 	if e := x.byID[id]; e != nil && e.spec == nil && len(e.slices) == 0 {
 		delete(x.byID, id)
@@ -364,7 +367,7 @@ func (x *serviceIndex) store() store[*Service] {
 	}
 }
 
-// set changes a Service.
+// set adds, replaces or removes a Service.
 func (x *serviceIndex) set(key string, to *Service, _ bool) {
 	id := serviceID(key)
 	e := x.entry(id)
@@ -381,9 +384,9 @@ func (x *serviceIndex) set(key string, to *Service, _ bool) {
 	x.state.mark(id)
 }
 
-// byHostname returns the first address with that hostname: of those that are served or,
-// if none of these has it, of the others, which are not ready, or in a slice without
-// ports. (The Pods of a StatefulSet find each other before they are ready.)
+// byHostname returns the first address with the given hostname. Served addresses take precedence
+// over addresses that are not ready or that belong to a slice without ports. (The Pods of a
+// StatefulSet find each other before they are ready.)
 func (e *serviceEntry) byHostname(hostname string) (*slice, *address) {
 	for _, ready := range []bool{true, false} {
 		for _, l := range e.slices {

@@ -18,32 +18,33 @@ import (
 	"isthmus/federation"
 )
 
-// slice is what is kept of an EndpointSlice or Endpoints object. What is read of the object does not change.
+// slice is the cached form of an EndpointSlice or Endpoints object. The fields that come from the
+// object are immutable.
 type slice struct {
 	service federation.ServiceID
 	mirror  mirror
-	subsets []subset // an EndpointSlice has one
-	managed string   // its version, if it has the mark of LocalConfig.SliceManager
+	subsets []subset // an EndpointSlice has exactly one
+	managed string   // the resource version, if LocalConfig.SliceManager manages the slice
 
-	// Only in the state:
+	// The following fields are set only in the state:
 	key string
-	// stamp is sliceIndex.clock when the slice, or a Pod, owner or Server behind it, last changed. A reader joins the
-	// slice again only if the stamp is another one.
+	// stamp is the value of sliceIndex.clock at the last change of the slice, or of a Pod, owner or
+	// Server behind the slice. A reader joins the slice again only if the stamp differs.
 	stamp   uint64
-	changed int64 // when the slice itself last did or was first read, in Unix nanoseconds
+	changed int64 // when the slice itself was first read or last changed, in Unix nanoseconds
 }
 
-// mirror is what Linkerd's service mirror writes about a gateway to another cluster.
+// mirror contains what Linkerd's service mirror writes about a gateway of another cluster.
 type mirror struct{ cluster, identity, remoteName string }
 
-// subset is a list of addresses with the same ports: first those that are ready, then the others.
+// subset is a list of addresses with the same ports. Ready addresses come first.
 type subset struct {
 	ports     []slicePort
 	addresses []address
-	ready     int // how many are
+	ready     int // number of ready addresses
 }
 
-// port returns the port's number in this subset.
+// port returns the number that ref has in this subset.
 func (s *subset) port(ref portRef) (uint16, bool) {
 	if !ref.named {
 		return ref.number, true
@@ -56,14 +57,15 @@ func (s *subset) port(ref portRef) (uint16, bool) {
 	return 0, false
 }
 
-// alike compares subsets, as slice.alike does.
+// alike compares subsets. See slice.alike.
 func (s subset) alike(o subset, shown bool) bool {
 	return slices.Equal(s.ports, o.ports) &&
 		slices.EqualFunc(s.addresses[:s.ready], o.addresses[:o.ready], address.same) &&
 		slices.EqualFunc(s.others(shown), o.others(shown), address.same)
 }
 
-// others returns the addresses that are not ready. If shown is true, it leaves out those that only explanations have.
+// others returns the addresses that are not ready. If shown is true, it leaves out addresses that
+// are used only for explanations.
 func (s subset) others(shown bool) []address {
 	list := s.addresses[s.ready:]
 	if !shown || len(list) == 0 {
@@ -76,10 +78,10 @@ func (s subset) others(shown bool) []address {
 // slicePort is a TCP port of a slice.
 type slicePort struct {
 	name   string
-	number uint16 // zero if the slice has no valid number: the port is not served
+	number uint16 // zero if the number is invalid; such a port is not served
 }
 
-// portRef names a port of a slice: by the port's name, or just by number.
+// portRef identifies a port of a slice, either by name or by number.
 type portRef struct {
 	name   string
 	number uint16
@@ -88,30 +90,31 @@ type portRef struct {
 
 // address is one address of a slice.
 type address struct {
-	ip       netip.Addr                  // not valid: facts.text has what is written there
-	target   string                      // key of its Pod or ExternalWorkload; empty: a bare address
-	facts    unique.Handle[addressFacts] // most addresses of a zone have the same
-	hostname *string                     // nil: none, as most
+	ip       netip.Addr                  // if invalid, facts.text contains the original text
+	target   string                      // key of its Pod or ExternalWorkload; empty for a bare address
+	facts    unique.Handle[addressFacts] // shared: most addresses in a zone have equal facts
+	hostname *string                     // nil for most addresses, which have none
 	pod      *pod                        // the target, while the slice is in the state and the address is connected
 }
 
-// addressFacts is where an address is, as the slice has it, and why no client gets it.
+// addressFacts describes where an address is, according to the slice, and why clients do not get
+// it.
 type addressFacts struct {
 	zone  string
-	zones string             // of its hints, sorted, each followed by hintEnd
-	nodes string             // likewise; in the local cluster only
-	node  string             // only of a Pod that is not ready; others are where their Pod is
-	why   federation.Verdict // Served if it is ready
-	// leftOut says that no endpoint is made of it, whatever the port: only explanations have it, and profiles that ask
-	// for its hostname.
+	zones string             // zones in the hints, sorted, each followed by hintEnd
+	nodes string             // nodes in the hints, encoded like zones; only in the local cluster
+	node  string             // only for a Pod that is not ready; other addresses use the node of their Pod
+	why   federation.Verdict // Served if the address is ready
+	// leftOut means that the address has no endpoint for any port. Only explanations use such an
+	// address, and profiles that look up its hostname.
 	leftOut bool
-	other   string // what it stands for, if that is neither a Pod nor an ExternalWorkload
-	text    string // what is written in place of an IP
+	other   string // target that is neither a Pod nor an ExternalWorkload
+	text    string // text that is not an IP address
 }
 
 const hintEnd = "\x00"
 
-// endpointSliceKind returns how the cluster follows EndpointSlices.
+// endpointSliceKind returns the kind of EndpointSlices.
 func endpointSliceKind(c *Cluster) follow.Kind[*discoveryv1.EndpointSlice, *slice] {
 	compact := func(o *discoveryv1.EndpointSlice) (*slice, bool) {
 		return compactSlice(o, c.cfg.local != nil, c.cfg.sliceManager())
@@ -123,7 +126,7 @@ func endpointSliceKind(c *Cluster) follow.Kind[*discoveryv1.EndpointSlice, *slic
 	return k
 }
 
-// Core Endpoints, the predecessor of EndpointSlices.
+// Core Endpoints are the predecessor of EndpointSlices.
 type (
 	//lint:ignore SA1019 it is read with --enable-endpoint-slices=false
 	coreEndpoints = corev1.Endpoints
@@ -132,14 +135,14 @@ type (
 	coreEndpointAddress = corev1.EndpointAddress
 )
 
-// endpointsKind returns how the cluster follows Endpoints, in place of EndpointSlices.
+// endpointsKind returns the kind of core Endpoints, which can replace EndpointSlices.
 func endpointsKind(c *Cluster) follow.Kind[*coreEndpoints, *slice] {
 	return sliceKind(c, "endpoints", c.cfg.Client.Sources.Endpoints, func(o *coreEndpoints) (*slice, bool) {
 		return compactEndpoints(o, c.cfg.local != nil), true
 	})
 }
 
-// sliceKind returns how the cluster follows EndpointSlices or Endpoints.
+// sliceKind returns the fields that the kinds of EndpointSlices and Endpoints have in common.
 func sliceKind[O decode.Object](
 	c *Cluster, name string, from decode.Source[O], compact func(O) (*slice, bool),
 ) follow.Kind[O, *slice] {
@@ -153,9 +156,10 @@ func sliceKind[O decode.Object](
 	}
 }
 
-// compactSlice keeps the addresses of an EndpointSlice. Slices of DNS names (FQDN) or without service have no
-// endpoints and are left out, and so are those with neither ports nor addresses, unless the manager manages them. (To
-// API servers, an empty list of ports is the same as a missing one.)
+// compactSlice returns the cached form of an EndpointSlice. It leaves out slices of DNS names
+// (FQDN) and slices without a Service, which have no endpoints. It also leaves out slices with
+// neither ports nor addresses, unless manager manages them. API servers treat an empty list of
+// ports like a missing one.
 func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*slice, bool) {
 	service := sliceService(o)
 	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
@@ -178,8 +182,8 @@ func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*sl
 	return l, len(o.Ports) > 0 || len(l.subsets[0].addresses) > 0 || l.managed != ""
 }
 
-// sliceService returns the name of the slice's Service: from the label or, for slices
-// without it that were written by hand, from the first owner that is a Service.
+// sliceService returns the name of the slice's Service. The name comes from the label. A
+// handwritten slice may lack the label; then the first owner that is a Service counts.
 func sliceService(o *discoveryv1.EndpointSlice) string {
 	if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
 		return name
@@ -192,7 +196,8 @@ func sliceService(o *discoveryv1.EndpointSlice) string {
 	return ""
 }
 
-// compactEndpoints keeps the addresses of an Endpoints object. They have no zones, and stand for no ExternalWorkloads.
+// compactEndpoints returns the cached form of an Endpoints object. Its addresses have no zones and
+// never belong to ExternalWorkloads.
 func compactEndpoints(o *coreEndpoints, local bool) *slice {
 	l := &slice{
 		service: federation.ServiceID{Namespace: intern(o.Namespace), Name: strings.Clone(o.Name)},
@@ -221,8 +226,8 @@ func compactEndpoints(o *coreEndpoints, local bool) *slice {
 	return l
 }
 
-// appendSlicePort appends a port to a list, unless it is of another protocol than TCP. An EndpointSlice
-// or Endpoints object may have another port with the same name and another protocol.
+// appendSlicePort appends a port to list if its protocol is TCP. An object may contain several
+// ports with the same name and different protocols.
 func appendSlicePort(list []slicePort, name string, protocol corev1.Protocol, port *int32) []slicePort {
 	if !tcp(string(protocol)) {
 		return list
@@ -231,7 +236,7 @@ func appendSlicePort(list []slicePort, name string, protocol corev1.Protocol, po
 	return append(list, slicePort{name: intern(name), number: number})
 }
 
-// What Linkerd's service mirror writes on the endpoints of a gateway.
+// Labels and annotations that Linkerd's service mirror writes on the endpoints of a gateway.
 const (
 	mirrorClusterLabel        = "mirror.linkerd.io/cluster-name"
 	gatewayIdentityAnnotation = "mirror.linkerd.io/remote-gateway-identity"
@@ -246,16 +251,16 @@ func readMirror(o *metav1.ObjectMeta) mirror {
 	}
 }
 
-// endpointReader reads the endpoints of an object.
+// endpointReader reads the endpoints of one object.
 type endpointReader struct {
 	namespace string
 	target    func(ref *corev1.ObjectReference, namespace string) (key string, ok bool)
-	noPort    bool // the slice has none: its addresses are in no share
-	local     bool // profiles may ask for hostnames of whatever has one, and node hints count
+	noPort    bool // the slice has no ports, so no share contains its addresses
+	local     bool // the local cluster: any hostname can be looked up, and node hints are used
 }
 
-// read reads a subset. Kubernetes writes one address for an endpoint, and gives further ones no
-// meaning; in a slice that has several, all are served.
+// read reads a subset. Kubernetes writes one address for each endpoint and gives further addresses
+// no meaning. If an endpoint has several addresses, all are served.
 func (r *endpointReader) read(ports []slicePort, endpoints []discoveryv1.Endpoint) subset {
 	ready := make([]address, 0, len(endpoints))
 	var others []address
@@ -272,7 +277,7 @@ func (r *endpointReader) read(ports []slicePort, endpoints []discoveryv1.Endpoin
 	return subset{ports: ports, ready: len(ready), addresses: trim(append(ready, others...))}
 }
 
-// readEndpoint reads what the addresses of an endpoint have in common.
+// readEndpoint reads the fields that all addresses of an endpoint share.
 func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at addressFacts) {
 	target, known := r.target(e.TargetRef, r.namespace)
 	a.target = target
@@ -309,8 +314,8 @@ func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at ad
 	return a, at
 }
 
-// hints returns the zones and nodes that an endpoint is hinted to. The nodes of linked clusters are not those
-// of clients, even if their names are the same.
+// hints returns the zones and nodes in an endpoint's hints. It ignores node hints of linked
+// clusters, because a client's node may have the same name as a node there.
 func (r *endpointReader) hints(h *discoveryv1.EndpointHints) (zones, nodes string) {
 	if h == nil {
 		return "", ""
@@ -335,8 +340,8 @@ func joinHints[T any](list []T, name func(T) string) string {
 	return strings.Join(slices.Compact(names), "")
 }
 
-// withIP returns one of the addresses of an endpoint, with what the slice says of it. One that can't be used has no
-// hostname, and is left out.
+// withIP returns the address with the IP in text and the facts at. An unusable IP gets no hostname
+// and is left out.
 func (a address) withIP(text string, at addressFacts) address {
 	ip, why := readIP(text)
 	if a.ip = ip; why != federation.Served {
@@ -354,7 +359,7 @@ func (a address) same(b address) bool {
 	return a.ip == b.ip && a.target == b.target && a.facts == b.facts && value(a.hostname) == value(b.hostname)
 }
 
-// size is what an address takes besides its place in the list.
+// size returns the memory that an address refers to, in bytes, besides its place in the list.
 func (a *address) size() int64 {
 	n := textSize(a.target)
 	if a.hostname != nil {
@@ -363,15 +368,14 @@ func (a *address) size() int64 {
 	return n
 }
 
-// size is what a place takes that addresses share.
+// size returns the memory of addressFacts that several addresses share, in bytes.
 func (p addressFacts) size() int64 {
 	return uniqueSize + sizeof[addressFacts]() +
 		textSize(p.zone) + textSize(p.zones) + textSize(p.nodes) + textSize(p.node) + textSize(string(p.why)) +
 		textSize(p.other) + textSize(p.text)
 }
 
-// endpointTarget returns the key of an address's ExternalWorkload or Pod, as podTarget
-// does.
+// endpointTarget returns the key of an address's ExternalWorkload or Pod. See podTarget.
 func endpointTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	if target, ok := workloadTarget(ref, namespace); ok {
 		return target, true
@@ -379,8 +383,8 @@ func endpointTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 	return podTarget(ref, namespace)
 }
 
-// podTarget returns the key of an address's Pod; empty: it is a bare address. Not ok:
-// it has a target of another kind, which can't be served.
+// podTarget returns the key of an address's Pod. The key of a bare address is empty. If ok is
+// false, the address has a target of another kind and cannot be served.
 func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	switch {
 	case ref == nil:
@@ -393,11 +397,11 @@ func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	return follow.JoinKey(namespace, ref.Name), true
 }
 
-// nameable reports whether an object can have that name. A name with a slash could make
-// a key of another kind (workloadPrefix).
+// nameable reports whether an object can have the given name. A name with a slash could produce the
+// key of another kind (see workloadPrefix).
 func nameable(name string) bool { return name != "" && !strings.Contains(name, "/") }
 
-// targetKind returns what an address's target is.
+// targetKind returns the kind of an address's target.
 func targetKind(target string) federation.Kind {
 	switch {
 	case target == "":
@@ -408,7 +412,7 @@ func targetKind(target string) federation.Kind {
 	return federation.Pod
 }
 
-// trim frees unused capacity: many endpoints may be not ready.
+// trim frees unused capacity, which may be large if many endpoints are not ready.
 func trim[T any](list []T) []T {
 	if cap(list)-len(list) > 4 {
 		return slices.Clone(list)
@@ -416,8 +420,9 @@ func trim[T any](list []T) []T {
 	return list
 }
 
-// connected iterates over the addresses that are connected with their Pods: those that are ready, and in the local
-// cluster, where profiles ask for them, those with a hostname. Changes of the Pods of others cost nothing.
+// connected iterates over the addresses that are connected with their Pods. These are the ready
+// addresses and, in the local cluster, addresses with a hostname, which profiles look up. Changes
+// of the Pods of other addresses cost nothing.
 func (l *slice) connected(local bool) iter.Seq[*address] {
 	return func(yield func(*address) bool) {
 		for _, sub := range l.subsets {
@@ -430,8 +435,8 @@ func (l *slice) connected(local bool) iter.Seq[*address] {
 	}
 }
 
-// size is what the state takes for a slice of a linked cluster. Its Service and the Pods that it names count whether
-// they exist or not.
+// size returns the memory that the state uses for a slice of a linked cluster, in bytes. It
+// includes the Service and the Pods that the slice names, whether they exist or not.
 func (l *slice) size(string) int64 {
 	n := sizeof[slice]() + indexEntry[*slice]() + serviceEntrySize() + textSize(l.service.Namespace) +
 		textSize(l.service.Name) + textSize(l.mirror.cluster) + textSize(l.mirror.identity) +
@@ -453,7 +458,7 @@ func (l *slice) size(string) int64 {
 	return n
 }
 
-// shared yields the places of the addresses, each run of equal ones once.
+// shared yields the facts of the addresses, once for each run of equal facts.
 func (l *slice) shared(yield func(any, int64) bool) {
 	var last unique.Handle[addressFacts]
 	for _, sub := range l.subsets {
@@ -467,26 +472,27 @@ func (l *slice) shared(yield func(any, int64) bool) {
 	}
 }
 
-// same compares all that comes from the object.
+// same compares all fields that come from the object.
 func (l *slice) same(o *slice) bool { return l.alike(o, false) }
 
-// alike compares slices. If shown is true, it ignores what only explanations have, and compares what readers and
-// profiles are made of and whoever writes slices goes by.
+// alike compares slices. If shown is true, it compares only the fields that readers, profiles and
+// writers of slices use, and ignores those that are used only for explanations.
 func (l *slice) alike(o *slice, shown bool) bool {
 	return l.service == o.service && l.mirror == o.mirror && l.managed == o.managed &&
 		slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool { return a.alike(b, shown) })
 }
 
-// sliceIndex has the EndpointSlices or Endpoints objects of a cluster. state.mu guards it.
+// sliceIndex contains the EndpointSlices or Endpoints objects of a cluster. state.mu guards it.
 type sliceIndex struct {
 	state *state // fixed
 	byKey map[string]*slice
-	clock uint64 // the newest stamp; never used twice
+	clock uint64 // the newest stamp; no stamp is used twice
 }
 
 func newSliceIndex(s *state) sliceIndex { return sliceIndex{state: s, byKey: make(map[string]*slice)} }
 
-// set follows a change of the slice with that key; nil: there was, or is, none.
+// set updates the index after a change of the slice with the given key. before or now is nil if the
+// slice did not exist or no longer exists.
 func (x *sliceIndex) set(key string, before, now *slice) {
 	x.state.local.countManaged(before, -1)
 	x.state.local.countManaged(now, 1)
@@ -522,8 +528,7 @@ func (x *sliceIndex) set(key string, before, now *slice) {
 	}
 }
 
-// touch gives a slice a new stamp, so that readers join it again, and marks its
-// service.
+// touch gives a slice a new stamp, so that readers join the slice again, and marks its Service.
 func (x *sliceIndex) touch(l *slice) {
 	x.clock++
 	l.stamp = x.clock
@@ -532,7 +537,7 @@ func (x *sliceIndex) touch(l *slice) {
 
 func compareKey(l *slice, key string) int { return cmp.Compare(l.key, key) }
 
-// attachPods connects a slice's addresses with their Pods and ExternalWorkloads, or
+// attachPods connects a slice's addresses with their Pods, their ExternalWorkloads, or
 // placeholders.
 func (x *sliceIndex) attachPods(l *slice) {
 	for a := range l.connected(x.state.local != nil) {
@@ -541,7 +546,7 @@ func (x *sliceIndex) attachPods(l *slice) {
 		}
 		p := x.state.pods.entry(a.target)
 		a.pod = p
-		a.target = p.key // share the memory
+		a.target = p.key // share the string
 		if !slices.Contains(p.slices, l) {
 			p.slices = append(p.slices, l)
 		}
