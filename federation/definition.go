@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// ClusterName names a linked cluster, as its link Secret does.
+// ClusterName is the name of a linked cluster, as its link Secret gives it.
 type ClusterName string
 
-// Local is the cluster that the gateway runs in.
+// Local is the name of the local cluster, which Isthmus runs in.
 const Local ClusterName = ""
 
-// String is the name, or "local" for the cluster that the gateway runs in.
+// String returns the name, or "local" for the local cluster.
 func (c ClusterName) String() string {
 	if c == Local {
 		return "local"
@@ -22,8 +22,8 @@ func (c ClusterName) String() string {
 	return string(c)
 }
 
-// ServiceID names a service of one cluster. By namespace sameness the members
-// of a federated service share its namespace.
+// ServiceID identifies a service within one cluster. All members of a federated service are in its
+// namespace, by namespace sameness.
 type ServiceID struct{ Namespace, Name string }
 
 func (id ServiceID) String() string { return id.Namespace + "/" + id.Name }
@@ -32,7 +32,7 @@ func (id ServiceID) compare(o ServiceID) int {
 	return cmp.Or(cmp.Compare(id.Namespace, o.Namespace), cmp.Compare(id.Name, o.Name))
 }
 
-// Member is one cluster's Service among those that make up a service.
+// Member is a Service of one cluster that is part of a service.
 type Member struct {
 	Cluster ClusterName
 	Service ServiceID
@@ -40,26 +40,29 @@ type Member struct {
 
 func (m Member) String() string { return m.Service.String() + "@" + m.Cluster.String() }
 
-// Definition lists the members that make up a service of the local cluster.
+// Definition says which members make up a service of the local cluster.
 type Definition struct {
-	// Members are in order of precedence: an address that several of them offer
-	// belongs to the first. No member is listed twice. A service that is not
-	// federated has one member: itself, or the remote Service that it mirrors.
-	// None means a mirror without the name of a remote Service.
+	// Members is sorted by precedence. If several members offer the same address, the first one
+	// wins. No member is listed twice.
+	//
+	// A service that is not federated has one member: the service itself, or the remote Service
+	// that it mirrors. Members is empty for a mirror that does not name its remote Service.
 	Members []Member
-	// Federated: members that are not available (not linked, no such Service,
-	// ExternalName) are skipped, and the service exists without them.
+	// If Federated is true, unavailable members are skipped, and the service exists without them. A
+	// member is unavailable if its cluster is not linked, or if its Service is missing or of type
+	// ExternalName.
 	Federated bool
-	// Imported: it is the Service of a ServiceImport. That is for readers.
+	// If Imported is true, the service belongs to a ServiceImport. The table does not use this
+	// field.
 	Imported bool
-	// Strict: a member has nothing at a port that its Service does not declare. Otherwise its endpoints are used with
-	// the number that a client asks for.
+	// If Strict is true, a member contributes nothing to a port that its Service does not declare.
+	// Otherwise its endpoints are served at the port that the client requested.
 	Strict bool
-	// Preference is nil if clients get all endpoints, whatever their cluster and zone.
+	// If Preference is nil, clients get all endpoints, whatever their cluster and zone.
 	Preference *Preference
 }
 
-// equal compares two definitions; nil means "not defined".
+// equal compares two definitions. A nil definition means that the service is not defined.
 func (d *Definition) equal(o *Definition) bool {
 	if d == nil || o == nil {
 		return d == o
@@ -71,23 +74,23 @@ func (d *Definition) equal(o *Definition) bool {
 		slices.Equal(d.Members, o.Members)
 }
 
-// plain reports whether the member is an ordinary service of the local cluster.
-// That one is missing is not a fault of federation, so it is never reported.
+// plain reports whether the member is an ordinary service of the local cluster. A missing ordinary
+// service is not a fault of federation, so it is never reported.
 func (d *Definition) plain(m Member) bool { return !d.Federated && m.Cluster == Local }
 
-// MemberStatus is whether a member contributes endpoints, and if not, why.
+// MemberStatus says whether a member contributes endpoints, and if not, why.
 type MemberStatus struct {
 	Link    LinkState
-	Service ServiceState // only meaningful while Link is Ready
-	// Unreached: the Service is there, and no Linkerd gateway that leads to it can be used. Only
-	// [Table.Unserved] sets it.
+	Service ServiceState // valid only if Link is Ready
+	// If Unreached is true, the Service exists, but no Linkerd gateway that leads to it is usable.
+	// Only [Table.Unserved] sets Unreached.
 	Unreached bool
 }
 
 // Serving reports whether the member contributes the endpoints of its Service.
 func (s MemberStatus) Serving() bool { return s.Link == Ready && s.Service == Present }
 
-// String is why a member does not serve, in words for a log.
+// String returns the reason why the member does not serve, in words for a log.
 func (s MemberStatus) String() string {
 	switch {
 	case s.Link != Ready:
@@ -102,27 +105,28 @@ func (s MemberStatus) String() string {
 	return "serving"
 }
 
-// Preference is which of a service's endpoints clients get, and when. The zero value
-// prefers none: clients get all.
+// Preference says which of a service's endpoints clients get, and when. With the zero value,
+// clients get all endpoints.
 //
-// It means the same on a Service with one member as on others, with one exception: there the
-// terms other than zone name every cluster, so that a team may write the same on its own
-// Service as on the federated one.
+// A preference has the same meaning for services with one member, with one exception: every term
+// but zone names all clusters. So a team can use the same preference on its own Service and on the
+// federated one.
 type Preference struct {
-	// Tiers are best first. An endpoint belongs to the first that names it; one that
-	// none names is not served. No tiers: one of all clusters.
+	// Tiers is sorted from best to worst. An endpoint belongs to the first tier that names it. An
+	// endpoint that no tier names is not served. If Tiers is empty, there is one tier with all
+	// clusters.
 	Tiers []Tier
-	// MinReady is when a row of tiers suffices, so that the next are not needed.
+	// MinReady says when a row of tiers suffices, so that clients do not need the next tiers.
 	MinReady MinReady
-	// ReturnAfter is for how long a row of tiers has to suffice without a break before
-	// the tiers behind it are dropped, and ReturnOver how long dropping them takes.
+	// ReturnAfter is how long a shorter row of tiers must suffice without interruption before
+	// clients drop the tiers behind the row. ReturnOver is how long dropping these tiers takes.
 	ReturnAfter, ReturnOver time.Duration
 }
 
-// String is the preference's tiers as users write them.
+// String returns the tiers of the preference as users write them.
 func (p *Preference) String() string { return p.firstTiers(max(len(p.Tiers), 1)) }
 
-// firstTiers is the first n tiers in words.
+// firstTiers returns the first n tiers in words.
 func (p *Preference) firstTiers(n int) string {
 	words := make([]string, n)
 	for i := range words {
@@ -131,7 +135,8 @@ func (p *Preference) firstTiers(n int) string {
 	return strings.Join(words, ", ")
 }
 
-// tierName is a tier in words. Behind the last one is that of clusters of last resort.
+// tierName returns a tier in words. The index after the last tier stands for clusters of last
+// resort.
 func (p *Preference) tierName(i int) string {
 	switch {
 	case i >= max(len(p.Tiers), 1):
@@ -142,7 +147,8 @@ func (p *Preference) tierName(i int) string {
 	return p.Tiers[i].String()
 }
 
-// equal compares by content. Most services share one preference.
+// equal compares the content of two preferences. Most services share one preference, so the
+// pointers are compared first.
 func (p *Preference) equal(o *Preference) bool {
 	if p == o || p == nil || o == nil {
 		return p == o
@@ -157,10 +163,11 @@ func sameTiers(a, b []Tier) bool {
 	return slices.EqualFunc(a, b, func(x, y Tier) bool { return slices.Equal(x, y) })
 }
 
-// Tier is a set of endpoints: those that any of its terms names.
+// Tier is a set of endpoints. An endpoint is in the tier if any term of the tier names the
+// endpoint.
 type Tier []Term
 
-// String is the tier as users write it.
+// String returns the tier as users write it.
 func (t Tier) String() string {
 	words := make([]string, len(t))
 	for i, term := range t {
@@ -172,10 +179,10 @@ func (t Tier) String() string {
 // Term is one item of a tier.
 type Term struct {
 	Kind    TermKind
-	Cluster ClusterName // with Named
+	Cluster ClusterName // only if Kind is Named
 }
 
-// String is the term as users write it.
+// String returns the term as users write it.
 func (t Term) String() string {
 	switch {
 	case t.Kind != Named:
@@ -186,25 +193,26 @@ func (t Term) String() string {
 	return string(t.Cluster)
 }
 
-// TermKind is what a term names endpoints by.
+// TermKind says how a term names endpoints.
 type TermKind uint8
 
 const (
 	// AnyCluster names the endpoints of all clusters.
 	AnyCluster TermKind = iota
-	// ClientZone names those in the client's zone, of any cluster; none if it is not known.
+	// ClientZone names the endpoints in the client's zone, of any cluster. If the client's zone is
+	// unknown, it names none.
 	ClientZone
-	// LocalCluster names those of the gateway's own cluster.
+	// LocalCluster names the endpoints of the local cluster.
 	LocalCluster
-	// SameRegion names those of the own cluster, and of linked ones in its region.
+	// SameRegion names the endpoints of the local cluster and of all linked clusters in its region.
 	SameRegion
-	// Remote names those of linked clusters.
+	// Remote names the endpoints of all linked clusters.
 	Remote
-	// Named names those of the linked cluster Term.Cluster.
+	// Named names the endpoints of the linked cluster in Term.Cluster.
 	Named
 )
 
-// TermWords are the words of all kinds but Named, as users write them.
+// TermWords contains the word for each kind except Named, as users write it.
 var TermWords = [...]string{
 	AnyCluster:   "any",
 	ClientZone:   "zone",
@@ -213,14 +221,14 @@ var TermWords = [...]string{
 	Remote:       "remote",
 }
 
-// MinReady is how many endpoints have to be ready: a number or, if Percent is not 0, a
-// percentage of those known, which is one endpoint at least. The zero value is 1.
+// MinReady is the number of endpoints that must be ready. If Percent is not zero, the limit is that
+// percentage of all endpoints, ready or not, and at least one. The zero value means 1.
 type MinReady struct {
-	Count   int // at least 1; 0 means 1
-	Percent int // 1 to 100; 0: Count applies
+	Count   int // zero means 1
+	Percent int // from 1 to 100; zero means that Count applies
 }
 
-// String is the limit as users write it.
+// String returns the limit as users write it.
 func (m MinReady) String() string {
 	if m.Percent > 0 {
 		return strconv.Itoa(m.Percent) + "%"
@@ -228,7 +236,8 @@ func (m MinReady) String() string {
 	return strconv.Itoa(max(m.Count, 1))
 }
 
-// suffice reports whether so many ready endpoints, of so many known ones, are enough.
+// suffice reports whether the number of ready endpoints is enough. known counts all endpoints,
+// ready or not.
 func (m MinReady) suffice(ready, known int) bool {
 	if m.Percent > 0 {
 		return ready > 0 && 100*ready >= m.Percent*known

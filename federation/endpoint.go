@@ -6,38 +6,37 @@ import (
 	"strings"
 )
 
-// Endpoint is everything that is sent to a proxy about one address, except what
-// depends on the gateway's flags or on the client. It is immutable: never written
-// after it has been published or returned.
+// Endpoint contains everything that a proxy receives about one address, except what depends on
+// Isthmus's flags or on the client. An Endpoint is immutable once it is published or returned.
 type Endpoint struct {
-	Addr    netip.AddrPort // never an IPv4-mapped IPv6 address, never with a zone
+	Addr    netip.AddrPort // never an IPv4-mapped IPv6 address, and without a zone
 	Cluster ClusterName
 
-	Zone     string // as its slice has it; empty: unknown. That of bare addresses is not sent
-	Node     string // the Pod's node; empty for everything else
-	Hostname string // the endpoint's hostname in its slice
-	// Twin identifies its Pod or Workload within the cluster: IPv4 and IPv6 addresses of one
-	// have the same. What follows its last slash is the name, which is sent as NameLabel.
-	// Empty: none.
+	Zone     string // from the EndpointSlice; empty if unknown; not sent for bare addresses
+	Node     string // the Pod's node; empty for other kinds
+	Hostname string // the endpoint's hostname in the EndpointSlice
+	// Twin identifies the Pod or Workload within the cluster. The IPv4 and IPv6 addresses of one
+	// Pod have the same Twin. The text after the last slash is its name, which is sent as
+	// NameLabel. Twin is empty if the endpoint has no Pod or Workload.
 	Twin string
 
-	Hints  *Hints  // endpoints may share them; nil: none
-	Common *Common // endpoints of siblings may share it; nil: none of it
+	Hints  *Hints  // may be shared between endpoints; nil means none
+	Common *Common // may be shared with sibling endpoints; nil means none
 
 	Kind Kind
-	// Meshed: a Linkerd proxy receives this port's traffic, so that protocol
-	// hints and HTTP/2 parameters make sense.
+	// If Meshed is true, a Linkerd proxy receives this port's traffic. Protocol hints and HTTP/2
+	// parameters apply only to such endpoints.
 	Meshed bool
-	// Opaque: the port's protocol must not be detected.
+	// If Opaque is true, proxies must not detect the port's protocol.
 	Opaque bool
-	// InboundPort is the proxy's inbound port, for the transport header. Zero:
-	// the header can't be used, since the endpoint is one of the proxy's own
-	// ports, or the inbound port is not known.
+	// InboundPort is the inbound port of the endpoint's proxy, for the transport header. Zero means
+	// that the header cannot be used. In that case the inbound port is unknown, or the endpoint is
+	// one of the proxy's own ports.
 	InboundPort uint16
 }
 
-// Equal reports whether the two have the same content, and so are the same to
-// clients and to the choice of what clients see.
+// Equal reports whether the two endpoints have the same content. Equal endpoints are
+// interchangeable, both for clients and for choosing the endpoints of a client.
 func (e *Endpoint) Equal(o *Endpoint) bool {
 	return e == o || e.Addr == o.Addr && e.Kind == o.Kind && e.Cluster == o.Cluster &&
 		e.Zone == o.Zone && e.Node == o.Node && e.Hostname == o.Hostname && e.Twin == o.Twin &&
@@ -45,8 +44,8 @@ func (e *Endpoint) Equal(o *Endpoint) bool {
 		e.Hints.Equal(o.Hints) && e.Common.Equal(o.Common)
 }
 
-// NameLabel returns the label with the name of its Pod or Workload. It returns false if it
-// has none.
+// NameLabel returns the label with the name of the Pod or Workload. If the endpoint has neither,
+// NameLabel returns false.
 func (e *Endpoint) NameLabel() (Label, bool) {
 	name := "pod"
 	if e.Kind == Workload {
@@ -55,11 +54,11 @@ func (e *Endpoint) NameLabel() (Label, bool) {
 	return Label{Name: name, Value: e.Twin[strings.LastIndexByte(e.Twin, '/')+1:]}, e.Twin != ""
 }
 
-// Kind is what has an address.
+// Kind is the kind of object that an address belongs to.
 type Kind uint8
 
 const (
-	// Address is a bare address: a manual endpoint, or a Linkerd gateway's.
+	// Address is a bare address: a manual endpoint, or an address of a Linkerd gateway.
 	Address Kind = iota
 	// Pod is an address of a Kubernetes Pod.
 	Pod
@@ -67,13 +66,13 @@ const (
 	Workload
 )
 
-// Hints are the hints of an endpoint, each list sorted. They are immutable.
+// Hints contains the topology hints of an endpoint. Both lists are sorted. Hints is immutable.
 type Hints struct {
 	ForZones []string
-	ForNodes []string // of endpoints of the local cluster only
+	ForNodes []string // only for endpoints of the local cluster
 }
 
-// Zones returns the zones. Nil has none.
+// Zones returns the hinted zones. It returns nil if h is nil.
 func (h *Hints) Zones() []string {
 	if h == nil {
 		return nil
@@ -81,7 +80,7 @@ func (h *Hints) Zones() []string {
 	return h.ForZones
 }
 
-// Nodes returns the names of the nodes. Nil has none.
+// Nodes returns the names of the hinted nodes. It returns nil if h is nil.
 func (h *Hints) Nodes() []string {
 	if h == nil {
 		return nil
@@ -89,28 +88,28 @@ func (h *Hints) Nodes() []string {
 	return h.ForNodes
 }
 
-// Equal reports whether the two have the same content. Nil is equal to the zero value.
+// Equal reports whether the two have the same content. A nil *Hints is equal to the zero value.
 func (h *Hints) Equal(o *Hints) bool {
 	return h == o || slices.Equal(h.Zones(), o.Zones()) && slices.Equal(h.Nodes(), o.Nodes())
 }
 
-// Common is what the endpoints of siblings in a slice have in common, so that they can share
-// it. It is immutable.
+// Common contains the fields that endpoints of one slice often have in common, so that they can
+// share one copy. It is immutable.
 type Common struct {
-	// Group is the same for all endpoints of the slice: labels of service, namespace,
-	// target_…, sorted by name.
+	// Group contains the labels that are the same for the whole slice: service, namespace and
+	// target_…. It is sorted by name.
 	Group []Label
-	// Labels are those of its Pod or Workload, sorted by name, without those that are made
-	// of other fields: NameLabel, zone, zone_locality, target_cluster.
+	// Labels contains the labels of the Pod or Workload, sorted by name. It omits the labels that
+	// are derived from other fields: NameLabel, zone, zone_locality and target_cluster.
 	Labels    []Label
 	Identity  Identity
-	Authority string // authority override; empty: none
+	Authority string // authority override; empty means none
 }
 
-// nothing is what an endpoint without Common has in common with others.
+// nothing is what Get returns for a nil *Common.
 var nothing Common
 
-// Get returns c, or for nil one that has nothing.
+// Get returns c. If c is nil, Get returns the zero value.
 func (c *Common) Get() *Common {
 	if c == nil {
 		return &nothing
@@ -118,7 +117,7 @@ func (c *Common) Get() *Common {
 	return c
 }
 
-// Equal reports whether the two have the same content. Nil is equal to the zero value.
+// Equal reports whether the two have the same content. A nil *Common is equal to the zero value.
 func (c *Common) Equal(o *Common) bool {
 	a, b := c.Get(), o.Get()
 	if a == b {
@@ -130,19 +129,20 @@ func (c *Common) Equal(o *Common) bool {
 		slices.Equal(a.Labels, b.Labels)
 }
 
-// Identity is the name that a peer's TLS certificate must bear. The zero value
-// is none. At most one of DNS and URI is set.
+// Identity is the name that the TLS certificate of a peer must bear. At most one of DNS and URI is
+// set. The zero value means no identity.
 type Identity struct {
-	DNS        string // dns_like_identity
-	URI        string // uri_like_identity
-	ServerName string // SNI; empty: not sent
+	DNS        string // sent as dns_like_identity
+	URI        string // sent as uri_like_identity
+	ServerName string // SNI; if empty, it is not sent
 }
 
 // Label is one metric label.
 type Label struct{ Name, Value string }
 
-// PlainLabel reports whether a text can be a label's value. Proxies write values into their metrics without
-// escapes, so a quotation mark, backslash or line break would spoil or forge these.
+// PlainLabel reports whether text can be the value of a label. Proxies write label values into
+// their metrics without escaping them. So a quotation mark, backslash or line break would break or
+// forge the metrics.
 func PlainLabel(text string) bool {
 	return strings.IndexByte(text, '"') < 0 && strings.IndexByte(text, '\\') < 0 && strings.IndexByte(text, '\n') < 0
 }

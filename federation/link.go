@@ -7,42 +7,45 @@ import (
 	"time"
 )
 
-// Link is what a cluster's link is now, for the table. The zero value: not linked.
+// Link is the current state of a cluster's link, as the table uses it. The zero value means that
+// the cluster is not linked.
 type Link struct {
 	State  LinkState
-	Source Source // with Ready, otherwise nil. Sources must be comparable (pointers)
-	Within Ranges // of a linked cluster, only endpoints within these addresses are taken; nil: all addresses
-	Region string // where the cluster is; empty: not known
+	Source Source // nil unless State is Ready; sources must be comparable, such as pointers
+	Within Ranges // the addresses that a linked cluster may offer; nil means all
+	Region string // the cluster's region; empty if unknown
 
-	// Cordon is how far the cluster's endpoints are taken out by hand. A change takes
-	// effect in about ten equal steps over CordonOver; 0: at once. The first Link of a
-	// cluster takes effect at once.
+	// Cordon is the standing that a user has set for the cluster. The first Link of a cluster takes
+	// effect at once. A later change of Cordon takes effect in about ten equal steps over
+	// CordonOver. If CordonOver is zero, the change takes effect at once.
 	Cordon     Standing
 	CordonOver time.Duration
-	// Lost is how far they are taken out because the cluster's API is not followed. It
-	// takes effect at once.
+	// Lost is the standing of the cluster while its API cannot be watched. A change of Lost takes
+	// effect at once.
 	Lost Standing
 }
 
-// equal compares ranges by content.
+// equal reports whether two links have the same content. It compares the prefixes of Within.
 func (l Link) equal(o Link) bool {
 	return l.State == o.State && l.Source == o.Source && l.Region == o.Region &&
 		l.Cordon == o.Cordon && l.CordonOver == o.CordonOver && l.Lost == o.Lost &&
 		(l.Within == nil) == (o.Within == nil) && slices.Equal(l.Within, o.Within)
 }
 
-// LinkState is whether the table can read a cluster, and if not, whether to wait.
+// LinkState says whether the table can read a cluster, and if not, whether waiting for the cluster
+// makes sense.
 type LinkState uint8
 
 const (
-	// Unlinked: no usable link names this cluster.
+	// Unlinked means that no usable link names the cluster.
 	Unlinked LinkState = iota
-	// Pending: linked and still starting; worth waiting for.
+	// Pending means that the link is still starting. Waiting for the cluster makes sense.
 	Pending
-	// Unreachable: linked, nothing known yet, and not worth waiting for.
+	// Unreachable means that the cluster is linked, but no objects are cached. Waiting for the
+	// cluster does not make sense.
 	Unreachable
-	// Ready: its objects are known. It stays ready when its API server can't be
-	// reached any more.
+	// Ready means that the objects of the cluster are cached. The link stays ready if the API
+	// server becomes unreachable later.
 	Ready
 )
 
@@ -50,33 +53,35 @@ func (s LinkState) String() string {
 	return [...]string{"unlinked", "pending", "unreachable", "ready"}[s]
 }
 
-// Standing is how far a cluster's endpoints are taken out of all services. Of two that
-// apply to a cluster, the greater wins.
+// Standing says to what extent the endpoints of a cluster are taken out of all services. If two
+// standings apply to a cluster, the greater one wins.
 type Standing uint8
 
 const (
-	// InService: they are not taken out.
+	// InService means that the endpoints are served normally.
 	InService Standing = iota
-	// LastResort: they are served only while a service has no other ready endpoint.
+	// LastResort means that the endpoints are served only while a service has no other ready
+	// endpoint.
 	LastResort
-	// Withdrawn: they are not served.
+	// Withdrawn means that the endpoints are not served.
 	Withdrawn
 )
 
 func (s Standing) String() string { return [...]string{"in-service", "last-resort", "withdrawn"}[s] }
 
-// Ranges are the addresses that a linked cluster may offer: prefixes, sorted and
-// without those that are part of another. nil: all addresses.
+// Ranges contains the prefixes whose addresses a linked cluster may offer. The prefixes are sorted
+// and do not overlap. If Ranges is nil, all addresses are allowed.
 type Ranges []netip.Prefix
 
-// NewRanges returns the ranges that the prefixes, in any order, cover. They must be
-// valid and not IPv4-mapped. Without prefixes it returns nil: all addresses.
+// NewRanges returns the ranges that cover the prefixes, which may be in any order. The prefixes
+// must be valid and must not be IPv4-mapped. Without prefixes, NewRanges returns nil, which allows
+// all addresses.
 func NewRanges(prefixes ...netip.Prefix) Ranges {
 	var r Ranges
 	for _, p := range prefixes {
 		r = append(r, p.Masked())
 	}
-	slices.SortFunc(r, netip.Prefix.Compare) // a prefix comes before those that are part of it
+	slices.SortFunc(r, netip.Prefix.Compare) // a prefix comes before the prefixes that it contains
 	n := 0
 	for _, p := range r {
 		if n > 0 && r[n-1].Contains(p.Addr()) {
@@ -88,8 +93,7 @@ func NewRanges(prefixes ...netip.Prefix) Ranges {
 	return r[:n:n]
 }
 
-// Contains reports whether the ranges have the address, in time logarithmic in their
-// number.
+// Contains reports whether any prefix contains the address. It takes logarithmic time.
 func (r Ranges) Contains(a netip.Addr) bool {
 	if r == nil {
 		return true
@@ -98,14 +102,14 @@ func (r Ranges) Contains(a netip.Addr) bool {
 	return found || i > 0 && r[i-1].Contains(a)
 }
 
-// tableLink is a Link as the table has it.
+// tableLink is a Link together with the state that the table derives from it.
 type tableLink struct {
 	Link
-	within *Ranges // of Link.Within, the same pointer while that is equal; nil: all addresses
-	cordon spread  // how Link.Cordon takes effect
+	within *Ranges // Link.Within; the pointer changes only if the content does; nil allows all addresses
+	cordon spread  // the gradual change to Link.Cordon
 }
 
-// replace returns the link with other content from now on.
+// replace returns the state of the link after the change to by.
 func (l tableLink) replace(by Link, now func() time.Time) tableLink {
 	next := tableLink{Link: by, within: l.within, cordon: l.cordon}
 	switch {
@@ -123,18 +127,18 @@ func (l tableLink) replace(by Link, now func() time.Time) tableLink {
 	return next
 }
 
-// takesOut reports whether anything of the cluster is taken out, or has been since its
-// cordon was set.
+// takesOut reports whether any endpoint of the cluster is taken out, or was taken out since the
+// cordon was last set.
 func (l tableLink) takesOut() bool { return l.Lost != InService || l.cordon != spread{} }
 
-// standings returns those of the cluster at a time, and when they change next; zero:
-// not by themselves.
+// standings returns the standing of each part of the cluster, and the time of the next gradual
+// change. The time is zero if no gradual change is due.
 func (l *tableLink) standings(now time.Time) (standings, time.Time) {
 	list, next := l.cordon.at(now)
 	return list.atLeast(l.Lost), next
 }
 
-// bounds returns the bounds for endpoints of that cluster. The local one has none.
+// bounds returns the bounds for the endpoints of cluster c. The local cluster has no bounds.
 func (l tableLink) bounds(c ClusterName, owners AddressOwners) bounds {
 	if c == Local {
 		return bounds{}
@@ -142,7 +146,8 @@ func (l tableLink) bounds(c ClusterName, owners AddressOwners) bounds {
 	return bounds{l.within, owners}
 }
 
-// status returns whether the cluster's Service of that name can serve, as its source says now.
+// status reports whether the cluster's Service of this name serves, according to the current state
+// of its source.
 func (l tableLink) status(id ServiceID) (s MemberStatus) {
 	if s.Link = l.State; s.Link == Ready {
 		s.Service = l.Source.State(id)
@@ -154,16 +159,16 @@ func (l tableLink) status(id ServiceID) (s MemberStatus) {
 	return s
 }
 
-// spread is a change of standing that takes effect part by part.
+// spread is a change of standing that takes effect one part at a time.
 type spread struct {
-	from  standings // at start
+	from  standings // the standings when the change began
 	to    Standing
 	start time.Time
-	step  time.Duration // from part to part; 0: all have changed
+	step  time.Duration // time between two parts; zero means that all parts have changed
 }
 
-// changeTo returns the change to another standing that begins now, where this one has come to. It takes
-// that time if all parts change, and less if some have the standing already.
+// changeTo returns a change from the current standings to another standing, which begins now. The
+// change takes less time than over if some parts already have the new standing.
 func (s *spread) changeTo(to Standing, over time.Duration, now time.Time) spread {
 	from, _ := s.at(now)
 	if from == uniform(to) {
@@ -172,7 +177,8 @@ func (s *spread) changeTo(to Standing, over time.Duration, now time.Time) spread
 	return spread{from: from, to: to, start: now, step: over / parts}
 }
 
-// at returns the standings at a time, and when the next part changes; zero: none does.
+// at returns the standings at the given time, and the time when the next part changes. That time is
+// zero if all parts have changed.
 func (s *spread) at(now time.Time) (list standings, next time.Time) {
 	if s.step <= 0 {
 		return uniform(s.to), time.Time{}
@@ -194,10 +200,10 @@ func (s *spread) at(now time.Time) (list standings, next time.Time) {
 	return list, time.Time{}
 }
 
-// standings are those of each part of a cluster's endpoints.
+// standings contains the standing of each part of a cluster's endpoints.
 type standings [parts]Standing
 
-// uniform is the same standing for all parts.
+// uniform returns standings that are s for all parts.
 func uniform(s Standing) (list standings) {
 	for i := range list {
 		list[i] = s
@@ -205,7 +211,7 @@ func uniform(s Standing) (list standings) {
 	return list
 }
 
-// atLeast raises those that are below s.
+// atLeast raises all standings below s to s.
 func (list standings) atLeast(s Standing) standings {
 	for i := range list {
 		list[i] = max(list[i], s)
@@ -213,13 +219,13 @@ func (list standings) atLeast(s Standing) standings {
 	return list
 }
 
-// parts is into how many parts, about equal, a cluster's endpoints are divided when they
-// leave or come back one part after the other.
+// parts is the number of parts, of about equal size, that a cluster's endpoints are divided into.
+// Endpoints that leave or come back gradually do so one part at a time.
 const parts = 10
 
-// partOf is the part that an endpoint belongs to. It follows from a hash of the Pod's
-// name or, without a Pod, of the address: so it is the same in all replicas, and all
-// addresses and ports of a Pod are in one part.
+// partOf returns the part that an endpoint belongs to. The part is a hash of the Pod's name, or of
+// the address if there is no Pod. So all replicas agree on the part, and all addresses and ports of
+// a Pod are in the same part.
 func partOf(e *Endpoint) int {
 	hash := fnv.New64a()
 	if e.Twin == "" {
@@ -229,7 +235,7 @@ func partOf(e *Endpoint) int {
 	_, _ = hash.Write([]byte(e.Twin))
 	_, _ = hash.Write([]byte(e.Cluster))
 	h := hash.Sum64()
-	h ^= h >> 33 // FNV's low bits are alike for texts that are alike
+	h ^= h >> 33 // FNV's low bits are similar for similar texts
 	h *= 0xff51afd7ed558ccd
 	return int((h >> 33) % parts)
 }

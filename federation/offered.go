@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// offeredAddrs has which watched services linked clusters offer an address to, so that a
-// change of an address that none of them offers costs one look-up, and one of another
-// address concerns those services only.
+// offeredAddrs maps each address to the watched services that linked clusters offer it to. So if an
+// address changes that no linked cluster offers, the change costs one look-up. A change of any
+// other address affects only those services.
 type offeredAddrs struct {
 	mu sync.Mutex // a leaf in the lock order
 	v4 addrUses[[4]byte]
@@ -20,8 +20,8 @@ func newOfferedAddrs() offeredAddrs {
 	return offeredAddrs{v4: newAddrUses[[4]byte](), v6: newAddrUses[[16]byte]()}
 }
 
-// services returns the numbers of the services to which linked clusters offer the address,
-// in no order.
+// services returns the numbers of the services that linked clusters offer the address to, in no
+// particular order.
 func (o *offeredAddrs) services(a netip.Addr) []uint32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -31,7 +31,7 @@ func (o *offeredAddrs) services(a netip.Addr) []uint32 {
 	return o.v6.services(a.As16())
 }
 
-// replace counts a member's offer to a service in place of the one before.
+// replace replaces a member's former offer to a service with a new one.
 func (o *offeredAddrs) replace(service uint32, old, new offer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -45,7 +45,7 @@ func (o *offeredAddrs) replace(service uint32, old, new offer) {
 	})
 }
 
-// add counts an address of a service once more, or less. o.mu is held.
+// add adds n to the count of an address for a service. n is 1 or -1. o.mu is held.
 func (o *offeredAddrs) add(a netip.Addr, service uint32, n int) {
 	if a = a.Unmap(); a.Is4() {
 		o.v4.add(a.As4(), service, n)
@@ -54,8 +54,8 @@ func (o *offeredAddrs) add(a netip.Addr, service uint32, n int) {
 	}
 }
 
-// forget forgets all addresses of a service. It looks at the addresses of all services, so that it
-// also works for a service whose count a panic has left wrong.
+// forget removes all addresses of a service. It searches all addresses, so it also works if a panic
+// left the counts of the service wrong.
 func (o *offeredAddrs) forget(service uint32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,15 +63,15 @@ func (o *offeredAddrs) forget(service uint32) {
 	o.v6.forget(service)
 }
 
-// addrUses has the services that addresses are offered to. Most addresses have one: what there is
-// for it has no pointers, to be cheap for the garbage collector, and keys have no more bytes than
-// they need.
+// addrUses maps addresses to the services that they are offered to. Most addresses have one
+// service. To keep garbage collection cheap, its entry contains no pointers, and keys are as short
+// as possible.
 type addrUses[K comparable] struct {
-	first map[K]addrUse   // one service of each address
-	more  map[K][]addrUse // the others, sorted by number
+	first map[K]addrUse   // one service for each address
+	more  map[K][]addrUse // the other services, sorted by number
 }
 
-// addrUse is how often an address is offered to the service with a number.
+// addrUse is the number of times that an address is offered to one service.
 type addrUse struct{ service, count uint32 }
 
 func newAddrUses[K comparable]() addrUses[K] {
@@ -111,7 +111,8 @@ func (u addrUses[K]) add(a K, service uint32, n int) {
 	}
 }
 
-// removeFirst removes the service that is the first of an address. The last one of the others takes its place.
+// removeFirst removes the first service of an address. The last of the other services takes its
+// place.
 func (u addrUses[K]) removeFirst(a K) {
 	more := u.more[a]
 	if len(more) == 0 {

@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// MaxUndeclaredPorts is how many ports of a service may be watched that no member is known to
-// declare. A client may ask for any port, and each port is read and merged by itself.
+// MaxUndeclaredPorts is the maximum number of watched ports of a service that no member is known to
+// declare. There is a limit because a client may request any port, and each port is read and merged
+// separately.
 const MaxUndeclaredPorts = 64
 
 // watchedService is a service that has at least one watch.
 type watchedService struct {
 	table  *Table // fixed, as are id, number and again
 	id     ServiceID
-	number uint32 // in Table.numbered
-	again  func() // rebuilds the service, under supervision
+	number uint32 // key in Table.numbered
+	again  func() // rebuilds the service under supervision
 
-	refs   int         // under table.mu: its watches
-	byNode atomic.Bool // its sets depend on the client's node
+	refs   int         // number of watches; guarded by table.mu
+	byNode atomic.Bool // whether the sets depend on the client's node
 
-	// mu is held while sources are read, and while the result is merged and
-	// published.
+	// mu is held while sources are read and while the result is merged and published.
 	mu          sync.Mutex
 	ports       map[uint16]*port
-	broken      bool // a panic has left ports half changed: see restore
-	steered     bool // a port is, or has been when reschedule was called last
+	broken      bool // whether a panic left ports half changed: see restore
+	steered     bool // whether any port is steered, or was at the last call of reschedule
 	tierChanges tierChanges
 }
 
@@ -39,8 +39,7 @@ func newWatchedService(t *Table, id ServiceID, number uint32) *watchedService {
 	return s
 }
 
-// rebuild publishes what a new definition, or another link of a member's cluster,
-// changes.
+// rebuild publishes the effects of a new definition, or of a changed link of a member's cluster.
 func (s *watchedService) rebuild() {
 	s.change(func() {
 		in := s.table.inputs(s.id)
@@ -50,7 +49,7 @@ func (s *watchedService) rebuild() {
 	})
 }
 
-// readMember reads one member again, and publishes what has changed.
+// readMember reads one member again, and publishes the resulting changes.
 func (s *watchedService) readMember(m Member, at time.Time) {
 	s.change(func() {
 		for _, p := range s.ports {
@@ -59,8 +58,8 @@ func (s *watchedService) readMember(m Member, at time.Time) {
 	})
 }
 
-// screenAddr screens again what linked clusters offer at an address, and publishes what
-// has changed.
+// screenAddr screens the linked clusters' offers of an address again, and publishes the resulting
+// changes.
 func (s *watchedService) screenAddr(a netip.Addr) {
 	s.change(func() {
 		for _, p := range s.ports {
@@ -69,7 +68,7 @@ func (s *watchedService) screenAddr(a netip.Addr) {
 	})
 }
 
-// tick publishes what has changed by the passing of time.
+// tick publishes the changes that are due by now.
 func (s *watchedService) tick() {
 	s.change(func() {
 		now := s.table.opts.Now()
@@ -79,11 +78,11 @@ func (s *watchedService) tick() {
 	})
 }
 
-// finishUnwatch does what is left to do after unwatch.
+// finishUnwatch finishes what unwatch began.
 func (s *watchedService) finishUnwatch() { s.change(func() {}) }
 
-// change calls f, which publishes a change, with s.mu held. If the service is broken,
-// change restores the service instead, which publishes all changes.
+// change calls f, which publishes a change, with s.mu held. If the service is broken, change
+// restores the service instead, which publishes all changes.
 func (s *watchedService) change(f func()) {
 	s.locked(func() {
 		if s.broken {
@@ -95,13 +94,13 @@ func (s *watchedService) change(f func()) {
 	})
 }
 
-// finish does what follows once all ports are up to date.
+// finish reschedules the service and reports its tiers. It is called when all ports are up to date.
 func (s *watchedService) finish() {
 	s.reschedule()
 	s.reportTiers()
 }
 
-// locked calls f with s.mu held. If f panics, the service is broken.
+// locked calls f with s.mu held. If f panics, locked marks the service as broken.
 func (s *watchedService) locked(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,15 +110,15 @@ func (s *watchedService) locked(f func()) {
 	done = true
 }
 
-// isBroken reports whether the service is broken. It waits for the end of an update.
+// isBroken reports whether the service is broken. It waits for a running update to end.
 func (s *watchedService) isBroken() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.broken
 }
 
-// restore rebuilds a broken service from scratch. It uses only the watches and the sets that were
-// published last, because a panic may have left everything else half changed.
+// restore rebuilds a broken service from scratch. It uses only the watches and the last published
+// sets, because a panic may have left all other state half changed.
 func (s *watchedService) restore() {
 	s.table.offered.forget(s.number)
 	in := s.table.inputs(s.id)
@@ -131,7 +130,7 @@ func (s *watchedService) restore() {
 			continue
 		}
 		for _, to := range p.all() {
-			to.tierView = nil // it begins anew, with what clients have
+			to.tierView = nil // the view restarts with the endpoints that clients have
 		}
 		clear(p.failingBack)
 		p.hinted = hintIndex{}
@@ -142,11 +141,14 @@ func (s *watchedService) restore() {
 	s.broken = false
 }
 
-// watch returns the sets published for the key, and whether unwatch must be called. If nobody
-// watches the key yet, watch adds it. If the service is broken, a watched key keeps its set, which
-// may be out of date. For a new key, watch restores the service first. If the port is undeclared
-// and MaxUndeclaredPorts is reached, watch adds nothing and returns a set with the reason
-// TooManyPorts.
+// watch returns the published sets for the key, and whether unwatch must be called. If the key has
+// no watches yet, watch adds the key.
+//
+// If the service is broken, a watched key keeps its set, which may be out of date. Before watch
+// adds a new key, it restores the service.
+//
+// If the port is undeclared and MaxUndeclaredPorts is reached, watch adds nothing and returns a set
+// with the reason TooManyPorts.
 func (s *watchedService) watch(k Key) (latest *Latest[*Set], added bool) {
 	s.locked(func() {
 		to := s.published(k)
@@ -164,7 +166,7 @@ func (s *watchedService) watch(k Key) (latest *Latest[*Set], added bool) {
 	return latest, added
 }
 
-// published returns what is published for a watched key. If the key is not watched, it returns nil.
+// published returns the published sets for a watched key, or nil if the key is not watched.
 func (s *watchedService) published(k Key) *published {
 	p := s.ports[k.Port]
 	if p == nil {
@@ -176,9 +178,9 @@ func (s *watchedService) published(k Key) *published {
 	return nil
 }
 
-// add publishes the first set for a key. If the port is undeclared and MaxUndeclaredPorts
-// is reached, it returns nil. After a panic in it, restore removes what it has added, which has no
-// watches.
+// add publishes the first set for a key. If the port is undeclared and MaxUndeclaredPorts is
+// reached, add returns nil. If add panics, restore later removes the entries that add left behind,
+// because they have no watches.
 func (s *watchedService) add(k Key) *published {
 	if s.broken {
 		s.restore()
@@ -201,9 +203,10 @@ func (s *watchedService) add(k Key) *published {
 	return to
 }
 
-// undeclaredPorts counts the watched ports that no member is known to declare. Ports of a pending
-// cluster count: the cluster may turn out to declare none of them, and their streams stay open. At
-// a start proxies are served once no cluster is pending, so only new links are affected.
+// undeclaredPorts returns the number of watched ports that no member is known to declare. Ports of
+// a pending cluster count, because the cluster may turn out to declare none of them while their
+// streams stay open. This affects only new links: after a start, proxies are served once no cluster
+// is pending.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
 		if !slices.ContainsFunc(p.members, contribution.declares) {
@@ -213,8 +216,8 @@ func (s *watchedService) undeclaredPorts() (n int) {
 	return n
 }
 
-// unwatch ends one watch of the key, and reports whether finishUnwatch must be called. A broken service is
-// left to restore.
+// unwatch ends one watch of the key, and reports whether finishUnwatch must be called. It leaves
+// the cleanup of a broken service to restore.
 func (s *watchedService) unwatch(k Key) (unfinished bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,14 +234,14 @@ func (s *watchedService) unwatch(k Key) (unfinished bool) {
 	return s.steered && k.concernsService(p)
 }
 
-// concernsService reports whether a watch that begins or has ended may change when the
-// service is due, or what is reported of it. Those of one more instance do not: there may be
-// any number, and they are due only after something else has changed.
+// concernsService reports whether beginning or ending a watch of the key may change when the
+// service is due, or which tiers are reported. A watch of a further instance changes neither. There
+// may be any number of instances, and they become due only after another change.
 func (k Key) concernsService(p *port) bool {
 	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
 }
 
-// reschedule sets when the service is due next. It finds out whether any port is still steered.
+// reschedule sets the time when the service is due next. It also updates s.steered.
 func (s *watchedService) reschedule() {
 	if !s.steered {
 		return
@@ -263,21 +266,21 @@ func (s *watchedService) reschedule() {
 	s.table.schedule.set(s, due)
 }
 
-// tierChanges is how often the tiers of a watched service have changed.
+// tierChanges records how often the tiers in use of a watched service have changed.
 type tierChanges struct {
-	changed           bool   // the tiers of a whole service's client have changed since the last report
-	spills, failBacks uint64 // how often clients of a zone have got more tiers, and fewer
+	changed           bool   // whether the tiers of a client of the whole service differ from the last report
+	spills, failBacks uint64 // how often clients of a zone began to use more tiers, and fewer tiers
 }
 
-// noteTiers notes whether clients of a kind use other tiers than at the last report.
+// noteTiers records whether a kind of client uses other tiers than at the last report.
 func (s *watchedService) noteTiers(to *published) {
 	if to.tierView != nil && to.tierView.reported != to.tierView.inUse && to.client.Instance == "" {
 		s.tierChanges.changed = true
 	}
 }
 
-// reportTiers reports changes of the tiers in use. That a client comes or goes, which others
-// may not have in common with it, is none.
+// reportTiers reports changes of the tiers in use. If a client comes or goes whose tiers differ
+// from those of the other clients, that is not a change.
 func (s *watchedService) reportTiers() {
 	if !s.tierChanges.changed {
 		return
@@ -310,7 +313,8 @@ func (s *watchedService) reportTiers() {
 	}
 }
 
-// worst returns, by zone, the client that uses most tiers now, and how many any used before.
+// worst returns, by zone, the client that uses the most tiers now, and the largest number of tiers
+// that any client used at the last report.
 func (s *watchedService) worst() (now map[string]tierUser, before map[string]int) {
 	now = make(map[string]tierUser)
 	before = make(map[string]int)
@@ -337,8 +341,9 @@ type tierUser struct {
 	*published
 }
 
-// worse reports whether more tiers are in use, or as many and since later: what is reported is
-// why that has changed. Between equals the order is any, and always the same.
+// worse reports whether u uses more tiers than the other client, or as many tiers but since a later
+// time. The later client is preferred because it explains the reported change. Ties are broken in
+// an arbitrary but fixed order.
 func (u tierUser) worse(than tierUser) bool {
 	return cmp.Or(
 		cmp.Compare(u.tierView.inUse, than.tierView.inUse),
@@ -348,20 +353,20 @@ func (u tierUser) worse(than tierUser) bool {
 	) > 0
 }
 
-// TierChange is a change of the tiers that clients of a zone use of a service: of those of
-// its ports where most are in use. Clients of an instance do not count.
+// TierChange is a change of the number of tiers that clients of a zone use. It describes the ports
+// of the service for which most tiers are in use. It does not cover clients of an instance.
 type TierChange struct {
 	Service    ServiceID
-	Zone       string // of the clients; empty: not known
+	Zone       string // the clients' zone; empty if unknown
 	Preference *Preference
-	From, To   int    // how many tiers were and are in use, from the first. One more than there are: last resort too
-	Why        string // in words for a log
+	From, To   int    // number of tiers in use before and after, counted from the first; one more than all tiers includes last resort
+	Why        string // the reason, in words for a log
 }
 
-// Tiers are those in use now, in words.
+// Tiers returns the tiers that are now in use, in words.
 func (c TierChange) Tiers() string { return c.Preference.firstTiers(c.To) }
 
-// copies copies the service's ports into list, whose memory it uses again.
+// copies returns copies of the service's ports. It reuses the memory of list.
 func (s *watchedService) copies(list []port) []port {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// Client is the part of a request that changes the answer. An empty field is
-// unknown, or not part of the request.
+// Client contains the properties of a client that affect its endpoints. A field is empty if it is
+// unknown or not part of the request.
 type Client struct {
-	Zone     string // the client's zone: topology.kubernetes.io/zone of its node
-	Node     string // the client's node
-	Instance string // the requested hostname, as in <hostname>.<service>.<namespace>
+	Zone     string // value of topology.kubernetes.io/zone of the client's node
+	Node     string // name of the client's node
+	Instance string // requested hostname, as in <hostname>.<service>.<namespace>
 }
 
-// Key is a service port and the part of a client that changes the answer. Watches
-// of equal keys get the same sets.
+// Key identifies one kind of client of a service port. Watches of equal keys get the same sets.
 type Key struct {
 	Service ServiceID
 	Port    uint16
@@ -26,56 +25,54 @@ type Key struct {
 
 func (k Key) String() string { return k.Service.String() + ":" + strconv.Itoa(int(k.Port)) }
 
-// Set is what one kind of client sees of one service port. It never changes
-// once published.
+// Set contains the endpoints that one kind of client gets for one service port. A published Set
+// never changes.
 type Set struct {
-	Version  uint64 // one more than the Set it replaced
-	Exists   bool   // the service is defined and, for remote discovery, its remote Service too
-	Complete bool   // no member's cluster is pending
-	// ByNode is set if internalTrafficPolicy is Local. If the Key in use has no node, and the client has one, call
-	// Table.Key again.
+	Version  uint64 // one more than the version of the previous Set
+	Exists   bool   // whether the service is defined; for a mirror, whether its remote Service exists too
+	Complete bool   // whether no member's cluster is pending
+	// ByNode is true if internalTrafficPolicy is Local. If the client has a node and its Key does
+	// not, the caller must call Table.Key again.
 	ByNode     bool
-	Hinted     bool        // node hints have chosen the endpoints, for the node of the Key
-	Undeclared bool        // all members are known, one of them serves, and none declares the port
+	Hinted     bool        // whether node hints chose the endpoints for the Key's node
+	Undeclared bool        // whether all members are known, at least one serves, and none declares the port
 	Reason     Reason      // None unless Endpoints is empty
-	Cluster    ClusterName // with NotLinked: the cluster that is not linked
-	Changed    time.Time   // when the newest change happened in its cluster, for metrics; zero: not known
-	Origin     ClusterName // with Changed: the cluster
+	Cluster    ClusterName // the cluster that is not linked, if Reason is NotLinked
+	Changed    time.Time   // when the newest change happened in its cluster, for metrics; zero if unknown
+	Origin     ClusterName // the cluster of the newest change, if Changed is set
 	Endpoints  []*Endpoint // sorted by Addr, one per Addr; unchanged endpoints keep their pointer
-	// Members is how many members the service has, serving or not. A set that differs in nothing else is not
-	// published.
+	// Members is the number of the service's members, serving or not. A change of Members alone
+	// does not publish a new Set.
 	Members int
 
-	hinted   map[string][]*Endpoint // if the Key has no node: the nodes for which node hints choose endpoints
+	hinted   map[string][]*Endpoint // by node that node hints choose endpoints for; nil if the Key has a node
 	steering *Latest[*steering]     // see Tiers
 }
 
-// Reason is why a set has no endpoints, if the service is more than just empty.
+// Reason says why a set has no endpoints, if there is a reason other than an empty service.
 type Reason uint8
 
 const (
-	// None: the set has endpoints, or the service exists and is empty.
+	// None means that the set has endpoints, or that the service exists and is empty.
 	None Reason = iota
-	// Undefined: no such service is defined.
+	// Undefined means that no such service is defined.
 	Undefined
-	// NoRemoteService: a mirror without the name of its remote Service.
+	// NoRemoteService means that a mirror does not name its remote Service.
 	NoRemoteService
-	// NotLinked: its only cluster is not linked.
+	// NotLinked means that the only cluster of the service is not linked.
 	NotLinked
-	// External: the service, or the one that a mirror names, is of type
-	// ExternalName.
+	// External means that the service, or the remote Service of a mirror, is of type ExternalName.
 	External
-	// Unknown: a member's cluster is pending or unreachable, and no other member
-	// offers endpoints. The service may have some.
+	// Unknown means that the cluster of a member is pending or unreachable, and no other member
+	// offers endpoints. The service may have endpoints there.
 	Unknown
-	// TooManyPorts: MaxUndeclaredPorts other ports of the service are watched, and no
-	// member is known to declare this one. The set is not for a client that is served
-	// already, and no other set follows.
+	// TooManyPorts means that MaxUndeclaredPorts other ports of the service are watched, and no
+	// member is known to declare this port. The set is final. Only new watches get it.
 	TooManyPorts
 )
 
-// newTooManyPorts returns a set that is never replaced, with the reason TooManyPorts. ByNode
-// keeps its client from looking for another Key.
+// newTooManyPorts returns a final set with the reason TooManyPorts. ByNode is set for clients with
+// a node, so that they do not ask for another Key.
 func newTooManyPorts(c Client) *Latest[*Set] {
 	latest := new(Latest[*Set])
 	latest.Set(&Set{
@@ -85,27 +82,28 @@ func newTooManyPorts(c Client) *Latest[*Set] {
 	return latest
 }
 
-// HintedTo reports whether node hints choose endpoints for the clients on a node. If the Key of the set has a
-// node, it must be that one. If HintedTo or ByNode is true, the Key of these clients has their node. While
-// the table publishes a change, the set of the Key without node is the first of the two that is right.
+// HintedTo reports whether node hints choose the endpoints for clients on a node. If the set's Key
+// has a node, it must be the same node.
+//
+// If HintedTo or ByNode is true, the Key of a client must include its node. While the table
+// publishes a change, it updates the set of the Key without a node first.
 func (s *Set) HintedTo(node string) bool {
 	return s.Hinted || node != "" && s.hinted[node] != nil
 }
 
-// Tiers returns those of the set's service now, and a channel that is closed once they
-// change: that changes no set.
+// Tiers returns the current tiers of the set's service, and a channel that is closed when the tiers
+// change. A change of tiers alone does not publish a new Set.
 func (s *Set) Tiers() (Tiers, <-chan struct{}) {
 	st, changed := s.steering.Get()
 	return Tiers{st}, changed
 }
 
-// Tiers knows which tier of the service's preference each endpoint of a set belongs to.
-// The zero value knows none. Values are comparable: they differ if any tier or standing
-// does.
+// Tiers maps the endpoints of a set to the tiers of the service's preference. The zero value maps
+// none. Values are comparable: two values differ if any tier or standing differs.
 type Tiers struct{ by *steering }
 
-// Of returns the tier, in words, for which clients in that zone get an endpoint, and its
-// cluster's standing. It is not ok if clients simply get everything.
+// Of returns the tier of an endpoint in words, for clients in the zone, and the standing of its
+// cluster. If clients of the service get all endpoints, ok is false.
 func (t Tiers) Of(e *Endpoint, zone string) (tier string, standing Standing, ok bool) {
 	if t.by == nil {
 		return "", InService, false
@@ -117,7 +115,8 @@ func (t Tiers) Of(e *Endpoint, zone string) (tier string, standing Standing, ok 
 	return t.by.preference.tierName(i), t.by.byCluster[e.Cluster].standingOf(e), true
 }
 
-// equal reports whether two sets have the same content for clients. Members and the cause of the change do not count.
+// equal reports whether two sets have the same content for clients. It ignores Members, Changed and
+// Origin.
 func (s *Set) equal(o *Set) bool {
 	return s.Exists == o.Exists &&
 		s.Complete == o.Complete &&
@@ -130,10 +129,11 @@ func (s *Set) equal(o *Set) bool {
 		same(s.Endpoints, o.Endpoints)
 }
 
-// Diff returns the step from one set's endpoints to another's: the endpoints to
-// add, which are new or have changed, and the addresses to remove. A nil from is an
-// empty set. Both results are sorted by address and share memory with neither set.
-// Exists and Reason may differ while Diff is empty.
+// Diff returns the changes from one set to another: the endpoints that are new or changed, and the
+// addresses that are gone. If from is nil, it counts as an empty set.
+//
+// Both results are sorted by address. They do not share memory with the sets. Diff does not compare
+// Exists and Reason.
 func Diff(from, to *Set) (added []*Endpoint, removed []netip.AddrPort) {
 	var before []*Endpoint
 	if from != nil {
@@ -150,7 +150,7 @@ func Diff(from, to *Set) (added []*Endpoint, removed []netip.AddrPort) {
 	return added, removed
 }
 
-// sameNodes reports whether two maps have the same nodes.
+// sameNodes reports whether two maps have the same nodes as keys.
 func sameNodes(a, b map[string][]*Endpoint) bool {
 	if len(a) != len(b) {
 		return false
@@ -163,8 +163,8 @@ func sameNodes(a, b map[string][]*Endpoint) bool {
 	return true
 }
 
-// Latest holds the newest value of something. Its zero value holds T's zero
-// value. All methods may be called at any time by any goroutine; none blocks.
+// Latest holds the newest value of something. The zero Latest holds the zero value of T. All
+// methods are safe for concurrent use and never block.
 type Latest[T any] struct {
 	p atomic.Pointer[cell[T]]
 }
@@ -174,8 +174,7 @@ type cell[T any] struct {
 	replaced chan struct{}
 }
 
-// Get returns the newest value, and a channel that is closed once that value has
-// been replaced.
+// Get returns the newest value, and a channel that is closed when that value is replaced.
 func (l *Latest[T]) Get() (T, <-chan struct{}) {
 	c := l.p.Load()
 	for c == nil {
@@ -185,31 +184,31 @@ func (l *Latest[T]) Get() (T, <-chan struct{}) {
 	return c.value, c.replaced
 }
 
-// Set replaces the value, and then wakes all goroutines that wait on the channel
-// of the old one. They find v, or a newer value.
+// Set replaces the value. Then it closes the channel that Get returned with the previous value. A
+// goroutine that this wakes finds v or a newer value.
 func (l *Latest[T]) Set(v T) {
 	if old := l.p.Swap(&cell[T]{value: v, replaced: make(chan struct{})}); old != nil {
 		close(old.replaced)
 	}
 }
 
-// Watch reads the newest value of something that is kept up to date only while
-// it is watched. All methods may be called at any time by any goroutine.
+// Watch gives access to a value that is kept up to date only while it is watched. All methods are
+// safe for concurrent use.
 type Watch[T any] struct {
 	latest *Latest[T]
 	once   sync.Once
 	close  func()
 }
 
-// NewWatch returns a watch of latest. The first Close calls closed.
+// NewWatch returns a watch of latest. The first call of Close calls closed.
 func NewWatch[T any](latest *Latest[T], closed func()) *Watch[T] {
 	return &Watch[T]{latest: latest, close: closed}
 }
 
-// Get returns the newest value, and a channel that is closed once that value has
-// been replaced. After Close it goes on returning the last value.
+// Get returns the newest value, and a channel that is closed when that value is replaced. After
+// Close, Get still returns the last value.
 func (w *Watch[T]) Get() (T, <-chan struct{}) { return w.latest.Get() }
 
-// Close ends the watch. It may be called more than once. It does not wake
-// goroutines that wait on a channel from Get.
+// Close ends the watch. It may be called more than once. It does not wake goroutines that wait on a
+// channel from Get.
 func (w *Watch[T]) Close() { w.once.Do(w.close) }

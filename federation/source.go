@@ -2,63 +2,63 @@ package federation
 
 import "net/netip"
 
-// Source is a cluster's current state. It is safe for concurrent use and never
-// calls back into the Table.
+// Source provides the current state of one cluster. It must be safe for concurrent use, and must
+// never call the Table.
 type Source interface {
-	// State returns what kind of Service the cluster has by that name, now.
+	// State returns the kind of Service that the cluster currently has under this name.
 	State(ServiceID) ServiceState
-	// Declares reports whether the cluster has a Service by that name that declares the
-	// port, now. It agrees with Share.Undeclared.
+	// Declares reports whether the cluster currently has a Service of this name that declares the
+	// port. The result must agree with Share.Undeclared.
 	Declares(ServiceID, uint16) bool
-	// Reader returns a Reader of one service port. It registers nothing: a Reader
-	// need not be closed.
+	// Reader returns a Reader for one service port. A Reader does not need to be closed, because
+	// the source does not register it.
 	Reader(ServiceID, uint16) Reader
 }
 
-// Reader reads one service port of one cluster, again and again. It may keep
-// what it read last, to return unchanged Slices again. It is used by one goroutine
-// at a time.
+// Reader reads one service port of one cluster repeatedly. It may cache its last result, in order
+// to return unchanged Slices with the same pointers. Only one goroutine at a time may use a Reader.
 type Reader interface {
 	Read() Share
 }
 
-// ServiceState is what kind of Service a cluster has by a name.
+// ServiceState says which kind of Service a cluster has under a name.
 type ServiceState uint8
 
 const (
-	// Missing: the cluster has no such Service.
+	// Missing means that the cluster has no such Service.
 	Missing ServiceState = iota
-	// Present: it has one, with or without endpoints.
+	// Present means that the cluster has such a Service, with or without endpoints.
 	Present
-	// ExternalName: it has one of type ExternalName, which has no endpoints
+	// ExternalName means that the Service is of type ExternalName. Such a Service has no endpoints
 	// that could be served.
 	ExternalName
 )
 
-// Share is what one cluster offers of a service port.
+// Share contains everything that one cluster offers for a service port.
 type Share struct {
 	State      ServiceState
-	NodeLocal  bool // the Service's own internalTrafficPolicy is Local
-	Undeclared bool // the Service does not declare the port
-	// Slices are in order of precedence: an address in several of them belongs to the first. Empty ones may be
-	// left out.
+	NodeLocal  bool // whether the Service's own internalTrafficPolicy is Local
+	Undeclared bool // whether the Service does not declare the port
+	// Slices is sorted by precedence. If several slices contain the same address, the first one
+	// wins. Empty slices may be omitted.
 	Slices []*Slice
 }
 
-// Slice is a part of a Share that changes as a whole: the endpoints of one
-// EndpointSlice for one port. It is immutable. A source returns the same pointer
-// for as long as its content has not changed: the table finds changes by comparing
-// pointers.
+// Slice is a part of a Share that changes as a whole: the endpoints of one EndpointSlice for one
+// port. It is immutable.
+//
+// A source must return the same pointer until the content changes, because the table detects
+// changes by comparing pointers.
 type Slice struct {
-	Name      string      // distinguishes it from others of its Share, for explanations
+	Name      string      // unique within its Share; used in explanations
 	Endpoints []*Endpoint // sorted by Addr, one per Addr
-	// Unready are the addresses that are known and not ready, without those that are
-	// terminating. They are counted, and never served. Only Addr, Kind, Cluster, Zone,
-	// Node, Hostname and Twin are set. Sorted by Addr, one per Addr.
+	// Unready contains the known endpoints that are neither ready nor terminating. They are
+	// counted, but never served. It is sorted by Addr, with one endpoint per Addr. Only Addr, Kind,
+	// Cluster, Zone, Node, Hostname and Twin are set.
 	Unready []*Endpoint
-	// Behind is set for Linkerd gateways of a cluster on another network: each of the Endpoints leads
-	// to all of it. It counts in their place when tiers are chosen. nil: the Endpoints stand
-	// for themselves.
+	// Behind is set if the Endpoints are Linkerd gateways of a cluster on another network. Each
+	// gateway leads to all endpoints behind the gateways. For choosing tiers, Behind is counted
+	// instead of the Endpoints. If Behind is nil, the Endpoints are counted themselves.
 	Behind *Behind
 }
 
@@ -68,11 +68,11 @@ func (s *Slice) hasAddr(a netip.Addr) bool {
 	return i < len(s.Endpoints) && s.Endpoints[i].Addr.Addr() == a
 }
 
-// Behind is how many endpoints can be reached through each address of a Slice. It is
-// immutable.
+// Behind says how many endpoints each address of a Slice leads to. It is immutable.
 type Behind struct{ Ready, Unready int }
 
-// scale returns what so many of the addresses stand for, rounded up.
+// scale returns the share of b that belongs to some of the slice's addresses, rounded up. of is the
+// number of all addresses.
 func (b *Behind) scale(addresses, of int) *Behind {
 	if b == nil || addresses == of {
 		return b
@@ -81,16 +81,19 @@ func (b *Behind) scale(addresses, of int) *Behind {
 	return &Behind{share(b.Ready), share(b.Unready)}
 }
 
-// AddressOwners may be implemented by the Source of the local cluster: the addresses that it
-// names an owner of are not taken from linked clusters. It is safe for concurrent use
-// and never calls back into the Table. Table.AddressOwnerChanged must follow every change.
+// AddressOwners is an optional interface of the local cluster's Source. If an address has an owner,
+// the table does not accept it from linked clusters.
+//
+// An AddressOwners must be safe for concurrent use, and must never call the Table. Every change
+// must be followed by a call of [Table.AddressOwnerChanged].
 type AddressOwners interface {
-	// AddressOwner names the object that has the address ("Pod shop/web-1"); empty: none.
+	// AddressOwner returns the object that the address is assigned to, such as "Pod shop/web-1". It
+	// returns an empty string if there is none.
 	AddressOwner(netip.Addr) string
 }
 
-// Reachable may be implemented by a Source of which it can be that nothing at all can be
-// reached from here. Its members exist then, and contribute nothing.
+// Reachable is an optional interface of a Source whose cluster may be entirely unreachable for
+// clients. The members of an unreachable cluster exist, but contribute no endpoints.
 type Reachable interface {
 	Reachable() bool
 }

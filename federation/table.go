@@ -8,50 +8,55 @@ import (
 	"time"
 )
 
-// Options are a Table's. The zero value serves IPv4 only and reports nothing.
+// Options configures a Table. The zero value serves IPv4 only and reports nothing.
 type Options struct {
-	// IPv6: sets contain IPv6 addresses. Otherwise they are left out.
+	// If IPv6 is true, sets contain IPv6 addresses. Otherwise sets omit them.
 	IPv6 bool
-	// Report is called when a member of a watched service stops serving, does not
-	// serve for another reason than before, or serves again. It must neither
-	// block nor call the Table. nil: not called.
+	// Report is called when a member of a watched service stops serving, serves again, or fails to
+	// serve for another reason than before. It must neither block nor call the Table. If Report is
+	// nil, it is not called.
 	Report func(ServiceID, Member, MemberStatus)
-	// ReportRefused is called, as Report, when an address that a linked cluster
-	// offers to a watched port is refused and none of that member was before. n is
-	// how many are.
+	// ReportRefused is called when addresses that a linked cluster offers to a watched port are
+	// refused, and no address of that member was refused before. n is the number of refused
+	// addresses. The rules of Report apply.
 	ReportRefused func(id ServiceID, port uint16, m Member, first Refusal, n int)
-	// ReportTiers is called, as Report, when the tiers that clients of a zone use change.
+	// ReportTiers is called when the clients of a zone begin to use more or fewer tiers. The rules
+	// of Report apply.
 	ReportTiers func(TierChange)
-	// Supervise calls update, which brings a watched service up to date. If update panics, Supervise recovers, and
-	// calls again after a pause. again calls Supervise. Until then clients keep what they have. of is the same for all
-	// updates of one watched service. A service that is watched anew has another one. If Supervise is nil, a panic goes
-	// up to the caller of the Table's method.
+	// Supervise calls update, which updates a watched service. If update panics, Supervise must
+	// recover and, after a pause, call again, which calls Supervise. Until then clients keep their
+	// endpoints.
+	//
+	// of identifies the watched service. It is the same for all updates, until the last watch of
+	// the service is closed.
+	//
+	// If Supervise is nil, the Table's method panics.
 	Supervise func(id ServiceID, of any, update, again func())
-	// Now is the time by which preferences and cordons are followed; nil: time.Now.
+	// Now returns the current time, which preferences and cordons depend on. The default is
+	// time.Now.
 	Now func() time.Time
 }
 
-// Table joins definitions with clusters and publishes what clients see. All
-// methods may be called at any time by any goroutine; each does its work,
-// including publishing, before it returns.
+// Table joins definitions with clusters, and publishes the sets that clients get. All methods are
+// safe for concurrent use. Each method publishes all effects before it returns.
 type Table struct {
 	opts Options // fixed
 
-	// mu is a leaf in the lock order: it is held for map access only, never while
-	// a source is read. It may be taken while a watched service's lock is held.
-	// Walks over all definitions or watched services copy these in chunks.
+	// mu is a leaf in the lock order. It is held for map access only, never while a source is read.
+	// It may be locked while a watched service's lock is held. Walks over all definitions or
+	// watched services copy the entries in chunks.
 	mu          sync.Mutex
 	definitions chunkMap[ServiceID, *Definition]
 	links       map[ClusterName]tableLink
 	watched     chunkMap[ServiceID, *watchedService]
-	numbered    map[uint32]*watchedService // those of watched, by number
+	numbered    map[uint32]*watchedService // watched services by number
 	lastNumber  uint32
-	byMember    map[ClusterName]map[ServiceID][]*watchedService // the lists are replaced, not written
+	byMember    map[ClusterName]map[ServiceID][]*watchedService // lists are replaced, never written
 	reported    map[serviceMember]MemberStatus                  // members that do not serve, as last reported
-	updates     map[updateKey]*updateCount                      // of the members of watched services
+	updates     map[updateKey]*updateCount                      // update counts for the members of watched services
 
-	offered  offeredAddrs // by linked clusters, to watched ports
-	schedule schedule     // of watched services that change by themselves
+	offered  offeredAddrs // addresses that linked clusters offer to watched ports
+	schedule schedule     // watched services that change with time
 }
 
 // serviceMember is one member of one service.
@@ -82,25 +87,26 @@ func NewTable(o Options) *Table {
 	}
 }
 
-// Link sets the state of a cluster's link, with Ready also its source: SetLink for a
-// cluster without conditions.
+// Link sets the state of a cluster's link, and its source if the state is Ready. It is SetLink
+// without ranges, region and standing.
 func (t *Table) Link(c ClusterName, state LinkState, src Source) {
 	t.SetLink(c, Link{State: state, Source: src})
 }
 
-// Unlink removes a cluster's link, and publishes what that changes.
+// Unlink removes a cluster's link, and publishes the resulting changes.
 func (t *Table) Unlink(c ClusterName) { t.SetLink(c, Link{}) }
 
-// SetLink sets a cluster's link, and publishes what that changes. Ready with another
-// source than before replaces the old one in one step. So to rotate credentials, link the
-// new source first, and stop the old one after that.
+// SetLink sets a cluster's link, and publishes the resulting changes. If the link is Ready with
+// another source than before, the new source replaces the old source in one step. So to rotate
+// credentials, link the new source first, and stop the old source after that.
 func (t *Table) SetLink(c ClusterName, l Link) {
 	for _, s := range t.replaceLink(c, l) {
 		t.rebuild(s)
 	}
 }
 
-// replaceLink stores a link, and returns the watched services that it changes, in the order in which they are rebuilt.
+// replaceLink stores a link. It returns the affected watched services, in the order in which they
+// must be rebuilt.
 func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,7 +114,7 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 	if old.Link.equal(l) {
 		return nil
 	}
-	if c == Local { // it has addresses that no other cluster's members may take
+	if c == Local { // no other cluster may offer its addresses
 		for _, s := range t.watched.all {
 			affected = append(affected, s)
 		}
@@ -126,11 +132,11 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 	return affected
 }
 
-// mixNamespaces orders services so that the first of each namespace come first, then the
-// second of each, and so on: one with many services, or with large ones, does not hold up the
-// others.
+// mixNamespaces sorts the services so that the first service of every namespace comes first, then
+// the second of every namespace, and so on. So a namespace with many or large services does not
+// delay the others.
 func mixNamespaces(list []*watchedService) {
-	seen := make(map[string]int) // by namespace
+	seen := make(map[string]int) // number of services so far, by namespace
 	rank := make(map[*watchedService]int, len(list))
 	for _, s := range list {
 		rank[s] = seen[s.id.Namespace]
@@ -139,16 +145,16 @@ func mixNamespaces(list []*watchedService) {
 	slices.SortStableFunc(list, func(a, b *watchedService) int { return cmp.Compare(rank[a], rank[b]) })
 }
 
-// Define sets the definition of a service, and publishes what that changes; nil
-// removes it. The table keeps d, which must no longer be written.
+// Define sets the definition of a service, and publishes the resulting changes. If d is nil, Define
+// removes the definition. The caller must not modify d afterwards.
 func (t *Table) Define(id ServiceID, d *Definition) {
 	if s := t.define(id, d); s != nil {
 		t.rebuild(s)
 	}
 }
 
-// define stores a definition, and returns the watched service that the definition changes, or nil.
-// It stores the definition last, so that a call after a panic repeats everything.
+// define stores a definition. It returns the affected watched service, or nil if there is none. It
+// stores the definition last, so that calling define again after a panic repeats all steps.
 func (t *Table) define(id ServiceID, d *Definition) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,7 +165,7 @@ func (t *Table) define(id ServiceID, d *Definition) *watchedService {
 	s := t.watched.get(id)
 	if s != nil {
 		t.unindex(s, old)
-		t.unindex(s, d) // what a call that has panicked may have left
+		t.unindex(s, d) // remove what a call that panicked may have left behind
 		t.index(s, d)
 	}
 	t.forgetReports(id, old, d)
@@ -206,29 +212,32 @@ func (t *Table) unindex(s *watchedService, d *Definition) {
 	}
 }
 
-// rebuild rebuilds a watched service, under supervision.
+// rebuild rebuilds a watched service under supervision.
 func (t *Table) rebuild(s *watchedService) { t.opts.Supervise(s.id, s, s.rebuild, s.again) }
 
-// Changed reads a service of a cluster again, if it is a member of a service that
-// is watched, and publishes what has changed. at is when the change happened. It is
-// passed on in Set.Changed, for metrics, and may be zero.
+// Changed reads a service of a cluster again, and publishes the resulting changes. If no watched
+// service has that member, Changed does nothing.
+//
+// at is the time of the change. It is published in Set.Changed, for metrics, and may be zero.
 func (t *Table) Changed(c ClusterName, svc ServiceID, at time.Time) {
 	for _, s := range t.havingMember(c, svc) {
 		t.update(s, func() { s.readMember(Member{c, svc}, at) })
 	}
 }
 
-// havingMember returns the watched services with that member. The list must not be written.
+// havingMember returns the watched services that have the member. The caller must not modify the
+// list.
 func (t *Table) havingMember(c ClusterName, svc ServiceID) []*watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.byMember[c][svc]
 }
 
-// AddressOwnerChanged asks the local cluster's AddressOwners again about an address, and publishes what
-// that changes: an address that has got an owner leaves linked clusters' endpoints, and
-// one that has lost it comes back. It costs one look-up unless a linked cluster offers
-// the address to a watched port.
+// AddressOwnerChanged looks up the owner of an address again, and publishes the resulting changes.
+// An address that now has an owner is removed from the linked clusters' endpoints. An address that
+// no longer has an owner is added again.
+//
+// AddressOwnerChanged costs one look-up if no linked cluster offers the address to a watched port.
 func (t *Table) AddressOwnerChanged(a netip.Addr) {
 	for _, s := range t.withNumbers(t.offered.services(a)) {
 		t.update(s, func() { s.screenAddr(a) })
@@ -250,24 +259,23 @@ func (t *Table) withNumbers(numbers []uint32) (services []*watchedService) {
 	return services
 }
 
-// update makes a watched service publish one change, under supervision. It skips a broken service,
-// whose pending rebuild publishes the change too: the service is still broken after the change, so
-// the rebuild begins later.
+// update makes a watched service publish one change, under supervision. It skips a broken service.
+// The pending rebuild of a broken service begins after this change, so it publishes the change too.
 func (t *Table) update(s *watchedService, publish func()) {
 	if !s.isBroken() {
 		t.opts.Supervise(s.id, s, publish, s.again)
 	}
 }
 
-// inputs are what a watched service is made of, besides what its members offer.
+// inputs contains the state that a watched service depends on, except the offers of its members.
 type inputs struct {
-	definition *Definition   // nil: not defined
-	links      []tableLink   // of the members' clusters
-	owners     AddressOwners // of the local cluster's addresses
-	region     string        // of the local cluster
+	definition *Definition   // nil if the service is not defined
+	links      []tableLink   // links of the members' clusters
+	owners     AddressOwners // owners of the local cluster's addresses
+	region     string        // region of the local cluster
 }
 
-// declares reports whether a member is known to declare a port.
+// declares reports whether any member is known to declare the port.
 func (in inputs) declares(port uint16) bool {
 	for i, l := range in.links {
 		if l.Source != nil && l.Source.Declares(in.definition.Members[i].Service, port) {
@@ -292,16 +300,15 @@ func (t *Table) inputs(id ServiceID) inputs {
 	return in
 }
 
-// definition returns the newest definition of a service; nil: there is none.
+// definition returns the newest definition of a service, or nil if there is none.
 func (t *Table) definition(id ServiceID) *Definition {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.definitions.get(id)
 }
 
-// report calls Options.Report for members whose status has changed. A cluster that
-// is pending or unreachable concerns all its services, so it is not reported for
-// each of them.
+// report calls Options.Report for the members whose status has changed. It skips members of pending
+// and unreachable clusters, because such a cluster affects all its services.
 func (t *Table) report(id ServiceID, d *Definition, members []contribution) {
 	if t.opts.Report == nil || d == nil {
 		return
@@ -316,8 +323,8 @@ func (t *Table) report(id ServiceID, d *Definition, members []contribution) {
 	}
 }
 
-// statusChanged remembers a member's status, and returns whether it differs from
-// the one last reported. A member without a report counts as serving.
+// statusChanged stores a member's status, and reports whether it differs from the status that was
+// last reported. A member without a report counts as serving.
 func (t *Table) statusChanged(m serviceMember, s MemberStatus) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -333,8 +340,7 @@ func (t *Table) statusChanged(m serviceMember, s MemberStatus) bool {
 	return !reported || old != s
 }
 
-// forgetReports drops the reports of those members of old that are not in now.
-// t.mu is held.
+// forgetReports drops the reports for the members that are in old but not in now. t.mu is held.
 func (t *Table) forgetReports(id ServiceID, old, now *Definition) {
 	if old == nil {
 		return
@@ -346,8 +352,8 @@ func (t *Table) forgetReports(id ServiceID, old, now *Definition) {
 	}
 }
 
-// countUpdates gives a port's members their counts, in place of the counts before. The two lists
-// may have members in common, but no memory.
+// countUpdates assigns update counts to the members in now, and releases those of the members in
+// before. The two lists may have members in common, but must not share memory.
 func (t *Table) countUpdates(port uint16, before, now []contribution) {
 	if undeclared(now) {
 		port = 0
@@ -371,10 +377,12 @@ func (t *Table) countUpdates(port uint16, before, now []contribution) {
 	}
 }
 
-// Key returns the coarsest key that has the same answer for this client, so that
-// as many clients as possible share it. It has Zone and Instance always, and Node only
-// if the service's internalTrafficPolicy is Local: see Set.ByNode. Only the Set of the
-// key knows whether node hints choose endpoints for the client. If so, add Node: see Set.HintedTo.
+// Key returns the coarsest key whose sets are right for the client, so that as many clients as
+// possible share a key. The key always contains Zone and Instance. It contains Node only if the
+// service's internalTrafficPolicy is Local: see Set.ByNode.
+//
+// If node hints choose the client's endpoints, the caller must add Node to the key. Only the Set of
+// the key tells whether this is the case: see Set.HintedTo.
 func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 	s := t.watchedService(id)
 	if s == nil || !s.byNode.Load() {
@@ -383,17 +391,16 @@ func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 	return Key{Service: id, Port: port, Client: c}
 }
 
-// Watch returns a watch of the sets for a key. There is always a Set, also for a
-// service that is not defined, and for an undeclared port too many: see TooManyPorts.
-// Watches of equal keys share everything. If a source panics while it is read, so does
-// Watch.
+// Watch returns a watch of the sets for a key. The watch always has a Set, even if the service is
+// not defined, or the limit of undeclared ports is reached: see TooManyPorts. Watches of equal keys
+// share everything. Watch panics if a source panics while it is read.
 func (t *Table) Watch(k Key) *Watch[*Set] {
 	s := t.acquire(k.Service)
 	var latest *Latest[*Set]
 	defer func() {
-		if latest == nil { // a source has panicked
+		if latest == nil { // a source panicked
 			defer t.release(s)
-			t.rebuild(s) // for those who watch the service already
+			t.rebuild(s) // for the other watches of the service
 		}
 	}()
 	latest, added := s.watch(k)
@@ -405,7 +412,7 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 	})
 }
 
-// acquire returns the watched service of that name, and counts one watch more.
+// acquire returns the watched service of that name, and adds one reference.
 func (t *Table) acquire(id ServiceID) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -420,7 +427,7 @@ func (t *Table) acquire(id ServiceID) *watchedService {
 	return s
 }
 
-// newNumber returns a number that no watched service has. t.mu is held.
+// newNumber returns a number that no watched service uses. t.mu is held.
 func (t *Table) newNumber() uint32 {
 	for {
 		t.lastNumber++
@@ -430,7 +437,7 @@ func (t *Table) newNumber() uint32 {
 	}
 }
 
-// release ends one watch's use of a service.
+// release removes one reference to a watched service.
 func (t *Table) release(s *watchedService) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -441,19 +448,19 @@ func (t *Table) release(s *watchedService) {
 	}
 }
 
-// watchedService returns a watched service. If the service is not watched, it returns nil.
+// watchedService returns a watched service, or nil if the service is not watched.
 func (t *Table) watchedService(id ServiceID) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.watched.get(id)
 }
 
-// Due returns when Tick is to be called next, and a channel that is closed once that
-// is another time. Zero: there is no need to call it.
+// Due returns the time when Tick must be called next, and a channel that is closed when that time
+// changes. If the time is zero, Tick need not be called.
 func (t *Table) Due() (time.Time, <-chan struct{}) { return t.schedule.next.Get() }
 
-// Tick publishes what changes by the passing of time: endpoints that clients return
-// from, or that a cordon takes out step by step.
+// Tick publishes the changes that are due by now: endpoints that clients stop using as they fail
+// back, and endpoints that a gradual cordon takes out.
 func (t *Table) Tick() {
 	due := t.schedule.takeDue(t.opts.Now())
 	mixNamespaces(due)
@@ -462,16 +469,17 @@ func (t *Table) Tick() {
 	}
 }
 
-// schedule has the watched services that change by themselves, and when to look at them next. There are
-// few: those whose clients are about to return, or of which a cordon takes endpoints out step by step.
+// schedule contains the time when each watched service next changes without an event. Few services
+// do: those whose clients are about to fail back, and those with a cluster whose cordon is in
+// progress.
 type schedule struct {
 	mu   sync.Mutex // a leaf in the lock order
 	due  map[*watchedService]time.Time
-	next Latest[time.Time] // the earliest of due, or earlier: of a service that has changed since; zero: there is none
+	next Latest[time.Time] // the earliest time in due, or earlier if a service has changed since; zero if due is empty
 }
 
-// set sets when a service is due; zero: not. It takes as long however many there are: that nothing is due
-// at next any more is found out then.
+// set sets the time when a service is due, or removes the service if at is zero. It runs in
+// constant time. So next may become too early. takeDue corrects next.
 func (c *schedule) set(s *watchedService, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -488,7 +496,7 @@ func (c *schedule) set(s *watchedService, at time.Time) {
 	}
 }
 
-// takeDue removes and returns the services that are due, by name.
+// takeDue removes the services that are due. It returns them sorted by name.
 func (c *schedule) takeDue(now time.Time) (list []*watchedService) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -507,7 +515,7 @@ func (c *schedule) takeDue(now time.Time) (list []*watchedService) {
 	return list
 }
 
-// setNext publishes when to look next, if that has changed. c.mu is held.
+// setNext publishes the time of the next change, if it differs from before. c.mu is held.
 func (c *schedule) setNext(at time.Time) {
 	if next, _ := c.next.Get(); !at.Equal(next) {
 		c.next.Set(at)
