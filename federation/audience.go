@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// audience is what is published of a port to the clients of the service, or of one
-// instance of it, by their node.
+// audience contains everything that a port publishes to the clients of the whole service or of one
+// instance. Its keys are the clients' nodes.
 type audience map[string][]*published
 
-// find returns what is published for one kind of client; nil: it is not there.
+// find returns the entry of one kind of client, or nil if there is none.
 func (a audience) find(c Client) *published {
 	if i := slices.IndexFunc(a[c.Node], func(to *published) bool { return to.client == c }); i >= 0 {
 		return a[c.Node][i]
@@ -17,8 +17,8 @@ func (a audience) find(c Client) *published {
 	return nil
 }
 
-// clients appends the kinds of clients of these nodes to a list. If nodes is nil, it appends those of all nodes:
-// first those without node, as Set.HintedTo says.
+// clients appends the kinds of clients on these nodes to a list. If nodes is nil, it appends all
+// clients, and those without a node first, as Set.HintedTo requires.
 func (a audience) clients(list []*published, nodes map[string]bool) []*published {
 	if nodes == nil {
 		list = append(list, a[""]...)
@@ -34,8 +34,8 @@ func (a audience) clients(list []*published, nodes map[string]bool) []*published
 	return list
 }
 
-// unlessHinted is clients(list, nil) without those for which node hints choose endpoints, unless they are on
-// one of these nodes.
+// unlessHinted appends all clients to a list, except clients on other nodes whose endpoints are
+// chosen by node hints.
 func (a audience) unlessHinted(list []*published, nodes map[string]bool) []*published {
 	for _, to := range a.clients(nil, nil) {
 		if set, _ := to.latest.Get(); nodes[to.client.Node] || !set.Hinted {
@@ -45,17 +45,17 @@ func (a audience) unlessHinted(list []*published, nodes map[string]bool) []*publ
 	return list
 }
 
-// published is the newest set for one kind of client.
+// published contains the newest set for one kind of client.
 type published struct {
 	client   Client // fixed
-	refs     int    // watches
+	refs     int    // number of watches
 	latest   Latest[*Set]
 	tierView *tierView         // nil unless the port is steered
-	steering Latest[*steering] // of the port, for Set.Tiers
+	steering Latest[*steering] // the port's steering, for Set.Tiers
 }
 
-// decideTiers returns how much of each tier clients of this kind use now. Clients that begin to be steered
-// keep what they have until they no longer need it.
+// decideTiers returns how much of each tier this kind of client now uses. Clients that begin to be
+// steered keep the tiers of their current endpoints until they no longer need them.
 func (to *published) decideTiers(st *steering, t *tally, now time.Time) use {
 	old, _ := to.latest.Get()
 	switch {
@@ -70,7 +70,7 @@ func (to *published) decideTiers(st *steering, t *tally, now time.Time) use {
 	return to.tierView.decide(st, t.counts, now)
 }
 
-// publish publishes what Set.Tiers returns, and the set, if these differ from what was published last.
+// publish publishes the set and the result of Set.Tiers, if they have changed.
 func (to *published) publish(set Set, st *steering) {
 	to.publishSteering(st)
 	if old, _ := to.latest.Get(); old != nil {
@@ -82,11 +82,11 @@ func (to *published) publish(set Set, st *steering) {
 	to.latest.Set(new(set))
 }
 
-// publishSteering publishes what Set.Tiers returns, if it differs from before.
+// publishSteering publishes the result of Set.Tiers, if it has changed.
 func (to *published) publishSteering(st *steering) {
 	var old *steering
 	if c := to.steering.p.Load(); c != nil {
-		// Not Get, which would make a channel for each set: few sets are asked for their tiers.
+		// Get would allocate a channel for every set, although Set.Tiers is called for few sets.
 		old = c.value
 	}
 	if !old.alike(st) {

@@ -2,22 +2,24 @@ package federation
 
 import "slices"
 
-// pass is one time of publishing to the clients of a port. What they have in common is computed once.
+// pass publishes a port to some of its clients once. Results that several clients have in common
+// are computed only once.
 //
-// For each client, tally finds what it could get, port.decideTiers how much of that is in use, and get what it gets.
+// For each client, tally computes the available endpoints, port.decideTiers decides how many of
+// them are in use, and get returns the endpoints that the client gets.
 type pass struct {
 	port       *port
 	ipv6       bool
-	byHostname map[string]hosted // of the instances that clients ask for
-	// nodes are those that have endpoints, if clients see only their node's. It is nil if they do not, or if
-	// there is one client.
+	byHostname map[string]hosted // endpoints of the requested instances
+	// nodes contains the nodes with endpoints, if clients may use only the endpoints on their own
+	// node. Otherwise, or if there is only one client, nodes is nil.
 	nodes    map[string]bool
 	tallies  map[tallyKey]*tally
-	gateways []gatewaySlice // that the port's members have on offer
-	omitted  omitted        // of one client's explanation; nil: nothing is explained
+	gateways []gatewaySlice // gateway slices that the port's members offer
+	omitted  omitted        // reasons for the explanation of one client; nil if nothing is explained
 }
 
-// newPass returns one for these clients.
+// newPass returns a pass for these clients.
 func newPass(p *port, ipv6 bool, clients ...*published) *pass {
 	x := &pass{
 		port:       p,
@@ -37,10 +39,10 @@ func newPass(p *port, ipv6 bool, clients ...*published) *pass {
 	return x
 }
 
-// hosted is what an instance has.
+// hosted contains the endpoints of one instance.
 type hosted struct{ ready, unready []*Endpoint }
 
-// hostedBy returns what the instances have that clients ask for.
+// hostedBy returns the endpoints of the instances that the clients request.
 func hostedBy(p *port, clients []*published) map[string]hosted {
 	all := make(map[string]hosted)
 	for _, to := range clients {
@@ -64,29 +66,29 @@ func hostedBy(p *port, clients []*published) map[string]hosted {
 	return all
 }
 
-// gatewaySlice is a slice of the Linkerd gateways of a cluster.
+// gatewaySlice is a slice of a cluster's Linkerd gateways.
 type gatewaySlice struct {
 	*Slice
 	cluster ClusterName
 }
 
-// tally is what clients of one instance, node and zone could get of a port, and how much of
-// it each tier has.
+// tally contains the endpoints of a port that are available to clients of one instance, node and
+// zone, and their number in each tier.
 type tally struct {
-	zone   string // of the clients, if it is a term of the preference
+	zone   string // the clients' zone, if zone is a term of the preference
 	counts tierCounts
-	list   []*Endpoint                    // without those of other instances, and those that traffic policy leaves out
-	tiers  []int                          // of the endpoints in list; nil unless the port is steered
-	used   map[use][]*Endpoint            // what of list is in use
-	hinted map[use]map[string][]*Endpoint // what of that is in use, by the nodes that node hints choose it for
-	got    map[choice][]*Endpoint         // what clients get of that
+	list   []*Endpoint                    // without endpoints of other instances or excluded by traffic policy
+	tiers  []int                          // the tier of each endpoint in list; nil unless the port is steered
+	used   map[use][]*Endpoint            // the part of list that is in use
+	hinted map[use]map[string][]*Endpoint // the part in use, by the nodes that node hints choose it for
+	got    map[choice][]*Endpoint         // the endpoints that clients get
 }
 
-// tallyKey is the part of a client that makes a difference to a tally.
+// tallyKey contains the properties of a client that affect its tally.
 type tallyKey struct{ instance, node, zone string }
 
-// tally returns that of a client. Clients of all nodes without endpoints share one: there
-// may be any number.
+// tally returns the tally of a client. All clients on nodes without endpoints share one tally,
+// because there may be any number of such nodes.
 func (x *pass) tally(c Client) *tally {
 	key := tallyKey{instance: c.Instance}
 	if x.zoned() {
@@ -103,9 +105,9 @@ func (x *pass) tally(c Client) *tally {
 	return t
 }
 
-// count makes a tally. The instance and the node come first, and so limit what is counted.
-// Zone hints do not: tiers are chosen from all zones, and hints apply to what is served then.
-// Where clients are not steered nothing is counted.
+// count returns a new tally. The instance and the node limit which endpoints are counted. Zone
+// hints do not: tiers are chosen from all zones, and then hints apply to the result. If clients are
+// not steered, nothing is counted.
 func (x *pass) count(c Client) *tally {
 	ready, unready := x.port.merged, x.port.unready
 	if c.Instance != "" {
@@ -129,8 +131,8 @@ func (x *pass) count(c Client) *tally {
 	return t
 }
 
-// countTiers counts what each tier has of a tally's list, and of these endpoints that are not ready.
-// A Pod with addresses of two families counts once.
+// countTiers counts the endpoints of each tier: those in the tally's list, and the given unready
+// ones. A Pod with an IPv4 and an IPv6 address counts once.
 func (x *pass) countTiers(t *tally, unready []*Endpoint, c Client) {
 	st := x.port.steering
 	t.tiers = st.tiersOf(t.list, c.Zone)
@@ -156,9 +158,9 @@ func (x *pass) countTiers(t *tally, unready []*Endpoint, c Client) {
 	x.countBehind(t, once, c)
 }
 
-// countBehind makes Linkerd gateways count with what is behind them, of which the addresses in the
-// list have been counted. However many of a member's gateways are left, all of it can be
-// reached. Clients of an instance have no gateways.
+// countBehind replaces the counts of Linkerd gateways with the counts of the endpoints behind them.
+// counted contains the endpoints that were counted so far. As long as one gateway of a member is
+// left, all endpoints behind it are reachable. Clients of an instance cannot use gateways.
 func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 	st := x.port.steering
 	counts := &t.counts
@@ -171,7 +173,7 @@ func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 		n := 0
 		some := &Endpoint{Cluster: g.cluster}
 		for _, e := range g.Endpoints {
-			some = e // all have the same standing, and are in no zone
+			some = e // all have the same standing and no zone
 			if i, ok := find(counted, e.Addr); ok && counted[i].Equal(e) {
 				n++
 			}
@@ -180,7 +182,7 @@ func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 		if tier == st.unnamed() {
 			continue
 		}
-		ready := 0 // without an address of its own that is served, it can't be reached
+		ready := 0 // endpoints behind gateways are unreachable unless one of the gateways is served
 		if n > 0 {
 			ready = g.Behind.Ready
 		}
@@ -195,16 +197,19 @@ func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 	}
 }
 
-// choice is what makes a difference to what clients get of a tally.
+// choice contains the properties of a client that affect which endpoints of a tally it gets.
 type choice struct {
 	use
-	zone string // empty if node is not
-	node string // empty unless endpoints are hinted to it
+	zone string // empty if node is set
+	node string // empty unless endpoints are hinted to the node
 }
 
-// get returns the endpoints that clients get if so much of each tier is in use: the whole list if that is all.
-// Hints apply to what of it clients can get: they are for the local cluster's endpoints, unless those stay on
-// their nodes or zones are a term of the preference. Then the address family applies.
+// get returns the endpoints that clients get if u is in use. If that is the whole list, get returns
+// the list itself.
+//
+// Hints apply to the endpoints in use, after those of an unusable address family are removed. Hints
+// choose among the local cluster's endpoints only. They are ignored if traffic must stay on the
+// client's node, or if zone is a term of the preference. The address family is chosen last.
 func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 	by := choice{use: u, zone: c.Zone}
 	onNode := x.byHintedNode(t, u)[c.Node]
@@ -216,8 +221,8 @@ func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 	}
 
 	list := x.omitted.note(TierNotUsed, t.list, t.inUse(u))
-	// The slices of the two families change one after the other. So an IPv6 address that clients can't get
-	// must not be the only one that is hinted to them.
+	// The EndpointSlices of the two families change one after the other. So an IPv6 address that
+	// clients cannot get must not be the only one that is hinted to them.
 	list = x.omitted.note(IPv6Off, list, servable(list, x.ipv6))
 	switch {
 	case x.ignoresHints():
@@ -231,7 +236,7 @@ func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 	return list
 }
 
-// inUse returns the endpoints in use, of all zones and families.
+// inUse returns the endpoints in use, of all zones and address families.
 func (t *tally) inUse(u use) []*Endpoint {
 	if u == everything {
 		return t.list
@@ -252,8 +257,8 @@ func (t *tally) inUse(u use) []*Endpoint {
 	return list
 }
 
-// byHintedNode returns the endpoints in use by the nodes that node hints choose them for. If node hints do
-// not count, byHintedNode returns nil.
+// byHintedNode returns the endpoints in use, by the nodes that node hints choose them for. If node
+// hints do not apply, byHintedNode returns nil.
 func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
 	if x.ignoresHints() {
 		return nil
@@ -266,7 +271,7 @@ func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
 	return byNode
 }
 
-// ignoresHints reports whether clients get endpoints whatever their hints are.
+// ignoresHints reports whether hints do not affect which endpoints clients get.
 func (x *pass) ignoresHints() bool { return x.port.summary.byNode || x.zoned() }
 
 // zoned reports whether the client's zone is a term of the preference.
@@ -275,19 +280,20 @@ func (x *pass) zoned() bool {
 	return st != nil && st.zone != st.unnamed()
 }
 
-// onNode keeps the endpoints of other clusters, and of the local one those Pods that run on
-// the node.
+// onNode returns all endpoints of linked clusters, and the local cluster's Pods that run on the
+// node.
 func onNode(list []*Endpoint, node string) []*Endpoint {
 	return filter(list, func(e *Endpoint) bool {
 		return e.Cluster != Local || e.Kind == Pod && e.Node == node && node != ""
 	})
 }
 
-// hintIndex has the endpoints of a list by the nodes that they are hinted to. It is made anew only for
-// another list: making it takes longer than a stream needs otherwise to begin.
+// hintIndex indexes the endpoints of a list by the nodes that they are hinted to. The index is
+// cached until the list changes, because building it takes longer than everything else at the start
+// of a stream.
 type hintIndex struct {
 	list   []*Endpoint
-	byNode map[string][]*Endpoint // nil: node hints do not count
+	byNode map[string][]*Endpoint // nil if node hints do not apply
 }
 
 // of returns the endpoints of a list by the nodes that they are hinted to: see hintedNodes.
@@ -302,9 +308,12 @@ func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 	return x.byNode
 }
 
-// hintedNodes returns endpoints by the nodes that they are hinted to. As in kube-proxy, node hints count only
-// if every endpoint has one. They also count only if all endpoints are local: one endpoint on the client's
-// node would otherwise compete with all those of other clusters. If they do not count, hintedNodes returns nil.
+// hintedNodes returns endpoints by the nodes that they are hinted to. If node hints do not apply,
+// hintedNodes returns nil.
+//
+// As in kube-proxy, node hints apply only if every endpoint has one. They also apply only if all
+// endpoints are local. Otherwise, one endpoint on the client's node would compete with all
+// endpoints of other clusters.
 func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 	ignored := func(e *Endpoint) bool { return e.Cluster != Local || len(e.Hints.Nodes()) == 0 }
 	if len(list) == 0 || slices.ContainsFunc(list, ignored) {
@@ -319,9 +328,9 @@ func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 	return byNode
 }
 
-// inZone keeps those local endpoints that are hinted to the zone. As in
-// kube-proxy, hints count only if every local endpoint has one and at least one is
-// for the zone. Endpoints of other clusters are all kept.
+// inZone removes the local endpoints that are not hinted to the zone. As in kube-proxy, hints apply
+// only if every local endpoint has a hint, and at least one is hinted to the zone. inZone never
+// removes endpoints of linked clusters.
 func inZone(list []*Endpoint, zone string) []*Endpoint {
 	hinted := false
 	for _, e := range list {
@@ -341,19 +350,20 @@ func inZone(list []*Endpoint, zone string) []*Endpoint {
 	})
 }
 
-// servable leaves out IPv6 addresses if they are disabled.
+// servable removes IPv6 addresses if IPv6 is disabled.
 func servable(list []*Endpoint, ipv6 bool) []*Endpoint {
 	if ipv6 || len(list) == 0 || list[len(list)-1].Addr.Addr().Is4() {
-		return list // sorted: IPv4 comes first, so there is no IPv6
+		return list // IPv4 sorts first, so there is no IPv6 address
 	}
 	return filter(list, func(e *Endpoint) bool { return e.Addr.Addr().Is4() })
 }
 
-// family leaves out IPv6 addresses when they are disabled, and otherwise the
-// IPv4 addresses whose Pod or Workload has an IPv6 address in the list.
+// family chooses one address family for each Pod or Workload. If IPv6 is disabled, family removes
+// all IPv6 addresses. Otherwise, it removes an IPv4 address if its Pod or Workload also has an IPv6
+// address in the list.
 func family(list []*Endpoint, ipv6 bool) []*Endpoint {
 	if len(list) == 0 || list[len(list)-1].Addr.Addr().Is4() {
-		return list // sorted: IPv4 comes first, so there is no IPv6
+		return list // IPv4 sorts first, so there is no IPv6 address
 	}
 	if !ipv6 {
 		return servable(list, false)
@@ -380,7 +390,7 @@ func family(list []*Endpoint, ipv6 bool) []*Endpoint {
 	})
 }
 
-// filter returns the endpoints that satisfy f: list itself if all do.
+// filter returns the endpoints that satisfy f. If all endpoints do, filter returns list itself.
 func filter(list []*Endpoint, f func(*Endpoint) bool) []*Endpoint {
 	n := 0
 	for _, e := range list {

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// contribution is a member's share as it was read last. It is remembered so that a
-// change in one cluster reads one cluster only.
+// contribution is a member's share as it was last read. It is cached so that a change in one
+// cluster requires reading only that cluster.
 type contribution struct {
 	member    Member
 	src       Source // nil unless the cluster is ready
 	reader    Reader
 	status    MemberStatus
 	nodeLocal bool
-	strict    bool // as Definition.Strict
+	strict    bool // Definition.Strict
 
-	undeclared bool // see Share
+	undeclared bool // Share.Undeclared
 
-	updates   uint64       // how often it has changed, or got another source
-	total     *updateCount // the same, in all services together
-	changed   time.Time    // when it did last; zero: not since it is watched
-	screening              // what of it is refused
+	updates   uint64       // number of changes, including changes of the source
+	total     *updateCount // sum of updates over all services with the member
+	changed   time.Time    // time of the last change; zero if there was none while the port was watched
+	screening              // the offer, and which endpoints of it are refused
 }
 
 // read reads the member's source.
@@ -47,7 +47,7 @@ func (c *contribution) noteChange(now time.Time) {
 	c.total.n.Add(1)
 }
 
-// memberIn returns a member's contribution in the list; nil: it is not there.
+// memberIn returns a member's contribution in the list, or nil if there is none.
 func memberIn(list []contribution, m Member) *contribution {
 	if i := slices.IndexFunc(list, func(c contribution) bool { return c.member == m }); i >= 0 {
 		return &list[i]
@@ -55,37 +55,37 @@ func memberIn(list []contribution, m Member) *contribution {
 	return nil
 }
 
-// updateCount is how often what a member offers at a port has changed: in each watched service
-// that has the member, since the first of these is watched.
+// updateCount counts the changes of a member's offer at a port. The count is the sum over all
+// watched services with the member. It starts when the first of these services is watched.
 type updateCount struct {
 	key  updateKey // fixed
 	n    atomic.Uint64
-	uses int // under Table.mu: how many services' ports have it
+	uses int // number of services' ports that use it; guarded by Table.mu
 }
 
-// updateKey is what an updateCount counts. The undeclared ports of a member have one count, with
-// port 0.
+// updateKey identifies an updateCount. The undeclared ports of a member share one count, with port
+// 0.
 type updateKey struct {
 	Member
 	port uint16
 }
 
-// screening is a member's offer as its source has it, and what the bounds leave of it.
+// screening is a member's offer, together with the part that the bounds allow.
 type screening struct {
 	bounds  bounds
 	raw     offer
-	allowed offer                // what may be served of raw
-	partial map[*Slice]*screened // of the slices of raw of which something is refused. It is replaced, not written
+	allowed offer                // the part of raw that may be served
+	partial map[*Slice]*screened // slices of raw with refused endpoints; replaced, never written
 }
 
-// replace sets the offer that its source has now, and what may be served of it.
+// replace stores a new offer, and screens the slices that have changed.
 func (s *screening) replace(raw offer) {
 	before, after := sameEnds(s.raw, raw)
 	s.screen(raw, func(i int, _ *Slice) bool { return i >= before && i < len(raw)-after })
 }
 
-// screen sets the offer, and what may be served of it. changed reports whether the bounds
-// have to be applied anew to a slice of raw; what was left of the other slices is used again.
+// screen stores an offer, and computes the part that may be served. changed reports whether a slice
+// of raw must be screened again. For the other slices, screen reuses the former result.
 func (s *screening) screen(raw offer, changed func(i int, l *Slice) bool) {
 	s.raw = raw
 	s.allowed = raw
@@ -132,7 +132,7 @@ func (s *screening) refused() (all Refused) {
 	return all
 }
 
-// refusesAny reports whether any endpoint of the offer is refused.
+// refusesAny reports whether any ready endpoint of the offer is refused.
 func (s *screening) refusesAny() bool {
 	for _, x := range s.partial {
 		if x.refused.total() > 0 {
@@ -142,19 +142,20 @@ func (s *screening) refusesAny() bool {
 	return false
 }
 
-// screened is what the bounds leave of a slice.
+// screened is the result of screening one slice.
 type screened struct {
 	allowed *Slice
 	refused Refused
 }
 
-// bounds are what the addresses of a linked cluster's endpoints must meet. The zero value has none.
+// bounds restricts the addresses that a linked cluster may offer. The zero value has no
+// restrictions.
 type bounds struct {
-	within *Ranges       // nil: all addresses
-	owners AddressOwners // nil: the local cluster's addresses are not known
+	within *Ranges       // nil allows all addresses
+	owners AddressOwners // nil if the owners of the local cluster's addresses are unknown
 }
 
-// refuses returns why an address is refused; not refused: it may be served.
+// refuses reports whether an address is refused, and why.
 func (b bounds) refuses(a netip.AddrPort) (why Refusal, refused bool) {
 	if b.within != nil && !b.within.Contains(a.Addr()) {
 		return Refusal{Addr: a}, true
@@ -167,7 +168,7 @@ func (b bounds) refuses(a netip.AddrPort) (why Refusal, refused bool) {
 	return Refusal{}, false
 }
 
-// screen returns what the bounds leave of a slice; nil: everything.
+// screen returns the result of screening a slice, or nil if the whole slice is allowed.
 func (b bounds) screen(s *Slice) *screened {
 	var out *screened
 	for i, e := range s.Endpoints {
@@ -185,9 +186,9 @@ func (b bounds) screen(s *Slice) *screened {
 	return b.screenUnready(s, out)
 }
 
-// screenUnready leaves the unready addresses out that are outside the ranges, of what is left
-// of a slice. Owners are not asked: these addresses are only counted, and they are not screened
-// again when an owner comes or goes.
+// screenUnready removes the unready addresses outside the ranges. out is the result so far for
+// slice s. Owners are not looked up, for two reasons: unready addresses are only counted, and they
+// are not screened again when an owner changes.
 func (b bounds) screenUnready(s *Slice, out *screened) *screened {
 	unready := s.Unready
 	if b.within != nil {
@@ -202,13 +203,13 @@ func (b bounds) screenUnready(s *Slice, out *screened) *screened {
 	return out
 }
 
-// Refusal is an address that a linked cluster offers and that is not taken from it.
+// Refusal is an address that a linked cluster offers and the table refuses.
 type Refusal struct {
 	Addr  netip.AddrPort
-	Owner string // the local cluster's object that has the address; empty: the address is outside the link's Ranges
+	Owner string // the local object that has the address; empty if the address is outside the link's Ranges
 }
 
-// String is the address and why it is refused, in words for a log.
+// String returns the address and the reason for the refusal, in words for a log.
 func (r Refusal) String() string {
 	if r.Owner == "" {
 		return fmt.Sprintf("%v is outside the address ranges of the link", r.Addr)
@@ -216,11 +217,11 @@ func (r Refusal) String() string {
 	return fmt.Sprintf("%v belongs to %s of the local cluster", r.Addr, r.Owner)
 }
 
-// Refused is what is refused of an offer.
+// Refused says which endpoints of an offer are refused.
 type Refused struct {
-	Outside  int       // endpoints outside the link's Ranges
-	Owned    int       // endpoints at addresses of the local cluster's objects
-	Examples []Refusal // a few of both, if there are any
+	Outside  int       // number of endpoints outside the link's Ranges
+	Owned    int       // number of endpoints whose address belongs to a local object
+	Examples []Refusal // a few examples of both
 }
 
 func (r *Refused) total() int { return r.Outside + r.Owned }
@@ -243,5 +244,5 @@ func (r *Refused) add(o *Refused) {
 	r.Examples = append(r.Examples, o.Examples[:min(len(o.Examples), maxExamples-len(r.Examples))]...)
 }
 
-// maxExamples is how many refused or contested addresses are named of a member.
+// maxExamples is the maximum number of refused or contested addresses that are listed for a member.
 const maxExamples = 10

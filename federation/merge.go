@@ -6,11 +6,10 @@ import (
 	"slices"
 )
 
-// offer is what one member has on offer: slices whose pointers stay the same while
-// they are unchanged.
+// offer contains the slices that one member offers. A slice keeps its pointer until it changes.
 type offer []*Slice
 
-// behind counts what is behind the Linkerd gateways of an offer.
+// behind returns the number of endpoints behind the Linkerd gateways of an offer.
 func (o offer) behind() (n Behind) {
 	for _, s := range o {
 		if s.Behind != nil {
@@ -21,19 +20,19 @@ func (o offer) behind() (n Behind) {
 	return n
 }
 
-// offers is what a port's members have on offer. The first offer with an address wins it, and
-// within an offer the first slice. The others remain in the list, and take over when the
-// winner leaves.
+// offers contains the offers of a port's members. If several offers contain an address, the first
+// offer wins. Within an offer, the first slice wins. The other slices stay in the list, and take
+// over if the winner is removed.
 type offers []memberOffer
 
-// memberOffer is the offer of the member at a place in port.members, or a part of it: see
+// memberOffer is the offer, or a part of the offer, of the member at an index in port.members: see
 // steering.offers.
 type memberOffer struct {
 	member int
 	offer
 }
 
-// at iterates over the slices that have an address on offer, each with its member's place.
+// at iterates over the slices that contain an address, each with the index of its member.
 func (o offers) at(a netip.AddrPort) iter.Seq2[int, *Slice] {
 	return func(yield func(int, *Slice) bool) {
 		for _, one := range o {
@@ -46,13 +45,12 @@ func (o offers) at(a netip.AddrPort) iter.Seq2[int, *Slice] {
 	}
 }
 
-// contested holds every address that more than one slice offers, of the same or
-// of different members, and perhaps some that were contested earlier. The winner of
-// any other address is known from the slice that changed alone, without a search
-// through all offers.
+// contested contains every address that several slices offer, whether of one member or of several.
+// It may also contain addresses that were contested earlier. For all other addresses, the changed
+// slice alone determines the winner, without a search through all offers.
 type contested map[netip.AddrPort]struct{}
 
-// merge merges all offers from scratch: sorted, one endpoint per address.
+// merge merges all offers from scratch. The result is sorted, with one endpoint per address.
 func merge(offers offers) ([]*Endpoint, contested) {
 	n := 0
 	for _, o := range offers {
@@ -77,13 +75,13 @@ func merge(offers offers) ([]*Endpoint, contested) {
 	}), c
 }
 
-// remerge returns what merge(offers) does, given its results from before the offer
-// at i changed from old. Endpoints equal to those in merged keep their pointer,
-// and merged itself is returned if nothing has changed. It may write to c.
+// remerge returns the same result as merge(offers). Its arguments are the results of merge before
+// the offer at index i changed from old. Endpoints equal to those in merged keep their pointer. If
+// nothing has changed, remerge returns merged itself. It may write to c.
 //
-// Only addresses of slices whose pointer changed are compared. So the work depends
-// on the size of the changed slice; of the whole set, one list of pointers is
-// copied. If much has changed, merging from scratch is cheaper.
+// remerge compares only the addresses of slices whose pointer has changed. So the cost depends on
+// the size of the changed slices, apart from copying one list of pointers. If many addresses may
+// have changed, remerge merges from scratch, because that is cheaper.
 func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) ([]*Endpoint, contested) {
 	list := touchedAddrs(old, offers[i].offer)
 	if len(list) == 0 {
@@ -107,9 +105,9 @@ func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) (
 	}), c
 }
 
-// keepPointers replaces the endpoints of list that are equal to those in old by the
-// old pointers. It returns old itself if that makes the two the same. It writes to
-// list, which must not be shared.
+// keepPointers replaces each endpoint of list that is equal to one in old with the pointer from
+// old. If the lists are then the same, keepPointers returns old itself. It writes to list, which
+// must not be shared.
 func keepPointers(old, list []*Endpoint) []*Endpoint {
 	j := 0
 	same := len(old) == len(list)
@@ -129,16 +127,16 @@ func keepPointers(old, list []*Endpoint) []*Endpoint {
 	return list
 }
 
-// touched is an address whose winner may be another after a change.
+// touched is an address whose winner may change.
 type touched struct {
 	addr   netip.AddrPort
-	before bool      // a changed slice offered it before
-	now    *Endpoint // of the first changed slice that offers it now; nil: none does
-	offers int       // how many changed slices offer it now
+	before bool      // whether a changed slice offered it before
+	now    *Endpoint // the endpoint in the first changed slice that now offers it; nil if there is none
+	offers int       // number of changed slices that now offer it
 }
 
-// touchedAddrs lists, sorted, the addresses whose winner may be another after the
-// change from old to new.
+// touchedAddrs lists the addresses whose winner may change if an offer changes from old to new. The
+// list is sorted.
 func touchedAddrs(old, new offer) []touched {
 	var list []touched
 	forEachOffered(old, new, func(a, b *Endpoint) {
@@ -152,9 +150,9 @@ func touchedAddrs(old, new offer) []touched {
 	return combine(list)
 }
 
-// forEachOffered calls f for the endpoints that differ between two offers. It skips the
-// slices that both have at the beginning and at the end, and compares the others place
-// by place, so that an address which moves from slice to slice is removed and added.
+// forEachOffered calls f for the endpoints that differ between two offers. It skips the slices that
+// the offers share at the beginning and at the end. The other slices are compared by index. So an
+// address that moves to another slice is reported as removed and as added.
 func forEachOffered(old, new offer, f func(a, b *Endpoint)) {
 	before, after := sameEnds(old, new)
 	old = old[before : len(old)-after]
@@ -167,8 +165,8 @@ func forEachOffered(old, new offer, f func(a, b *Endpoint)) {
 	}
 }
 
-// sameEnds counts the slices that two offers have in common at the beginning and, of
-// the rest, at the end.
+// sameEnds returns the number of slices that two offers share at the beginning and, of the
+// remaining slices, at the end.
 func sameEnds(a, b offer) (before, after int) {
 	n := min(len(a), len(b))
 	for before < n && a[before] == b[before] {
@@ -180,7 +178,7 @@ func sameEnds(a, b offer) (before, after int) {
 	return before, after
 }
 
-// combine makes one entry of those for the same address. It writes to list.
+// combine combines the entries for the same address into one. It writes to list.
 func combine(list []touched) []touched {
 	n := 0
 	for _, t := range list {
@@ -199,7 +197,7 @@ func combine(list []touched) []touched {
 	return list[:n]
 }
 
-// endpointsAt returns the endpoints of the slice at i; nil if there is none.
+// endpointsAt returns the endpoints of the slice at index i, or nil if there is no such slice.
 func endpointsAt(o offer, i int) []*Endpoint {
 	if i < len(o) {
 		return o[i].Endpoints
@@ -207,8 +205,8 @@ func endpointsAt(o offer, i int) []*Endpoint {
 	return nil
 }
 
-// winner returns the endpoint that wins an address, nil if no slice offers it, and
-// whether several slices offer it.
+// winner returns the endpoint that wins an address, or nil if no slice offers the address. several
+// reports whether more than one slice offers the address.
 func winner(offers offers, a netip.AddrPort) (won *Endpoint, several bool) {
 	for _, o := range offers {
 		for _, s := range o.offer {
@@ -223,11 +221,11 @@ func winner(offers offers, a netip.AddrPort) (won *Endpoint, several bool) {
 	return won, false
 }
 
-// patch returns list with the endpoint at each of the addresses (sorted, no
-// duplicates) replaced by what pick returns: nil removes it. was is whether list has
-// the address. It returns list itself if that changes nothing.
+// patch returns a copy of list in which pick has replaced the endpoint at each of the addresses. If
+// pick returns nil, patch removes the endpoint. was reports whether list contains the address.
+// addrs must be sorted and without duplicates. If nothing changes, patch returns list itself.
 func patch(list []*Endpoint, addrs []touched, pick func(t touched, was bool) *Endpoint) []*Endpoint {
-	var out []*Endpoint // has all of list's endpoints before from
+	var out []*Endpoint // the result for all endpoints of list before index from
 	from := 0
 	for _, t := range addrs {
 		i, was := find(list[from:], t.addr)
@@ -257,7 +255,7 @@ func find(list []*Endpoint, a netip.AddrPort) (int, bool) {
 	return slices.BinarySearchFunc(list, a, func(e *Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
 }
 
-// mergeSorted merges two lists that have no address in common.
+// mergeSorted merges two sorted lists that have no address in common.
 func mergeSorted(a, b []*Endpoint) []*Endpoint {
 	list := make([]*Endpoint, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {
@@ -270,13 +268,13 @@ func mergeSorted(a, b []*Endpoint) []*Endpoint {
 	return append(append(list, a...), b...)
 }
 
-// same reports whether two lists have the same pointers.
+// same reports whether two lists contain the same pointers.
 func same(a, b []*Endpoint) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// forEachChange calls f, in order, for every address at which the two sorted lists
-// have different pointers. The side that does not have the address is nil.
+// forEachChange calls f for every address at which two sorted lists have different pointers, in
+// order. If a list does not contain the address, its argument is nil.
 func forEachChange(a, b []*Endpoint, f func(a, b *Endpoint)) {
 	i, j := 0, 0
 	for i < len(a) && j < len(b) {

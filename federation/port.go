@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// port is one watched port of a service: what its members offer, the merged list,
-// and the sets published from it. The lock of the service guards it.
+// port is one watched port of a service. It contains the offers of its members, the merged list,
+// and the sets published from that list. It is guarded by the lock of the service.
 type port struct {
-	service     *watchedService // fixed, as is number. A copy that is only described has no service
+	service     *watchedService // fixed, as is number; nil in a copy that only describes the port
 	number      uint16
 	members     []contribution // in definition order
-	steering    *steering      // nil: clients get everything
-	offers      offers         // of the members, without what is refused or withdrawn: see steering.offers
+	steering    *steering      // nil if clients get everything
+	offers      offers         // the members' offers without refused and withdrawn endpoints: see steering.offers
 	merged      []*Endpoint
-	unready     []*Endpoint // known besides merged, if that makes a difference
-	contested   contested   // among the offers
+	unready     []*Endpoint // endpoints that are not ready; nil if their number has no effect
+	contested   contested   // addresses that several slices in offers contain
 	summary     summary
-	hinted      hintIndex               // of merged, or of what is in use of it
-	audiences   map[string]audience     // by the name of the instance that clients ask for; empty: the whole service
-	failingBack map[*published]struct{} // clients for whom a tier leaves by itself: see tierView.due
+	hinted      hintIndex               // index of merged, or of the part that is in use
+	audiences   map[string]audience     // by the name of the requested instance; empty for the whole service
+	failingBack map[*published]struct{} // clients whose tiers are about to shrink with time: see tierView.due
 }
 
 func newPort(s *watchedService, number uint16) *port {
@@ -33,24 +33,26 @@ func newPort(s *watchedService, number uint16) *port {
 	}
 }
 
-// summary is what all sets of a port have in common.
+// summary contains what all sets of a port have in common.
 type summary struct {
 	exists, complete, byNode, undeclared bool
-	reason                               Reason      // of sets without endpoints
-	cluster                              ClusterName // that the reason is about
+	reason                               Reason      // the Reason of sets without endpoints
+	cluster                              ClusterName // the Cluster of sets without endpoints
 }
 
-// origin is the cluster and the time of the change that causes sets to be
-// published. The zero value: not one cluster's change, but a definition or a link.
+// origin says which change causes sets to be published, in which cluster and when. The zero value
+// stands for a change that does not belong to one cluster, such as a new definition or link.
 type origin struct {
 	cluster ClusterName
 	at      time.Time
 }
 
-// rebuild reads the members that are new, or have another source or another Strict,
-// and keeps the contributions of the others. With scratch, it reads all members, counts all their
-// addresses as offered, and publishes to all clients. It stores the parts of the port in one step,
-// after everything that may panic, because functions that describe a port rely on that order.
+// rebuild reads the members that are new, or whose source or Strict has changed. It reuses the
+// contributions of the other members. If scratch is true, rebuild reads all members, counts all
+// their addresses as offered, and publishes to all clients.
+//
+// rebuild stores the fields of the port in one step, after every call that may panic. Functions
+// that describe a port rely on this order.
 func (p *port) rebuild(in inputs, scratch bool) {
 	s := p.service
 	before := p.members
@@ -83,7 +85,8 @@ func (p *port) rebuild(in inputs, scratch bool) {
 	s.table.report(s.id, in.definition, p.members)
 }
 
-// readMembers returns the contributions of the members. It does not screen those that it has read.
+// readMembers returns the contributions of all members. Contributions that it has just read are not
+// yet screened.
 func (p *port) readMembers(in inputs, scratch bool) []contribution {
 	members := make([]contribution, 0, len(in.links))
 	for i, l := range in.links {
@@ -116,8 +119,8 @@ func (p *port) readMembers(in inputs, scratch bool) []contribution {
 	return members
 }
 
-// screenMembers screens the members whose bounds differ from before. It returns what may be served
-// of each member.
+// screenMembers screens the members whose bounds have changed. It returns the allowed part of each
+// member's offer.
 func screenMembers(members []contribution, in inputs) []offer {
 	allowed := make([]offer, 0, len(members))
 	for i, l := range in.links {
@@ -131,7 +134,7 @@ func screenMembers(members []contribution, in inputs) []offer {
 	return allowed
 }
 
-// setSteering sets what steers the port's clients.
+// setSteering sets the steering of the port's clients. If st is nil, it removes their tier views.
 func (p *port) setSteering(st *steering) {
 	if st == nil && p.steering != nil {
 		for _, to := range p.all() {
@@ -142,25 +145,25 @@ func (p *port) setSteering(st *steering) {
 	p.steering = st
 }
 
-// read reads one member again, and publishes what has changed.
+// read reads one member again, and publishes the resulting changes.
 func (p *port) read(m Member, at time.Time) {
 	i := slices.IndexFunc(p.members, func(c contribution) bool { return c.member == m })
 	if i < 0 || p.members[i].reader == nil {
-		return // no longer a member, or its cluster is not ready: rebuild publishes that
+		return // it is no longer a member, or its cluster is not ready; rebuild publishes that
 	}
 	now := p.members[i]
 	raw := now.read()
 	if m.Cluster != Local {
-		// Before owners are asked for: see Table.AddressOwnerChanged.
+		// This must happen before owners are looked up: see Table.AddressOwnerChanged.
 		p.service.table.offered.replace(p.service.number, now.raw, raw)
 	}
 	now.replace(raw)
 	p.replaceMembers([]memberChange{{i, now}}, origin{m.Cluster, at})
 }
 
-// screenAddr screens again what linked clusters offer at an address, and publishes what
-// has changed: once for all members, since otherwise an address that two of them offer, and that
-// has got an owner, would be taken from the second one for a moment.
+// screenAddr screens the linked clusters' offers of an address again, and publishes the resulting
+// changes. It publishes once for all members. Otherwise, if two members offer an address that now
+// has an owner, the address of the second member would be served for a moment.
 func (p *port) screenAddr(a netip.Addr) {
 	var now []memberChange
 	for i, c := range p.members {
@@ -173,7 +176,7 @@ func (p *port) screenAddr(a netip.Addr) {
 	p.replaceMembers(now, origin{})
 }
 
-// tick publishes what has changed by the passing of time.
+// tick publishes the changes that are due by now.
 func (p *port) tick(now time.Time) {
 	if p.steering == nil {
 		return
@@ -187,7 +190,7 @@ func (p *port) tick(now time.Time) {
 	p.publish(p.dueBy(now), origin{})
 }
 
-// dueBy lists the clients for whom something changes by itself at that time, or before.
+// dueBy lists the clients whose tiers shrink with time at or before now.
 func (p *port) dueBy(now time.Time) (list []*published) {
 	for to := range p.failingBack {
 		if !to.tierView.due.After(now) {
@@ -197,14 +200,14 @@ func (p *port) dueBy(now time.Time) (list []*published) {
 	return list
 }
 
-// memberChange is what a member contributes now.
+// memberChange is a new contribution of a member.
 type memberChange struct {
-	index int // in port.members
+	index int // index in port.members
 	contribution
 }
 
-// replaceMembers stores members' contributions, and publishes what has changed, at once. It leaves
-// in list those of before.
+// replaceMembers stores new contributions of members, and publishes all resulting changes in one
+// step. After the call, list contains the former contributions.
 func (p *port) replaceMembers(list []memberChange, why origin) {
 	if len(list) == 0 {
 		return
@@ -212,7 +215,7 @@ func (p *port) replaceMembers(list []memberChange, why origin) {
 	table := p.service.table
 	merged := p.merged
 	publish := p.steering.countsUnready()
-	recount := false // for all clients: other numbers are behind the Linkerd gateways of a member
+	recount := false // whether to publish to all clients, because the numbers behind a member's Linkerd gateways changed
 	report := false
 	for k := range list {
 		before, now := &list[k].contribution, &p.members[list[k].index]
@@ -241,8 +244,8 @@ func (p *port) replaceMembers(list []memberChange, why origin) {
 	}
 }
 
-// replaceOffer stores what may be served of a member's offer, and returns the merged list that
-// follows from it, given the one before.
+// replaceOffer stores the allowed part of a member's offer. It returns the new merged list, given
+// the former one.
 func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoint {
 	inService, lastResort := p.steering.divide(i, allowed)
 	for at := range p.offers {
@@ -261,8 +264,9 @@ func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoin
 	return merged
 }
 
-// update stores the merged list and the summary, and publishes what that changes: to all clients if
-// all is set or the summary differs, and otherwise to those whom the change concerns.
+// update stores the merged list and the summary, and publishes the resulting changes. If all is set
+// or the summary changed, it publishes to all clients. Otherwise it publishes only to the clients
+// that the change concerns.
 func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	s := p.service
 	sum := summarize(d, p.members, p.steering)
@@ -286,9 +290,9 @@ func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	}
 }
 
-// summarize derives a port's summary from its members. A service that is not
-// federated is treated as a list of one member or none. While its cluster is withdrawn it
-// exists, and is empty, unless it has nothing to withdraw: an ExternalName is elsewhere.
+// summarize derives a port's summary from its members. A service that is not federated counts as a
+// list of at most one member. While the cluster of that member is withdrawn, the service exists and
+// is empty. A Service of type ExternalName is an exception, because it has nothing to withdraw.
 func summarize(d *Definition, members []contribution, st *steering) summary {
 	switch {
 	case d == nil:
@@ -327,7 +331,8 @@ func summarize(d *Definition, members []contribution, st *steering) summary {
 	return sum
 }
 
-// undeclared reports whether no member declares the port, as far as is known.
+// undeclared reports whether at least one member serves, and no member is known to declare the
+// port. While a member is pending, undeclared returns false.
 func undeclared(members []contribution) bool {
 	serving := false
 	for _, c := range members {
@@ -339,12 +344,17 @@ func undeclared(members []contribution) bool {
 	return serving
 }
 
-// concerned lists, as all, the clients that a change of these lists to those of now may concern, while the
-// summary and the steering are the same. Clients of an instance are concerned if its endpoints have
-// changed and, where traffic stays on nodes, clients of a node if its endpoints or those of other
-// clusters have: clients may ask for any number of names that no endpoint has, and so must not make
-// changes slow for others. Clients for which node hints choose endpoints are concerned if endpoints that
-// are hinted to their node have changed, or others that make node hints count or not.
+// concerned lists the clients that may be affected by the change from the given lists to the port's
+// current lists. The summary and the steering must not have changed. The order is that of all.
+//
+// Clients may request any number of names that no endpoint has. Such clients must not make changes
+// slow for others, so concerned excludes clients as follows:
+//
+//   - Clients of an instance are affected only if an endpoint of the instance has changed.
+//   - If traffic must stay on nodes, clients of a node are affected only if an endpoint on the node
+//     or in another cluster has changed.
+//   - Clients whose endpoints are chosen by node hints are affected only if an endpoint hinted to
+//     their node has changed, or an endpoint that decides whether node hints apply.
 func (p *port) concerned(merged, unready []*Endpoint) []*published {
 	byNode := p.summary.byNode
 	whole := p.audiences[""]
@@ -390,8 +400,8 @@ func (p *port) concerned(merged, unready []*Endpoint) []*published {
 	return list
 }
 
-// publish chooses what each of these kinds of clients gets now, and publishes that. Clients of a
-// steered port and of others take the same way: without steering, all endpoints are in use.
+// publish chooses the endpoints for each of these kinds of clients, and publishes them. The steps
+// are the same for steered and other ports. Without steering, all endpoints are in use.
 func (p *port) publish(clients []*published, why origin) {
 	opts := &p.service.table.opts
 	now := opts.Now()
@@ -405,7 +415,7 @@ func (p *port) publish(clients []*published, why origin) {
 	}
 }
 
-// decideTiers returns how much of each tier clients of a kind use now.
+// decideTiers returns how much of each tier a kind of client now uses.
 func (p *port) decideTiers(to *published, t *tally, now time.Time) use {
 	if p.steering == nil {
 		return everything
@@ -419,8 +429,8 @@ func (p *port) decideTiers(to *published, t *tally, now time.Time) use {
 	return u
 }
 
-// newSet returns a set of the chosen endpoints. hinted has all endpoints in use, by the nodes that node
-// hints choose them for.
+// newSet returns a set of the chosen endpoints. hinted contains all endpoints in use, by the nodes
+// that node hints choose the endpoints for.
 func (p *port) newSet(to *published, chosen []*Endpoint, hinted map[string][]*Endpoint, why origin) Set {
 	set := Set{
 		Version:    1,
@@ -446,7 +456,8 @@ func (p *port) newSet(to *published, chosen []*Endpoint, hinted map[string][]*En
 	return set
 }
 
-// countOffered counts what members offer in place of what others did before.
+// countOffered replaces the offers of the former members with those of the current ones in
+// Table.offered.
 func (p *port) countOffered(before, now []contribution) {
 	s := p.service
 	count := func(m Member, old, new *contribution) {
@@ -471,8 +482,8 @@ func (p *port) countOffered(before, now []contribution) {
 	}
 }
 
-// reportRefused calls Options.ReportRefused if something is refused of a member and,
-// before, nothing was.
+// reportRefused calls Options.ReportRefused if some of a member's addresses are refused now, and
+// none were refused before.
 func (p *port) reportRefused(now, before *contribution) {
 	s := p.service
 	if s.table.opts.ReportRefused == nil || now.partial == nil || before != nil && before.refusesAny() {
@@ -480,7 +491,7 @@ func (p *port) reportRefused(now, before *contribution) {
 	}
 	all := now.refused()
 	if all.total() == 0 {
-		return // only of addresses that are not ready
+		return // only addresses that are not ready are refused
 	}
 	s.table.opts.ReportRefused(s.id, p.number, now.member, all.Examples[0], all.total())
 }
@@ -519,7 +530,7 @@ func (p *port) remove(to *published) {
 	}
 }
 
-// removeUnwatched removes the kinds of clients that have no watch: see watchedService.publishFirst.
+// removeUnwatched removes the kinds of clients without a watch: see watchedService.add.
 func (p *port) removeUnwatched() {
 	for _, to := range p.all() {
 		if to.refs == 0 {
@@ -528,7 +539,8 @@ func (p *port) removeUnwatched() {
 	}
 }
 
-// all lists all kinds of clients, those of the whole service first: names of instances may be made up.
+// all lists all kinds of clients. Clients of the whole service come first, because clients of
+// instances may have requested names that do not exist.
 func (p *port) all() []*published {
 	list := p.whole()
 	for instance, a := range p.audiences {
@@ -542,7 +554,8 @@ func (p *port) all() []*published {
 // whole lists the kinds of clients of the whole service.
 func (p *port) whole() []*published { return p.audiences[""].clients(nil, nil) }
 
-// gatewaySlices returns the slices of Linkerd gateways on offer, which count with what is behind them.
+// gatewaySlices returns the offered slices of Linkerd gateways. Tiers count the endpoints behind
+// these gateways instead of the gateways.
 func (p *port) gatewaySlices() (list []gatewaySlice) {
 	for _, o := range p.offers {
 		for _, l := range o.offer {
@@ -554,8 +567,8 @@ func (p *port) gatewaySlices() (list []gatewaySlice) {
 	return list
 }
 
-// copyTo copies the port, without its clients, to be read without the service's lock. It uses the
-// memory of what to had before.
+// copyTo copies the port without its clients, so that the copy can be read without the service's
+// lock. It reuses the memory of the former content of to.
 func (p *port) copyTo(to *port) {
 	*to = port{
 		number:   p.number,

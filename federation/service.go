@@ -359,7 +359,7 @@ type TierChange struct {
 	Service    ServiceID
 	Zone       string // the clients' zone; empty if unknown
 	Preference *Preference
-	From, To   int    // number of tiers in use before and after, counted from the first; one more than all tiers includes last resort
+	From, To   int    // number of first tiers in use; one more than there are includes last resort
 	Why        string // the reason, in words for a log
 }
 
