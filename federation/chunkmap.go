@@ -6,14 +6,17 @@ import (
 	"sync"
 )
 
-// chunkSize is how many entries of a chunkMap are copied while its lock is held. That takes some microseconds.
+// chunkSize is the number of entries that a chunkMap copies at a time, while its lock is held.
+// Copying a chunk takes a few microseconds.
 const chunkSize = 500
 
-// chunkMap is a map whose entries can be copied in chunks, so that a walk over all entries does not
-// hold up those who need the lock that guards the map. Without chunks, a walk over 50,000
-// definitions held Table.mu for milliseconds, and each [Table.Changed] had to wait
-// (go test -run '^$' -bench ChangedDuringWalks ./federation). An entry takes about 50 bytes more
-// than in a map.
+// chunkMap is a map whose entries can be copied in chunks. So a walk over all entries does not
+// block other users of the lock that guards the map. Without chunks, a walk over 50,000 definitions
+// held Table.mu for milliseconds and delayed every [Table.Changed]. To measure the delay, run:
+//
+//	go test -run '^$' -bench ChangedDuringWalks ./federation
+//
+// An entry takes about 50 bytes more than in a Go map.
 type chunkMap[K comparable, V any] struct {
 	at   map[K]int // index in list
 	list []chunkEntry[K, V]
@@ -28,7 +31,7 @@ func newChunkMap[K comparable, V any]() chunkMap[K, V] {
 	return chunkMap[K, V]{at: make(map[K]int)}
 }
 
-// get returns the value of a key. It returns the zero value if there is none.
+// get returns the value of a key, or the zero value if there is none.
 func (m *chunkMap[K, V]) get(key K) (value V) {
 	if i, ok := m.at[key]; ok {
 		return m.list[i].value
@@ -45,7 +48,7 @@ func (m *chunkMap[K, V]) set(key K, value V) {
 	m.list = append(m.list, chunkEntry[K, V]{key, value})
 }
 
-// delete removes a key. The last entry of the list takes its place.
+// delete removes a key. It moves the last entry of the list into the gap.
 func (m *chunkMap[K, V]) delete(key K) {
 	i, ok := m.at[key]
 	if !ok {
@@ -59,7 +62,7 @@ func (m *chunkMap[K, V]) delete(key K) {
 	delete(m.at, key)
 }
 
-// all iterates over the entries. The caller holds the lock all the time.
+// all iterates over the entries. The caller must hold the lock throughout.
 func (m *chunkMap[K, V]) all(yield func(K, V) bool) {
 	for i := range m.list {
 		if !yield(m.list[i].key, m.list[i].value) {
@@ -68,12 +71,16 @@ func (m *chunkMap[K, V]) all(yield func(K, V) bool) {
 	}
 }
 
-// inChunks iterates over the entries, without mu, which it locks to copy each chunk. It yields every
-// entry that is there from beginning to end, with a value that the entry has had meanwhile. It may
-// yield an entry twice. It may or may not yield entries that are set or deleted meanwhile.
+// inChunks iterates over the entries. The caller must not hold mu, which inChunks locks to copy
+// each chunk. The iterator behaves as follows if the map changes during the walk:
 //
-// The walk goes from the end of the list to its beginning. So delete moves no entry past the walk,
-// because it moves an entry only towards the beginning.
+//   - Every entry that exists throughout the walk is yielded, with a value that it had during the
+//     walk.
+//   - An entry may be yielded twice.
+//   - Entries that are set or deleted during the walk may or may not be yielded.
+//
+// The walk proceeds from the end of the list to its beginning, because delete moves entries only
+// towards the beginning. So no entry moves past the walk.
 func (m *chunkMap[K, V]) inChunks(mu *sync.Mutex) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		var chunk []chunkEntry[K, V]
@@ -88,7 +95,8 @@ func (m *chunkMap[K, V]) inChunks(mu *sync.Mutex) iter.Seq2[K, V] {
 	}
 }
 
-// copyChunk appends the last entries before end to a list. It returns the list, and where these entries begin.
+// copyChunk appends the last entries before index end to a list. It returns the list and the index
+// of the first of these entries.
 func (m *chunkMap[K, V]) copyChunk(mu *sync.Mutex, to []chunkEntry[K, V], end int) ([]chunkEntry[K, V], int) {
 	mu.Lock()
 	defer mu.Unlock()

@@ -10,39 +10,41 @@ import (
 	"time"
 )
 
-// Question is what Table.Explain is asked about.
+// Question is the argument of Table.Explain.
 type Question struct {
 	Key   Key
-	Addr  netip.Addr // only this address, at any port; zero: all
-	Limit int        // how many addresses are listed; the others are counted
+	Addr  netip.Addr // limits the explanation to this address, at any port; the zero Addr means all addresses
+	Limit int        // maximum number of addresses to list; further addresses are only counted
 }
 
-// Explanation is what clients of a key get at a moment, and why not the rest.
+// Explanation says which endpoints the clients of a key get at one moment, and why they do not get
+// the others.
 type Explanation struct {
-	Definition *Definition     // nil: the service is not defined
-	Set        *Set            // what clients get
-	Broken     bool            // an update has panicked; clients keep Set, and nothing else is explained
-	Steered    *SteeredClient  // the tiers that they use; nil if they are not steered
+	Definition *Definition     // nil if the service is not defined
+	Set        *Set            // the set that clients get
+	Broken     bool            // whether an update panicked; clients keep Set, and nothing else is explained
+	Steered    *SteeredClient  // the tiers that the clients use; nil if they are not steered
 	Members    []WatchedMember // in definition order
-	// Addresses are sorted by member and slice. Within one slice, those of the Share come first. If there is no
-	// room for all, those that are not served come before all others.
+	// Addresses is sorted by member and slice. Within a slice, the addresses that are in the Share
+	// come first. If there are more addresses than Limit, those that are not served come first.
 	Addresses []ExplainedAddress
-	Verdicts  map[Verdict]int // how many addresses have which, listed or not
-	More      int             // how many are not listed
+	Verdicts  map[Verdict]int // number of addresses with each verdict, listed or not
+	More      int             // number of addresses that are not listed
 }
 
 // ExplainedAddress is an address of a member's slice.
 type ExplainedAddress struct {
 	Considered
-	Member   int       // its place among the members
-	Endpoint *Endpoint // what is known of it; nil: it is not in the Share
-	Tier     string    // that it belongs to for these clients; empty: they are not steered, or no tier names it
+	Member   int       // index of the member
+	Endpoint *Endpoint // nil if the address is not in the Share
+	Tier     string    // the address's tier for these clients; empty if they are not steered, or if no tier names the address
 }
 
-// Explain explains what clients of a key get. The key must be watched while it is asked
-// about; not ok: it is not, or ctx has ended. It copies what is there under the service's
-// lock, and does all else without. Where a source says nothing of what is not in its
-// Shares, that is missing.
+// Explain explains what the clients of a key get. It returns false if the key is not watched, or if
+// ctx ends first.
+//
+// Explain copies the state of the service under the service's lock, and does all other work without
+// that lock. It omits addresses outside a Share if the Source does not implement Explainer.
 func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
 	s := t.watchedService(q.Key.Service)
 	if s == nil {
@@ -63,27 +65,28 @@ func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
 	return x.result, ctx.Err() == nil
 }
 
-// inquiry is a copy of what a key's set is made of, while it is explained.
+// inquiry is a copy of the state that a key's set depends on, while the set is explained.
 type inquiry struct {
 	Question
 	ipv6    bool
-	port    *port // a copy, without clients
+	port    *port // a copy without clients
 	use     use   // how much of each tier the clients get
 	won     []*Endpoint
 	omitted omitted
 	result  *Explanation
 
-	added            int               // addresses
-	served, unserved []numberedAddress // the first of these, up to Limit each
+	added            int               // number of addresses added so far
+	served, unserved []numberedAddress // the first of these addresses, up to Limit each
 }
 
-// numberedAddress is an address in the order of their explanations.
+// numberedAddress is an address with its position among all explained addresses.
 type numberedAddress struct {
 	number int
 	ExplainedAddress
 }
 
-// inquire copies what the key's set is made of; not ok: the key is not watched.
+// inquire copies the state that the key's set depends on. It returns false if the key is not
+// watched.
 func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +118,7 @@ func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 	return x, true
 }
 
-// choose lets what decides do so again, and say why.
+// choose repeats the choice of the client's endpoints, and records why endpoints are omitted.
 func (x *inquiry) choose() {
 	p := x.port
 	x.result.Members = p.describe(nil)
@@ -125,7 +128,7 @@ func (x *inquiry) choose() {
 	pass.get(pass.tally(x.Key.Client), x.use, x.Key.Client)
 }
 
-// member explains a member's addresses.
+// member explains the addresses of member i.
 func (x *inquiry) member(ctx context.Context, i int) {
 	c := &x.port.members[i]
 	byName := make(map[string]*Slice, len(c.raw))
@@ -158,14 +161,15 @@ func (x *inquiry) member(ctx context.Context, i int) {
 	slices.Sort(x.result.Members[i].Ports)
 }
 
-// judge returns the verdict on an endpoint of a share, of which allowed is what the bounds leave
-// of its slice. Each step of the way to the clients left it out, or did not.
+// judge returns the verdict on an endpoint of a share. allowed is the part of the endpoint's slice
+// that the bounds allow. judge checks the steps from the share to the clients in order, and returns
+// the first that omitted the endpoint.
 func (x *inquiry) judge(allowed *Slice, a *ExplainedAddress) Verdict {
 	c := &x.port.members[a.Member]
 	st := x.port.steering
 	if at, ok := find(allowed.Endpoints, a.Addr); !ok || allowed.Endpoints[at] != a.Endpoint {
 		why, _ := c.bounds.refuses(a.Addr)
-		a.Detail = why.Owner // empty also if the owner has just gone
+		a.Detail = why.Owner // also empty if the address has just lost its owner
 		if c.bounds.within != nil && !c.bounds.within.Contains(a.Addr.Addr()) {
 			return OutsideRanges
 		}
@@ -202,8 +206,8 @@ func newExplainedAddress(member int, l *Slice, e *Endpoint) ExplainedAddress {
 	}
 }
 
-// leftOut adds the addresses that are not in the member's share as it was read last, and
-// returns when the slices changed.
+// leftOut adds the addresses that are not in the member's cached share. It returns when each slice
+// changed.
 func (x *inquiry) leftOut(
 	ctx context.Context, i int, byName map[string]*Slice, source Explainer,
 ) (changed map[string]time.Time) {
@@ -213,7 +217,7 @@ func (x *inquiry) leftOut(
 		return ok || a.Port() == 0 && at < len(list) && list[at].Addr.Addr() == a.Addr()
 	}
 	slice := ""
-	added := make(map[netip.AddrPort]bool) // of that slice
+	added := make(map[netip.AddrPort]bool) // addresses of the current slice
 	for a := range source.Explain(x.port.members[i].member.Service, x.Key.Port) {
 		if ctx.Err() != nil {
 			return nil
@@ -243,7 +247,7 @@ func (x *inquiry) leftOut(
 	return changed
 }
 
-// add counts an address, and keeps it while there is room.
+// add counts an address, and lists it while there is room.
 func (x *inquiry) add(a ExplainedAddress) {
 	m, port := &x.result.Members[a.Member], a.Addr.Port()
 	if port != 0 && !slices.Contains(m.Ports, port) && len(m.Ports) < maxExamples {
@@ -264,7 +268,7 @@ func (x *inquiry) add(a ExplainedAddress) {
 	}
 }
 
-// describe adds to the verdict on an address what takes longer to find out.
+// describe adds details to an address. They take longer to compute than the verdict.
 func (x *inquiry) describe(a *ExplainedAddress) {
 	st := x.port.steering
 	if st != nil && a.Endpoint != nil && st.members[a.Member].standingOf(a.Endpoint) != Withdrawn {
@@ -286,8 +290,8 @@ func (x *inquiry) describe(a *ExplainedAddress) {
 	}
 }
 
-// list lists the addresses in order or, if there is no room for all, those that are not served
-// before all others.
+// list sets the listed addresses. If there is no room for all, those that are not served come
+// first.
 func (x *inquiry) list() {
 	all := append(x.unserved, x.served...)
 	if x.added <= x.Limit {
@@ -300,76 +304,86 @@ func (x *inquiry) list() {
 	x.result.More = x.added - len(x.result.Addresses)
 }
 
-// Verdict is whether clients get an address or, if not, the one reason that keeps it out:
-// of several that which is decided first.
+// Verdict says whether clients get an address, and if not, why. If several reasons apply, it is the
+// one that is decided first.
 type Verdict uint8
 
 const (
-	// Served: clients get it. Of a Source: it is in the Share.
+	// Served means that clients get the address. From a Source, it means that the address is in the
+	// Share.
 	Served Verdict = iota
 
-	// What keeps it out of a Share.
+	// The following verdicts exclude an address from a Share.
 
-	// NoSuchService: the cluster has no such Service, or one of type ExternalName.
+	// NoSuchService means that the cluster has no such Service, or that the Service is of type
+	// ExternalName.
 	NoSuchService
-	// NoSuchPort: its slice does not have the port for TCP.
+	// NoSuchPort means that the slice does not have the port for TCP.
 	NoSuchPort
-	// Terminating: it is shutting down, and so will not be ready again.
+	// Terminating means that the endpoint is shutting down, and will not be ready again.
 	Terminating
-	// NotReady: its slice has it as not ready.
+	// NotReady means that the slice lists the endpoint as not ready.
 	NotReady
-	// OtherTarget: it stands for something that is neither a Pod nor an ExternalWorkload.
+	// OtherTarget means that the endpoint refers to something other than a Pod or an
+	// ExternalWorkload.
 	OtherTarget
-	// UnusableText: it can't be read, or a text of its endpoint can't be sent.
+	// UnusableText means that the address cannot be parsed, or that a text of the endpoint cannot
+	// be sent.
 	UnusableText
-	// NotRoutable: no other host can have it.
+	// NotRoutable means that no other host can have the address.
 	NotRoutable
-	// PodUnknown: its Pod or ExternalWorkload is not known yet, or no longer.
+	// PodUnknown means that the Pod or ExternalWorkload is not in the cache.
 	PodUnknown
-	// Unusable: its ExternalWorkload can't be used.
+	// Unusable means that the ExternalWorkload is unusable.
 	Unusable
-	// BehindGateway: its cluster is on another network, and clients reach it through the
-	// cluster's Linkerd gateways.
+	// BehindGateway means that the cluster is on another network, and that clients reach the
+	// endpoint through Linkerd gateways of the cluster.
 	BehindGateway
-	// GatewayDead: it is a Linkerd gateway that does not answer, and another of its cluster does.
+	// GatewayDead means that the address belongs to a Linkerd gateway that does not respond, while
+	// another gateway of the cluster does.
 	GatewayDead
-	// NothingBehind: it is a Linkerd gateway, and the Service has no ready endpoint behind it.
+	// NothingBehind means that the address belongs to a Linkerd gateway, and that the Service has
+	// no ready endpoint behind it.
 	NothingBehind
 
-	// What keeps it out of all sets.
+	// The following verdicts exclude an address from all sets.
 
-	// PortUndeclared: the member's Service does not declare the port for TCP, and the service is Strict.
+	// PortUndeclared means that the service is Strict, and that the member's Service does not
+	// declare the port for TCP.
 	PortUndeclared
-	// Unread: it has just changed in its cluster, and not been read yet.
+	// Unread means that the address has just changed in its cluster, and the table has not read the
+	// change yet.
 	Unread
-	// OutsideRanges: it is not one that the cluster's link may offer.
+	// OutsideRanges means that the cluster's link may not offer the address.
 	OutsideRanges
-	// Owned: it belongs to an object of the local cluster.
+	// Owned means that the address belongs to an object of the local cluster.
 	Owned
-	// ClusterCordoned: the cluster is withdrawn by hand.
+	// ClusterCordoned means that a user has withdrawn the cluster.
 	ClusterCordoned
-	// ClusterLost: the cluster is withdrawn while its API is not followed.
+	// ClusterLost means that the cluster is withdrawn while its API cannot be watched.
 	ClusterLost
-	// Taken: clients get the address from another member, or from another slice.
+	// Taken means that clients get the address from another member or another slice.
 	Taken
 
-	// What keeps it out of the client's set.
+	// The following verdicts exclude an address from the client's set.
 
-	// OtherInstance: it does not have the hostname that was asked for.
+	// OtherInstance means that the endpoint does not have the requested hostname.
 	OtherInstance
-	// OtherNode: traffic has to stay on the client's node.
+	// OtherNode means that traffic must stay on the client's node.
 	OtherNode
-	// Unpreferred: no tier of the service's preference names it.
+	// Unpreferred means that no tier of the service's preference names the address.
 	Unpreferred
-	// TierNotUsed: its tier is not in use, or it has left that already.
+	// TierNotUsed means that the tier of the address is not in use, or that clients have already
+	// stopped using this part of the tier.
 	TierNotUsed
-	// HintedToOtherNodes: it is hinted to other nodes than the client's, and another endpoint is hinted to that.
+	// HintedToOtherNodes means that the endpoint is hinted to other nodes, and that another
+	// endpoint is hinted to the client's node.
 	HintedToOtherNodes
-	// OtherZones: it is hinted to other zones than the client's.
+	// OtherZones means that the endpoint is hinted to other zones than the client's.
 	OtherZones
-	// IPv6Off: the gateway does not serve IPv6.
+	// IPv6Off means that Isthmus does not serve IPv6.
 	IPv6Off
-	// OtherFamily: clients get its Pod by an IPv6 address.
+	// OtherFamily means that clients reach the same Pod at an IPv6 address.
 	OtherFamily
 )
 
@@ -404,33 +418,35 @@ var verdictWords = [...]string{
 	OtherFamily:        "other-address-preferred",
 }
 
-// String is the verdict in words, as programs may rely on.
+// String returns the verdict as a fixed word that programs may rely on.
 func (v Verdict) String() string { return verdictWords[v] }
 
-// Explainer may be implemented by a Source: it explains addresses that are in none of its
-// Shares why. It is safe for concurrent use and never calls back into the Table.
+// Explainer is an optional interface of a Source. It explains why addresses are in none of its
+// Shares. It must be safe for concurrent use, and must never call the Table.
 type Explainer interface {
-	// Explain iterates over the addresses of all slices of a Service, as they are now, with
-	// what a Share of that port makes of each, slice by slice. An address that a slice has
-	// twice comes twice, where it has a port first.
+	// Explain iterates over the current addresses of all slices of a Service, one slice after the
+	// other. It says for each address whether a Share of the port contains it, and why not. If a
+	// slice contains an address with and without a port, the address is yielded twice, with the
+	// port first.
 	Explain(ServiceID, uint16) iter.Seq[Considered]
 }
 
-// Considered is an address of a slice, and what its Source makes of it.
+// Considered is an address of a slice, and the verdict of its Source.
 type Considered struct {
-	Slice   string         // as in Slice.Name
-	Addr    netip.AddrPort // its port is 0 if the slice does not have the port; not valid: see Text
-	Text    string         // what is written in place of an address that can't be read, or the beginning of it
-	Target  string         // what it stands for; empty: nothing, or not known
-	Verdict Verdict        // Served: it is in the Share
-	Detail  string         // more about the verdict, if there is more
-	Changed time.Time      // when what the slice offers changed last, or was first known; zero: not known
+	Slice   string         // Slice.Name
+	Addr    netip.AddrPort // the port is 0 if the slice does not have the port; invalid if the address cannot be parsed
+	Text    string         // the start of the original text, if the address cannot be parsed
+	Target  string         // the object that the address refers to; empty if there is none or it is unknown
+	Verdict Verdict        // Served means that the address is in the Share
+	Detail  string         // details of the verdict, if any
+	Changed time.Time      // when the slice's offer changed last, or was first cached; zero if unknown
 }
 
-// omitted collects why a client does not get endpoints that others may get. nil collects nothing.
+// omitted collects the reasons why a client does not get endpoints that other clients may get. A
+// nil map collects nothing.
 type omitted map[*Endpoint]Verdict
 
-// note notes why endpoints of a list are not in what is left of it, which it returns.
+// note records why the endpoints that are in list but not in left were removed. It returns left.
 func (o omitted) note(why Verdict, list, left []*Endpoint) []*Endpoint {
 	if o == nil || len(list) == len(left) {
 		return left

@@ -7,29 +7,31 @@ import (
 	"slices"
 )
 
-// ServiceImpact is what clients of a service port have, and what they would be left with.
+// ServiceImpact compares the endpoints that clients of a service port get now with those that they
+// would get after a cordon.
 type ServiceImpact struct {
 	Service ServiceID
-	// Watched is set if clients watch the port. Then Now and Then count endpoints. Otherwise no port of
-	// the service is watched, and each cluster that serves it counts 1.
+	// If Watched is true, clients watch the port, and Now and Then count endpoints. Otherwise no
+	// port of the service is watched, and each cluster that serves the service counts as 1.
 	Watched bool
-	Port    uint16 // if Watched
-	// Zone and Node are those of the clients that are left with least. Now and Then are about these
-	// clients. Both are empty if all clients are left with the same.
+	Port    uint16 // zero unless Watched is true
+	// Zone and Node identify the clients that would have the fewest endpoints left. Now and Then
+	// describe these clients. Zone and Node are empty if all clients would have the same number
+	// left.
 	Zone, Node string
 	Now, Then  []ClusterCount // by the members' clusters, in definition order
 }
 
-// ClusterCount is how many endpoints clients get of a cluster.
+// ClusterCount is the number of endpoints that clients get from a cluster.
 type ClusterCount struct {
 	Cluster ClusterName
 	Count   int
 }
 
-// bare reports whether clients have something now, and would be left with nothing.
+// bare reports whether clients have endpoints now, but would have none.
 func (i *ServiceImpact) bare() bool { return total(i.Now) > 0 && total(i.Then) == 0 }
 
-// total sums up what clients get of all clusters.
+// total returns the sum over all clusters.
 func total(list []ClusterCount) (n int) {
 	for _, c := range list {
 		n += c.Count
@@ -37,8 +39,8 @@ func total(list []ClusterCount) (n int) {
 	return n
 }
 
-// compareImpacts orders impacts by what clients are left with: those that lose everything that there
-// was come first, then those that are left with least. No two clients are equal.
+// compareImpacts sorts impacts by severity. Clients that would lose all their endpoints come first.
+// Then come the clients with the fewest endpoints left. No two clients compare equal.
 func compareImpacts(a, b *ServiceImpact) int {
 	rank := func(i *ServiceImpact) int {
 		if i.bare() {
@@ -55,10 +57,12 @@ func compareImpacts(a, b *ServiceImpact) int {
 	)
 }
 
-// Impact returns what the services that a cluster is a member of would be left with if it were
-// cordoned to that extent, or with InService no longer cordoned: sorted by service and port.
-// Endpoints are chosen as they are for clients, and nothing is changed. It takes about
-// as long as the change itself would. It returns an error if the context ends first.
+// Impact returns the effect on every service with a member in the cluster if the cluster were
+// cordoned to standing s. If s is InService, it returns the effect of removing the cordon. The
+// result is sorted by service and port.
+//
+// Impact chooses endpoints as for clients, but changes nothing. It takes about as long as the
+// change itself. It returns an error if ctx ends first.
 func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]ServiceImpact, error) {
 	services := make(map[ServiceID]bool)
 	for id, d := range t.definitions.inChunks(&t.mu) {
@@ -73,7 +77,7 @@ func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]Servic
 		}
 		in := t.inputs(id)
 		if in.definition == nil {
-			continue // it has just gone
+			continue // the definition was just removed
 		}
 		watched := t.watchedService(id).trials(in.definition.Members)
 		for _, x := range watched {
@@ -88,8 +92,8 @@ func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]Servic
 	return list, nil
 }
 
-// cordoned returns what a service is made of if a cluster had that cordon, and no change of it
-// were under way.
+// cordoned returns the inputs of a service as they would be if the cluster were fully cordoned to
+// s.
 func (in inputs) cordoned(c ClusterName, s Standing) inputs {
 	in.links = slices.Clone(in.links)
 	for i := range in.links {
@@ -101,7 +105,7 @@ func (in inputs) cordoned(c ClusterName, s Standing) inputs {
 	return in
 }
 
-// serving counts 1 for each member that serves, and may be used.
+// serving returns 1 for each member that serves and may be used, and 0 for each other member.
 func (in inputs) serving(o Options) (list []ClusterCount) {
 	st := newSteering(in, o.Now)
 	for i, m := range in.definition.Members {
@@ -114,7 +118,7 @@ func (in inputs) serving(o Options) (list []ClusterCount) {
 	return list
 }
 
-// count counts endpoints by the clusters of the members.
+// count returns the number of endpoints for each member's cluster.
 func (in inputs) count(endpoints []*Endpoint) (list []ClusterCount) {
 	n := make(map[ClusterName]int)
 	for _, e := range endpoints {
@@ -128,8 +132,9 @@ func (in inputs) count(endpoints []*Endpoint) (list []ClusterCount) {
 	return list
 }
 
-// trials copies the service's ports, by number. A nil or broken service has none. A port whose members have
-// just become others is left out.
+// trials returns copies of the service's ports, sorted by number. It omits ports whose members
+// differ from of, because they have just changed. If the service is nil or broken, trials returns
+// nil.
 func (s *watchedService) trials(of []Member) (list []*trial) {
 	if s == nil {
 		return nil
@@ -150,7 +155,7 @@ func (s *watchedService) trials(of []Member) (list []*trial) {
 			set, _ := to.latest.Get()
 			x.clients[to.client] = set.Endpoints
 		}
-		if len(x.clients) == 0 { // those of instances only: what the service has counts
+		if len(x.clients) == 0 { // only instances are watched; describe the whole service
 			x.clients[Client{}] = family(inZone(p.merged, ""), s.table.opts.IPv6)
 		}
 		list = append(list, x)
@@ -158,13 +163,14 @@ func (s *watchedService) trials(of []Member) (list []*trial) {
 	return list
 }
 
-// trial is a copy of a port, and of what the clients of the whole service get of it.
+// trial is a copy of a port, together with the endpoints that each kind of client of the whole
+// service gets.
 type trial struct {
 	port
 	clients map[Client][]*Endpoint
 }
 
-// impact finds out which of the clients are left with least.
+// impact returns the impact on the clients that would have the fewest endpoints left.
 func (x *trial) impact(id ServiceID, in inputs, o Options) ServiceImpact {
 	after := x.after(in, o)
 	var worst *ServiceImpact
@@ -191,7 +197,8 @@ func (x *trial) impact(id ServiceID, in inputs, o Options) ServiceImpact {
 	return *worst
 }
 
-// after returns what the clients would get if the service were made of in, and they began to watch it then.
+// after returns the endpoints that clients would get if they began to watch a service with these
+// inputs.
 func (x *trial) after(in inputs, o Options) map[Client][]*Endpoint {
 	p := x.port
 	allowed := make([]offer, len(x.members))

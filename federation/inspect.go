@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Linked returns the state of every linked cluster.
+// Linked returns the link state of every linked cluster.
 func (t *Table) Linked() map[ClusterName]LinkState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -21,8 +21,8 @@ func (t *Table) Linked() map[ClusterName]LinkState {
 	return states
 }
 
-// Definitions returns all definitions. They must not be written. While definitions change, the result may have
-// some of the changes and lack earlier ones.
+// Definitions returns all definitions. The caller must not modify them. If definitions change
+// during the call, the result may contain some of the changes and lack earlier ones.
 func (t *Table) Definitions() map[ServiceID]*Definition {
 	return maps.Collect(t.definitions.inChunks(&t.mu))
 }
@@ -32,8 +32,8 @@ func (t *Table) Defined(id ServiceID) bool {
 	return t.definition(id) != nil
 }
 
-// watchedNow returns all watched services. While services begin or cease to be watched, the result may have
-// some of these.
+// watchedNow returns all watched services. If watches begin or end during the call, the result may
+// contain some of the affected services.
 func (t *Table) watchedNow() []*watchedService {
 	var list []*watchedService
 	seen := make(map[*watchedService]bool)
@@ -53,9 +53,10 @@ type Unserved struct {
 	Status  MemberStatus
 }
 
-// Unserved lists the members of federated and mirrored services that do not serve
-// now, or can't be reached, watched or not, sorted by service and then in definition order.
-// It calls Source.State for every such member, so it takes longer the more there are.
+// Unserved lists the members of federated and mirrored services that currently do not serve or
+// cannot be reached. It includes services that are not watched. The result is sorted by service,
+// then in definition order. Unserved calls Source.State for every member, so its cost grows with
+// the number of members.
 func (t *Table) Unserved() []Unserved {
 	t.mu.Lock()
 	links := maps.Clone(t.links)
@@ -75,45 +76,45 @@ func (t *Table) Unserved() []Unserved {
 	return list
 }
 
-// WatchedPort is a port of a service that is watched.
+// WatchedPort is a watched port of a service.
 type WatchedPort struct {
 	Service    ServiceID
 	Port       uint16
 	Undeclared bool // see Set.Undeclared
 
-	// in definition order; none: the service is not defined, or a mirror without the name of its
-	// remote Service
+	// Members is in definition order. It is empty if the service is not defined, or if it is a
+	// mirror that does not name its remote Service.
 	Members []WatchedMember
 }
 
-// WatchedMember is what a member contributes to a port that is watched.
+// WatchedMember describes what a member contributes to a watched port.
 type WatchedMember struct {
 	Member    Member
 	Status    MemberStatus
-	NodeLocal bool     // internalTrafficPolicy of its Service is Local
-	Standing  Standing // of its cluster
-	Spreading bool     // its cluster's standing changes part by part
-	Lost      bool     // its cluster is withdrawn because its API is not followed, and not by hand
-	Updates   uint64   // how often its contribution has changed since the port is watched
-	// Total is the sum of the Updates of all services that have the member, since the first of them is watched. It
-	// never falls while one of them is watched.
+	NodeLocal bool     // whether internalTrafficPolicy of its Service is Local
+	Standing  Standing // standing of its cluster
+	Spreading bool     // whether the standing of its cluster is changing part by part
+	Lost      bool     // whether its cluster is withdrawn only because its API cannot be watched
+	Updates   uint64   // number of changes of its contribution since the port was first watched
+	// Total is the sum of Updates over all services with the member, since the first of them was
+	// watched. It never decreases while any of them is watched.
 	Total   uint64
-	Changed time.Time // when it did last; zero: not since then
-	Offered int       // endpoints on offer, refused ones too
-	Yielded int       // how many of their addresses another member wins
+	Changed time.Time // when it changed last; zero if it has not changed since the port was first watched
+	Offered int       // number of offered endpoints, including refused ones
+	Yielded int       // number of offered addresses that another member wins
 
 	Conflicts []Conflict // a few of the addresses that another member wins
-	Refused   Refused    // what is refused of it
-	Ports     []uint16   // of an Explanation: those of its addresses, sorted; a few if there are many
+	Refused   Refused    // which of its endpoints are refused
+	Ports     []uint16   // only in an Explanation: a few of the ports of its addresses, sorted
 }
 
-// Conflict is an address that a member offers and another one wins.
+// Conflict is an address that one member offers and another member wins.
 type Conflict struct {
 	Addr   netip.AddrPort
 	Winner Member
 }
 
-// String is the address and who wins it, in words for a page.
+// String returns the address and its winner, in words for a page.
 func (c Conflict) String() string {
 	return fmt.Sprintf("%v is sent from %v of cluster %v", c.Addr, c.Winner.Service, c.Winner.Cluster)
 }
@@ -131,8 +132,9 @@ func (t *Table) Watched() []WatchedPort {
 	return list
 }
 
-// EachWatched is Watched without a list, for those that only count: the Members of a port are
-// overwritten by those of the next one. Services come in no order, the ports of one together.
+// EachWatched iterates over all watched ports without building a list. The next iteration
+// overwrites the Members of a port. The services are in no particular order, but all ports of a
+// service are consecutive.
 func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 	return func(yield func(WatchedPort) bool) {
 		var ports []port
@@ -149,7 +151,7 @@ func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 	}
 }
 
-// describe adds the port's members to a list.
+// describe appends descriptions of the port's members to a list.
 func (p *port) describe(list []WatchedMember) []WatchedMember {
 	for i := range p.members {
 		c := &p.members[i]
@@ -177,11 +179,11 @@ func (p *port) describe(list []WatchedMember) []WatchedMember {
 	return list
 }
 
-// countYields counts, for each member, the addresses that another one wins. An address that one
-// member offers in two slices is not yielded.
+// countYields counts, for each member, the addresses that another member wins. An address that one
+// member offers in two slices does not count.
 func (p *port) countYields(members []WatchedMember) {
 	const none = -1
-	type holders struct{ first, last int } // members that offer it, so far
+	type holders struct{ first, last int } // the members found so far that offer the address
 	if len(p.contested) == 0 {
 		return
 	}
@@ -210,24 +212,25 @@ func (p *port) countYields(members []WatchedMember) {
 	}
 }
 
-// SteeredService is a watched service whose clients do not simply get everything: it has a
-// preference, or a member's cluster is taken out.
+// SteeredService is a watched service whose clients do not get all endpoints unconditionally,
+// because it has a preference or a member's cluster is taken out.
 type SteeredService struct {
 	Service           ServiceID
 	Preference        *Preference     // never nil
-	Spills, FailBacks uint64          // how often clients have got more, and fewer, tiers since the service is watched
-	InUse             map[string]int  // the number of tiers in use, by the clients' zone
-	Clients           []SteeredClient // sorted by port, instance, zone and node; if there are very many, some of them
-	MoreClients       int             // how many are left out
+	Spills, FailBacks uint64          // how often clients began to use more, and fewer, tiers since the service was first watched
+	InUse             map[string]int  // number of tiers in use, by the clients' zone
+	Clients           []SteeredClient // sorted by port, instance, zone and node; at most maxClients
+	MoreClients       int             // number of further kinds of clients
 }
 
-// TiersFor are those that clients of a zone use, in words.
+// TiersFor returns the tiers that clients of a zone use, in words.
 func (s SteeredService) TiersFor(zone string) string { return s.Preference.firstTiers(s.InUse[zone]) }
 
-// maxClients is how many kinds of clients of a service a page shows.
+// maxClients is the maximum number of kinds of clients that a page shows for a service.
 const maxClients = 100
 
-// Steered lists the watched services that are steered, sorted. clients: with Clients and MoreClients, which take long.
+// Steered lists the watched services that are steered, sorted by service. If clients is true, it
+// also sets Clients and MoreClients, which takes long.
 func (t *Table) Steered(clients bool) []SteeredService {
 	var list []SteeredService
 	for _, s := range t.watchedNow() {
@@ -239,8 +242,8 @@ func (t *Table) Steered(clients bool) []SteeredService {
 	return list
 }
 
-// describeSteered describes the service, with its first kinds of clients if that is asked for. If
-// it is not steered, or broken, Preference is nil.
+// describeSteered describes the service. If clients is true, it includes the first kinds of
+// clients. If the service is broken or not steered, the result's Preference is nil.
 func (s *watchedService) describeSteered(clients bool) SteeredService {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -282,8 +285,8 @@ func (s *watchedService) describeSteered(clients bool) SteeredService {
 	return one
 }
 
-// declaredFirst returns the watched ports, the undeclared ones last. Clients can make up many of
-// these, and a page shows only maxClients kinds of clients.
+// declaredFirst returns the watched ports, with the undeclared ones last. Clients can request many
+// undeclared ports, and a page shows only maxClients kinds of clients.
 func (s *watchedService) declaredFirst() []*port {
 	rank := func(p *port) int {
 		if p.summary.undeclared {
@@ -296,29 +299,29 @@ func (s *watchedService) declaredFirst() []*port {
 	})
 }
 
-// SteeredClient is what one kind of client of a steered port uses.
+// SteeredClient describes the tiers that one kind of client of a steered port uses.
 type SteeredClient struct {
 	Port   uint16
 	Client Client
-	Tiers  []TierStatus // in order; the last may be that of clusters of last resort
-	Since  time.Time    // since when those in use are in use
-	Why    string       // why they were taken into use then, in words
-	// WaitsFor is what must come before clients use fewer tiers. It is empty if they use one, or if some of the
-	// endpoints leave at Next.
+	Tiers  []TierStatus // in order; the last may be for clusters of last resort
+	Since  time.Time    // when the current tiers came into use
+	Why    string       // why the current tiers came into use, in words
+	// WaitsFor is the condition under which clients use fewer tiers. It is empty if they use one
+	// tier, or if some endpoints are dropped at Next.
 	WaitsFor string
-	Next     time.Time // when endpoints leave unless something changes before; zero if none does
+	Next     time.Time // when endpoints are dropped unless something changes; zero if none are
 }
 
-// TierStatus is what one tier has, and how much of it clients get.
+// TierStatus describes one tier, and how much of it clients get.
 type TierStatus struct {
 	Tier  string // in words
 	InUse bool
 	Ready int
-	Known int // ready or not, if min-ready is a percentage; otherwise 0
-	Sent  int // to these clients
+	Known int // number of endpoints, ready or not; zero unless min-ready is a percentage
+	Sent  int // number of endpoints sent to these clients
 }
 
-// describeClient describes what one kind of client uses.
+// describeClient describes the tiers that one kind of client uses.
 func (p *port) describeClient(to *published) *SteeredClient {
 	st, v := p.steering, to.tierView
 	one := &SteeredClient{

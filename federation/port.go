@@ -215,7 +215,7 @@ func (p *port) replaceMembers(list []memberChange, why origin) {
 	table := p.service.table
 	merged := p.merged
 	publish := p.steering.countsUnready()
-	recount := false // whether to publish to all clients, because the numbers behind a member's Linkerd gateways changed
+	recount := false // whether all clients are concerned, since a member's Behind changed
 	report := false
 	for k := range list {
 		before, now := &list[k].contribution, &p.members[list[k].index]

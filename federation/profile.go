@@ -5,68 +5,71 @@ import (
 	"time"
 )
 
-// ProfileKey names one destination, as the clients of one namespace see it:
-// a service port (Addr is zero), one endpoint of a service by its hostname
-// (Instance is set), or an address (Service is zero). Watches of equal keys get
-// the same profiles.
+// ProfileKey identifies a destination for the clients of one namespace. Watches of equal keys get
+// the same profiles. A destination is one of:
+//
+//   - a service port, if Addr is zero
+//   - one endpoint of a service, if Instance is its hostname
+//   - an address, if Service is zero
 type ProfileKey struct {
 	Service  ServiceID
-	Instance string // hostname of an endpoint, as in <hostname>.<service>.<namespace>; empty: the service
-	// Addr is a service's cluster IP, a Pod's address, or any other. It is never an IPv4-mapped IPv6 address, and
-	// has no zone.
+	Instance string // hostname of an endpoint, as in <hostname>.<service>.<namespace>; empty for the service
+	// Addr is the cluster IP of a service, the address of a Pod, or any other address. It is never
+	// an IPv4-mapped IPv6 address, and has no zone.
 	Addr netip.AddrPort
-	Port uint16 // of the service; zero with Addr, which has its own
-	// Namespace is the client's, whose own ServiceProfiles come first. Empty: it is
-	// not known, or it makes no difference, because it is the service's own or
-	// because Instance is set. Clients choose it freely: it need not exist.
+	Port uint16 // port of the service; zero if Addr is set
+	// Namespace is the namespace of the client. Its ServiceProfiles override those of the service's
+	// namespace. Clients choose the name freely, so the namespace may not exist.
+	//
+	// Namespace is empty if it is unknown, is the service's own namespace, or has no effect because
+	// Instance is set.
 	Namespace string
 }
 
-// ProfileReason is why a destination has no profile.
+// ProfileReason says why a destination has no profile.
 type ProfileReason uint8
 
 const (
-	// Resolved: the destination has a profile.
+	// Resolved means that the destination has a profile.
 	Resolved ProfileReason = iota
-	// NoService: there is no such service.
+	// NoService means that the service does not exist.
 	NoService
-	// NoPort: the service does not declare the port.
+	// NoPort means that the service does not declare the port.
 	NoPort
-	// NoAddress: the service is of type ExternalName, and declares the port.
+	// NoAddress means that the service declares the port, but is of type ExternalName.
 	NoAddress
-	// NoInstance: no endpoint of the service has that hostname, or the Pod of that
-	// endpoint is not known yet.
+	// NoInstance means that no endpoint of the service has the hostname, or that the Pod of the
+	// endpoint is not yet cached.
 	NoInstance
-	// Ambiguous: several objects claim the address, so its owner is not known.
+	// Ambiguous means that several objects claim the address, so its owner is unknown.
 	Ambiguous
 )
 
-// Profile describes one destination to a proxy: a service port or one endpoint.
-// It is immutable.
+// Profile describes one destination to a proxy: a service port or one endpoint. It is immutable.
 type Profile struct {
-	Reason ProfileReason // unless Resolved, all fields below but Claimed are zero
-	// Claimed names the objects that claim the address, if Reason is Ambiguous ("2 Services with cluster IP
-	// 10.0.0.1").
+	Reason ProfileReason // unless it is Resolved, all fields below except Claimed are zero
+	// Claimed describes the objects that claim the address, if Reason is Ambiguous. An example is
+	// "2 Services with cluster IP 10.0.0.1".
 	Claimed string
 
-	// Of a service port.
+	// Service and Port are set in the profile of a service port.
 	Service ServiceID
 	Port    uint16
-	Name    string          // the service's, fully qualified; empty: it is an endpoint's profile
-	Routes  *ServiceProfile // nil: the default
-	// Rejected: the ServiceProfile that applies is invalid, and Routes is nil. A
-	// proxy that has received routes of this service keeps them.
+	Name    string          // fully qualified name of the service; empty in the profile of an endpoint
+	Routes  *ServiceProfile // nil means the default
+	// If Rejected is true, the ServiceProfile of the service is invalid, and Routes is nil. A proxy
+	// that has received routes for the service keeps them.
 	Rejected bool
-	Opaque   bool // the service port's protocol must not be detected
+	Opaque   bool // whether proxies must not detect the service port's protocol
 
-	// Endpoint is what has the address; nil: it is a service's profile. It has no
-	// Group: all labels are its own. For an address without a known owner it is an
-	// Endpoint of kind Address, whose Opaque follows the default opaque ports.
+	// Endpoint describes the endpoint at the address. It is nil in the profile of a service. It has
+	// no Group, because all its labels are in Labels. If the owner of the address is unknown,
+	// Endpoint is of kind Address, and its Opaque follows the default opaque ports.
 	Endpoint *Endpoint
 }
 
-// Equal reports whether the two have the same content. ServiceProfiles are
-// compared by pointer.
+// Equal reports whether the two profiles have the same content. It compares ServiceProfiles by
+// pointer.
 func (p *Profile) Equal(o *Profile) bool {
 	if p == o || p == nil || o == nil {
 		return p == o
@@ -82,38 +85,37 @@ func (p *Profile) Equal(o *Profile) bool {
 	return p.Endpoint.Equal(o.Endpoint)
 }
 
-// ServiceProfile describes the requests to a service: routes, retries, traffic
-// splits. It is immutable, and the same pointer for as long as the Kubernetes
-// object has the same content.
+// ServiceProfile describes the requests to a service: routes, retries and traffic splits. It is
+// immutable. The pointer stays the same until the content of the Kubernetes object changes.
 type ServiceProfile struct {
-	Namespace, Name string // of the object
+	Namespace, Name string // namespace and name of the object
 	Routes          []Route
-	Budget          *RetryBudget // nil: the default
+	Budget          *RetryBudget // nil means the default
 	Overrides       []Override
 }
 
-// Route is one kind of requests. The first Route that matches a request applies.
+// Route describes one kind of request. The first Route that matches a request applies.
 type Route struct {
 	Name      string
 	Condition Match
 	Classes   []ResponseClass
 	Retryable bool
-	Timeout   time.Duration // zero: none
+	Timeout   time.Duration // zero means no timeout
 }
 
-// MatchKind is the kind of condition, and with it which field of a Match is used.
+// MatchKind is the kind of a Match. It determines which fields of the Match are used.
 type MatchKind uint8
 
 const (
-	MatchAll    MatchKind = iota // of Sub; without Sub everything matches
-	MatchAny                     // of Sub
-	MatchNot                     // the one Sub
-	MatchMethod                  // of a request: Text
-	MatchPath                    // of a request: Text is a regular expression
-	MatchStatus                  // of a response: Min to Max, both included; both are zero if the object has neither
+	MatchAll    MatchKind = iota // all conditions in Sub; if Sub is empty, everything matches
+	MatchAny                     // any condition in Sub
+	MatchNot                     // not the single condition in Sub
+	MatchMethod                  // requests whose method is Text
+	MatchPath                    // requests whose path matches the regular expression Text
+	MatchStatus                  // responses whose status is from Min to Max, inclusive; both are zero if the object has neither
 )
 
-// Match is a condition on requests, or on responses.
+// Match is a condition on requests or responses.
 type Match struct {
 	Kind     MatchKind
 	Sub      []Match
@@ -121,7 +123,7 @@ type Match struct {
 	Min, Max uint32
 }
 
-// ResponseClass is one kind of responses. The first that matches applies.
+// ResponseClass describes one kind of response. The first class that matches a response applies.
 type ResponseClass struct {
 	Condition Match
 	Failure   bool
@@ -134,8 +136,8 @@ type RetryBudget struct {
 	TTL          time.Duration
 }
 
-// Override is a destination that gets a part of the requests instead of the service.
+// Override is a destination that receives part of the requests instead of the service.
 type Override struct {
-	Authority string // without a port it means the service's
+	Authority string // without a port, it means the service's port
 	Weight    uint32
 }

@@ -7,38 +7,41 @@ import (
 	"time"
 )
 
-// steering is what decides which of a port's endpoints clients get: the tiers of the
-// service's preference, with the clusters of its members put into them, and these
-// clusters' standings. Behind the last tier comes one for clusters of last resort. A port
-// whose clients get everything has none. It is immutable.
+// steering decides which endpoints of a port clients get. It combines the tiers of the service's
+// preference with the clusters of the members and the standings of these clusters. The last tier is
+// followed by one for clusters of last resort.
+//
+// A port whose clients get everything has no steering. A steering is immutable.
 type steering struct {
 	preference *Preference // never nil
-	tierCount  int         // how many there are, without that of last resort; at least 1
-	zone       int         // the first tier that names the client's zone; unnamed: none does
+	tierCount  int         // number of tiers, without last resort; at least 1
+	zone       int         // first tier that names the client's zone; unnamed() if there is none
 	members    []placement // in definition order
 	byCluster  map[ClusterName]*placement
-	next       time.Time // when a standing changes by itself; zero: none does
+	next       time.Time // when a standing next changes with time; zero if none does
 }
 
-// placement is where a cluster's endpoints belong.
+// placement says which tier a cluster's endpoints belong to, and what their standing is.
 type placement struct {
-	tier     int // the first that names the whole cluster, or unnamed
+	tier     int // first tier that names the whole cluster, or unnamed()
 	standing Standing
-	lost     bool // it would not be withdrawn if its API were followed
-	// spread is set while the parts' standings differ; standing is the lowest then.
+	lost     bool // whether the cluster is withdrawn only because its API cannot be watched
+	// spread is set while the standings of the cluster's parts differ. During that time, standing
+	// is the lowest of them.
 	spread *standings
-	// partlyLastResort: some parts are of last resort, and others in service, on the way there or
-	// back. The parts in service do not make those of last resort unneeded: where there is
-	// nothing else, they would have to take all requests.
+	// If partlyLastResort is true, the cluster is changing to or from last resort: some parts are
+	// of last resort, and others are in service. The parts in service do not make the parts of last
+	// resort unneeded. Otherwise, without other clusters, the few parts in service would have to
+	// take all requests.
 	partlyLastResort bool
-	// unused: its endpoints are never served. There is no need to wait for its cluster, and
-	// they take no address from others.
+	// If unused is true, the cluster's endpoints are never served. Clients need not wait for the
+	// cluster, and its endpoints do not compete for addresses.
 	unused bool
 }
 
 var noPreference = &Preference{}
 
-// newSteering returns what steers a service's clients; nil: nothing does.
+// newSteering returns the steering of a service, or nil if its clients get everything.
 func newSteering(in inputs, now func() time.Time) *steering {
 	d := in.definition
 	if d == nil || len(d.Members) == 0 {
@@ -55,14 +58,14 @@ func newSteering(in inputs, now func() time.Time) *steering {
 	return st
 }
 
-// prefers reports whether the service has a preference that can make a difference. To a
-// Service with one member, only zones can.
+// prefers reports whether the service has a preference that can affect clients. For a Service with
+// one member, only the term zone can.
 func (st *steering) prefers(d *Definition) bool {
 	return len(st.preference.Tiers) > 0 && (d.Federated || st.zone < st.unnamed())
 }
 
-// placeClusters puts the members' clusters into the tiers, and reports whether any is, or is
-// being, taken out.
+// placeClusters assigns the members' clusters to tiers. It reports whether any cluster is taken
+// out, or is about to be.
 func (st *steering) placeClusters(in inputs, now func() time.Time) (takenOut bool) {
 	tiers := st.preference.Tiers
 	st.tierCount = max(len(tiers), 1)
@@ -82,12 +85,12 @@ func (st *steering) placeClusters(in inputs, now func() time.Time) (takenOut boo
 			takenOut = st.setStanding(p, l, in.definition.Federated, now()) || takenOut
 		}
 		p.unused = p.standing == Withdrawn || p.tier == st.unnamed() && st.zone == st.unnamed()
-		st.byCluster[c] = p // of two members in one cluster the placements are equal
+		st.byCluster[c] = p // two members in one cluster have equal placements
 	}
 	return takenOut
 }
 
-// tierOfCluster returns the first tier that names a whole cluster, or unnamed.
+// tierOfCluster returns the first tier that names the whole cluster, or unnamed().
 func (st *steering) tierOfCluster(c ClusterName, sameRegion, federated bool) int {
 	if len(st.preference.Tiers) == 0 {
 		return 0
@@ -114,9 +117,9 @@ func (st *steering) tierOfCluster(c ClusterName, sameRegion, federated bool) int
 	return st.unnamed()
 }
 
-// setStanding sets a placement's standing, and reports whether it is, or will be, another than
-// in service. A service that is not federated has nothing else to offer than what a cluster
-// of last resort has, so that there it makes no difference.
+// setStanding sets the standing of a placement. It reports whether the cluster is taken out, or is
+// about to be. A service that is not federated has no endpoints in other clusters, so last resort
+// has no effect on it.
 func (st *steering) setStanding(p *placement, l *tableLink, federated bool, now time.Time) bool {
 	list, next := l.standings(now)
 	for i, s := range list {
@@ -136,7 +139,7 @@ func (st *steering) setStanding(p *placement, l *tableLink, federated bool, now 
 	return list != uniform(InService) || !next.IsZero()
 }
 
-// standingOf returns an endpoint's.
+// standingOf returns the standing of an endpoint.
 func (p *placement) standingOf(e *Endpoint) Standing {
 	if p.spread != nil {
 		return p.spread[partOf(e)]
@@ -144,20 +147,20 @@ func (p *placement) standingOf(e *Endpoint) Standing {
 	return p.standing
 }
 
-// lastResort and unnamed are the places behind all tiers: of endpoints of last resort,
-// and of those that no tier names, which are not served.
+// lastResort and unnamed are the two indices after all tiers. lastResort is for endpoints of last
+// resort. unnamed is for endpoints that no tier names, which are not served.
 func (st *steering) lastResort() int { return st.tierCount }
 
 func (st *steering) unnamed() int { return st.tierCount + 1 }
 
-// withdrawn reports whether all of a member's endpoints are.
+// withdrawn reports whether all endpoints of member i are withdrawn.
 func (st *steering) withdrawn(i int) bool { return st != nil && st.members[i].standing == Withdrawn }
 
-// unused reports whether a member's endpoints are never served.
+// unused reports whether the endpoints of member i are never served.
 func (st *steering) unused(i int) bool { return st != nil && st.members[i].unused }
 
-// offers lists what members offer: what is in service of all of them first, at the members'
-// places, and then what is of last resort.
+// offers lists the offers of all members by precedence. The endpoints in service come first, at the
+// members' indices. The endpoints of last resort follow.
 func (st *steering) offers(allowed []offer) offers {
 	first := make(offers, 0, len(allowed))
 	var last offers
@@ -171,13 +174,13 @@ func (st *steering) offers(allowed []offer) offers {
 	return append(first, last...)
 }
 
-// mayBeLastResort reports whether some of a member's endpoints can be of last resort.
+// mayBeLastResort reports whether member i may have endpoints of last resort.
 func (st *steering) mayBeLastResort(i int) bool {
 	return st != nil && (st.members[i].spread != nil || st.members[i].standing == LastResort)
 }
 
-// divide divides a member's offer by its endpoints' standing. What is withdrawn, or never served,
-// is in neither.
+// divide divides the offer of member i by the standing of its endpoints. The results omit endpoints
+// that are withdrawn or never served.
 func (st *steering) divide(i int, o offer) (inService, lastResort offer) {
 	if st == nil {
 		return o, nil
@@ -193,7 +196,7 @@ func (st *steering) divide(i int, o offer) (inService, lastResort offer) {
 	return nil, o
 }
 
-// only returns what of an offer has that standing.
+// only returns the part of an offer that has the given standing.
 func (p *placement) only(o offer, s Standing) offer {
 	has := func(e *Endpoint) bool { return p.standingOf(e) == s }
 	var list offer
@@ -207,12 +210,12 @@ func (p *placement) only(o offer, s Standing) offer {
 	return list
 }
 
-// countsUnready reports whether the number of endpoints that are not ready makes a
-// difference.
+// countsUnready reports whether the number of unready endpoints affects clients.
 func (st *steering) countsUnready() bool { return st != nil && st.preference.MinReady.Percent > 0 }
 
-// unready returns the endpoints on offer that are not ready, at addresses where no other is;
-// sorted, one per address. nil: they make no difference.
+// unready returns the offered endpoints that are not ready, except those at the address of a ready
+// endpoint. The list is sorted, with one endpoint per address. If the number of unready endpoints
+// does not affect clients, unready returns nil.
 func (st *steering) unready(offers offers, merged []*Endpoint) (list []*Endpoint) {
 	if !st.countsUnready() {
 		return nil
@@ -230,8 +233,8 @@ func (st *steering) unready(offers offers, merged []*Endpoint) (list []*Endpoint
 	return slices.CompactFunc(list, func(a, b *Endpoint) bool { return a.Addr == b.Addr })
 }
 
-// tierOf returns the tier that an endpoint belongs to, lastResort or unnamed, for clients
-// in a zone.
+// tierOf returns the tier that an endpoint belongs to, for clients in the given zone. The result
+// may also be lastResort() or unnamed().
 func (st *steering) tierOf(e *Endpoint, zone string) int {
 	p := st.byCluster[e.Cluster]
 	if p == nil {
@@ -247,7 +250,7 @@ func (st *steering) tierOf(e *Endpoint, zone string) int {
 	return tier
 }
 
-// tiersOf returns the tiers that endpoints belong to: see tierOf.
+// tiersOf returns the tier of each endpoint: see tierOf.
 func (st *steering) tiersOf(list []*Endpoint, zone string) []int {
 	tiers := make([]int, len(list))
 	for i, e := range list {
@@ -256,7 +259,7 @@ func (st *steering) tiersOf(list []*Endpoint, zone string) []int {
 	return tiers
 }
 
-// countByTier counts endpoints by tier; behind the tiers comes that of last resort.
+// countByTier returns the number of endpoints in each tier. The last number is for last resort.
 func (st *steering) countByTier(tiers []int) []int {
 	n := make([]int, st.unnamed()+1)
 	for _, i := range tiers {
@@ -265,7 +268,7 @@ func (st *steering) countByTier(tiers []int) []int {
 	return n[:st.unnamed()]
 }
 
-// alike reports whether both have the same tiers and standings.
+// alike reports whether two steerings have the same tiers and standings.
 func (st *steering) alike(o *steering) bool {
 	if st == nil || o == nil || st == o {
 		return st == o
@@ -274,7 +277,7 @@ func (st *steering) alike(o *steering) bool {
 		maps.EqualFunc(st.byCluster, o.byCluster, (*placement).equal)
 }
 
-// equal compares by content.
+// equal compares the content of two placements.
 func (p *placement) equal(o *placement) bool {
 	if p.tier != o.tier || p.standing != o.standing {
 		return false

@@ -5,33 +5,34 @@ import (
 	"time"
 )
 
-// tierView is which tiers one kind of client uses, and since when it would not need all of
-// them: in words for users, docs/preference.md has how that is decided. It is written under the
+// tierView records which tiers one kind of client uses, and since when shorter rows of tiers have
+// sufficed. docs/preference.md describes the rules in words for users. A tierView is guarded by the
 // watched service's lock.
 type tierView struct {
-	steering *steering // that decided last
-	inUse    int       // how many tiers are in use, from the first; that of last resort counts as one more
-	// reported is how many were in use at the last report, or were decided first.
+	steering *steering // steering of the last decision
+	inUse    int       // number of tiers in use, from the first; last resort counts as one more
+	// reported is the value of inUse at the last report. Before the first report, it is the first
+	// value of inUse.
 	reported int
-	// sufficed has, at each place n from 1, since when the first n tiers have sufficed without a
-	// break; zero: they do not. The last place, behind all tiers, is that of last resort: since
-	// when something else has been ready (tierCounts.others).
+	// sufficed[n] is the time since when the first n tiers have sufficed without interruption, for
+	// n from 1. It is zero if they do not suffice. The last element is for last resort: the time
+	// since when another endpoint has been ready (see tierCounts.others).
 	sufficed []time.Time
-	use      use       // that decide returned last
-	due      time.Time // when use changes if nothing else does; zero: it does not
+	use      use       // result of the last call of decide
+	due      time.Time // when use changes unless something else does; zero if it does not
 	counts   tierCounts
-	since    time.Time // when inUse has changed, or was decided first
-	why      row       // that decided it then: the shorter one, of the tiers in use before and after
+	since    time.Time // when inUse changed last or was first decided
+	why      row       // reason for that change: the shorter of the rows in use before and after
 }
 
-// tierCounts are how many endpoints each tier has; the place behind the tiers is that of
+// tierCounts contains the number of endpoints in each tier. The element after the last tier is for
 // last resort.
 type tierCounts struct {
 	ready, known []int
-	others       int // ready ones of clusters that are not, and not becoming, of last resort
+	others       int // ready endpoints in tiers, without clusters that are of last resort or changing from or to it
 }
 
-// row sums up the first tiers, without that of last resort.
+// row returns the sums of the first n tiers. It never includes last resort.
 func (c tierCounts) row(n int) (sum row) {
 	sum.tiers = min(n, len(c.ready)-1)
 	for i := range sum.tiers {
@@ -41,10 +42,10 @@ func (c tierCounts) row(n int) (sum row) {
 	return sum
 }
 
-// row is what the first tiers have together.
+// row contains the sums of the first tiers.
 type row struct{ tiers, ready, known int }
 
-// describe is the row in words.
+// describe returns the row in words.
 func (r row) describe(st *steering) string {
 	names := st.preference.firstTiers(r.tiers)
 	limit := st.preference.MinReady
@@ -54,28 +55,28 @@ func (r row) describe(st *steering) string {
 	return fmt.Sprintf("%s: %d of %d ready, min-ready is %v", names, r.ready, r.known, limit)
 }
 
-// use is how much of each tier clients get: a byte for each tier, with how many of its parts have
-// left. If that is all parts, the tier is not in use.
+// use says how much of each tier clients get. It has one byte per tier: the number of parts of the
+// tier that clients no longer use. If that is all parts, the tier is not in use.
 type use string
 
 // everything is the use of clients that are not steered.
 const everything use = ""
 
-// has reports whether clients get an endpoint of the tier at that place.
+// has reports whether clients get an endpoint that belongs to the tier at index place.
 func (u use) has(place int, e *Endpoint) bool {
 	if place >= len(u) || u[place] == parts {
-		return false // no tier names it, or the tier is not in use
+		return false // no tier names the endpoint, or the tier is not in use
 	}
 	return u[place] == 0 || partOf(e) >= int(u[place])
 }
 
-// decidedBy reports whether the last decision was made by the same tiers.
+// decidedBy reports whether the last decision was based on the same tiers as those of st.
 func (v *tierView) decidedBy(st *steering) bool {
 	return sameTiers(v.steering.preference.Tiers, st.preference.Tiers)
 }
 
-// restart makes the view begin anew with another preference, for clients that have got these
-// endpoints so far: those of tiers that are not needed leave as others do.
+// restart restarts the view with another preference. got contains the clients' current endpoints.
+// Tiers of these endpoints that are no longer needed are dropped by the usual rules.
 func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Time) {
 	*v = tierView{steering: st, reported: v.reported}
 	last := 0
@@ -88,12 +89,13 @@ func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Tim
 	v.setInUse(max(needed, last+1), t.counts, now)
 }
 
-// decide brings the view up to date with what there is, and returns what clients get: tiers that are
-// needed at once, and those that are no longer needed until all their parts have left.
+// decide updates the view with new counts, and returns how much of each tier clients get. Tiers
+// that are needed come into use at once. Tiers that are no longer needed stay in use until all
+// their parts have been dropped.
 //
-// A return can be over when counts change: both can be due at one instant, and a timer can be late. decide first
-// removes the tiers that have left by the previous counts. So the result does not depend on which of the two comes
-// first.
+// When counts change, clients may already be due to have dropped a tier: both can happen at the
+// same instant, or a timer can be late. So decide first drops these tiers by the previous counts.
+// The result then does not depend on which of the two events comes first.
 func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) use {
 	previous := v.counts
 	remaining := v.withoutLeft(v.inUse, now)
@@ -116,8 +118,8 @@ func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) use {
 	return v.use
 }
 
-// withoutLeft returns how many of the first inUse tiers remain in use when those that have left are removed. A tier
-// that is needed has not left.
+// withoutLeft returns how many of the first inUse tiers remain in use after those without remaining
+// parts are dropped. A needed tier always remains.
 func (v *tierView) withoutLeft(inUse int, now time.Time) int {
 	for inUse > 1 && v.left(v.steering, inUse-1, now) == parts {
 		inUse--
@@ -125,9 +127,9 @@ func (v *tierView) withoutLeft(inUse int, now time.Time) int {
 	return inUse
 }
 
-// needed notes which rows of tiers suffice now, and returns how many tiers clients need: the
-// shortest row that suffices, or else all. That of last resort, too, is needed while there is nothing
-// else; then no row suffices.
+// needed records which rows of tiers suffice now. It returns the number of tiers that clients need:
+// the shortest row that suffices, or all tiers if none does. While no other endpoint is ready, no
+// row suffices and last resort is needed too.
 func (v *tierView) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
 	if len(v.sufficed) != st.tierCount+2 {
 		v.sufficed = make([]time.Time, st.tierCount+2)
@@ -152,7 +154,7 @@ func (v *tierView) needed(st *steering, counts tierCounts, now time.Time) (neede
 	return needed
 }
 
-// note notes whether a row of so many tiers suffices.
+// note records whether the first n tiers suffice.
 func (v *tierView) note(n int, suffices bool, now time.Time) {
 	switch {
 	case !suffices:
@@ -162,7 +164,7 @@ func (v *tierView) note(n int, suffices bool, now time.Time) {
 	}
 }
 
-// setInUse sets how many tiers are in use, and the counts that decided it.
+// setInUse sets the number of tiers in use, and records the counts that led to it.
 func (v *tierView) setInUse(n int, counts tierCounts, now time.Time) {
 	shorter := n
 	if v.inUse > 0 {
@@ -173,7 +175,7 @@ func (v *tierView) setInUse(n int, counts tierCounts, now time.Time) {
 	v.since = now
 }
 
-// useAt returns how much of each tier clients get, and sets when that changes.
+// useAt returns how much of each tier clients get, and sets the time when that changes next.
 func (v *tierView) useAt(st *steering, now time.Time) use {
 	list := make([]byte, st.tierCount+1)
 	v.due = time.Time{}
@@ -191,8 +193,9 @@ func (v *tierView) useAt(st *steering, now time.Time) use {
 	return use(list)
 }
 
-// left returns how many parts of the tier at a place have left: none for ReturnAfter since it is
-// not needed, and then one after the other over ReturnOver.
+// left returns how many parts of the tier at index place have been dropped. No part is dropped
+// until the tier has been unneeded for ReturnAfter. Then the parts are dropped one at a time over
+// ReturnOver.
 func (v *tierView) left(st *steering, place int, now time.Time) int {
 	since := v.unneededSince(st, place)
 	if since.IsZero() {
@@ -209,19 +212,21 @@ func (v *tierView) left(st *steering, place int, now time.Time) int {
 	return int(late * parts / over)
 }
 
-// nextLeaves returns when the next part of the tier at a place leaves, after so many; zero: none will.
+// nextLeaves returns when the next part of the tier at index place is dropped, after left parts
+// have been dropped. The result is zero if no part will be dropped.
 func (v *tierView) nextLeaves(st *steering, place, left int) time.Time {
 	since := v.unneededSince(st, place)
 	if since.IsZero() || left == parts {
 		return time.Time{}
 	}
 	over := st.preference.ReturnOver
-	// Rounded up: left rounds down.
+	// Round up, because left rounds down.
 	return since.Add(st.preference.ReturnAfter + (over*time.Duration(left+1)+parts-1)/parts)
 }
 
-// unneededSince returns since when the tier at a place has not been needed: a row before it has
-// sufficed, or of last resort, something else has been ready. Zero: it is needed.
+// unneededSince returns the time since when the tier at index place has not been needed. A tier is
+// not needed while a row of tiers before it suffices. Last resort is not needed while another
+// endpoint is ready. The result is zero if the tier is needed.
 func (v *tierView) unneededSince(st *steering, place int) (since time.Time) {
 	if place == st.lastResort() {
 		return v.sufficed[place+1]
