@@ -1,12 +1,12 @@
-// Package federation merges what several clusters offer of a service, and
-// publishes what each kind of client sees of it.
+// Package federation merges the endpoints that several clusters offer for a service, and publishes
+// the endpoints that each kind of client gets.
 //
-// A [Table] joins definitions (which members make up a service) with clusters
-// (each a [Source]). For every watched [Key] it publishes a [Set]: immutable,
-// sorted by address, one endpoint per address. [Diff] compares two sets.
+// A [Table] joins definitions, which list the members of a service, with clusters, each of which is
+// a [Source]. For every watched [Key] the table publishes a [Set]. A Set is immutable and sorted by
+// address, with one endpoint per address. [Diff] compares two sets.
 //
 //	t := federation.NewTable(federation.Options{})
-//	t.Link("east", federation.Ready, east)     // a Source
+//	t.Link("east", federation.Ready, east)     // east is a Source
 //	t.Define(web, &federation.Definition{Federated: true,
 //		Members: []federation.Member{{Service: web}, {Cluster: "east", Service: web}}})
 //
@@ -18,70 +18,87 @@
 //		<-replaced
 //	}
 //
-// Guarantees:
+// The package imports only the standard library. It does not know Kubernetes or gRPC.
 //
-//   - The order of calls does not matter, and repeating one changes nothing: the
-//     published sets depend only on the newest definitions, the newest links and
-//     what the sources return when they are read. With a [Preference], and while a
-//     cordon takes effect, they depend also on when these have changed. Tables that are
-//     given and asked the same at the same times publish the same.
-//   - Changed carries no data: the table reads the source again. It reads nothing
-//     for a service that is not watched.
-//   - Published values are never written again and may be shared freely.
-//     Endpoints that did not change keep their pointer from set to set.
-//   - No set has a linked cluster's endpoint that is outside the link's [Ranges], or at
-//     an address that the local cluster's [AddressOwners] names an object for. When either
-//     changes, the sets do, in one step.
+// # Guarantees
+//
+// Consistency:
+//
+//   - The published sets depend only on the newest definitions, the newest links and the current
+//     results of the sources. The order of calls has no effect. Repeating a call changes nothing.
+//   - With a [Preference], and while a cordon takes effect, the sets also depend on the times of
+//     changes. Tables with the same inputs and watches at the same times publish the same sets.
+//   - Published values are never modified, and may be shared. An endpoint that has not changed
+//     keeps its pointer in the next set.
+//   - A set without endpoints has a [Reason]. A server can therefore distinguish an empty service
+//     from an unknown one, and from one that can never work.
+//   - [Set.Tiers] returns the tier and the standing of each endpoint. They may change while the set
+//     does not.
+//   - [Table.Explain] returns the reason for each address that a set omits. The reasons come from
+//     the code that chooses the endpoints, so the addresses with the verdict [Served] are exactly
+//     the set.
+//
+// Addresses:
+//
+//   - No set contains an endpoint of a linked cluster outside the link's [Ranges].
+//   - No set contains an endpoint of a linked cluster at an address for which the local cluster's
+//     [AddressOwners] returns an owner.
+//   - If the ranges or the owners change, the sets change in one step.
+//
+// Cost:
+//
+//   - [Table.Changed] carries no data. The table reads the source again, but only for watched
+//     services.
 //   - At most [MaxUndeclaredPorts] ports of a service are watched that no member is known to
-//     declare, unless ports cease to be declared while they are watched. A Key of one more
-//     has a set with the reason [TooManyPorts], for which nothing is read.
-//   - The time that a change of one endpoint takes does not depend on how many instances
-//     are watched that do not exist.
-//   - Clients for which node hints choose endpoints have a Key with their node. A change of endpoints that are
-//     hinted to other nodes does not concern them. Clients on all other nodes share the sets of their zone.
-//   - Clients of a service with a Preference have the endpoints of the shortest row of
-//     tiers that suffices, or else of all tiers, in the same step as the change that makes
-//     them needed. Those of further tiers leave once that row has sufficed for ReturnAfter,
-//     in parts over ReturnOver. The first watch of a view begins with what is needed.
-//   - No set has an endpoint that no tier names, or of a cluster that is withdrawn. Those
-//     of last resort are used, as one more tier, while nothing else is ready. A cluster
-//     that is withdrawn, or that no tier concerns, takes no address from another; one of
-//     last resort takes none from those in service.
-//   - A cordon that is spread changes a tenth of the cluster's endpoints at a time, the
-//     same in all services and tables.
-//   - The table has no timers. [Table.Due] has when something changes next by the passing
-//     of time, and [Table.Tick] publishes that: if it is late, all that is due by then; if it
-//     is early, nothing. All other methods publish without it.
-//   - A service without tiers, none of whose clusters is taken out, remembers nothing and
-//     is never due. Its clients get everything.
-//   - [Set.Tiers] has the tier and the standing of each endpoint of a set. They may change
-//     while the set does not.
-//   - [Table.Explain] has the reason for each address that a set leaves out, from the code
-//     that has left it out: what it counts as [Served] is the set.
-//   - A set without endpoints has a [Reason], so that a server can distinguish
-//     "empty" from "unknown" and from "can never work" without further queries.
+//     declare, unless members stop declaring watched ports. Any further port gets a set with the
+//     reason [TooManyPorts], and the table reads nothing for that port.
+//   - The cost of changing one endpoint does not depend on the number of watched instances that do
+//     not exist.
+//   - If node hints choose the endpoints of clients, their Key includes their node. Changes of
+//     endpoints hinted to other nodes do not affect these clients. Clients on all other nodes of a
+//     zone share one set.
 //
-// Concurrency: all methods may be called at any time by any goroutine. The table
-// starts no goroutines: when a method returns, its effects have been published.
-// A Source must not call the table while it is being read.
+// Preferences and cordons:
 //
-// # One change
+//   - With a Preference, clients get the endpoints of the shortest row of tiers that suffices. If
+//     no row suffices, they get all tiers. Tiers that become needed are added in the same step as
+//     the change that caused the need.
+//   - Clients keep further tiers until the shorter row has sufficed for ReturnAfter. Then the
+//     endpoints of these tiers leave in parts over ReturnOver. A view that is watched for the first
+//     time begins with only the needed tiers.
+//   - No set contains an endpoint that no tier names, or an endpoint of a withdrawn cluster.
+//     Clusters of last resort form one more tier, which is used while nothing else is ready.
+//   - A cluster that is withdrawn, or that no tier names, takes no address from other clusters. A
+//     cluster of last resort takes no address from clusters in service.
+//   - A gradual cordon changes a tenth of the cluster's endpoints at a time. The tenths are the
+//     same for all services and tables.
+//   - The table stores no history for a service without tiers whose clusters are all in service.
+//     Clients of the service get all endpoints, and the service is never due.
 //
-// These steps follow a change from [Table.SetLink], [Table.Define] or [Table.Changed] to the sets, and each
-// file has its functions in this order:
+// Time and concurrency:
 //
-//   - table.go stores the link or definition, and finds the watched services that it concerns.
-//   - service.go has what one watched service does under its lock: rebuild, readMember, and the end of each
-//     change (when the service is due next, which changes of tiers are reported).
-//   - port.go reads the members (contribution.go), screens and merges their offers (merge.go), and finds the
-//     kinds of clients that the change concerns (audience.go).
-//   - port.publish takes each kind of client through three steps: what it could get (pass.tally), how much of
-//     each tier it uses (tiers.go and tierview.go; everything, if the port is not steered), and which endpoints
-//     it gets (pass.get in choose.go). If the [Set] differs, it replaces the one before.
+//   - The table has no timers. [Table.Due] returns the time of the next change without an event.
+//     [Table.Tick] publishes all changes that are due by now. It publishes nothing if it is called
+//     too early. All other methods work without calls of Tick.
+//   - All methods are safe for concurrent use. The table starts no goroutines. When a method
+//     returns, its effects have been published.
+//   - A Source must not call the table while it is read.
 //
-// What only describes is apart, methods of Table, watchedService and port among it: explain.go has the reasons
-// for each address, impact.go what a cordon would change, and inspect.go the rest, for metrics and the debug API.
+// # How a change is published
 //
-// The package imports the standard library only: it knows neither Kubernetes nor gRPC.
-// ARCHITECTURE.md, at the module's root, describes how the packages work together.
+// A call of [Table.SetLink], [Table.Define] or [Table.Changed] changes the sets in these steps:
+//
+//   - The Table stores the link or definition, and finds the affected watchedServices.
+//   - Under its lock, each watchedService rebuilds its ports or reads one member again. At the end
+//     it reports changed tiers and reschedules itself.
+//   - Each port reads its members, screens and merges their offers, and finds the kinds of clients
+//     that the change affects.
+//   - For each of these kinds of clients, port.publish works as follows. pass.tally computes the
+//     available endpoints. port.decideTiers decides how much of each tier is in use. pass.get
+//     chooses the endpoints. If the new [Set] differs from the last one, it replaces the last one.
+//
+// Explain, Impact and the functions in inspect.go only describe the state, for metrics and the
+// debug API. They never change a set.
+//
+// ARCHITECTURE.md, at the root of the module, describes how the packages work together.
 package federation

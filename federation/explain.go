@@ -37,7 +37,7 @@ type ExplainedAddress struct {
 	Considered
 	Member   int       // index of the member
 	Endpoint *Endpoint // nil if the address is not in the Share
-	Tier     string    // the address's tier for these clients; empty if they are not steered, or if no tier names the address
+	Tier     string    // its tier for these clients; empty if they are not steered, or if it is in no tier
 }
 
 // Explain explains what the clients of a key get. It returns false if the key is not watched, or if
@@ -434,7 +434,7 @@ type Explainer interface {
 // Considered is an address of a slice, and the verdict of its Source.
 type Considered struct {
 	Slice   string         // Slice.Name
-	Addr    netip.AddrPort // the port is 0 if the slice does not have the port; invalid if the address cannot be parsed
+	Addr    netip.AddrPort // port 0 if the slice does not have the port; invalid if it cannot be parsed
 	Text    string         // the start of the original text, if the address cannot be parsed
 	Target  string         // the object that the address refers to; empty if there is none or it is unknown
 	Verdict Verdict        // Served means that the address is in the Share

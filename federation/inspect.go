@@ -217,7 +217,7 @@ func (p *port) countYields(members []WatchedMember) {
 type SteeredService struct {
 	Service           ServiceID
 	Preference        *Preference     // never nil
-	Spills, FailBacks uint64          // how often clients began to use more, and fewer, tiers since the service was first watched
+	Spills, FailBacks uint64          // changes to more, and to fewer, tiers since the service was first watched
 	InUse             map[string]int  // number of tiers in use, by the clients' zone
 	Clients           []SteeredClient // sorted by port, instance, zone and node; at most maxClients
 	MoreClients       int             // number of further kinds of clients

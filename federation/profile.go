@@ -112,7 +112,7 @@ const (
 	MatchNot                     // not the single condition in Sub
 	MatchMethod                  // requests whose method is Text
 	MatchPath                    // requests whose path matches the regular expression Text
-	MatchStatus                  // responses whose status is from Min to Max, inclusive; both are zero if the object has neither
+	MatchStatus                  // responses with a status from Min to Max, inclusive; both are zero if unset
 )
 
 // Match is a condition on requests or responses.

@@ -29,7 +29,7 @@ type tierView struct {
 // last resort.
 type tierCounts struct {
 	ready, known []int
-	others       int // ready endpoints in tiers, without clusters that are of last resort or changing from or to it
+	others       int // ready endpoints in tiers, of clusters without parts of last resort
 }
 
 // row returns the sums of the first n tiers. It never includes last resort.
