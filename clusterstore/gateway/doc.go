@@ -1,26 +1,33 @@
-// Package gateway makes clusters on other networks part of services: the addresses of their
-// Pods mean nothing here, those of their gateways do. A gateway is always one of Linkerd's here: a
-// Service by which other clusters reach a cluster (linkerd multicluster install).
+// Package gateway adds clusters on other networks to services. Clients can't reach the Pods of such
+// a cluster, so they get the addresses of its Linkerd gateways instead. In this package, a gateway
+// is always a Linkerd gateway: a Service through which other clusters reach a cluster (linkerd
+// multicluster install).
 //
-// A [Tracker] follows the gateways of one cluster: it resolves names, probes addresses, and
-// has the [Address] list of those to use. A [Source] is such a cluster as the table reads it:
-// each service port has the gateways in place of the endpoints behind them, while there is a
-// ready one.
+// A [Tracker] watches over the gateways of one cluster. It resolves names, probes addresses, and
+// provides the list of each usable [Address]. A [Source] is the cluster as the table reads it. In a
+// Source, each service port with a ready endpoint has the gateways in place of its endpoints.
 //
-// What callers may rely on:
+//	t := gateway.New(gateway.Config{Changed: changed, Probed: observe, Guard: guard})
+//	t.Set(gateway.Targets(gateways))
+//	go t.Run(ctx)
+//	<-t.Settled()
+//	addresses := t.Addresses()
 //
-//   - A gateway counts as alive until three probes in a row have failed, and again after one
-//     has succeeded. Dead ones are left out while another of the cluster is alive.
-//   - An address that has gone, of a name that has other ones each time, is as dead or alive as
-//     before if it comes back within ten minutes.
-//   - What a name was resolved to last stays while it can't be resolved.
-//   - Each port and path that is probed is dead or alive by itself.
-//   - What a linked cluster names as gateway gets few requests ([MostAddresses] addresses, for
-//     each IP one at a time and one a second, whatever is probed there), none longer than five
-//     seconds, without credentials, and follows no redirect.
-//   - An address that the [Guard] refuses is not probed, and counts as alive. The Guard is asked before each
-//     probe, with the very address that the probe goes to.
+// Callers may rely on the following:
 //
-// A Tracker's Run starts a goroutine for each IP that is probed, and waits for them. All else
-// is safe for concurrent use.
+//   - A gateway is dead after three failed probes in a row, and alive again after one successful
+//     probe. Dead gateways are not used while another gateway of the cluster is alive.
+//   - If a name resolves to other addresses, the health of the old addresses is remembered for ten
+//     minutes.
+//   - If a name can't be resolved any more, its last addresses stay in use.
+//   - Each probed port and path of an IP has its own health.
+//   - A linked cluster can't make Isthmus send many requests. At most [MostAddresses] addresses are
+//     probed. Each IP gets at most one probe at a time and one per second, however many ports and
+//     paths it has.
+//   - A probe takes at most five seconds, carries no credentials, and follows no redirect.
+//   - Before each probe, the [Guard] checks the exact address of the probe. An address that the
+//     Guard refuses is not probed and counts as alive.
+//
+// Tracker.Run starts a goroutine for each probed IP, and waits for these goroutines. All other
+// methods are safe for concurrent use.
 package gateway

@@ -12,37 +12,41 @@ import (
 
 // LocalCluster is the cache of the local cluster.
 type LocalCluster interface {
-	// Synced returns a channel that is closed once the cache is complete.
+	// Synced returns a channel that is closed when the cache is complete.
 	Synced() <-chan struct{}
-	// AssignedTo names the Pod, Service or Node that has an address. It returns the empty string if the cache
-	// has none. It must run in constant time: it is called before each probe.
+	// AssignedTo names the Pod, Service or Node that has an address. It returns the empty string if
+	// the cache has no such object. It must run in constant time, because it is called before each
+	// probe.
 	AssignedTo(netip.Addr) string
 }
 
-// interfacesFor is for how long the addresses of the process's interfaces are cached.
+// interfacesFor is how long the addresses of the process's interfaces are cached.
 const interfacesFor = time.Second
 
-// Guard decides which addresses may be probed. A linked cluster chooses the addresses of its gateways. The guard
-// keeps it from sending requests to the local cluster and to this process, for example to its admin port.
+// Guard decides which addresses may be probed. A linked cluster chooses the addresses of its
+// gateways. The Guard prevents it from making Isthmus send requests to the local cluster or to this
+// process, for example to its admin port.
 //
-// The trackers of all clusters share one Guard. Its fields must not be written once a tracker has it.
+// The trackers of all clusters share one Guard. Its fields must not be modified after a tracker has
+// it.
 type Guard struct {
-	// Routable reports whether an address can be another host's.
+	// Routable reports whether an address can belong to another host.
 	Routable func(netip.Addr) bool
-	// Local has the addresses of the local cluster. If it is nil, they are not checked.
+	// Local has the addresses of the local cluster. If Local is nil, they are not checked.
 	Local LocalCluster
-	// Interfaces lists the addresses of the process's interfaces. If it is nil, net.InterfaceAddrs does.
+	// Interfaces lists the addresses of the process's interfaces. If Interfaces is nil, the default
+	// is net.InterfaceAddrs.
 	Interfaces func() ([]net.Addr, error)
 
 	mu      sync.Mutex
-	host    []netip.Addr // what Interfaces has returned, without loopback
-	hostErr error        // why host is not known
-	readAt  time.Time    // of host and hostErr
+	host    []netip.Addr // the result of Interfaces without loopback addresses
+	hostErr error        // the error of Interfaces
+	readAt  time.Time    // when host and hostErr were read
 }
 
-// refusal returns why an address may not be probed now, for people. The empty string means that it may.
-// Until the local cluster's cache is complete, refusal blocks. If ctx ends meanwhile, the result is the
-// empty string, and the caller must not probe.
+// refusal returns the reason why an address may not be probed now, as text for people. The empty
+// string means that the address may be probed. refusal blocks until the local cluster's cache is
+// complete. If ctx ends first, it returns the empty string, and the caller must not probe.
 func (g *Guard) refusal(ctx context.Context, ip netip.Addr) string {
 	ip = ip.Unmap().WithZone("")
 	if !g.Routable(ip) {
@@ -68,8 +72,8 @@ func (g *Guard) refusal(ctx context.Context, ip netip.Addr) string {
 	return ""
 }
 
-// hostAddresses returns the addresses of the process's interfaces, in a Pod those of the Pod. Loopback
-// addresses are left out: Routable decides about them.
+// hostAddresses returns the addresses of the process's interfaces. In a Pod, these are the
+// addresses of the Pod. It omits loopback addresses, because Routable decides about them.
 func (g *Guard) hostAddresses() ([]netip.Addr, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	deadAfter   = 3 // failures in a row
+	deadAfter   = 3 // failed probes in a row
 	probeTake   = 5 * time.Second
-	probeAnswer = 4 << 10 // bytes that are read of an answer's header
+	probeAnswer = 4 << 10 // largest response header, in bytes
 )
 
-// transport sends probes: to the address itself, without proxy or connections that are used
-// again. It follows no redirects.
+// transport sends probes. It connects to the address itself without a proxy, reuses no connections,
+// and follows no redirects.
 var transport = &http.Transport{
 	DialContext:            (&net.Dialer{Timeout: probeTake}).DialContext,
 	DisableKeepAlives:      true,
@@ -29,7 +29,8 @@ var transport = &http.Transport{
 	MaxResponseHeaderBytes: probeAnswer,
 }
 
-// get is alive if GET is answered by 200. The answer's body is not read.
+// get probes an address with an HTTP GET. The address is alive if the response has status 200. get
+// does not read the response body.
 func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	url := "http://" + net.JoinHostPort(ip.String(), strconv.Itoa(int(probe.Port))) + probe.Path
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -48,7 +49,7 @@ func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	return nil
 }
 
-// shorten returns the error without what the answer's text may have put into it.
+// shorten returns an error for people that contains no text of the response.
 func shorten(err error) error {
 	var op *net.OpError
 	switch {
@@ -62,34 +63,34 @@ func shorten(err error) error {
 	return errors.New("what it answers is no HTTP, or too long")
 }
 
-// perHost is how far apart the probes of one IP begin at least.
+// perHost is the shortest time between the starts of two probes of one IP.
 const perHost = time.Second
 
-// probeKey is what is probed. Gateways that have it in common share its health.
+// probeKey identifies a probe. Gateways with the same probeKey share their health.
 type probeKey struct {
 	ip   netip.Addr
 	port uint16
 	path string
 }
 
-// health is what is known by probing.
+// health is the result of the latest probes.
 type health struct {
 	failures int // in a row
 	failure  string
-	since    time.Time // of being alive or dead; zero: not known yet
+	since    time.Time // when the gateway became alive or dead; zero if unknown
 }
 
-// probed is the state of a probeKey. It is remembered for some time after it is needed no more: a
-// name may have other addresses each time. All under Tracker.mu.
+// probed is the state of a probeKey. Tracker.mu guards its fields. A Tracker remembers probed for
+// some time after the last use, because a name may resolve to other addresses each time.
 type probed struct {
 	health
-	began time.Time // when it was probed last; zero: never
-	left  time.Time // since when it is not needed; zero: it is
+	began time.Time // when the last probe began; zero if there was none
+	left  time.Time // since when the key is not in use; zero while it is
 }
 
 func keyOf(ip netip.Addr, p cluster.Probe) probeKey { return probeKey{ip, p.Port, p.Path} }
 
-// periodsOf returns what is to be probed of a list, and how often.
+// periodsOf returns the probes that a list of addresses needs, and their periods.
 func periodsOf(list []Address) map[probeKey]time.Duration {
 	periods := make(map[probeKey]time.Duration)
 	for _, a := range list {
@@ -105,7 +106,7 @@ func periodsOf(list []Address) map[probeKey]time.Duration {
 	return periods
 }
 
-// note notes a probe's result.
+// note records the result of a probe.
 func (p *health) note(err error) {
 	dead := p.failures >= deadAfter
 	if err == nil {

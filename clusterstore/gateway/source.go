@@ -10,16 +10,16 @@ import (
 	"isthmus/federation"
 )
 
-// Source is a cluster behind its gateways, as they are at one moment. It is immutable: when
-// they change, the cluster gets another one.
+// Source is a cluster behind gateways, at one point in time. It is immutable. When the gateways
+// change, the cluster gets a new Source.
 type Source struct {
-	Cluster   federation.Source // what is behind them
+	Cluster   federation.Source // the cluster behind the gateways
 	Name      federation.ClusterName
 	Domain    string    // the cluster's DNS domain
-	Addresses []Address // of its gateways; dead ones are not used unless all are
+	Addresses []Address // of the gateways; dead ones are only used if all are dead
 }
 
-// sliceName is the slice of the gateways' addresses, in explanations.
+// sliceName is the name of the gateways' slice in explanations.
 const sliceName = "gateways"
 
 var (
@@ -27,13 +27,13 @@ var (
 	_ federation.Reachable = (*Source)(nil)
 )
 
-// Same reports whether the two are the same to clients. s may be nil.
+// Same reports whether clients see no difference between two sources. s may be nil.
 func (s *Source) Same(o *Source) bool {
 	return s != nil && s.Cluster == o.Cluster && s.Name == o.Name && s.Domain == o.Domain &&
 		sameUse(s.Addresses, o.Addresses)
 }
 
-// State returns what kind of Service the cluster has.
+// State returns the state of the cluster's Service.
 func (s *Source) State(svc federation.ServiceID) federation.ServiceState { return s.Cluster.State(svc) }
 
 // Declares reports whether the cluster's Service declares the port.
@@ -41,12 +41,12 @@ func (s *Source) Declares(svc federation.ServiceID, port uint16) bool {
 	return s.Cluster.Declares(svc, port)
 }
 
-// Reachable reports whether there is a gateway that may be used, dead or alive.
+// Reachable reports whether the cluster has a usable gateway, dead or alive.
 func (s *Source) Reachable() bool {
 	return slices.ContainsFunc(s.Addresses, func(a Address) bool { return a.usable() })
 }
 
-// Reader returns a reader of the gateways, as they lead to one service port.
+// Reader returns a reader whose endpoints are the gateways that lead to a service port.
 func (s *Source) Reader(svc federation.ServiceID, port uint16) federation.Reader {
 	return &reader{
 		behind:    s.Cluster.Reader(svc, port),
@@ -54,15 +54,15 @@ func (s *Source) Reader(svc federation.ServiceID, port uint16) federation.Reader
 	}
 }
 
-// reader reads one service port. The endpoints do not change.
+// reader reads one service port. Its endpoints do not change.
 type reader struct {
 	behind    federation.Reader
 	endpoints func() []*federation.Endpoint
-	last      *federation.Slice // nil: nothing was offered
+	last      *federation.Slice // nil if the last share had no endpoints
 }
 
-// Read returns the gateways, if there is anything behind them. Ports that the Service does not
-// declare can't be reached through them.
+// Read returns the gateways if the cluster has endpoints of the service port. Gateways can't reach
+// ports that the Service does not declare.
 func (r *reader) Read() federation.Share {
 	share := r.behind.Read()
 	out := federation.Share{State: share.State, Undeclared: share.Undeclared}
@@ -84,10 +84,11 @@ func (r *reader) Read() federation.Share {
 	return out
 }
 
-// count counts endpoints, an address that several slices have once. Those of a service of both
-// families have an address of each.
+// count returns the number of endpoints in the slices. An address in several slices counts once. An
+// endpoint of a dual-stack Service has an address of each family, so count returns the larger
+// number of the two families.
 func count(list []*federation.Slice) (n federation.Behind) {
-	var counted map[netip.AddrPort]bool // nil: there is one slice, which has each once
+	var counted map[netip.AddrPort]bool // nil if there is only one slice, which has no duplicates
 	if len(list) > 1 {
 		counted = make(map[netip.AddrPort]bool)
 	}
@@ -115,8 +116,8 @@ func count(list []*federation.Slice) (n federation.Behind) {
 	return n
 }
 
-// endpoints returns the gateways as endpoints of a service port: as those of a mirror of
-// Linkerd's that leads there.
+// endpoints returns the gateways as endpoints of a service port. They have the form of the
+// endpoints of a mirror Service of Linkerd.
 func (s *Source) endpoints(svc federation.ServiceID, port uint16) []*federation.Endpoint {
 	group := []federation.Label{
 		{Name: "namespace", Value: svc.Namespace}, {Name: "service", Value: svc.Name},
@@ -137,8 +138,8 @@ func (s *Source) endpoints(svc federation.ServiceID, port uint16) []*federation.
 	return list
 }
 
-// Explain implements [federation.Explainer]: what is behind the gateways, and why a gateway is
-// not used.
+// Explain implements [federation.Explainer]. It explains the endpoints behind the gateways, and why
+// a gateway is not used.
 func (s *Source) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return func(yield func(federation.Considered) bool) {
 		if x, ok := s.Cluster.(federation.Explainer); ok {

@@ -9,25 +9,25 @@ import (
 	"isthmus/federation"
 )
 
-// MostAddresses is how many addresses of a cluster's gateways are used: the first ones, as
-// the list of targets has them.
+// MostAddresses is the largest number of gateway addresses of a cluster that are used. The first
+// addresses in the order of the targets are used.
 const MostAddresses = 16
 
-// Target is something that leads to a cluster: an address, or a name to be resolved.
+// Target is the address or the name of a gateway.
 type Target struct {
-	IP       netip.Addr // not valid: Name is to be resolved
+	IP       netip.Addr // if invalid, Name must be resolved
 	Name     string
 	Port     uint16
 	Identity string // of the gateway's proxy
 	Probe    cluster.Probe
-	Within   *federation.Ranges // the addresses that may be used; nil: all
+	Within   *federation.Ranges // the allowed addresses; nil means all
 }
 
 // excludes reports whether an address lies outside the target's ranges.
 func (x *Target) excludes(ip netip.Addr) bool { return x.Within != nil && !x.Within.Contains(ip) }
 
-// Targets returns what leads to a cluster by its gateway Services, in their order. Those
-// without a port or an identity can't be used.
+// Targets returns the targets of a cluster's gateway Services, in the order of the Services. It
+// skips Services without a port or an identity, because they can't be used.
 func Targets(list []*cluster.Gateway) (targets []Target) {
 	for _, g := range list {
 		if g.Port == 0 || g.Identity == "" {
@@ -43,18 +43,18 @@ func Targets(list []*cluster.Gateway) (targets []Target) {
 	return targets
 }
 
-// Address is one address of a gateway, as it is now.
+// Address is one address of a gateway and its current state.
 type Address struct {
 	Addr     netip.AddrPort
 	Identity string
-	Name     string // that was resolved to it; empty: none was
+	Name     string // the name that resolved to the address; empty if there is none
 	Probe    cluster.Probe
-	Outside  bool      // of the link's ranges: the table refuses it, and it is not probed
-	IPv6Off  bool      // an IPv6 address, where clients get none: likewise
-	Refused  string    // why the Guard refuses to probe it, which is used all the same; empty if it does not
+	Outside  bool      // outside the link's ranges: neither used nor probed
+	IPv6Off  bool      // an IPv6 address, but clients get none: neither used nor probed
+	Refused  string    // why the Guard refuses to probe the address, which is used anyway; empty if probed
 	Dead     bool      // probes fail
-	Since    time.Time // since when it is dead, or alive; zero: it has not been probed yet, or is not
-	Failure  string    // of the last probe, if it has failed
+	Since    time.Time // when the address became alive or dead; zero if it has not been probed
+	Failure  string    // of the last probe; empty if it succeeded
 }
 
 // sameUse reports whether clients use two lists in the same way.
@@ -64,10 +64,10 @@ func sameUse(a, b []Address) bool {
 	})
 }
 
-// usable reports whether clients may get it.
+// usable reports whether clients may get the address.
 func (a *Address) usable() bool { return !a.Outside && !a.IPv6Off }
 
-// AllDead reports whether there are gateways that may be used, and each is dead.
+// AllDead reports whether the list has usable addresses and all of them are dead.
 func AllDead(list []Address) bool {
 	dead := false
 	for _, a := range list {
@@ -79,7 +79,7 @@ func AllDead(list []Address) bool {
 	return dead
 }
 
-// used returns those that clients get: without dead ones, unless all are.
+// used returns the addresses that clients get. It omits dead addresses, unless all are dead.
 func used(list []Address) []Address {
 	if AllDead(list) {
 		return list

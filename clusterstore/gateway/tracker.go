@@ -18,43 +18,43 @@ import (
 
 const (
 	resolveEvery = 30 * time.Second
-	resolveSoon  = 5 * time.Second // while there are names that have not been resolved yet
-	resolveTake  = 5 * time.Second // for all names together
+	resolveSoon  = 5 * time.Second // while a name has not been resolved yet
+	resolveTake  = 5 * time.Second // timeout for all names together
 
-	// what is known by a probe that is not needed now: names may have other addresses each time
+	// Unused probes are remembered, because a name may resolve to other addresses each time.
 	rememberFor    = 10 * time.Minute
-	mostRemembered = 64 // such probes
+	mostRemembered = 64 // unused probes
 )
 
 // Config configures a Tracker.
 type Config struct {
-	// Changed is called when Addresses has another list of addresses to use, or gateways in
-	// it have died or come to life. It must not block.
+	// Changed is called when the addresses to use change, or a gateway among them becomes dead or
+	// alive. It must not block.
 	Changed func()
-	Probed  func(took time.Duration) // is called after each probe
+	Probed  func(took time.Duration) // called after each probe
 
-	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)          // nil: by the host's resolver
-	Probe   func(ctx context.Context, addr netip.Addr, probe cluster.Probe) error // nil: an HTTP request
+	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)          // nil means the host's resolver
+	Probe   func(ctx context.Context, addr netip.Addr, probe cluster.Probe) error // nil means an HTTP request
 
-	Guard    *Guard // which addresses are used and probed
+	Guard    *Guard // decides which addresses are used and probed
 	IPv4Only bool   // clients get no IPv6 addresses
 }
 
-// Tracker follows the gateways of one cluster.
+// Tracker tracks the gateways of one cluster.
 type Tracker struct {
 	cfg     Config
-	targets federation.Latest[*[]Target] // nil: not set yet
+	targets federation.Latest[*[]Target] // nil until Set is called
 	settled chan struct{}
 
-	stopProbes map[netip.Addr]func() // of Run, by IP; waits until they have ended
+	stopProbes map[netip.Addr]func() // by IP; each function waits until the probes have ended; only Run uses the map
 
 	mu        sync.Mutex
 	resolved  map[string]resolved // by name
 	list      []Address
-	left      int                        // how many addresses are not in it, since it has MostAddresses
-	periods   map[probeKey]time.Duration // of what is probed now; not written to
+	left      int                        // number of addresses beyond MostAddresses
+	periods   map[probeKey]time.Duration // of the current probes; not modified
 	probed    map[probeKey]*probed
-	refused   map[netip.Addr]string // why the Guard refused to probe an IP, empty if it did not
+	refused   map[netip.Addr]string // why the Guard refused to probe an IP; empty if it did not
 	published federation.Latest[[]Address]
 }
 
@@ -74,21 +74,21 @@ func New(cfg Config) *Tracker {
 	}
 }
 
-// Set sets what leads to the cluster. It does not block.
+// Set sets the targets of the cluster. It does not block.
 func (t *Tracker) Set(targets []Target) { t.targets.Set(&targets) }
 
-// Settled returns a channel that is closed once the first targets have been followed up:
-// names have been resolved, or can't be. Config.Changed is called then too.
+// Settled returns a channel that is closed when the names of the first targets have been resolved,
+// or could not be resolved. Config.Changed is called at that time too.
 func (t *Tracker) Settled() <-chan struct{} { return t.settled }
 
-// Addresses returns the gateways' addresses, in the order of the targets. The list is not
-// written to.
+// Addresses returns the addresses of the gateways, in the order of the targets. Callers must not
+// modify the list.
 func (t *Tracker) Addresses() []Address {
 	list, _ := t.published.Get()
 	return list
 }
 
-// Run follows the targets until ctx ends. What was known last stays readable.
+// Run resolves and probes the targets until ctx ends. After that, Addresses returns the last list.
 func (t *Tracker) Run(ctx context.Context) {
 	defer func() {
 		for _, stop := range t.stopProbes {
@@ -109,9 +109,10 @@ func (t *Tracker) Run(ctx context.Context) {
 	}
 }
 
-// follow follows up targets, and returns when names are to be resolved again.
+// follow resolves the names of the targets and starts probes. It returns a channel that fires when
+// names must be resolved again.
 func (t *Tracker) follow(ctx context.Context, targets []Target) (again <-chan time.Time) {
-	t.use(ctx, targets) // names that are known need not wait for those that are not
+	t.use(ctx, targets) // known names need not wait for unknown ones
 	names := namesOf(targets)
 	known := t.resolve(ctx, names)
 	if len(names) > 0 {
@@ -128,7 +129,7 @@ func (t *Tracker) follow(ctx context.Context, targets []Target) (again <-chan ti
 	return again
 }
 
-// isClosed reports whether a channel that is never sent on is closed.
+// isClosed reports whether c is closed. Nothing may be sent on c.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -138,11 +139,11 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// use makes the list of addresses, and probes those that are to be. Where an IP is probed in another way than before,
-// its probes begin anew; those of others go on.
+// use updates the list of addresses and starts their probes. If the probes of an IP change, they
+// are restarted. The probes of other IPs continue.
 func (t *Tracker) use(ctx context.Context, targets []Target) {
 	list, left := t.addresses(targets)
-	if len(list) == 0 && len(targets) > 0 { // names that are new can't be resolved (yet): those before stay
+	if len(list) == 0 && len(targets) > 0 { // no name has been resolved yet: keep the previous addresses
 		list, left = slices.Clone(t.list), t.left
 		for i := range list { // all targets of a link have the same ranges, which may be new
 			list[i].Outside = targets[0].excludes(list[i].Addr.Addr())
@@ -172,8 +173,8 @@ func (t *Tracker) use(ctx context.Context, targets []Target) {
 	}
 }
 
-// addresses returns the targets' addresses as far as they are known, each once, and how many
-// are left out, since they are too many.
+// addresses returns the known addresses of the targets without duplicates. left is the number of
+// addresses beyond MostAddresses.
 func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 	seen, names := make(map[netip.AddrPort]bool), namesOf(targets)
 	for _, x := range targets {
@@ -181,7 +182,7 @@ func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 		switch {
 		case x.IP.IsValid():
 		case !slices.Contains(names, x.Name):
-			left++ // as one address: it is not resolved
+			left++ // counts as one address, because the name is not resolved
 			continue
 		default:
 			ips = t.resolved[x.Name].ips
@@ -205,7 +206,7 @@ func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 	return list, left
 }
 
-// publish publishes the list with what probes have found. t.mu is held.
+// publish publishes the list with the results of the probes. The caller holds t.mu.
 func (t *Tracker) publish() {
 	list := slices.Clone(t.list)
 	for i := range list {
@@ -226,8 +227,8 @@ func (t *Tracker) publish() {
 	}
 }
 
-// Problems returns, for people, which names can't be resolved, and why, and how many addresses
-// are not used.
+// Problems returns messages for people. They say which names can't be resolved and why, and how
+// many addresses are not used.
 func (t *Tracker) Problems() (list []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -245,7 +246,7 @@ func (t *Tracker) Problems() (list []string) {
 	return list
 }
 
-// namesOf returns the names among targets that are resolved: the first ones.
+// namesOf returns the first MostAddresses names among the targets. Only these names are resolved.
 func namesOf(targets []Target) (names []string) {
 	for _, x := range targets {
 		if !x.IP.IsValid() && !slices.Contains(names, x.Name) && len(names) < MostAddresses {
@@ -255,8 +256,8 @@ func namesOf(targets []Target) (names []string) {
 	return names
 }
 
-// resolve resolves names, all at once, and forgets all others. It reports whether each is
-// known, by this time or one before.
+// resolve resolves all names concurrently, and drops all other names. It reports whether each name
+// has addresses, from this attempt or an earlier one.
 func (t *Tracker) resolve(ctx context.Context, names []string) (known bool) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTake)
 	defer cancel()
@@ -281,7 +282,7 @@ func (t *Tracker) resolve(ctx context.Context, names []string) (known bool) {
 	return known
 }
 
-// lookUp resolves a name, to addresses that could be another host's.
+// lookUp resolves a name and returns the addresses that can belong to another host.
 func (t *Tracker) lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
 	ips, err := t.cfg.Resolve(ctx, name)
 	if err != nil {
@@ -300,14 +301,15 @@ func (t *Tracker) lookUp(ctx context.Context, name string) ([]netip.Addr, error)
 	return slices.Compact(list), nil
 }
 
-// resolved is what a name stands for.
+// resolved is the result of resolving a name.
 type resolved struct {
-	ips     []netip.Addr // sorted; when it was resolved last
-	failure error        // of the last try
+	ips     []netip.Addr // sorted; of the last successful attempt
+	failure error        // of the last attempt
 }
 
-// remember makes what the list needs known, and forgets what was needed long ago. A gateway that is probed in
-// another way than in the list before is as dead, or alive, as it was, until that way shows otherwise. t.mu is held.
+// remember creates the state of new probes, and drops the state of probes that have long been
+// unused. If the probe of a gateway changes, the new probe starts with the health of the old one.
+// The caller holds t.mu.
 func (t *Tracker) remember(before []Address) {
 	now := time.Now()
 	maps.DeleteFunc(t.probed, func(_ probeKey, p *probed) bool {
@@ -336,7 +338,8 @@ func (t *Tracker) remember(before []Address) {
 	}
 }
 
-// healthOf returns what is known of an address in the list before. The zero health means nothing.
+// healthOf returns the health of an address in the previous list. It returns the zero health if the
+// address has none.
 func (t *Tracker) healthOf(before []Address, addr netip.AddrPort) health {
 	i := slices.IndexFunc(before, func(a Address) bool { return a.Addr == addr })
 	if i < 0 {
@@ -348,7 +351,7 @@ func (t *Tracker) healthOf(before []Address, addr netip.AddrPort) health {
 	return health{}
 }
 
-// hostsOf returns the IPs of which other things are to be probed than before, or at another pace.
+// hostsOf returns the IPs whose probes or periods have changed.
 func hostsOf(before, now map[probeKey]time.Duration) map[netip.Addr]bool {
 	ips := make(map[netip.Addr]bool)
 	for _, periods := range []map[probeKey]time.Duration{before, now} {
@@ -361,7 +364,8 @@ func hostsOf(before, now map[probeKey]time.Duration) map[netip.Addr]bool {
 	return ips
 }
 
-// startProbes probes an IP until stopProbes[ip] is called: its ports and paths take turns.
+// startProbes probes an IP until stopProbes[ip] is called. The ports and paths of the IP take
+// turns.
 func (t *Tracker) startProbes(ctx context.Context, ip netip.Addr) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -380,11 +384,11 @@ func (t *Tracker) probeHost(ctx context.Context, ip netip.Addr) {
 	}
 }
 
-// next returns which probe of an IP is due first, and when.
+// next returns the next probe of an IP and the time at which it is due.
 func (t *Tracker) next(ip netip.Addr) (key probeKey, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var last time.Time // a probe that is no longer needed counts too
+	var last time.Time // includes probes that are no longer needed
 	for k, p := range t.probed {
 		if k.ip != ip {
 			continue
@@ -402,7 +406,7 @@ func (t *Tracker) next(ip netip.Addr) (key probeKey, at time.Time) {
 	return key, at
 }
 
-// turn probes once, unless the guard refuses the address, and notes the result.
+// turn runs one probe and records the result. It does not probe if the Guard refuses the address.
 func (t *Tracker) turn(ctx context.Context, key probeKey) {
 	t.mu.Lock()
 	p := t.probed[key]
@@ -426,14 +430,14 @@ func (t *Tracker) turn(ctx context.Context, key probeKey) {
 	t.publish()
 }
 
-// excluded reports whether an IP lies outside the ranges of the newest targets. While names are being resolved, Run has
-// not taken up these targets yet.
+// excluded reports whether an IP is outside the ranges of the newest targets. Run may not have
+// processed these targets yet, because it is still resolving names.
 func (t *Tracker) excluded(ip netip.Addr) bool {
 	targets, _ := t.targets.Get()
 	return len(*targets) > 0 && (*targets)[0].excludes(ip) // all targets of a link have the same ranges
 }
 
-// probe probes once.
+// probe runs one probe.
 func (t *Tracker) probe(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTake)
 	defer cancel()

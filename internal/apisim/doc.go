@@ -1,21 +1,30 @@
-// Package apisim is a light Kubernetes API server for tests: it serves list and watch of what the gateway reads, over
-// HTTPS and to bearers of known tokens, and can be made to misbehave. Hundreds of them fit into one process. Objects
-// are written by Put and Delete, in this process, and by clients if a server takes writes. Nothing else checks,
-// defaults or garbage-collects them.
+// Package apisim is a light Kubernetes API server for tests. It serves lists and watches of the
+// kinds that Isthmus reads, over HTTPS and to clients with known tokens. It can misbehave on
+// request. Hundreds of servers fit into one process. Tests write objects with Put and Delete, and
+// clients write them if the server takes writes. The server does not otherwise validate, default or
+// garbage-collect objects.
 //
-// What clients may rely on, since real API servers do the same (a test compares them):
+//	s, err := apisim.Start("east", authority)
+//	s.Admit("token")
+//	err = s.Put(&corev1.Service{…})
+//	kubeconfig, err := s.Kubeconfig(s.Addr(), "token")
 //
-//   - Lists are pages of one moment, in the order of keys. Watches go on from a list's version without a gap, or end
-//     because the version has expired; they may begin with all objects, after which comes a bookmark.
-//   - Deletions bring the object as it last was, with the version of its deletion.
-//   - Answers are in protobuf or JSON, as the client prefers, of whole objects or, if asked for, of their metadata
-//     alone. Objects of CRDs are in JSON.
-//   - With TakeWrites, objects are read, created, updated and deleted one by one. What exists is not created, what
-//     has another version or UID than is asked for is neither updated nor deleted. A Service gets a ClusterIP when a client creates it, and keeps that. The status of
-//     CRDs' objects is written by itself.
-//   - A request that fails is answered with a Status.
-//   - API discovery has the groups, and the resources of each version, that are served. It has no aggregated form.
+// Clients may rely on the following behavior, which is that of real API servers. A test compares
+// the two.
 //
-// What is not served is refused: label selectors, field selectors other than a Secret's type, patches, subresources
-// other than the status of CRDs' objects, deletions of many objects.
+//   - The pages of a list show the same moment, in the order of keys.
+//   - A watch continues from a list's version without a gap, or ends because the version has
+//     expired. It may begin with all objects, followed by a bookmark.
+//   - A deletion event has the last state of the object and the version of the deletion.
+//   - Responses are in protobuf or JSON, as the client prefers. They contain whole objects or, on
+//     request, only their metadata. Objects of CRDs are in JSON.
+//   - With TakeWrites, clients can read, create, update and delete single objects. Creating an
+//     existing object fails, and so does a write whose version or UID does not match. A Service
+//     gets a ClusterIP when a client creates it, and keeps the IP. Objects of CRDs have a status
+//     subresource.
+//   - A request that fails gets a Status.
+//   - API discovery lists the groups and the resources of each version. It has no aggregated form.
+//
+// All other requests are refused: label selectors, field selectors other than a Secret's type,
+// patches, subresources other than the status of CRDs' objects, and deletions of many objects.
 package apisim

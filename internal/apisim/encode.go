@@ -25,11 +25,11 @@ const (
 	protobufType = "application/vnd.kubernetes.protobuf"
 )
 
-// marshaler is what client-go's types can do.
+// marshaler is implemented by client-go's types.
 type marshaler interface{ Marshal() ([]byte, error) }
 
-// encode sets the object's encoding to what from holds, as the version that it is of. Nearly everybody asks for
-// protobuf, so that JSON of what has that is made when it is asked for.
+// encode sets the encoding of the object from a runtime.Object, with the version of o. Most clients
+// request protobuf, so the JSON of typed objects is encoded on demand.
 func (o *object) encode(k kind, from runtime.Object) error {
 	from = from.DeepCopyObject()
 	m, err := meta.Accessor(from)
@@ -51,7 +51,7 @@ func (o *object) encode(k kind, from runtime.Object) error {
 	return err
 }
 
-// decode returns what has been encoded.
+// decode decodes the object.
 func (o *object) decode(k kind) (runtime.Object, error) {
 	if o.protobuf == nil {
 		u := &unstructured.Unstructured{}
@@ -64,7 +64,7 @@ func (o *object) decode(k kind) (runtime.Object, error) {
 	return typed, typed.(interface{ Unmarshal([]byte) error }).Unmarshal(o.protobuf)
 }
 
-// text returns the object's JSON.
+// text returns the object as JSON.
 func (o *object) text(k kind) ([]byte, error) {
 	if o.protobuf == nil {
 		return o.json, nil
@@ -77,7 +77,7 @@ func (o *object) text(k kind) ([]byte, error) {
 	return json.Marshal(whole)
 }
 
-// contentType returns that of the answer.
+// contentType returns the content type of the response.
 func (r *request) contentType() string {
 	switch {
 	case !r.protobuf:
@@ -89,7 +89,8 @@ func (r *request) contentType() string {
 	}
 }
 
-// typeMeta returns the kind of what the request asks for: of objects, or with the suffix List of the whole.
+// typeMeta returns the kind of the requested objects. With the suffix List it returns the kind of
+// the list.
 func (r *request) typeMeta(suffix string) metav1.TypeMeta {
 	if r.metadata {
 		return metav1.TypeMeta{Kind: "PartialObjectMetadata" + suffix, APIVersion: "meta.k8s.io/v1"}
@@ -100,7 +101,7 @@ func (r *request) typeMeta(suffix string) metav1.TypeMeta {
 // objectFunc returns the encoding of the i-th object of a list.
 type objectFunc func(i int) ([]byte, error)
 
-// until returns an objectFunc that fails once ctx ends.
+// until returns an objectFunc that fails after ctx has ended.
 func (f objectFunc) until(ctx context.Context) objectFunc {
 	return func(i int) ([]byte, error) {
 		if err := ctx.Err(); err != nil {
@@ -110,8 +111,8 @@ func (f objectFunc) until(ctx context.Context) objectFunc {
 	}
 }
 
-// writeList writes a list of n objects until ctx ends. A list in protobuf begins with its length, so each object is
-// encoded twice.
+// writeList writes a list of n objects until ctx ends. A protobuf list begins with its length, so
+// each object is encoded twice.
 func (r *request) writeList(ctx context.Context, w io.Writer, head metav1.ListMeta, n int, object objectFunc) error {
 	object = object.until(ctx)
 	out := bufio.NewWriter(w)
@@ -119,7 +120,7 @@ func (r *request) writeList(ctx context.Context, w io.Writer, head metav1.ListMe
 	if err != nil {
 		return err
 	}
-	_, _ = out.Write(begin) // an error comes again below
+	_, _ = out.Write(begin) // the next write returns the same error
 	for i := range n {
 		text, err := object(i)
 		if err != nil {
@@ -141,8 +142,8 @@ func (r *request) writeList(ctx context.Context, w io.Writer, head metav1.ListMe
 	return out.Flush()
 }
 
-// beginList returns what is before the objects of a list. In protobuf a list is encoded as that of every kind is:
-// field 1 is its metadata, field 2 are the objects.
+// beginList returns the part of a list before its objects. The protobuf lists of all kinds have the
+// metadata in field 1 and the objects in field 2.
 func (r *request) beginList(head metav1.ListMeta, n int, object objectFunc) ([]byte, error) {
 	of := r.typeMeta("List")
 	text, err := r.marshal(&head)
@@ -170,7 +171,7 @@ func appendField(to []byte, number protowire.Number, field []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(to, number, protowire.BytesType), field)
 }
 
-// marshal encodes something that is not stored, as it was asked for.
+// marshal encodes a value that is not stored, in the requested encoding.
 func (r *request) marshal(o marshaler) ([]byte, error) {
 	if r.protobuf {
 		return o.Marshal()
@@ -178,7 +179,7 @@ func (r *request) marshal(o marshaler) ([]byte, error) {
 	return json.Marshal(o)
 }
 
-// encode returns an object, or its metadata, as it was asked for.
+// encode returns an object or its metadata, in the requested encoding.
 func (r *request) encode(o *object) ([]byte, error) {
 	if r.protobuf && r.metadata {
 		return metadata(o.protobuf), nil
@@ -198,7 +199,7 @@ func (r *request) encode(o *object) ([]byte, error) {
 	return json.Marshal(&partial)
 }
 
-// metadata returns that of an object in protobuf, which is field 1 of all kinds.
+// metadata returns the metadata of an object in protobuf, which is field 1 of all kinds.
 func metadata(object []byte) []byte {
 	for rest := object; len(rest) > 0; {
 		number, _, n := protowire.ConsumeField(rest)
@@ -215,7 +216,8 @@ func metadata(object []byte) []byte {
 
 var protobufPrefix = []byte("k8s\x00")
 
-// wrap adds to an encoded object of what kind it is, as Kubernetes does with all but the objects of lists.
+// wrap adds the kind to an encoded object. Kubernetes does this for all objects except those in
+// lists.
 func wrap(of metav1.TypeMeta, raw []byte) ([]byte, error) {
 	text, err := (&runtime.Unknown{
 		TypeMeta: runtime.TypeMeta{APIVersion: of.APIVersion, Kind: of.Kind},
@@ -224,7 +226,7 @@ func wrap(of metav1.TypeMeta, raw []byte) ([]byte, error) {
 	return append(bytes.Clone(protobufPrefix), text...), err
 }
 
-// writeEvent writes an event of an encoded object, as watches send it.
+// writeEvent writes a watch event of an encoded object.
 func (r *request) writeEvent(w io.Writer, kind watch.EventType, of metav1.TypeMeta, object []byte) error {
 	if !r.protobuf {
 		_, err := fmt.Fprintf(w, "{\"type\":%q,\"object\":%s}\n", kind, object)

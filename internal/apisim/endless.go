@@ -15,44 +15,46 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Endless is a way to answer without end. An answer ends after 512 MiB, so that a client that reads everything comes to
-// an end too.
+// Endless selects a kind of response that is practically endless. The response ends after 512 MiB,
+// so that a client that reads everything also finishes.
 type Endless string
 
-// Answers without end.
+// Endless responses.
 const (
-	// EndlessEvent: every watch is sent one event that does not end.
+	// EndlessEvent sends an event without end to every watch.
 	EndlessEvent Endless = "event"
-	// EndlessPages: after every page of a list there is one more, of new objects.
+	// EndlessPages adds one more page with new objects after every page of a list.
 	EndlessPages Endless = "pages"
-	// EndlessRepeats: after every page of a list there is one more, of the same objects.
+	// EndlessRepeats adds one more page with the same objects after every page of a list.
 	EndlessRepeats Endless = "repeats"
-	// EndlessBlanks: every watch and every list in JSON begins, and then has line breaks only. What is asked for in
-	// protobuf is answered as ever.
+	// EndlessBlanks sends only line breaks after the beginning of every watch and list in JSON.
+	// Protobuf requests are served normally.
 	EndlessBlanks Endless = "blanks"
-	// EndlessLists: every list is one page of 48 MiB, compressed.
+	// EndlessLists sends one compressed page of 48 MiB to every list.
 	EndlessLists Endless = "lists"
-	// EndlessElements: every list is one page of 700,000 empty objects, and every watch is sent one event of an
-	// object with as many empty elements: two MiB, which become more than a hundred times as much.
+	// EndlessElements sends one page of 700,000 empty objects to every list, and one event of an
+	// object with as many empty elements to every watch. These two MiB decode to more than a
+	// hundred times that size.
 	EndlessElements Endless = "elements"
-	// EndlessObject: every watch is sent such an event.
+	// EndlessObject sends the event of EndlessElements to every watch, and serves lists normally.
 	EndlessObject Endless = "object"
 )
 
 const (
 	endlessBytes = 512 << 20
-	endlessPage  = 1000 // objects of a page
+	endlessPage  = 1000 // objects per page
 	endlessList  = 48 << 20
 	endlessEmpty = 700_000
 )
 
-// filler is what makes an object large.
+// filler makes objects large.
 var filler = strings.Repeat("x", 256)
 
-// endlessAnswer writes an answer without end until ctx ends, or until the answer can't be written.
+// endlessAnswer writes an endless response until ctx ends or a write fails.
 type endlessAnswer func(ctx context.Context, w http.ResponseWriter) error
 
-// answer returns the answer without end to a request. If the result is nil, the request is answered as usual.
+// answer returns the endless response to a request. If the result is nil, the request is served
+// normally.
 func (e Endless) answer(r *request) endlessAnswer {
 	head := metav1.ListMeta{ResourceVersion: "1"}
 	switch watches := r.options.Watch; {
@@ -67,7 +69,7 @@ func (e Endless) answer(r *request) endlessAnswer {
 	case watches:
 		return nil
 	case e == EndlessPages:
-		// Objects that no page has had, and a token for the next one.
+		// This page has new objects, and a token for the next page.
 		head.Continue = fmt.Sprint(time.Now().UnixNano())
 		return r.endlessList(head, endlessPage, r.endlessObjects(head.Continue))
 	case e == EndlessRepeats:
@@ -89,7 +91,7 @@ func (e Endless) answer(r *request) endlessAnswer {
 	return nil
 }
 
-// empty is an object without anything.
+// empty is an object without fields.
 type empty struct{}
 
 func (empty) Marshal() ([]byte, error) { return nil, nil }
@@ -111,7 +113,7 @@ func (r *request) manyElements() []byte {
 func (r *request) endlessEvent(_ context.Context, w http.ResponseWriter) error {
 	begin := `{"type":"ADDED","object":{"metadata":{"name":"`
 	if r.protobuf {
-		begin = "\x7f\xff\xff\xff" // the length of what comes
+		begin = "\x7f\xff\xff\xff" // the length of the event
 	}
 	return repeat(w, begin, filler)
 }
@@ -124,7 +126,7 @@ func (r *request) endlessBlanks(_ context.Context, w http.ResponseWriter) error 
 	return repeat(w, begin, strings.Repeat("\n", len(filler)))
 }
 
-// repeat writes one text, and another one again and again.
+// repeat writes begin, and then text until the size of an endless response is reached.
 func repeat(w io.Writer, begin, text string) error {
 	_, err := io.WriteString(w, begin)
 	for sent := 0; err == nil && sent < endlessBytes; sent += len(text) {
@@ -133,14 +135,14 @@ func repeat(w io.Writer, begin, text string) error {
 	return err
 }
 
-// endlessObjects makes objects of the kind that is asked for. Their names begin with the text.
+// endlessObjects generates objects of the requested kind whose names begin with names.
 func (r *request) endlessObjects(names string) objectFunc {
 	return func(i int) ([]byte, error) {
 		o := &metav1.PartialObjectMetadata{TypeMeta: r.typeMeta(""), ObjectMeta: metav1.ObjectMeta{
 			Namespace: "endless", Name: fmt.Sprintf("%sn%09d", names, i), ResourceVersion: "1",
 			Labels: map[string]string{"kubernetes.io/service-name": "web", "x": filler},
 		}}
-		if r.resource == "endpointslices" { // one without an address is not kept
+		if r.resource == "endpointslices" { // clients do not cache an EndpointSlice without addresses
 			return r.marshal(&discoveryv1.EndpointSlice{
 				TypeMeta: o.TypeMeta, ObjectMeta: o.ObjectMeta, AddressType: discoveryv1.AddressTypeIPv4,
 				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.99.0.1"}}},

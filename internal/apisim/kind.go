@@ -9,13 +9,13 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// kind is a kind of object that is served.
+// kind is a kind of object that the server serves.
 type kind struct {
 	schema.GroupVersionKind
-	resource string // its plural, in requests
+	resource string // the plural name in paths
 }
 
-// kinds are those that the gateway reads or writes.
+// kinds are the kinds that Isthmus reads or writes.
 var kinds = [...]kind{
 	{schema.GroupVersionKind{Version: "v1", Kind: "Service"}, "services"},
 	{schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "namespaces"},
@@ -45,7 +45,7 @@ var kinds = [...]kind{
 
 const leases = "leases"
 
-// prefix is what paths of the kind begin with.
+// prefix returns the prefix of paths of the kind.
 func (k kind) prefix() string {
 	if k.Group == "" {
 		return "/api/" + k.Version + "/"
@@ -53,7 +53,7 @@ func (k kind) prefix() string {
 	return "/apis/" + k.Group + "/" + k.Version + "/"
 }
 
-// kindOf returns the kind of an object. A typed object need not have it set.
+// kindOf returns the kind of an object. The TypeMeta of a typed object may be empty.
 func kindOf(o runtime.Object) (kind, error) {
 	of := o.GetObjectKind().GroupVersionKind()
 	if of.Empty() {
@@ -75,18 +75,19 @@ func (k kind) group() schema.GroupResource {
 	return schema.GroupResource{Group: k.Group, Resource: k.resource}
 }
 
-// namespaced reports whether objects of the kind are in namespaces.
+// namespaced reports whether objects of the kind have a namespace.
 func (k kind) namespaced() bool { return k.Kind != "Node" && k.Kind != "Namespace" }
 
-// target is what a request is about: all objects of a kind, those of a namespace, or one.
+// target identifies the objects of a request: all objects of a kind, those of a namespace, or one
+// object.
 type target struct {
 	kind
-	namespace string // empty: all, or the object is in none
-	name      string // empty: all
-	status    bool   // the object's status alone
+	namespace string // empty for all namespaces or a cluster-scoped object
+	name      string // empty for all objects
+	status    bool   // only the object's status
 }
 
-// parsePath reads the path of a request.
+// parsePath parses the path of a request.
 func parsePath(path string) (target, bool) {
 	for _, k := range kinds {
 		rest, ok := strings.CutPrefix(path, k.prefix())

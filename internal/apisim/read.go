@@ -15,17 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// request is a list, a watch, or about one object.
+// request is a parsed request: a list, a watch, or a request for a single object.
 type request struct {
 	target
 	method   string
 	options  metav1.ListOptions
-	metadata bool // only that is asked for
-	protobuf bool // rather than JSON
+	metadata bool // only the metadata is requested
+	protobuf bool // otherwise JSON
 	keep     func(*object) bool
 }
 
-// page is the rest of a list that has been sent in part. The newest ones are kept; older ones have expired.
+// page is the rest of a list of which some pages have been sent. The server stores the newest
+// pages. Older ones have expired.
 type page struct {
 	token   uint64
 	objects []*object
@@ -34,7 +35,7 @@ type page struct {
 
 const keptPages = 64
 
-// keepPage remembers the rest of a list and returns a token for it. s.mu is not held.
+// keepPage stores the rest of a list and returns a token for it. The caller must not hold s.mu.
 func (s *store) keepPage(p page) (token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +53,7 @@ func (s *store) findPage(token string) (page, bool) {
 	return p, err == nil && id > 0 && p.token == id
 }
 
-// list answers with a page of a list.
+// list sends a page of a list.
 func (s *Server) list(ctx context.Context, w http.ResponseWriter, r *request) {
 	var p page
 	if token := r.options.Continue; token == "" {
@@ -80,10 +81,10 @@ func (s *Server) list(ctx context.Context, w http.ResponseWriter, r *request) {
 	_ = r.writeList(ctx, w, head, len(now), object) // fails if the client has closed the connection
 }
 
-// bookmarkEvery is how often a watch that allows it is sent the newest version.
+// bookmarkEvery is the interval between bookmarks on watches that allow them.
 const bookmarkEvery = 10 * time.Second
 
-// watcher is one watch under way.
+// watcher is a watch in progress.
 type watcher struct {
 	*request
 	store *store
@@ -91,7 +92,8 @@ type watcher struct {
 	at    uint64 // the version that the client has
 }
 
-// watch answers with events until the client goes, the time is over, or the server ends its watches.
+// watch sends events until the client disconnects, the timeout of the watch expires, or the server
+// ends its watches.
 func (s *Server) watch(ctx context.Context, w http.ResponseWriter, r *request) {
 	v := &watcher{request: r, store: s.store, out: w}
 	if text := r.options.ResourceVersion; text != "" {
@@ -109,12 +111,12 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, r *request) {
 	w.Header().Set("Content-Type", r.contentType())
 	w.WriteHeader(http.StatusOK)
 	if v.at == 0 && v.begin() != nil {
-		return // the client has gone
+		return // the client has disconnected
 	}
 	v.follow(ctx)
 }
 
-// begin sends all objects there are.
+// begin sends all existing objects.
 func (v *watcher) begin() error {
 	objects, version := v.store.snapshot(v.target, v.keep)
 	for _, o := range objects {
@@ -126,7 +128,7 @@ func (v *watcher) begin() error {
 	return nil
 }
 
-// follow sends what happens from now on.
+// follow sends new events.
 func (v *watcher) follow(ctx context.Context) {
 	tick := time.NewTicker(bookmarkEvery)
 	defer tick.Stop()
@@ -151,7 +153,7 @@ func (v *watcher) follow(ctx context.Context) {
 		}
 	}
 	status := statusOf(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d", v.at)))
-	_ = v.write(watch.Error, status.TypeMeta, status) // fails if the client has gone
+	_ = v.write(watch.Error, status.TypeMeta, status) // fails if the client has disconnected
 }
 
 func (v *watcher) send(e event) error {
@@ -168,13 +170,14 @@ func (v *watcher) send(e event) error {
 // bookmark sends the client the version that it has.
 func (v *watcher) bookmark() error {
 	of := v.typeMeta("")
-	// Metadata is field 1 of every kind, and so the same as that of a whole object which has nothing else.
+	// In all kinds, metadata is field 1. So this encoding equals that of an object without other
+	// fields.
 	return v.write(watch.Bookmark, of, &metav1.PartialObjectMetadata{TypeMeta: of, ObjectMeta: metav1.ObjectMeta{
 		ResourceVersion: strconv.FormatUint(v.at, 10),
 	}})
 }
 
-// write sends an event of what is not stored.
+// write sends an event of an object that is not stored.
 func (v *watcher) write(kind watch.EventType, of metav1.TypeMeta, o marshaler) error {
 	text, err := v.marshal(o)
 	if err != nil {
@@ -183,8 +186,8 @@ func (v *watcher) write(kind watch.EventType, of metav1.TypeMeta, o marshaler) e
 	return v.writeEvent(v.out, kind, of, text)
 }
 
-// discover answers API discovery: the list of groups, and of the resources of a version. Kinds that are absent are
-// not in it. It returns false for other paths.
+// discover serves API discovery: the list of groups and the resources of a version. It omits absent
+// kinds. It returns false for other paths.
 func discover(w http.ResponseWriter, path string, absent []string) bool {
 	there := slices.DeleteFunc(slices.Clone(kinds[:]), func(k kind) bool { return slices.Contains(absent, k.resource) })
 	if path == "/apis" {
@@ -232,5 +235,5 @@ func answerJSON(w http.ResponseWriter, code int, o any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(text) // fails if the client has gone
+	_, _ = w.Write(text) // fails if the client has disconnected
 }

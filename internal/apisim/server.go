@@ -29,44 +29,47 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Authority issues the certificates of servers. Making one takes a while, so servers share it.
+// Authority issues the certificates of servers. Servers share an Authority, because creating one is
+// slow.
 type Authority struct {
 	pem         []byte
-	certificate tls.Certificate // of 127.0.0.1
+	certificate tls.Certificate // for 127.0.0.1
 }
 
-// Server is the API server of one cluster. Its methods may be called from several goroutines.
+// Server is the API server of one cluster. It is safe for concurrent use.
 type Server struct {
 	// fixed
 	name      string
-	authority *Authority // nil: plain HTTP
+	authority *Authority // nil means plain HTTP
 	addr      string
 	http      *http.Server
 	store     *store
 	serving   sync.WaitGroup
 
 	mu     sync.Mutex
-	tokens map[string]bool // that are let in
+	tokens map[string]bool // the accepted tokens
 	faults Faults
-	cut    context.CancelFunc // ends the watches there are
-	alive  context.Context    // of the watches that begin now
+	cut    context.CancelFunc // cancels alive
+	alive  context.Context    // ends the current watches when it is canceled
 }
 
-// Faults are ways to misbehave, besides those of the network. The zero value is none.
+// Faults selects the ways in which a server misbehaves. Faults of the network are not included. The
+// zero value means none.
 type Faults struct {
-	Unauthorized bool // no token is good (401)
-	// Forbidden are resources that may not be read (403); "*": none may.
+	Unauthorized bool // reject all tokens with 401
+	// Forbidden lists resources that may not be read (403). "*" means all resources.
 	Forbidden []string
-	// Failing is the status code of every answer; 0: they are answered.
+	// Failing is the status code of every response. Zero means that requests are served.
 	Failing int
-	// Absent are resources that the server does not have (404), as if their CRDs were deleted. Their objects stay.
+	// Absent lists resources that the server does not have (404), as if their CRDs were deleted.
+	// Their objects stay stored.
 	Absent []string
-	// Endless is what never comes to an end; empty: all does.
+	// Endless makes some responses endless. If it is empty, all responses end.
 	Endless Endless
 }
 
-// Start runs a server at a free port of 127.0.0.1 until Close. Without an authority it serves plain HTTP/1.1
-// and checks no token: clients send none over plain HTTP.
+// Start runs a server on a free port of 127.0.0.1 until Close. If authority is nil, the server uses
+// plain HTTP/1.1 and checks no tokens, because clients send none over plain HTTP.
 func Start(name string, authority *Authority) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -75,7 +78,7 @@ func Start(name string, authority *Authority) (*Server, error) {
 	return StartAt(l, name, authority), nil
 }
 
-// StartAt is like Start, but the server accepts the connections of a listener, and closes it.
+// StartAt is like Start, but serves the connections of l. Close closes l.
 func StartAt(l net.Listener, name string, authority *Authority) *Server {
 	s := &Server{
 		name:      name,
@@ -87,10 +90,10 @@ func StartAt(l net.Listener, name string, authority *Authority) *Server {
 	s.alive, s.cut = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		Handler:  http.HandlerFunc(s.handle),
-		ErrorLog: log.New(io.Discard, "", 0), // connections that clients give up
+		ErrorLog: log.New(io.Discard, "", 0), // discards messages about connections that clients close
 	}
 	if authority == nil {
-		s.serving.Go(func() { _ = s.http.Serve(l) }) // until Close, which is what the error is about
+		s.serving.Go(func() { _ = s.http.Serve(l) }) // the error says that Close was called
 		return s
 	}
 	s.http.TLSConfig = &tls.Config{Certificates: []tls.Certificate{authority.certificate}}
@@ -98,7 +101,7 @@ func StartAt(l net.Listener, name string, authority *Authority) *Server {
 	return s
 }
 
-// Close ends the server and all connections.
+// Close stops the server and closes all connections.
 func (s *Server) Close() error {
 	s.CutWatches()
 	err := s.http.Close()
@@ -106,10 +109,10 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Addr returns the host and port that it listens at.
+// Addr returns the host and port that the server listens on.
 func (s *Server) Addr() string { return s.addr }
 
-// Put creates an object, or replaces the one of its name. The server sets version, UID and time of creation.
+// Put creates or replaces an object. The server sets the version, the UID and the creation time.
 func (s *Server) Put(o runtime.Object) error {
 	return s.change(o, func(k kind, m metav1.Object) error {
 		_, err := s.store.replace(k, m, o)
@@ -117,7 +120,7 @@ func (s *Server) Put(o runtime.Object) error {
 	})
 }
 
-// Delete deletes the object of that kind, namespace and name.
+// Delete deletes the object with the kind, namespace and name of o.
 func (s *Server) Delete(o runtime.Object) error {
 	return s.change(o, func(k kind, m metav1.Object) error {
 		old, err := s.store.find(target{kind: k, namespace: m.GetNamespace(), name: m.GetName()})
@@ -128,7 +131,7 @@ func (s *Server) Delete(o runtime.Object) error {
 	})
 }
 
-// change calls f, which may use what needs the store's lock.
+// change calls f with the store locked.
 func (s *Server) change(o runtime.Object, f func(kind, metav1.Object) error) error {
 	k, m, err := describe(o)
 	if err == nil {
@@ -142,18 +145,23 @@ func (s *Server) change(o runtime.Object, f func(kind, metav1.Object) error) err
 	return nil
 }
 
-// TakeWrites makes the server take writes of clients, and have Leases, from now on. before is called before each
-// write is looked at, and may change what there is by Put and Delete. after is called once it is done, with the
-// object before (nil: there was none) and after it (nil: it is deleted); it must return soon, and must not call the
-// Server. Either may be nil.
+// TakeWrites makes the server accept writes of clients and serve Leases. Either function may be
+// nil.
+//
+// The server calls before at the start of each write. before may change objects with Put and
+// Delete.
+//
+// The server calls after at the end of each write, with the old and the new object. The old object
+// is nil for a creation, and the new object is nil for a deletion. after must return quickly and
+// must not call the Server.
 func (s *Server) TakeWrites(before func(resource, namespace, name string), after func(before, after runtime.Object)) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	s.store.writes = &writes{before, after}
 }
 
-// Objects returns those of a namespace, as Put or a client wrote them, with what the server has set, in the order of
-// their names.
+// Objects returns the objects of a namespace, ordered by name. They include the fields that the
+// server has set.
 func (s *Server) Objects(resource, namespace string) ([]runtime.Object, error) {
 	i := slices.IndexFunc(kinds[:], func(k kind) bool { return k.resource == resource })
 	list, _ := s.store.snapshot(target{kind: kinds[i]}, func(o *object) bool { return o.namespace == namespace })
@@ -167,28 +175,28 @@ func (s *Server) Objects(resource, namespace string) ([]runtime.Object, error) {
 	return objects, nil
 }
 
-// Admit accepts a token from now on.
+// Admit makes the server accept a token.
 func (s *Server) Admit(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tokens[token] = true
 }
 
-// Revoke undoes Admit. Watches that are open stay.
+// Revoke undoes Admit. Open watches continue.
 func (s *Server) Revoke(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.tokens, token)
 }
 
-// Misbehave changes how requests are answered from now on. Watches that are open stay.
+// Misbehave changes how the server responds to new requests. Open watches continue.
 func (s *Server) Misbehave(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = f
 }
 
-// CutWatches ends all watches, as servers do now and then, and all answers without end.
+// CutWatches ends all watches and endless responses. Real servers end watches now and then too.
 func (s *Server) CutWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,14 +204,17 @@ func (s *Server) CutWatches() {
 	s.alive, s.cut = context.WithCancel(context.Background())
 }
 
-// Compact forgets what has happened so far: watches and lists that go on from before have expired.
+// Compact drops all past events. Watches and lists that continue from an earlier version have
+// expired.
 func (s *Server) Compact() { s.store.compact() }
 
-// Backup returns a function that restores the present objects. Versions count on from the present one then, and nothing
-// earlier can be watched. Call CutWatches beside it, as a restart would.
+// Backup returns a function that restores the current objects. After the restore, versions continue
+// from the current one, and earlier versions can't be watched. Call CutWatches too, as a restart
+// would.
 func (s *Server) Backup() (restore func()) { return s.store.backup() }
 
-// Kubeconfig returns a kubeconfig by which to reach the server at an address: its own, or that of a proxy before it.
+// Kubeconfig returns a kubeconfig for the server. addr is the address of the server or of a proxy
+// in front of it.
 func (s *Server) Kubeconfig(addr, token string) ([]byte, error) {
 	cluster := clientcmdapi.Cluster{Server: "http://" + addr}
 	if s.authority != nil {
@@ -255,7 +266,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	case endless != nil:
 		defer cutWith(alive, w)()
 		w.Header().Set("Content-Type", ask.contentType())
-		_ = endless(ctx, w) // fails if the client has closed the connection, or watches are cut
+		_ = endless(ctx, w) // fails if the client disconnects or watches are cut
 	case !ask.options.Watch:
 		s.list(r.Context(), w, ask)
 	default:
@@ -263,13 +274,13 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// cutWith ends what is written once ctx ends. The caller calls the result before it returns: net/http uses the writer
-// for something else after that.
+// cutWith makes writes to w fail when ctx ends. The caller must call stop before it returns,
+// because net/http then reuses the writer.
 func cutWith(ctx context.Context, w http.ResponseWriter) (stop func()) {
 	done := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
 		defer close(done)
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // every writer of net/http can
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // all writers of net/http support deadlines
 	})
 	return func() {
 		if !cancel() {
@@ -312,7 +323,7 @@ func parse(r *http.Request) (*request, error) {
 	return ask, nil
 }
 
-// NewAuthority makes an authority, and the one certificate that all its servers have.
+// NewAuthority creates an authority and the one certificate that all its servers use.
 func NewAuthority() (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -348,13 +359,13 @@ func statusOf(err error) *metav1.Status {
 	return &status
 }
 
-// refuse answers with the Status of an error.
+// refuse responds with the Status of an error.
 func refuse(w http.ResponseWriter, err error) {
 	status := statusOf(err)
 	answerJSON(w, int(status.Code), status)
 }
 
-// failing is the error of a server that answers everything with a code.
+// failing returns the error of a server that responds to all requests with the given status code.
 func failing(code int) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,

@@ -15,19 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// keptEvents is how many events of a kind can still be watched from.
+// keptEvents is the number of events per kind that watches can start from.
 const keptEvents = 10_000
 
-// store holds a cluster's objects, and what has lately happened to them.
+// store holds the objects of a cluster and recent events.
 type store struct {
 	mu        sync.Mutex
-	version   uint64            // of the newest change of all
-	compacted uint64            // the oldest version that a watch may begin at
-	ips       int               // that have been given to Services
+	version   uint64            // of the newest change
+	compacted uint64            // the oldest version at which a watch may begin
+	ips       int               // number of IPs that have been assigned to Services
 	tables    map[string]*table // by resource
 	pages     [keptPages]page   // by token
-	lastPage  uint64            // its token
-	writes    *writes           // by clients; nil: none are taken
+	lastPage  uint64            // token of the newest page
+	writes    *writes           // nil if clients may not write
 }
 
 type writes struct {
@@ -35,12 +35,12 @@ type writes struct {
 	after  func(before, after runtime.Object)
 }
 
-// table is the objects of one kind.
+// table holds the objects of one kind.
 type table struct {
-	objects *btree.BTreeG[*object] // in the order of their keys, so that a list of tens of thousands is not sorted
-	events  []event                // the newest ones, of ascending versions
-	oldest  uint64                 // the oldest version that a watch can go on from
-	changed chan struct{}          // closed, and replaced, after each event
+	objects *btree.BTreeG[*object] // ordered by key, so that large lists need no sorting
+	events  []event                // the newest events, in ascending order of versions
+	oldest  uint64                 // the oldest version from which a watch can continue
+	changed chan struct{}          // closed and replaced after each event
 }
 
 // object is one version of an object. It is immutable.
@@ -50,8 +50,8 @@ type object struct {
 	created         metav1.Time
 	version         uint64
 	secretType      string
-	protobuf        []byte // nil: kinds of CRDs have none
-	json            []byte // of those
+	protobuf        []byte // nil for kinds of CRDs
+	json            []byte // only for kinds of CRDs
 }
 
 func (o *object) key() string { return o.namespace + "/" + o.name }
@@ -75,7 +75,7 @@ func newStore() *store {
 	return s
 }
 
-// replace creates an object or replaces the one of its name, and returns what is there now. s.mu is held.
+// replace creates or replaces an object, and returns the new version. The caller holds s.mu.
 func (s *store) replace(k kind, m metav1.Object, o runtime.Object) (*object, error) {
 	t := s.tables[k.resource]
 	made := &object{namespace: m.GetNamespace(), name: m.GetName(), version: s.version + 1}
@@ -97,7 +97,7 @@ func (s *store) replace(k kind, m metav1.Object, o runtime.Object) (*object, err
 	return made, nil
 }
 
-// drop deletes an object that there is. s.mu is held.
+// drop deletes an existing object. The caller holds s.mu.
 func (s *store) drop(k kind, old *object) error {
 	t := s.tables[k.resource]
 	last, err := old.decode(k)
@@ -114,7 +114,7 @@ func (s *store) drop(k kind, old *object) error {
 	return nil
 }
 
-// note records an event and wakes the watches. s.mu is held.
+// note records an event and wakes the watches. The caller holds s.mu.
 func (s *store) note(t *table, e event) {
 	s.version = e.version
 	t.events = append(t.events, e)
@@ -125,13 +125,13 @@ func (s *store) note(t *table, e event) {
 	t.changed = make(chan struct{})
 }
 
-// drop forgets the oldest n events, which is at least one.
+// drop drops the oldest n events. n must be at least one.
 func (t *table) drop(n int) {
 	t.oldest = t.events[n-1].version
 	t.events = slices.Clone(t.events[n:])
 }
 
-// compact forgets all events, and lists that have been begun.
+// compact drops all events, and all lists of which some pages have been sent.
 func (s *store) compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +143,7 @@ func (s *store) compact() {
 	}
 }
 
-// backup returns a function that restores the present objects and version.
+// backup returns a function that restores the current objects and version.
 func (s *store) backup() (restore func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *store) backup() (restore func()) {
 	}
 }
 
-// snapshot returns the objects of a table in the order of their keys, and the version of the whole.
+// snapshot returns the objects of a table, ordered by key, and the version of the store.
 func (s *store) snapshot(of target, keep func(*object) bool) ([]*object, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,14 +181,15 @@ func (s *store) snapshot(of target, keep func(*object) bool) ([]*object, uint64)
 	return list, s.version
 }
 
-// changes are the events since one version, up to another.
+// changes holds the events from one version to another.
 type changes struct {
 	events  []event
 	version uint64
-	changed <-chan struct{} // closed when there is more
+	changed <-chan struct{} // closed after the next event
 }
 
-// since returns the changes since a version, at which a watch begins or has come to. Not ok: they have been forgotten.
+// since returns the changes since a version. begins says whether a watch begins at this version. If
+// some of these changes have been dropped, since returns false.
 func (s *store) since(resource string, version uint64, begins bool) (changes, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

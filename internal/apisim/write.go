@@ -17,10 +17,10 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// maxBody is how large a body may be, in bytes.
+// maxBody is the largest size of a request body, in bytes.
 const maxBody = 3 << 20
 
-// write answers a request that creates, updates or deletes an object.
+// write handles a request that creates, updates or deletes an object.
 func (s *Server) write(w http.ResponseWriter, from io.Reader, r *request) {
 	given, err := readBody(from, r.method)
 	m, isObject := given.(metav1.Object)
@@ -50,7 +50,7 @@ func (s *Server) write(w http.ResponseWriter, from io.Reader, r *request) {
 	r.answer(w, code, o, err)
 }
 
-// readBody reads what a request gives. Kinds of CRDs come in JSON.
+// readBody decodes the body of a request. Objects of CRDs are in JSON.
 func readBody(from io.Reader, method string) (runtime.Object, error) {
 	body, err := io.ReadAll(io.LimitReader(from, maxBody))
 	if err != nil || len(body) == 0 {
@@ -68,7 +68,7 @@ func readBody(from io.Reader, method string) (runtime.Object, error) {
 	return u, json.Unmarshal(body, &u.Object)
 }
 
-// answer answers with an object, or why there is none.
+// answer responds with an object or an error.
 func (r *request) answer(w http.ResponseWriter, code int, o *object, err error) {
 	var body []byte
 	if err == nil {
@@ -83,7 +83,7 @@ func (r *request) answer(w http.ResponseWriter, code int, o *object, err error) 
 	}
 	w.Header().Set("Content-Type", r.contentType())
 	w.WriteHeader(code)
-	_, _ = w.Write(body) // fails if the client has gone
+	_, _ = w.Write(body) // fails if the client has disconnected
 }
 
 func (s *store) get(of target) (*object, error) {
@@ -92,7 +92,7 @@ func (s *store) get(of target) (*object, error) {
 	return s.find(of)
 }
 
-// find returns one object. s.mu is held.
+// find returns one object. The caller holds s.mu.
 func (s *store) find(of target) (*object, error) {
 	o, ok := s.tables[of.resource].objects.Get(&object{namespace: of.namespace, name: of.name})
 	if !ok {
@@ -154,7 +154,8 @@ func errUID(want, have types.UID) error {
 	return fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", want, have)
 }
 
-// expect returns one object, which has to have that UID and version; empty: any. s.mu is held.
+// expect returns one object whose UID and version match. An empty UID or version matches any. The
+// caller holds s.mu.
 func (s *store) expect(of target, uid types.UID, version string) (*object, error) {
 	o, err := s.find(of)
 	switch {
@@ -170,7 +171,8 @@ func (s *store) expect(of target, uid types.UID, version string) (*object, error
 	return o, nil
 }
 
-// accept stores what a client has written in the place of old, which is nil if there was none. s.mu is held.
+// accept stores an object that a client has written. old is the object that it replaces, or nil.
+// The caller holds s.mu.
 func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Object) (*object, error) {
 	m.SetNamespace(of.namespace)
 	if service, ok := given.(*corev1.Service); ok {
@@ -194,8 +196,8 @@ func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Ob
 	return made, s.wrote(of.kind, old, made)
 }
 
-// splitStatus leaves an object with the status of old, which is nil if there was none, or with all else of it where
-// the status is written.
+// splitStatus keeps the status of old, unless the request writes the status. A request that writes
+// the status keeps the other fields of old. old is nil if there was no object.
 func splitStatus(of target, old *object, given *unstructured.Unstructured) error {
 	var have unstructured.Unstructured
 	if old != nil {
@@ -213,7 +215,7 @@ func splitStatus(of target, old *object, given *unstructured.Unstructured) error
 	return nil
 }
 
-// giveIP sets the ClusterIP of a Service that needs one: that of before, or a free one.
+// giveIP sets the ClusterIP of a Service that needs one. It uses the IP of before, or a free one.
 func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
 	if spec.ClusterIP != "" || spec.Type == corev1.ServiceTypeExternalName {
 		return
@@ -225,14 +227,15 @@ func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
 	}
 }
 
-// taken returns how writes of clients are taken; nil: none are.
+// taken returns the functions to call for writes of clients. It returns nil if clients may not
+// write.
 func (s *store) taken() *writes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.writes
 }
 
-// wrote calls what is to be called after a write. s.mu is held.
+// wrote calls the function that TakeWrites has set for the end of a write. The caller holds s.mu.
 func (s *store) wrote(k kind, before, after *object) error {
 	if s.writes.after == nil {
 		return nil

@@ -1,22 +1,22 @@
-// Package guard is for who asks a server that may be hostile, once: it bounds what an
-// answer may take, and sends credentials nowhere else. The verbs use it for API servers and
-// for gateways; what the gateway itself follows has limits of its own (clusterstore/decode),
-// where [Limited] bounds each list and document.
+// Package guard protects a client that sends single requests to a server that may be hostile. It
+// bounds the size of responses, and sends credentials only to the server itself. Commands use it
+// for API servers and replicas. API objects that a replica watches have their own limits in package
+// clusterstore/decode, which uses [Limited] to bound each list and document.
 //
 //	config.Wrap(guard.Transport) // all clients of config, with exec plugins, proxies, upgrades
 //	err := json.NewDecoder(guard.JSON(body, limits)).Decode(&page)
 //
-// What callers may rely on:
+// Callers may rely on the following:
 //
-//   - No redirect is followed, and no token leaves by plain HTTP.
-//   - An answer has [MaxAnswer] bytes, a page of a list [MaxList], an error [MaxError], after
-//     decompression, and nothing but JSON is decoded: no YAML, whose aliases grow.
-//   - The elements of JSON are counted while they come, before anything is decoded: three
-//     bytes can stand for a struct of a kilobyte.
-//   - What a server's certificate lacks is named ([Certificate]), and so is that the server
-//     refuses the client's ([RefusedCertificate]).
+//   - Redirects are not followed, and no token is sent over plain HTTP.
+//   - A response is limited to [MaxAnswer] bytes, a page of a list to [MaxList], and an error to
+//     [MaxError]. The limits apply after decompression.
+//   - Only JSON is decoded. YAML is rejected, because its aliases can expand without limit.
+//   - The elements of JSON are counted before they are decoded, because three bytes can decode to a
+//     struct of a kilobyte.
+//   - [Certificate] says what is wrong with a server's certificate. [RefusedCertificate] says that
+//     the server rejects the client's certificate.
 //
-// How long an answer may take is for the context of the request. The package starts no
-// goroutine. A Transport is safe for concurrent use
-// if what it wraps is.
+// The context of a request limits how long a response may take. The package starts no goroutines. A
+// Transport is safe for concurrent use if the RoundTripper that it wraps is.
 package guard

@@ -5,13 +5,13 @@ import (
 	"io"
 )
 
-// Limits are how many parts a JSON text may have, of all depths together.
+// Limits limits the number of elements and fields in a JSON text, across all depths.
 type Limits struct {
-	Elements int // of arrays, each of which may become a struct
-	Fields   int // of objects, each of which may become an entry of a map
+	Elements int // of arrays; each may decode to a struct
+	Fields   int // of objects; each may decode to a map entry
 }
 
-// maxDepth is how deep arrays and objects may be nested: as encoding/json has it.
+// maxDepth is the largest nesting depth of arrays and objects. It is the limit of encoding/json.
 const maxDepth = 10_000
 
 var (
@@ -20,8 +20,8 @@ var (
 	errDepth    = errors.New("the JSON is nested too deeply")
 )
 
-// JSON returns a reader of the same bytes, which fails where they have more parts than
-// limits allow. What is not JSON it counts in some way: that is for the decoder to refuse.
+// JSON returns a reader of the same bytes that fails when the bytes exceed limits. It does not
+// validate the JSON. The decoder must do that.
 func JSON(from io.Reader, limits Limits) io.Reader { return &counter{from: from, left: limits} }
 
 type counter struct {
@@ -29,9 +29,9 @@ type counter struct {
 	left Limits
 	err  error
 
-	open            []byte // the brackets that are open
-	quoted, escaped bool   // within a string; after a backslash there
-	parted          bool   // the next character that is no blank begins a part
+	open            []byte // the open brackets
+	quoted, escaped bool   // inside a string; after a backslash in a string
+	parted          bool   // the next character that is not blank begins an element or field
 }
 
 func (c *counter) Read(b []byte) (int, error) {
@@ -77,7 +77,7 @@ func (c *counter) count(char byte) {
 	}
 }
 
-// part counts one more element or field of what is open.
+// part counts one element or field of the innermost open bracket.
 func (c *counter) part() {
 	if len(c.open) == 0 {
 		return

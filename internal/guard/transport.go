@@ -15,38 +15,40 @@ import (
 	"isthmus/internal/text"
 )
 
-// Limits of the body of an answer, in bytes, decompressed.
+// Limits on the size of a response body after decompression, in bytes.
 const (
-	// MaxAnswer is for everything but a page of a list: one object, a review, a token.
+	// MaxAnswer applies to all responses except pages of lists, such as an object, a review or a
+	// token.
 	MaxAnswer = 1 << 20
-	// MaxList is for a page of a list, which is what a request with a limit asks for.
+	// MaxList applies to a page of a list, which is the response to a request with a limit.
 	MaxList = 16 << 20
-	// MaxError is for an error: what comes after it is left out.
+	// MaxError applies to an error. The rest of a longer error is cut off.
 	MaxError = 64 << 10
 )
 
-// answerLimits are for the elements of one answer: the 200 Pods of a page have some ten thousand
-// elements of arrays, and their managed fields ten times as many fields.
+// answerLimits limits the elements of one response. A page of 200 Pods has about ten thousand array
+// elements. Its managed fields have ten times as many fields.
 var answerLimits = Limits{Elements: 100_000, Fields: 1_000_000}
 
 var errPlain = errors.New("its address is plain HTTP, by which no token is sent: give one that begins with https://")
 
-// Transport returns a RoundTripper that sends requests by next, to an API server, and bounds
-// the answers. It is for [k8s.io/client-go/rest.Config.Wrap], which puts it beneath what adds
-// credentials: next is then what connects. An upgrade of the connection is let through for
-// forwarded ports only.
+// Transport returns a RoundTripper that sends requests to an API server through next, and bounds
+// the responses. Pass it to [k8s.io/client-go/rest.Config.Wrap], which puts it below the round
+// trippers that add credentials. next is then the RoundTripper that connects. Transport allows
+// connection upgrades for port forwarding only.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next, false} }
 
-// Sized is [Transport] for a client that has API servers answer in protobuf: of such an answer the
-// size is bounded, and its parts are for the client to bound.
+// Sized is like [Transport], for a client that requests protobuf. Sized limits the size of a
+// protobuf response. The client must limit the number of its elements.
 func Sized(next http.RoundTripper) http.RoundTripper { return transport{next, true} }
 
 type transport struct {
 	next     http.RoundTripper
-	protobuf bool // it may be answered
+	protobuf bool // whether protobuf responses are allowed
 }
 
-// WrappedRoundTripper lets client-go find what connects, for its idle connections.
+// WrappedRoundTripper lets client-go find the RoundTripper that connects and close its idle
+// connections.
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -77,7 +79,7 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// bound bounds the body of an answer, or returns why it is not read at all.
+// bound limits the body of a response. It returns an error if the response must not be read at all.
 func bound(response *http.Response, limit int64, protobuf bool) error {
 	status := response.StatusCode
 	kind, _, err := mime.ParseMediaType(cmp.Or(response.Header.Get("Content-Type"), "application/json"))
@@ -105,7 +107,8 @@ func bound(response *http.Response, limit int64, protobuf bool) error {
 	return nil
 }
 
-// Limited returns a reader of the first size bytes, with the error beyond where there are more.
+// Limited returns a reader of the first size bytes. If from has more bytes, the reader returns the
+// error beyond.
 func Limited(from io.Reader, size int64, beyond error) io.Reader {
 	return &limitedReader{from, size, beyond}
 }
@@ -125,7 +128,7 @@ func (l *limitedReader) Read(b []byte) (int, error) {
 	if l.left < 0 {
 		return 0, l.beyond
 	}
-	// One byte more than there may be distinguishes a body of just that size from a larger one.
+	// Read one more byte than allowed, to tell a body of exactly the limit from a larger one.
 	n, err := l.from.Read(b[:min(int64(len(b)), l.left+1)])
 	if l.left -= int64(n); l.left < 0 {
 		return n - 1, l.beyond
@@ -133,9 +136,9 @@ func (l *limitedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Certificate returns why a server's certificate is not good, printable, if that is why err
-// has come of a request; else an empty text. authority: the certificate is another
-// authority's than those that the client was given.
+// Certificate returns what is wrong with a server's certificate, in printable form, if that is the
+// cause of err. Otherwise it returns the empty string. authority reports whether another
+// certificate authority than the client's issued the certificate.
 func Certificate(err error) (why string, authority bool) {
 	failed, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	if !ok {
@@ -148,11 +151,11 @@ func Certificate(err error) (why string, authority bool) {
 		text.Clean(failed.UnverifiedCertificates[0].Issuer.String(), text.Long)), true
 }
 
-// RefusedCertificate returns why a server refuses the certificate that the client has, or has not,
-// shown it: the TLS alert that it sent, if that is why err has come of a request; else an empty text.
+// RefusedCertificate returns the TLS alert with which a server rejects the client's certificate, or
+// rejects the lack of one, if that is the cause of err. Otherwise it returns the empty string.
 func RefusedCertificate(err error) string {
 	alert, ok := errors.AsType[*net.OpError](err)
-	if !ok || alert.Op != "remote error" { // as crypto/tls calls what the other end sent
+	if !ok || alert.Op != "remote error" { // crypto/tls uses this Op for alerts of the peer
 		return ""
 	}
 	why, ok := strings.CutPrefix(alert.Err.Error(), "tls: ")

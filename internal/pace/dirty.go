@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Dirty is a set of keys to be handled. A key that is added again before its turn comes
-// is handled once. All methods are safe for concurrent use.
+// Dirty is a set of keys to handle. A key that is added again before its turn is handled once. All
+// methods are safe for concurrent use.
 type Dirty[K comparable] struct {
-	wake chan struct{} // holds one token while the set may have something
+	wake chan struct{} // has one token while the set may have keys
 
 	mu    sync.Mutex
-	since map[tenantKey[K]]time.Time // when each was first added
-	queue *turns[K]                  // of the same keys
+	since map[tenantKey[K]]time.Time // when each key was first added
+	queue *turns[K]                  // the same keys
 }
 
-// tenantKey is a key as work of a tenant. The same key may be work of several.
+// tenantKey is a key of one tenant. Several tenants may have the same key.
 type tenantKey[K comparable] struct {
 	tenant string
 	key    K
@@ -31,7 +31,7 @@ func NewDirty[K comparable]() *Dirty[K] {
 	}
 }
 
-// Add adds a key as work of a tenant. at is passed on to the handler. Add never blocks.
+// Add adds a key for a tenant. The handler receives at. Add never blocks.
 func (d *Dirty[K]) Add(tenant string, key K, at time.Time) {
 	defer d.signal()
 	o := tenantKey[K]{tenant, key}
@@ -43,8 +43,8 @@ func (d *Dirty[K]) Add(tenant string, key K, at time.Time) {
 	}
 }
 
-// Run handles keys, one by one, until ctx ends. Several goroutines may call it: then
-// keys of different tenants are handled at the same time, but never two of one tenant.
+// Run handles keys one by one until ctx ends. Several goroutines may call Run. They handle keys of
+// different tenants concurrently, but never two keys of one tenant.
 func (d *Dirty[K]) Run(ctx context.Context, handle func(key K, at time.Time)) {
 	for ctx.Err() == nil {
 		d.Drain(ctx, handle)
@@ -55,8 +55,8 @@ func (d *Dirty[K]) Run(ctx context.Context, handle func(key K, at time.Time)) {
 	}
 }
 
-// Drain handles keys, one by one, until none is left or ctx ends. at is the time with
-// which a key was first added since its last turn.
+// Drain handles keys one by one until no key is left or ctx ends. The handler receives the time at
+// which the key was first added after its previous turn.
 func (d *Dirty[K]) Drain(ctx context.Context, handle func(key K, at time.Time)) {
 	for ctx.Err() == nil {
 		tenant, key, at, ok := d.next()
@@ -67,7 +67,7 @@ func (d *Dirty[K]) Drain(ctx context.Context, handle func(key K, at time.Time)) 
 	}
 }
 
-// handle handles one key. The tenant's next key can be handled after that, also if handle panics.
+// handle handles one key. It frees the tenant for its next key, even if the function handle panics.
 func (d *Dirty[K]) handle(tenant string, key K, at time.Time, handle func(K, time.Time)) {
 	defer d.done(tenant)
 	handle(key, at)
@@ -78,11 +78,11 @@ func (d *Dirty[K]) done(tenant string) {
 	defer d.mu.Unlock()
 	d.queue.done(tenant)
 	if d.queue.len() > 0 {
-		d.signal() // if handle has panicked, this worker takes nothing more
+		d.signal() // handle may have panicked, and this worker may be gone
 	}
 }
 
-// next takes the key whose turn it is. If there are more, it wakes another worker.
+// next returns the next key. If more keys are waiting, it wakes another worker.
 func (d *Dirty[K]) next() (tenant string, key K, at time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,14 +102,14 @@ func (d *Dirty[K]) signal() {
 	}
 }
 
-// turns is a queue of keys in which tenants take turns: at most one key of a tenant is being handled at a time. It does
-// not look for duplicate keys, and is not safe for concurrent use.
+// turns is a queue of keys in which tenants take turns. At most one key of a tenant is handled at a
+// time. turns does not detect duplicate keys, and is not safe for concurrent use.
 type turns[K comparable] struct {
-	tenants map[string]*tenant[K] // the tenants with keys, waiting or being handled
-	order   []*tenant[K]          // the tenants with a waiting key and none being handled; the first is next
+	tenants map[string]*tenant[K] // the tenants with waiting keys or a key that is being handled
+	order   []*tenant[K]          // the tenants that can start a waiting key; the first is next
 }
 
-// tenant is one tenant's keys.
+// tenant holds the keys of one tenant.
 type tenant[K comparable] struct {
 	name    string
 	waiting []K // in the order in which they were added
@@ -120,10 +120,11 @@ func newTurns[K comparable]() *turns[K] {
 	return &turns[K]{tenants: make(map[string]*tenant[K])}
 }
 
-// len returns how many tenants can start a key. It is 0 if and only if pop returns none.
+// len returns the number of tenants that can start a key. It is 0 if and only if pop returns no
+// key.
 func (q *turns[K]) len() int { return len(q.order) }
 
-// push adds a key of a tenant.
+// push adds a key for a tenant.
 func (q *turns[K]) push(name string, key K) {
 	o := q.tenants[name]
 	if o == nil {
@@ -136,8 +137,8 @@ func (q *turns[K]) push(name string, key K) {
 	o.waiting = append(o.waiting, key)
 }
 
-// pop removes the next key, and returns its tenant too. If there is none, ok is false. The tenant's next key waits
-// until done is called.
+// pop removes the next key and returns it with its tenant. If there is none, ok is false. The
+// tenant's next key waits until done is called.
 func (q *turns[K]) pop() (name string, key K, ok bool) {
 	if len(q.order) == 0 {
 		return name, key, false
@@ -151,7 +152,7 @@ func (q *turns[K]) pop() (name string, key K, ok bool) {
 	return o.name, key, true
 }
 
-// done says that the key that pop returned last for a tenant has been handled.
+// done marks the tenant's last key from pop as handled.
 func (q *turns[K]) done(name string) {
 	o := q.tenants[name]
 	o.busy = false

@@ -6,24 +6,25 @@ import (
 	"time"
 )
 
-// SignalPause is the least time between two changes that a [Signal] passes on.
+// SignalPause is the shortest time between two changes that a [Signal] passes on.
 const SignalPause = time.Second
 
-// Signal passes on that something has changed: the first change at once, those of the
-// following second together. It is for what concerns all services of a cluster, such as its region:
-// whoever may label its Nodes must not keep the gateway busy with them.
+// Signal passes on that something has changed. It passes on the first change immediately, and
+// combines the changes of the next second into one. Use it for changes that affect all services of
+// a cluster, such as the region. Otherwise, whoever may label the cluster's Nodes could keep the
+// replica busy.
 type Signal struct {
-	C chan struct{} // gets something after a change; it has room for one
+	C chan struct{} // receives a value after a change; its capacity is one
 
 	mu      sync.Mutex
-	next    time.Time // when the next change may be passed on
-	pending bool      // one will be then
+	next    time.Time // the earliest time of the next send
+	pending bool      // a send is scheduled for next
 }
 
-// NewSignal returns a signal that one Cluster after the other may use.
+// NewSignal returns a Signal that consecutive Clusters may share.
 func NewSignal() *Signal { return &Signal{C: make(chan struct{}, 1)} }
 
-// Changed notes a change. It does not block.
+// Changed records a change. It does not block.
 func (s *Signal) Changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +53,8 @@ func (s *Signal) send() {
 	}
 }
 
-// Sleep waits for d or until ctx ends. It reports whether d has passed: false means that ctx ended first.
+// Sleep waits for d or until ctx ends. It returns true if d has passed, and false if ctx ended
+// first.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
