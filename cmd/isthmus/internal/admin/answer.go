@@ -8,10 +8,11 @@ import (
 	"isthmus/internal/text"
 )
 
-// maxKept is how large an explanation may be, in bytes: four times what one of 500 addresses has with long texts.
+// maxKept is the maximum size of an explanation in memory, in bytes. It is four times the size of
+// an explanation of 500 addresses with long texts.
 const maxKept = 16 << 20
 
-// answer is a value as indented JSON, or why there is none.
+// answer is a value as indented JSON, or the error that occurred while encoding it.
 type answer struct {
 	text []byte
 	err  error
@@ -29,34 +30,35 @@ func (a answer) serve(w http.ResponseWriter) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(a.text) // the client may have gone
+	_, _ = w.Write(a.text) // the client may have disconnected
 }
 
-// sharedAnswer returns a handler whose clients share one answer.
+// sharedAnswer returns a handler that serves one cached response to all clients.
 func sharedAnswer(value func() any) http.Handler {
 	s := newShared(0, restFor, func() answer { return encode(value()) })
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { s.get().value.serve(w) })
 }
 
-// shareMost is how old a shared value gets.
+// shareMost is the maximum age of a shared value.
 const shareMost = 30 * time.Second
 
-// shared is a value that takes time to make and that many clients ask for. Those who ask while it is made, or for some
-// time after, get the same, so that all of them together cost a part of a processor, however many they are.
+// shared caches a value that is expensive to compute and that many clients request. Concurrent
+// callers wait for one computation and share its result, which stays valid for some time
+// afterwards. The CPU use is therefore limited for any number of clients.
 type shared[T any] struct {
-	make  func() T      // not called again before it has returned
-	least time.Duration // for so long a value is good
-	times int           // as long as making it has taken, if that is more: for so long it is good then, up to shareMost
+	make  func() T      // not called concurrently
+	least time.Duration // minimum lifetime of a value
+	times int           // lifetime as a multiple of the time to compute the value, up to shareMost
 
-	making chan struct{} // has a value while somebody has newest; making may take long
-	newest *made[T]      // nil: there is none that is good
-	number uint64        // of the last one
+	making chan struct{} // a lock: holds an element while newest is in use
+	newest *made[T]      // nil if there is no valid value
+	number uint64        // number of the last value
 }
 
-// made is a value.
+// made is a computed value.
 type made[T any] struct {
 	value  T
-	number uint64 // grows, also when the gateway starts anew
+	number uint64 // increases, even across restarts
 	until  time.Time
 }
 
@@ -66,14 +68,14 @@ func newShared[T any](least time.Duration, times int, make func() T) *shared[T] 
 
 func newSlot() chan struct{} { return make(chan struct{}, 1) }
 
-// get returns the value as it was a moment ago. Callers share it.
+// get returns a value that is at most its lifetime old. Callers must not change it.
 func (s *shared[T]) get() *made[T] {
 	s.making <- struct{}{}
 	defer func() { <-s.making }()
 	if s.newest != nil && time.Now().Before(s.newest.until) {
 		return s.newest
 	}
-	s.newest = nil // it may go while its successor is made
+	s.newest = nil // allow its memory to be freed while the new value is computed
 	began := time.Now()
 	s.number = max(s.number+1, uint64(began.UnixNano()))
 	m := &made[T]{value: s.make(), number: s.number}
@@ -84,7 +86,7 @@ func (s *shared[T]) get() *made[T] {
 	return m
 }
 
-// drop forgets a value that is no longer good.
+// drop removes an expired value from the cache.
 func (s *shared[T]) drop(m *made[T]) {
 	s.making <- struct{}{}
 	defer func() { <-s.making }()
@@ -93,7 +95,8 @@ func (s *shared[T]) drop(m *made[T]) {
 	}
 }
 
-// maxRepeated is how much of a text an answer has, in bytes: names of objects are shorter.
+// maxRepeated is the maximum length of a text in a response, in bytes. Names of objects are
+// shorter.
 const maxRepeated = 400
 
 func printable(s string) string { return text.Clean(s, maxRepeated) }

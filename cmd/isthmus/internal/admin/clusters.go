@@ -17,14 +17,14 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// lookLimit is how long a look at the clusters delays the page.
+// lookLimit is the maximum time for which reading the clusters delays the page.
 const lookLimit = 2 * time.Second
 
-// clustersHandler answers /debug/clusters. Its query parameter is adminapi.FreshParameter.
+// clustersHandler serves /debug/clusters. Its query parameter is adminapi.FreshParameter.
 type clustersHandler struct{ *Sources }
 
-// handler returns the handler of /debug/clusters. Concurrent requests with adminapi.FreshParameter share one look at
-// the clusters. Its result is shared for a second.
+// handler returns the handler of /debug/clusters. Concurrent requests with adminapi.FreshParameter
+// share one read of the clusters. Its result is cached for a second.
 func (h clustersHandler) handler() http.Handler {
 	known := sharedAnswer(func() any { return h.all() })
 	fresh := newShared(time.Second, 0, func() answer { return encode(h.fresh()) })
@@ -37,8 +37,8 @@ func (h clustersHandler) handler() http.Handler {
 	})
 }
 
-// fresh returns all clusters after a look at them. Each cluster reads in a context of its own.
-// The next answer has facts that arrive after lookLimit.
+// fresh reads all clusters and returns them. Each cluster is read with its own context. Results
+// that arrive after lookLimit appear in the next response.
 func (h clustersHandler) fresh() adminapi.Clusters {
 	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
 	defer cancel()
@@ -59,7 +59,7 @@ func (h clustersHandler) fresh() adminapi.Clusters {
 	return page
 }
 
-// all returns all clusters as they are known.
+// all returns all clusters from the cache.
 func (h clustersHandler) all() adminapi.Clusters {
 	listed, err := h.Links.SecretsListed()
 	page := adminapi.Clusters{
@@ -90,7 +90,8 @@ func (h clustersHandler) all() adminapi.Clusters {
 		})
 	}
 
-	// What the local cluster's API server has refused of requests other than those that follow the cluster.
+	// Requests that the local cluster's API server rejects, except lists and watches of the local
+	// cluster.
 	refused := slices.Clone(h.Links.OwnRefused())
 	if h.SliceWriter != nil {
 		page.Writer = new(h.SliceWriter.Status())
@@ -131,7 +132,7 @@ func (h clustersHandler) list() []adminapi.Cluster {
 		c.API = nil
 		c.ObjectWarnings = nil
 		c.GatewayProblems = nil
-		// Reason and Warnings have what these fields say.
+		// Reason and Warnings contain the contents of these fields.
 		c.Insecure = nil
 		c.Ignored = nil
 		c.Unread = nil
@@ -141,7 +142,7 @@ func (h clustersHandler) list() []adminapi.Cluster {
 	return list
 }
 
-// newRefused sums up by cluster what is refused of watched ports.
+// newRefused returns the rejected endpoints of watched ports, summed up by cluster.
 func newRefused(watched []federation.WatchedPort) []adminapi.Refused {
 	list := []adminapi.Refused{}
 	for _, w := range watched {
@@ -168,7 +169,7 @@ func newRefused(watched []federation.WatchedPort) []adminapi.Refused {
 	return list
 }
 
-// clusterLines is how the list of clusters is searched and sorted.
+// clusterLines defines how the list of clusters is searched and sorted.
 var clusterLines = lineKind[adminapi.ClusterLine]{
 	text: func(c *adminapi.ClusterLine) string {
 		return strings.Join([]string{
@@ -193,7 +194,7 @@ var clusterLines = lineKind[adminapi.ClusterLine]{
 	},
 }
 
-// byCluster has the local cluster, which has no Secret, first.
+// byCluster sorts the local cluster, which has no Secret, first.
 func byCluster(a, b *adminapi.ClusterLine) int {
 	if (a.Secret == "") != (b.Secret == "") {
 		return cmp.Compare(a.Secret, b.Secret)
@@ -201,7 +202,7 @@ func byCluster(a, b *adminapi.ClusterLine) int {
 	return cmp.Or(cmp.Compare(a.Cluster.Cluster, b.Cluster.Cluster), cmp.Compare(a.Secret, b.Secret))
 }
 
-// clusterSeverity is the severity of a cluster.
+// clusterSeverity returns the severity of a cluster.
 func clusterSeverity(c *adminapi.Cluster) adminapi.Severity {
 	switch {
 	case c.State == adminapi.Rejected || c.State == adminapi.Unreachable || c.State == adminapi.Stale:
@@ -216,7 +217,7 @@ func clusterSeverity(c *adminapi.Cluster) adminapi.Severity {
 
 func takenOut(c *adminapi.Cluster) bool { return c.Standing != "" && c.Standing != adminapi.InService }
 
-// newClusterLines returns the lines of the list of clusters, and the list without lines.
+// newClusterLines returns the lines of the list of clusters, and a list with totals only.
 func newClusterLines(c *listContent) ([]adminapi.ClusterLine, adminapi.ClusterList) {
 	totals := adminapi.ClusterList{Replica: c.replica, States: make(map[adminapi.ClusterState]int)}
 	lines := make([]adminapi.ClusterLine, len(c.clusters))

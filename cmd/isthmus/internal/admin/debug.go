@@ -14,10 +14,10 @@ import (
 	"isthmus/local"
 )
 
-// Sources are the parts of the process that the debug API reads.
+// Sources are the parts of the replica that the debug API reads.
 type Sources struct {
 	Replica     func() adminapi.Replica // describes this replica
-	Build       adminapi.Build          // what this program was built from
+	Build       adminapi.Build          // build of this program
 	Domain      string                  // of the local cluster
 	Table       *federation.Table
 	Local       LocalCluster
@@ -30,7 +30,8 @@ type Sources struct {
 	Failures    func() []panics.Failure
 }
 
-// LocalCluster is what the debug API reads of the local cluster. It is a *local.Cluster.
+// LocalCluster is the part of the local cluster that the debug API reads. It is implemented by
+// *local.Cluster.
 type LocalCluster interface {
 	Status() adminapi.Cluster
 	Look(context.Context)
@@ -45,7 +46,8 @@ type LocalCluster interface {
 	ProfileProblem(id federation.ServiceID, client string) string
 }
 
-// LinkedClusters is what the debug API reads of linked clusters. It is a *clusterstore.Store.
+// LinkedClusters is the part of the linked clusters that the debug API reads. It is implemented by
+// *clusterstore.Store.
 type LinkedClusters interface {
 	Status() []adminapi.Cluster
 	Look(context.Context)
@@ -55,13 +57,14 @@ type LinkedClusters interface {
 	OwnRefused() []adminapi.RefusedRequest
 }
 
-// Streams is what the debug API reads of the streams of proxies. It is a *grpcapi.Server.
+// Streams is the part of the proxies' streams that the debug API reads. It is implemented by
+// *grpcapi.Server.
 type Streams interface {
 	Views() []grpcapi.ViewStatus
 	Explain(context.Context, grpcapi.Question) (*grpcapi.Explanation, error)
 }
 
-// SliceWriter is what the debug API reads of the writer of EndpointSlices.
+// SliceWriter is the part of the writer of EndpointSlices that the debug API reads.
 type SliceWriter interface {
 	Status() adminapi.SliceWriter
 	Refused() []adminapi.RefusedRequest
@@ -86,7 +89,7 @@ func newDebugAPI(from *Sources) map[string]http.Handler {
 	for path, handler := range all {
 		all[path] = turns.limit(handler)
 	}
-	all["/debug/explain"] = newExplainHandler(from) // it has limits of its own
+	all["/debug/explain"] = newExplainHandler(from) // has its own limits
 
 	for path, handler := range all {
 		all[path] = withVersion(handler, from.Build)
@@ -94,7 +97,8 @@ func newDebugAPI(from *Sources) map[string]http.Handler {
 	return all
 }
 
-// withVersion returns a handler whose answers have the headers by which clients know the format and the version.
+// withVersion returns a handler that adds the headers for the format and the version to each
+// response.
 func withVersion(handler http.Handler, build adminapi.Build) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(adminapi.FormatHeader, strconv.Itoa(adminapi.Format))

@@ -9,15 +9,15 @@ import (
 	"isthmus/internal/text"
 )
 
-// eventsHandler answers /debug/events.
+// eventsHandler serves /debug/events.
 type eventsHandler struct{ *Sources }
 
-// all returns all events, the newest first.
+// all returns all events, newest first.
 func (h eventsHandler) all() adminapi.Events {
 	return adminapi.Events{Most: maxEvents, Events: h.Events.Newest()}
 }
 
-// eventLines is how the list of events is searched and sorted.
+// eventLines defines how the list of events is searched and sorted.
 var eventLines = lineKind[adminapi.Event]{
 	text: func(e *adminapi.Event) string { return e.Object + "\n" + e.Text + "\n" + string(e.Kind) },
 	parts: choices[func(*adminapi.Event) bool]{
@@ -29,49 +29,49 @@ var eventLines = lineKind[adminapi.Event]{
 		about(adminapi.EventTier),
 		about(adminapi.EventStall),
 	},
-	order: choices[func(a, b *adminapi.Event) int]{{"newest", nil}}, // as they are
+	order: choices[func(a, b *adminapi.Event) int]{{"newest", nil}}, // in the existing order
 }
 
-// about shows events of one kind.
+// about returns a choice that shows events of one kind.
 func about(kind adminapi.EventKind) choice[func(*adminapi.Event) bool] {
 	return choice[func(*adminapi.Event) bool]{string(kind), func(e *adminapi.Event) bool { return e.Kind == kind }}
 }
 
 const (
-	maxEvents         = 500 // that an EventLog keeps
-	maxEventsOfObject = 40  // of one kind, about one object
+	maxEvents         = 500 // size of an EventLog
+	maxEventsOfObject = 40  // of one kind
 
-	maxObject = 253 // bytes of an event's object; that is how long a name may be in Kubernetes
+	maxObject = 253 // bytes of an event's object: the maximum length of a name in Kubernetes
 	maxText   = 400 // bytes of an event's text
 )
 
-// EventLog keeps what has happened lately, for people: /debug/events and the page at / show it.
+// EventLog stores recent events for /debug/events and the page at /.
 //
-//   - It keeps maxEvents events. What happens again, with the same kind, object and text, is
-//     one event with a count, at its newest time.
-//   - What happens often does not push out what happens rarely: an event that is too much
-//     takes the place of the oldest of the kind that has most, and one object has at most
-//     maxEventsOfObject of a kind.
-//   - Texts are shortened, and everything that is no printable character is replaced: they
-//     come from clusters.
+//   - It stores at most maxEvents events. Events with the same kind, object and text are merged
+//     into one event with a count and the newest time.
+//   - Frequent events do not displace rare ones. If the log is full, a new event replaces the
+//     oldest event of the kind with the most events.
+//   - The log stores at most maxEventsOfObject events per kind and object.
+//   - Texts are truncated, and unprintable characters are replaced, because texts come from
+//     clusters.
 //
-// An EventLog is safe for concurrent use. Adding looks at each event that is kept, which takes some microseconds, and
-// calls nothing: so it may be done under any lock.
+// An EventLog is safe for concurrent use. Add scans all stored events, which takes a few
+// microseconds. It calls no other code and can therefore be called while holding any lock.
 type EventLog struct {
 	mu   sync.Mutex
-	kept []adminapi.Event // the oldest first
+	kept []adminapi.Event // oldest first
 }
 
-// NewEventLog returns a log without events.
+// NewEventLog returns an empty log.
 func NewEventLog() *EventLog { return new(EventLog) }
 
-// Add adds what happens now. Of the event it reads Kind, Object, Text and Problem.
+// Add adds an event that happens now. It uses the fields Kind, Object, Text and Problem.
 func (l *EventLog) Add(e adminapi.Event) {
 	e.Object = text.Clean(e.Object, maxObject)
 	e.Text = text.Clean(e.Text, maxText)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.At = time.Now() // under the lock, so that the events are in order
+	e.At = time.Now() // set while holding the lock, so that the events are in order
 	e.First = e.At
 	e.Count = 1
 	if i := l.outgoing(&e); i >= 0 {
@@ -84,11 +84,12 @@ func (l *EventLog) Add(e adminapi.Event) {
 	l.kept = append(l.kept, e)
 }
 
-// sameEvent reports whether two events are of one kind and about one object.
+// sameEvent reports whether two events have the same kind and object.
 func sameEvent(a, b *adminapi.Event) bool { return a.Kind == b.Kind && a.Object == b.Object }
 
-// outgoing returns which event goes for a new one: the one that happens again, or else the oldest where one object,
-// or the log, has as many as it may; -1: none.
+// outgoing returns the index of the event that a new event replaces. This is the same event if it
+// repeats. Otherwise it is the oldest event of the object if the object has maxEventsOfObject, or
+// the result of oldestOfMany if the log is full. It returns -1 if the new event replaces none.
 func (l *EventLog) outgoing(e *adminapi.Event) int {
 	ofObject := 0
 	oldest := -1
@@ -113,7 +114,8 @@ func (l *EventLog) outgoing(e *adminapi.Event) int {
 	return -1
 }
 
-// oldestOfMany returns the oldest event of the kind with most events; of equals, the oldest of all.
+// oldestOfMany returns the oldest event of the kind with the most events. If several kinds have
+// equally many events, it returns the oldest event of all these kinds.
 func (l *EventLog) oldestOfMany() int {
 	count := make(map[adminapi.EventKind]int)
 	most := 0
@@ -124,7 +126,7 @@ func (l *EventLog) oldestOfMany() int {
 	return slices.IndexFunc(l.kept, func(e adminapi.Event) bool { return count[e.Kind] == most })
 }
 
-// Newest returns all events, the newest first.
+// Newest returns all events, newest first.
 func (l *EventLog) Newest() []adminapi.Event {
 	l.mu.Lock()
 	all := append([]adminapi.Event{}, l.kept...)

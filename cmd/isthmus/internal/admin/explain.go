@@ -24,23 +24,23 @@ import (
 )
 
 const (
-	maxExplains  = 1                // made at once: two would keep twice as much in memory
-	explainLimit = 10 * time.Second // of one
-	explainWait  = 10 * time.Second // for a turn, after pageWait for being one of maxExplainClients
-	maxExplained = 500              // addresses that a page lists
+	maxExplains  = 1                // at once: two would use twice as much memory
+	explainLimit = 10 * time.Second // time limit of one explanation
+	explainWait  = 10 * time.Second // time limit for a turn, after pageWait for maxExplainClients
+	maxExplained = 500              // maximum number of addresses on a page
 
-	// maxExplainClients is how many requests there may be at once, with those whose answer is
-	// made and not taken: each has up to maxKept.
+	// maxExplainClients is the maximum number of concurrent requests. It includes requests whose
+	// response has been computed but not yet been sent. Each response has up to maxKept bytes.
 	maxExplainClients = 8
 )
 
-// explainHandler answers /debug/explain. Its query parameters are authority, token and address.
+// explainHandler serves /debug/explain. Its query parameters are authority, token and address.
 type explainHandler struct {
 	*Sources
-	turns *limiter // for making an answer: a client that takes its answer slowly keeps no other one waiting
+	turns *limiter // for computing a response; a slow client does not delay others
 }
 
-// newExplainHandler returns the handler of /debug/explain, which limits itself.
+// newExplainHandler returns the handler of /debug/explain, which has its own limits.
 func newExplainHandler(from *Sources) http.Handler {
 	h := explainHandler{from, newLimiter(maxExplains, explainWait, 0)}
 	clients := newLimiter(maxExplainClients, pageWait, explainWait+explainLimit+pageTake)
@@ -62,7 +62,7 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case status.Code(err) == codes.InvalidArgument:
 		http.Error(w, printable(status.Convert(err).Message()), http.StatusBadRequest)
-	case status.Code(err) == codes.ResourceExhausted: // a limit, which time alone does not change
+	case status.Code(err) == codes.ResourceExhausted: // a limit that a retry does not change
 		http.Error(w, printable(status.Convert(err).Message()), http.StatusInsufficientStorage)
 	case err != nil:
 		http.Error(w, printable(status.Convert(err).Message()), http.StatusServiceUnavailable)
@@ -74,14 +74,14 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// explanationInTurn answers a question and then ends the turn, also if answering panics. The
-// turn does not include sending the answer.
+// explanationInTurn computes the explanation and then ends the turn, even after a panic. The turn
+// does not include sending the response.
 func (h explainHandler) explanationInTurn(ctx context.Context, q grpcapi.Question, end func()) (answer, error) {
 	defer end()
 	return h.explanation(ctx, q)
 }
 
-// explanation answers a question.
+// explanation computes the explanation for a question.
 func (h explainHandler) explanation(ctx context.Context, q grpcapi.Question) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, explainLimit)
 	defer cancel()
@@ -96,7 +96,7 @@ func (h explainHandler) explanation(ctx context.Context, q grpcapi.Question) (an
 	return encode(newExplanation(x, h.statusByCluster(), problems, h.failuresOf(x.Service))), nil
 }
 
-// question reads what is asked.
+// question parses the query parameters.
 func (h explainHandler) question(asked url.Values) (grpcapi.Question, error) {
 	q := grpcapi.Question{Token: asked.Get("token"), Limit: maxExplained}
 	if asked.Get("authority") == "" {
@@ -118,18 +118,21 @@ func (h explainHandler) question(asked url.Values) (grpcapi.Question, error) {
 	return q, nil
 }
 
-// authorityForms is what is accepted besides the name that applications dial.
+// authorityForms lists the accepted forms of an authority for errors.
 const authorityForms = "give NAMESPACE/NAME, NAME.NAMESPACE, or what the application dials, " +
 	"such as web.shop.svc.cluster.local:80"
 
-// importSuffix ends the DNS names of ServiceImports.
+// importSuffix is the suffix of the DNS names of ServiceImports.
 const importSuffix = ".svc.clusterset.local"
 
-// authority returns the authority that given stands for, as proxies send it. Short are
-// NAMESPACE/NAME and NAME.NAMESPACE, also with .svc, each with or without :PORT; without, it
-// is the Service's only port, or 80 if that is one of several. A cluster IP stands for its
-// Service, and the DNS name of a ServiceImport for the Service that clients of that name reach. A
-// name that ends with the cluster's domain is left as it is. Errors are for people.
+// authority expands the given authority to the form that proxies send. Errors are for people.
+//
+//   - NAMESPACE/NAME and NAME.NAMESPACE are accepted, also with .svc, and with or without :PORT.
+//   - Without :PORT, the port is the only port of the Service. If the Service has several ports, it
+//     is 80 if 80 is one of them.
+//   - A cluster IP is replaced by its Service.
+//   - The DNS name of a ServiceImport is replaced by the Service that clients of the name reach.
+//   - A name that ends with the cluster domain is not changed.
 func (h explainHandler) authority(given string) (string, error) {
 	host, port, err := net.SplitHostPort(given)
 	if err != nil {
@@ -153,7 +156,7 @@ func (h explainHandler) authority(given string) (string, error) {
 		text.Truncate(given, maxRepeated), h.Domain, authorityForms)
 }
 
-// withPort returns a service's authority.
+// withPort returns the authority of a service.
 func (h explainHandler) withPort(id federation.ServiceID, instance, port string) (string, error) {
 	if port == "" {
 		ports := h.Local.Ports(id)
@@ -174,8 +177,8 @@ func (h explainHandler) withPort(id federation.ServiceID, instance, port string)
 	return net.JoinHostPort(host, port), nil
 }
 
-// ofImport returns the authority of the Service that clients of a ServiceImport reach: DNS answers
-// with that Service's cluster IPs.
+// ofImport returns the authority of the Service that clients of a ServiceImport reach. DNS resolves
+// the name of the ServiceImport to the cluster IPs of this Service.
 func (h explainHandler) ofImport(serviceImport federation.ServiceID, port string) (string, error) {
 	id, ok := h.Local.ServiceOfImport(serviceImport)
 	if !ok {
@@ -188,8 +191,8 @@ func (h explainHandler) ofImport(serviceImport federation.ServiceID, port string
 	return h.withPort(id, "", port)
 }
 
-// ofAddress returns the authority of the Service with that cluster IP. Clients connect to
-// all other addresses as they are, whatever services those belong to.
+// ofAddress returns the authority of the Service with a cluster IP. Clients connect directly to any
+// other address, even if the address is an endpoint of a service.
 func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
 	owner := h.Local.OwnerOf(ip)
 	switch {
@@ -220,8 +223,8 @@ func (h explainHandler) failuresOf(id federation.ServiceID) (list []adminapi.Fai
 	return list
 }
 
-// statusByCluster has the status of each cluster. Of several link Secrets for one, at most one
-// is in use; the others are rejected.
+// statusByCluster returns the status of each cluster. If several link Secrets name the same
+// cluster, at most one is in use and the others are rejected.
 func (h explainHandler) statusByCluster() map[federation.ClusterName]cluster.Status {
 	all := make(map[federation.ClusterName]cluster.Status)
 	for _, l := range h.Links.Status() {
@@ -230,12 +233,12 @@ func (h explainHandler) statusByCluster() map[federation.ClusterName]cluster.Sta
 			all[name] = l.ClusterStatus
 		}
 	}
-	// This replaces Secrets without a cluster's name too.
+	// This also replaces Secrets without a cluster name.
 	all[federation.Local] = h.Local.Status().ClusterStatus
 	return all
 }
 
-// shortName reads a name without the cluster's domain.
+// shortName parses a name without the cluster domain.
 func shortName(host string) (id federation.ServiceID, instance string, ok bool) {
 	if namespace, name, slash := strings.Cut(host, "/"); slash {
 		id = federation.ServiceID{Namespace: namespace, Name: name}
@@ -252,7 +255,7 @@ func shortName(host string) (id federation.ServiceID, instance string, ok bool) 
 	return federation.ServiceID{Namespace: labels[1], Name: labels[0]}, instance, true
 }
 
-// importName reads the DNS name of a ServiceImport, with or without a final dot.
+// importName parses the DNS name of a ServiceImport, with or without a final dot.
 func importName(host string) (id federation.ServiceID, ok bool) {
 	rest, ok := strings.CutSuffix(strings.TrimSuffix(host, "."), importSuffix)
 	if !ok {
@@ -263,10 +266,10 @@ func importName(host string) (id federation.ServiceID, ok bool) {
 	return id, nameable(namespace) && nameable(name)
 }
 
-// nameable reports whether a text can be a label of a host.
+// nameable reports whether a text can be a label of a host name.
 func nameable(label string) bool { return label != "" && !strings.ContainsAny(label, "./:") }
 
-// portList lists the first ports.
+// portList lists the first ports as text.
 func portList(ports []uint16) string {
 	list := make([]string, len(ports))
 	for i, p := range ports {
@@ -275,7 +278,7 @@ func portList(ports []uint16) string {
 	return text.Some(list, 10)
 }
 
-// newExplanation returns the answer. problems and failures are those of the service.
+// newExplanation returns the page. problems and failures are those of the service.
 func newExplanation(
 	x *grpcapi.Explanation,
 	clusters map[federation.ClusterName]cluster.Status,
@@ -405,12 +408,12 @@ func newExplainedAddress(a *federation.ExplainedAddress, m *adminapi.ExplainedMe
 	}
 	if a.Verdict == federation.Served {
 		id := endpoint.Common.Get().Identity
-		e.Identity = printable(id.DNS + id.URI) // one of them, or none
+		e.Identity = printable(id.DNS + id.URI) // at most one of them is set
 	}
 	return e
 }
 
-// addressText is an address as far as it is known.
+// addressText returns the address, without the port if the port is unknown.
 func addressText(a federation.Considered) string {
 	switch {
 	case !a.Addr.IsValid():

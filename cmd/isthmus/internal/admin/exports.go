@@ -19,43 +19,43 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// How much of exports an answer has.
+// Limits on the exports in a response.
 const (
 	maxExports     = 10_000
-	maxFieldBytes  = 32 << 10 // of a value
+	maxFieldBytes  = 32 << 10 // of one value
 	maxChangeBytes = 4 << 20  // of the values of all changes, and of all conflicts
 )
 
-// ExportsUnread is why it is not known what is to be written for exports.
+// ExportsUnread is the message for exports whose sources have not been read yet.
 const ExportsUnread = "the Services and Namespaces of the gateway's cluster, or the link Secrets, " +
 	"have not been read as a whole yet: isthmus clusters shows why"
 
-// ExportsSource knows what is to be written for exports.
+// ExportsSource provides the input of plans for exports.
 type ExportsSource interface {
-	World() (plan.World, bool) // what plans depend on, and whether it has been read
+	World() (plan.World, bool) // input of plans; false if it has not been read yet
 	Writer() *exports.Writer   // nil if --exports is plan
 	Notes() []string           // about Linkerd's service mirrors
 }
 
-// Exports is what there is to be written for exports, for /debug/exports, /debug/clusters and metrics alike.
+// Exports computes the state of all exports for /debug/exports, /debug/clusters and metrics.
 type Exports struct {
 	source ExportsSource
 	now    *shared[*exportsView]
-	memory plan.Memory // of the plan that was shown last
+	memory plan.Memory // of the last plan that was shown
 }
 
-// NewExports returns what a source is to write.
+// NewExports returns the Exports of a source.
 func NewExports(source ExportsSource) *Exports {
 	e := &Exports{source: source}
 	e.now = newShared(time.Second, listRestFor, e.look)
 	return e
 }
 
-// exportsView is what there was to be written at one time.
+// exportsView is the state of all exports at one time.
 type exportsView struct {
 	writer  adminapi.ExportsWriter
 	world   plan.World
-	plan    *plan.Plan // nil: not all has been read yet. A state may also be one of adminapi.Export's
+	plan    *plan.Plan // nil if not everything has been read; states include those of adminapi.Export
 	changes []exportChange
 }
 
@@ -65,10 +65,11 @@ type exportChange struct {
 	trouble
 }
 
-// trouble is why an object is not as it is to be: a state, and that in words, which may be empty.
+// trouble is why an object differs from the plan. It consists of a state and an optional
+// explanation.
 type trouble struct{ state, detail string }
 
-// over reports whether this is to be shown rather than another.
+// over reports whether a takes precedence over b.
 func (a trouble) over(b trouble) bool {
 	order := []string{
 		"",
@@ -80,7 +81,7 @@ func (a trouble) over(b trouble) bool {
 	return slices.Index(order, a.state) > slices.Index(order, b.state)
 }
 
-// look makes a plan of what there is now, as the writer does. It is not called by two goroutines at a time.
+// look computes a plan for the current state like the writer. It must not be called concurrently.
 func (e *Exports) look() *exportsView {
 	v := &exportsView{writer: adminapi.ExportsWriter{Mode: "plan"}}
 	why := func(*exports.Change) (state, detail string) { return adminapi.ExportWouldBeWritten, "" }
@@ -108,12 +109,12 @@ func (e *Exports) look() *exportsView {
 		v.writer.MCS = "none"
 	}
 
-	troubles := make(map[exports.Object]trouble) // of what is to be changed, of each object the worst
+	troubles := make(map[exports.Object]trouble) // the worst trouble of each object that is to be changed
 	for _, c := range exports.Changes(v.world, v.plan) {
 		var of trouble
 		of.state, of.detail = why(&c)
 		if of.state == "" {
-			continue // as far as the API keeps it
+			continue // the API server does not store the difference
 		}
 		v.changes = append(v.changes, exportChange{c, of})
 		c.Status = false
@@ -125,7 +126,7 @@ func (e *Exports) look() *exportsView {
 	for i := range v.plan.Verdicts {
 		of := &v.plan.Verdicts[i]
 		var worst trouble
-		if of.Object != of.Export { // else it is a headless ServiceImport
+		if of.Object != of.Export { // otherwise it is a headless ServiceImport
 			worst = troubles[exports.Object{Kind: exports.Service, ID: of.Object}]
 		}
 		if of.Kind == plan.Import {
@@ -144,7 +145,8 @@ func (e *Exports) look() *exportsView {
 	return v
 }
 
-// summary returns what /debug/clusters shows, or nil if e is nil, that is if --exports is off.
+// summary returns the exports for /debug/clusters. It returns nil if e is nil, because --exports is
+// off.
 func (e *Exports) summary() *adminapi.ExportsSummary {
 	if e == nil {
 		return nil
@@ -173,7 +175,7 @@ func (e *Exports) summary() *adminapi.ExportsSummary {
 	return page
 }
 
-// unwritten are the states in which somebody has to do something, or to know.
+// unwritten are the states that somebody must act on or know about.
 var unwritten = []plan.State{
 	plan.Taken,
 	plan.Waiting,
@@ -186,11 +188,11 @@ var unwritten = []plan.State{
 	adminapi.ExportChangedBack,
 }
 
-// Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.
+// Describe implements prometheus.Collector. It sends nothing, which makes the collector unchecked.
 func (e *Exports) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector: what clusters export, and what becomes of it. A cluster that is not linked
-// has an empty label: annotations may name any number.
+// Collect implements prometheus.Collector. It sends metrics of exports and their states. Clusters
+// that are not linked have an empty label, because annotations may name any number of them.
 func (e *Exports) Collect(ch chan<- prometheus.Metric) {
 	v := e.now.get().value
 	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
@@ -264,7 +266,7 @@ func (e *Exports) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// exportsHandler answers /debug/exports. Its query parameter is service, any number of times.
+// exportsHandler serves /debug/exports. Its query parameter is service, which can be repeated.
 type exportsHandler struct{ *Sources }
 
 // ServeHTTP implements http.Handler.
@@ -274,8 +276,8 @@ func (h exportsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	encode(page).serve(w)
 }
 
-// newExports returns what there is about exports, or what they are written as, with one of these names, each of them
-// NAME, NAMESPACE/NAME or NAMESPACE/. Without names it returns all there is.
+// newExports returns the exports with one of the names, or whose object has one of the names. A
+// name is NAME, NAMESPACE/NAME or NAMESPACE/. Without names, it returns all exports.
 func newExports(v *exportsView, names []string) *adminapi.Exports {
 	page := &adminapi.Exports{
 		Writer:         v.writer,
@@ -364,7 +366,8 @@ func newExports(v *exportsView, names []string) *adminapi.Exports {
 	return page
 }
 
-// newExportChange returns a change with the fields that differ. Their bytes are taken from left.
+// newExportChange returns a change with the fields that differ. It subtracts the size of the values
+// from left.
 func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
 	change := adminapi.ExportChange{
 		Verb:       string(c.Verb),
@@ -394,7 +397,8 @@ func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
 	return change
 }
 
-// exportFields returns the fields of an object that plans know of, or of its status; nil: it has none.
+// exportFields returns the fields of an object, or of its status, that plans set. It returns nil if
+// there is no object.
 func exportFields(of any, status bool) map[string]string {
 	fields := make(map[string]string)
 	switch o := of.(type) {

@@ -12,16 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Hosts are the names by which browsers may ask for the admin server's pages. A site can make
-// its own name resolve to the gateway's address (DNS rebinding), and its script then reads what the
-// gateway answers. So names are refused that such a site can have.
+// Hosts are the host names that browsers may use for the admin server. They protect against DNS
+// rebinding: a site can make its own name resolve to the replica's address, and its script could
+// then read responses. The server rejects names that such a site can have.
 type Hosts struct {
-	domains []string // all names below these are admitted; lower case, with a dot before
-	names   []string // of --admin-hosts; lower case
+	domains []string // all names below these domains are admitted; lower case, with a leading dot
+	names   []string // from --admin-hosts; lower case
 }
 
-// NewHosts returns those of a gateway in this cluster domain and namespace, with the names
-// of --admin-hosts.
+// NewHosts returns the Hosts of a replica in a cluster domain and namespace. names is the parsed
+// value of --admin-hosts.
 func NewHosts(domain, namespace string, names []string) *Hosts {
 	h := &Hosts{names: names}
 	for _, d := range []string{domain, "svc", namespace} {
@@ -30,7 +30,7 @@ func NewHosts(domain, namespace string, names []string) *Hosts {
 	return h
 }
 
-// ParseHosts reads --admin-hosts.
+// ParseHosts parses --admin-hosts.
 func ParseHosts(list string) ([]string, error) {
 	var names []string
 	for item := range strings.SplitSeq(list, ",") {
@@ -47,8 +47,8 @@ func ParseHosts(list string) ([]string, error) {
 	return names, nil
 }
 
-// admit reports whether a request with this Host may have an answer: it is an IP address, a single
-// label such as localhost, or a name of the cluster or of --admin-hosts.
+// admit reports whether requests with this Host header are allowed. It allows IP addresses, single
+// labels such as localhost, names of the cluster, and names from --admin-hosts.
 func (h *Hosts) admit(host string) bool {
 	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil {
@@ -61,7 +61,7 @@ func (h *Hosts) admit(host string) bool {
 		slices.ContainsFunc(h.domains, func(d string) bool { return strings.HasSuffix(name, d) })
 }
 
-// hostName is a Host without port, brackets and final dot, in lower case.
+// hostName returns the host of a Host header in lower case, without port, brackets and final dot.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -71,8 +71,8 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// guard returns a handler that refuses what another site's page can have made a browser ask. What
-// kubelets and Prometheus ask for is not refused: they may use any name.
+// guard returns a handler that rejects requests that another site's page may have caused. It always
+// allows the paths that the kubelet and Prometheus request, because they may use any name.
 func (h *Hosts) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -96,8 +96,8 @@ func (h *Hosts) guard(next http.Handler) http.Handler {
 	})
 }
 
-// fromElsewhere reports whether another site's page has asked, as far as the browser says. To
-// follow a link from there is no such request.
+// fromElsewhere reports whether another site's page caused the request, if the browser says so.
+// Following a link from another site does not count.
 func fromElsewhere(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":

@@ -8,15 +8,15 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// standings are the values of the parameter standing.
+// standings maps values of the parameter standing.
 var standings = map[string]federation.Standing{
 	adminapi.InService:  federation.InService,
 	adminapi.LastResort: federation.LastResort,
 	adminapi.Withdrawn:  federation.Withdrawn,
 }
 
-// impactHandler answers /debug/impact: what would change for clients if a cluster had another standing. Its query
-// parameters are cluster and standing.
+// impactHandler serves /debug/impact. It shows what would change for clients if a cluster had
+// another standing. Its query parameters are cluster and standing.
 type impactHandler struct{ *Sources }
 
 // ServeHTTP implements http.Handler.
@@ -34,7 +34,7 @@ func (h impactHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	services, err := h.Table.Impact(r.Context(), cluster, standing)
 	if err != nil {
-		return // the client has gone
+		return // the client has disconnected
 	}
 	streams := make(map[string]int)
 	for _, v := range h.Streams.Views() {

@@ -20,18 +20,20 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Limits of leftovers.
+// Limits of the search for leftovers.
 const (
-	maxLeftClusters = 20 // clusters whose mirrors are looked at
-	maxLeftServices = 10 // names of Services of each
+	maxLeftClusters = 20 // clusters whose mirrors are checked
+	maxLeftServices = 10 // names of Services per cluster
 	maxLinks        = 500
-	// A Lease that is not renewed for as long as it lasts is free. It lasts as long as it says, within these bounds.
+	// A Lease that is not renewed for its duration is free. The duration is limited to these
+	// bounds.
 	leastLease = 30 * time.Second
 	mostLease  = time.Hour
 )
 
-// Leftovers finds the Services that Linkerd's service mirror has written for clusters that are no longer linked. A
-// service mirror that runs, or a Link, owns the Services of its cluster: they are not left over.
+// Leftovers finds the Services that Linkerd's service mirror wrote for clusters that are no longer
+// linked. Services of a cluster are not left over if a service mirror for the cluster runs or a
+// Link names the cluster.
 type Leftovers struct {
 	sources   decode.Sources // of the local cluster
 	printable func(error) error
@@ -42,15 +44,15 @@ type Leftovers struct {
 	held map[string]heldLease // by cluster
 }
 
-// heldLease is a Lease as it was seen first with that time of renewal. Its holder's clock may be wrong, so the times
-// are compared with each other only.
+// heldLease is a Lease with the time at which this replica first saw its renewal time. The clock of
+// the Lease's holder may be wrong, so renewal times are only compared with each other.
 type heldLease struct {
 	renewed metav1.MicroTime
 	until   time.Time // by this replica's clock
 }
 
-// NewLeftovers returns what finds left over mirrors in the local cluster. namespace is that of Linkerd's multicluster
-// extension.
+// NewLeftovers returns a Leftovers for the local cluster. namespace is the namespace of Linkerd's
+// multicluster extension.
 func NewLeftovers(client *kube.Client, namespace string) *Leftovers {
 	return &Leftovers{
 		sources: client.Sources, printable: client.Printable, namespace: namespace, now: time.Now,
@@ -58,8 +60,9 @@ func NewLeftovers(client *kube.Client, namespace string) *Leftovers {
 	}
 }
 
-// find returns what is left over of these mirrors, by cluster. linked has the clusters that link Secrets name. It asks
-// the API server only if there are such mirrors.
+// find returns the leftovers among the mirrors, which are grouped by cluster. linked are the
+// clusters that link Secrets name. find sends requests to the API server only if a mirror belongs
+// to a cluster that is not linked.
 func (l *Leftovers) find(ctx context.Context, mirrors map[string][]federation.ServiceID, linked map[string]bool) (
 	list []adminapi.LeftoverMirrors) {
 	clusters := slices.DeleteFunc(slices.Sorted(maps.Keys(mirrors)), func(name string) bool { return linked[name] })
@@ -123,8 +126,8 @@ func (l *Leftovers) links(ctx context.Context) (clusters map[string]bool, err er
 	return clusters, nil
 }
 
-// runs reports whether a service mirror of the cluster holds its Lease. A Lease that is seen for the first time counts
-// as held for as long as it lasts.
+// runs reports whether a service mirror of the cluster holds its Lease. A Lease that is seen for
+// the first time counts as held for its duration.
 func (l *Leftovers) runs(ctx context.Context, cluster string) (bool, error) {
 	const prefix = "/apis/coordination.k8s.io/v1/namespaces/"
 	path := prefix + url.PathEscape(l.namespace) + "/leases/service-mirror-write-" + url.PathEscape(cluster)

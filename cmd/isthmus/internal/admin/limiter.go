@@ -10,31 +10,32 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A turn counts for a while after its answer, so that clients that ask again at once leave the
-// processors to proxies.
+// A turn stays occupied for a while after its response, so that clients that repeat requests at
+// once leave CPU time for proxies.
 const (
-	restFor  = 9           // times as long as the turn has taken
-	restMost = time.Second // and not longer
+	restFor  = 9           // multiple of the duration of the turn
+	restMost = time.Second // maximum rest
 )
 
-// limiter bounds how many requests are served at once, from the first line of the handler until
-// the client has taken the answer. The others wait, in order. Those of one client address wait for
-// each other first: so only few of them wait with those of others, and one that asks a thousand
-// times keeps no other one waiting for long.
+// limiter limits the number of concurrent requests. A request occupies a turn from the start of the
+// handler until the client has read the response. Other requests wait in order.
+//
+// Requests of one client address first wait for each other, and one address can't occupy all turns.
+// A client that sends a thousand requests therefore does not delay other clients for long.
 type limiter struct {
-	each int64               // that one address has at once: all but one
-	wait time.Duration       // for a turn; after that a request gets 503 Service Unavailable
-	take time.Duration       // from when a turn begins: in which the answer has to be made, and taken by the client
-	all  *semaphore.Weighted // turns
+	each int64               // maximum number of turns of one address: all but one
+	wait time.Duration       // maximum wait for a turn; after that a request gets 503 Service Unavailable
+	take time.Duration       // maximum duration of a turn, including sending the response
+	all  *semaphore.Weighted // all turns
 
 	mu    sync.Mutex
-	addrs map[string]*asker // that have a turn, or wait for one
+	addrs map[string]*asker // addresses that have a turn or wait for one
 }
 
 // asker is a client address.
 type asker struct {
 	turns    *semaphore.Weighted
-	requests int // that have a turn, or wait for one
+	requests int // number of requests that have a turn or wait for one
 }
 
 func newLimiter(turns int64, wait, take time.Duration) *limiter {
@@ -47,10 +48,10 @@ func newLimiter(turns int64, wait, take time.Duration) *limiter {
 	}
 }
 
-// limit returns a handler that serves in turns.
+// limit returns a handler that serves next in turns.
 func (l *limiter) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 { // the server would wait for the body, which no page reads, during the turn
+		if r.ContentLength != 0 { // no page reads a body: do not let the server wait for it during the turn
 			w.Header().Set("Connection", "close")
 		}
 		end, ok := l.turn(w, r)
@@ -58,13 +59,14 @@ func (l *limiter) limit(next http.Handler) http.Handler {
 			return
 		}
 		defer end()
-		// It fails only if the writer is no connection's, as in tests: then there is nothing to wait for.
+		// This only fails in tests, whose writer is not a connection. They need no deadline.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(l.take))
 		next.ServeHTTP(w, r)
 	})
 }
 
-// turn waits for a turn and returns how it ends. If there is none in time, it answers.
+// turn waits for a turn and returns a function that ends the turn. If the wait exceeds the limit,
+// turn sends the response and ok is false.
 func (l *limiter) turn(w http.ResponseWriter, r *http.Request) (end func(), ok bool) {
 	addr, _, _ := net.SplitHostPort(r.RemoteAddr)
 	from := l.count(addr, 1)
@@ -89,7 +91,7 @@ func (l *limiter) turn(w http.ResponseWriter, r *http.Request) (end func(), ok b
 	return nil, false
 }
 
-// count adds n to the requests of an address, and forgets an address without any.
+// count adds n to the number of requests of an address, and removes an address without requests.
 func (l *limiter) count(addr string, n int) *asker {
 	l.mu.Lock()
 	defer l.mu.Unlock()

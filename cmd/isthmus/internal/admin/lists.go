@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	listFor     = time.Second // at least: for so long a snapshot is good
-	listRestFor = 50          // times as long as making it has taken, if that is more: lists are read all the time
+	listFor     = time.Second // minimum lifetime of a snapshot
+	listRestFor = 50          // lifetime as a multiple of the time to compute a snapshot
 )
 
-// listHandler answers view=list of /debug/clusters, /debug/services, /debug/streams and /debug/events: lines that are
-// searched, sorted and cut. The page at / shows them. All clients get theirs from one snapshot. The query parameters
-// are those of parseListQuery.
+// listHandler serves view=list of /debug/clusters, /debug/services, /debug/streams and
+// /debug/events. It searches, sorts and truncates their lines for the page at /. All clients share
+// one snapshot. parseListQuery parses the query parameters.
 type listHandler struct {
 	snapshots *shared[*listSnapshot]
 }
@@ -34,7 +34,8 @@ func newListHandler(content func() listContent) *listHandler {
 	return &listHandler{newShared(listFor, listRestFor, make)}
 }
 
-// or returns a handler of a page and its list, which the last element of the path names.
+// or returns a handler for both a page and its list. The last element of the path is the name of
+// the list.
 func (l *listHandler) or(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch view := r.URL.Query().Get("view"); view {
@@ -58,9 +59,9 @@ func (l *listHandler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	m := l.snapshots.get()
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, m.number)) // of all lists: queries differ by their URL
+	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, m.number)) // of all lists: queries differ in their URL
 	if r.Header.Get("If-None-Match") == w.Header().Get("ETag") {
-		w.WriteHeader(http.StatusNotModified) // before an answer is made
+		w.WriteHeader(http.StatusNotModified) // before the response is computed
 		return
 	}
 	answer, err := m.value.answer(list, q)
@@ -72,8 +73,8 @@ func (l *listHandler) serve(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(answer))
 }
 
-// maxShownText is how many bytes of a text the lists have; /debug/clusters and /debug/services
-// have all of it.
+// maxShownText is the maximum length of a text in a list, in bytes. /debug/clusters and
+// /debug/services contain the whole text.
 const maxShownText = 500
 
 func shown(s string) string { return text.Clean(s, maxShownText) }
@@ -82,17 +83,17 @@ func shownAll(texts []string) []string {
 	return text.CleanAll(text.First(texts, 5), maxShownText)
 }
 
-// listContent is what the lists are made from: the gateway as it is at one moment.
+// listContent is the state of the replica at one moment, from which all lists are computed.
 type listContent struct {
 	replica   adminapi.Replica
-	clusters  []adminapi.Cluster // link Secrets that are not used too; the local one has a name and no Secret
+	clusters  []adminapi.Cluster // includes unused link Secrets; the local cluster has a name and no Secret
 	services  []adminapi.ServiceLine
 	streams   []adminapi.View
-	events    []adminapi.Event // the newest first
-	maxEvents int              // that are kept
+	events    []adminapi.Event // newest first
+	maxEvents int              // size of the event log
 }
 
-// newListContent returns the gateway as it is now.
+// newListContent returns the current state of the replica.
 func newListContent(from *Sources) listContent {
 	views := from.Streams.Views()
 	clusters := clustersHandler{from}.list()
@@ -106,13 +107,13 @@ func newListContent(from *Sources) listContent {
 	}
 }
 
-// listSnapshot answers queries about a listContent. It keeps what it has sorted, and nothing of queries. It is safe for
-// concurrent use, and its content must not be changed.
+// listSnapshot answers queries about a listContent. It caches sorted orders, but not the results of
+// queries. It is safe for concurrent use. Its content must not be changed.
 type listSnapshot struct {
 	lists map[string]func(listQuery) (any, error) // by name
 }
 
-// newListSnapshot returns a snapshot of a content. It sets the severities of its services.
+// newListSnapshot returns a snapshot of c. It sets the severities of the services of c.
 func newListSnapshot(c listContent) *listSnapshot {
 	clusters, inClusters := newClusterLines(&c)
 	inServices := newServiceList(c.services)
@@ -150,7 +151,7 @@ func finder[T, A any](
 	}
 }
 
-// answer returns the JSON of a list, which is clusters, services, streams or events.
+// answer returns the JSON of a list. The list is clusters, services, streams or events.
 func (s *listSnapshot) answer(list string, q listQuery) ([]byte, error) {
 	find := s.lists[list]
 	if find == nil {
@@ -168,25 +169,25 @@ func (s *listSnapshot) answer(list string, q listQuery) ([]byte, error) {
 }
 
 const (
-	maxLines     = 500 // of an answer
+	maxLines     = 500 // of a response
 	defaultLines = 50
 	maxSearch    = 400 // bytes: 100 characters of any script
 )
 
-// listQuery is what of a list is asked for.
+// listQuery is a parsed query for a list.
 type listQuery struct {
-	search string // words in lower case that a line's text must all have
-	sort   string // the name of an order; empty: the list's first
-	show   string // the name of a part of the lines; empty: all
-	page   int    // from 1; beyond the last page the last one is meant
-	limit  int    // lines of a page
+	search string // words in lower case that the text of a line must contain
+	sort   string // name of an order; empty for the first order of the list
+	show   string // name of a subset of the lines; empty for all lines
+	page   int    // from 1; a page beyond the last page means the last page
+	limit  int    // lines per page
 }
 
-// emptySnapshot has no lines, and refuses what every snapshot does.
+// emptySnapshot has no lines. It rejects the queries that every snapshot rejects.
 var emptySnapshot = newListSnapshot(listContent{})
 
-// parseListQuery reads the parameters q, sort, show, page and limit for a list, which is clusters, services,
-// streams or events.
+// parseListQuery parses the parameters q, sort, show, page and limit. The list is clusters,
+// services, streams or events.
 func parseListQuery(list string, v url.Values) (listQuery, error) {
 	q := listQuery{search: strings.ToLower(v.Get("q")), sort: v.Get("sort"), show: v.Get("show")}
 	if len(q.search) > maxSearch {
@@ -205,7 +206,7 @@ func parseListQuery(list string, v url.Values) (listQuery, error) {
 	return q, err
 }
 
-// queryNumber reads a parameter that is a number from 1 to most.
+// queryNumber parses a parameter that is a number from 1 to most.
 func queryNumber(v url.Values, name string, fallback, most int) (int, error) {
 	text := v.Get(name)
 	if text == "" {
@@ -218,16 +219,17 @@ func queryNumber(v url.Values, name string, fallback, most int) (int, error) {
 	return n, nil
 }
 
-// choices has values by name, in an order.
+// choices is an ordered list of named values.
 type choices[V any] []choice[V]
 
-// choice is one of several values that a parameter of a query names.
+// choice is one of the values that a query parameter can name.
 type choice[V any] struct {
 	name  string
 	value V
 }
 
-// get returns the value of a name, which the parameter has; of an empty one the first.
+// get returns the value with a name, or the first value if the name is empty. parameter is used in
+// errors.
 func (n choices[V]) get(parameter, name string) (V, error) {
 	var names []string
 	for _, one := range n {
@@ -242,19 +244,19 @@ func (n choices[V]) get(parameter, name string) (V, error) {
 	return none, fmt.Errorf("%s is %.20q: give %s", parameter, name, strings.Join(names, ", "))
 }
 
-// list is lines that can be asked for.
+// list is a searchable and sortable list of lines.
 type list[T any] struct {
 	lines  []T
 	kind   *lineKind[T]
-	orders choices[func() []int] // indices of lines; each is sorted when it is first asked for
-	texts  func() []string       // of lines, in lower case; made when they are first searched
+	orders choices[func() []int] // indices of lines; each order is sorted on first use
+	texts  func() []string       // texts of lines, in lower case; computed on the first search
 }
 
-// lineKind is how lines of a type are searched and sorted.
+// lineKind defines how lines of a type are searched and sorted.
 type lineKind[T any] struct {
 	text  func(*T) string
-	parts choices[func(*T) bool]     // that may be shown; nil: all
-	order choices[func(a, b *T) int] // nil: as they are
+	parts choices[func(*T) bool]     // subsets that can be shown; nil for all lines only
+	order choices[func(a, b *T) int] // nil for the existing order
 }
 
 func newList[T any](k *lineKind[T], lines []T) list[T] {
@@ -273,7 +275,7 @@ func newList[T any](k *lineKind[T], lines []T) list[T] {
 	return l
 }
 
-// sorted returns the indices of lines in an order; nil: as they are.
+// sorted returns the indices of lines in an order. It returns nil if the order is nil.
 func sorted[T any](lines []T, order func(a, b *T) int) []int {
 	all := make([]int, len(lines))
 	for i := range all {
@@ -285,7 +287,7 @@ func sorted[T any](lines []T, order func(a, b *T) int) []int {
 	return all
 }
 
-// find returns the lines that a query asks for.
+// find returns the lines that match a query.
 func (l *list[T]) find(q listQuery) (adminapi.List[T], error) {
 	var none adminapi.List[T]
 	order, err := l.orders.get("sort", q.sort)
@@ -314,7 +316,7 @@ func (l *list[T]) find(q listQuery) (adminapi.List[T], error) {
 	return l.cut(found, q), nil
 }
 
-// cut returns one page of the lines that were found.
+// cut returns one page of the found lines.
 func (l *list[T]) cut(found []int, q listQuery) adminapi.List[T] {
 	answer := adminapi.List[T]{
 		All:      len(l.lines),

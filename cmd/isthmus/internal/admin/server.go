@@ -15,43 +15,43 @@ import (
 	"go.uber.org/zap"
 )
 
-// What a scrape or a page costs grows with streams and clusters, so few are served at
-// once. /ping and /ready cost nothing and wait for none of them.
+// The cost of a scrape or page grows with the number of streams and clusters. The server therefore
+// limits concurrent scrapes and pages. The paths /ping and /ready are cheap and never wait.
 const (
-	maxScrapes    = 2                // at once
-	scrapeTimeout = 30 * time.Second // for making one
-	scrapeTake    = 10 * time.Second // in which a client has to take it then: Prometheus waits no longer either
+	maxScrapes    = 2                // concurrent scrapes
+	scrapeTimeout = 30 * time.Second // to compute a scrape
+	scrapeTake    = 10 * time.Second // for the client to read a scrape afterwards; Prometheus waits no longer
 
-	maxPages    = 4                // at once, as many of pprof
-	pageWait    = 5 * time.Second  // for a turn, also of scrapes; enough for many people at once
-	pageTake    = 30 * time.Second // in which a page is made, and a client has to take it
-	profileTake = 5 * time.Minute  // a CPU profile takes as long as was asked for
+	maxPages    = 4                // concurrent pages, and as many of pprof
+	pageWait    = 5 * time.Second  // for a turn, also of scrapes; enough for many concurrent users
+	pageTake    = 30 * time.Second // to compute a page and for the client to read it
+	profileTake = 5 * time.Minute  // a CPU profile takes as long as requested
 
-	maxAdminHeader = 16 << 10 // of a request, in bytes; browsers send a few hundred, cookies some kilobytes
+	maxAdminHeader = 16 << 10 // maximum size of request headers, in bytes; a browser sends a few kilobytes at most
 )
 
-// Options are what a [Server] answers with.
+// Options are the options of a [Server].
 type Options struct {
 	Ready   func() bool // whether this replica serves proxies
-	Sources Sources     // what the debug API shows
-	Hosts   *Hosts      // by which names browsers may reach the server. If it is nil, they may use any.
+	Sources Sources     // read by the debug API
+	Hosts   *Hosts      // names that browsers may use; nil for any name
 	Metrics *prometheus.Registry
 	PProf   bool // serve /debug/pprof/
 	Log     *zap.Logger
 }
 
-// Server is the HTTP server for kubelet, Prometheus and people. It changes nothing: except for kubelet's
-// probes, it answers GET and HEAD only.
+// Server is the HTTP server for the kubelet, Prometheus and people. It changes nothing. It only
+// answers GET and HEAD, except for the kubelet's probes.
 type Server struct {
 	ready   func() bool
-	pages   map[string]http.Handler // by path: the page at / and the debug API. They limit themselves.
+	pages   map[string]http.Handler // by path: the page at / and the debug API; each handler has its own limit
 	hosts   *Hosts
 	metrics *prometheus.Registry
 	pprof   bool
 	log     *zap.Logger
 }
 
-// New returns a server. It serves nothing until Serve.
+// New returns a server. It serves nothing until Serve is called.
 func New(o Options) *Server {
 	pages := newDebugAPI(&o.Sources)
 	page := newPage()
@@ -69,8 +69,8 @@ func (s *Server) Handler() http.Handler {
 		mux.Handle("GET "+path, page)
 	}
 
-	// promhttp's own limit counts a scrape until it is rendered, also one that has timed
-	// out, and this one until the client has taken it.
+	// The limit of promhttp counts a scrape until it is rendered, even after a timeout. This limit
+	// counts a scrape until the client has read it.
 	scrapes := newLimiter(maxScrapes, pageWait, scrapeTimeout+scrapeTake)
 	mux.Handle("GET /metrics", scrapes.limit(promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{
 		Registry:            s.metrics,
@@ -86,7 +86,7 @@ func (s *Server) Handler() http.Handler {
 			"GET /debug/pprof/cmdline": pprof.Cmdline,
 			"GET /debug/pprof/profile": pprof.Profile,
 			"GET /debug/pprof/symbol":  pprof.Symbol,
-			"POST /debug/pprof/symbol": pprof.Symbol, // as "go tool pprof" asks
+			"POST /debug/pprof/symbol": pprof.Symbol, // used by "go tool pprof"
 			"GET /debug/pprof/trace":   pprof.Trace,
 		} {
 			mux.Handle(path, profiles.limit(profile))
@@ -107,7 +107,8 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
-// Serve answers on l until ctx ends. Requests that are under way then have grace to end.
+// Serve serves requests on l until ctx ends. Open requests then have the duration grace to
+// complete.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	server := &http.Server{
 		Handler:           s.Handler(),

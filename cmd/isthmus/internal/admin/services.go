@@ -14,10 +14,10 @@ import (
 	"isthmus/internal/panics"
 )
 
-// servicesHandler answers /debug/services.
+// servicesHandler serves /debug/services.
 type servicesHandler struct{ *Sources }
 
-// all returns services, with what is wrong with them and with the tiers that clients use.
+// all returns the services with their problems and the tiers that clients use.
 func (h servicesHandler) all() []adminapi.Service {
 	services := h.known(h.Streams.Views())
 	steered := make(map[federation.ServiceID]federation.SteeredService)
@@ -34,7 +34,7 @@ func (h servicesHandler) all() []adminapi.Service {
 				s.Clients = append(s.Clients, newClients(&one.Clients[i]))
 			}
 			s.MoreClients = one.MoreClients
-			if s.Preference == nil { // or it has that of its definition, with what is not linked
+			if s.Preference == nil { // otherwise it already has the preference of its definition
 				s.Preference = newPreference(one.Preference)
 			}
 		}
@@ -43,8 +43,8 @@ func (h servicesHandler) all() []adminapi.Service {
 	return page
 }
 
-// known lists by name, with their members, the services that are federated or mirrored, that
-// proxies watch or that have problems.
+// known returns services by name, with their members. It returns the services that are federated or
+// mirrored, that proxies watch, or that have problems.
 func (h servicesHandler) known(views []grpcapi.ViewStatus) []*service {
 	all := make(map[federation.ServiceID]*service)
 	of := func(id federation.ServiceID) *service {
@@ -75,7 +75,7 @@ func (h servicesHandler) known(views []grpcapi.ViewStatus) []*service {
 		if id == (federation.ServiceID{}) {
 			id.Name = f.Object // such as an address
 		}
-		if f.Work.Where != panics.Policy { // which is shown as an object of its cluster that can't be used
+		if f.Work.Where != panics.Policy { // a policy is shown as an invalid object of its cluster
 			of(id).Failures = append(of(id).Failures, f.Failure)
 		}
 	}
@@ -96,8 +96,8 @@ func (h servicesHandler) known(views []grpcapi.ViewStatus) []*service {
 	})
 }
 
-// addOwn adds what is wrong with a service by what its own Service is like: ports that members
-// lack, and clusters which its own annotation prefers and that are not linked.
+// addOwn adds the problems that follow from the local Service. These are ports that members lack,
+// and clusters that its annotation prefers but that are not linked.
 func (h servicesHandler) addOwn(s *service) {
 	own := h.Local.Service(s.id)
 	if own == nil {
@@ -126,7 +126,7 @@ func (h servicesHandler) addOwn(s *service) {
 	}
 }
 
-// serviceOf returns a member's Service; nil: it is not known.
+// serviceOf returns the Service of a member, or nil if the Service is unknown.
 func (h servicesHandler) serviceOf(m federation.Member) *cluster.Service {
 	if m.Cluster == federation.Local {
 		return h.Local.Service(m.Service)
@@ -137,7 +137,7 @@ func (h servicesHandler) serviceOf(m federation.Member) *cluster.Service {
 	return nil
 }
 
-// list returns the lines of the list of services. clusters are those of the list of clusters.
+// list returns the lines of the list of services. clusters are the lines of the list of clusters.
 func (h servicesHandler) list(views []grpcapi.ViewStatus, clusters []adminapi.Cluster) (lines []adminapi.ServiceLine) {
 	standings := make(map[string]string)
 	for _, one := range clusters {
@@ -154,7 +154,8 @@ func (h servicesHandler) list(views []grpcapi.ViewStatus, clusters []adminapi.Cl
 	return lines
 }
 
-// line returns a service in short. standings are those of clusters that are taken out.
+// line returns the summary of a service. standings are the standings of clusters that are not in
+// service.
 func (h servicesHandler) line(s *service, standings map[string]string) adminapi.ServiceLine {
 	line := adminapi.ServiceLine{
 		Namespace: shown(s.id.Namespace),
@@ -172,7 +173,7 @@ func (h servicesHandler) line(s *service, standings map[string]string) adminapi.
 	return line
 }
 
-// shownTiers returns the tiers in use where clients do not simply get everything.
+// shownTiers returns the tiers in use of services whose clients do not get all endpoints.
 func (h servicesHandler) shownTiers() map[federation.ServiceID][]adminapi.ZoneTiers {
 	const limit = 6 // zones
 	tiers := make(map[federation.ServiceID][]adminapi.ZoneTiers)
@@ -189,11 +190,11 @@ func (h servicesHandler) shownTiers() map[federation.ServiceID][]adminapi.ZoneTi
 	return tiers
 }
 
-// service is what is shown of a service, by /debug/services and by its list.
+// service is the data of a service for /debug/services and its list.
 type service struct {
 	adminapi.Service
 	id         federation.ServiceID
-	definition *federation.Definition // nil: there is no such Service
+	definition *federation.Definition // nil if there is no such Service
 }
 
 func newPort(w federation.WatchedPort) adminapi.Port {
@@ -218,8 +219,8 @@ func newPort(w federation.WatchedPort) adminapi.Port {
 	return port
 }
 
-// mainPort returns the watched port whose endpoints stand for the service: the first declared port,
-// or the first port if no declared port is watched. It returns nil if no port is watched.
+// mainPort returns the watched port whose endpoints represent the service. It is the first declared
+// port, or the first port if no declared port is watched. It returns nil if no port is watched.
 func (s *service) mainPort() *adminapi.Port {
 	for i := range s.Ports {
 		if !s.Ports[i].Undeclared {
@@ -253,7 +254,7 @@ func newPreference(p *federation.Preference) *adminapi.Preference {
 	}
 }
 
-// newClients returns what clients of one kind use.
+// newClients returns the tiers that clients of one kind use.
 func newClients(c *federation.SteeredClient) adminapi.Clients {
 	clients := adminapi.Clients{
 		Port:     c.Port,
@@ -287,7 +288,7 @@ func kindOf(d *federation.Definition) string {
 	return "mirrored"
 }
 
-// lackedPorts returns the ports of a service that a member's Service does not have.
+// lackedPorts returns the ports of a service that a member's Service does not declare.
 func lackedPorts(own, there *cluster.Service) (lacks []string) {
 	for _, p := range own.Ports {
 		if there.HasPort(p.Number) {
@@ -303,10 +304,10 @@ func lackedPorts(own, there *cluster.Service) (lacks []string) {
 	return lacks
 }
 
-// maxMembers is how many members of a service a line has.
+// maxMembers is the maximum number of members in a line.
 const maxMembers = 12
 
-// addMembers adds the members, with the endpoints of the first of the watched ports.
+// addMembers adds the members with the endpoints of the main port.
 func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]string) {
 	line.Members = make([]adminapi.MemberLine, 0, len(s.Members))
 	for i, m := range s.Members {
@@ -330,7 +331,7 @@ func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]str
 		line.Members = append(line.Members, one)
 	}
 	line.MoreMembers = max(0, len(line.Members)-maxMembers)
-	if line.MoreMembers > 0 { // those that do not serve stay
+	if line.MoreMembers > 0 { // keep those that do not serve
 		slices.SortStableFunc(line.Members, func(a, b adminapi.MemberLine) int {
 			return cmp.Compare(min(1, len(b.Reason)), min(1, len(a.Reason)))
 		})
@@ -338,12 +339,12 @@ func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]str
 	}
 }
 
-// knownPorts returns the declared ports that proxies watch, and those that the Service declares,
-// and which of them the line is about: that of addMembers.
+// knownPorts returns the declared ports that proxies watch and the ports that the Service declares.
+// first is the port that the line is about, which addMembers also uses.
 func knownPorts(watched []adminapi.Port, declared []uint16) (all []uint16, first uint16) {
 	const limit = 20
 	for _, w := range watched {
-		if !w.Undeclared { // clients can make up any number of these
+		if !w.Undeclared { // clients can invent any number of undeclared ports
 			all = append(all, w.Port)
 		}
 	}
@@ -357,7 +358,7 @@ func knownPorts(watched []adminapi.Port, declared []uint16) (all []uint16, first
 	return all[:min(len(all), limit)], first
 }
 
-// serviceLines is how the list of services is searched and sorted.
+// serviceLines defines how the list of services is searched and sorted.
 var serviceLines = lineKind[adminapi.ServiceLine]{
 	text: func(s *adminapi.ServiceLine) string {
 		all := []string{s.Namespace + "/" + s.Name, s.Kind}
@@ -396,7 +397,7 @@ func byService(a, b *adminapi.ServiceLine) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// serviceSeverity is the severity of a service.
+// serviceSeverity returns the severity of a service.
 func serviceSeverity(s *adminapi.ServiceLine) adminapi.Severity {
 	switch {
 	case s.Streams > 0 && s.Watched && s.Endpoints == 0:
@@ -411,7 +412,7 @@ func serviceSeverity(s *adminapi.ServiceLine) adminapi.Severity {
 	return adminapi.Fine
 }
 
-// newServiceList returns the list of services without lines. It sets the severities of lines.
+// newServiceList returns a list of services with totals only. It sets the severities of lines.
 func newServiceList(lines []adminapi.ServiceLine) (list adminapi.ServiceList) {
 	for i := range lines {
 		one := &lines[i]

@@ -10,10 +10,11 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// release is what make's VERSION names the program. Without one the Go tool names it, by git's tags and commit.
+// release is the version that make sets from VERSION. If it is empty, the version comes from the Go
+// tool, which uses git's tags and commit.
 var release string
 
-// OwnBuild returns what this program was built from, which is /debug/version too.
+// OwnBuild returns the build of this program, as in /debug/version.
 func OwnBuild() adminapi.Build {
 	info := buildInfo()
 	return adminapi.Build{
@@ -24,7 +25,7 @@ func OwnBuild() adminapi.Build {
 	}
 }
 
-// WriteVersion prints what a bug report should begin with.
+// WriteVersion prints the information that a bug report should start with.
 func WriteVersion(w io.Writer) { printVersion(w, buildInfo()) }
 
 // Revision returns the commit that this program was built from.
@@ -33,7 +34,7 @@ func Revision() string {
 	return text
 }
 
-// buildInfo returns what the Go tool has written into this program.
+// buildInfo returns the build information that the Go tool embeds.
 func buildInfo() *debug.BuildInfo {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -43,7 +44,7 @@ func buildInfo() *debug.BuildInfo {
 	return info
 }
 
-// libraries are those whose versions matter most in a bug report.
+// libraries are the modules whose versions matter most in a bug report.
 var libraries = []struct{ title, module string }{
 	{"Kubernetes client", "k8s.io/client-go"},
 	{"proxy API", "github.com/linkerd/linkerd2-proxy-api"},
@@ -61,7 +62,7 @@ func printVersion(w io.Writer, info *debug.BuildInfo) {
 	}
 }
 
-// revision returns the commit that the program was built from, and when that was made.
+// revision returns the commit that the program was built from and the time of the commit.
 func revision(info *debug.BuildInfo) (text, at string) {
 	all := make(map[string]string)
 	for _, s := range info.Settings {
@@ -74,7 +75,7 @@ func revision(info *debug.BuildInfo) (text, at string) {
 	return text, all["vcs.time"]
 }
 
-// commit is the revision, for people.
+// commit returns the revision for people.
 func commit(info *debug.BuildInfo) string {
 	text, at := revision(info)
 	if at != "" {
@@ -83,7 +84,7 @@ func commit(info *debug.BuildInfo) string {
 	return text
 }
 
-// moduleVersion returns the version of a module that the program is built with.
+// moduleVersion returns the version of a module in this build.
 func moduleVersion(info *debug.BuildInfo, path string) string {
 	for _, m := range info.Deps {
 		if m.Path == path {

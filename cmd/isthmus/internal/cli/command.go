@@ -12,28 +12,30 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// init leaves commands in the order of the overview.
+// init keeps commands in the order of the overview.
 func init() { cobra.EnableCommandSorting = false }
 
-// Command is one command of a program, as "isthmus get" is one.
+// Command is one command of a program, such as "isthmus get".
 type Command struct {
-	Use     string   // its name, and what follows it besides flags: "get AUTHORITY"
-	Aliases []string // work like the name
-	Summary string   // what it does, for the overview
-	Intro   string   // the help's text before the flags; empty: the summary
-	Ending  string   // and after them, if there is more to explain
+	Use     string   // name and arguments without flags, such as "get AUTHORITY"
+	Aliases []string // other names
+	Summary string   // one line for the overview
+	Intro   string   // help text before the flags; if empty, Summary
+	Ending  string   // help text after the flags
 	Flags   []Section
-	// OneOf are pairs of flags of which only one may be given. One that has its default value is not.
+	// OneOf lists pairs of flags of which at most one may be set. A flag with its default value
+	// counts as not set.
 	OneOf [][2]string
-	// Such is what the only argument of Use may be, for the error if it is missing.
+	// Such describes the valid values of the only argument of Use. It is used in the error for a
+	// missing argument.
 	Such string
-	// Run runs the command. Its context ends at a signal, unless the command has OwnSignals and
-	// reads [Process].Signals.
+	// Run runs the command. A signal cancels its context. If OwnSignals is true, the command reads
+	// [Process].Signals instead.
 	Run        func(ctx context.Context, p Process) error
 	OwnSignals bool
 }
 
-// run checks the flags and how many arguments there are, and runs the command.
+// run checks the flags and the number of arguments, and runs the command.
 func (c *Command) run(ctx context.Context, given *pflag.FlagSet, p Process) error {
 	set := func(name string) bool {
 		f := given.Lookup(name)
@@ -63,13 +65,13 @@ func (c *Command) run(ctx context.Context, given *pflag.FlagSet, p Process) erro
 	return c.Run(ctx, p)
 }
 
-// Section is some flags of a command, under a title of the help.
+// Section is a group of flags with a title in the help.
 type Section struct {
 	Title string
 	Flags *pflag.FlagSet
 }
 
-// NewSection returns a section with the flags that define defines.
+// NewSection returns a section with the flags that define adds.
 func NewSection(title string, define func(*pflag.FlagSet)) Section {
 	s := Section{title, pflag.NewFlagSet(title, pflag.ContinueOnError)}
 	s.Flags.SortFlags = false
@@ -77,7 +79,7 @@ func NewSection(title string, define func(*pflag.FlagSet)) Section {
 	return s
 }
 
-// helpWidth is how wide the help of flags is.
+// helpWidth is the width of the help for flags, in columns.
 const helpWidth = 100
 
 // Help prints what the command does and all its flags.
@@ -95,18 +97,18 @@ func (c *Command) Help(w io.Writer) {
 	}
 }
 
-// forCobra returns the command for cobra, without its run function, which the program adds.
+// forCobra returns the cobra command without its run function, which the program adds.
 func (c *Command) forCobra() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               c.Use,
 		Aliases:           c.Aliases,
 		Short:             c.Summary,
-		Args:              cobra.ArbitraryArgs, // the command checks them
+		Args:              cobra.ArbitraryArgs, // the command checks its arguments
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	for _, s := range c.Flags {
 		s.Flags.VisitAll(func(f *pflag.Flag) {
-			short := *f // with the first sentence of its usage, which shells show
+			short := *f // a copy with only the first sentence of the usage, which shells show
 			first, _, _ := strings.Cut(f.Usage, ". ")
 			short.Usage = strings.TrimSuffix(strings.ReplaceAll(first, "`", ""), ".")
 			cmd.Flags().AddFlag(&short)
@@ -122,22 +124,22 @@ func (c *Command) forCobra() *cobra.Command {
 		}
 		complete := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 		if err := cmd.RegisterFlagCompletionFunc(f.Name, complete); err != nil {
-			panic(err) // a flag that was there a moment ago
+			panic(err) // the flag was just added
 		}
 	})
 	return cmd
 }
 
-// fileFlags are those whose values are names of files.
+// fileFlags are flags whose values are file names.
 var fileFlags = []string{"kubeconfig", "ca-file"}
 
-// choice is the value of a flag that is one of some words.
+// choice is the value of a flag that accepts a fixed set of words.
 type choice struct {
 	value *string
 	of    []string
 }
 
-// Choice adds a flag that is one of some words, the first of them by default.
+// Choice adds a flag that accepts one of the words in of. The first word is the default.
 func Choice(s *pflag.FlagSet, value *string, name, shorthand, usage string, of ...string) {
 	*value = of[0]
 	s.VarP(&choice{value, of}, name, shorthand, usage)

@@ -1,39 +1,37 @@
-// Package cli is what a command-line program with commands is made of: the choice of
-// the command, flags and their help, completion, usage errors and exit codes. It is a
-// frame around cobra, which nothing else here has to know.
+// Package cli builds command-line programs with several commands. It selects the command, parses
+// flags, and provides help, shell completion, usage errors and exit codes. It wraps cobra, so that
+// other packages do not need to know cobra.
 //
 //	program := cli.Program{Name: "isthmus", Intro: "…", Groups: []cli.Group{{"Look in", []cli.Command{{
-//		Use:     "get AUTHORITY",
-//		Summary: "show the endpoints of a service",
-//		Intro:   "isthmus get shows …",
-//		Flags:   []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) { s.BoolVar(&once, "once", …) })},
-//		Run:     func(ctx context.Context, p cli.Process) error { … },
+//	Use:     "get AUTHORITY",
+//	Summary: "show the endpoints of a service",
+//	Intro:   "isthmus get shows …",
+//	Flags:   []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) { s.BoolVar(&once, "once", …) })},
+//	Run:     func(ctx context.Context, p cli.Process) error { … },
 //	}}}}}
 //	os.Exit(program.Run(ctx, process))
 //
-// A command is run once its flags are read: [Process].Args are its arguments without flags, as many
-// as Use has: none, one, or any number where that has "…". A program is run once, since the flags
-// of its commands keep their values.
+// A command runs after its flags have been parsed. [Process].Args contains the remaining arguments.
+// The command's Use determines the number of arguments: none, one, or any number if Use contains
+// "…". A program can only be run once, because the flags of its commands keep their values.
 //
-// Guarantees:
+// Callers may rely on the following:
 //
-//   - Exit code 0 for what went as asked, 1 for what failed, 2 for arguments that
-//     can't be used. Each error is one message on standard error, which names the
-//     command; that of a [UsageError] also names the help.
-//   - "help", "help VERB", "VERB --help" and "VERB -h" work for every command, and print
-//     to standard output. So does "completion SHELL", and commands that are almost right
-//     are suggested.
-//   - All texts have the program's name as the user typed it: they are written with
-//     "isthmus", and name "kubectl isthmus" for those who called it so.
-//   - Flags take one dash or two, and stand before, between or after other arguments;
-//     after "--" all are arguments. Only flags of one letter may be given together.
-//   - A signal ends the context of the command, unless it has [Command].OwnSignals. Arguments are
-//     as many as its usage has.
-//   - Nothing here ends the process, reads os.Args or asks for signals, so that tests
-//     run whole programs.
+//   - The exit code is 0 for success, 1 for a failure, and 2 for invalid arguments.
+//   - Each error is one message on standard error that names the command. The message of a
+//     [UsageError] also names the help.
+//   - "help", "help COMMAND", "COMMAND --help" and "COMMAND -h" work for every command and print to
+//     standard output. "completion SHELL" also prints to standard output.
+//   - For a mistyped command, the error suggests similar commands.
+//   - Messages contain the program's name as the user typed it. A source text says "isthmus", and
+//     users of the kubectl plugin see "kubectl isthmus".
+//   - Flags take one dash or two, and may come before, between or after other arguments. After
+//     "--", everything is an argument. Only flags of one letter can be combined.
+//   - A signal cancels the context of the command, unless the command sets [Command].OwnSignals.
+//   - The package does not exit the process, read os.Args or subscribe to signals. Tests can
+//     therefore run whole programs.
 //
-// Nothing here is safe for concurrent use, nor has to be: a process parses its
-// arguments once.
+// The package is not safe for concurrent use, because a process parses its arguments once.
 //
-// ARCHITECTURE.md, at the module's root, shows how the packages work together.
+// See ARCHITECTURE.md at the root of the module for how the packages work together.
 package cli

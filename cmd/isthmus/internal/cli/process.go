@@ -13,19 +13,19 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Process is what a run gets from the operating system.
+// Process is the environment of a run.
 type Process struct {
-	Build          adminapi.Build // of a command's run: what the program was built from
-	Name           string         // of a command's run: how the user called it, for messages: "kubectl isthmus get"
-	Args           []string       // for a program: its command and what follows; for a command: its arguments
-	Stdin          io.Reader      // nil: there is none
+	Build          adminapi.Build // of a command's run: build of the program
+	Name           string         // of a command's run: name as typed, such as "kubectl isthmus get"
+	Args           []string       // of a program: the command and its arguments; of a command: its arguments
+	Stdin          io.Reader      // nil if there is none
 	Stdout, Stderr io.Writer
-	Signals        <-chan os.Signal // those that ask the process to end; for a command with OwnSignals only
-	Interactive    bool             // Stdin and Stderr are a terminal, at which a user can answer
+	Signals        <-chan os.Signal // signals that end the process; only for commands with OwnSignals
+	Interactive    bool             // Stdin and Stderr are a terminal, so that a user can answer
 }
 
-// interruptible returns a context that ends at the first signal. The function that it
-// returns must be called: it waits for a goroutine.
+// interruptible returns a context that is canceled by the first signal. The caller must call the
+// returned function, which stops a goroutine and waits for it.
 func (p Process) interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -40,15 +40,15 @@ func (p Process) interruptible(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(); <-done }
 }
 
-// Confirm asks a question, and returns nil if the answer is yes. Where no user can
-// answer it returns a usage error, which names the flag --yes.
+// Confirm asks a question and returns nil if the answer is yes. If no user can answer, it returns a
+// usage error that names the flag --yes.
 func (p Process) Confirm(ctx context.Context, question string) error {
 	if !p.Interactive || p.Stdin == nil {
 		return Usagef("this asks before it changes anything, and standard input is no terminal: give --yes")
 	}
 	fmt.Fprintf(p.Stderr, "%s [y/N] ", question)
 	answer := make(chan string, 1)
-	go func() { // it may outlive this call: a read can't be interrupted
+	go func() { // may outlive this call, because a read can't be interrupted
 		line, _ := bufio.NewReader(io.LimitReader(p.Stdin, 100)).ReadString('\n')
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
@@ -63,16 +63,16 @@ func (p Process) Confirm(ctx context.Context, question string) error {
 	}
 }
 
-// SlowAfter is when a command that waits prints what for.
+// SlowAfter is the time after which a waiting command prints what it waits for.
 const SlowAfter = time.Second
 
-// afterLimit is how long work may go on whose time is over. Only work that waits for a program of
-// the kubeconfig takes as long.
+// afterLimit is the time that work may continue after its context has ended. Only work that waits
+// for a credential plugin of the kubeconfig takes that long.
 const afterLimit = time.Second
 
-// Await does work, and prints what it waits for if that takes longer than a second: what follows
-// the word "waiting", such as " for x" or ": making x". If the context ends and the work goes on
-// all the same, Await returns: then the results of the work must not be read.
+// Await does work. If the work takes longer than a second, Await prints "waiting" followed by what,
+// such as " for x" or ": making x". If the work continues after the context has ended, Await
+// returns. The caller must then not read the results of the work.
 func (p Process) Await(ctx context.Context, what string, work func() error) error {
 	done, slow, ended := make(chan error, 1), time.After(SlowAfter), ctx.Done()
 	go func() { done <- work() }()
@@ -90,10 +90,10 @@ func (p Process) Await(ctx context.Context, what string, work func() error) erro
 	}
 }
 
-// UsageError is an error in the arguments: exit code 2.
+// UsageError is an error in the arguments. It leads to exit code 2.
 type UsageError struct{ error }
 
 func (e UsageError) Unwrap() error { return e.error }
 
-// Usagef returns an error in the arguments.
+// Usagef returns a formatted UsageError.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }

@@ -15,30 +15,30 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// CompleteCommand is the command that shells call to complete the arguments that follow.
+// CompleteCommand is the command that shells call to complete the arguments that follow it.
 const CompleteCommand = cobra.ShellCompRequestCmd
 
 // Program is a set of commands under one name.
 type Program struct {
-	// Name is how users call it: "isthmus" or, as plugin of another program,
-	// "kubectl isthmus". Its last word is what all texts are written with.
+	// Name is what users type to call the program, such as "isthmus". For a plugin of another
+	// program, it is "kubectl isthmus". All texts of the program use only the last word of Name.
 	Name     string
 	Build    adminapi.Build
-	Intro    string // the first line of the overview
+	Intro    string // first line of the overview
 	Groups   []Group
 	Examples []string
-	// Short has what a first argument such as --version stands for.
+	// Short maps a first argument, such as --version, to the arguments that replace it.
 	Short map[string][]string
 }
 
-// Group is some commands, under a title of the overview.
+// Group is a group of commands with a title in the overview.
 type Group struct {
 	Title    string
 	Commands []Command
 }
 
-// Run runs the command that p's arguments begin with and returns the exit code: 0,
-// 1 if the command has failed, 2 for a UsageError. It prints errors to p.Stderr.
+// Run runs the command that p's arguments start with, and prints errors to p.Stderr. It returns the
+// exit code: 0 for success, 1 if the command failed, and 2 for a UsageError.
 func (g *Program) Run(ctx context.Context, p Process) int {
 	root := g.root(p)
 	root.SetArgs(g.normal(root, p.Args))
@@ -55,7 +55,7 @@ func (g *Program) Run(ctx context.Context, p Process) int {
 	return 1
 }
 
-// called returns how the user called a command.
+// called returns the name by which the user called a command.
 func called(c *cobra.Command) string {
 	if c.HasParent() && c.CalledAs() != "" {
 		return called(c.Parent()) + " " + c.CalledAs()
@@ -63,9 +63,9 @@ func called(c *cobra.Command) string {
 	return c.CommandPath()
 }
 
-// normal returns the arguments as cobra takes them: two dashes before names of flags, since
-// one stands for letters, and "VERB --help" for "help VERB". It is never nil: that would
-// stand for those of the process.
+// normal converts the arguments for cobra. It doubles the dash of long flags, because cobra reads a
+// single dash as a list of letters. It converts "help COMMAND" to "COMMAND --help". It never
+// returns nil, because cobra would then use the arguments of the process.
 func (g *Program) normal(root *cobra.Command, args []string) []string {
 	args = append([]string{}, args...)
 	known := map[string]bool{"help": true}
@@ -87,7 +87,7 @@ func (g *Program) normal(root *cobra.Command, args []string) []string {
 	if args[0] == "help" {
 		args = args[1:min(len(args), 2)]
 		if c, _, _ := root.Find(args); c == root && len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-			return args // which is no command
+			return args // which is not a command
 		}
 		return append(args, "--help")
 	}
@@ -97,7 +97,7 @@ func (g *Program) normal(root *cobra.Command, args []string) []string {
 	return args
 }
 
-// root returns the program for cobra.
+// root returns the root command for cobra.
 func (g *Program) root(p Process) *cobra.Command {
 	root := &cobra.Command{
 		Use:                        lastWord(g.Name),
@@ -154,7 +154,7 @@ func (g *Program) root(p Process) *cobra.Command {
 	return root
 }
 
-// unknownCommand is the error for a first argument that is no command.
+// unknownCommand returns the error for a first argument that is not a command.
 func unknownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -171,7 +171,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	return Usagef("unknown verb %q: %s and help are known", args[0], strings.Join(names, ", "))
 }
 
-// overview prints all commands, by group.
+// overview prints all commands by group.
 func (g *Program) overview(w io.Writer) {
 	name := lastWord(g.Name)
 	fmt.Fprintf(w, "%s\n\nUsage: %s VERB [FLAGS]\n", g.Intro, name)
@@ -195,8 +195,7 @@ func (g *Program) overview(w io.Writer) {
 	}
 }
 
-// printRenamed prints a text that is written with the last word of a program's name
-// with all of it.
+// printRenamed prints a text with the full name of a program in place of the last word of the name.
 func printRenamed(w io.Writer, text func(io.Writer), name string) {
 	var b bytes.Buffer
 	text(&b)

@@ -1,12 +1,19 @@
-// Package preflight finds out what a replica would show of clusters, where none runs: "isthmus check" judges it, with a
-// user's credentials for the local cluster and those of the link Secrets for the others.
+// Package preflight inspects clusters if no replica runs. It returns what a replica would show, for
+// "isthmus check" to judge.
+//
+// It uses a user's credentials for the local cluster, and the credentials of the link Secrets for
+// linked clusters.
 //
 //	program := cli.Program{Groups: []cli.Group{{Commands: commands.All(preflight.See)}}}
 //
-// It is apart from the commands since it connects to clusters as a replica does, which no other command that looks may.
+// The package is separate from the commands because it connects to clusters like a replica. No
+// other read-only command may do so.
 //
-// Guarantees: See takes allClusters at most, whatever API servers answer, and asks clustersAtOnce of them at a time. It
-// changes nothing.
+// Callers may rely on the following:
 //
-// ARCHITECTURE.md, at the module's root, shows how the packages work together.
+//   - See returns within allClusters, whatever API servers respond.
+//   - See contacts at most clustersAtOnce clusters at a time.
+//   - See changes nothing.
+//
+// See ARCHITECTURE.md at the root of the module for how the packages work together.
 package preflight

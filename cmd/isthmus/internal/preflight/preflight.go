@@ -24,18 +24,18 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Limits of what is asked from here.
+// Limits of the inspection.
 const (
 	allClusters    = 20 * time.Second
-	clustersAtOnce = 48              // 250 of which none answers take 18 s
-	clusterLimit   = 8 * time.Second // for all that is asked of it
+	clustersAtOnce = 48              // 250 unreachable clusters take 18 s
+	clusterLimit   = 8 * time.Second // for all requests to one cluster
 )
 
-// firstAnswer is how long one cluster may take for a first answer. Tests change it.
+// firstAnswer is the time limit for the first response of a cluster. Tests change it.
 var firstAnswer = 3 * time.Second
 
-// See returns what a replica would show, where there is none: from this machine, with a
-// user's credentials and those of the links.
+// See returns what a replica would show, without a replica. It uses the network of this machine, a
+// user's credentials and the credentials of the links.
 func See(ctx context.Context, p commands.Preflight) check.Seen {
 	ctx, cancel := context.WithTimeout(ctx, allClusters)
 	defer cancel()
@@ -78,7 +78,7 @@ func See(ctx context.Context, p commands.Preflight) check.Seen {
 	for _, x := range inspections {
 		inspecting.Go(func() error {
 			x.run(ctx)
-			return nil // each keeps its own errors
+			return nil // each inspection stores its own errors
 		})
 	}
 	_ = inspecting.Wait()
@@ -95,24 +95,24 @@ func See(ctx context.Context, p commands.Preflight) check.Seen {
 	return seen
 }
 
-// inspection is what is asked of one cluster's API server.
+// inspection is the inspection of one cluster's API server.
 type inspection struct {
-	// fixed
+	// inputs
 	name        federation.ClusterName
 	rest        *rest.Config
 	namespace   string // of the control plane
 	permissions []check.Permission
-	account     string // in that namespace, whose rights they are; empty: those of the credentials
-	pre         bool   // the account need not be there yet
+	account     string // ServiceAccount in namespace whose permissions are checked; empty for the credentials in use
+	pre         bool   // the ServiceAccount may be missing
 
-	found     *adminapi.APIServer // has the expiry at first
-	rightsErr error               // why no rights could be asked for
+	found     *adminapi.APIServer // initially only with the expiry
+	rightsErr error               // why no permissions could be checked
 	noAccount bool
 }
 
 func (x *inspection) run(ctx context.Context) {
 	if ctx.Err() != nil {
-		return // no time was left
+		return // no time left
 	}
 	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
 	defer cancel()
@@ -146,7 +146,8 @@ func (x *inspection) run(ctx context.Context) {
 	}
 }
 
-// unauthorized leaves out what the credentials in use may not do: whose rights matter is asked for.
+// unauthorized returns only the requests with status 401. Other rejected requests show permissions
+// of the credentials in use, and askPermissions checks the relevant permissions instead.
 func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedRequest) {
 	for _, r := range list {
 		if r.Status == http.StatusUnauthorized {
@@ -156,7 +157,7 @@ func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedReques
 	return kept
 }
 
-// askKinds finds out which custom resources the own cluster does not have.
+// askKinds finds the custom resources that the local cluster does not serve.
 func (x *inspection) askKinds(ctx context.Context, api *kube.Client) {
 	if x.name != federation.Local {
 		return
@@ -175,7 +176,7 @@ func (x *inspection) askKinds(ctx context.Context, api *kube.Client) {
 		served, err := api.Sources.Serves(ctx, k.Resource, k.GroupVersion())
 		switch {
 		case err != nil:
-			refused.Status = http.StatusServiceUnavailable // it is not known
+			refused.Status = http.StatusServiceUnavailable // unknown
 		case served:
 			continue
 		}
@@ -183,11 +184,11 @@ func (x *inspection) askKinds(ctx context.Context, api *kube.Client) {
 	}
 }
 
-// reviewsAtOnce is how many questions about rights are under way to one API server: one after
-// the other would take seconds to a server that is far away.
+// reviewsAtOnce is the number of concurrent access reviews per API server. Sequential reviews would
+// take seconds on a distant server.
 const reviewsAtOnce = 8
 
-// askPermissions asks the API server which rights it does not grant.
+// askPermissions asks the API server for the permissions that it does not grant.
 func (x *inspection) askPermissions(ctx context.Context, api *kube.Client) {
 	if x.pre && x.account != "" {
 		_, err := api.ServiceAccounts(x.namespace).Get(ctx, x.account, metav1.GetOptions{})
@@ -223,7 +224,8 @@ func (x *inspection) askPermissions(ctx context.Context, api *kube.Client) {
 	kube.SortRefused(x.found.Refused)
 }
 
-// mayDo asks for one right: of the account by a review of its rights, else of the credentials in use.
+// mayDo checks one permission. If account is set, it reviews the permissions of the account.
+// Otherwise it reviews those of the credentials in use.
 func (x *inspection) mayDo(ctx context.Context, api *kube.Client, r check.Permission, verb string) (bool, error) {
 	resource, subresource, _ := strings.Cut(r.Resource, "/")
 	asked := &authorizationv1.ResourceAttributes{

@@ -1,4 +1,5 @@
-// Package admintest has clusters without API servers, for tests of what Isthmus shows of a federation.Table.
+// Package admintest provides clusters without API servers, for tests of the admin pages of a
+// federation.Table.
 package admintest
 
 import (
@@ -9,7 +10,8 @@ import (
 	"isthmus/federation"
 )
 
-// Source is a cluster, by the addresses that it offers of each Service. If Offers returns nil, it has no such Service.
+// Source is a cluster that offers addresses for Services. If Offers returns nil for a Service, the
+// cluster does not have the Service.
 type Source struct {
 	Cluster federation.ClusterName
 	Offers  func(federation.ServiceID) []netip.AddrPort
@@ -30,7 +32,8 @@ func Offering(cluster federation.ClusterName, has string, addrs ...string) *Sour
 	return &Source{cluster, offers}
 }
 
-// Numbered returns a cluster with every Service. Each web-N has so many endpoints, which no other has.
+// Numbered returns a cluster that has every Service. Each Service web-N has the given number of
+// endpoints and shares none with other Services.
 func Numbered(cluster federation.ClusterName, number, endpoints int) *Source {
 	return &Source{cluster, func(id federation.ServiceID) (list []netip.AddrPort) {
 		var n int
@@ -58,7 +61,7 @@ func (s *Source) Declares(federation.ServiceID, uint16) bool { return true }
 // Reader implements federation.Source.
 func (s *Source) Reader(id federation.ServiceID, _ uint16) federation.Reader { return reader{s, id} }
 
-// AddressOwner implements federation.Source: a Pod has 10.0.0.99.
+// AddressOwner implements federation.Source. The address 10.0.0.99 is assigned to a Pod.
 func (s *Source) AddressOwner(a netip.Addr) string {
 	if a == netip.MustParseAddr("10.0.0.99") {
 		return "Pod shop/mine"
@@ -79,7 +82,7 @@ func (r reader) Read() federation.Share {
 	return federation.Share{State: r.State(r.id), Slices: []*federation.Slice{slice}}
 }
 
-// Directory has Nodes n1, n2 and so on in zones z1, z2 and so on, and no profiles.
+// Directory has Nodes n1, n2 and so on in zones z1, z2 and so on. It has no profiles.
 type Directory struct{}
 
 // Zone implements grpcapi.Directory.
@@ -90,7 +93,7 @@ func (Directory) Zone(node string) (string, <-chan struct{}) {
 // Profile implements grpcapi.Directory.
 func (Directory) Profile(federation.ProfileKey) *federation.Watch[*federation.Profile] { return nil }
 
-// ShopID returns the name of a Service in namespace shop.
+// ShopID returns the ID of a Service in namespace shop.
 func ShopID(name string) federation.ServiceID {
 	return federation.ServiceID{Namespace: "shop", Name: name}
 }
