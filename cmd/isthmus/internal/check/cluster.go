@@ -318,7 +318,7 @@ func expiry(now, at time.Time, soon time.Duration) (level Level, text string) {
 	return OK, "is good until " + when
 }
 
-// roughly formats a duration in words. It rounds to the largest unit that fits nearly twice.
+// roughly formats a duration in words, rounded to the largest unit that fits nearly twice.
 func roughly(d time.Duration) string {
 	for _, u := range []struct {
 		size time.Duration

@@ -1,6 +1,6 @@
 // Package check evaluates the contents of a replica's debug pages /debug/clusters and
-// /debug/services. Its results say whether the replica has everything it needs, and how to fix
-// what is missing. The package sends no requests.
+// /debug/services. Its results say whether the replica has everything it needs, and how to fix what
+// is missing. The package sends no requests.
 //
 //	results := check.Judge(check.Seen{Clusters: page, Services: services})
 //

@@ -11,8 +11,8 @@ import (
 const mostClashes = 10
 
 // NameClashes returns a text for each pair of links where the longer name ends in a hyphen and the
-// shorter name. It returns at most mostClashes texts. In such a pair, some mirrors of the link with
-// the shorter name get no name.
+// shorter name. NameClashes returns at most mostClashes texts. In such a pair, some mirrors of the
+// link with the shorter name get no name.
 func NameClashes(links []string) (texts []string) {
 	is := make(map[string]bool)
 	for _, name := range links {

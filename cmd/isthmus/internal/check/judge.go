@@ -12,11 +12,11 @@ import (
 type Seen struct {
 	adminapi.Clusters
 	Services []adminapi.Service
-	// FromHere means that isthmus check filled in Seen instead of a replica. It used another
-	// network and, in the local cluster, other permissions. Seen then contains no services and no
-	// information about watches.
+	// FromHere means that isthmus check filled in Seen instead of a replica. isthmus check uses
+	// another network and, in the local cluster, other permissions. Seen then contains no services
+	// and no information about watches.
 	FromHere bool
-	// Exports means that the permissions for --exports=on were checked too. It applies only if
+	// Exports means that the permissions for --exports=on were checked too. Exports applies only if
 	// FromHere is set.
 	Exports bool
 	// NoAccount is the NAMESPACE/NAME of the replica's ServiceAccount if that ServiceAccount does
@@ -68,8 +68,8 @@ func Judge(s Seen) []Result {
 	return r.sorted()
 }
 
-// checkSecrets reports whether link Secrets can be read and which of them can be used. It reports
-// every problem of a link Secret.
+// checkSecrets reports whether link Secrets can be read, which of them can be used, and every
+// problem of a link Secret.
 func checkSecrets(r *report, s *Seen) {
 	add := r.about(sectionLinks, LinkSecrets, "")
 	grant := "grant what manifests/install/rbac.yaml has for secrets in namespace " + s.Secrets.Namespace

@@ -126,7 +126,7 @@ func writeList(b *bytes.Buffer, title string, lines []string, limit int) {
 	}
 }
 
-// age formats the time since then as kubectl does. It returns "" for the zero time.
+// age formats the time since then as kubectl does, or returns "" for the zero time.
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return ""

@@ -23,8 +23,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// checkTimeout is the default of --timeout. It suffices for 250 clusters many of which do not
-// respond.
+// checkTimeout is the default of --timeout. The value suffices for 250 clusters many of which do
+// not respond.
 const checkTimeout = 30 * time.Second
 
 // checkOptions are the options of "isthmus check".
@@ -99,7 +99,7 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	return err
 }
 
-// untilFine repeats the checks until none fails or --wait has passed. It returns the last result.
+// untilFine repeats the checks until none fails or --wait has passed, and returns the last result.
 func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkState, error) {
 	began := time.Now()
 	for before := ""; ; {
@@ -117,8 +117,8 @@ func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkStat
 	}
 }
 
-// once runs all checks. It evaluates the pages of all replicas. Before an installation, or if there
-// is no replica, it runs the checks that need no replica.
+// once runs all checks on the pages of all replicas. Before an installation, or if there is no
+// replica, once runs the checks that need no replica.
 func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, error) {
 	if o.pre {
 		return o.fromHere(ctx, p, nil)
@@ -180,7 +180,7 @@ const (
 	checkReplicas = "replicas" // replicas agree, and one of them writes EndpointSlices
 )
 
-// checkState holds the results of all checks. Its method finish sorts and counts them.
+// checkState holds the results of all checks. The method finish sorts and counts the results.
 type checkState struct {
 	adminapi.CheckOutput
 	marks marks
@@ -383,7 +383,7 @@ func (s *checkState) table() string {
 // maxFine limits the lines of one check for OK results.
 const maxFine = 5
 
-// writeCheck writes the results of one check. It summarizes OK results.
+// writeCheck writes the results of one check and summarizes OK results.
 func (s *checkState) writeCheck(b *bytes.Buffer, list []check.Result) {
 	var texts []string
 	objects := make(map[string][]string) // objects with an OK result, by text

@@ -178,8 +178,8 @@ func objectsOf(c *adminapi.Cluster, names ...string) string {
 	return ""
 }
 
-// memoryShare returns the percentage of its memory cap that a linked cluster uses. It returns ""
-// for a cluster without a memory cap.
+// memoryShare returns the percentage of its memory cap that a linked cluster uses, or "" for a
+// cluster without a memory cap.
 func memoryShare(m adminapi.Memory) string {
 	if m.Limit == 0 {
 		return ""
@@ -271,7 +271,7 @@ func clusterTroubles(c *adminapi.Cluster) []string {
 }
 
 // throttled returns a text about resources that are throttled because the API server asked for a
-// pause. It names the time when the last pause ends.
+// pause. throttled names the time when the last pause ends.
 func throttled(c *adminapi.Cluster) string {
 	var names []string
 	var until time.Time

@@ -25,7 +25,7 @@ func All(preflight Preflighter) []cli.Command {
 }
 
 // Target holds the flags by which users select replicas, for commands of this package and of
-// others. It also limits how long a command waits for them.
+// others. Target also limits how long a command waits for them.
 type Target struct {
 	reach.Options
 	Timeout time.Duration // limit for everything that the command does; positive

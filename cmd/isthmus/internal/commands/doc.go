@@ -4,8 +4,8 @@
 //     the admin server.
 //   - "isthmus check" evaluates the pages of all replicas with package check. If there is no
 //     replica, it evaluates what the user can read in the clusters.
-//   - "isthmus get" and "isthmus profile" open the same streams as a proxy. After each message, they
-//     show the state that the proxy would have.
+//   - "isthmus get" and "isthmus profile" open the same streams as a proxy. After each message,
+//     they show the state that the proxy would have.
 //
 // "isthmus get" prints such a state as follows:
 //
@@ -21,12 +21,13 @@
 //   - A command waits at most --timeout for a page or for the first message of a stream. After one
 //     second, it says what it is waiting for.
 //   - The exit code is 0 if the requested information was printed, and 1 otherwise. The error says
-//     why and how to fix it. explain also exits with 1 if the client does not get what was asked
-//     about, and check exits with 1 if a check failed.
-//   - get and profile open one stream. When it ends, they exit with 1 and explain the status code
-//     and the reaction of a proxy. They exit with 0 on a signal and, with --once, after the first
-//     state.
-//   - clusters --watch continues while the replica is unreachable. It exits with 0 on a signal.
+//     why and how to fix it. "isthmus explain" also exits with 1 if the client does not receive the
+//     requested endpoints. "isthmus check" also exits with 1 if a check failed.
+//   - "isthmus get" and "isthmus profile" open one stream. When the stream ends, they exit with 1
+//     and explain the status code and the reaction of a proxy. They exit with 0 on a signal and,
+//     with --once, after the first state.
+//   - "isthmus clusters --watch" continues while the replica is unreachable. It exits with 0 on a
+//     signal.
 //   - Messages are applied as a proxy applies them. A message that no replica may send is reported
 //     on standard error, and its usable parts are applied. Endpoints and profiles that have no JSON
 //     form are dropped.
@@ -47,8 +48,8 @@
 //
 //   - A command that opens a stream is a session (stream.go) with its own state type, as getState
 //     in get.go.
-//   - A command that reads a page embeds [Target] (commands.go). [ReadAll] then queries every replica
-//     (fetch.go). The types of the page and of the JSON output belong in internal/adminapi.
+//   - A command that reads a page embeds [Target] (commands.go). [ReadAll] then queries every
+//     replica (fetch.go). The types of the page and of the JSON output belong in internal/adminapi.
 //   - Tables consist of cells (cells.go) and are printed on a screen (screen.go). replicas.go
 //     compares the pages of several replicas.
 //

@@ -180,7 +180,8 @@ func failuresOf(p *adminapi.Explanation) (list []string) {
 	return list
 }
 
-// definitionPanicked reports whether the service is not defined because each attempt to define it has panicked.
+// definitionPanicked reports whether the service is undefined because every attempt to define it
+// panicked.
 func definitionPanicked(p *adminapi.Explanation) bool {
 	return !p.Defined &&
 		slices.ContainsFunc(p.Failures, func(f adminapi.Failure) bool { return f.Where == "definition" })
@@ -293,8 +294,8 @@ func portsOf(m *adminapi.ExplainedMember) string {
 	return text.Some(list, maxNames)
 }
 
-// servedOf returns how many addresses of a member are served. It returns "" if the page does not
-// contain all addresses.
+// servedOf returns how many addresses of a member are served, or "" if the page does not contain
+// all addresses.
 func servedOf(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	if p.More > 0 {
 		return ""
@@ -402,8 +403,7 @@ func standsFor(a *adminapi.ExplainedAddress) string {
 	return a.Target
 }
 
-// rankOf returns the sort key of an address. It determines which addresses are listed first if not
-// all are.
+// rankOf returns the sort key of an address for a list that does not contain all addresses.
 func rankOf(a *adminapi.ExplainedAddress) int {
 	switch a.Verdict {
 	case served:
@@ -471,7 +471,7 @@ const (
 )
 
 // portUndeclared is the verdict for all addresses of a member whose Service must declare the port.
-// It applies to Services that Isthmus writes.
+// portUndeclared applies to Services that Isthmus writes.
 const portUndeclared = "port-not-declared"
 
 // verdicts contains the texts for all verdicts of this version.

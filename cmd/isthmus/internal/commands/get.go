@@ -41,7 +41,7 @@ func getCommand() cli.Command {
 	}})
 }
 
-// openGet opens a Get stream. It asks the replica to add the tier of each endpoint to its labels.
+// openGet opens a Get stream and asks the replica to add the tier of each endpoint to its labels.
 // Other servers ignore this request.
 func openGet(
 	c pb.DestinationClient, ctx context.Context, q *pb.GetDestination, opts ...grpc.CallOption,

@@ -22,7 +22,7 @@ type Origin struct {
 }
 
 // Unchecked returns the reason why a program of this build can't judge the page. The reason is an
-// unknown page format. It is empty if the program supports the format.
+// unknown page format. If the program supports the format, the reason is empty.
 func (o Origin) Unchecked(own adminapi.Build) string {
 	known := strconv.Itoa(adminapi.Format)
 	if o.Format == known {
@@ -47,8 +47,7 @@ func (o Origin) OtherFormat(own adminapi.Build) error {
 	return nil
 }
 
-// writeUnchecked prints the reason why a page can't be judged. It prints nothing if the reason is
-// empty.
+// writeUnchecked prints the reason why a page can't be judged, unless the reason is empty.
 func writeUnchecked(w io.Writer, unchecked string) {
 	if unchecked != "" {
 		fmt.Fprintf(w, "Not checked: %s\n", unchecked)

@@ -106,7 +106,7 @@ func postRender(from io.Reader, image string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// setImage sets the image of the destination container. It reports whether object contains that
+// setImage sets the image of the destination container and reports whether object contains that
 // container.
 func setImage(object map[string]any, image string) bool {
 	o := unstructured.Unstructured{Object: object}

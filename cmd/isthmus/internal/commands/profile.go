@@ -51,7 +51,7 @@ type profileState struct {
 
 func (p *profileState) started() bool { return p.DestinationProfile != nil }
 
-// apply replaces the profile with the profile of a message. It returns an error if a server must
+// apply replaces the profile with the profile of a message. apply returns an error if a server must
 // not send the message.
 func (p *profileState) apply(m *pb.DestinationProfile) error {
 	sent, err := messageJSON(m)
@@ -212,8 +212,8 @@ func responseCondition(m *pb.ResponseMatch, nesting int) string {
 	return "?"
 }
 
-// joinConditions joins the texts of conditions with a word, in parentheses if there are several. It
-// returns empty for an empty list.
+// joinConditions joins the texts of conditions with a word, in parentheses if there are several.
+// For an empty list, joinConditions returns empty.
 func joinConditions[M any](list []M, word, empty string, text func(M) string) string {
 	var parts []string
 	for _, m := range list {

@@ -20,9 +20,9 @@ type fact struct {
 	perReplica bool
 }
 
-// readEach reads a page of every replica that the flags select. It returns the first response in a
-// supported format or, if there is none, the first response. It also returns how the other replicas
-// differ from that response. readEach returns an error if no replica responds.
+// readEach reads a page of every replica that the flags select. readEach returns the first response
+// in a supported format or, if there is none, the first response. readEach also returns how the
+// other replicas differ from that response. readEach returns an error if no replica responds.
 func readEach[T any](
 	ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts,
 ) (shown Answer[T], others []adminapi.OtherReplica, err error) {

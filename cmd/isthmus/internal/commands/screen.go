@@ -34,8 +34,8 @@ func (s *screen) changed(state any) (bool, error) {
 	return !same, nil
 }
 
-// show prints a state. It prints output as JSON, or a table with a headline and indented lines. The
-// parameter of names the object of the table.
+// show prints a state: output as JSON, or a table with a headline and indented lines. The parameter
+// of names the object of the table.
 func (s *screen) show(at time.Time, of string, output any, table func() (headline string, lines []byte)) error {
 	if s.asJSON {
 		return printJSON(s.w, output)
@@ -76,7 +76,7 @@ func wantsColour(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
 }
 
-// printText prints a painted text. It removes the colours if w does not support them.
+// printText prints a painted text, without the colours if w does not support colours.
 func printText(w io.Writer, text string) error {
 	if !wantsColour(w) {
 		text = withoutColours.Replace(text)
@@ -85,8 +85,9 @@ func printText(w io.Writer, text string) error {
 	return err
 }
 
-// Printable returns s as a cell of a table. It quotes s if s contains characters that a terminal
-// might interpret, because servers may send anything. It returns "-" for an empty string.
+// Printable returns s as a cell of a table. Printable quotes s if s contains characters that a
+// terminal might interpret, because servers may send anything. Printable returns "-" for an empty
+// string.
 func Printable(s string) string {
 	if s == "" {
 		return "-"
@@ -94,7 +95,7 @@ func Printable(s string) string {
 	return text.Quoted(s)
 }
 
-// JSONLine encodes a value as one line of JSON. It escapes characters that a terminal might
+// JSONLine encodes a value as one line of JSON and escapes characters that a terminal might
 // interpret.
 func JSONLine(v any) ([]byte, error) {
 	encoded, err := json.Marshal(v)

@@ -110,9 +110,9 @@ func chosen(all []adminapi.Service, names []serviceName) (list []adminapi.Servic
 	return list, missing
 }
 
-// serviceFacts returns the facts that replicas should agree on. These are the members of services,
-// and the number of endpoints that each member offers to a watched port. Facts that depend on a
-// replica's proxies are marked perReplica.
+// serviceFacts returns the facts that replicas should agree on. The facts are the members of
+// services, and the number of endpoints that each member offers to a watched port. Facts that
+// depend on a replica's proxies are marked perReplica.
 func serviceFacts(services []adminapi.Service) facts {
 	f := facts{}
 	for _, e := range services {
@@ -215,7 +215,7 @@ func endpointsOf(e *adminapi.Service) string {
 	return strings.Join(ports, "; ")
 }
 
-// tiersInUse returns the tiers that clients use. It lists each combination of tiers once.
+// tiersInUse returns the tiers that clients use, each combination once.
 func tiersInUse(e *adminapi.Service) string {
 	var sets []string
 	for _, c := range e.Clients {
@@ -271,8 +271,8 @@ func serviceTroubles(e *adminapi.Service) []string {
 	return list
 }
 
-// writeClients appends a table of the tiers that the service's clients use. It writes nothing if
-// the service has no preference.
+// writeClients appends a table of the tiers that the service's clients use, if the service has a
+// preference.
 func writeClients(e *adminapi.Service, b *bytes.Buffer, now time.Time) {
 	if e.Preference == nil {
 		return

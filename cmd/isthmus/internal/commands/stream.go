@@ -28,8 +28,8 @@ const batchWindow = 50 * time.Millisecond
 
 // state is the state that a proxy has after the messages M of one stream.
 type state[M any] interface {
-	// apply changes the state according to a message. It returns an error if a server must not send
-	// the message.
+	// apply changes the state according to a message. apply returns an error if a server must not
+	// send the message.
 	apply(*M) error
 	// started reports whether there is a state to show.
 	started() bool

@@ -21,8 +21,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// Cluster is a cluster that a command works with. Commands find replicas and write links in it. Its
-// methods are safe for concurrent use.
+// Cluster is a cluster in which commands find replicas and write links. Methods of Cluster are safe
+// for concurrent use.
 type Cluster struct {
 	Context string        // the kubeconfig context; empty for the cluster of this Pod
 	API     *kube.Clients // guarded; see [Guard]
@@ -51,8 +51,8 @@ func (o *Options) Open() (*Cluster, error) {
 	return c, nil
 }
 
-// Clients returns clients of an API server, and a function that closes their idle connections. It
-// sends no request.
+// Clients returns clients of an API server, and a function that closes their idle connections,
+// without sending a request.
 func Clients(config *rest.Config) (*kube.Clients, func(), error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = cmp.Or(config.UserAgent, kube.UserAgent()) // rest.HTTPClientFor sets no default
@@ -155,8 +155,8 @@ func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, err
 	return pods[:min(len(pods), maxPods)], nil
 }
 
-// pods returns the Pods of a namespace that match a label selector. It returns at most maxPods,
-// whatever the API server sends.
+// pods returns the Pods of a namespace that match a label selector, at most maxPods whatever the
+// API server sends.
 func (c *Cluster) pods(ctx context.Context, namespace, selector string) ([]v1.Pod, error) {
 	list, err := c.API.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods})
 	if err != nil {
@@ -217,8 +217,8 @@ func (c *Cluster) replica(pod *v1.Pod) Replica {
 	return g
 }
 
-// forward returns the forwarder of a port. It starts a new forwarder if none exists or if the last
-// one is no longer usable.
+// forward returns the forwarder of a port. If none exists or the last one is no longer usable,
+// forward starts a new one.
 func (c *Cluster) forward(ctx context.Context, pod Replica, port int) (*forwarder, error) {
 	key := fmt.Sprintf("%s/%s:%d", pod.Namespace, pod.Name, port)
 	c.mu.Lock()
@@ -244,8 +244,8 @@ func (c *Cluster) Close() {
 	c.close()
 }
 
-// explain returns an error that says what a failed request was for and how to fix it. It returns
-// context errors unchanged.
+// explain returns an error that says what a failed request was for and how to fix it. explain
+// returns context errors unchanged.
 func (c *Cluster) explain(err error, does, right string) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -28,8 +28,8 @@ import (
 // maxFailure limits how much of the kubelet's message about a port is read, in bytes.
 const maxFailure = 1 << 10
 
-// forwarder forwards a free port of 127.0.0.1 to a port of a Pod. It ends when its Cluster is
-// closed or the connection to the API server is lost. Client-go's port forwarding uses it both as
+// forwarder forwards a free port of 127.0.0.1 to a port of a Pod, until its Cluster is closed or
+// the connection to the API server is lost. Client-go's port forwarding uses a forwarder both as
 // dialer and as connection.
 type forwarder struct {
 	httpstream.Connection                 // valid once ports.Ready is closed
@@ -142,8 +142,8 @@ func statusOf(err error) (status *apierrors.StatusError) {
 	return status
 }
 
-// CreateStream opens a stream. It wraps error streams, on which a kubelet reports why it can't
-// reach a port. Client-go only logs that message.
+// CreateStream opens a stream. CreateStream wraps error streams, on which a kubelet reports why it
+// can't reach a port. Client-go only logs that message.
 func (f *forwarder) CreateStream(headers http.Header) (httpstream.Stream, error) {
 	stream, err := f.Connection.CreateStream(headers)
 	if err == nil && headers.Get(v1.StreamType) == v1.StreamTypeError {
@@ -202,7 +202,7 @@ func (f *forwarder) broken(what, why, hint string) error {
 	return &BrokenError{fmt.Sprintf("port %d of Pod %s %s: %s%s", f.port, f.pod, what, text.Quoted(why), hint)}
 }
 
-// BrokenError reports why a connection to a Pod failed. Its text contains no control characters.
+// BrokenError reports why a connection to a Pod failed. The text contains no control characters.
 type BrokenError struct{ text string }
 
 func (e *BrokenError) Error() string { return e.text }

@@ -29,8 +29,8 @@ type Options struct {
 	Address             string // HOST:PORT of the only replica, used without a request to a cluster
 	// ContextFlag is the flag that sets Context, for messages. The default is --context.
 	ContextFlag string
-	// AddressFlag is the flag that sets the address of a replica, for messages. It is empty if the
-	// command has no such flag.
+	// AddressFlag is the flag that sets the address of a replica, for messages. AddressFlag is
+	// empty if the command has no such flag.
 	AddressFlag string
 }
 

@@ -21,8 +21,8 @@ type Replica struct {
 	Address             string // HOST:PORT; empty for a Pod
 	Namespace, Name     string
 	AdminPort, GRPCPort int // declared by the container, or the defaults
-	// NotReady is the reason why the Pod is not ready, without control characters. It is empty if
-	// the Pod is ready or if the user named the Pod.
+	// NotReady is the reason why the Pod is not ready, without control characters. NotReady is
+	// empty if the Pod is ready or if the user named the Pod.
 	NotReady string
 	cluster  *Cluster
 }

@@ -28,7 +28,7 @@ const (
 func managed(o metav1.Object) bool { return o.GetLabels()[managedByLabel] == managedBy }
 
 // access holds the objects that let a ServiceAccount of a linked cluster read what a replica needs.
-// They are the objects of manifests/link/remote-access.yaml with the names that the user chose.
+// The objects come from manifests/link/remote-access.yaml but have the names that the user chose.
 type access struct {
 	account corev1.ServiceAccount
 	role    rbacv1.ClusterRole
@@ -36,7 +36,7 @@ type access struct {
 	token   corev1.Secret // has no name
 }
 
-// newAccess returns the objects of the built-in manifest under the name of. It panics if the
+// newAccess returns the objects of the built-in manifest under the name of. newAccess panics if the
 // manifest is invalid.
 func newAccess(of types.NamespacedName) *access {
 	a := new(access)
@@ -102,8 +102,8 @@ func (a *access) boundBy(found *rbacv1.ClusterRoleBinding) bool {
 	return found.Subjects[0] == a.binding.Subjects[0] || found.Subjects[0] == user
 }
 
-// ensureRole creates the ClusterRole or adds the rules that it lacks. It removes no rule, because a
-// newer program may have added a rule that its replicas need.
+// ensureRole creates the ClusterRole or adds the rules that it lacks. ensureRole removes no rule,
+// because a newer program may have added a rule that its replicas need.
 func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
 	roles, name := c.API.ClusterRoles(), "ClusterRole "+a.role.Name
 	found, err := ensureOne(ctx, w, c, roles, name, &a.role)

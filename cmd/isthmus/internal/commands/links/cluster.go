@@ -25,7 +25,7 @@ type cluster struct {
 	uid   types.UID // UID of the namespace kube-system, which identifies the cluster; empty until read
 }
 
-// open returns a cluster. It sends no request.
+// open returns a cluster and sends no request.
 func open(by reach.Options) (*cluster, error) {
 	c, err := by.Open()
 	if err != nil {

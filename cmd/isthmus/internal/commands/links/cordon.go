@@ -141,8 +141,8 @@ func (o *cordonOptions) find(ctx context.Context, w *work, local *cluster) (link
 	return links, err
 }
 
-// weigh shows what the change leaves to each service. It returns an error if the change leaves a
-// service without endpoints.
+// weigh shows what the change leaves to each service. If the change leaves a service without
+// endpoints, weigh returns an error.
 func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	replicas, err := foresee(ctx, w, &o.Target, o.name, o.aim().standing)
 	switch {
@@ -201,8 +201,8 @@ func (o *cordonOptions) question() string {
 	return fmt.Sprintf("%s %s? The %s.", verb, o.name, o.effect())
 }
 
-// write patches only the two annotations, so that concurrent changes are not lost. It sets s to the
-// written Secret.
+// write patches only the two annotations, so that concurrent changes are not lost. Afterwards, s is
+// the written Secret.
 func (o *cordonOptions) write(ctx context.Context, w *work, local *cluster, s *corev1.Secret) error {
 	annotations := map[string]any{clusterstore.CordonAnnotation: o.aim().annotation,
 		clusterstore.CordonOverAnnotation: nil}

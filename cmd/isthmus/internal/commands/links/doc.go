@@ -1,14 +1,14 @@
-// Package links implements the commands that write links. "isthmus link" and "isthmus unlink" create
-// and delete link Secrets, and the permissions that linked clusters grant for them. "isthmus cordon"
-// and "isthmus uncordon" take a linked cluster out of service and back.
+// Package links implements the commands that write links. "isthmus link" and "isthmus unlink"
+// create and delete link Secrets, and the permissions that linked clusters grant for them. "isthmus
+// cordon" and "isthmus uncordon" take a linked cluster out of service and back.
 //
 // The commands work with two clusters of the user's kubeconfig (cluster.go): the local cluster, in
 // which Isthmus runs, and the linked cluster.
 //
 //   - link (link.go, linking.go) reads both clusters and rejects invalid links. It creates the
-//     account with its permissions (access.go) and a token (token.go) in the linked cluster. It then
-//     tests the token, writes the link Secret (secret.go) and waits for the replicas (links.go).
-//     Finally, it deletes the older tokens.
+//     account with its permissions (access.go) and a token (token.go) in the linked cluster. It
+//     then tests the token, writes the link Secret (secret.go) and waits for the replicas
+//     (links.go). Finally, it deletes the older tokens.
 //   - unlink (unlink.go) deletes these objects in reverse order. In the linked cluster, it only
 //     deletes objects that have the label of "isthmus link" and belong to no other link.
 //   - cordon (cordon.go) asks all replicas which endpoints services would have left, and merges
@@ -17,7 +17,8 @@
 // Users may rely on the following:
 //
 //   - A failed command leaves no unused token and no link that its cluster rejects. Running the
-//     command again completes it. If a replica keeps using the previous token, the rotation is undone.
+//     command again completes it. If a replica keeps using the previous token, the rotation is
+//     undone.
 //   - Clients of clusters are guarded (internal/guard). YAML from a cluster is parsed but not
 //     decoded, because aliases and keys of hostile YAML make decoding expensive.
 //   - A link Secret is validated before it is written, with the code by which Isthmus reads it.

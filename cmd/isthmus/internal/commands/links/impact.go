@@ -14,8 +14,8 @@ import (
 // maxShown limits how many services are listed.
 const maxShown = 20
 
-// foresee asks every replica what services would have if the cluster had the standing. It returns
-// the responses, and the first error of a ready replica.
+// foresee asks every replica what services would have if the cluster had the standing. The first
+// error of a ready replica is returned with the responses of the others.
 func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing string) (
 	list []*adminapi.Impact, err error) {
 	path := "/debug/impact?" + url.Values{"cluster": {cluster}, "standing": {standing}}.Encode()

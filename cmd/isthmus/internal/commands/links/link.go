@@ -174,8 +174,8 @@ func (o *linkOptions) run(ctx context.Context, p cli.Process) error {
 	return o.link(ctx, w, local, linked)
 }
 
-// link creates or renews the link. It creates the account first, then the token, and finally the
-// link Secret. It deletes older tokens only after the new token is in use.
+// link creates or renews the link: first the account, then the token, and finally the link Secret.
+// Older tokens are deleted only after the new token is in use.
 func (o *linkOptions) link(ctx context.Context, w *work, local, linked *cluster) error {
 	l := &linking{o: o, local: local, linked: linked}
 	if err := w.wait("reading both clusters", func() error { return l.read(ctx, w) }); err != nil {
@@ -301,8 +301,8 @@ type domains struct{ trust, cluster string }
 
 const defaultDomain = "cluster.local"
 
-// readDomains reads the domains that Linkerd was installed with. It reads them in the namespace
-// that -n names or else in Linkerd's own namespace, because Isthmus may run beside Linkerd.
+// readDomains reads the domains that Linkerd was installed with, from the namespace that -n names
+// or else from Linkerd's own namespace. Isthmus may run beside Linkerd.
 func readDomains(ctx context.Context, w *work, c *cluster, namespace string) domains {
 	const own, name = "linkerd", "linkerd-config"
 	config, err := c.API.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -325,9 +325,9 @@ func readDomains(ctx context.Context, w *work, c *cluster, namespace string) dom
 // maxValues limits how much of Linkerd's installation values is read, in bytes.
 const maxValues = 256 << 10
 
-// parseDomains reads the domains from Linkerd's installation values. It omits invalid values. It
-// parses the YAML without decoding it: decoding would copy the target of every alias and compare
-// each key with all others.
+// parseDomains reads the domains from Linkerd's installation values and omits invalid values. The
+// YAML is parsed without decoding. Decoding would copy the target of every alias and compare each
+// key with all others.
 func parseDomains(text string) (d domains) {
 	var document yaml.Node
 	if len(text) > maxValues || yaml.Unmarshal([]byte(text), &document) != nil || len(document.Content) == 0 ||

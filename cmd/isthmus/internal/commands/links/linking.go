@@ -134,8 +134,8 @@ func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret,
 	return written, err
 }
 
-// mayBeDone reports whether a failed write may have succeeded. This is so if the API server has not
-// responded or the response leaves the outcome open.
+// mayBeDone reports whether a failed write may have succeeded. A write may have succeeded if the
+// API server has not responded or the response leaves the outcome open.
 func mayBeDone(err error) bool {
 	if err == nil || errors.Is(err, errChanged) {
 		return false
@@ -196,7 +196,7 @@ func (l *linking) unfinished(ctx context.Context, w *work, written *corev1.Secre
 		"gateway", left, err, again)
 }
 
-// restore writes the previous link Secret and reports whether this succeeded. It fails if the
+// restore writes the previous link Secret and reports whether this succeeded. restore fails if the
 // Secret has changed meanwhile.
 func (l *linking) restore(ctx context.Context, w *work, written *corev1.Secret) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

@@ -72,8 +72,8 @@ func (w *work) warn(format string, args ...any) {
 // pollEvery is the polling interval while a command waits for replicas.
 const pollEvery = 500 * time.Millisecond
 
-// lacks returns what a replica's page does not show yet of the awaited change. It returns "" if the
-// page shows all of it, and an error if it never will.
+// lacks returns what a replica's page does not show yet of the awaited change. lacks returns "" if
+// the page shows all of it, and an error if it never will.
 type lacks func(adminapi.Clusters) (string, error)
 
 // awaitReplicas waits until no page of a replica lacks anything. If no replica responds to the

@@ -53,8 +53,7 @@ type linkContent struct {
 	network       string // empty to keep the existing network
 }
 
-// into returns the link Secret. It keeps the other labels, annotations and keys of an existing
-// Secret.
+// into returns the link Secret, with the other labels, annotations and keys of an existing Secret.
 func (c *linkContent) into(existing *corev1.Secret, namespace string) (*corev1.Secret, error) {
 	s := existing.DeepCopy()
 	if s == nil {
@@ -92,7 +91,7 @@ func (c *linkContent) into(existing *corev1.Secret, namespace string) (*corev1.S
 // errChanged reports that the credentials of a link Secret have changed since they were read.
 var errChanged = errors.New("somebody else has changed its credentials meanwhile: run this again")
 
-// write creates or updates the link Secret and returns the written Secret. It keeps concurrent
+// write creates or updates the link Secret and returns the written Secret. write keeps concurrent
 // changes, but returns [errChanged] if the credentials have changed.
 func (c *linkContent) write(
 	ctx context.Context, local *cluster, namespace string, existing *corev1.Secret,
@@ -121,7 +120,7 @@ func (c *linkContent) write(
 // tryFor limits how long a link's credentials are tested.
 const tryFor = 10 * time.Second
 
-// try asks a link's API server for the user name of the link's credentials. It returns an error if
+// try asks a link's API server for the user name of the link's credentials. try returns an error if
 // a replica can't use the credentials either. If the server is unreachable from here, try only
 // prints a warning.
 func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error {
@@ -155,7 +154,7 @@ func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error 
 	return nil
 }
 
-// whoami returns the user name that belongs to the credentials. It retries a rejected token,
+// whoami returns the user name that belongs to the credentials. whoami retries a rejected token,
 // because one of several API servers may not know the token yet.
 func (c *linkContent) whoami(ctx context.Context, api *kube.Clients) (string, error) {
 	for {

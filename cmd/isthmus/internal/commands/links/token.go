@@ -17,9 +17,9 @@ import (
 	"isthmus/internal/pace"
 )
 
-// Labels of a token's Secret. They identify its link, because several clusters and replicas may
-// link one cluster. A token is valid while its Secret exists. A token that expires is bound to its
-// Secret.
+// Labels of a token's Secret. The labels identify the token's link, because several clusters and
+// replicas may link one cluster. A token is valid while its Secret exists. A token that expires is
+// bound to its Secret.
 const (
 	linkLabel      = "isthmus.io/link"           // name of the link
 	linkedByLabel  = "isthmus.io/linked-by"      // identity of the local cluster

@@ -126,7 +126,7 @@ func (o *unlinkOptions) unlink(ctx context.Context, w *work, local, linked *clus
 }
 
 // showImpact shows what services have without the link, and names the services that are left
-// without endpoints. It never prevents the deletion, even if no replica responds.
+// without endpoints. showImpact never prevents the deletion, even if no replica responds.
 func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
 	limit := min(o.Timeout, impactWithin)
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -266,9 +266,9 @@ func accountTokens(
 	return slices.CompactFunc(found, func(a, b corev1.Secret) bool { return a.Name == b.Name }), nil
 }
 
-// run deletes the tokens, and the account with its permissions. It keeps the account if another
-// Secret contains a token of the account, because another link may use that token. It keeps objects
-// that "isthmus link" did not create.
+// run deletes the tokens, and the account with its permissions. If another Secret contains a token
+// of the account, the account stays, because another link may use that token. Objects that "isthmus
+// link" did not create stay, too.
 func (r *revocation) run(ctx context.Context, w *work) error {
 	if r == nil {
 		return nil
