@@ -18,33 +18,32 @@ import (
 	"isthmus/internal/text"
 )
 
-// Client has the clients of one cluster's API, one for each kind. [New]
-// makes one with all the limits of this package; tests fill in fakes. It is safe for
-// concurrent use.
+// Client has the clients of one cluster's API. [New] returns a Client with all limits of this
+// package; tests fill in fakes. A Client is safe for concurrent use.
 type Client struct {
-	Sources decode.Sources // of what is followed
+	Sources decode.Sources // for lists and watches
 
-	// [Client.AddTyped] makes these, for who writes or asks for rights. A linked cluster is only followed.
+	// Clients is set by [Client.AddTyped]. Only callers that write or check permissions need it.
 	*Clients
 
 	own      bool
-	config   *rest.Config // the effective one, with the limits of this package
+	config   *rest.Config // effective configuration, with the limits of this package
 	base     *url.URL
 	http     *http.Client
 	observer *observer
-	close    func() // its connections
+	close    func() // closes the connections
 }
 
-// New makes a client of a cluster; it sends nothing. Each client has connections of
-// its own, so that closing one cluster's never disturbs another, and no client-side
-// rate limit, since it runs only a handful of watches. Its requests are counted in
-// requests, which may be nil.
+// New returns a client of a cluster. It sends no request. Each client has its own connections, so
+// that closing one cluster's connections never disturbs another cluster. A client has no
+// client-side rate limit, because it runs only a handful of watches. requests counts the client's
+// requests, and may be nil.
 func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*Client, error) {
 	cfg := rest.CopyConfig(from)
 	cfg.QPS = -1
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	// To the own cluster the way is short: what compression would take there is processor time, of both sides.
+	// The local cluster is close, so compression would cost more processor time than it saves.
 	cfg.DisableCompression = cfg.DisableCompression || name == federation.Local
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = UserAgent()
@@ -64,8 +63,8 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	return c, nil
 }
 
-// AddTyped makes the clients that use client-go. Call it once, before others use the Client. client-go reads answers as
-// a whole: those of linked clusters are bounded by [guard.Sized].
+// AddTyped sets Clients. Call it once, before others use the Client. client-go reads whole
+// responses into memory, so [guard.Sized] limits those of linked clusters.
 func (c *Client) AddTyped() (err error) {
 	client := c.singleTries()
 	if !c.own {
@@ -75,12 +74,13 @@ func (c *Client) AddTyped() (err error) {
 	return err
 }
 
-// singleTries returns the client for client-go, which never retries a request.
+// singleTries returns the HTTP client for client-go, which never retries a request.
 func (c *Client) singleTries() *http.Client {
 	return newHTTPClient(withoutRetryAfter{c.http.Transport})
 }
 
-// MCS returns clients of the MCS-API by version. They are those of the own cluster: answers are not bounded.
+// MCS returns clients of the MCS-API by version. Use it for the local cluster only, because
+// responses are not limited.
 func (c *Client) MCS() (map[string]MCS, error) {
 	all := make(map[string]MCS)
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
@@ -93,15 +93,15 @@ func (c *Client) MCS() (map[string]MCS, error) {
 	return all, nil
 }
 
-// Close closes the client's connections. Requests fail then, also those that are under way.
+// Close closes the client's connections. Requests fail afterwards, including those in flight.
 func (c *Client) Close() {
 	if c.close != nil {
 		c.close()
 	}
 }
 
-// Printable returns err as [Printable] does, without the client's token: servers that
-// are not API servers may send back what they got.
+// Printable returns err as the function [Printable] does, without the client's token. A server that
+// is not an API server may send back the token.
 func (c *Client) Printable(err error) error {
 	if c.config == nil {
 		return Printable(err)
@@ -109,8 +109,8 @@ func (c *Client) Printable(err error) error {
 	return Printable(withoutToken(err, c.config.BearerToken))
 }
 
-// Server returns what requests have shown of the API server so far, without what is read by
-// itself. It holds no credentials.
+// Server returns what responses have shown of the API server so far, without the facts. It contains
+// no credentials.
 func (c *Client) Server() adminapi.APIServer {
 	if c.observer == nil {
 		return adminapi.APIServer{}
@@ -126,8 +126,8 @@ func (c *Client) Server() adminapi.APIServer {
 	return now
 }
 
-// Answered returns a channel that is closed once the API server has answered anything; nil: the
-// Client was not made by [New].
+// Answered returns a channel that is closed once the API server has sent any response. If the
+// Client was not made by [New], the channel is nil.
 func (c *Client) Answered() <-chan struct{} {
 	if c.observer == nil {
 		return nil
@@ -135,8 +135,8 @@ func (c *Client) Answered() <-chan struct{} {
 	return c.observer.answered
 }
 
-// Printable makes an error safe to log and show whose text may come from a server or
-// an object, as [text.Clean] does. If nothing has to be changed it returns err itself.
+// Printable makes an error safe to log and show, as [text.Clean] does. The error's text may come
+// from a server or an object. If nothing has to be changed, Printable returns err itself.
 func Printable(err error) error {
 	message := err.Error()
 	if fit := text.Clean(message, text.Long); fit != message {
@@ -145,7 +145,7 @@ func Printable(err error) error {
 	return err
 }
 
-// withoutToken returns err or, if its text has the token, an error without it.
+// withoutToken returns err, or an error without the token if err's text contains it.
 func withoutToken(err error, token string) error {
 	if token == "" {
 		return err
@@ -160,7 +160,8 @@ func withoutToken(err error, token string) error {
 	return err
 }
 
-// reworded returns an error with another text. Of what err was it keeps only that credentials are refused.
+// reworded returns an error with another text. The new error only preserves whether err means that
+// the credentials are refused.
 func reworded(err error, text string) error {
 	if apierrors.IsUnauthorized(err) {
 		return apierrors.NewUnauthorized(text)

@@ -1,59 +1,65 @@
-// Package kube makes clients of Kubernetes API servers that are safe against hostile
-// credentials and servers. All checks and limits are here, in one place to review:
-// what a kubeconfig may contain ([ReadKubeconfig]), where clients connect, with which
-// timeouts and sizes of answers ([New]), how a server's error texts are cleaned
-// ([Client.Printable]), and metrics of requests ([Requests]).
+// Package kube makes clients of Kubernetes API servers that are safe against hostile credentials
+// and servers. It also reads the facts by which two clusters are compared.
 //
 //	cfg, warnings, err := kube.ReadKubeconfig(secret.Data["kubeconfig"])
 //	client, err := kube.New("east", cfg, requests)
 //	list, err := client.Sources.Pods.List(ctx, metav1.ListOptions{}, each)
 //
-// What callers may rely on:
+// [ReadKubeconfig] decides what a kubeconfig may contain. [New] sets the timeouts and size limits
+// of a client. [Client.Printable] cleans a server's error texts, and [Requests] counts requests.
+// [Clients] are client-go's clients of the API groups that Isthmus uses, and [MCS] are clients of
+// the MCS-API. Package kubetest has client-go's fakes for tests.
 //
-//   - A kubeconfig never makes the process run a program, read a file, use a proxy,
-//     or impersonate another user. It has 64 KiB at most, and is refused if it has YAML
-//     anchors, aliases or merge keys, is nested deeply, has a field twice, or has RSA
-//     keys longer than 8192 bits. Unknown fields are ignored. Neither errors nor warnings quote
-//     anything but short names of unknown fields.
-//   - A server that does not answer is an error within seconds, whether it can't be
-//     reached (dial timeout), accepts connections and sends nothing (timeouts of TLS
-//     handshake and response header), or disappears later (pings). So is one that
-//     refuses a request again and again (GOAWAY, reset streams): it gets it three times
-//     at most. A watch that pauses is not: that is for the reader to notice
-//     (clusterstore/follow does).
-//   - What is followed comes by [Client].Sources, which package decode bounds, object by object.
-//     What client-go asks of a linked cluster ([Client.AddTyped]) package guard bounds. What it asks of the own
-//     cluster, whose API server decides about all that the gateway does, has no bound. An answer that goes on has no
-//     limit of time but the caller's context.
-//   - Of the body of an error 64 KiB are read, for 5 s at most; the error has the status in any
-//     case (body.go). net/http keeps 512 KiB at most of an answer that nobody reads.
-//   - No redirect is followed, no protocol switched, and client-go retries nothing by
-//     itself: it does not see Retry-After. Errors of [Client].Sources have it (package decode).
-//   - A resource is absent ([decode.Sources].Serves) only if API discovery reports that in a form in
-//     which API servers report it: not by a 404 alone, nor by an empty list of groups.
-//   - [Client.Server] has what answers show besides what was asked for: refused requests by verb and
-//     resource, the server's clock, why there was none. It keeps 100 of these at most.
-//   - Each Client has connections of its own. A linked cluster is reached by its
-//     kubeconfig alone; only the gateway's own cluster by the environment's proxy.
+// What callers may rely on about a kubeconfig:
 //
-// [Clients] are client-go's clients of the API groups that Isthmus reads or writes with client-go, as one struct; [MCS]
-// are clients of the MCS-API. Making them sends no request. Tests use package kubetest, which has client-go's fakes.
+//   - It never makes the process run a program, read a file, use a proxy or impersonate another
+//     user.
+//   - It is refused if it is larger than 64 KiB, is nested deeply, or has a duplicate field. YAML
+//     anchors, aliases, merge keys, and RSA keys longer than 8192 bits are refused too.
+//   - Unknown fields are ignored.
+//   - Neither errors nor warnings quote it, except for short names of unknown fields.
 //
-// A [Keeper] reads the facts by which two clusters are compared (trust anchors, Pod networks, the server's version):
+// About requests:
 //
-//   - It reads once the API server has answered, and again every hour, not each time somebody looks at a page.
-//   - [Keeper.Look] reads trust anchors again that are at least 10 s old, and Nodes if the last read was a minute ago,
-//     in the Keeper's own context. Eight clusters are looked at at a time. A cluster that does not answer within 10 s is
-//     skipped for a minute.
-//   - Reading takes a few megabytes at most for one cluster; about 100 kB of facts are cached.
-//   - No fact holds credentials. Error texts are printable and short.
+//   - A server that does not respond causes an error within seconds. It does not matter whether the
+//     server can't be reached (dial timeout), accepts connections but sends nothing (timeouts of
+//     the TLS handshake and the response header), or disappears later (pings).
+//   - If a server refuses a request by GOAWAY or by resetting its stream, the request is sent three
+//     times at most.
+//   - A silent watch is not an error here. Package follow detects it.
+//   - Package decode limits the responses for [Client].Sources object by object. Package guard
+//     limits client-go's responses from linked clusters ([Client.AddTyped]). Client-go's responses
+//     from the local cluster are not limited, because Isthmus trusts its API server.
+//   - Only the caller's context limits the duration of a response that keeps sending.
+//   - At most 64 KiB of an error's body are read, within 5 s. The error has the status even if the
+//     body is cut off. net/http buffers at most 512 KiB of a response that nobody reads.
+//   - Redirects are not followed, and protocols are not switched.
+//   - Client-go never retries a request, because it does not see Retry-After. Errors of
+//     [Client].Sources contain Retry-After (package decode).
+//   - A resource only counts as absent ([decode.Sources].Serves) if API discovery reports that in
+//     the form that API servers use. A 404 alone or an empty list of groups is not enough.
+//   - [Client.Server] returns what responses show besides the requested data: the requests that
+//     were refused, by verb and resource, the server's clock, and why there was no response. It
+//     holds at most 100 refused requests.
+//   - Each Client has its own connections. A linked cluster is reached directly at its kubeconfig's
+//     server. Only the local cluster may be reached by the environment's proxy.
 //
-// Clients and Requests are safe for concurrent use. The package starts no goroutine;
-// those of connections end when they are idle and [Client.Close] is called.
+// About facts (trust anchors, Pod networks and the server's version):
 //
-// Requests have the series of Linkerd's destination controller, with a cluster label
-// added. Linkerd has a client for Kubernetes' own resources and one for its own; here
-// a cluster has one for both, so a request's path decides on the label "client".
+//   - A [Keeper] reads them once the API server has responded, and then every hour. Viewing a page
+//     does not cause a request.
+//   - [Keeper.Look] rereads trust anchors that are at least 10 s old, and Nodes if the last attempt
+//     was at least a minute ago. Eight clusters are read at a time. A cluster that does not respond
+//     within 10 s is skipped for a minute.
+//   - Reading takes a few megabytes at most for one cluster. About 100 kB of facts are cached.
+//   - No fact contains credentials. Error texts are printable and short.
 //
-// ARCHITECTURE.md, at the module's root, shows how the packages work together.
+// Clients and Requests are safe for concurrent use. The package starts no goroutines of its own.
+// The goroutines of connections end when the connections are idle and [Client.Close] is called.
+//
+// Requests has the metrics of Linkerd's destination controller, with an additional label for the
+// cluster. Linkerd has one client for Kubernetes' own resources and one for Linkerd's. Isthmus has
+// one client for both, so the label "client" depends on the path of the request.
+//
+// ARCHITECTURE.md in the module's root shows how the packages work together.
 package kube

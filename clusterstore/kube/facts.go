@@ -32,7 +32,7 @@ import (
 
 const readWithin = time.Minute
 
-// Facts are what has been read of a cluster. They are immutable.
+// Facts are facts about one cluster at the time of reading. They are immutable.
 type Facts struct {
 	version, versionError string
 	anchors               adminapi.TrustAnchors
@@ -41,7 +41,7 @@ type Facts struct {
 	networksAt            time.Time // when the networks were read
 }
 
-// AddTo adds the facts to what is known otherwise. f may be nil: nothing has been read yet.
+// AddTo adds the facts to s. If f is nil, nothing has been read yet.
 func (f *Facts) AddTo(s *adminapi.APIServer) {
 	if f == nil {
 		return
@@ -52,8 +52,9 @@ func (f *Facts) AddTo(s *adminapi.APIServer) {
 	s.Version, s.VersionError, s.Anchors, s.Networks = f.version, f.versionError, &anchors, &networks
 }
 
-// Read reads facts of a cluster; namespace is the control plane's. It returns false if something could not be read
-// for another reason than that it is not there, or that the credentials may not read it: then it may be read later.
+// Read reads the facts of a cluster. namespace is the namespace of the control plane. complete is
+// false if a later retry may read more. It is true if the only failures are missing objects and
+// missing permissions.
 func Read(ctx context.Context, client *Client, namespace string) (f *Facts, complete bool) {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
@@ -67,7 +68,7 @@ func Read(ctx context.Context, client *Client, namespace string) (f *Facts, comp
 	return f, complete
 }
 
-// readAnchors reads the trust anchors. The error is also in the facts, as text.
+// readAnchors reads the trust anchors. The facts also have the text of the error.
 func (f *Facts) readAnchors(ctx context.Context, client *Client, namespace string) error {
 	list, err := readAnchors(ctx, client.Sources, namespace)
 	f.anchors, f.anchorsAt = adminapi.TrustAnchors{List: list}, time.Now()
@@ -77,7 +78,7 @@ func (f *Facts) readAnchors(ctx context.Context, client *Client, namespace strin
 	return err
 }
 
-// readNetworks reads the Pod CIDRs. The error is also in the facts, as text.
+// readNetworks reads the Pod CIDRs. The facts also have the text of the error.
 func (f *Facts) readNetworks(ctx context.Context, client *Client) error {
 	networks, err := readNetworks(ctx, client.Sources.Nodes)
 	f.networks, f.networksAt = networks, time.Now()
@@ -87,18 +88,19 @@ func (f *Facts) readNetworks(ctx context.Context, client *Client) error {
 	return err
 }
 
-// contentError is the error of an object that the API server has answered with, and that can't be used.
+// contentError means that the API server returned the object, but the object can't be used.
 type contentError struct{ error }
 
 func (e contentError) Unwrap() error { return e.error }
 
-// settled reports whether a read has succeeded, or fails until the cluster or its RBAC permissions change.
+// settled reports whether a read has succeeded, or will fail until the cluster or its RBAC
+// permissions change.
 func settled(err error) bool {
 	return err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 }
 
-// tellsPresent reports whether the result of a read, which may be an error, is the present state of the
-// cluster. After other errors, such as a timeout, the state is unknown.
+// tellsPresent reports whether the result of a read, which may be an error, shows the present state
+// of the cluster. After other errors, such as a timeout, the state is unknown.
 func tellsPresent(err error) bool {
 	_, content := errors.AsType[contentError](err)
 	return content || settled(err)
@@ -117,7 +119,7 @@ func unread(client *Client, what string, err error) string {
 	return client.Printable(err).Error()
 }
 
-// Version asks an API server for its version, such as v1.36.3.
+// Version requests an API server's version, such as v1.36.3.
 func Version(ctx context.Context, from decode.Sources) (string, error) {
 	var info version.Info
 	err := from.Document(ctx, "/version", &info)
@@ -131,13 +133,13 @@ func Version(ctx context.Context, from decode.Sources) (string, error) {
 	return text.Clean(info.GitVersion, text.Short), err
 }
 
-// Where Linkerd's proxies have their trust anchors from.
+// ConfigMap and key from which Linkerd's proxies get their trust anchors.
 const (
 	AnchorsConfigMap = "linkerd-identity-trust-roots"
 	anchorsKey       = "ca-bundle.crt"
 )
 
-// maxCertificates of one text in PEM are read.
+// maxCertificates is the maximum number of certificates that are read from one PEM text.
 const maxCertificates = 100
 
 func readAnchors(ctx context.Context, from decode.Sources, namespace string) ([]adminapi.Anchor, error) {
@@ -180,7 +182,8 @@ func parseAnchors(text string) (anchors []adminapi.Anchor, err error) {
 	return anchors, nil
 }
 
-// certificates reads those of a text in PEM. A block that is no certificate is an error.
+// certificates parses the certificates of a PEM text. A block that is not a certificate is an
+// error.
 func certificates(text []byte) (list []*x509.Certificate, err error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
@@ -191,7 +194,7 @@ func certificates(text []byte) (list []*x509.Certificate, err error) {
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, fmt.Errorf("certificate %d can't be read", len(list)+1) // x509's error quotes it
+			return nil, fmt.Errorf("certificate %d can't be read", len(list)+1) // the error of x509 may quote the certificate
 		}
 		list = append(list, c)
 	}
@@ -199,21 +202,22 @@ func certificates(text []byte) (list []*x509.Certificate, err error) {
 }
 
 const (
-	// maxNodes of one cluster are read. Each has some ten kilobytes: an API server is not asked to encode all of them
-	// at once.
+	// maxNodes is the maximum number of Nodes that are read of one cluster. A Node takes some ten
+	// kilobytes, so the API server encodes only nodePage of them at once.
 	maxNodes, nodePage = 5000, 500
-	// maxRanges of one cluster are kept: comparing takes more the more there are.
+	// maxRanges is the maximum number of ranges that are cached for one cluster. It limits the cost
+	// of comparisons.
 	maxRanges = 1000
 )
 
-// errEnough ends a list, which a hostile server may never do.
+// errEnough stops a list, because a hostile server may never end it.
 var errEnough = errors.New("there are more Nodes than are read")
 
 // readNetworks reads the Pod CIDRs of a cluster's Nodes.
 func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n adminapi.PodNetworks, err error) {
 	ranges := make(map[netip.Prefix]bool)
 	options := metav1.ListOptions{Limit: nodePage}
-	for range maxNodes / nodePage { // a hostile server's pages may be empty, and have no end
+	for range maxNodes / nodePage { // a hostile server may send empty pages without end
 		page, err := from.List(ctx, options, func(node *corev1.Node, refused *decode.Refused) error {
 			switch {
 			case refused != nil:
@@ -244,8 +248,8 @@ func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n admi
 	return n, nil
 }
 
-// join returns the ranges that have just the addresses of these, none of which overlap: Nodes' ranges are mostly
-// parts of one that the cluster was given.
+// join returns the smallest set of ranges that contains exactly the addresses of these ranges. The
+// result has no overlaps. Nodes' ranges are mostly parts of one range of the cluster.
 func join(ranges map[netip.Prefix]bool) (joined []netip.Prefix) {
 	list := make([]netip.Prefix, 0, len(ranges))
 	for p := range ranges {
@@ -253,11 +257,11 @@ func join(ranges map[netip.Prefix]bool) (joined []netip.Prefix) {
 	}
 	slices.SortFunc(list, netip.Prefix.Compare)
 	for _, p := range list {
-		if n := len(joined); n > 0 && joined[n-1].Overlaps(p) { // the larger one comes first
+		if n := len(joined); n > 0 && joined[n-1].Overlaps(p) { // the larger range comes first
 			continue
 		}
 		joined = append(joined, p)
-		for n := len(joined); n > 1; n = len(joined) { // two halves become the whole
+		for n := len(joined); n > 1; n = len(joined) { // merge two halves into one range
 			a, b := joined[n-2], joined[n-1]
 			if a.Bits() == 0 || a.Bits() != b.Bits() {
 				break
@@ -272,12 +276,14 @@ func join(ranges map[netip.Prefix]bool) (joined []netip.Prefix) {
 	return joined
 }
 
-// Expiry returns what of a link's credentials expires first, and when; nil: nothing has such a time.
+// Expiry returns which of a link's credentials expires first, and when. If no credentials expire,
+// it returns nil.
 func Expiry(cfg *rest.Config) (first *adminapi.Expiry) {
 	if at, ok := tokenExpiry(cfg.BearerToken); ok {
 		first = &adminapi.Expiry{What: "token", At: at.UTC()}
 	}
-	// The first one is the client's own; a chain is as good as its first link that ends.
+	// The first certificate is the client's own. A chain is only valid while all its certificates
+	// are.
 	if list, err := certificates(cfg.CertData); err == nil {
 		for _, c := range list {
 			if first == nil || c.NotAfter.Before(first.At) {
@@ -288,8 +294,8 @@ func Expiry(cfg *rest.Config) (first *adminapi.Expiry) {
 	return first
 }
 
-// writable returns the time or, if it has no year of four digits, which JSON needs, the nearest one that has.
-// Certificates may be good until an hour of the year 10000 in UTC.
+// writable returns t in UTC, or the nearest time with a year of four digits, which JSON requires.
+// Certificates may be valid until an hour of the year 10000 in UTC.
 func writable(t time.Time) time.Time {
 	if t = t.UTC(); t.Year() > 9999 {
 		return time.Unix(latest, 0).UTC()
@@ -300,10 +306,10 @@ func writable(t time.Time) time.Time {
 	return t
 }
 
-const latest = 253402300799 // the end of the year 9999
+const latest = 253402300799 // end of the year 9999
 
-// tokenExpiry returns when a token expires, if it is a JSON Web Token that has such a time.
-// Whether it is genuine is for API servers to decide.
+// tokenExpiry returns when a token expires, if it is a JSON Web Token with an expiry. It does not
+// verify the token.
 func tokenExpiry(token string) (at time.Time, ok bool) {
 	parts := strings.SplitN(token, ".", 4)
 	if len(parts) != 3 {

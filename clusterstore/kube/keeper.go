@@ -7,31 +7,31 @@ import (
 )
 
 const (
-	readAgain  = time.Hour       // time between two reads of all facts
-	retryAfter = 2 * time.Minute // if something could not be read, and it is not that the credentials may not
-	listsFirst = 5 * time.Second // after which facts are read even if the cluster's objects are not listed yet
+	readAgain  = time.Hour       // interval between two reads of all facts
+	retryAfter = 2 * time.Minute // interval after a failure other than a missing permission
+	listsFirst = 5 * time.Second // facts are read after this time even if the cluster's objects are not listed yet
 )
 
 // Limits of looks.
 const (
-	// looksAtOnce is how many clusters are looked at at the same time.
+	// looksAtOnce is how many clusters may run a look at the same time.
 	looksAtOnce = 8
 
-	anchorsEvery  = 10 * time.Second // least time between two reads of trust anchors
-	networksEvery = time.Minute      // least time between two reads of Pod networks
-	lookWithin    = 10 * time.Second // time limit of one look at one cluster
-	// After a look has timed out, the cluster is not looked at for this long:
-	// each look takes a turn from other clusters.
+	anchorsEvery  = 10 * time.Second // shortest interval between two reads of trust anchors
+	networksEvery = time.Minute      // shortest interval between two reads of Pod networks
+	lookWithin    = 10 * time.Second // timeout of one look at one cluster
+	// pauseAfter is how long a cluster is skipped after its look has timed out, because each look
+	// takes a turn from other clusters.
 	pauseAfter = time.Minute
 )
 
-// Turns limit how many clusters are looked at at the same time.
+// Turns limits how many clusters may run a look at the same time.
 type Turns chan struct{}
 
-// NewTurns returns turns for looksAtOnce clusters.
+// NewTurns returns Turns for looksAtOnce clusters.
 func NewTurns() Turns { return make(Turns, looksAtOnce) }
 
-// take waits for a turn. It returns false if ctx ends first. Without a limit, t is nil.
+// take waits for a turn. It returns false if ctx ends first. If t is nil, there is no limit.
 func (t Turns) take(ctx context.Context) bool {
 	if t == nil {
 		return true
@@ -50,36 +50,37 @@ func (t Turns) giveBack() {
 	}
 }
 
-// Keeper keeps the facts of one cluster. [NewKeeper] makes one.
+// Keeper reads and caches the facts of one cluster. Use [NewKeeper] to make one.
 type Keeper struct {
 	// fixed
 	client    *Client
-	namespace string // of the control plane
+	namespace string // namespace of the control plane
 	turns     Turns
 	every     time.Duration // readAgain, except in tests
-	asked     chan struct{} // has a value while Run is to look
+	asked     chan struct{} // has a value while a look is requested
 
 	mu     sync.Mutex
-	facts  *Facts        // nil: nothing has been read yet
-	looked chan struct{} // closed by the end of the look that is asked for or under way; nil: there is none
-	// When a look has last tried to read, and when it may try again after it ran out of time.
+	facts  *Facts        // nil before the first read
+	looked chan struct{} // closed when the requested or running look ends; nil if there is none
+	// Times of the last attempts, and the time until which looks are paused after a timeout.
 	anchorsTried, networksTried, paused time.Time
 }
 
-// NewKeeper returns a Keeper that has read nothing. namespace is the control plane's.
+// NewKeeper returns a Keeper without facts. namespace is the namespace of the control plane.
 func NewKeeper(client *Client, namespace string, turns Turns) *Keeper {
 	return &Keeper{client: client, namespace: namespace, turns: turns, every: readAgain, asked: make(chan struct{}, 1)}
 }
 
-// Facts returns what was read last. If nothing has been read yet, it returns nil.
+// Facts returns the cached facts, or nil if nothing has been read yet.
 func (k *Keeper) Facts() *Facts {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.facts
 }
 
-// Look makes Run read the facts that are due again. It returns a channel that is closed once Run has read
-// them, and at once if none are due. The channel stays open until the API server has answered for the first time.
+// Look makes Run reread the facts that are due. It returns a channel that is closed once Run has
+// read them. If no facts are due, the channel is already closed. Before the API server's first
+// response, the channel stays open.
 func (k *Keeper) Look() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -99,7 +100,7 @@ func (k *Keeper) Look() <-chan struct{} {
 	return k.looked
 }
 
-// due returns what a look may read. mu is held.
+// due reports what a look may read. The caller holds k.mu.
 func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 	if now.Before(k.paused) {
 		return false, false
@@ -107,8 +108,8 @@ func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 	return now.Sub(k.anchorsTried) >= anchorsEvery, now.Sub(k.networksTried) >= networksEvery
 }
 
-// Run reads facts once the API server has answered and its objects are listed, again every hour, and
-// when Look asks for it. It returns when ctx ends.
+// Run reads the facts once the API server has responded and the cluster's objects are listed. It
+// reads them again every hour, and when Look requests that. Run returns when ctx ends.
 func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	defer k.endLook()
 	select {
@@ -139,7 +140,7 @@ func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	}
 }
 
-// serveLooks serves calls of Look for the time wait. It returns false if ctx has ended.
+// serveLooks serves calls of Look for the duration wait. It returns false if ctx has ended.
 func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -155,8 +156,8 @@ func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// look reads what is due, the trust anchors first, which are small. Facts stay as they were, with their
-// age, if the API server does not tell the present state.
+// look reads the facts that are due. The trust anchors come first, because they are small. If a
+// read does not show the present state, the cached facts stay, with their age.
 func (k *Keeper) look(ctx context.Context) {
 	defer k.endLook()
 	if !k.turns.take(ctx) {
@@ -189,7 +190,7 @@ func (k *Keeper) look(ctx context.Context) {
 	}
 }
 
-// store replaces the facts. It notes what was tried to be read.
+// store replaces the facts, and records which of them were attempted.
 func (k *Keeper) store(f Facts, anchors, networks bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -202,14 +203,14 @@ func (k *Keeper) store(f Facts, anchors, networks bool) {
 	}
 }
 
-// pause makes further looks read nothing for a while, because the last look has timed out.
+// pause suspends looks for a while, because the last look has timed out.
 func (k *Keeper) pause() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.paused = time.Now().Add(pauseAfter)
 }
 
-// endLook tells those that wait for a look that it has ended.
+// endLook closes the channel of the running look.
 func (k *Keeper) endLook() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

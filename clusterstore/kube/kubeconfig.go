@@ -27,10 +27,10 @@ import (
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 )
 
-// maxKubeconfig is in bytes. A kubeconfig of one cluster has a few kilobytes, most of them certificates.
+// maxKubeconfig is in bytes. A kubeconfig of one cluster has a few kilobytes, mostly certificates.
 const maxKubeconfig = 64 << 10
 
-// strictCodec is that of clientcmd, but refuses fields that are there twice.
+// strictCodec is clientcmd's codec, but refuses duplicate fields.
 var strictCodec = func() runtime.Codec {
 	scheme := clientcmdlatest.Scheme
 	s := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{
@@ -44,16 +44,16 @@ var strictCodec = func() runtime.Codec {
 
 var errUnparsable = errors.New("kubeconfig can't be parsed")
 
-// ReadKubeconfig reads a link's kubeconfig and returns an error if it can't be used.
-// A user who may write the Secret must not get the gateway to run a program, read its
-// Pod's files, use a proxy or impersonate another user. So a kubeconfig may only have
-// a server, its certificate authority, and a token or a client certificate, all
-// inline. Its YAML is bounded in size and depth, and has neither anchors nor aliases nor
-// merge keys. Its RSA keys are bounded too. Unknown fields are ignored, as client-go does.
+// ReadKubeconfig parses a link's kubeconfig, and returns an error if it can't be used. A user who
+// may write the Secret must not be able to make Isthmus run a program, read its Pod's files, use a
+// proxy or impersonate another user. A kubeconfig may therefore only have a server, its certificate
+// authority, and a token or a client certificate, all inline. Its YAML is limited in size and
+// depth, and must not have anchors, aliases or merge keys. The length of RSA keys is limited too.
+// Unknown fields are ignored, as client-go does.
 //
-// Neither errors nor warnings quote the kubeconfig, since that could show credentials. Only the
-// names of unknown fields are shown, if these can hardly be a secret. Parsers' errors quote it, so
-// they are not wrapped.
+// Errors and warnings never quote the kubeconfig, because that could reveal credentials. They only
+// show the names of unknown fields, if the names can hardly be secrets. Errors of parsers quote
+// their input, so they are not wrapped.
 func ReadKubeconfig(data []byte) (*rest.Config, Warnings, error) {
 	var cfg *rest.Config
 	var insecure []string
@@ -64,19 +64,19 @@ func ReadKubeconfig(data []byte) (*rest.Config, Warnings, error) {
 	switch {
 	case err == nil:
 		return cfg, Warnings{Insecure: insecure, Ignored: ignored}, nil
-	case len(ignored) > 0: // which may be why a field is missing
+	case len(ignored) > 0: // an ignored field may explain why a required field is missing
 		err = fmt.Errorf("%w (it has %s)", err, ignored[0])
 	}
 	return nil, Warnings{}, err
 }
 
-// Warnings are about a kubeconfig that can be used.
+// Warnings are about a usable kubeconfig.
 type Warnings struct {
-	Insecure []string // what is accepted but insecure: TLS verification switched off, and plain http
+	Insecure []string // insecure but accepted settings: disabled TLS verification, and plain http
 	Ignored  []string // unknown fields, without their values
 }
 
-// readConfig reads the current context of a kubeconfig. Warnings are about what is insecure.
+// readConfig reads the current context of a kubeconfig. warnings are about insecure settings.
 func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string, err error) {
 	cluster, user, err := currentContext(file)
 	if err != nil {
@@ -118,8 +118,8 @@ func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string,
 	return cfg, warnings, nil
 }
 
-// decodeKubeconfig decodes YAML within limits. It returns a text for each unknown field, also with
-// an error. No data is an empty kubeconfig. Errors do not quote it.
+// decodeKubeconfig decodes YAML within limits. It returns a text for each unknown field, even if it
+// fails. Empty data is an empty kubeconfig. Errors do not quote the data.
 func decodeKubeconfig(data []byte) (*clientcmdapi.Config, []string, error) {
 	if len(data) > maxKubeconfig {
 		return nil, nil, fmt.Errorf("kubeconfig is too large: %d bytes, more than %d: "+
@@ -142,8 +142,8 @@ func decodeKubeconfig(data []byte) (*clientcmdapi.Config, []string, error) {
 	return config, ignored, nil
 }
 
-// currentContext returns the cluster and the user of the current context or, if
-// current-context is not set, of the only one.
+// currentContext returns the cluster and the user of the current context. If current-context is not
+// set, it uses the only context.
 func currentContext(file *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {
 	context := file.Contexts[file.CurrentContext]
 	if file.CurrentContext == "" {
@@ -190,7 +190,7 @@ func refuseUser(u *clientcmdapi.AuthInfo) error {
 				len(u.ImpersonateUserExtra) > 0,
 			"impersonation (as, as-groups, …)",
 		},
-		// API servers have not accepted these since Kubernetes 1.19.
+		// API servers have not accepted passwords since Kubernetes 1.19.
 		{u.Username != "" || u.Password != "", "a password (username, password)"},
 	})
 }
@@ -206,8 +206,8 @@ func refuse(list []refusal) error {
 	return nil
 }
 
-// readServer reads the API server's URL. One with a user name and password is refused,
-// since it would show in logs.
+// readServer parses the API server's URL. It refuses a URL with a user name or password, which
+// would appear in logs.
 func readServer(server string) (*url.URL, error) {
 	u, err := url.Parse(server)
 	switch {
@@ -222,7 +222,7 @@ func readServer(server string) (*url.URL, error) {
 }
 
 // ServerName returns the host and port of an API server's URL, for logs and pages. If the URL has a
-// path, ServerName appends the path, since several clusters may share a host.
+// path, the result includes the path, because several clusters may share a host.
 func ServerName(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -231,7 +231,7 @@ func ServerName(server string) string {
 	return u.Host + strings.TrimRight(u.EscapedPath(), "/")
 }
 
-// checkCredentials refuses what would make every request fail, so that there is one
+// checkCredentials refuses credentials with which every request would fail, so that there is one
 // clear error.
 func checkCredentials(cfg *rest.Config) error {
 	t := cfg.TLSClientConfig
@@ -261,17 +261,17 @@ func checkCredentials(cfg *rest.Config) error {
 	return nil
 }
 
-// maxIgnored is how many unknown fields are named.
+// maxIgnored is the maximum number of unknown fields that are named.
 const maxIgnored = 8
 
-// harmless matches names of fields that are shown. Other names may be a secret in a broken file.
+// harmless matches the names of unknown fields that may be shown. In a broken file, other names may
+// be secrets.
 var harmless = regexp.MustCompile(`^[A-Za-z-]{1,40}$`)
 
 var errTwice = errors.New("kubeconfig has a field that is there twice: remove one of the two")
 
-// dropUnknown removes the fields of a kubeconfig that client-go does not know, as client-go ignores
-// them. It returns a text for each of the first maxIgnored fields, and an error if a field occurs
-// twice.
+// dropUnknown removes the fields that client-go does not know and ignores. It returns a text for
+// each of the first maxIgnored fields. Duplicate fields are an error.
 func dropUnknown(document *yaml.Node) (ignored []string, err error) {
 	u := &unknownFields{}
 	for _, root := range document.Content {
@@ -283,14 +283,15 @@ func dropUnknown(document *yaml.Node) (ignored []string, err error) {
 	return u.texts, u.err
 }
 
-// unknownFields collects the fields that are dropped.
+// unknownFields collects the removed fields.
 type unknownFields struct {
 	texts []string
 	count int
 	err   error
 }
 
-// visit drops the unknown fields of a value that is decoded as a type. A value of another form is left to the decoder.
+// visit removes the unknown fields of a value that will be decoded as the type. If the value has
+// another form, the decoder reports that.
 func (u *unknownFields) visit(n *yaml.Node, as reflect.Type) {
 	switch as.Kind() {
 	case reflect.Pointer:
@@ -309,7 +310,7 @@ func (u *unknownFields) visit(n *yaml.Node, as reflect.Type) {
 	}
 }
 
-// visitFields does visit for a mapping.
+// visitFields implements visit for a mapping.
 func (u *unknownFields) visitFields(n *yaml.Node, as reflect.Type) {
 	known := make(map[string]reflect.Type)
 	for field := range as.Fields() {
@@ -335,7 +336,7 @@ func (u *unknownFields) visitFields(n *yaml.Node, as reflect.Type) {
 	n.Content = kept
 }
 
-// note records a field that is dropped.
+// note records a removed field.
 func (u *unknownFields) note(key *yaml.Node) {
 	u.count++
 	if u.count > maxIgnored {
@@ -349,23 +350,23 @@ func (u *unknownFields) note(key *yaml.Node) {
 }
 
 const (
-	// maxDepth is how deep maps and lists of a kubeconfig may be nested. One without
-	// extensions needs 8 levels.
+	// maxDepth is the maximum nesting of maps and lists. A kubeconfig without extensions needs 8
+	// levels.
 	maxDepth = 20
-	// maxRSA is the longest number of an RSA key, in bits: what crypto/tls accepts of a
-	// peer. What a key costs grows with the cube of its length, and no time-out ends it: to
-	// read one that fills a kubeconfig would take hours.
+	// maxRSA is the maximum length of a number of an RSA key, in bits. It equals the limit of
+	// crypto/tls for a peer's key. The cost of a key grows with the cube of its length, and no
+	// timeout stops the calculation. A key that fills a kubeconfig would take hours.
 	maxRSA = 8192
 )
 
 var errLongKey = errors.New("has an RSA key that is longer than 8192 bits: use a shorter one, or ECDSA")
 
-// plainYAML returns the only document of a YAML text. What decodes it copies the content of each alias, so
-// that some hundred kilobytes could become gigabytes: so one with an anchor, of which there could be aliases, is
-// refused. The document is written anew: the decoder, which has another parser, must not find an alias where this
-// one found none.
+// plainYAML returns the only document of a YAML text. A decoder copies the content of each alias,
+// so that some hundred kilobytes could become gigabytes. A document with an anchor is therefore
+// refused. The document is encoded again, because the decoder uses another parser, which might find
+// an alias that this parser did not find.
 //
-// It leaves out fields that are unknown in a kubeconfig, and returns a text for each.
+// plainYAML removes fields that are unknown in a kubeconfig, and returns a text for each.
 func plainYAML(data []byte) (plain []byte, ignored []string, err error) {
 	documents := yaml.NewDecoder(bytes.NewReader(data))
 	var document, next yaml.Node
@@ -385,7 +386,7 @@ func plainYAML(data []byte) (plain []byte, ignored []string, err error) {
 	return plain, ignored, err
 }
 
-// checkNode refuses anchors, merge keys and deep nesting, and drops comments.
+// checkNode refuses anchors, merge keys and deep nesting, and removes comments.
 func checkNode(n *yaml.Node, depth int) error {
 	n.HeadComment, n.LineComment, n.FootComment = "", "", ""
 	switch {
@@ -408,13 +409,13 @@ func checkNode(n *yaml.Node, depth int) error {
 	return nil
 }
 
-// checkKeyLengths returns an error if a text in PEM has a certificate or a private key
-// whose RSA key is too long, without reading the private key: crypto/x509 calculates with all its numbers before
-// it finds that they do not belong together.
+// checkKeyLengths returns an error if a PEM text has a certificate or private key with an RSA
+// number that is too long. It does not parse the private key, because crypto/x509 calculates with
+// all numbers before it checks that they belong together.
 func checkKeyLengths(text []byte) error {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		long := false
-		if cert, err := x509.ParseCertificate(block.Bytes); err == nil { // which calculates nothing
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil { // parsing a certificate calculates nothing
 			key, isRSA := cert.PublicKey.(*rsa.PublicKey)
 			long = isRSA && key.N.BitLen() > maxRSA
 		} else {
@@ -427,7 +428,7 @@ func checkKeyLengths(text []byte) error {
 	return nil
 }
 
-// hasLongNumber returns whether a number in DER is longer than maxRSA, within whatever holds it.
+// hasLongNumber reports whether DER data contains a number longer than maxRSA, at any level.
 func hasLongNumber(der []byte) bool {
 	for len(der) > 0 {
 		var v asn1.RawValue

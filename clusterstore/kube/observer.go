@@ -14,13 +14,14 @@ import (
 	"isthmus/internal/guard"
 )
 
-// maxRefusals of one server are kept. A gateway makes some thirty kinds of requests.
+// maxRefusals is the maximum number of refused requests that are recorded for one server. Isthmus
+// makes some thirty kinds of requests.
 const maxRefusals = 100
 
-// observer remembers what answers of an API server show besides what was asked for.
+// observer records what responses of an API server show besides the requested data.
 type observer struct {
 	printable func(error) error
-	answered  chan struct{} // closed by the first answer
+	answered  chan struct{} // closed by the first response
 
 	mu      sync.Mutex
 	now     adminapi.APIServer // without Refused
@@ -35,7 +36,7 @@ func newObserver(printable func(error) error) *observer {
 	}
 }
 
-// over returns a RoundTripper that observes what next does.
+// over returns a RoundTripper that observes the requests of next.
 func (o *observer) over(next http.RoundTripper) http.RoundTripper { return observing{next, o} }
 
 type observing struct {
@@ -74,8 +75,9 @@ func (o *observer) answer(r *http.Request, response *http.Response, sent, receiv
 	}
 }
 
-// forget removes what an answer without an error shows to be granted: requests of its kind, lists if it is a watch,
-// since whoever is refused a watch tries a list, and discovery of what it is about.
+// forget removes the refusals that a successful response disproves: those of the same kind of
+// request, and those of API discovery for the resource. A successful watch also removes the refusal
+// of a list, because a client lists again after a refused watch.
 func (o *observer) forget(kind adminapi.RefusedRequest, path string) {
 	delete(o.refused, kind)
 	if kind.Verb == "watch" {
@@ -100,8 +102,9 @@ func (o *observer) failure(err error) {
 	o.now.ClientCertificate = guard.RefusedCertificate(err)
 }
 
-// clockOf compares a server's clock with the own one; nil: its answer has no date. The server answered at some time
-// between sent and received, and its time is cut to seconds: so the middle of each is compared.
+// clockOf compares a server's clock with the local clock. If the response has no date, it returns
+// nil. The server responded between sent and received, and its date is truncated to seconds, so
+// clockOf compares the middle of both intervals.
 func clockOf(date string, sent, received time.Time) *adminapi.Clock {
 	at, err := http.ParseTime(date)
 	if err != nil {
@@ -112,7 +115,7 @@ func clockOf(date string, sent, received time.Time) *adminapi.Clock {
 	return &adminapi.Clock{Ahead: at.Add(half).Sub(sent.Add(took / 2)).Seconds(), Within: (took/2 + half).Seconds()}
 }
 
-// kindOf returns the kind of a request, with no status.
+// kindOf returns the kind of a request, without a status.
 func kindOf(r *http.Request) adminapi.RefusedRequest {
 	verb := map[string]string{
 		http.MethodPost:   "create",
@@ -123,7 +126,7 @@ func kindOf(r *http.Request) adminapi.RefusedRequest {
 	group, path := "", ""
 	if _, rest, ok := strings.Cut(r.URL.Path, "/apis/"); ok {
 		group, rest, _ = strings.Cut(rest, "/")
-		_, path, _ = strings.Cut(rest, "/") // after the version
+		_, path, _ = strings.Cut(rest, "/") // skip the version
 		group = "." + group
 	} else {
 		_, path, _ = strings.Cut(r.URL.Path, "/api/v1/")
@@ -137,7 +140,7 @@ func kindOf(r *http.Request) adminapi.RefusedRequest {
 	switch {
 	case path == "": // API discovery, or the version
 		verb, resource = "get", withoutBase(r.URL.Path)
-	case verb != "": // whatever its name
+	case verb != "": // with or without a name
 	case named:
 		verb, resource = "get", resource+"/"+parts[1]
 	case watch != "" && watch != "false":
@@ -148,7 +151,8 @@ func kindOf(r *http.Request) adminapi.RefusedRequest {
 	return adminapi.RefusedRequest{Verb: verb, Resource: resource}
 }
 
-// withoutBase returns a path without that of the kubeconfig's server, which may hold a secret of a proxy's.
+// withoutBase removes the path of the kubeconfig's server from a path. That path may contain a
+// secret of a proxy.
 func withoutBase(path string) string {
 	for _, of := range []string{"/apis/", "/api/", "/version"} {
 		if i := strings.LastIndex(path, of); i >= 0 {

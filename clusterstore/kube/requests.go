@@ -15,31 +15,32 @@ import (
 	"isthmus/federation"
 )
 
-// Values of the label "client": Linkerd's destination controller has one client for
-// Kubernetes' own resources and one for Linkerd's.
+// Values of the label "client". Linkerd's destination controller has one client for Kubernetes' own
+// resources and one for Linkerd's.
 const (
 	clientKubernetes = "k8s"
 	clientLinkerd    = "l5dCrd"
 )
 
-// Requests has metrics of requests to API servers, by cluster. A cluster has series
-// from [New] to [Requests.Forget]; an answer that comes after that brings none back.
-// It is a [prometheus.Collector]; nil counts nothing.
+// Requests has metrics of requests to API servers, by cluster. A cluster has series between [New]
+// and [Requests.Forget]. A response after Forget does not create them again. Requests is a
+// [prometheus.Collector]. A nil *Requests counts nothing.
 type Requests struct {
 	mu        sync.Mutex
-	byCluster map[string]*clusterRequests // under mu
+	byCluster map[string]*clusterRequests // guarded by mu
 }
 
-// clusterRequests has the metrics of one cluster. Those of the local cluster are the metrics of Linkerd's destination
-// controller. A linked cluster has fewer series, because a replica has as many of them as there are links.
+// clusterRequests has the metrics of one cluster. The local cluster has the same metrics as
+// Linkerd's destination controller. A linked cluster has fewer series, because each replica has
+// those series for every link.
 type clusterRequests struct {
 	linked               bool
 	total, errors        *prometheus.CounterVec
-	latency              prometheus.ObserverVec // of linked clusters without labels
-	inFlight, qps, burst *prometheus.GaugeVec   // the last two of the local cluster only
+	latency              prometheus.ObserverVec // without labels for linked clusters
+	inFlight, qps, burst *prometheus.GaugeVec   // qps and burst only exist for the local cluster
 }
 
-// linkedLatency has the buckets of a linked cluster's latency.
+// linkedLatency has the latency buckets of a linked cluster.
 var linkedLatency = []float64{.01, .05, .25, 1, 5, 20}
 
 // NewRequests returns Requests without clusters. The caller registers them.
@@ -91,7 +92,7 @@ func newClusterRequests(name federation.ClusterName) *clusterRequests {
 	return c
 }
 
-// linkerdLatency returns the buckets that Linkerd's destination controller has.
+// linkerdLatency returns the latency buckets of Linkerd's destination controller.
 func linkerdLatency() []float64 {
 	return slices.Concat(
 		prometheus.LinearBuckets(.01, .01, 5),
@@ -101,7 +102,7 @@ func linkerdLatency() []float64 {
 	)
 }
 
-// answered counts a request that has been answered.
+// answered counts a request that got a response.
 func (c *clusterRequests) answered(client, code, method string, took time.Duration) {
 	c.total.WithLabelValues(client, code, method).Inc()
 	labels := []string{client, code, method}
@@ -111,7 +112,8 @@ func (c *clusterRequests) answered(client, code, method string, took time.Durati
 	c.latency.WithLabelValues(labels...).Observe(took.Seconds())
 }
 
-// Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.
+// Describe implements prometheus.Collector. It sends nothing, so that the registry checks the
+// metrics when it collects them.
 func (m *Requests) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -126,8 +128,7 @@ func (m *Requests) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Forget removes a cluster's series. A request of a [Client] made before that is still
-// under way does not bring them back.
+// Forget removes a cluster's series. Requests that are still in flight do not create them again.
 func (m *Requests) Forget(name federation.ClusterName) {
 	if m == nil {
 		return
@@ -137,7 +138,7 @@ func (m *Requests) Forget(name federation.ClusterName) {
 	delete(m.byCluster, name.String())
 }
 
-// cluster returns a cluster's metrics, new ones if there are none.
+// cluster returns a cluster's metrics. It creates them if there are none.
 func (m *Requests) cluster(name federation.ClusterName) *clusterRequests {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,7 +178,7 @@ func (c *countingTransport) RoundTrip(request *http.Request) (*http.Response, er
 	return response, nil
 }
 
-// clientOf returns the label "client" of a request's path.
+// clientOf returns the value of the label "client" for a request's path.
 func clientOf(path string) string {
 	for _, group := range []string{
 		decode.PolicyVersion.Group, decode.WorkloadVersion.Group, decode.ProfileVersion.Group,
@@ -189,8 +190,8 @@ func clientOf(path string) string {
 	return clientKubernetes
 }
 
-// codeOf returns a status code's label. A server may answer with any code: all that
-// HTTP does not define have one label, so that their number is bounded.
+// codeOf returns the label of a status code. All codes that HTTP does not define share one label,
+// because a server may send any code and the number of labels must be limited.
 func codeOf(code int) string {
 	if http.StatusText(code) == "" {
 		return "unknown"

@@ -17,10 +17,10 @@ import (
 	"isthmus/federation"
 )
 
-// Timeouts of a connection or request. Together they make a server that does not
-// answer an error within seconds: it can't be reached (dial), accepts connections and
-// sends nothing (TLS handshake, response header), or disappears later (pings). API
-// servers send the header of a watch at once, so headerTimeout is for watches too.
+// Timeouts of a connection or request. Together they make a server that does not respond an error
+// within seconds. The server may be unreachable (dial), accept connections but send nothing (TLS
+// handshake, response header), or disappear later (pings). API servers send the header of a watch
+// at once, so headerTimeout also applies to watches.
 const (
 	dialTimeout   = 5 * time.Second
 	headerTimeout = 10 * time.Second
@@ -28,15 +28,15 @@ const (
 	pingTimeout   = 3 * time.Second
 )
 
-// net/http sends a request again for as long as a server closes each HTTP/2 connection
-// by GOAWAY, hundreds of times a second, and for a minute if it refuses each stream. No
-// time-out above ends that, so there is a limit for all that precedes an answer.
+// If a server closes each HTTP/2 connection by GOAWAY, net/http repeats the request hundreds of
+// times a second. If the server refuses each stream, net/http repeats the request for a minute. The
+// timeouts above do not stop that. These limits therefore apply to everything before the response.
 const (
 	maxTries     = 3
-	beginTimeout = dialTimeout + dialTimeout + headerTimeout // as one try may take
+	beginTimeout = dialTimeout + dialTimeout + headerTimeout // as long as one try may take
 )
 
-// Errors of requests without an answer.
+// Errors of requests without a response.
 var (
 	errTries = fmt.Errorf(
 		"the API server closed the connection or refused the request %d times: check what is in front of it", maxTries,
@@ -44,15 +44,15 @@ var (
 	errNoAnswer = fmt.Errorf("the API server did not begin to answer within %v", beginTimeout)
 )
 
-// maxWaiting is how much of an answer may have come and wait to be read, in bytes. net/http's own
-// figure is 4 MiB, for each watch.
+// maxWaiting is the maximum number of unread bytes of a response that are buffered. The default of
+// net/http is 4 MiB for each watch.
 const maxWaiting = 512 << 10
 
-// maxHeader is the largest header of an answer that is read, in bytes.
+// maxHeader is the maximum size of a response header, in bytes.
 const maxHeader = 256 << 10
 
-// newRoundTripper returns what sends requests with the client's credentials, and a function that
-// closes its connections.
+// newRoundTripper returns a RoundTripper that sends requests with the client's credentials, and a
+// function that closes its connections.
 func newRoundTripper(name federation.ClusterName, cfg *rest.Config) (http.RoundTripper, func(), error) {
 	transport, err := newTransport(name, cfg)
 	if err != nil {
@@ -68,8 +68,8 @@ func newRoundTripper(name federation.ClusterName, cfg *rest.Config) (http.RoundT
 	return wrapped, func() { transport.CloseIdleConnections(); end() }, nil
 }
 
-// newHTTPClient returns a client that follows no redirects: API servers don't redirect, and a
-// linked cluster must not send the gateway's requests elsewhere.
+// newHTTPClient returns a client that does not follow redirects. API servers don't redirect, and a
+// linked cluster must not redirect Isthmus's requests.
 func newHTTPClient(t http.RoundTripper) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
@@ -104,16 +104,16 @@ func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transpor
 			return dial(ctx, network, address)
 		}
 	}
-	// The environment's proxy is for the cluster that the gateway runs in. A linked
-	// cluster is reached directly at its kubeconfig's server.
+	// Only the local cluster may use the environment's proxy. A linked cluster is reached directly
+	// at its kubeconfig's server.
 	if t.Proxy == nil && name == federation.Local {
 		t.Proxy = http.ProxyFromEnvironment
 	}
 	return t, nil
 }
 
-// newDialer has TCP keep-alives, which notice that a host is gone if the server has no
-// HTTP/2.
+// newDialer returns a dialer with TCP keep-alives, which detect a dead host if the server does not
+// support HTTP/2.
 func newDialer() *net.Dialer {
 	return &net.Dialer{
 		Timeout:         dialTimeout,
@@ -121,9 +121,9 @@ func newDialer() *net.Dialer {
 	}
 }
 
-// withoutRetryAfter hides Retry-After from client-go, which would retry a request by itself, up to
-// ten times and for as long as the server asks for. Writers decide when to retry, and a Lease is
-// lost if its holder waits.
+// withoutRetryAfter hides Retry-After from client-go, which would otherwise retry a request up to
+// ten times, with the pauses that the server requests. Writers decide when to retry. The holder of
+// a Lease would lose it by waiting.
 type withoutRetryAfter struct{ next http.RoundTripper }
 
 func (w withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -134,8 +134,8 @@ func (w withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, err
 	return response, err
 }
 
-// singleTry bounds how often net/http retries a request by itself. It also drops warnings, which
-// client-go would log, and bounds the bodies of errors.
+// singleTry limits how often net/http retries a request. It also removes warnings, which client-go
+// would log, and limits the bodies of errors.
 type singleTry struct{ next http.RoundTripper }
 
 func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -154,8 +154,8 @@ func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// begin sends a request and returns when the header of the answer has come, or when one
-// of the limits is reached. cancel ends the request's ctx.
+// begin sends a request and returns the response when its header has been received. If one of the
+// limits is reached, begin returns an error. cancel cancels the request's context.
 func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) (*http.Response, error) {
 	var tries atomic.Int32
 	counted := httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{GetConn: func(string) {
@@ -179,9 +179,10 @@ func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) 
 // dialFunc connects, as [net.Dialer.DialContext] does.
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// closedWith returns dial, whose connections are closed when ctx ends. net/http closes those that are idle. One whose
-// last request has just been cancelled is not idle yet, and one that is still being made for such a
-// request becomes idle later: they would stay open for IdleConnTimeout.
+// closedWith returns a dialFunc whose connections are closed when ctx ends. net/http only closes
+// idle connections. A connection whose last request was just canceled is not idle yet. A connection
+// that is still being made for a canceled request becomes idle later. Both would stay open for
+// IdleConnTimeout.
 func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	return func(request context.Context, network, address string) (net.Conn, error) {
 		made, err := dial(request, network, address)
@@ -192,7 +193,7 @@ func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	}
 }
 
-// connection is one that the context forgets once it is closed.
+// connection removes its callback from the context when it is closed.
 type connection struct {
 	net.Conn
 	forget func() bool
@@ -203,16 +204,16 @@ func (c connection) Close() error {
 	return c.Conn.Close()
 }
 
-// firstAlone lets the first request get a connection before it sends others. net/http opens a
-// connection for each request that comes before it knows that the server has HTTP/2, on which all have
-// room: a cluster would be connected to seven times over when it is linked, to use one of these.
+// firstAlone delays all requests until the first request has a connection. Before net/http knows
+// that a server supports HTTP/2, it opens a connection for each request, although all requests fit
+// on one. A new link would open seven connections and then use one of them.
 //
-// If the first gets no connection, those that wait go on, each for itself.
+// If the first request gets no connection, the waiting requests continue independently.
 type firstAlone struct {
 	next http.RoundTripper
 
 	mu    sync.Mutex
-	first chan struct{} // closed once the first has a connection, or has failed; nil: none has come
+	first chan struct{} // closed once the first request has a connection or has failed; nil before the first request
 }
 
 func (f *firstAlone) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -232,7 +233,8 @@ func (f *firstAlone) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r)
 }
 
-// alone sends the first request. What is written is written to a connection that others can use.
+// alone sends the first request. Once its headers are written, other requests can use the
+// connection.
 func (f *firstAlone) alone(r *http.Request) (*http.Response, error) {
 	connected := sync.OnceFunc(func() { close(f.first) })
 	defer connected()
@@ -240,20 +242,22 @@ func (f *firstAlone) alone(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 }
 
-// Limits of the body of an error: an API server's have a few hundred bytes, a load balancer's page some kilobytes.
-// Other bodies are for their readers to bound: package decode, guard ([Client.AddTyped]).
+// Limits of the body of an error. API servers send a few hundred bytes, and load balancers send
+// pages of some kilobytes. The readers of other bodies limit them: package decode, and package
+// guard for [Client.AddTyped].
 const (
 	maxError     = 64 << 10
 	errorTimeout = 5 * time.Second // from the end of the header on
 )
 
-// boundBody reads the body of an error, of which what has come is enough: the status is the error, and the text is only
-// shorter. cancel ends the request's ctx; for other answers it is called once the body is closed.
+// boundBody reads the body of an error. A truncated body is good enough, because the status is the
+// error. cancel cancels the request's context. For other responses, boundBody makes closing the
+// body call cancel.
 func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *http.Response) error {
 	switch status := response.StatusCode; {
 	case status == http.StatusSwitchingProtocols:
-		// What comes after this status is the connection itself, which does not end
-		// with the request's context.
+		// After this status, the body is the connection itself, which does not end with the
+		// request's context.
 		return fmt.Errorf(
 			"API server %s switched protocols, which was not requested: check that the kubeconfig's server is an "+
 				"API server",
@@ -263,7 +267,8 @@ func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *
 		response.Body = body{response.Body, cancel}
 		return nil
 	}
-	// Nothing but the context of its request ends a Read that waits, for the connection or within the decompression.
+	// Only the request's context ends a blocked Read, whether it waits for the connection or within
+	// the decompression.
 	late := time.AfterFunc(errorTimeout, func() { cancel(nil) })
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxError))
 	late.Stop()
@@ -273,7 +278,7 @@ func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *
 	return nil
 }
 
-// body is one that ends its request when it is closed.
+// body cancels its request when it is closed.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc

@@ -24,8 +24,8 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
 
-// Clients are those of one API server. Requests of other paths are for [rest.Interface] of
-// one of them: CoreV1Interface.RESTClient().
+// Clients are the typed clients of one API server. For requests to other paths, use the
+// [rest.Interface] of one of them: CoreV1Interface.RESTClient().
 type Clients struct {
 	authenticationv1.AuthenticationV1Interface
 	authorizationv1.AuthorizationV1Interface
@@ -35,8 +35,8 @@ type Clients struct {
 	rbacv1.RbacV1Interface
 }
 
-// UserAgent returns the user agent of requests to API servers: isthmus/VERSION (OS/ARCHITECTURE). The part before the
-// slash is the field manager of what is written.
+// UserAgent returns the user agent of requests to API servers: isthmus/VERSION (OS/ARCHITECTURE).
+// The part before the slash is the field manager of written objects.
 func UserAgent() string {
 	version := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
@@ -45,7 +45,7 @@ func UserAgent() string {
 	return fmt.Sprintf("isthmus/%s (%s/%s)", version, goruntime.GOOS, goruntime.GOARCH)
 }
 
-// NewTyped makes the clients of an API server. They share the connections of client.
+// NewTyped returns the clients of an API server. They share the connections of client.
 func NewTyped(config *rest.Config, client *http.Client) (*Clients, error) {
 	authentication, err1 := authenticationv1.NewForConfigAndClient(config, client)
 	authorization, err2 := authorizationv1.NewForConfigAndClient(config, client)
@@ -58,7 +58,8 @@ func NewTyped(config *rest.Config, client *http.Client) (*Clients, error) {
 	}, cmp.Or(err1, err2, err3, err4, err5, err6)
 }
 
-// WithStatus is a client of a kind whose status is written by itself, with the methods that are used of client-go's.
+// WithStatus is a client of a kind with a status subresource. It has the subset of client-go's
+// methods that Isthmus uses.
 type WithStatus[T any] interface {
 	Get(context.Context, string, metav1.GetOptions) (T, error)
 	Create(context.Context, T, metav1.CreateOptions) (T, error)
@@ -67,14 +68,14 @@ type WithStatus[T any] interface {
 	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
-// MCS are clients of the MCS-API in one version, each for a namespace.
+// MCS has clients of one version of the MCS-API, each for a namespace.
 type MCS struct {
 	ServiceImports func(namespace string) WithStatus[*mcs.ServiceImport]
 	ServiceExports func(namespace string) WithStatus[*mcs.ServiceExport]
 }
 
-// NewMCS makes clients of the MCS-API in that version: v1beta1 or v1alpha1, which have the same fields. It sends no
-// request.
+// NewMCS returns clients of the MCS-API in the given version, v1beta1 or v1alpha1. Both versions
+// have the same fields. NewMCS sends no request.
 func NewMCS(version string, config *rest.Config, client *http.Client) (MCS, error) {
 	v := schema.GroupVersion{Group: mcs.GroupName, Version: version}
 	s := runtime.NewScheme()
