@@ -1,11 +1,13 @@
-// Package exportspec computes which Services and ServiceImports are written for exports, and which clusters have a part
-// in each, as docs/exports.md and docs/mcs.md say.
+// Package exportspec computes which Services and ServiceImports are written for exports, and which
+// clusters contribute to each, as docs/exports.md and docs/mcs.md describe.
 //
-// It is test code: the laws of local/exports/plan and the simulator compare Isthmus with it. It is as plain as can be,
-// depends on nothing that came before, and shares no code with Isthmus.
+// It is a reference implementation for tests: the tests of local/exports/plan and the simulator
+// compare Isthmus with it. It is as simple as possible. It does not depend on earlier states, and
+// shares no code with Isthmus.
 //
-// The package says nothing about the contents of objects: ports, labels and types are subject of the tests of
-// local/exports/plan. It describes a world in which all clusters can be read and no name is taken by somebody else.
+// The package assumes that all clusters can be read, and that no name belongs to somebody else's
+// object. It does not describe the contents of objects, such as ports, labels and types. The tests
+// of local/exports/plan cover these.
 package exportspec
 
 import (
@@ -13,44 +15,44 @@ import (
 	"strings"
 )
 
-// ID names an object.
+// ID identifies an object by namespace and name.
 type ID struct{ Namespace, Name string }
 
 // Export is a Service that a cluster offers to other clusters.
 type Export struct {
 	ID
-	Mirror        bool // a mirror Service is asked for
-	Federated     bool // it asks to be a member of a federated Service
-	ServiceExport bool // there is a ServiceExport of that name
+	Mirror        bool // whether the Service requests a mirror Service
+	Federated     bool // whether the Service requests to be a member of a federated Service
+	ServiceExport bool // whether a ServiceExport of this name exists
 	Headless      bool
-	// Unusable means that no cluster may export the Service: there is none, it is of type ExternalName, or it was
-	// written for the exports of other clusters.
+	// If Unusable is true, no cluster may export the Service: it does not exist, it is of type
+	// ExternalName, or it was written for the exports of other clusters.
 	Unusable bool
 }
 
-// Joins says what a link Secret lets its cluster export.
+// Joins says what a link Secret allows its cluster to export.
 type Joins int
 
-// The values of the annotation isthmus.io/exports.
+// These are the values of the annotation isthmus.io/exports.
 const (
 	All Joins = iota
 	OnlyMirrors
 	None
 )
 
-// Cluster is a cluster that can be read.
+// Cluster is a cluster and the Services that it exports.
 type Cluster struct {
 	Name    string // empty for the local cluster
 	Joins   Joins
 	Exports []Export
 }
 
-// Written has the clusters that have a part in each object, in the order of the argument of [Of]. The Services
-// that are derived from ServiceImports are not among the Services.
+// Written contains the clusters that contribute to each object, in the order of the argument of
+// [Of]. Services omits the Services that are derived from ServiceImports.
 type Written struct{ Services, Imports map[ID][]string }
 
-// Of returns what is written for the exports of clusters. The local cluster is empty or has no name, and all clusters
-// are linked to it.
+// Of returns the objects that are written for the exports of clusters. All clusters are linked to
+// the local cluster. The local cluster may be included, with an empty name.
 func Of(clusters []Cluster) Written {
 	w := Written{Services: make(map[ID][]string), Imports: make(map[ID][]string)}
 	for _, c := range clusters {
@@ -76,13 +78,14 @@ func Of(clusters []Cluster) Written {
 	return w
 }
 
-// mayExport reports whether a cluster may export from a namespace. A linked cluster may not use those of the system.
+// mayExport reports whether a cluster may export Services from a namespace. Linked clusters may not
+// export from system namespaces.
 func (c *Cluster) mayExport(namespace string) bool {
 	return c.Joins != None && (c.Name == "" || !strings.HasPrefix(namespace, "kube-") && namespace != "linkerd")
 }
 
-// MirrorOwner returns the link to which the name of a mirror belongs: the link with the longest name that the name
-// ends in, after a hyphen.
+// MirrorOwner returns the name of the link that a mirror's name belongs to. The mirror's name ends
+// in a hyphen and the name of the link. If several links match, the longest name wins.
 func MirrorOwner(clusters []Cluster, mirror string) (owner string) {
 	for _, c := range clusters {
 		before, fits := strings.CutSuffix(mirror, "-"+c.Name)
@@ -93,10 +96,10 @@ func MirrorOwner(clusters []Cluster, mirror string) (owner string) {
 	return owner
 }
 
-// label matches what the name of a Service may be.
+// label matches valid names of Services.
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// add records that a cluster has a part in an object, unless no Service may have the name.
+// add records that a cluster contributes to an object, unless the name is invalid for a Service.
 func add(objects map[ID][]string, id ID, cluster string) {
 	if label.MatchString(id.Name) {
 		objects[id] = append(objects[id], cluster)

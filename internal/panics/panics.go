@@ -23,35 +23,36 @@ import (
 )
 
 const (
-	MinPause = time.Second     // before the first retry
-	MaxPause = 5 * time.Minute // between two retries
+	MinPause = time.Second     // pause before the first retry
+	MaxPause = 5 * time.Minute // maximum pause between two retries
 
-	logAgain  = time.Hour // after which the same stack is logged again
-	maxStacks = 1000      // that are remembered as logged; further ones are only counted
+	logAgain  = time.Hour // interval after which the same stack is logged again
+	maxStacks = 1000      // maximum number of stacks that are cached as logged; further stacks are only counted
 )
 
-// Where is a kind of work, and the value of the metric's label.
+// Where is a kind of work. It is the value of the metric's label.
 type Where string
 
 const (
-	Stream     Where = "stream"     // a call of a proxy; the call ends
+	Stream     Where = "stream"     // a call from a proxy; the call ends
 	Service    Where = "service"    // an update of a watched service
 	Definition Where = "definition" // the definition of a Service of the local cluster
 	Profile    Where = "profile"    // an update of a watched profile
-	Change     Where = "change"     // a cluster's change on its way to what it concerns
+	Change     Where = "change"     // the handling of a change in a cluster
 	Policy     Where = "policy"     // the Servers of a namespace
 	Resource   Where = "resource"   // a linked cluster's lists and watches; the cluster is replaced
 )
 
 var everywhere = []Where{Stream, Service, Definition, Profile, Change, Policy, Resource}
 
-// Work is a piece of work that is retried by itself.
+// Work identifies a piece of work that is retried separately.
 type Work struct {
 	Where   Where
-	Service federation.ServiceID // that the work is for; zero if the work is for none
-	Object  string               // what else the work is for, such as an address, a namespace or a cluster
-	// Of, if set, tells apart work of equal names. It is a pointer to the data that the work updates: a service that is
-	// watched anew has other data, and success with the old data says nothing about the new data.
+	Service federation.ServiceID // the service that the work is for; zero if there is none
+	Object  string               // another object that the work is for, such as an address, a namespace or a cluster
+	// Of distinguishes pieces of work with the same name. It is a pointer to the data that the work
+	// updates, or nil. For example, a service that is watched anew has new data, and success with
+	// the old data says nothing about the new data.
 	Of any
 }
 
@@ -61,30 +62,30 @@ type Failure struct {
 	adminapi.Failure
 }
 
-// Supervisor runs work and recovers from its panics. A nil Supervisor runs work too, but does not recover. All methods
-// are safe for concurrent use.
+// Supervisor runs work and recovers from its panics. A nil Supervisor runs work without recovering.
+// All methods are safe for concurrent use.
 type Supervisor struct {
 	log   *zap.Logger
 	count *prometheus.CounterVec
-	wake  chan struct{} // holds a token if the next retry may be earlier than Run knows
+	wake  chan struct{} // holds a token if the next retry may be earlier than Run expects
 
-	failing atomic.Int64 // the size of failures
+	failing atomic.Int64 // len(failures)
 
 	mu       sync.Mutex // a leaf in the lock order
 	failures map[Work]*failure
-	panics   uint64               // how many there were, of all work
-	logged   map[uint64]time.Time // by the hash of the stack
+	panics   uint64               // number of panics so far, of all work
+	logged   map[uint64]time.Time // when each stack was logged last, by the hash of the stack
 	seed     maphash.Seed
 }
 
 // failure is the state of work that has panicked.
 type failure struct {
 	adminapi.Failure
-	number uint64 // of the newest panic
-	again  func() // nil while the retry is under way
+	number uint64 // the number of the newest panic
+	again  func() // nil while the retry is running
 }
 
-// New returns a Supervisor. It starts nothing.
+// New returns a Supervisor. It starts no goroutines.
 func New(log *zap.Logger) *Supervisor {
 	s := &Supervisor{
 		log: log,
@@ -109,7 +110,7 @@ func (s *Supervisor) Describe(ch chan<- *prometheus.Desc) { s.count.Describe(ch)
 // Collect implements prometheus.Collector.
 func (s *Supervisor) Collect(ch chan<- prometheus.Metric) { s.count.Collect(ch) }
 
-// Count returns how many panics of a kind of work have been counted.
+// Count returns the number of panics counted for a kind of work.
 func (s *Supervisor) Count(where Where) int {
 	var m dto.Metric
 	if err := s.count.WithLabelValues(string(where)).Write(&m); err != nil {
@@ -118,9 +119,9 @@ func (s *Supervisor) Count(where Where) int {
 	return int(m.GetCounter().GetValue())
 }
 
-// Do calls f. If f panics, Run calls again after a pause: again is expected to lead to another Do
-// of the same work. A Do that returns without a panic ends the failure, unless the work has
-// panicked elsewhere since that Do began.
+// Do calls f. If f panics, Run calls again after a pause. again must lead to another Do of the same
+// work. A Do without a panic ends the failure, unless the work has panicked elsewhere since that Do
+// began.
 func (s *Supervisor) Do(w Work, f, again func()) {
 	if s == nil {
 		f()
@@ -136,7 +137,7 @@ func (s *Supervisor) Do(w Work, f, again func()) {
 	}
 }
 
-// call calls f and returns the reason of its panic. If there was none, the reason is nil.
+// call calls f and returns the reason of its panic, or nil if f did not panic.
 func (s *Supervisor) call(w Work, f func()) (reason any) {
 	defer func() {
 		if reason = recover(); reason != nil {
@@ -147,7 +148,8 @@ func (s *Supervisor) call(w Work, f func()) (reason any) {
 	return nil
 }
 
-// Report counts and logs a panic that the caller has just recovered from, in a deferred function.
+// Report counts and logs a panic. It must be called in the deferred function that has just
+// recovered from the panic.
 func (s *Supervisor) Report(w Work, reason any) {
 	s.count.WithLabelValues(string(w.Where)).Inc()
 	if !s.newStack() {
@@ -164,10 +166,11 @@ func (s *Supervisor) Report(w Work, reason any) {
 	s.log.Error("panic: this is a bug in Isthmus; the same stack is logged once an hour", fields...)
 }
 
-// Text is the reason of a panic, for logs and pages. It may contain text that a cluster or a client has chosen.
+// Text returns the reason of a panic for logs and pages. The reason may contain text from a cluster
+// or a client.
 func Text(reason any) string { return text.Clean(fmt.Sprint(reason), text.Long) }
 
-// newStack reports whether the stack of the panic has not been logged within an hour.
+// newStack reports whether the stack of the panic has not been logged within the last hour.
 func (s *Supervisor) newStack() bool {
 	pcs := make([]uintptr, 64)
 	pcs = pcs[:runtime.Callers(2, pcs)]
@@ -193,10 +196,10 @@ func (s *Supervisor) newStack() bool {
 	return true
 }
 
-// newestPanic returns the number of the work's newest panic. Zero means that the work has succeeded since, or has never
-// panicked.
+// newestPanic returns the number of the work's newest panic. It returns zero if the work has never
+// panicked, or has succeeded since.
 func (s *Supervisor) newestPanic(w Work) uint64 {
-	if s.failing.Load() == 0 { // as nearly always
+	if s.failing.Load() == 0 { // the common case
 		return 0
 	}
 	s.mu.Lock()
@@ -207,7 +210,7 @@ func (s *Supervisor) newestPanic(w Work) uint64 {
 	return 0
 }
 
-// failed records a panic and when the work is retried.
+// failed records a panic and schedules the retry.
 func (s *Supervisor) failed(w Work, reason any, again func()) {
 	now := time.Now()
 	s.mu.Lock()
@@ -230,7 +233,7 @@ func (s *Supervisor) failed(w Work, reason any, again func()) {
 	}
 }
 
-// PauseAfter returns the pause before the next attempt, after so many panics in a row.
+// PauseAfter returns the pause before the next retry, after the given number of consecutive panics.
 func PauseAfter(panics int) time.Duration {
 	pause := MinPause
 	for range panics - 1 {
@@ -266,7 +269,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			}
 		}
 		if len(due) > 0 {
-			continue // some may have become due meanwhile
+			continue // more retries may have become due meanwhile
 		}
 		var timer <-chan time.Time
 		if !next.IsZero() {
@@ -281,7 +284,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// due takes the retries that are due, in the order of their time. If there are none, it returns when the next is.
+// due removes and returns the retries that are due, sorted by time. It also returns the time of the
+// next retry, or zero if there is none.
 func (s *Supervisor) due(now time.Time) (due []func(), next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,7 +307,7 @@ func (s *Supervisor) due(now time.Time) (due []func(), next time.Time) {
 	return due, next
 }
 
-// Failures lists the work that has panicked and has not succeeded since, by service.
+// Failures lists the work that has panicked and has not succeeded since, sorted by service.
 func (s *Supervisor) Failures() []Failure {
 	if s == nil || s.failing.Load() == 0 {
 		return nil

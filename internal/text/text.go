@@ -1,5 +1,5 @@
-// Package text makes strings that clusters, clients and users have written safe for logs, pages and terminals, and
-// formats counts and short lists for people.
+// Package text makes strings from clusters, clients and users safe for logs, pages and terminals.
+// It also formats counts and short lists for people.
 package text
 
 import (
@@ -10,17 +10,18 @@ import (
 	"unicode/utf8"
 )
 
-// Limits for Clean and Truncate, in bytes.
+// These are limits for Clean and Truncate, in bytes.
 const (
-	Long  = 500 // for a string that is shown or logged by itself
-	Short = 80  // for a string that an error quotes
+	Long  = 500 // for a string that is shown or logged on its own
+	Short = 80  // for a string that is quoted in an error
 )
 
 const ellipsis = "…"
 
-// Clean returns s without characters that could control a terminal, and with at most limit bytes. White space of any
-// kind becomes a space; every other character that is not printable becomes U+FFFD. If s is longer than limit, Clean
-// cuts it and appends an ellipsis. If nothing has to be replaced, the result shares memory with s.
+// Clean returns s without characters that could control a terminal, and with at most limit bytes.
+// Each white-space character becomes a space. Every other unprintable character becomes U+FFFD. If
+// s is too long, Clean truncates it and appends an ellipsis. If nothing must be replaced, Clean
+// returns s itself.
 func Clean(s string, limit int) string {
 	if len(s) <= limit && plain(s) {
 		return s
@@ -46,7 +47,7 @@ func Clean(s string, limit int) string {
 	return b.String()
 }
 
-// CleanAll applies Clean to each string of a list, and returns a new list.
+// CleanAll returns a new list with the result of Clean for each string.
 func CleanAll(list []string, limit int) []string {
 	out := make([]string, len(list))
 	for i, s := range list {
@@ -55,8 +56,9 @@ func CleanAll(list []string, limit int) []string {
 	return out
 }
 
-// Truncate returns the first limit bytes of s followed by an ellipsis, or s if it is not longer. It replaces no
-// characters, except an incomplete UTF-8 sequence at the cut.
+// Truncate returns the first limit bytes of s, followed by an ellipsis. If s is not longer than
+// limit, Truncate returns s. It replaces no characters, but removes an incomplete UTF-8 sequence at
+// the cut.
 func Truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -64,8 +66,8 @@ func Truncate(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit], "") + ellipsis
 }
 
-// Quoted returns s in Go syntax with quotes if s is empty or has characters that are not printable. Otherwise it
-// returns s. Quoted never shortens s.
+// Quoted returns s as a quoted Go string if s is empty or contains unprintable characters.
+// Otherwise, it returns s. Quoted never shortens s.
 func Quoted(s string) string {
 	if s == "" || !utf8.ValidString(s) || strings.ContainsFunc(s, Unprintable) {
 		return strconv.Quote(s)
@@ -76,7 +78,7 @@ func Quoted(s string) string {
 // Unprintable reports whether r could control a terminal.
 func Unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// plain reports whether s consists of printable ASCII only.
+// plain reports whether s contains only printable ASCII characters.
 func plain(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
@@ -86,7 +88,7 @@ func plain(s string) bool {
 	return true
 }
 
-// Count returns a number with the noun that it counts: "1 service", "0 services".
+// Count returns a number with its noun, such as "1 service" or "0 services".
 func Count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -94,7 +96,8 @@ func Count(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// First returns the first most strings of a list. If there are more, one more string says how many: "and 3 more".
+// First returns the first most strings of a list. If there are more, it appends a string such as
+// "and 3 more".
 func First(list []string, most int) []string {
 	if more := len(list) - most; more > 0 {
 		return append(list[:most:most], fmt.Sprintf("and %d more", more))
@@ -102,8 +105,8 @@ func First(list []string, most int) []string {
 	return list
 }
 
-// Some joins a list with commas. If the list has more than most strings, the last one says how many it leaves out:
-// "a, b and 3 more".
+// Some joins a list with commas. If the list has more than most strings, the result ends with the
+// number of omitted strings, as in "a, b and 3 more".
 func Some(list []string, most int) string {
 	if len(list) <= most {
 		return strings.Join(list, ", ")

@@ -1,12 +1,15 @@
-// Package tierspec computes which endpoints of a service clients get, as docs/preference.md does: tiers, what
-// suffices, how clients return, clusters that are taken out, gateways, and the rules that these go together with.
+// Package tierspec computes which endpoints of a service clients get, as docs/preference.md
+// describes. It covers tiers, min-ready, failing back, clusters that are taken out, Linkerd
+// gateways, and the rules that interact with them.
 //
-// It is test code: the tests of federation and local and the simulator compare the gateway with it. It is
-// as plain as can be, computes everything anew from what there is and has been, and knows nothing of the
-// gateway's code.
+// It is a reference implementation for tests: the tests of packages federation and local and the
+// simulator compare Isthmus with it. It is as simple as possible. It computes every result from
+// scratch, and shares no code with Isthmus.
 //
-// A [Service] is what there is at an instant. Its [State] has the endpoints and how many of them each tier has;
-// [State.Needed] returns how many tiers clients need. What clients get in the course of time, while tiers that are not
-// needed any more leave, [Sent] returns for a list of instants. [Preference.With] reads what users write in a Service's
-// annotations.
+//	st := service.State()                    // a Service at one instant
+//	n := st.Needed()                         // number of tiers that clients need
+//	list := tierspec.Sent(instants, now)     // endpoints that clients get at now
+//
+// [Sent] takes the states of all instants so far, because tiers that are no longer needed are
+// dropped gradually. [Preference.With] parses the annotations of a Service.
 package tierspec

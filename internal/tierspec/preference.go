@@ -8,26 +8,27 @@ import (
 	"time"
 )
 
-// Preference is a service's.
+// Preference is the preference of a service.
 type Preference struct {
-	// Tiers are lists of terms, best first: zone, local, region, remote, any, or cluster/NAME. None: one of any.
+	// Tiers contains lists of terms, from best to worst. A term is zone, local, region, remote,
+	// any, or cluster/NAME. If Tiers is empty, there is one tier with the term any.
 	Tiers                   [][]string
-	Count                   int // of endpoints that have to be ready; 0: 1
-	Percent                 int // of those known that have to be ready; 0: Count applies
+	Count                   int // number of endpoints that must be ready; zero means 1
+	Percent                 int // percentage of all endpoints that must be ready; zero means that Count applies
 	ReturnAfter, ReturnOver time.Duration
 }
 
-// Explicit is what a term begins with that names a linked cluster.
+// Explicit is the prefix of a term that names a linked cluster.
 const Explicit = "cluster/"
 
-// Cluster is what distinguishes a cluster from others in terms.
+// Cluster contains the properties of a cluster that terms depend on.
 type Cluster struct {
-	Name   string // empty: the gateway's own
-	Region bool   // it is known to be in the gateway's region, as the own one always is
+	Name   string // empty for the local cluster
+	Region bool   // whether it is known to be in the local cluster's region; always true for the local cluster
 }
 
-// Names reports whether a term names endpoints of a cluster in a zone, for clients in a zone. An empty zone is not
-// known.
+// Names reports whether a term names the endpoints in a cluster and zone, for clients in
+// clientZone. An empty zone is unknown.
 func Names(term string, c Cluster, zone, clientZone string) bool {
 	switch term {
 	case "any":
@@ -44,8 +45,9 @@ func Names(term string, c Cluster, zone, clientZone string) bool {
 	return c.Name != "" && term == Explicit+c.Name
 }
 
-// Tier returns the place of the first tier that names endpoints of a cluster in a zone, for clients in a zone; -1:
-// none does. In a service that is not federated the terms other than zone name everything.
+// Tier returns the index of the first tier that names the endpoints in a cluster and zone, for
+// clients in clientZone. It returns -1 if there is none. For a service that is not federated, every
+// term but zone names all endpoints.
 func (p *Preference) Tier(federated bool, c Cluster, zone, clientZone string) int {
 	return slices.IndexFunc(p.tiers(), func(terms []string) bool {
 		return slices.ContainsFunc(terms, func(term string) bool {
@@ -54,7 +56,7 @@ func (p *Preference) Tier(federated bool, c Cluster, zone, clientZone string) in
 	})
 }
 
-// Zoned reports whether the client's zone is a term.
+// Zoned reports whether the client's zone is a term of the preference.
 func (p *Preference) Zoned() bool {
 	return slices.ContainsFunc(p.Tiers, func(terms []string) bool { return slices.Contains(terms, "zone") })
 }
@@ -66,7 +68,7 @@ func (p *Preference) tiers() [][]string {
 	return p.Tiers
 }
 
-// enough reports whether tiers suffice that have so many endpoints together.
+// enough reports whether tiers with these total numbers of endpoints suffice.
 func (p *Preference) enough(ready, known int) bool {
 	if p.Percent > 0 {
 		return ready > 0 && 100*ready >= p.Percent*known
@@ -74,7 +76,7 @@ func (p *Preference) enough(ready, known int) bool {
 	return ready >= max(1, p.Count)
 }
 
-// Annotations of a Service that make up its preference.
+// These annotations of a Service define its preference.
 const (
 	PreferKey      = "isthmus.io/prefer"
 	MinReadyKey    = "isthmus.io/min-ready"
@@ -82,26 +84,26 @@ const (
 	ReturnOverKey  = "isthmus.io/return-over"
 )
 
-// Keys are the annotations that make up a preference.
+// Keys contains the annotations that define a preference.
 var Keys = []string{PreferKey, MinReadyKey, ReturnAfterKey, ReturnOverKey}
 
-// Limits of what an annotation may say.
+// These are the limits for values of annotations.
 const (
 	MaxTiers       = 16
-	MaxTerms       = 64 // in all tiers
+	MaxTerms       = 64 // in all tiers together
 	maxMinReady    = 100_000
 	maxReturnAfter = time.Hour
 	maxReturnOver  = 10 * time.Minute
 )
 
-// terms are those that do not name a cluster.
+// terms contains the terms that do not name a cluster.
 var terms = []string{"any", "zone", "local", "region", "remote"}
 
-// clusterName is what the label with a linked cluster's name may have.
+// clusterName matches the valid names of linked clusters.
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
 
-// With returns the preference of a Service with these annotations, if p is the default. An annotation that is absent or
-// cannot be read changes nothing.
+// With returns the preference of a Service with these annotations, if p is the default. It ignores
+// annotations that are absent or invalid.
 func (p Preference) With(annotations map[string]string) Preference {
 	if tiers, ok := readTiers(annotations[PreferKey]); ok {
 		p.Tiers = tiers
@@ -118,7 +120,8 @@ func (p Preference) With(annotations map[string]string) Preference {
 	return p
 }
 
-// readTiers reads tiers as a [Preference] has them. One tier of the term any is the same as no tiers.
+// readTiers parses the tiers of a [Preference]. A single tier with the term any is the same as no
+// tiers.
 func readTiers(text string) (tiers [][]string, ok bool) {
 	var all []string
 	for tier := range strings.SplitSeq(text, ",") {
@@ -138,7 +141,7 @@ func readTiers(text string) (tiers [][]string, ok bool) {
 	return tiers, len(tiers) <= MaxTiers && len(all) <= MaxTerms
 }
 
-// readTerm reads one term. It returns the name of a cluster with the prefix [Explicit].
+// readTerm parses one term. If the term names a cluster, the result has the prefix [Explicit].
 func readTerm(word string) (term string, ok bool) {
 	for _, known := range terms {
 		if strings.EqualFold(word, known) {
@@ -161,7 +164,7 @@ func readMinReady(text string) (count, percent int, ok bool) {
 	return int(n), 0, true
 }
 
-// ReadDuration reads a duration from zero to a limit.
+// ReadDuration parses a duration from zero to limit.
 func ReadDuration(text string, limit time.Duration) (time.Duration, bool) {
 	d, err := time.ParseDuration(strings.TrimSpace(text))
 	return d, err == nil && d >= 0 && d <= limit

@@ -5,23 +5,25 @@ import (
 	"slices"
 )
 
-// Standing is how far endpoints are taken out; the greater of two wins.
+// Standing says to what extent endpoints are taken out. If two standings apply, the greater one
+// wins.
 type Standing int
 
-// The standings.
+// These are the standings.
 const (
 	InService Standing = iota
 	LastResort
 	Withdrawn
 )
 
-// Parts is into how many parts the endpoints of a cluster are divided, and those of a tier, that leave part by part.
+// Parts is the number of parts into which the endpoints of a cluster or tier are divided. Endpoints
+// that leave gradually do so one part at a time.
 const Parts = 10
 
-// Standings are those of each part of a cluster's endpoints.
+// Standings contains the standing of each part of a cluster's endpoints.
 type Standings [Parts]Standing
 
-// All are the standings of a cluster whose parts do not differ.
+// All returns standings that are s for all parts.
 func All(s Standing) (list Standings) {
 	for i := range list {
 		list[i] = s
@@ -29,69 +31,69 @@ func All(s Standing) (list Standings) {
 	return list
 }
 
-// Endpoint is what decides whether a client gets an endpoint.
+// Endpoint contains the properties that decide whether a client gets an endpoint.
 type Endpoint struct {
 	Addr     netip.AddrPort
 	Zone     string
-	Node     string // of Pods
+	Node     string // only for Pods
 	Hostname string
-	Pod      string   // the same for the addresses of one Pod in its cluster; empty: it has this one only
-	Zones    []string // that it is hinted to
-	Nodes    []string // that it is hinted to
-	Text     string   // all else that clients are sent about it
-	Part     int      // of its cluster that it is in
-	Of       any      // the caller's
+	Pod      string   // the same for all addresses of a Pod within its cluster; empty if the Pod has only this address
+	Zones    []string // zones that it is hinted to
+	Nodes    []string // nodes that it is hinted to
+	Text     string   // everything else that clients receive about the endpoint
+	Part     int      // index of its part of the cluster
+	Of       any      // for use by the caller
 	member   *Member
 }
 
-// Slice is a part of what a member has. Of one with Behind the endpoints are gateways, each of which leads to all
-// that is behind.
+// Slice is a part of a member's endpoints. If Behind is set, the endpoints are Linkerd gateways,
+// each of which leads to all endpoints behind them.
 type Slice struct {
 	Ready, Unready []Endpoint
 	Behind         *Behind
 }
 
-// Behind is how many endpoints are behind gateways.
+// Behind is the number of endpoints behind Linkerd gateways.
 type Behind struct{ Ready, Unready int }
 
-// Member is a cluster's Service of those that a service is made of.
+// Member is a cluster's Service that is part of a service.
 type Member struct {
 	Cluster
 	Standings Standings
-	Spreading bool    // some of the standings will change by themselves
-	Slices    []Slice // what may be taken from it
+	Spreading bool    // whether any standing will change with time
+	Slices    []Slice // the slices that the local cluster accepts from the member
 }
 
-// Service is what there is of a service for one kind of client.
+// Service describes a service for one kind of client.
 type Service struct {
 	Preference
 	Federated bool
 	Members   []Member // in order of precedence
-	NodeLocal bool     // clients get endpoints of the own cluster only on their node
-	IPv6      bool     // they get IPv6 addresses
+	NodeLocal bool     // whether clients get only those local endpoints that are on their node
+	IPv6      bool     // whether clients get IPv6 addresses
 
-	Zone, Node, Instance string // of the clients; empty: not known, or no instance
+	Zone, Node, Instance string // properties of the clients; empty if unknown or not requested
 }
 
-// State is a service with its endpoints by tier.
+// State is a service together with its endpoints by tier.
 type State struct {
 	Service
-	// Ready has one endpoint for each address, sorted: of the member that wins it. Those that no tier names are there
-	// too.
+	// Ready contains one endpoint for each address: the endpoint that wins the address. It is
+	// sorted, and includes endpoints that no tier names.
 	Ready   []Endpoint
 	unready []Endpoint
-	ready   []int // by tier, and behind them that of last resort
-	known   []int // likewise, ready or not
-	others  int   // ready ones in tiers, of clusters of which no part is of last resort
+	ready   []int // by tier; last resort follows the tiers
+	known   []int // like ready, but counts unready endpoints too
+	others  int   // ready endpoints in tiers, of clusters without parts of last resort
 }
 
-// State returns the service's.
+// State returns the state of the service.
 func (s *Service) State() *State {
 	st := &State{Service: *s}
 	st.Members = slices.Clone(s.Members)
 	for i := range st.Members {
 		for k, standing := range st.Members[i].Standings {
-			if standing == LastResort && !st.Federated { // it has nothing else to offer
+			if standing == LastResort && !st.Federated { // the service has no other endpoints
 				st.Members[i].Standings[k] = InService
 			}
 		}
@@ -107,16 +109,17 @@ func (s *Service) State() *State {
 			st.others++
 		}
 	}
-	if st.Instance == "" { // a gateway can't be asked for one
+	if st.Instance == "" { // a gateway cannot address an instance
 		st.countBehind()
 	}
 	return st
 }
 
-// LastResort is the place of the tier of last resort, behind all others.
+// LastResort returns the index of the tier of last resort, which follows all others.
 func (st *State) LastResort() int { return len(st.tiers()) }
 
-// TierOf returns the place of an endpoint's tier. Behind that of last resort: no tier names it.
+// TierOf returns the index of an endpoint's tier. If no tier names the endpoint, it returns
+// LastResort() + 1.
 func (st *State) TierOf(e Endpoint) int {
 	tier := st.Tier(st.Federated, e.member.Cluster, e.Zone, st.Zone)
 	switch {
@@ -128,7 +131,7 @@ func (st *State) TierOf(e Endpoint) int {
 	return tier
 }
 
-// lastResorts is how many parts of a cluster are of last resort.
+// lastResorts returns the number of the cluster's parts that are of last resort.
 func (m *Member) lastResorts() (n int) {
 	for _, s := range m.Standings {
 		if s == LastResort {
@@ -138,13 +141,15 @@ func (m *Member) lastResorts() (n int) {
 	return n
 }
 
-// Unused reports whether no client can get anything of a member: it is withdrawn, or no tier can name it.
+// Unused reports whether clients can never get an endpoint of the member, because it is withdrawn
+// or no tier can name it.
 func (s *Service) Unused(m *Member) bool {
 	return m.Standings == All(Withdrawn) || !s.Zoned() && s.Tier(s.Federated, m.Cluster, "", "") < 0
 }
 
-// offered returns what wins each address: those in service first, and then in order of precedence; and likewise what
-// is not ready. What is withdrawn, or never named, has no part in it.
+// offered returns the endpoint that wins each address, separately for ready and unready endpoints.
+// Endpoints in service win before those of last resort. After that, the order of precedence
+// decides. The results omit endpoints that are withdrawn or that no tier can name.
 func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 	ready, unready = make(map[netip.AddrPort]Endpoint), make(map[netip.AddrPort]Endpoint)
 	for _, now := range []Standing{InService, LastResort} {
@@ -170,7 +175,8 @@ func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 	return ready, unready
 }
 
-// forClients returns what the instance and internalTrafficPolicy leave, sorted by address.
+// forClients returns the endpoints that remain after the requested instance and
+// internalTrafficPolicy are applied. The result is sorted by address.
 func (st *State) forClients(all map[netip.AddrPort]Endpoint) (list []Endpoint) {
 	for _, e := range all {
 		elsewhere := st.NodeLocal && e.member.Name == "" && (st.Node == "" || e.Node != st.Node)
@@ -182,7 +188,8 @@ func (st *State) forClients(all map[netip.AddrPort]Endpoint) (list []Endpoint) {
 	return list
 }
 
-// count counts endpoints by tier. A Pod with addresses of two families counts once.
+// count returns the number of endpoints by tier. A Pod with an IPv4 and an IPv6 address counts
+// once.
 func (st *State) count(list []Endpoint) []int {
 	n := make([]int, st.LastResort()+2)
 	for _, e := range st.oneFamily(list) {
@@ -191,8 +198,8 @@ func (st *State) count(list []Endpoint) []int {
 	return n
 }
 
-// oneFamily leaves out IPv6 addresses if clients get none, and otherwise the IPv4 addresses of Pods that have an IPv6
-// address.
+// oneFamily chooses one address family for each Pod. If clients get no IPv6 addresses, it removes
+// these. Otherwise, it removes the IPv4 address of a Pod that also has an IPv6 address.
 func (st *State) oneFamily(list []Endpoint) (out []Endpoint) {
 	for _, e := range list {
 		drop := e.Addr.Addr().Is6() && !st.IPv6
@@ -208,8 +215,8 @@ func (st *State) oneFamily(list []Endpoint) (out []Endpoint) {
 	return out
 }
 
-// countBehind counts what is behind gateways in place of them: all of it, if clients get any of them, and otherwise
-// none as ready.
+// countBehind replaces the counts of Linkerd gateways with the counts of the endpoints behind them.
+// If clients get none of the gateways, none of the endpoints behind them count as ready.
 func (st *State) countBehind() {
 	got := st.oneFamily(st.Ready)
 	for i := range st.Members {
@@ -223,8 +230,8 @@ func (st *State) countBehind() {
 	}
 }
 
-// countGateways counts what is behind those of the gateways that have this standing. A part of them stands for a part
-// of it.
+// countGateways counts the endpoints behind the gateways that have this standing. If only some of
+// the gateways have this standing, it counts a proportional share of these endpoints.
 func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint) {
 	var these []Endpoint
 	for _, g := range l.Ready {
@@ -266,8 +273,9 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 	}
 }
 
-// suffices reports whether the first n tiers do. Anything ready, of a cluster that is not of last resort,
-// makes the tier of last resort unneeded, which is the one behind so many.
+// suffices reports whether the first n tiers suffice. If n is greater than LastResort(), it reports
+// whether the tier of last resort is unneeded. That tier is unneeded while any endpoint is ready in
+// a cluster without parts of last resort.
 func (st *State) suffices(n int) bool {
 	ready, known := 0, 0
 	for i := range min(n, st.LastResort()) {
@@ -282,7 +290,7 @@ func (st *State) suffices(n int) bool {
 	return st.enough(ready, known)
 }
 
-// Needed is how many tiers clients need, from the first.
+// Needed returns the number of tiers that clients need, counted from the first.
 func (st *State) Needed() int {
 	if st.alone() {
 		return st.LastResort() + 1
@@ -295,10 +303,11 @@ func (st *State) Needed() int {
 	return st.LastResort()
 }
 
-// alone reports whether there is nothing but clusters that are, or become, of last resort.
+// alone reports whether all ready endpoints are in clusters that have parts of last resort.
 func (st *State) alone() bool { return st.others == 0 && st.ready[st.LastResort()] > 0 }
 
-// finish applies the rules that come after the tiers: hints, unless zones are a term, and the address family.
+// finish applies the rules that follow the choice of tiers: hints and the address family. If zones
+// are a term of the preference, hints are ignored.
 func (st *State) finish(list []Endpoint) []Endpoint {
 	list = st.servable(list)
 	switch {
@@ -311,8 +320,9 @@ func (st *State) finish(list []Endpoint) []Endpoint {
 	return st.oneFamily(list)
 }
 
-// HintedTo reports whether clients on a node get only those of the endpoints in use that are hinted to it: if all
-// of them are of the own cluster and are hinted to nodes, and one is for that node.
+// HintedTo reports whether node hints choose the endpoints of clients on a node. This is the case
+// if all endpoints in use are local and hinted to nodes, and at least one is hinted to the given
+// node.
 func (st *State) HintedTo(list []Endpoint, node string) bool {
 	if st.NodeLocal || st.Zoned() || node == "" {
 		return false
@@ -327,7 +337,8 @@ func (st *State) HintedTo(list []Endpoint, node string) bool {
 	return some
 }
 
-// hinted applies zone hints to the own cluster's endpoints: if all have some, and one is for the zone.
+// hinted applies zone hints to the local endpoints. Zone hints apply only if every local endpoint
+// has a hint, and at least one is hinted to the zone.
 func hinted(list []Endpoint, zone string) []Endpoint {
 	all, some := true, false
 	for _, e := range list {
@@ -341,7 +352,7 @@ func hinted(list []Endpoint, zone string) []Endpoint {
 	return only(list, func(e Endpoint) bool { return e.member.Name != "" || slices.Contains(e.Zones, zone) })
 }
 
-// servable leaves out IPv6 addresses if clients get none.
+// servable removes IPv6 addresses if clients get none.
 func (st *State) servable(list []Endpoint) []Endpoint {
 	return only(list, func(e Endpoint) bool { return st.IPv6 || e.Addr.Addr().Is4() })
 }
@@ -355,7 +366,7 @@ func only(list []Endpoint, has func(Endpoint) bool) (out []Endpoint) {
 	return out
 }
 
-// steered reports whether clients do not simply get everything.
+// steered reports whether clients do not get all endpoints unconditionally.
 func (st *State) steered() bool {
 	prefers := len(st.Tiers) > 0 && (st.Federated || st.Zoned())
 	return prefers ||

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Link is a cluster's cordon as it is set from a time on.
+// Link is the state of a cluster's link and cordon from time At on.
 type Link struct {
 	At     time.Time
 	Linked bool
@@ -13,11 +13,12 @@ type Link struct {
 	Over   time.Duration
 }
 
-// Cordoned returns how far each part of a cluster is cordoned at a time, and when more parts change. Changes take
-// effect part by part over a time, except the first one after the cluster was linked.
+// Cordoned returns the standing of each part of a cluster at time now, and the times of the next
+// changes. The first cordon after the cluster was linked takes effect at once. Later changes take
+// effect one part at a time.
 func Cordoned(links []Link, now time.Time) (list Standings, next []time.Time) {
 	var from Standings
-	var was Link // with the time since when it applies
+	var was Link // the current link; At is when it took effect
 	at := func(now time.Time) (list Standings, next []time.Time) {
 		list = from
 		n := 0
@@ -48,23 +49,25 @@ func Cordoned(links []Link, now time.Time) (list Standings, next []time.Time) {
 	return at(now)
 }
 
-// Instant is what there is from a time on.
+// Instant is the state of a service from time At on.
 type Instant struct {
 	At time.Time
 	*State
 }
 
-// Sent returns what clients get at a time, if they have watched since the first of the instants, sorted by address.
+// Sent returns the endpoints that clients get at time now if they have watched the service since
+// the first instant. The result is sorted by address.
 func Sent(instants []Instant, now time.Time) []Endpoint {
 	return instants[len(instants)-1].finish(InUse(instants, now))
 }
 
-// InUse returns what Sent does, without the rules that come after the tiers.
+// InUse returns the same endpoints as Sent before the rules that follow the choice of tiers are
+// applied.
 func InUse(instants []Instant, now time.Time) []Endpoint {
-	var seen []Instant  // since when tiers have been decided by the same preference
-	var list []Endpoint // in use
-	var sent []Endpoint // to clients, of list
-	used := 0           // tiers
+	var seen []Instant  // instants since the tiers of the preference last changed
+	var list []Endpoint // endpoints in use
+	var sent []Endpoint // the part of list that clients get
+	used := 0           // number of tiers in use
 	leave := func(now time.Time) {
 		for used > seen[len(seen)-1].Needed() && left(seen, used-1, now) == Parts {
 			used--
@@ -92,7 +95,7 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 			if len(seen) > 0 {
 				send(x.At)
 			}
-			// What clients have got so far leaves as after a return, if a tier names it.
+			// Clients keep the tiers of their current endpoints, and drop them as if failing back.
 			seen, used = nil, 1
 			for _, e := range sent {
 				used = max(used, x.tierOfFormer(e)+1)
@@ -109,8 +112,8 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 	return list
 }
 
-// tierOfFormer returns the tier of an endpoint that clients have got; 0 if none names it now, or its cluster has no
-// member any more.
+// tierOfFormer returns the current tier of an endpoint that clients already have. It returns 0 if
+// no tier names the endpoint now, or if its cluster is no longer a member.
 func (st *State) tierOfFormer(e Endpoint) int {
 	i := slices.IndexFunc(st.Members, func(m Member) bool { return m.Name == e.member.Name })
 	if i < 0 {
@@ -123,18 +126,19 @@ func (st *State) tierOfFormer(e Endpoint) int {
 	return 0
 }
 
-// left returns how many parts of the tier at a place have left at a time: they leave once some shorter row of tiers has
-// sufficed for ReturnAfter without a break, over ReturnOver.
+// left returns how many parts of the tier at index place have been dropped at time now. The parts
+// are dropped over ReturnOver, once a shorter row of tiers has sufficed for ReturnAfter without
+// interruption.
 func left(seen []Instant, place int, now time.Time) int {
 	st := seen[len(seen)-1]
-	rows := []int{place + 1} // what makes last resort unneeded
+	rows := []int{place + 1} // the row that makes last resort unneeded
 	if place < st.LastResort() {
 		rows = rows[:0]
 		for n := 1; n <= place; n++ {
 			rows = append(rows, n)
 		}
 	}
-	var since time.Time // the longest that one has sufficed
+	var since time.Time // earliest time since which any of the rows has sufficed
 	for _, n := range rows {
 		for j := len(seen) - 1; j >= 0 && seen[j].suffices(n); j-- {
 			if since.IsZero() || seen[j].At.Before(since) {
