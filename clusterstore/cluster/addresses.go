@@ -11,15 +11,17 @@ import (
 	"isthmus/federation"
 )
 
-// addressIndex has the objects of the local cluster that have an address. state.mu guards it.
+// addressIndex maps addresses of the local cluster to the objects that have them. state.mu guards
+// it.
 //
-// Pods are apart from ExternalWorkloads, because any number of the latter may have the same address.
+// Pods and ExternalWorkloads are in separate maps, because any number of ExternalWorkloads may have
+// the same address.
 type addressIndex struct {
 	locations map[*pod]*location                    // of Pods and ExternalWorkloads
-	pods      map[netip.Addr][]*pod                 // Pods with that IP, their own or their node's
+	pods      map[netip.Addr][]*pod                 // Pods with that IP, which is their own or their node's
 	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
 	services  map[netip.Addr][]federation.ServiceID // Services with that cluster IP
-	exposed   map[netip.Addr][]federation.ServiceID // Services that are reached from outside by that address
+	exposed   map[netip.Addr][]federation.ServiceID // Services with that external address
 	nodes     map[netip.Addr][]string               // names of the Nodes with that address
 }
 
@@ -34,7 +36,7 @@ func newAddressIndex() addressIndex {
 	}
 }
 
-// index returns the index that objects with such a location are in.
+// index returns the map that contains objects with the given location.
 func (x *addressIndex) index(at *location) map[netip.Addr][]*pod {
 	if at.workload {
 		return x.workloads
@@ -42,9 +44,9 @@ func (x *addressIndex) index(at *location) map[netip.Addr][]*pod {
 	return x.pods
 }
 
-// claimants returns the objects with the strongest claim to the address, and that
-// claim; noClaim: there are none. ExternalWorkloads, any number of which may have the
-// same address, are looked up only if no Pod has a stronger claim.
+// claimants returns the objects with the strongest claim to an address, and the claim. The claim is
+// noClaim if there are no such objects. ExternalWorkloads are looked up only if no Pod has a
+// stronger claim, because any number of them may have the same address.
 func (x *addressIndex) claimants(addr netip.AddrPort) ([]*pod, claim) {
 	pods, byPods := x.claimed(x.pods, addr)
 	if byPods < byWorkload {
@@ -78,15 +80,16 @@ func unindex[K, V comparable](index map[K][]V, key K, value V) {
 }
 
 const (
-	// maxConflictsAt is how many ports of one IP are listed as conflicts.
+	// maxConflictsAt is the maximum number of conflicts listed for one IP.
 	maxConflictsAt = 10
-	// maxPortsAt is how many ports of the objects at one IP are compared, and maxCrowdedAt how many of those
-	// that occur more than once are looked up. One Pod may have 65,535 host ports, and state.mu is held.
+	// maxPortsAt is the maximum number of ports that are compared at one IP. maxCrowdedAt is the
+	// maximum number of duplicate ports that are looked up. Both limit the time under state.mu,
+	// because one Pod may have 65,535 host ports.
 	maxPortsAt   = 20_000
 	maxCrowdedAt = 1000
-	// maxConflicts is how many conflicts AddressConflicts returns.
+	// maxConflicts is the maximum number of conflicts that AddressConflicts returns.
 	maxConflicts = 100
-	// maxClaimants is how many of the objects that claim an address are named.
+	// maxClaimants is the maximum number of objects named for one conflict.
 	maxClaimants = 3
 )
 
@@ -113,7 +116,7 @@ func (x *addressIndex) conflictsAt(ip netip.Addr, since time.Time) (list []confl
 		return list
 	}
 	ports := []uint16{0}
-	if _, by := x.claimants(whole); by != byIP { // or the Pods with that IP claim all of its ports
+	if _, by := x.claimants(whole); by != byIP { // otherwise, the Pods with that IP claim all ports
 		ports = x.crowdedPorts(ip)
 	}
 	for _, port := range ports {
@@ -133,8 +136,9 @@ func (x *addressIndex) conflictsAt(ip netip.Addr, since time.Time) (list []confl
 	return list
 }
 
-// crowdedPorts returns the ports of an IP that occur more than once among the host ports of Pods and
-// the ports of ExternalWorkloads, sorted. It compares the first maxPortsAt ports, and returns maxCrowdedAt at most.
+// crowdedPorts returns the ports of an IP that several Pods have as host ports or several
+// ExternalWorkloads declare, sorted. It compares the first maxPortsAt ports, and returns at most
+// maxCrowdedAt.
 func (x *addressIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
 	pods, workloads := x.pods[ip], x.workloads[ip]
 	if len(pods) < 2 && len(workloads) < 2 {
@@ -154,7 +158,8 @@ func (x *addressIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
 	return list
 }
 
-// portsAt iterates over the host ports of Pods, and then over the ports of ExternalWorkloads.
+// portsAt iterates over the host ports of the Pods, and then over the ports of the
+// ExternalWorkloads.
 func (x *addressIndex) portsAt(pods, workloads []*pod) iter.Seq[uint16] {
 	return func(yield func(uint16) bool) {
 		for _, p := range pods {
@@ -174,11 +179,11 @@ func (x *addressIndex) portsAt(pods, workloads []*pod) iter.Seq[uint16] {
 	}
 }
 
-// conflict is an address that several objects claim, so that it belongs to none of them.
+// conflict is an address that several objects claim, so it is assigned to none of them.
 type conflict struct {
 	addr    netip.AddrPort // port 0 means all ports
-	claimed string         // as in Found
-	objects []string       // that claim it, the first maxClaimants by name
+	claimed string         // see Found.Claimed
+	objects []string       // the claiming objects, the first maxClaimants by name
 	since   time.Time      // when the replica learned of the conflict
 }
 
@@ -189,14 +194,14 @@ func (x *conflict) address() string {
 	return x.addr.String()
 }
 
-// conflicts are the ambiguous addresses of the local cluster. The worker for profiles looks for them
-// after each change of the objects that claim an address.
+// conflicts contains the ambiguous addresses of the local cluster. The worker for profiles updates
+// them after each change of an object that claims an address.
 type conflicts struct {
-	mu   sync.Mutex // held for map access only
+	mu   sync.Mutex // held only for map access
 	byIP map[netip.Addr][]conflict
 }
 
-// all returns all conflicts, the oldest first.
+// all returns all conflicts, oldest first.
 func (c *conflicts) all() (list []conflict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,7 +212,7 @@ func (c *conflicts) all() (list []conflict) {
 	return list
 }
 
-// set replaces the conflicts at an IP. Those that were there before keep their time.
+// set replaces the conflicts at an IP. A conflict that already existed keeps its time.
 func (c *conflicts) set(ip netip.Addr, found []conflict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// explain returns what becomes of each address of a Service. It holds the state's lock for one slice at a time.
+// explain returns the verdict on each address of a Service. It locks the state for one slice at a
+// time.
 func explain(s *state, svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return func(yield func(federation.Considered) bool) {
 		var list []federation.Considered
@@ -26,15 +27,15 @@ func explain(s *state, svc federation.ServiceID, port uint16) iter.Seq[federatio
 	}
 }
 
-// explainSlice joins a slice for a reader that exists only here, and adds what becomes of its
-// addresses to a list.
+// explainSlice joins a slice with a temporary reader, and appends the verdicts on its addresses to
+// list.
 func explainSlice(
 	s *state, list []federation.Considered, l *slice, svc federation.ServiceID, port uint16,
 ) []federation.Considered {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if l = s.slices.byKey[l.key]; l == nil || l.service != svc {
-		return list // gone, or moved to another Service, meanwhile
+		return list // deleted or moved to another Service in the meantime
 	}
 	if e := s.services.byID[svc]; e.state() == federation.Present {
 		r := &reader{state: s, service: svc, port: port, explained: &list}
@@ -55,7 +56,7 @@ func explainSlice(
 	return list
 }
 
-// considered describes what becomes of an address.
+// considered describes the verdict on an address.
 func considered(l *slice, a *address, at *addressFacts, port uint16, why federation.Verdict) federation.Considered {
 	x := federation.Considered{
 		Slice:   l.key,
@@ -73,8 +74,8 @@ func considered(l *slice, a *address, at *addressFacts, port uint16, why federat
 	return x
 }
 
-// DescribeTarget is the Twin of an endpoint in words: what the address stands for; empty:
-// nothing.
+// DescribeTarget describes the Twin of an endpoint in words: the Pod or ExternalWorkload behind an
+// address. It returns "" for a bare address.
 func DescribeTarget(target string) string {
 	switch targetKind(target) {
 	case federation.Pod:
@@ -85,10 +86,10 @@ func DescribeTarget(target string) string {
 	return ""
 }
 
-// maxLeftText is how much of a text is kept for explanations, in bytes.
+// maxLeftText is the maximum length of a text in explanations, in bytes.
 const maxLeftText = 100
 
-// beginning returns a string that takes at most maxLeftText, and no memory of a longer one.
+// beginning returns at most the first maxLeftText bytes of s, without retaining the memory of s.
 func beginning(s string) string {
 	return strings.Clone(strings.ToValidUTF8(text.Truncate(s, maxLeftText), "\uFFFD"))
 }

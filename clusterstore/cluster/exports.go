@@ -14,55 +14,61 @@ import (
 	"isthmus/federation"
 )
 
-// ExportHooks make a Cluster cache what somebody else reads from its objects for exports. The
-// Cluster only compares the values that the hooks return, and counts them for the memory cap. A
-// value must share nothing with the object and must not change.
+// ExportHooks make a Cluster cache values that its user derives from objects, for exports. The
+// Cluster only compares these values, and counts them for the memory cap. A value must be immutable
+// and must not share memory with the object.
 //
-// The hooks are called by several goroutines and must not block. Service, Listed and Changed are needed.
+// Several goroutines call the hooks, and the hooks must not block. Service, Listed and Changed are
+// required.
 type ExportHooks struct {
-	// Service returns what is cached of a Service besides the Service itself. If it is nil, nothing
-	// is cached. If the result for an unchanged Service may be another one from now on, call
+	// Service returns the value to cache for a Service. If the value is nil, nothing is cached. If
+	// the hook may return another value for an unchanged Service from now on, call
 	// [Cluster.SelectorsChanged].
 	Service func(*corev1.Service) any
-	// Listed reports whether Exports lists a Service with that value, which is not nil. Services
-	// that are not listed are found by the ServiceExports of their names.
+	// Listed reports whether Exports.List includes a Service with that value, which is not nil.
+	// Other Services appear only if a ServiceExport has their name.
 	Listed func(value any) bool
-	// ServiceExport returns what is cached of a ServiceExport. If the hook is nil, ServiceExports are not followed.
+	// ServiceExport returns the value to cache for a ServiceExport. If the hook is nil,
+	// ServiceExports are not read.
 	ServiceExport func(*mcs.ServiceExport) any
-	// ServiceImport returns what is cached of a ServiceImport of the local cluster. If the hook is
-	// nil, ServiceImports are not followed.
+	// ServiceImport returns the value to cache for a ServiceImport of the local cluster. If the
+	// hook is nil, ServiceImports are not read.
 	ServiceImport func(*mcs.ServiceImport) any
-	// Changed is called after the result of Exports has changed. No lock is held then, and Changed
+	// Changed is called after the result of Exports has changed. It is called without locks, and
 	// may call methods of the Cluster.
 	Changed func()
 }
 
-// Export is what the hooks returned for the objects of one name.
+// Export contains the values that the hooks returned for the objects of one name.
 type Export struct {
 	ID            federation.ServiceID
-	Service       any // nil: there is no Service, or its hook returned nil
-	ServiceExport any // nil: there is none
+	Service       any // nil if there is no Service, or the hook returned nil
+	ServiceExport any // nil if there is no ServiceExport
 }
 
-// Exports is what the hooks returned for the objects of a cluster, after a whole list or event. It must not be changed.
+// Exports contains the values that the hooks returned for the objects of a cluster. It never
+// reflects a partial list. It must not be modified.
 type Exports struct {
-	// List has the Services that are listed and all ServiceExports, each name once and in no order.
+	// List contains the listed Services and all ServiceExports. Each name occurs once. The order is
+	// undefined.
 	List []Export
-	// ServiceExports is whether List has the ServiceExports. They have been listed, or the API does
-	// not have the kind. In the second case Emptied is set too.
+	// ServiceExports reports whether List is complete for ServiceExports. It is true if they have
+	// been listed, or if the API does not serve the kind. In the second case, Emptied is also true.
 	ServiceExports, Emptied bool
 
-	// Only of the local cluster:
-	Namespaces map[string]bool              // those that are not being deleted; nil: they have not been listed
-	Imports    map[federation.ServiceID]any // nil: they have not been listed
-	// MCSVersion is that of Imports. It is empty if they have not been listed, or the API does not have the kind.
+	// Only in the local cluster:
+	Namespaces map[string]bool              // Namespaces that are not being deleted; nil before their first list
+	Imports    map[federation.ServiceID]any // nil before their first list
+	// MCSVersion is the API version of Imports. It is empty if ServiceImports have not been listed
+	// or the API does not serve the kind.
 	MCSVersion string
 
 	state   *state
 	version uint64
 }
 
-// Unlisted reports whether the cluster has a Service now that is not listed. x may be one that no Cluster has returned.
+// Unlisted reports whether the cluster currently has a Service that is not listed. x may be a value
+// that no Cluster has returned.
 func (x *Exports) Unlisted(id federation.ServiceID) bool {
 	if x.state == nil {
 		return false
@@ -73,16 +79,17 @@ func (x *Exports) Unlisted(id federation.ServiceID) bool {
 	return e.state() != federation.Missing && !x.state.exports.isListed(id)
 }
 
-// exportIndex has the values of hooks. If it is nil, there are no hooks.
+// exportIndex contains the values that the hooks returned. A nil exportIndex means that there are
+// no hooks.
 type exportIndex struct {
 	// fixed
 	state      *state
 	hooks      *ExportHooks
-	mcsVersion func() string // of the kinds of the MCS-API
+	mcsVersion func() string // of the MCS API kinds
 
-	// Under state.mu:
-	services       map[federation.ServiceID]any // the values of Services that are listed
-	namespaces     map[string]any               // false: it is being deleted
+	// state.mu guards the following fields.
+	services       map[federation.ServiceID]any // values of the listed Services
+	namespaces     map[string]any               // false if the Namespace is being deleted
 	serviceExports map[string]any               // by key
 	imports        map[string]any               // by key
 	kinds          [ofServiceImports + 1]exportedKind
@@ -91,11 +98,11 @@ type exportIndex struct {
 	latest atomic.Pointer[Exports]
 }
 
-// exportedKind is the state of one kind of objects.
+// exportedKind is the state of one kind of object.
 type exportedKind struct {
 	listed  bool
-	changed bool // within a list or event that has not been put into the state as a whole
-	absent  bool // the API does not have the kind; then it counts as listed
+	changed bool // in a list or event that has not been applied completely
+	absent  bool // the API does not serve the kind, which then counts as listed
 }
 
 // The kinds of objects with hooks.
@@ -127,7 +134,7 @@ func (x *exportIndex) current() *Exports {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 
-	version := "" // a list in another version need not change anything else
+	version := "" // the version may change without any other change
 	if imports := x.kinds[ofServiceImports]; imports.listed && !imports.absent {
 		version = x.mcsVersion()
 	}
@@ -162,7 +169,7 @@ func (x *exportIndex) current() *Exports {
 	return now
 }
 
-// list returns the Services that are listed and all ServiceExports. mu is held.
+// list returns the listed Services and all ServiceExports. The caller must hold state.mu.
 func (x *exportIndex) list() []Export {
 	list := make([]Export, 0, len(x.services)+len(x.serviceExports))
 	for id, value := range x.services {
@@ -186,7 +193,8 @@ func (x *exportIndex) list() []Export {
 	return list
 }
 
-// pending reports whether Exports has to wait for the end of a list, or for the first list of Services.
+// pending reports whether Exports must wait for the end of a list, or for the first list of
+// Services.
 func (x *exportIndex) pending() bool {
 	for _, p := range x.kinds {
 		if p.changed {
@@ -201,7 +209,8 @@ func (x *exportIndex) isListed(id federation.ServiceID) bool {
 	return listed
 }
 
-// setService follows a Service and its value. A nil Service does not exist. x may be nil.
+// setService updates the value of a Service. from or to is nil if the Service did not exist or no
+// longer exists. x may be nil.
 func (x *exportIndex) setService(key string, from, to *Service) {
 	if x == nil {
 		return
@@ -220,14 +229,14 @@ func (x *exportIndex) setService(key string, from, to *Service) {
 	}
 }
 
-// forgetServices makes Exports wait for the next list of Services. state.mu is held.
+// forgetServices makes Exports wait for the next list of Services. The caller must hold state.mu.
 func (x *exportIndex) forgetServices() {
 	x.kinds[ofServices].listed = false
 	x.latest.Store(nil)
 }
 
-// applied is called after a whole list, or an event, of one of the kinds, so that nobody sees a
-// part of a list. If wantsList returns true, the hook has not read all objects of the kind since
+// applied is called after a complete list or a single event of a kind, so that partial lists are
+// invisible. If wantsList returns true, the hook has not read all objects of the kind since
 // SelectorsChanged. x may be nil.
 func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	if x == nil {
@@ -247,7 +256,7 @@ func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	}
 }
 
-// setAbsent records whether the API does not have a kind.
+// setAbsent records whether a kind is absent from the API.
 func (x *exportIndex) setAbsent(kind int, absent bool) {
 	x.state.mu.Lock()
 	p := &x.kinds[kind]
@@ -263,7 +272,8 @@ func (x *exportIndex) setAbsent(kind int, absent bool) {
 	}
 }
 
-// size is what the state takes for the value of a Service of a linked cluster, with its place in Exports.
+// size returns the memory that the state uses for the value of a Service of a linked cluster, in
+// bytes. It includes the entry in Exports.
 func (x *exportIndex) size(value any) int64 {
 	if value == nil {
 		return 0
@@ -275,17 +285,20 @@ func (x *exportIndex) size(value any) int64 {
 	return n
 }
 
-// serviceExportSize is what the state takes for a ServiceExport of a linked cluster, with its place in Exports.
+// serviceExportSize returns the memory that the state uses for a ServiceExport of a linked cluster,
+// in bytes. It includes the entry in Exports.
 func serviceExportSize(value any, _ string) int64 {
 	return valueSize(value) + indexEntry[any]() + exportPlace
 }
 
-// exportPlace is what one of Exports.List takes there and in a list that is made from it.
+// exportPlace is the memory of an element of Exports.List, there and in lists that are made from
+// it.
 var exportPlace = listSize[Export](3)
 
 func sameExport(a, b any) bool { return reflect.DeepEqual(a, b) }
 
-// namespaceKind returns how the cluster follows Namespaces. The value is whether the Namespace is not being deleted.
+// namespaceKind returns the kind of Namespaces. Its value is true if the Namespace is not being
+// deleted.
 func namespaceKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, any] {
 	compact := func(o *metav1.PartialObjectMetadata) (any, bool) { return o.DeletionTimestamp == nil, true }
 	return exportKind(
@@ -293,7 +306,8 @@ func namespaceKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, any] {
 	)
 }
 
-// serviceExportKind returns how the cluster follows ServiceExports. One that is being deleted counts as deleted.
+// serviceExportKind returns the kind of ServiceExports. A ServiceExport that is being deleted
+// counts as deleted.
 func serviceExportKind(c *Cluster) follow.Kind[*mcs.ServiceExport, any] {
 	compact := func(o *mcs.ServiceExport) (any, bool) {
 		return c.cfg.Exports.ServiceExport(o), o.DeletionTimestamp == nil
@@ -306,7 +320,7 @@ func serviceExportKind(c *Cluster) follow.Kind[*mcs.ServiceExport, any] {
 	return ofMCS(c, ofServiceExports, k)
 }
 
-// serviceImportKind returns how the cluster follows ServiceImports.
+// serviceImportKind returns the kind of ServiceImports.
 func serviceImportKind(c *Cluster) follow.Kind[*mcs.ServiceImport, any] {
 	compact := func(o *mcs.ServiceImport) (any, bool) { return c.cfg.Exports.ServiceImport(o), true }
 	return ofMCS(c, ofServiceImports, exportKind(
@@ -314,7 +328,7 @@ func serviceImportKind(c *Cluster) follow.Kind[*mcs.ServiceImport, any] {
 	))
 }
 
-// exportKind follows one of the kinds besides Services. What compact returns of an object is put into all.
+// exportKind returns a kind other than Services. It stores the results of compact in all.
 func exportKind[O decode.Object](
 	c *Cluster, kind int, name string, from decode.Source[O], all map[string]any, compact func(O) (any, bool),
 ) follow.Kind[O, any] {
@@ -330,7 +344,7 @@ func exportKind[O decode.Object](
 	}
 }
 
-// ofMCS records whether the API has a kind of the MCS-API.
+// ofMCS makes a kind of the MCS API record whether the API serves the kind.
 func ofMCS[O decode.Object](c *Cluster, kind int, k follow.Kind[O, any]) follow.Kind[O, any] {
 	k.Serves = func(ctx context.Context) (bool, error) {
 		there, err := c.cfg.Client.Sources.Serves(ctx, k.Name, decode.MCSVersions...)

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// workloadPrefix begins the keys of ExternalWorkloads in state.pods. Keys of
-	// Pods have one slash only.
+	// workloadPrefix begins the keys of ExternalWorkloads in state.pods. The keys of Pods have only
+	// one slash.
 	workloadPrefix = "workload/"
-	// proxyPortName is the name of an ExternalWorkload's port on which its proxy
-	// accepts traffic; without one, that is proxyInboundPort.
+	// proxyPortName is the name of the port on which an ExternalWorkload's proxy accepts traffic.
+	// Without a port of that name, the proxy uses proxyInboundPort.
 	proxyPortName    = "linkerd-proxy"
 	proxyInboundPort = 4143
 )
 
-// workloadKind returns how the cluster follows ExternalWorkloads. Each is kept as a pod with other facts: it is in
-// the slice's namespace, and all its ports go through its proxy. Its zone and whether it
-// is ready come from the slice.
+// workloadKind returns the kind of ExternalWorkloads. Each is cached as a pod with different facts.
+// It is in the namespace of its slice, and all its ports go through its proxy. Its zone and
+// readiness come from the slice.
 func workloadKind(c *Cluster) follow.Kind[*decode.ExternalWorkload, compactedPod] {
 	k := follow.Kind[*decode.ExternalWorkload, compactedPod]{
 		Name:    "externalworkloads",
@@ -71,7 +71,7 @@ func workloadFactsOf(o *decode.ExternalWorkload, r Rules) podFacts {
 		t.identity = unique.Make(federation.Identity{})
 	}
 	if list, ok := o.Annotations[opaqueAnnotation]; ok {
-		t.opaque, _ = ParsePorts(list, t.ports.numbers()) // as for Pods, items that can't be read are left out
+		t.opaque, _ = ParsePorts(list, t.ports.numbers()) // invalid items are left out, as for Pods
 	}
 	if port, ok := t.ports.number(proxyPortName); ok {
 		t.proxy.inbound = port
@@ -79,7 +79,7 @@ func workloadFactsOf(o *decode.ExternalWorkload, r Rules) podFacts {
 	return newFacts(t, "")
 }
 
-// workloadPorts are the named TCP ports of an ExternalWorkload.
+// workloadPorts returns the named TCP ports of an ExternalWorkload.
 func workloadPorts(spec *decode.ExternalWorkloadSpec) namedPorts {
 	var ports []byte
 	for _, p := range spec.Ports {
@@ -90,8 +90,8 @@ func workloadPorts(spec *decode.ExternalWorkloadSpec) namedPorts {
 	return namedPorts(ports)
 }
 
-// workloadLocation reads the addresses of an ExternalWorkload. It counts as running:
-// whether it is ready is in the slices only.
+// workloadLocation returns the addresses of an ExternalWorkload. An ExternalWorkload always counts
+// as running, because only slices contain its readiness.
 func workloadLocation(o *decode.ExternalWorkload) *location {
 	s := &location{life: podRunning, workload: true}
 	for _, ip := range o.Spec.WorkloadIPs {
@@ -106,7 +106,7 @@ func workloadLocation(o *decode.ExternalWorkload) *location {
 	return s
 }
 
-// compactSelected returns what slices have of an ExternalWorkload.
+// compactSelected returns the fields of an ExternalWorkload that slices need.
 func compactSelected(o *decode.ExternalWorkload) *decode.ExternalWorkload {
 	kept := &decode.ExternalWorkload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, Labels: o.Labels},
@@ -131,8 +131,8 @@ func sameSelected(a, b *decode.ExternalWorkload) bool {
 		slices.Equal(a.Status.Conditions, b.Status.Conditions)
 }
 
-// workloadTarget returns the key of an address's ExternalWorkload, which is in the
-// slice's namespace. Not ok: the address has no ExternalWorkload.
+// workloadTarget returns the key of an address's ExternalWorkload, which is in the namespace of the
+// slice. If ok is false, the address has no ExternalWorkload.
 func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	if ref == nil || ref.Kind != "ExternalWorkload" || !nameable(ref.Name) {
 		return "", false
@@ -140,7 +140,8 @@ func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 	return workloadPrefix + follow.JoinKey(namespace, ref.Name), true
 }
 
-// setWorkload keeps what only ExternalWorkloads have; without facts there is none with that key.
+// setWorkload updates the data that only ExternalWorkloads have. Empty facts mean that the
+// ExternalWorkload does not exist.
 func setWorkload(s *state, key string, to compactedPod) {
 	invalid := ""
 	if to.facts.isRead() {

@@ -15,51 +15,52 @@ import (
 	"isthmus/federation"
 )
 
-// What makes a Service one of Linkerd's gateways, by Linkerd's multicluster chart.
+// Annotations and port names of Linkerd gateways, as Linkerd's multicluster chart defines them.
 const (
-	gatewayAnnotation  = "mirror.linkerd.io/multicluster-gateway" // true
+	gatewayAnnotation  = "mirror.linkerd.io/multicluster-gateway" // has the value "true"
 	identityAnnotation = "mirror.linkerd.io/gateway-identity"
 	pathAnnotation     = "mirror.linkerd.io/probe-path"
-	periodAnnotation   = "mirror.linkerd.io/probe-period" // seconds, or a duration such as 3s
+	periodAnnotation   = "mirror.linkerd.io/probe-period" // a number of seconds, or a duration such as 3s
 
 	gatewayPort = "mc-gateway"
 	probePort   = "mc-probe"
 )
 
-// Bounds of what a cluster has of gateways.
+// Limits for Linkerd gateways.
 const (
-	maxGateways    = 16              // Services, the first by namespace and name
-	maxHosts       = 16              // addresses and names of each
-	maxPath        = 256             // bytes of a probe's path
-	minProbePeriod = time.Second     // shorter ones count as this
-	maxProbePeriod = 5 * time.Minute // longer ones count as this
-	probePeriod    = 3 * time.Second // if it can't be read; the chart's
+	maxGateways    = 16              // gateways of a cluster, the first by namespace and name
+	maxHosts       = 16              // addresses and names of a gateway
+	maxPath        = 256             // length of a probe path, in bytes
+	minProbePeriod = time.Second     // shorter periods are raised to this value
+	maxProbePeriod = 5 * time.Minute // longer periods are lowered to this value
+	probePeriod    = 3 * time.Second // default if the period is unreadable, as in the chart
 )
 
-// Gateway is one of Linkerd's gateways: a Service through which other clusters reach the cluster's
-// Services. It is immutable.
+// Gateway is a Linkerd gateway: a Service through which other clusters reach the Services of a
+// cluster. It is immutable.
 type Gateway struct {
 	Service  federation.ServiceID
-	IPs      []netip.Addr // that it is reached at: its load balancer's or, without one, its external IPs
-	Names    []string     // likewise, names to be resolved
-	Port     uint16       // for traffic; 0: it has none, and can't be used
-	Identity string       // of its proxy; empty: it has none, and can't be used
+	IPs      []netip.Addr // of the load balancer or, without one, the external IPs
+	Names    []string     // hostnames of the load balancer, which must be resolved
+	Port     uint16       // for traffic; if zero, the gateway cannot be used
+	Identity string       // of the gateway's proxy; if empty, the gateway cannot be used
 	Probe    Probe
-	More     int // addresses and names that are left out: there are too many, or they can't be used
+	More     int // number of addresses and names that are left out, because they are unusable or beyond the limit
 
-	NodePort  uint16 // node port of mc-gateway. Zero means that mc-gateway has none.
-	NodeProbe Probe  // probe at a Node. The zero Probe means that mc-probe has no node port, or there is no path.
+	NodePort  uint16 // node port of mc-gateway; zero means that mc-gateway has none
+	NodeProbe Probe  // probe at a Node; zero if mc-probe has no node port or path
 }
 
-// Probe is how to find out whether a gateway is alive: GET PATH at the same address. The
-// zero value: there is no way.
+// Probe says how to check whether a gateway is alive: with GET PATH at the gateway's address. The
+// zero value means that the gateway cannot be probed.
 type Probe struct {
 	Port   uint16
 	Path   string // begins with a slash
 	Period time.Duration
 }
 
-// readGateway reads a Service; nil: it is no gateway.
+// readGateway returns the gateway that a Service represents, or nil if the Service is not a
+// gateway.
 func readGateway(o *corev1.Service, r Rules) *Gateway {
 	if o.Annotations[gatewayAnnotation] != "true" || !IsHostname(o.Namespace) || !IsHostname(o.Name) {
 		return nil
@@ -100,8 +101,8 @@ func readGateway(o *corev1.Service, r Rules) *Gateway {
 	return g
 }
 
-// Problem describes, for people, why the gateway can't be used, or not with all its addresses;
-// empty: it can.
+// Problem says, for people, why the gateway cannot be used or why some of its addresses are not
+// used. It returns "" if there is no problem.
 func (g *Gateway) Problem() string {
 	switch {
 	case g.Port == 0:
@@ -119,7 +120,8 @@ func (g *Gateway) Problem() string {
 	return ""
 }
 
-// addHost adds an address or a name. Those that could not be another host's are left out.
+// addHost adds an address or a hostname. It leaves out addresses and hostnames that another host
+// cannot have.
 func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
 	ip, isIP := parseIP(text)
 	switch {
@@ -141,8 +143,8 @@ func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
 // IsIdentity reports whether a text can be the name of a proxy's identity.
 func IsIdentity(text string) bool { return IsHostname(text) && !strings.HasSuffix(text, ".") }
 
-// IsHostname reports whether a text can be the name of a host: labels of letters, digits,
-// hyphens and underscores, which dots separate.
+// IsHostname reports whether a text can be a hostname. A hostname consists of labels of letters,
+// digits, hyphens and underscores, separated by dots.
 func IsHostname(text string) bool {
 	if text == "" || len(text) > 253 {
 		return false
@@ -170,7 +172,7 @@ func probePath(text string) bool {
 			return false
 		}
 	}
-	_, err := url.ParseRequestURI(text) // escapes
+	_, err := url.ParseRequestURI(text) // checks the escapes
 	return err == nil
 }
 
@@ -184,7 +186,7 @@ func readPeriod(text string) time.Duration {
 	return min(max(d, minProbePeriod), maxProbePeriod)
 }
 
-// size is what a gateway takes. A nil Gateway takes nothing.
+// size returns the memory of a gateway, in bytes. A nil Gateway takes none.
 func (g *Gateway) size() int64 {
 	if g == nil {
 		return 0
@@ -203,17 +205,18 @@ func (g *Gateway) equal(o *Gateway) bool {
 		slices.Equal(g.IPs, o.IPs) && slices.Equal(g.Names, o.Names)
 }
 
-// gatewayIndex has the Services of a cluster that are gateways. state.mu guards it.
+// gatewayIndex contains the Services of a cluster that are Linkerd gateways. state.mu guards it.
 type gatewayIndex struct {
 	byService map[federation.ServiceID]*Gateway
-	changed   bool // since takeChanged
+	changed   bool // since the last call of takeChanged
 }
 
 func newGatewayIndex() gatewayIndex {
 	return gatewayIndex{byService: make(map[federation.ServiceID]*Gateway)}
 }
 
-// set follows a change of a Service that is, or was, a gateway; nil: it is none.
+// set updates the index after a change of a Service. from or to is nil if the Service was not or is
+// not a gateway.
 func (x *gatewayIndex) set(id federation.ServiceID, from, to *Gateway) {
 	if from.equal(to) {
 		return

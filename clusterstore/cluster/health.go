@@ -10,10 +10,10 @@ import (
 	"isthmus/internal/text"
 )
 
-// State is the state of a cluster, local or linked, as pages, logs and metrics show it.
+// State is the state of a local or linked cluster, as pages, logs and metrics show it.
 type State = adminapi.ClusterState
 
-// A cluster's states.
+// The states of a cluster.
 const (
 	Rejected    = adminapi.Rejected
 	Pending     = adminapi.Pending
@@ -22,53 +22,52 @@ const (
 	Stale       = adminapi.Stale
 )
 
-// Status describes a cluster's state, for people. It never holds credentials.
+// Status describes a cluster's state for people. It never contains credentials.
 type Status = adminapi.ClusterStatus
 
-// NoGatewayAnswers is the StandingReason of a cluster all of whose gateways are dead.
+// NoGatewayAnswers is the StandingReason of a cluster whose Linkerd gateways are all dead.
 const NoGatewayAnswers = adminapi.NoGatewayAnswers
 
-// ChangeKind is what a Change is about.
+// ChangeKind says what a Change is about.
 type ChangeKind int
 
 // The kinds of changes.
 const (
 	StateChanged       ChangeKind = iota // the cluster's state
 	StandingChanged                      // its standing
-	CredentialsChanged                   // it is read with new credentials, or they don't work
-	GatewayChanged                       // one of its gateways has died, or answers again
+	CredentialsChanged                   // the cluster is read with new credentials, or they do not work
+	GatewayChanged                       // a gateway has died or answers again
 )
 
-// Change is a change of a cluster, local or linked, that whoever runs it reports, for people. It
-// never holds credentials.
+// Change is a change of a local or linked cluster that is reported to people. It never contains
+// credentials.
 type Change struct {
 	Cluster federation.ClusterName
 	Kind    ChangeKind
-	Text    string // what has become of it, and why
-	Problem bool   // or else it is as it should be
+	Text    string // what has changed, and why
+	Problem bool   // false if the cluster is as it should be
 }
 
-// Health shows whether a cluster's API can be read, and which of its objects can't be
-// used.
+// Health says whether a cluster's API can be read, and which of its objects cannot be used.
 type Health struct {
 	follow.Health
-	// MalformedProxies counts the meshed Pods whose proxy's listen addresses
-	// are missing or can't be read. They are served without transport header.
+	// MalformedProxies is the number of meshed Pods whose proxy's listen addresses are missing or
+	// unreadable. These Pods are served without transport header.
 	MalformedProxies int
-	// Unusable lists the malformed Servers, ExternalWorkloads and ServiceProfiles,
-	// with the reasons. They are treated as absent, except for ServiceProfiles: if
-	// only a part can't be used the rest is, and otherwise the ServiceProfile still
-	// hides others for the same Service.
+	// Unusable lists the malformed Servers, ExternalWorkloads and ServiceProfiles, with the
+	// reasons. Malformed objects are treated as absent, except for ServiceProfiles. If only a part
+	// of a ServiceProfile cannot be used, the rest is used. A ServiceProfile that is unusable as a
+	// whole still hides other ServiceProfiles for the same Service.
 	Unusable []string
-	// RejectedProfiles counts the ServiceProfiles that can't be used at all.
+	// RejectedProfiles is the number of ServiceProfiles that cannot be used at all.
 	RejectedProfiles int
-	// Memory is what counts against the cluster's memory cap. If the cluster has none, it is zero.
+	// Memory is the memory that counts against the cluster's memory cap. Without a cap, it is zero.
 	Memory adminapi.Memory
-	// API is what is known of its API server, without when the credentials expire.
+	// API describes the API server, except for when the credentials expire.
 	API adminapi.APIServer
 }
 
-// Warnings describes, for people, the objects that are not, or not fully, used.
+// Warnings describes, for people, the objects that are not used or only partly used.
 func (h Health) Warnings() (list []string) {
 	if h.MalformedProxies > 0 {
 		list = append(list, fmt.Sprintf(
@@ -89,7 +88,7 @@ func (h Health) Warnings() (list []string) {
 			"%s that are not read, so that what was read of them before stays: %d, such as %s",
 			r.Resource, r.Refused, strings.Join(some, ", ")))
 	}
-	const shown = 10 // users of the cluster may write any number of malformed objects
+	const shown = 10 // users of the cluster may create any number of malformed objects
 	for _, text := range h.Unusable[:min(shown, len(h.Unusable))] {
 		list = append(list, "left out: "+text)
 	}

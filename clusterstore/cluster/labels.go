@@ -9,14 +9,15 @@ import (
 	"isthmus/federation"
 )
 
-// labelSet is a set of labels. It is encoded as strings, which can be compared and
-// shared: the keys in order, apart from the values, since Pods of many workloads have
-// the same keys; each is followed by labelEnd. The first is templateHashLabel, if it is
-// there: endpoints have it, and objects may have tens of thousands of labels.
+// labelSet is a set of labels, encoded as strings that can be compared and shared. The keys are
+// separate from the values, because Pods of many workloads have the same keys. labelEnd follows
+// each key and each value. Keys are sorted, but templateHashLabel comes first if it is present.
+// Endpoints need only this label, and objects may have tens of thousands of labels.
 type labelSet struct{ keys, values string }
 
-// labelEnd can't be in a key or a value, of which API servers accept letters, digits,
-// "-", "_", "." and "/". What a server sends with it garbles that object's labels only.
+// labelEnd cannot occur in a key or a value, because API servers accept only letters, digits, "-",
+// "_", "." and "/". If a malicious server sends labelEnd, it garbles only the labels of that
+// object.
 const labelEnd = "\x00"
 
 func newLabelSet(from map[string]string) labelSet {
@@ -67,7 +68,7 @@ func (s *labelSet) all(yield func(key, value string) bool) {
 	}
 }
 
-// templateHash returns the value of templateHashLabel. It looks at one label only.
+// templateHash returns the value of templateHashLabel. It reads only the first label.
 func (s *labelSet) templateHash() (value string, exists bool) {
 	if !strings.HasPrefix(s.keys, templateHashLabel+labelEnd) {
 		return "", false
@@ -76,8 +77,8 @@ func (s *labelSet) templateHash() (value string, exists bool) {
 	return value, true
 }
 
-// podLabels returns the labels that an endpoint of the Pod or ExternalWorkload has in common
-// with those of its siblings, sorted by name.
+// podLabels returns the labels that the endpoints of a Pod or ExternalWorkload share with those of
+// its siblings, sorted by name.
 func podLabels(p *pod, t *template) []federation.Label {
 	labels := make([]federation.Label, 0, 4)
 	if !t.external() {
@@ -99,8 +100,8 @@ func podLabels(p *pod, t *template) []federation.Label {
 	return labels
 }
 
-// labelName reports whether a kind of owner may be the name of a label. Proxies put names into their metrics as they
-// are.
+// labelName reports whether a kind of owner may be the name of a label. Proxies copy label names
+// into their metrics unchanged.
 func labelName(kind string) bool {
 	odd := func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 	return kind != "" && (kind[0] < '0' || kind[0] > '9') && !strings.ContainsFunc(kind, odd)
@@ -116,10 +117,9 @@ func reserved(kind string) bool {
 	return false
 }
 
-// groupLabels are the labels that all endpoints of a slice have, sorted by name. Only
-// the local cluster's slices may name the cluster behind a gateway, as the service
-// mirror there writes it: what a linked cluster has written about other clusters could
-// pass its endpoints off as another's.
+// groupLabels returns the labels that all endpoints of a slice have, sorted by name. Only slices of
+// the local cluster may name the cluster behind a gateway, because the local service mirror writes
+// that name. A linked cluster could otherwise pass off its endpoints as those of another cluster.
 func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 	labels := []federation.Label{
 		{Name: "namespace", Value: l.service.Namespace},
@@ -137,11 +137,11 @@ func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 	return labels
 }
 
-// maxText is the longest text that proxies are sent, in bytes.
+// maxText is the maximum length of a text that is sent to proxies, in bytes.
 const maxText = 1 << 10
 
-// sendable reports whether all texts of an endpoint can be sent. Others can't be encoded, and must not spoil the
-// message for other clusters' endpoints, or the metrics of proxies.
+// sendable reports whether all texts of an endpoint can be sent. An invalid text cannot be encoded.
+// It must not spoil the message for endpoints of other clusters, or the metrics of proxies.
 func sendable(e *federation.Endpoint) bool {
 	c := e.Common.Get()
 	for _, list := range [...][]federation.Label{c.Group, c.Labels} {

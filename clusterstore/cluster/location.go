@@ -7,32 +7,32 @@ import (
 	"slices"
 )
 
-// location has the addresses of a Pod or ExternalWorkload. It is immutable.
+// location contains the addresses of a Pod or ExternalWorkload. It is immutable.
 type location struct {
 	life        life
-	hostNetwork bool         // ips are its node's
-	workload    bool         // it is an ExternalWorkload's
+	hostNetwork bool         // ips are the node's
+	workload    bool         // belongs to an ExternalWorkload
 	ips         []netip.Addr // status.podIP first
-	hosts       []netip.Addr // its node's IPs, if it has host ports
+	hosts       []netip.Addr // IPs of the node, if the Pod has host ports
 	hostPorts   []hostPort   // sorted by compareHostPorts
-	bound       []netip.Addr // other addresses that host ports are bound to; neither in ips nor in hosts
-	ports       []uint16     // an ExternalWorkload's ports; sorted
+	bound       []netip.Addr // other addresses that host ports are bound to; not in ips or hosts
+	ports       []uint16     // ports of an ExternalWorkload, sorted
 }
 
-// life is the stage of a Pod's life, from its phase and deletionTimestamp.
+// life is the stage of a Pod's life. It is derived from the Pod's phase and deletionTimestamp.
 type life uint8
 
 const (
-	podStarting life = iota // Pending or Unknown; it has its addresses already
+	podStarting life = iota // Pending or Unknown; the Pod may already have its addresses
 	podRunning
-	podEnding // it runs, and is being deleted
-	podGone   // it has ended, and no longer has addresses
+	podEnding // still running, and being deleted
+	podGone   // ended, and without addresses
 )
 
-// runs reports whether its containers run.
+// runs reports whether the Pod's containers run.
 func (l life) runs() bool { return l == podRunning || l == podEnding }
 
-// declares reports whether the port is one of an ExternalWorkload's ports.
+// declares reports whether an ExternalWorkload declares the port.
 func (l *location) declares(port uint16) bool {
 	_, ok := slices.BinarySearch(l.ports, port)
 	return ok
@@ -47,8 +47,8 @@ func (l *location) equal(o *location) bool {
 		slices.Equal(l.hostPorts, o.hostPorts) && slices.Equal(l.bound, o.bound)
 }
 
-// containerPort returns the container port behind a host port at an address. Zero means that
-// the Pod has no such host port there.
+// containerPort returns the container port behind a host port at an address. Zero means that the
+// Pod has no such host port.
 func (l *location) containerPort(addr netip.AddrPort) (container uint16) {
 	first, _ := slices.BinarySearchFunc(l.hostPorts, addr.Port(), func(h hostPort, port uint16) int {
 		return cmp.Compare(h.port, port)
@@ -67,7 +67,7 @@ func (l *location) containerPort(addr netip.AddrPort) (container uint16) {
 }
 
 // portBehind returns the container port behind an address of the Pod's node. Zero means that the
-// address is the Pod's own, or an ExternalWorkload's.
+// address belongs to the Pod itself or to an ExternalWorkload.
 func (l *location) portBehind(addr netip.AddrPort) uint16 {
 	if !l.hostNetwork && slices.Contains(l.ips, addr.Addr()) {
 		return 0
@@ -75,13 +75,13 @@ func (l *location) portBehind(addr netip.AddrPort) uint16 {
 	return l.containerPort(addr)
 }
 
-// has reports whether an address is one of its IPs or, if it has host ports, of its node's.
+// has reports whether ip is one of the IPs or, for a Pod with host ports, one of its node's IPs.
 func (l *location) has(ip netip.Addr) bool {
 	return slices.Contains(l.ips, ip) || slices.Contains(l.hosts, ip)
 }
 
-// all iterates over its IPs, its node's, and those that host ports are bound to, each once. nil
-// has none.
+// all iterates over the IPs, the node's IPs, and the addresses that host ports are bound to,
+// without duplicates. A nil location has no addresses.
 func (l *location) all(yield func(netip.Addr) bool) {
 	if l == nil || l.life == podGone {
 		return
@@ -103,31 +103,31 @@ func (l *location) all(yield func(netip.Addr) bool) {
 	}
 }
 
-// claim is the way in which a Pod or ExternalWorkload owns an address, the strongest
-// first. A Service's cluster IP is stronger than all. If several have the same claim,
-// the address is ambiguous: none of them owns it. Ports are TCP ports; other protocols
-// don't count.
+// claim is the reason why an address may be assigned to a Pod or ExternalWorkload. The strongest
+// claim has the lowest value. A Service's cluster IP is stronger than all claims. If several
+// objects have the same claim, the address is ambiguous and is assigned to none of them. Only TCP
+// ports count.
 //
-// A Pod that is being deleted but still runs keeps its address until a live Pod, or
-// another Pod that is being deleted, claims it: so clients don't lose the identity of a
-// Pod that drains.
+// A Pod that is being deleted but still runs keeps its address until another Pod claims the
+// address. Clients therefore can identify a draining Pod. If several Pods that are being deleted
+// claim an address, none of them has it.
 //
-// A host port that hostIP binds to an address is claimed at that address only. If the address is
-// not one of those that the kubelet reports for the node, nothing confirms that the node has it.
-// Such a claim is weaker than all others.
+// A host port that hostIP binds to an address is claimed only at that address. If the kubelet does
+// not report the address for the node, nothing confirms that the node has it. Such a claim is the
+// weakest.
 type claim uint8
 
 const (
-	byIP        claim = iota // a Pod's own IP
-	byHostPort               // a host port of the Pod, on an IP of its node
-	byDraining               // either, of a Pod that is being deleted
+	byIP        claim = iota // IP of the Pod itself
+	byHostPort               // host port of the Pod, on an IP of its node
+	byDraining               // byIP or byHostPort, of a Pod that is being deleted
 	byWorkload               // IP and declared port of an ExternalWorkload
-	byBoundPort              // a host port of the Pod, on another address that its hostIP names
+	byBoundPort              // host port of the Pod, on another address named by hostIP
 	noClaim
 )
 
-// claimWords describe several objects with the same claim. Several Pods that are being
-// deleted have no claim.
+// claimWords describe several objects with the same claim. Several Pods that are being deleted have
+// no claim.
 var claimWords = [noClaim]string{
 	byIP:        "Pods with IP ",
 	byHostPort:  "Pods with host port ",
@@ -136,7 +136,7 @@ var claimWords = [noClaim]string{
 	byBoundPort: "Pods with host port ",
 }
 
-// claim returns its claim to the address.
+// claim returns the object's claim to an address.
 func (l *location) claim(addr netip.AddrPort) claim {
 	if l.workload {
 		if l.declares(addr.Port()) {

@@ -11,8 +11,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// kinds are the resources, with their names in the metrics NAME_cache_size and
-// NAME_informer_lag_seconds, which are those of Linkerd's destination controller.
+// kinds lists the resources, with their names in the metrics NAME_cache_size and
+// NAME_informer_lag_seconds. Linkerd's destination controller uses the same metric names.
 var kinds = []struct{ resource, cache, lag string }{
 	{"endpoints", "endpoints", "endpoints"},
 	{"endpointslices", "endpointslices", "endpointslices"},
@@ -29,14 +29,14 @@ var kinds = []struct{ resource, cache, lag string }{
 	{"serviceimports", "serviceimport", ""},
 }
 
-// Metrics are the metrics that clusters update as they run: one Metrics for all
-// clusters, the local one too. nil measures nothing.
+// Metrics contains the metrics that clusters update while they run. All clusters, including the
+// local one, share one Metrics. A nil Metrics records nothing.
 type Metrics struct {
 	requests *kube.Requests
 	lags     map[string]prometheus.Observer // by resource
 }
 
-// NewMetrics registers the metrics.
+// NewMetrics creates and registers the metrics.
 func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{requests: kube.NewRequests(), lags: make(map[string]prometheus.Observer)}
 	all := []prometheus.Collector{m.requests}
@@ -61,7 +61,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// lag returns the observer of a resource's lag; nil: it is not measured.
+// lag returns the observer of a resource's lag, or nil if the lag is not measured.
 func (m *Metrics) lag(resource string) prometheus.Observer {
 	if m == nil {
 		return nil
@@ -69,7 +69,7 @@ func (m *Metrics) lag(resource string) prometheus.Observer {
 	return m.lags[resource]
 }
 
-// Requests returns the metrics of requests to clusters' APIs.
+// Requests returns the metrics of requests to the clusters' API servers.
 func (m *Metrics) Requests() *kube.Requests {
 	if m == nil {
 		return nil
@@ -77,7 +77,7 @@ func (m *Metrics) Requests() *kube.Requests {
 	return m.requests
 }
 
-// The metrics that Series makes when they are scraped.
+// Series creates these metrics when they are scraped.
 var (
 	stateDesc = desc("isthmus_cluster_state",
 		"1 for the state that a cluster is in: rejected, pending, unreachable, ready or stale.", "state")
@@ -101,7 +101,7 @@ var (
 	cacheDescs = newCacheDescs()
 )
 
-// newCacheDescs returns those of the sizes, by resource.
+// newCacheDescs returns the descriptors of the cache sizes, by resource.
 func newCacheDescs() map[string]*prometheus.Desc {
 	all := make(map[string]*prometheus.Desc)
 	for _, k := range kinds {
@@ -118,18 +118,18 @@ func gauge(d *prometheus.Desc, value float64, name federation.ClusterName, label
 	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{name.String()}, labels...)...)
 }
 
-// StateSeries returns the metric of a cluster's state alone.
+// StateSeries returns only the metric of a cluster's state.
 func StateSeries(name federation.ClusterName, s State) prometheus.Metric {
 	return gauge(stateDesc, 1, name, string(s))
 }
 
-// StandingSeries returns the metric of a cluster's standing: that of its cordon, or of
-// being lost if that is greater.
+// StandingSeries returns the metric of a cluster's standing. The argument s is the greater one of
+// the cluster's cordon and the standing of a lost cluster.
 func StandingSeries(name federation.ClusterName, s federation.Standing) prometheus.Metric {
 	return gauge(standingDesc, 1, name, s.String())
 }
 
-// Series returns the metrics of a cluster's health, linked or local, now.
+// Series returns the current health metrics of a linked or local cluster.
 func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric {
 	seconds := 0.0
 	if (s == Stale || s == Unreachable) && !h.StaleSince.IsZero() {
@@ -143,7 +143,7 @@ func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric 
 		list = append(list, gauge(unreadDesc, 1, name, r.Resource, string(r.Failure)))
 	}
 	sizes := make(map[string]int)
-	if len(h.Resources) > 0 { // of these two, the one that is not read is 0
+	if len(h.Resources) > 0 { // one of the two is not read, and stays 0
 		sizes["endpoints"], sizes["endpointslices"] = 0, 0
 	}
 	for _, r := range h.Resources {
@@ -158,8 +158,9 @@ func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric 
 	return list
 }
 
-// troubles returns the metrics of what is wrong with a resource. Those of a linked cluster only exist while they are
-// above zero, because a replica has as many of them as there are links.
+// troubles returns the metrics of problems with a resource. The metrics of a linked cluster exist
+// only while they are above zero, because otherwise their number would grow with the number of
+// links.
 func troubles(name federation.ClusterName, r adminapi.Resource) (list []prometheus.Metric) {
 	if name == federation.Local || r.Refused > 0 {
 		list = append(list, gauge(refusedDesc, float64(r.Refused), name, r.Resource))

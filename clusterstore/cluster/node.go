@@ -18,10 +18,10 @@ const (
 	regionLabel = "topology.kubernetes.io/region"
 )
 
-// node is what is cached of a Node.
+// node is the cached form of a Node.
 type node struct {
 	zone, region unique.Handle[string]
-	// addresses are sorted, each once. Of the Nodes of linked clusters they are not read.
+	// addresses are sorted and have no duplicates. They are read only in the local cluster.
 	addresses []netip.Addr
 }
 
@@ -29,15 +29,16 @@ func (n node) equal(o node) bool {
 	return n.zone == o.zone && n.region == o.region && slices.Equal(n.addresses, o.addresses)
 }
 
-// size is what the state takes for a Node. Only linked clusters have a memory cap, and their Nodes have no addresses.
+// size returns the memory of a Node in bytes. Nodes with addresses need no size, because only
+// linked clusters have a memory cap.
 func (n node) size(string) int64 { return indexEntry[node]() }
 
-// shared yields the zone and the region. The region is also a key of state.regions.
+// shared yields the zone and the region. The region is also a key of nodeIndex.regions.
 func (n node) shared(yield func(any, int64) bool) {
 	_ = yield(n.zone, uniqueText(n.zone)) && yield(n.region, uniqueText(n.region)+indexEntry[int]())
 }
 
-// localNodeKind returns how the cluster follows the Nodes of the local cluster with their addresses.
+// localNodeKind returns the kind of Nodes of the local cluster, which includes their addresses.
 func localNodeKind(c *Cluster) follow.Kind[*corev1.Node, node] {
 	k := nodeKind(c, c.cfg.Client.Sources.Nodes, compactLocalNode)
 	k.Changed = func(name string, n node, exists bool) {
@@ -50,10 +51,10 @@ func localNodeKind(c *Cluster) follow.Kind[*corev1.Node, node] {
 	return k
 }
 
-// linkedNodeKind returns how the cluster follows the Nodes of a linked cluster, of which only the metadata is read.
+// linkedNodeKind returns the kind of Nodes of a linked cluster. It reads only their metadata.
 func linkedNodeKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, node] {
 	k := nodeKind(c, c.cfg.Client.Sources.NodeMetadata, compactLinkedNode)
-	k.Aside = true // only the region follows from them
+	k.Aside = true // only the region depends on these Nodes
 	return k
 }
 
@@ -70,7 +71,8 @@ func nodeKind[O decode.Object](c *Cluster, source decode.Source[O], compact func
 	}
 }
 
-// compactLocalNode keeps a Node's addresses besides its zone and region. Addresses that are names are left out.
+// compactLocalNode returns the zone, region and IP addresses of a Node. It leaves out addresses
+// that are hostnames.
 func compactLocalNode(o *corev1.Node) (node, bool) {
 	n := nodeOf(o.Labels)
 	for _, a := range o.Status.Addresses {
@@ -85,7 +87,7 @@ func compactLocalNode(o *corev1.Node) (node, bool) {
 
 func compactLinkedNode(o *metav1.PartialObjectMetadata) (node, bool) { return nodeOf(o.Labels), true }
 
-// nodeOf returns a Node's zone and region. A region that can't be shown is none.
+// nodeOf returns the zone and region of a Node. A region that cannot be displayed is left out.
 func nodeOf(labels map[string]string) node {
 	region := labels[regionLabel]
 	if !sendableText(region) {
@@ -94,12 +96,13 @@ func nodeOf(labels map[string]string) node {
 	return node{zone: unique.Make(labels[zoneLabel]), region: unique.Make(region)}
 }
 
-// nodeIndex has the Nodes of a cluster, and the region that all of them have. state.mu guards it.
+// nodeIndex contains the Nodes of a cluster, and the region that all of them share. state.mu guards
+// it.
 type nodeIndex struct {
 	state       *state // fixed
 	byName      map[string]node
-	regions     map[unique.Handle[string]]int // how many Nodes have that region; there is none with 0
-	region      string                        // of all Nodes, when a list or event was last complete
+	regions     map[unique.Handle[string]]int // number of Nodes in each region; no zero entries
+	region      string                        // of all Nodes, after the last complete list or event
 	regionKnown bool                          // Nodes have been listed
 }
 
@@ -111,7 +114,8 @@ func newNodeIndex(s *state) nodeIndex {
 	}
 }
 
-// set is called after a change of a Node. The zero node stands for none.
+// set updates the index after a change of a Node. before or now is the zero node if the Node did
+// not exist or no longer exists.
 func (x *nodeIndex) set(name string, before, now node) {
 	x.countRegion(before.region, -1)
 	x.countRegion(now.region, 1)
@@ -126,8 +130,8 @@ func (x *nodeIndex) set(name string, before, now node) {
 	}
 }
 
-// updateRegion updates the region that all Nodes have, and reports whether it has changed. It is called after a whole
-// list, or an event, so that no part of a list counts.
+// updateRegion updates the region that all Nodes share, and reports whether it has changed. It is
+// called after a complete list or a single event, so that partial lists have no effect.
 func (x *nodeIndex) updateRegion() (changed bool) {
 	now := x.commonRegion()
 	changed = now != x.region || !x.regionKnown
@@ -146,7 +150,8 @@ func (x *nodeIndex) commonRegion() string {
 	return ""
 }
 
-// countRegion adds to the number of Nodes with a region. The zero handle is that of no Node.
+// countRegion adds n to the number of Nodes in a region. It ignores the zero handle, which stands
+// for no Node.
 func (x *nodeIndex) countRegion(region unique.Handle[string], n int) {
 	var none unique.Handle[string]
 	if x.regions[region] += n; x.regions[region] == 0 || region == none {

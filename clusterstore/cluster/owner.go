@@ -12,25 +12,25 @@ import (
 	"isthmus/clusterstore/follow"
 )
 
-// owner is a ReplicaSet or Job, of which only its own owner is kept.
+// owner is the cached form of a ReplicaSet or Job. It contains only the owner of that object.
 type owner struct {
 	key    string
-	parent unique.Handle[ownerRef] // its owner; the zero Handle: it has not been read (yet)
-	pods   []*pod                  // that it owns
+	parent unique.Handle[ownerRef] // its owner; the zero Handle if the object has not been read
+	pods   []*pod                  // Pods that the object owns
 }
 
 func (o *owner) isRead() bool { return o.parent != unique.Handle[ownerRef]{} }
 
-// ownerRef names an object by kind, in lower case, and name.
+// ownerRef identifies an object by its kind, in lower case, and its name.
 type ownerRef struct{ kind, name string }
 
-// Kinds of owners that are read, to know what owns them.
+// Kinds of owners that are read to find their own owners.
 const (
 	kindReplicaSet = "replicaset"
 	kindJob        = "job"
 )
 
-// replicaSetKind and jobKind return how the cluster follows ReplicaSets and Jobs.
+// replicaSetKind returns the kind of ReplicaSets.
 func replicaSetKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[ownerRef]] {
 	return ownerKind(c, c.cfg.Client.Sources.ReplicaSets, "apps", "replicasets", kindReplicaSet)
 }
@@ -52,7 +52,7 @@ func ownerKind(
 	}
 }
 
-// onlyOwner returns the owner, if there is exactly one.
+// onlyOwner returns the owner if list has exactly one.
 func onlyOwner(list []metav1.OwnerReference) ownerRef {
 	if len(list) != 1 {
 		return ownerRef{}
@@ -60,22 +60,23 @@ func onlyOwner(list []metav1.OwnerReference) ownerRef {
 	return ownerRef{kind: strings.ToLower(list[0].Kind), name: list[0].Name}
 }
 
-// compactOwner keeps the owner of a ReplicaSet or Job.
+// compactOwner returns the owner of a ReplicaSet or Job.
 func compactOwner(o *metav1.PartialObjectMetadata) (unique.Handle[ownerRef], bool) {
 	return unique.Make(onlyOwner(o.OwnerReferences)), true
 }
 
-// ownerSize is what the state takes for a ReplicaSet or Job, or the placeholder of one, without its key.
+// ownerSize returns the memory of a ReplicaSet or Job, or of its placeholder, without its key, in
+// bytes.
 func ownerSize() int64 { return allocation + sizeof[owner]() + indexEntry[*owner]() + listedSize }
 
-// parentSize is what a ReplicaSet or Job takes for the name of its own owner.
+// parentSize returns the memory that a ReplicaSet or Job needs for the name of its owner, in bytes.
 func parentSize(parent unique.Handle[ownerRef]) int64 {
 	ref := parent.Value()
 	return uniqueSize + sizeof[ownerRef]() + textSize(ref.kind) + textSize(ref.name)
 }
 
-// ownerIndex has the ReplicaSets and Jobs of a cluster, by key, with placeholders for those that Pods name and that
-// have not been read. state.mu guards it.
+// ownerIndex contains the ReplicaSets and Jobs of a cluster, by key. It has placeholders for
+// objects that Pods name and that have not been read. state.mu guards it.
 type ownerIndex struct {
 	state       *state // fixed
 	replicaSets map[string]*owner
@@ -86,7 +87,7 @@ func newOwnerIndex(s *state) ownerIndex {
 	return ownerIndex{state: s, replicaSets: make(map[string]*owner), jobs: make(map[string]*owner)}
 }
 
-// ofKind returns the map of owners of that kind; nil: the kind is not read.
+// ofKind returns the owners of a kind, or nil if the kind is not read.
 func (x *ownerIndex) ofKind(kind string) map[string]*owner {
 	switch kind {
 	case kindReplicaSet:
@@ -97,7 +98,7 @@ func (x *ownerIndex) ofKind(kind string) map[string]*owner {
 	return nil
 }
 
-// attach connects a Pod with its ReplicaSet or Job, or a placeholder for that.
+// attach connects a Pod with its ReplicaSet or Job, or with a placeholder.
 func (x *ownerIndex) attach(p *pod) {
 	t := p.facts.fullTemplate()
 	ref := t.owner
@@ -110,7 +111,7 @@ func (x *ownerIndex) attach(p *pod) {
 	o := all[key]
 	if o == nil {
 		if strings.HasPrefix(p.key, key) {
-			key = p.key[:len(key)] // share the memory: most Pods are named after their owner
+			key = p.key[:len(key)] // share the string: most Pods are named after their owner
 		}
 		o = &owner{key: key}
 		all[key] = o
@@ -169,11 +170,11 @@ func (x *ownerIndex) store(kind string) store[unique.Handle[ownerRef]] {
 	return store[unique.Handle[ownerRef]]{state: x.state, same: same, get: get, set: set, keys: keys}
 }
 
-// ownersOfReplicaSets are the kinds of a ReplicaSet's owner that topOwner accepts.
+// ownersOfReplicaSets are the kinds of owners of a ReplicaSet that topOwner accepts.
 var ownersOfReplicaSets = []string{kindJob, "statefulset", "daemonset", "deployment"}
 
-// topOwner returns the Pod's topmost owner that is known and is a workload in the eyes
-// of users, such as a Deployment. Without owner that is the Pod itself.
+// topOwner returns the topmost known owner of a Pod that users regard as a workload, such as a
+// Deployment. A Pod without an owner is its own top owner.
 func topOwner(p *pod, t *template) ownerRef {
 	switch {
 	case t.owner == ownerRef{}:

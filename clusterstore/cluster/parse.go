@@ -10,11 +10,11 @@ import (
 	"isthmus/federation"
 )
 
-// intern returns an equal string. Equal strings that are in use at the same time share
-// their memory.
+// intern returns an equal string that shares its memory with other interned strings.
 func intern(s string) string { return unique.Make(s).Value() }
 
-// portNumber reads a port as the API has it. Not ok: it is missing or invalid.
+// portNumber returns a port number from an API object. It returns false if the port is missing or
+// invalid.
 func portNumber(p *int32) (uint16, bool) {
 	if p == nil || *p < 1 || *p > 65535 {
 		return 0, false
@@ -22,8 +22,8 @@ func portNumber(p *int32) (uint16, bool) {
 	return uint16(*p), true
 }
 
-// parseIP reads the address of an endpoint. An IPv4-mapped IPv6 address becomes the
-// IPv4 address. One with a zone is not accepted: it means nothing to other hosts.
+// parseIP parses the address of an endpoint. It converts an IPv4-mapped IPv6 address into an IPv4
+// address. It rejects an address with a zone, because zones have no meaning on other hosts.
 func parseIP(s string) (netip.Addr, bool) {
 	ip, err := netip.ParseAddr(s)
 	if err != nil || ip.Zone() != "" {
@@ -32,22 +32,22 @@ func parseIP(s string) (netip.Addr, bool) {
 	return ip.Unmap(), true
 }
 
-// thisNetwork are addresses by which hosts that do not know theirs yet mean themselves (RFC 1122).
+// thisNetwork contains the addresses that a host uses before it knows its own address (RFC 1122).
 var thisNetwork = netip.PrefixFrom(netip.IPv4Unspecified(), 8)
 
-// limitedBroadcast is all hosts of the sender's network.
+// limitedBroadcast addresses all hosts of the sender's network.
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// Routable reports whether an address can be another host's. Without that check another
-// cluster could send proxies to themselves. API servers refuse most of these addresses in
-// endpoints. The rest of 240.0.0.0/4 is reserved, but Linux connects to it, and there are Pod
-// networks in it.
+// Routable reports whether another host can have the address. Without this check, another cluster
+// could make proxies send requests to themselves. API servers reject most non-routable addresses in
+// endpoints. The rest of 240.0.0.0/4 is reserved, but counts as routable: Linux connects to it, and
+// some Pod networks use it.
 func Routable(ip netip.Addr) bool {
 	return !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsMulticast() && !ip.IsLinkLocalUnicast() &&
 		!thisNetwork.Contains(ip) && ip != limitedBroadcast
 }
 
-// readIP reads an address that an endpoint may have: Served, or why it may not.
+// readIP returns an address that an endpoint may have and Served, or the reason why it may not.
 func readIP(text string) (netip.Addr, federation.Verdict) {
 	ip, ok := parseIP(text)
 	switch {
@@ -66,7 +66,7 @@ func value(s *string) string {
 	return *s
 }
 
-// maxIPs is how many IPs of one object are read at most: API servers allow two.
+// maxIPs is the maximum number of IPs read from one object. API servers allow two.
 const maxIPs = 16
 
 func addIP(list []netip.Addr, text string) []netip.Addr {
@@ -76,7 +76,7 @@ func addIP(list []netip.Addr, text string) []netip.Addr {
 	return list
 }
 
-// addPort adds a port, unless it is invalid.
+// addPort appends a port to list if the port is valid.
 func addPort(list []uint16, port int32) []uint16 {
 	if n, ok := portNumber(&port); ok {
 		return append(list, n)
@@ -90,6 +90,6 @@ func portSet(list []uint16) []uint16 {
 	return slices.Clone(slices.Compact(list))
 }
 
-// tcp reports whether a port's protocol is TCP, which is the default. Proxies speak TCP only, so ports of
-// other protocols are not served, and looking up a port by its number or name ignores them.
+// tcp reports whether a port's protocol is TCP, which is the default. Proxies speak only TCP. Ports
+// of other protocols therefore are not served, and port lookups by number or name ignore them.
 func tcp(protocol string) bool { return protocol == "" || protocol == string(corev1.ProtocolTCP) }

@@ -13,54 +13,59 @@ import (
 	"isthmus/internal/pace"
 )
 
-// policy is the Servers of one namespace that make ports opaque, or can't be read, and which
-// ports these make opaque of its Pods and ExternalWorkloads. All is under state.mu.
+// policy contains the Servers of one namespace that make ports opaque or are malformed. It also
+// contains the ports that these Servers make opaque for Pods and ExternalWorkloads. state.mu guards
+// it.
 //
-// Pods with the same labels and ports are a set, which is evaluated once. When a Server changes, a worker
-// evaluates all sets, in the namespace's turn; until then, Pods have the opaque ports that they had. That
-// worker does nothing else, so that no change of a service waits for it. When a Pod changes, and no other is
-// like it, its set is evaluated before it is put into the state. Neither holds state.mu.
+// Pods with equal labels and ports form a set, which is evaluated once. After a Server changes, a
+// worker evaluates all sets of the namespace. Until then, Pods keep their previous opaque ports.
+// The worker does nothing else, so no change of a service waits for it. A new or changed Pod that
+// fits no set is evaluated before it is put into the state. No evaluation holds state.mu.
 type policy struct {
 	servers map[string]*serverFacts // by name
-	changed bool                    // a Server has changed since the worker has read them
-	failed  bool                    // an evaluation has panicked: the next one evaluates all sets, and touches all Pods
-	logged  excess                  // the one that was logged, while it lasts
-	used    *usedServers            // by which sets are evaluated; nil: the worker has not been here
-	pods    map[*pod]*podSet        // nil: the worker has not been here
-	sets    map[podFacts]*podSet    // those of pods
-	lists   map[opaquePorts]bool    // which sets have, or have had since the worker has been here
-	size    int                     // of lists, in bytes
-	lacking bool                    // there is no room in lists for those of all sets
+	changed bool                    // a Server has changed since the worker last read the Servers
+	failed  bool                    // an evaluation panicked; the next one evaluates all sets and touches all Pods
+	logged  excess                  // last logged excess, while it lasts
+	used    *usedServers            // Servers that sets are evaluated with; nil before the first evaluation
+	pods    map[*pod]*podSet        // nil before the first evaluation
+	sets    map[podFacts]*podSet    // the sets in pods
+	lists   map[opaquePorts]bool    // the opaque ports of all sets, now or since the last evaluation
+	size    int                     // size of lists, in bytes
+	lacking bool                    // lists has no room for the opaque ports of some sets
 }
 
-// policySize is what a policy takes with maps for one Server and one set of Pods, in bytes.
+// policySize is the memory of a policy for one Server and one set of Pods, in bytes, including
+// maps.
 const policySize = 1600
 
-// podSet is so many Pods or ExternalWorkloads of a namespace with the same labels and ports.
+// podSet counts the Pods or ExternalWorkloads of a namespace with equal labels and ports.
 type podSet struct {
-	facts  podFacts // without node
+	facts  podFacts // without the node
 	pods   int
-	by     *usedServers // by which it was evaluated last
+	by     *usedServers // the Servers of the last evaluation
 	opaque opaquePorts
-	lacks  bool // there is no room for what Servers make opaque of it
+	lacks  bool // there is no room for the opaque ports of this set
 }
 
-// opaquePorts are all opaque ports of Pods of which Servers make some opaque; zero: they have their own only.
-// Equal ones share memory.
+// opaquePorts are all opaque ports of Pods for which Servers make some ports opaque. The zero value
+// means that only the Pods' own ports are opaque. Equal values share memory.
 type opaquePorts = unique.Handle[Ports]
 
 const (
-	// maxPolicy is how much the Servers of one namespace may cost: those beyond it, by
-	// name, are ignored. Matching a Pod with 500 labels against that much takes 0.4 ms, with
-	// a port of its own for each Server some tenths more, and each change of a Server has all
-	// Pods of its namespace matched again.
+	// maxPolicy is the maximum total cost of the Servers of one namespace. Servers beyond the
+	// limit, in the order of their names, are ignored.
+	//
+	// Matching a Pod with 500 labels against Servers of this cost takes 0.4 ms. It takes some
+	// tenths of a millisecond more if each Server has a different port. Each change of a Server
+	// makes the worker match all Pods of the namespace again.
 	maxPolicy = 10_000
-	// maxOpaqueBytes is how many bytes the opaque ports of a namespace's Pods take at most, equal ones
-	// once. Of further Pods only their own ports are opaque.
+	// maxOpaqueBytes is the maximum memory for the opaque ports of a namespace's Pods, in bytes.
+	// Equal ports count once. Servers have no effect on Pods beyond this limit.
 	maxOpaqueBytes = 1 << 20
 )
 
-// portsOf returns all opaque ports of a Pod of the namespace, given its own. p may be nil.
+// portsOf returns all opaque ports of a Pod of the namespace. own are the Pod's own opaque ports. p
+// may be nil.
 func (p *policy) portsOf(of *pod, own Ports) Ports {
 	if p != nil {
 		if set := p.pods[of]; set != nil && set.opaque != (opaquePorts{}) {
@@ -70,7 +75,7 @@ func (p *policy) portsOf(of *pod, own Ports) Ports {
 	return own
 }
 
-// join adds a Pod to the set of those like it.
+// join adds a Pod to the set of equal Pods.
 func (p *policy) join(of *pod, evaluated *podSet) *podSet {
 	facts := of.facts.alike()
 	set := p.sets[facts]
@@ -86,7 +91,7 @@ func (p *policy) join(of *pod, evaluated *podSet) *podSet {
 	return set
 }
 
-// cacheOpaque keeps what is opaque of a set, if there is room.
+// cacheOpaque caches the opaque ports of a set, if there is room.
 func (p *policy) cacheOpaque(set *podSet) {
 	set.lacks = false
 	if set.opaque == (opaquePorts{}) || p.lists[set.opaque] {
@@ -101,8 +106,8 @@ func (p *policy) cacheOpaque(set *podSet) {
 	p.size += size
 }
 
-// setOpaque stores what was found by the Servers that are used, and returns what all sets had before. Those of Pods
-// that had others than their own ports get theirs before the rest.
+// setOpaque stores the evaluation results in found, and returns the previous opaque ports of all
+// sets. Sets for which Servers already made ports opaque get room first.
 func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePorts {
 	had := make(map[*podSet]opaquePorts)
 	for _, set := range p.sets {
@@ -125,17 +130,17 @@ func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePort
 	return had
 }
 
-// excess is what the Servers of a namespace have too much of.
+// excess says which limit the Servers of a namespace exceed.
 type excess uint8
 
 const (
-	noExcess   excess = iota // all Servers are used, for all Pods
-	costly                   // they cost more than maxPolicy
-	manyOpaque               // what they make opaque takes more than maxOpaqueBytes
+	noExcess   excess = iota // all Servers apply to all Pods
+	costly                   // the Servers cost more than maxPolicy
+	manyOpaque               // the opaque ports need more than maxOpaqueBytes
 )
 
-// excess returns what the Servers have too much of, and describes for people why not all Servers are used, or not for
-// all Pods.
+// excess returns the limit that the Servers exceed. It also returns a text that tells users why
+// some Servers are ignored, or why Servers do not apply to some Pods.
 func (p *policy) excess() (excess, string) {
 	switch {
 	case p.used.cost > maxPolicy:
@@ -152,13 +157,14 @@ func (p *policy) excess() (excess, string) {
 	return noExcess, ""
 }
 
-// usedServers are the Servers of a namespace that are used. They are immutable.
+// usedServers are the Servers of a namespace that are evaluated. They are immutable.
 type usedServers struct {
 	list []*serverFacts
 	cost int // of all Servers
 }
 
-// useServers leaves out malformed Servers, and in the order of their names those beyond maxPolicy.
+// useServers leaves out malformed Servers. It also leaves out the Servers beyond maxPolicy, in the
+// order of their names.
 func useServers(servers map[string]*serverFacts) *usedServers {
 	used := &usedServers{}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
@@ -171,8 +177,8 @@ func useServers(servers map[string]*serverFacts) *usedServers {
 	return used
 }
 
-// opaque returns the opaque ports of Pods with these facts: their own, and those that a Server makes so, by number
-// or by name.
+// opaque returns the opaque ports of Pods with these facts. They are the Pods' own opaque ports,
+// and the ports that Servers make opaque by number or by name.
 func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	t := facts.fullTemplate()
 	of := labels.Set(maps.Collect(t.labels.all))
@@ -200,11 +206,12 @@ func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	return all
 }
 
-// policyIndex has the Servers of a cluster, and what they say of the Pods of each namespace. state.mu guards it.
+// policyIndex contains the Servers of a cluster, and their effect on the Pods of each namespace.
+// state.mu guards it.
 type policyIndex struct {
 	// fixed
 	state *state
-	dirty *pace.Dirty[string] // namespaces whose policy is to be evaluated
+	dirty *pace.Dirty[string] // namespaces whose policy must be evaluated
 
 	servers     map[string]*serverFacts // by key
 	byNamespace map[string]*policy
@@ -219,7 +226,7 @@ func newPolicyIndex(s *state) policyIndex {
 	}
 }
 
-// setServer keeps a Server that has changed for its namespace's policy.
+// setServer adds, replaces or removes a Server in the policy of its namespace.
 func (x *policyIndex) setServer(key string, _, f *serverFacts) {
 	namespace, name := follow.SplitKey(key)
 	p := x.byNamespace[namespace]
@@ -242,7 +249,7 @@ func (x *policyIndex) setServer(key string, _, f *serverFacts) {
 	}
 	delete(x.byNamespace, namespace)
 	x.state.setUnusable("Servers of namespace "+namespace, "")
-	for of, set := range p.pods { // they are left with their own opaque ports
+	for of, set := range p.pods { // only their own opaque ports remain
 		if set.opaque != (opaquePorts{}) {
 			x.state.pods.touch(of)
 		}
@@ -255,7 +262,8 @@ func (x *policyIndex) namespaces() []string {
 	return slices.Collect(maps.Keys(x.byNamespace))
 }
 
-// evaluatePod evaluates a Pod that is to be put into the state, if no other is like it. state.mu is not held.
+// evaluatePod evaluates a Pod before it is put into the state, unless an equal Pod exists. The
+// caller must not hold state.mu.
 func (x *policyIndex) evaluatePod(key string, o compactedPod) compactedPod {
 	if by := x.serversFor(key, o); by != nil {
 		o.set = &podSet{facts: o.facts.alike(), by: by, opaque: by.opaque(o.facts)}
@@ -263,7 +271,7 @@ func (x *policyIndex) evaluatePod(key string, o compactedPod) compactedPod {
 	return o
 }
 
-// serversFor returns the Servers by which a Pod must be evaluated. If another one is like it, that is nil.
+// serversFor returns the Servers to evaluate a Pod with. It returns nil if an equal Pod exists.
 func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
 	x.state.mu.RLock()
 	defer x.state.mu.RUnlock()
@@ -273,11 +281,11 @@ func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
 	return nil
 }
 
-// regroup moves a Pod that is put into the state, or has gone, to the set of those like it. If there is none yet, it
-// is the one that was evaluated, or nil.
+// regroup moves a Pod to the set of equal Pods after the Pod was put into the state or deleted. If
+// there is no such set, evaluated becomes the set. If evaluated is nil, regroup creates a set.
 func (x *policyIndex) regroup(of *pod, evaluated *podSet) {
 	p := x.byNamespace[of.namespace()]
-	if p == nil || p.pods == nil { // the worker will
+	if p == nil || p.pods == nil { // the worker groups the Pods
 		return
 	}
 	if old := p.pods[of]; old != nil {
@@ -290,21 +298,21 @@ func (x *policyIndex) regroup(of *pod, evaluated *podSet) {
 	if of.facts.isRead() {
 		current = p.join(of, evaluated).by == p.used
 	}
-	if !current || p.lacking { // or there may be room now
+	if !current || p.lacking { // there may be room now
 		x.mark(of.namespace())
 	}
 }
 
-// mark has the worker evaluate a namespace's policy.
+// mark makes the worker evaluate the policy of a namespace.
 func (x *policyIndex) mark(namespace string) {
 	if x.state.live {
 		x.dirty.Add(namespace, namespace, x.state.now)
 	}
 }
 
-// evaluate evaluates the sets of a namespace's Pods whose last evaluation used other Servers
-// than exist now, and the sets for which there was no room. It returns why not all Servers are used
-// if the reason is new and has to be logged. It is not called concurrently for one namespace.
+// evaluate evaluates the sets of a namespace whose last evaluation used other Servers than exist
+// now. It also evaluates the sets that had no room. If the Servers newly exceed a limit, evaluate
+// returns the text to log. It must not be called concurrently for one namespace.
 func (x *policyIndex) evaluate(namespace string) (reason string) {
 	p, servers, found := x.toEvaluate(namespace)
 	if p == nil {
@@ -316,7 +324,7 @@ func (x *policyIndex) evaluate(namespace string) (reason string) {
 			x.failed(namespace, p)
 		}
 	}()
-	by := p.used // which this goroutine alone writes
+	by := p.used // only this goroutine writes the field
 	if servers != nil {
 		by = useServers(servers)
 	}
@@ -328,8 +336,8 @@ func (x *policyIndex) evaluate(namespace string) (reason string) {
 	return reason
 }
 
-// toEvaluate returns a namespace's policy, its Servers if they have changed, and the sets to
-// evaluate. If the namespace has no policy, all are nil.
+// toEvaluate returns the policy of a namespace, its Servers if they have changed, and the sets to
+// evaluate. If the namespace has no policy, all results are nil.
 func (x *policyIndex) toEvaluate(namespace string) (
 	p *policy, servers map[string]*serverFacts, found map[*podSet]opaquePorts,
 ) {
@@ -363,8 +371,8 @@ func (x *policyIndex) toEvaluate(namespace string) (
 	return p, servers, found
 }
 
-// use stores the opaque ports that were found, and touches the Pods whose opaque ports
-// differ. Like evaluatePolicy, it returns why not all Servers are used.
+// use stores the opaque ports in found, and touches the Pods whose opaque ports have changed. If
+// the Servers newly exceed a limit, use returns the text to log.
 func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts) (reason string) {
 	x.state.lock()
 	defer x.state.mu.Unlock()
@@ -377,14 +385,14 @@ func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found ma
 		if p.failed || set.opaque != had[set] {
 			x.state.pods.touch(of)
 		}
-		if set.by != by { // it is new
+		if set.by != by { // the set is new
 			x.mark(namespace)
 		}
 	}
 	p.failed = false
 	excess, reason := p.excess()
 	x.state.setUnusable("Servers of namespace "+namespace, reason)
-	if !x.state.live { // the worker will find it again
+	if !x.state.live { // the worker will report the reason after the first sync
 		return ""
 	}
 	before := p.logged
@@ -395,8 +403,8 @@ func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found ma
 	return reason
 }
 
-// failed records that the evaluation of a policy has panicked. Pods whose opaque ports were
-// not updated before the panic keep their opaque ports.
+// failed records that the evaluation of a policy has panicked. Pods that were not updated before
+// the panic keep their opaque ports.
 func (x *policyIndex) failed(namespace string, p *policy) {
 	x.state.lock()
 	defer x.state.mu.Unlock()

@@ -13,18 +13,18 @@ import (
 	"isthmus/clusterstore/kube"
 )
 
-// serverFacts is what is kept of a Server that makes a port opaque, or is malformed: a
-// malformed one has no effect and is reported ([Health]). It is immutable.
+// serverFacts is the cached form of a Server that makes a port opaque or is malformed. A malformed
+// Server has no effect and is reported in [Health]. A serverFacts is immutable.
 type serverFacts struct {
 	spec      decode.ServerSpec // the source of the other fields
 	pods      labels.Selector
 	workloads labels.Selector
-	name      string // of the port; empty: it is a number
+	name      string // of the port; empty if the port is a number
 	number    uint16
-	invalid   string // why it can't be used; empty: it can
+	invalid   string // why the Server cannot be used; empty if it can
 }
 
-// serverKind returns how the cluster follows Servers.
+// serverKind returns the kind of Servers.
 func serverKind(c *Cluster) follow.Kind[*decode.Server, *serverFacts] {
 	return follow.Kind[*decode.Server, *serverFacts]{
 		Name:    "servers",
@@ -36,7 +36,7 @@ func serverKind(c *Cluster) follow.Kind[*decode.Server, *serverFacts] {
 	}
 }
 
-// compactServer leaves out Servers that make nothing opaque.
+// compactServer leaves out Servers that make no port opaque.
 func compactServer(o *decode.Server) (*serverFacts, bool) {
 	if o.Invalid != "" {
 		return &serverFacts{invalid: o.Invalid}, true
@@ -71,15 +71,17 @@ func (f *serverFacts) read() (err error) {
 	return nil
 }
 
-// size is what the state takes for a Server: the specification, the selectors that are made of it, and the namespace's
-// policy, in which it may be alone.
+// size returns the memory that the state uses for a Server, in bytes. It includes the
+// specification, the evaluated selectors, and the policy of the namespace, which may have only this
+// Server.
 func (f *serverFacts) size(key string) int64 {
 	return sizeof[serverFacts]() + 2*indexEntry[*serverFacts]() + indexEntry[*policy]() + policySize +
 		selectorMemory(f.spec.PodSelector) + selectorMemory(f.spec.ExternalWorkloadSelector) +
 		textSize(f.spec.Port.StrVal) + textSize(f.spec.ProxyProtocol) + unusableSize("Server "+key, f.invalid)
 }
 
-// selectorMemory is what a selector takes, in bytes: as it is read, and as it is evaluated.
+// selectorMemory returns the memory of a selector in bytes, for its specification and its evaluated
+// form.
 func selectorMemory(s *metav1.LabelSelector) int64 {
 	if s == nil {
 		return 0
@@ -100,8 +102,8 @@ func (f *serverFacts) equal(o *serverFacts) bool {
 	return f.invalid == o.invalid && reflect.DeepEqual(f.spec, o.spec)
 }
 
-// cost is what the Server counts in its namespace's policy: one, and one more for each
-// key and value of its selectors. A malformed one has none.
+// cost returns the Server's share of maxPolicy. It is one, plus one for each key and value of its
+// selectors. A malformed Server has no selectors.
 func (f *serverFacts) cost() int {
 	if f.invalid != "" {
 		return 1
@@ -109,12 +111,12 @@ func (f *serverFacts) cost() int {
 	return 1 + selectorSize(f.spec.PodSelector) + selectorSize(f.spec.ExternalWorkloadSelector)
 }
 
-// maxSelectorSize is how many keys and values a selector may have.
+// maxSelectorSize is the maximum number of keys and values in a selector.
 const maxSelectorSize = 500
 
-// readSelector reads a selector; nil selects nothing.
+// readSelector returns the evaluated form of a selector. A nil selector selects nothing.
 func readSelector(s *metav1.LabelSelector) (labels.Selector, error) {
-	if size := selectorSize(s); size > maxSelectorSize { // an error would list them all
+	if size := selectorSize(s); size > maxSelectorSize { // the error of LabelSelectorAsSelector would list them all
 		return nil, fmt.Errorf("the selector has %d keys and values, more than %d", size, maxSelectorSize)
 	}
 	made, err := metav1.LabelSelectorAsSelector(s)
@@ -124,7 +126,7 @@ func readSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return made, nil
 }
 
-// selectorSize is how many keys and values a selector has.
+// selectorSize returns the number of keys and values in a selector.
 func selectorSize(s *metav1.LabelSelector) int {
 	if s == nil {
 		return 0

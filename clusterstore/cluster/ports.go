@@ -12,11 +12,11 @@ import (
 	"isthmus/internal/text"
 )
 
-// Ports is an immutable set of port numbers. Its zero value is empty. Sets of the
-// same ports are equal.
+// Ports is an immutable set of port numbers. The zero value is the empty set. Sets with the same
+// ports are equal under ==.
 type Ports struct {
-	// ranges has four bytes for each range, first and last port, big-endian: so the
-	// set is comparable, and pods with equal ones share it.
+	// ranges has four bytes for each range: the first and the last port, big-endian. A string makes
+	// the set comparable, so that pods with equal sets share memory.
 	ranges string
 }
 
@@ -33,7 +33,7 @@ func (p Ports) Contains(port uint16) bool {
 	return from <= port
 }
 
-// appendTo appends the ranges of the set.
+// appendTo appends the ranges of the set to list.
 func (p Ports) appendTo(list []portRange) []portRange {
 	for r := p.ranges; len(r) >= 4; r = r[4:] {
 		from, to := bounds(r)
@@ -61,12 +61,12 @@ func bounds(r string) (from, to uint16) {
 	return uint16(r[0])<<8 | uint16(r[1]), uint16(r[2])<<8 | uint16(r[3])
 }
 
-// ParsePorts reads a comma-separated list of ports and ranges ("25,3306,80-90")
-// and of the names in named, which are looked up first: a name may look like a range.
-// Blanks around items and one comma at the end are allowed.
+// ParsePorts parses a comma-separated list of ports, ranges and names ("25,3306,80-90,http"). It
+// looks up each item in named first, because a name may look like a range. Spaces around items and
+// a trailing comma are allowed.
 //
-// Items that can't be read are left out, and the error lists the first ten. The set has
-// the others, with an error too.
+// ParsePorts skips invalid items and returns the set of the other items even if there is an error.
+// The error lists the first ten invalid items.
 func ParsePorts(list string, named map[string]uint16) (Ports, error) {
 	list = strings.TrimSuffix(strings.TrimSpace(list), ",")
 	if list == "" {
@@ -91,13 +91,13 @@ func ParsePorts(list string, named map[string]uint16) (Ports, error) {
 	return newPorts(found), errors.Join(errs...)
 }
 
-// maxNamed is how many items that can't be read an error lists.
+// maxNamed is the maximum number of invalid items that an error lists.
 const maxNamed = 10
 
 type portRange struct{ from, to uint16 }
 
-// newPorts makes a set of ranges. It sorts them, and merges those that touch: so sets
-// of the same ports are equal, and lookups fast.
+// newPorts makes a set from ranges. It sorts the ranges and merges adjacent ones. Sets with the
+// same ports therefore are equal, and lookups are fast.
 func newPorts(list []portRange) Ports {
 	slices.SortFunc(list, func(a, b portRange) int { return cmp.Compare(a.from, b.from) })
 	var ranges []byte
@@ -121,22 +121,22 @@ func parseRange(item string) (from, to uint16, ok bool) {
 	return from, to, okFrom && okTo && from <= to
 }
 
-// parsePort reads a port number. Digits only: no sign, no blanks.
+// parsePort parses a port number. It accepts only digits, without a sign or spaces.
 func parsePort(s string) (uint16, bool) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	return uint16(n), err == nil
 }
 
-// namedPorts are the TCP ports with names, for Servers that have a port by name: each name,
-// labelEnd, and the number, big-endian. They are in no special order, and a name may
-// have several numbers. As a string they can be compared and shared.
+// namedPorts are the named TCP ports of an object, for Servers that refer to a port by name. Each
+// port is encoded as its name, labelEnd, and its number (big-endian). The order is undefined, and a
+// name may have several numbers. The string form makes namedPorts comparable and shareable.
 type namedPorts string
 
-// maxNamedPorts is the largest size of the named ports of one object, in bytes.
+// maxNamedPorts limits the size of the named ports of one object, in bytes.
 const maxNamedPorts = 16 << 10
 
-// appendPort appends a port to the bytes of namedPorts. One without name, or with an
-// invalid number, is left out.
+// appendPort appends a port to encoded namedPorts. It leaves out ports without a name or with an
+// invalid number.
 func appendPort(ports []byte, name string, number int32) []byte {
 	n, ok := portNumber(&number)
 	if len(ports) > maxNamedPorts || name == "" || !ok || strings.Contains(name, labelEnd) {
@@ -157,7 +157,7 @@ func (p namedPorts) all(yield func(name string, port uint16) bool) {
 	}
 }
 
-// number returns the first port with the name.
+// number returns the first port with the given name.
 func (p namedPorts) number(name string) (uint16, bool) {
 	for n, number := range p.all {
 		if n == name {

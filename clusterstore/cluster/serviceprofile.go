@@ -19,45 +19,44 @@ import (
 	"isthmus/internal/text"
 )
 
-// This file translates ServiceProfiles, Linkerd's custom resource for
-// routes, into [federation.ServiceProfile], the form in which proxies get them.
+// This file translates ServiceProfiles, Linkerd's custom resource for routes, into
+// [federation.ServiceProfile], the form that proxies receive.
 //
 //	t := translateProfile(o)
 //	if t.Profile == nil {
 //		log.Warn("the ServiceProfile can't be used", zap.String("reason", t.Problem))
 //	}
 //
-// For example, a request condition with two fields
+// For example, consider a request condition with two fields:
 //
 //	method: GET
 //	pathRegex: /cart/.*
 //
-// becomes one [federation.Match] of kind MatchAll with these two in Sub, since all fields of a
-// condition have to hold. A status with one bound becomes a range of one status. A weight of "500m"
-// becomes 5,000, and a weight of 1 becomes 10,000, since proxies get weights as integers.
+// It becomes one [federation.Match] of kind MatchAll with two elements in Sub, because all fields
+// of a condition must match. A status with one bound becomes a range of one status. Proxies receive
+// weights as integers: a weight of "500m" becomes 5,000, and a weight of 1 becomes 10,000.
 //
-// What callers may rely on:
+// Callers may rely on these properties:
 //
-//   - Whatever a spec contains, translateProfile takes little time, and its result can be
-//     encoded and sent: texts are UTF-8, conditions are not nested deeper and the
-//     whole is not larger than proxies decode.
-//   - A Problem names the field ("routes[0] \"r\": condition: …"), has at most 500
-//     bytes, and is safe to log.
-//   - It is a pure function: equal specs give equal results.
+//   - For any spec, translateProfile runs quickly, and its result can be encoded and sent. Texts
+//     are valid UTF-8. The nesting of conditions and the total size stay within the limits of
+//     proxies.
+//   - A Problem names the field ("routes[0] \"r\": condition: …"), has at most 500 bytes, and is
+//     safe to log.
+//   - Equal specs give equal results.
+//   - translateProfile is safe for concurrent use and starts no goroutine.
 //
-// It is safe for concurrent use, and starts no goroutine.
+// A ServiceProfile is used as a whole or not at all, because half of a policy may mean the opposite
+// of the whole. There is one exception: if a timeout is not a duration, only the timeout is left
+// out. Opaque ports are not read here, because proxies receive the opaque ports of the Service.
 //
-// A ServiceProfile is used as a whole or not at all: half of a policy may mean the
-// opposite of the whole. There is one exception: a timeout that is not a duration is
-// left out, and the rest is used. Opaque ports are not read here: proxies get those of
-// the Service.
-//
-// Proxies discard a few things that API servers accept: a retry budget with a ttl below 1 s or
-// above 1 min, a ratio above 1,000 or more than 2,147,483,647 minimal retries per second, and a
-// status without bounds. translateProfile passes these on, and the Problem names them.
+// Proxies discard some values that API servers accept. These are a retry budget with a ttl below 1
+// s or above 1 min, a ratio above 1,000, more than 2,147,483,647 minimal retries per second, and a
+// status without bounds. translateProfile passes these values on, and the Problem names them.
 
-// profileKind returns how the cluster follows ServiceProfiles. They are translated once, as they are read. Those
-// that can't be used are kept with the reason, since they hide others for the same Service.
+// profileKind returns the kind of ServiceProfiles, which are translated when they are read.
+// Unusable ServiceProfiles are cached with the reason, because they hide others for the same
+// Service.
 func profileKind(c *Cluster) follow.Kind[*decode.ServiceProfile, *translatedProfile] {
 	profiles := &c.state.local.profiles
 	return follow.Kind[*decode.ServiceProfile, *translatedProfile]{
@@ -70,7 +69,7 @@ func profileKind(c *Cluster) follow.Kind[*decode.ServiceProfile, *translatedProf
 	}
 }
 
-// logUnusable logs which ServiceProfiles are not, or not fully, used.
+// logUnusable logs a ServiceProfile that is not used or only partly used.
 func logUnusable(log *zap.Logger, key string, f *translatedProfile, exists bool) {
 	if !exists || f.Problem == "" {
 		return
@@ -82,18 +81,19 @@ func logUnusable(log *zap.Logger, key string, f *translatedProfile, exists bool)
 	log.Warn(message, zap.String("profile", key), zap.String("reason", f.Problem))
 }
 
-// profileIndex has the ServiceProfiles of the local cluster. state.mu guards it.
+// profileIndex contains the ServiceProfiles of the local cluster. state.mu guards it.
 type profileIndex struct {
 	local    *Local // fixed
 	byKey    map[string]*translatedProfile
-	rejected int // how many can't be used at all
+	rejected int // number of ServiceProfiles that cannot be used at all
 }
 
 func newProfileIndex(l *Local) profileIndex {
 	return profileIndex{local: l, byKey: make(map[string]*translatedProfile)}
 }
 
-// set follows a change of the ServiceProfile with that key; nil: there is none any longer.
+// set updates the index after a change of the ServiceProfile with the given key. before or now is
+// nil if the ServiceProfile did not exist or no longer exists.
 func (x *profileIndex) set(key string, before, now *translatedProfile) {
 	if before != nil && before.Profile == nil {
 		x.rejected--
@@ -117,7 +117,7 @@ func (x *profileIndex) set(key string, before, now *translatedProfile) {
 	}
 }
 
-// profiled returns the Service that ServiceProfiles with that name are for.
+// profiled returns the Service that a ServiceProfile with the given name belongs to.
 func profiled(name string) (federation.ServiceID, bool) {
 	parts := strings.SplitN(name, ".", 4)
 	if len(parts) < 4 || parts[2] != "svc" {
@@ -128,27 +128,26 @@ func profiled(name string) (federation.ServiceID, bool) {
 
 // Limits of a ServiceProfile.
 const (
-	// maxProfile is the largest encoded size in bytes, estimated from above:
-	// proxies take messages of 4 MiB. (A method in capital letters may be half as
-	// long again.)
+	// maxProfile is the maximum encoded size in bytes. The size is estimated from above, except
+	// that a method in capital letters may be half as long again. Proxies accept messages of 4 MiB.
 	maxProfile = 2 << 20
 	// sizePerPart is the estimated size of a part without its texts.
 	sizePerPart = 48
-	// maxNested is how deep conditions may be nested: each takes two messages, and
-	// proxies decode 100 nested ones.
+	// maxNested is the maximum nesting of conditions. Each level takes two messages, and proxies
+	// decode 100 nested messages.
 	maxNested = 30
 )
 
 // translatedProfile is the result of translating a ServiceProfile. It is immutable.
 type translatedProfile struct {
-	Profile *federation.ServiceProfile // nil: it can't be used
-	// Problem is why the ServiceProfile, or a part of it, can't be used here or by proxies. If all
-	// of it can be used, Problem is empty.
+	Profile *federation.ServiceProfile // nil if the ServiceProfile cannot be used
+	// Problem says why the ServiceProfile or a part of it cannot be used, by Isthmus or by proxies.
+	// It is empty if everything can be used.
 	Problem string
 }
 
-// translateProfile translates a ServiceProfile. Equal ones give equal results, and a Problem
-// is safe to log and show.
+// translateProfile translates a ServiceProfile. Equal ServiceProfiles give equal results. The
+// Problem is safe to log and to show.
 func translateProfile(o *decode.ServiceProfile) *translatedProfile {
 	if o.Invalid != "" {
 		return &translatedProfile{Problem: text.Clean(o.Invalid, text.Long)}
@@ -161,20 +160,20 @@ func translateProfile(o *decode.ServiceProfile) *translatedProfile {
 	return &translatedProfile{Profile: p, Problem: t.describe(p)}
 }
 
-// Equal reports whether both have the same content. A nil receiver is equal to
-// nothing.
+// Equal reports whether both results have the same content. A nil receiver equals nothing.
 func (t *translatedProfile) Equal(o *translatedProfile) bool {
 	return t != nil && t.Problem == o.Problem && reflect.DeepEqual(t.Profile, o.Profile)
 }
 
 // translator translates one ServiceProfile.
 type translator struct {
-	size        int    // estimated, so far
-	problem     string // of the first part that is left out, here or by proxies
-	emptyStatus bool   // a status with neither bound was translated
+	size        int    // the estimated size so far
+	problem     string // of the first part that Isthmus or proxies leave out
+	emptyStatus bool   // a status without bounds was translated
 }
 
-// describe describes what can't be used of a ServiceProfile that is used. Empty means all of it can.
+// describe describes what cannot be used of a ServiceProfile that is used. It returns "" if
+// everything can be used.
 func (t *translator) describe(p *federation.ServiceProfile) string {
 	if why := discarded(p.Budget); why != "" {
 		budget := "retryBudget: proxies discard it and retry no request to the Service: " + why
@@ -212,7 +211,7 @@ func (t *translator) profile(o *decode.ServiceProfile) (*federation.ServiceProfi
 	return p, nil
 }
 
-// madeRoute is a route, and why a part of it is left out.
+// madeRoute is a route, and the reason why a part of it is left out.
 type madeRoute struct {
 	federation.Route
 	problem error
@@ -269,8 +268,8 @@ func (t *translator) override(d *decode.WeightedDst) (federation.Override, error
 	return federation.Override{Authority: d.Authority, Weight: w}, nil
 }
 
-// spend adds the size of one part. It returns an error if the whole becomes too large,
-// or the part is not UTF-8.
+// spend adds the size of one part. It returns an error if the total becomes too large, or if the
+// part is not valid UTF-8.
 func (t *translator) spend(part string) error {
 	t.size += sizePerPart + len(part)
 	switch {
@@ -314,8 +313,8 @@ const (
 	maxPerSecond = math.MaxInt32
 )
 
-// discarded returns why proxies discard a retry budget. They then retry nothing. Empty means that
-// proxies use the budget. If b is nil, that is the default.
+// discarded returns why proxies discard a retry budget, after which they retry nothing. It returns
+// "" if proxies accept the budget. A nil budget is the default budget.
 func discarded(b *federation.RetryBudget) string {
 	if b == nil {
 		return ""
@@ -336,11 +335,12 @@ func discarded(b *federation.RetryBudget) string {
 var (
 	errNull  = errors.New("null or missing")
 	errEmpty = errors.New("no field is set")
-	// errEmptyStatus is not why a ServiceProfile is refused: it describes a condition that proxies ignore.
+	// errEmptyStatus does not reject a ServiceProfile. It describes a condition that proxies
+	// ignore.
 	errEmptyStatus = errors.New("responseClasses: a status has neither min nor max: proxies ignore it")
 )
 
-// messageSide is what a condition is about.
+// messageSide says whether a condition is about requests or responses.
 type messageSide bool
 
 const (
@@ -348,8 +348,8 @@ const (
 	ofResponse messageSide = true
 )
 
-// condition translates one. Several fields of it become a list of which all have to hold, one level deeper. Fields of
-// the other side are ignored, as unknown ones are.
+// condition translates a condition. If the condition has several fields, they become a MatchAll
+// list, one level deeper. Like unknown fields, fields of the other message side are ignored.
 func (t *translator) condition(spec *decode.Match, of messageSide, depth int) (all federation.Match, err error) {
 	if spec == nil {
 		return all, errNull
@@ -358,7 +358,7 @@ func (t *translator) condition(spec *decode.Match, of messageSide, depth int) (a
 	leaf := func(m federation.Match, err error) read {
 		return func(int) (federation.Match, error) { return m, err }
 	}
-	var fields []read // in the order in which proxies get them
+	var fields []read // in the order in which proxies receive them
 	if spec.All != nil {
 		fields = append(fields, t.list("all", federation.MatchAll, spec.All, of))
 	}
@@ -409,7 +409,7 @@ func (t *translator) condition(spec *decode.Match, of messageSide, depth int) (a
 	return all, err
 }
 
-// list reads the field "all" or "any": a list of conditions.
+// list returns the translation of the field "all" or "any", which is a list of conditions.
 func (t *translator) list(
 	name string, kind federation.MatchKind, from []*decode.Match, of messageSide,
 ) func(depth int) (federation.Match, error) {
@@ -426,8 +426,8 @@ func (t *translator) list(
 	}
 }
 
-// status translates a range of status codes. If only one bound is set, the range is that one status.
-// Both bounds are sent: proxies ignore a condition of which one bound is 0.
+// status translates a range of status codes. If only one bound is set, the range contains that one
+// status. Both bounds are always sent, because proxies ignore a condition with a zero bound.
 func (t *translator) status(s *decode.Range) (federation.Match, error) {
 	m := federation.Match{Kind: federation.MatchStatus, Min: cmp.Or(s.Min, s.Max), Max: cmp.Or(s.Max, s.Min)}
 	for _, code := range []uint32{s.Min, s.Max} {
@@ -442,11 +442,11 @@ func (t *translator) status(s *decode.Range) (federation.Match, error) {
 	return m, nil
 }
 
-// weightUnits is the weight that proxies get for a weight of one.
+// weightUnits is the weight that proxies receive for a weight of one.
 const weightUnits = 10_000
 
-// translateWeight translates a weight, given as a Kubernetes quantity. A missing one is zero,
-// one that is too large for proxies the largest that they take.
+// translateWeight translates a weight, which is a Kubernetes quantity. A missing weight means zero.
+// A weight that is too large for proxies becomes the largest weight that they accept.
 func translateWeight(value string) (uint32, error) {
 	if value == "" {
 		return 0, nil
@@ -463,7 +463,8 @@ func translateWeight(value string) (uint32, error) {
 	return uint32(q.MilliValue() * (weightUnits / 1000)), nil
 }
 
-// readQuantity refuses quantities that take long to compute, such as 1e999999999.
+// readQuantity parses a quantity. It rejects quantities that take long to compute, such as
+// 1e999999999.
 func readQuantity(value string) (quantity.Quantity, error) {
 	number, exponent, _ := strings.Cut(strings.ToLower(value), "e")
 	if len(number) > 40 || len(exponent) > 3 {

@@ -7,35 +7,38 @@ import (
 	"unsafe"
 )
 
-// Each kind of object that a linked cluster has returns what the state takes for one of them, in bytes, for the
-// memory cap: see [follow.Kind].Size. The method of a kind is in the file of the kind, and adds up the functions
-// below. What only the local cluster has is left out, since it has no memory cap. TestBudget compares the sums with the
-// heap.
+// Each kind of object of a linked cluster estimates the memory that the state uses for one object,
+// in bytes. The estimates count against the memory cap (see [follow.Kind].Size). The file of a kind
+// contains its size method, which uses the functions below. Data that only the local cluster caches
+// is not counted, because the local cluster has no memory cap. TestBudget compares the sums with
+// the heap.
 
 const (
-	// allocation is what an allocation of its own takes at most beyond its contents, on average over its size.
+	// allocation is the overhead of one allocation, in bytes, as an upper bound on the average over
+	// all sizes.
 	allocation = 16
-	// listedSize is what a pointer takes in a list that grows as objects refer to each other.
+	// listedSize is the memory of a pointer in a list that grows as objects refer to each other.
 	listedSize = 16
-	// indexShare is how many places a map has for each entry at most, after it has grown.
+	// indexShare is the maximum number of slots that a map has for each entry after it has grown.
 	indexShare = 16.0 / 7
-	// uniqueSize is what a value takes that the process has once ([unique.Handle]), besides its contents.
+	// uniqueSize is the overhead of a [unique.Handle] value, in bytes.
 	uniqueSize = 160
 )
 
-// sizeof returns the size of a type's values, without what they refer to.
+// sizeof returns the size of a value of type T, without the memory that it refers to.
 func sizeof[T any]() int64 {
 	var value T
 	return int64(unsafe.Sizeof(value))
 }
 
-// indexEntry is what an entry takes in a large map from keys of objects to values of a type.
+// indexEntry returns the memory of an entry in a large map from object keys to values of type T.
 func indexEntry[T any]() int64 { return mapEntry(sizeof[string]() + sizeof[T]()) }
 
-// mapEntry is what an entry of so many bytes takes in a large map.
+// mapEntry returns the memory of an entry in a large map. size is the size of the key and the
+// value.
 func mapEntry(size int64) int64 { return int64(float64(size+1) * indexShare) }
 
-// textSize is what a text refers to.
+// textSize returns the memory that a string refers to.
 func textSize(text string) int64 {
 	if text == "" {
 		return 0
@@ -43,7 +46,7 @@ func textSize(text string) int64 {
 	return allocation + int64(len(text))
 }
 
-// textsSize is what a list of texts refers to.
+// textsSize returns the memory that a list of strings refers to, including the strings.
 func textsSize(list []string) int64 {
 	n := listSize[string](cap(list))
 	for _, text := range list {
@@ -52,7 +55,8 @@ func textsSize(list []string) int64 {
 	return n
 }
 
-// listSize is what a list with room for that many values refers to, without what these refer to.
+// listSize returns the memory of a list with capacity room, without the memory that its elements
+// refer to.
 func listSize[T any](room int) int64 {
 	if room == 0 {
 		return 0
@@ -60,11 +64,12 @@ func listSize[T any](room int) int64 {
 	return allocation + int64(room)*sizeof[T]()
 }
 
-// valueSize is what a map, or a value that a hook has returned, takes with all that it refers to. The value is made of
-// structs, pointers, slices, maps, texts and numbers, and has no cycles.
+// valueSize returns the memory of a map, or of a value that a hook has returned, including
+// everything that it refers to. The value may consist of structs, pointers, slices, maps, strings
+// and numbers, without cycles.
 func valueSize(value any) int64 { return referredSize(reflect.ValueOf(value)) }
 
-// referredSize is what a value refers to, without the value itself.
+// referredSize returns the memory that a value refers to, without the value itself.
 func referredSize(v reflect.Value) (n int64) {
 	switch v.Kind() {
 	case reflect.String:
@@ -93,7 +98,7 @@ func referredSize(v reflect.Value) (n int64) {
 	return n
 }
 
-// referredMapSize is what a map takes. A map has room for eight entries at least.
+// referredMapSize returns the memory of a map. A map has room for at least eight entries.
 func referredMapSize(v reflect.Value) int64 {
 	if v.IsNil() {
 		return 0
@@ -107,12 +112,13 @@ func referredMapSize(v reflect.Value) int64 {
 	return n
 }
 
-// uniqueText is what a text takes that the process has once.
+// uniqueText returns the memory of a string that the process stores once.
 func uniqueText(text unique.Handle[string]) int64 {
 	return uniqueSize + sizeof[string]() + textSize(text.Value())
 }
 
-// unusableSize is what the state takes for the reason why an object can't be used. Without a reason, it is zero.
+// unusableSize returns the memory that the state uses for the reason why an object cannot be used.
+// It is zero if there is no reason.
 func unusableSize(object, reason string) int64 {
 	if reason == "" {
 		return 0
