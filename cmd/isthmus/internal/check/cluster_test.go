@@ -11,7 +11,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// goodCluster is a linked one with which nothing is wrong.
+// goodCluster returns a linked cluster without problems.
 func goodCluster(name string) adminapi.Cluster {
 	anchors := &adminapi.TrustAnchors{List: []adminapi.Anchor{{SHA256: "a", Expires: time.Now().Add(1000 * time.Hour)}}}
 	return adminapi.Cluster{
@@ -24,7 +24,7 @@ func goodCluster(name string) adminapi.Cluster {
 	}
 }
 
-// goodSeen is of a replica with which nothing is wrong.
+// goodSeen returns the pages of a replica without problems.
 func goodSeen() Seen {
 	return Seen{Clusters: adminapi.Clusters{
 		Local: goodCluster("local"), Secrets: adminapi.LinkSecrets{Namespace: "linkerd", Listed: true},
@@ -32,8 +32,8 @@ func goodSeen() Seen {
 	}}
 }
 
-// linkFound returns what some checks find of a cluster, a line for each result. There is a next step
-// for all that is not OK.
+// linkFound returns the results of some checks of a cluster, one per line. It fails the test if a
+// result that is not OK has no hint.
 func linkFound(t *testing.T, s adminapi.ClusterStatus, checks ...string) (lines, hints []string) {
 	t.Helper()
 	seen := goodSeen()
@@ -51,15 +51,15 @@ func linkFound(t *testing.T, s adminapi.ClusterStatus, checks ...string) (lines,
 	return lines, hints
 }
 
-// TestOverBudget: the reason of such a cluster is found by its words.
+// TestOverBudget checks that check recognizes the reason "over budget".
 func TestOverBudget(t *testing.T) {
 	if !strings.Contains(follow.ErrOverBudget.Error(), overBudget) {
 		t.Errorf("%v does not have %q", follow.ErrOverBudget, overBudget)
 	}
 }
 
-// TestLinkedMemory checks that there is a warning once all linked clusters together take more than half of the memory
-// limit, and no result if there is no limit.
+// TestLinkedMemory checks the warning that all linked clusters together use more than half of the
+// memory limit. Without a memory limit, there is no result.
 func TestLinkedMemory(t *testing.T) {
 	for _, c := range []struct {
 		limit, east, west int64
@@ -136,7 +136,7 @@ func TestCheckLink(t *testing.T) {
 	}
 }
 
-// TestCheckGateways: whatever keeps gateways from being used is reported, with a next step.
+// TestCheckGateways checks that every reason why gateways can't be used is reported with a hint.
 func TestCheckGateways(t *testing.T) {
 	through := func(states ...string) (list []adminapi.ClusterGateway) {
 		for i, state := range states {
@@ -149,7 +149,7 @@ func TestCheckGateways(t *testing.T) {
 		gateways []adminapi.ClusterGateway
 		problems []string
 		want     []string
-		hint     string // part of the first one
+		hint     string // part of the first hint
 	}{
 		{through("alive", "not-probed-yet"), nil,
 			[]string{"ok it is on network far, and its Linkerd gateways have 2 addresses"}, ""},
@@ -181,7 +181,8 @@ func TestCheckGateways(t *testing.T) {
 	}
 }
 
-// TestRoughly: a duration is rounded, never cut, and off by a quarter at most.
+// TestRoughly checks that a duration is rounded rather than truncated, and that it is off by at
+// most a quarter.
 func TestRoughly(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0 seconds", 900 * time.Millisecond: "1 second", 113 * time.Second: "113 seconds",
@@ -196,7 +197,7 @@ func TestRoughly(t *testing.T) {
 	}
 }
 
-// TestClock: a clock that is off is found beyond what the answer took.
+// TestClock checks that a clock skew is found if it exceeds the uncertainty of the measurement.
 func TestClock(t *testing.T) {
 	for _, c := range []struct {
 		clock adminapi.Clock

@@ -47,7 +47,7 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// TestNameClashes: check names links whose mirrors can ask for one name.
+// TestNameClashes checks that check names links whose mirrors may get the same name.
 func TestNameClashes(t *testing.T) {
 	exports := adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on"}}
 	seen := Seen{Clusters: adminapi.Clusters{Exports: &exports}}
@@ -74,7 +74,7 @@ func TestNameClashes(t *testing.T) {
 	}
 }
 
-// TestExportsForbidden: a right to ServiceImports that the replica has been refused is named.
+// TestExportsForbidden checks that a forbidden permission for ServiceImports is named.
 func TestExportsForbidden(t *testing.T) {
 	exports := adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", MCS: "none"}}
 	seen := Seen{Clusters: adminapi.Clusters{Exports: &exports}}
@@ -88,8 +88,8 @@ func TestExportsForbidden(t *testing.T) {
 	}
 }
 
-// TestServiceExportsForbidden: check warns of a linked cluster that refuses ServiceExports
-// only where they are imported.
+// TestServiceExportsForbidden checks that there is a warning about a linked cluster that forbids
+// ServiceExports only if Isthmus imports them.
 func TestServiceExportsForbidden(t *testing.T) {
 	refused := []adminapi.RefusedRequest{{Verb: "list", Resource: "serviceexports.multicluster.x-k8s.io", Status: 403}}
 	for mode, test := range map[string]struct {

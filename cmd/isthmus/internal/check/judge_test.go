@@ -12,7 +12,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestJudge: of what a replica shows exactly what is wrong is found.
+// TestJudge checks that Judge finds exactly the problems on the pages of a replica.
 func TestJudge(t *testing.T) {
 	const silent = "its API server does not answer"
 	old, soon, late := time.Unix(0, 0), time.Now().Add(72*time.Hour), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -178,7 +178,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestOverlaps: each two clusters whose ranges overlap are named once, by the second, if they are on one network.
+// TestOverlaps checks that each pair of clusters with overlapping ranges on one network is reported
+// once, with the second cluster.
 func TestOverlaps(t *testing.T) {
 	seen := goodSeen()
 	seen.Clusters.Clusters = nil
@@ -216,7 +217,8 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// TestOverlapOfAny: there is an overlap of two lists just if comparing each range with each finds one.
+// TestOverlapOfAny checks that overlap finds an overlap exactly if a comparison of all pairs of
+// ranges finds one.
 func TestOverlapOfAny(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var lists [2][]netip.Prefix
@@ -240,7 +242,7 @@ func TestOverlapOfAny(t *testing.T) {
 	})
 }
 
-// TestAge: facts that were not read for this check are shown with their age, whatever they are.
+// TestAge checks that facts that were not read for this check are shown with their age.
 func TestAge(t *testing.T) {
 	for name, x := range map[string]struct {
 		anchors, networks int

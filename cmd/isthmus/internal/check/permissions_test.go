@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// TestRights: what is checked is what users are asked to grant, and what docs/operations.md lists
-// with what is lost without it, each once.
+// TestRights checks that the permissions of this package equal the manifests and the table in
+// docs/operations.md, each once. The table also lists what does not work without the permission.
 func TestRights(t *testing.T) {
 	docs, err := os.ReadFile("../../../../docs/operations.md")
 	if err != nil {
@@ -69,7 +69,7 @@ func equal(t *testing.T, where string, got, checked []string) {
 	}
 }
 
-// readManifest returns the rights that a manifest grants, sorted.
+// readManifest returns the permissions that a manifest grants, sorted.
 func readManifest(t *testing.T, path string) []string {
 	t.Helper()
 	f, err := os.Open(path)

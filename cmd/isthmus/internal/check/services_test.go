@@ -11,7 +11,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestMemberHint: what to do depends on why the member does not serve, in federation's words.
+// TestMemberHint checks that the hint depends on the reason why the member does not serve, in the
+// words of package federation.
 func TestMemberHint(t *testing.T) {
 	for status, want := range map[federation.MemberStatus]string{
 		{Link: federation.Ready}:                                   "create the Service there",
@@ -85,7 +86,7 @@ func TestServiceChecks(t *testing.T) {
 	}
 }
 
-// found returns the results that are not OK, one in a line.
+// found returns the results that are not OK, one per line.
 func found(s Seen) (bad []string) {
 	for _, x := range Judge(s) {
 		if x.Level != OK {
@@ -98,7 +99,8 @@ func found(s Seen) (bad []string) {
 	return bad
 }
 
-// TestLeftovers: what is left over is named, with the command that deletes it. Where it is not known, that is said.
+// TestLeftovers checks that leftover mirrors are named with the command that deletes them. If it is
+// unknown whether a service mirror still writes them, the result says so.
 func TestLeftovers(t *testing.T) {
 	seen := goodSeen()
 	seen.Leftovers = []adminapi.LeftoverMirrors{
@@ -122,8 +124,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestConflicts checks that addresses which several objects claim are reported once that has lasted,
-// and that the list is bounded.
+// TestConflicts checks that addresses that several objects claim are reported once the conflict has
+// lasted, and that the list is bounded.
 func TestConflicts(t *testing.T) {
 	conflict := func(n int, age time.Duration) adminapi.AddressConflict {
 		ip := fmt.Sprint("10.0.0.", n)

@@ -23,7 +23,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// goodPages are those of a replica whose version is that of this program, and with which nothing is wrong.
+// goodPages returns the pages of a replica without problems. The version of the replica is the
+// version of this program.
 func goodPages() (adminapi.Clusters, []adminapi.Service) {
 	api := &adminapi.APIServer{
 		Answered: noon, Clock: &adminapi.Clock{}, Version: "v1.36.3", Networks: &adminapi.PodNetworks{},
@@ -47,9 +48,9 @@ func jsonOf(v any) string {
 	return string(text)
 }
 
-// spoiled has a thing of each level.
+// spoiled adds a problem of each level to a page.
 func spoiled(c *adminapi.Clusters) {
-	c.Clusters[0].API.Networks = nil // of both: they share it
+	c.Clusters[0].API.Networks = nil // also changes the other page, which shares the pointer
 	c.Clusters = append(c.Clusters,
 		adminapi.Cluster{Secret: "odd", SecretRefused: "no \x1b[2Jlabel",
 			ClusterStatus: adminapi.ClusterStatus{State: adminapi.Rejected}})
@@ -71,8 +72,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestCheckReplicas: what replicas find alike is there once; what they find otherwise is there
-// with their names, and counts.
+// TestCheckReplicas checks that a result that replicas share is listed once. Differing results are
+// listed with the names of the replicas, and the difference is counted.
 func TestCheckReplicas(t *testing.T) {
 	page := func(changes ...func(*check.Seen)) *check.Seen {
 		s := new(check.Seen)
@@ -158,7 +159,7 @@ func cordoned(s *check.Seen) {
 	s.Clusters.Clusters[0].Standing, s.Clusters.Clusters[0].StandingReason = adminapi.Withdrawn, "cordoned"
 }
 
-// TestCheckWaits: the checks are repeated until none has failed, or the time is over.
+// TestCheckWaits checks that the checks are repeated until none fails or the time is over.
 func TestCheckWaits(t *testing.T) {
 	var asked atomic.Int64
 	clusters, services := goodPages()
@@ -195,7 +196,7 @@ func TestCheckWaits(t *testing.T) {
 	}
 }
 
-// TestCheckFromHere: where there is no replica, all else is checked from here, with the user's
+// TestCheckFromHere checks that without a replica, the remaining checks run with the user's
 // kubeconfig.
 func TestCheckFromHere(t *testing.T) {
 	t.Setenv("LC_ALL", "C")

@@ -14,7 +14,8 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// TestColours: words of a replica have their colours, which do not count for the width of a column.
+// TestColours checks the colours of a replica's words, which do not count for the width of a
+// column.
 func TestColours(t *testing.T) {
 	c, err := contentOf("clusters", firstPage(t, "clusters"), "", netip.Addr{})
 	if err != nil {
@@ -29,7 +30,8 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// TestClustersWatch: a line for each change of what lasts, through an outage, until a signal.
+// TestClustersWatch checks that --watch prints a line for each lasting change, continues during an
+// outage, and ends on a signal.
 func TestClustersWatch(t *testing.T) {
 	var reads atomic.Int64
 	var page atomic.Pointer[string]

@@ -32,9 +32,9 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *update {
-		_ = flag.Set("rewrite", "true") // of the scripts of TestCommands
+		_ = flag.Set("rewrite", "true") // updates the scripts of TestCommands
 	}
-	time.Local = time.UTC // tables have local times
+	time.Local = time.UTC // tables contain local times
 	goleak.VerifyTestMain(m)
 }
 
@@ -51,20 +51,21 @@ func call(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-// TestCommands runs commands as testdata/commands/* have it, and compares all that they print. go
-// test -run TestCommands -update writes what they print now. The directives are
+// TestCommands runs the commands of the scripts testdata/commands/* and compares their output. The
+// command "go test -run TestCommands -update" updates the scripts. The directives are as follows:
 //
-//	page path=/debug/clusters status=200    what the admin server shows there from now on, at noon: the input
-//	headers                                 what the admin server's answers have in place of the headers of a replica
-//	                                        of this program's version: a line for each
-//	stream end=NotFound                     what the gRPC server sends in its next stream, and how that ends:
-//	                                        a line for each message, which is "add IP:PORT…", "remove IP:PORT…",
-//	                                        "none" (the service has no endpoints), "gone", or an Update or a
-//	                                        DestinationProfile as text
-//	run                                     runs each line of the input: ADMIN and ADDR are the servers' addresses
+//	page path=/debug/clusters status=200    sets what the admin server serves at the path, with noon as the
+//	                                        date: the input
+//	headers                                 replaces the headers of the admin server's responses, one per line;
+//	                                        by default, the headers of a replica of this program's version
+//	stream end=NotFound                     sets the next stream of the gRPC server and its status. Each line is
+//	                                        a message: "add IP:PORT…", "remove IP:PORT…", "none" (the service has
+//	                                        no endpoints), "gone", or an Update or a DestinationProfile as text
+//	run                                     runs each line of the input. ADMIN and ADDR are the addresses of the
+//	                                        servers
 //
-// Nothing that a terminal would obey may be printed. What follows "asked:" is the query that the
-// page got, or the request of the stream.
+// The output must not contain characters that a terminal interprets. The text after "asked:" is the
+// query of the page request, or the request of the stream.
 func TestCommands(t *testing.T) {
 	datadriven.Walk(t, "testdata/commands", func(t *testing.T, path string) {
 		t.Setenv("HOME", t.TempDir())
@@ -110,11 +111,11 @@ func TestCommands(t *testing.T) {
 	})
 }
 
-// commandWorld is the servers that commands ask.
+// commandWorld holds the servers that commands query.
 type commandWorld struct {
 	pages       map[string]*page
-	headers     map[string]string // nil: those of a replica of this program's version
-	asked       string            // of a page
+	headers     map[string]string // nil for the headers of a replica of this program's version
+	asked       string            // query of the last page request
 	replica     *fakeReplica
 	admin, addr string
 }
@@ -141,7 +142,7 @@ func (w *commandWorld) serve(to http.ResponseWriter, r *http.Request) {
 	io.WriteString(to, strings.ReplaceAll(p.text, `\x1b`, "\x1b"))
 }
 
-// unescape returns a text with escape sequences as in a string of Go.
+// unescape replaces Go escape sequences in a text.
 func unescape(t *testing.T, text string) string {
 	t.Helper()
 	value, err := strconv.Unquote(`"` + text + `"`)
@@ -151,7 +152,7 @@ func unescape(t *testing.T, text string) string {
 	return value
 }
 
-// changing is what differs from run to run.
+// changing matches the parts of the output that differ from run to run.
 var changing = regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\.\d{3}|"time":"[^"]*"`)
 
 func (w *commandWorld) run(out *strings.Builder, line string) {
@@ -182,7 +183,7 @@ func (w *commandWorld) run(out *strings.Builder, line string) {
 	}
 }
 
-// script has the replica send the messages of a directive.
+// script makes the replica send the messages of a directive.
 func (f *fakeReplica) script(t *testing.T, d *datadriven.TestData) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(d.Input), "\n")
@@ -217,7 +218,8 @@ func (f *fakeReplica) script(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-// TestAdminLate: a replica that does not answer, or not to the end.
+// TestAdminLate checks the errors for a replica that does not respond or does not finish its
+// response.
 func TestAdminLate(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	for name, page := range map[string]http.HandlerFunc{"late": hang,
@@ -234,7 +236,8 @@ func TestAdminLate(t *testing.T) {
 	}
 }
 
-// TestAdminWaits: who waits for longer than a second sees what for, and may give up.
+// TestAdminWaits checks that a command says after one second what it is waiting for, and that a
+// user may interrupt it.
 func TestAdminWaits(t *testing.T) {
 	admin := startAdmin(t,
 		map[string]http.HandlerFunc{"/debug/services": func(_ http.ResponseWriter,
@@ -255,7 +258,8 @@ func TestAdminWaits(t *testing.T) {
 	errs.Await(t, "isthmus services: interrupted\n")
 }
 
-// TestDocumentedFields: the help of a command names the type of its JSON, whose documentation explains each field.
+// TestDocumentedFields checks that the help of a command names the type of its JSON output, and
+// that the documentation of the type explains each field.
 func TestDocumentedFields(t *testing.T) {
 	for help, output := range map[string]any{
 		exportsEnding: adminapi.ExportsOutput{}, clustersEnding: adminapi.ClustersOutput{},

@@ -12,7 +12,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestExplainKnowsVerdicts: isthmus explain has a sentence for each verdict of the gateway, which has words of its own.
+// TestExplainKnowsVerdicts checks that isthmus explain has a sentence for each verdict of a
+// replica.
 func TestExplainKnowsVerdicts(t *testing.T) {
 	page := adminapi.Explanation{Authority: "web:80", Verdicts: map[string]int{}}
 	for v := range federation.OtherFamily + 1 {

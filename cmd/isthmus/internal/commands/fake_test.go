@@ -20,8 +20,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// fakeReplica sends what comes from updates or profiles, and ends with end once
-// that is closed.
+// fakeReplica sends the messages of updates or profiles. When that channel is closed, the stream
+// ends with end.
 type fakeReplica struct {
 	pb.UnimplementedDestinationServer
 	updates  chan *pb.Update
@@ -56,7 +56,7 @@ func relay[M any](from <-chan *M, to grpc.ServerStreamingServer[M], end error) e
 	}
 }
 
-// startFake serves a fake replica for one test and returns its address.
+// startFake serves a fake replica during the test and returns its address.
 func startFake(t *testing.T) (*fakeReplica, string) {
 	t.Helper()
 	f := &fakeReplica{updates: make(chan *pb.Update), profiles: make(chan *pb.DestinationProfile),
@@ -64,7 +64,7 @@ func startFake(t *testing.T) (*fakeReplica, string) {
 	return f, serveGRPC(t, f)
 }
 
-// serveGRPC serves for one test and returns the address.
+// serveGRPC serves during the test and returns the address.
 func serveGRPC(t *testing.T, of pb.DestinationServer) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -79,13 +79,13 @@ func serveGRPC(t *testing.T, of pb.DestinationServer) string {
 	return l.Addr().String()
 }
 
-// testBuild is what this program was built from.
+// testBuild is the build of this program in tests.
 var testBuild = adminapi.Build{Version: "v1.2.3"}
 
-// thisFormat is of a page that this program can judge.
+// thisFormat is the Origin of a page that this program can judge.
 var thisFormat = Origin{Format: strconv.Itoa(adminapi.Format)}
 
-// startAdmin serves pages for one test, by their path, at noon, and returns its address.
+// startAdmin serves pages by path during the test, with noon as the date, and returns its address.
 func startAdmin(t *testing.T, pages map[string]http.HandlerFunc) string {
 	t.Helper()
 	mux := http.NewServeMux()

@@ -14,7 +14,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// firstPage is the first page of testdata/commands/VERB.
+// firstPage returns the first page of testdata/commands/VERB.
 func firstPage(t testing.TB, verb string) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/commands/" + verb)
@@ -31,7 +31,7 @@ func firstPage(t testing.TB, verb string) string {
 type content struct {
 	output any
 	table  func() (string, []byte)
-	err    func() error // what explain ends with
+	err    func() error // the error with which explain ends
 }
 
 // contentOf reads a page as a command does.
@@ -54,7 +54,7 @@ func contentOf(verb, page, node string, address netip.Addr) (c content, err erro
 	return content{e.ExplainOutput, e.table, e.unserved}, err
 }
 
-// FuzzPages: whatever a page holds, nothing reaches the terminal that it would obey.
+// FuzzPages checks that no page makes a command print characters that the terminal interprets.
 func FuzzPages(f *testing.F) {
 	hostile := strings.NewReplacer("shop", `\u001b]0;\u009b\u202e\n`, "east", "\u009b\U000e0001", "dial", `\u0000`,
 		"Pod", `\u001b`)
@@ -81,13 +81,14 @@ func FuzzPages(f *testing.F) {
 	})
 }
 
-// checkHarmless checks that what is printed of a content does nothing to a terminal.
+// checkHarmless checks that the output for a content contains no characters that a terminal
+// interprets.
 func checkHarmless(t *testing.T, c content) {
 	t.Helper()
 	for _, asJSON := range []bool{true, false} {
 		var b bytes.Buffer
 		if err := (&screen{w: &b, asJSON: asJSON}).show(noon, "web:80", c.output, c.table); err != nil {
-			return // a year that JSON can't have
+			return // JSON can't represent this year
 		}
 		if strings.ContainsFunc(strings.ReplaceAll(b.String(), "\n", ""), text.Unprintable) {
 			t.Fatalf("%q", b.String())
@@ -98,7 +99,8 @@ func checkHarmless(t *testing.T, c content) {
 	}
 }
 
-// FuzzCheckPage: likewise of what two replicas show for check.
+// FuzzCheckPage checks that no pages of two replicas make check print characters that the terminal
+// interprets.
 func FuzzCheckPage(f *testing.F) {
 	clusters, _ := goodPages()
 	good := jsonOf(clusters)

@@ -24,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/debug/*/*.golden as the commands print them now")
 
-// goldenRuns are the runs of each golden file.
+// goldenRuns contains the command lines of each golden file.
 var goldenRuns = map[string][]string{
 	"check":    {"check", "check -o json"},
 	"clusters": {"clusters", "clusters -o json"},
@@ -37,16 +37,18 @@ var goldenRuns = map[string][]string{
 	"version": {"version", "version -o json"},
 }
 
-// TestGolden runs commands against the debug API of a replica, and compares all that they print with the golden files.
-// Each directory of testdata/debug has what a replica with real API servers has answered, as "curl -s ADDR/debug/PAGE"
-// printed it to PAGE.json, and its Date header in the file date:
+// TestGolden runs commands against the debug API of a replica and compares their output with the
+// golden files. Each directory of testdata/debug contains responses of a replica with real API
+// servers. "curl -s ADDR/debug/PAGE" printed each PAGE.json, and the file date contains the Date
+// header.
 //
 //   - healthy: e2e/cmd/demo --keep, with isthmus.io/prefer on a Service and streams of five proxies.
-//   - many: a replica with --exports=plan, 26 federated Services that lack a member, and a Service of 56 addresses.
-//   - trouble: a cluster whose API server hangs, a cordon, a link Secret that can't be used, address ranges that leave
-//     out endpoints, and a Service whose annotations are wrong.
+//   - many: a replica with --exports=plan, 26 federated Services that lack a member, and a Service
+//     with 56 addresses.
+//   - trouble: a cluster whose API server hangs, a cordon, an unusable link Secret, address ranges
+//     that exclude endpoints, and a Service with invalid annotations.
 //
-// "go test -run TestGolden -update" writes what the commands print now.
+// "go test -run TestGolden -update" updates the golden files.
 func TestGolden(t *testing.T) {
 	t.Setenv("LC_ALL", "C.UTF-8")
 	worlds, err := os.ReadDir("testdata/debug")
@@ -65,13 +67,14 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// runGolden returns what commands print that read the pages of a directory at the time at which these were captured.
+// runGolden runs commands that read the pages of a directory, at the time when the pages were
+// captured. It returns the output of the commands.
 func runGolden(t *testing.T, dir string, runs []string) string {
 	captured, err := http.ParseTime(strings.TrimSpace(readFile(t, filepath.Join(dir, "date"))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Until(captured)) // the time of the synctest bubble
+	time.Sleep(time.Until(captured)) // advances the clock of the synctest bubble
 
 	var build adminapi.Build
 	if err := json.Unmarshal([]byte(readFile(t, filepath.Join(dir, "version.json"))), &build); err != nil {
@@ -105,7 +108,7 @@ func runGolden(t *testing.T, dir string, runs []string) string {
 	return strings.ReplaceAll(printed.String(), admin, "ADMIN")
 }
 
-// compareGolden compares what is printed with a golden file. With -update it writes the file.
+// compareGolden compares an output with a golden file. With -update, compareGolden writes the file.
 func compareGolden(t *testing.T, file, printed string) {
 	t.Helper()
 	if *update {

@@ -14,7 +14,7 @@ import (
 	pbnet "github.com/linkerd/linkerd2-proxy-api/go/net"
 )
 
-// TestHostilePages: whatever a replica has on a page, no command takes more than some memory for it.
+// TestHostilePages checks that no page makes a command use more than a fixed amount of memory.
 func TestHostilePages(t *testing.T) {
 	page := func(begin, again string, size int, end string) http.HandlerFunc {
 		part := strings.Repeat(again, 1<<20/len(again))
@@ -60,7 +60,7 @@ func TestHostilePages(t *testing.T) {
 	}
 }
 
-// TestHostileSet: a server can't make the state of a stream grow without end.
+// TestHostileSet checks that a server can't make the state of a stream grow without limit.
 func TestHostileSet(t *testing.T) {
 	var s getState
 	add := func(first, n int, labels map[string]string) error {
@@ -84,14 +84,14 @@ func TestHostileSet(t *testing.T) {
 	if err := add(maxEndpoints, 1, nil); err == nil || len(s.endpoints) != maxEndpoints {
 		t.Errorf("%d endpoints, %v", len(s.endpoints), err)
 	}
-	if err := add(0, 10, nil); err != nil { // those that are there may change
+	if err := add(0, 10, nil); err != nil { // existing endpoints may still change
 		t.Error(err)
 	}
 	s = getState{}
 	large := map[string]string{"label": strings.Repeat("x", 4<<20)}
 	for i := range 1 + maxBytes/2/(4<<20) {
 		if err := add(i%10, 1, large); err != nil ||
-			s.bytes > 11*2*(4<<20) { // those that are replaced count once, as sent and as JSON
+			s.bytes > 11*2*(4<<20) { // replaced endpoints count once, as message and as JSON
 			t.Fatalf("%d: %d bytes, %v", i, s.bytes, err)
 		}
 	}
@@ -115,7 +115,7 @@ func TestHostileSet(t *testing.T) {
 	}
 }
 
-// TestDeepConditions: a condition of a profile is described to some depth only.
+// TestDeepConditions checks that the conditions of a profile are described only to a limited depth.
 func TestDeepConditions(t *testing.T) {
 	path := &pb.RequestMatch{Match: &pb.RequestMatch_Path{Path: &pb.PathMatch{Regex: "/x"}}}
 	m, kept := path, ""

@@ -9,8 +9,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestReplicasOfTwoVersions: the replicas of the program's version are judged and shown; the other
-// one is unchecked.
+// TestReplicasOfTwoVersions checks that only replicas of the program's version are judged and
+// shown. A replica of another version is reported as unchecked.
 func TestReplicasOfTwoVersions(t *testing.T) {
 	clusters, services := goodPages()
 	good := &check.Seen{Clusters: clusters, Services: services}
@@ -32,7 +32,7 @@ func TestReplicasOfTwoVersions(t *testing.T) {
 	}
 }
 
-// TestCheckCommits: two builds of no release differ in their commits only.
+// TestCheckCommits checks that two builds without a release are compared by their commits.
 func TestCheckCommits(t *testing.T) {
 	devel := adminapi.Build{Version: "(devel)", Commit: "abc of today"}
 	levels := map[string]check.Level{"abc of today": check.OK, "def of today": check.Warning, "": check.Warning}

@@ -43,7 +43,7 @@ func callPostRender(stdin string, args ...string) (code int, stdout, stderr stri
 	return code, out.String(), errs.String()
 }
 
-// TestPostRender: one image is another one, and other objects stay byte for byte.
+// TestPostRender checks that only the image changes, and that other objects stay byte for byte.
 func TestPostRender(t *testing.T) {
 	code, out, err := callPostRender(linkerdRendered, "--image", "registry.example.com:5000/isthmus:v1")
 	if code != 0 {
@@ -60,7 +60,7 @@ func TestPostRender(t *testing.T) {
 	}
 }
 
-// TestPostRenderRefuses: what can't be done prints no objects, so that Helm applies none.
+// TestPostRenderRefuses checks that invalid input yields no objects, so that Helm applies none.
 func TestPostRenderRefuses(t *testing.T) {
 	for _, c := range []struct {
 		image, input string

@@ -8,7 +8,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestDifferences: what a replica lacks, has beyond the other, or has otherwise.
+// TestDifferences checks the texts for facts that a replica lacks, has in addition, or has with
+// another value.
 func TestDifferences(t *testing.T) {
 	clusters := func(east string) *adminapi.Clusters {
 		p := &adminapi.Clusters{Local: adminapi.Cluster{ClusterStatus: adminapi.ClusterStatus{State: "ready",

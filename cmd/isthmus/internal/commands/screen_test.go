@@ -11,7 +11,7 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 )
 
-// TestShowOnlyChanges: a state like the one before is not printed again.
+// TestShowOnlyChanges checks that a state that equals the previous one is not printed again.
 func TestShowOnlyChanges(t *testing.T) {
 	for _, redraw := range []bool{false, true} {
 		var b bytes.Buffer
@@ -53,7 +53,7 @@ func TestShowFails(t *testing.T) {
 	}
 }
 
-// TestJSONLine: characters that are escaped are the same to programs.
+// TestJSONLine checks that programs decode escaped characters to the original characters.
 func TestJSONLine(t *testing.T) {
 	texts := []string{"a b", "\x1b\u009b\u202e\u2028\U000e0001\u00a0\u007f", "ünï"}
 	line, err := JSONLine(texts)

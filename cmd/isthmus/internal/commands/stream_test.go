@@ -16,8 +16,8 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// TestGetBatches: messages that come right after each other are shown as one state, the first ones
-// too. Nothing is shown of a message before these that a proxy drops.
+// TestGetBatches checks that messages in quick succession are shown as one state, also at the start
+// of a stream. Earlier messages that a proxy drops are not shown.
 func TestGetBatches(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,8 @@ func TestGetBatches(t *testing.T) {
 	}
 }
 
-// TestStreamWaits: likewise for the first message of a stream.
+// TestStreamWaits checks that a command says when it waits long for the first message of a stream,
+// and gives up after --timeout.
 func TestStreamWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := session[pb.Update]{Target: Target{Timeout: 10 * time.Second}, state: &getState{},
@@ -83,7 +84,7 @@ func TestStreamWaits(t *testing.T) {
 				messages2, ended)
 		}()
 		messages2 <- none(true)
-		time.Sleep(time.Hour) // no limit once there is a state
+		time.Sleep(time.Hour) // no limit applies after the first state
 		ended <- errors.New("over")
 		close(messages2)
 		if err := <-done; !strings.Contains(err.Error(), "over") || errs.Len() > 0 {

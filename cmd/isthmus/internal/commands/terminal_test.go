@@ -15,8 +15,8 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 )
 
-// openTerminal returns both ends of a new terminal: what is written to user can be read
-// from screen.
+// openTerminal returns both ends of a new terminal. Text that is written to user can be read from
+// screen.
 func openTerminal(t *testing.T) (screen, user *os.File) {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -40,7 +40,8 @@ func openTerminal(t *testing.T) (screen, user *os.File) {
 	return screen, user
 }
 
-// TestTerminal: colours are for terminals, unless the environment asks for none.
+// TestTerminal checks that only terminals receive colours, unless the environment turns colours
+// off.
 func TestTerminal(t *testing.T) {
 	const page = `{"local": {"cluster": "local", "state": "ready"}, "linkSecrets": {"listed": true}}`
 	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/clusters": answer(page)})

@@ -19,8 +19,8 @@ import (
 	"isthmus/federation"
 )
 
-// TestCredentials: what the replica refuses in link Secrets works in a user's kubeconfig, as in
-// kubectl: programs, files, impersonation, and a proxy.
+// TestCredentials checks that credentials that a replica rejects in link Secrets work in a user's
+// kubeconfig, as in kubectl. Examples are programs, files, impersonation and a proxy.
 func TestCredentials(t *testing.T) {
 	var mu sync.Mutex
 	var token, user string
@@ -88,8 +88,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestConfigIsGuarded: clients with limits of their own send no token by plain HTTP either, and
-// take no more of an answer.
+// TestConfigIsGuarded checks that clients with their own limits send no token over plain HTTP and
+// limit the size of responses.
 func TestConfigIsGuarded(t *testing.T) {
 	ask := func(config *rest.Config) error {
 		client, err := kube.New(federation.Local, config, nil)
@@ -108,7 +108,7 @@ func TestConfigIsGuarded(t *testing.T) {
 	}))
 	defer plain.Close()
 	config := open(t, plain.URL).Config()
-	config.BearerToken = "SECRET" // client-go reads none of a kubeconfig for plain HTTP
+	config.BearerToken = "SECRET" // client-go ignores the kubeconfig's token for plain HTTP
 	if err := ask(config); err == nil || !strings.Contains(err.Error(), "plain HTTP") {
 		t.Error(err)
 	}

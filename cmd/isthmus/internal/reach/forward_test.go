@@ -23,17 +23,18 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
-// apiServer has one Pod, and passes the streams of each forwarded connection to a function.
+// apiServer is an API server with one Pod. It passes the streams of each forwarded connection to a
+// function.
 type apiServer struct {
-	websockets bool // the server upgrades to WebSockets only, else to SPDY only
+	websockets bool // upgrade only to WebSockets; otherwise only to SPDY
 
 	mu          sync.Mutex
 	forward     func(data, failures httpstream.Stream)
-	connections []httpstream.Connection // all of them
-	tunnels     []*websocket.Conn       // all of them
+	connections []httpstream.Connection // all connections
+	tunnels     []*websocket.Conn       // all WebSockets
 }
 
-// open starts the server.
+// open starts the server and opens it as a Cluster.
 func (s *apiServer) open(t *testing.T) *Cluster {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -60,7 +61,7 @@ func (s *apiServer) portForward(w http.ResponseWriter, r *http.Request) {
 	}
 	type opened struct {
 		httpstream.Stream
-		replied <-chan struct{} // closed when the client knows
+		replied <-chan struct{} // closed when the client has received the reply
 	}
 	streams := make(chan opened, 10)
 	add := func(stream httpstream.Stream, replied <-chan struct{}) error {
@@ -113,14 +114,14 @@ func (s *apiServer) upgrade(
 	return spdy.NewResponseUpgrader().UpgradeResponse(w, r, add), nil
 }
 
-// set replaces what the server does with new connections to the Pod.
+// set replaces the function that handles new connections to the Pod.
 func (s *apiServer) set(forward func(data, failures httpstream.Stream)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forward = forward
 }
 
-// close ends all connections for forwarded ports.
+// close ends all port-forwarding connections.
 func (s *apiServer) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +130,7 @@ func (s *apiServer) close() {
 	}
 }
 
-// lose ends the WebSockets without a word.
+// lose ends the WebSockets without a close message.
 func (s *apiServer) lose(_, _ httpstream.Stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +166,7 @@ func dial(t *testing.T, c *Cluster) net.Conn {
 	return conn
 }
 
-// ping sends four bytes, and returns everything that comes back.
+// ping sends four bytes and returns everything that comes back.
 func ping(conn net.Conn) (string, error) {
 	defer conn.Close()
 	if _, err := conn.Write([]byte("ping")); err != nil {
@@ -175,8 +176,8 @@ func ping(conn net.Conn) (string, error) {
 	return string(text), err
 }
 
-// TestForward checks that bytes go both ways, in WebSockets and, where those are refused, in SPDY.
-// Connections to a port share one connection to the API server.
+// TestForward checks that bytes flow in both directions, over WebSockets and, if WebSockets are
+// refused, over SPDY. Connections to a port share one connection to the API server.
 func TestForward(t *testing.T) {
 	for _, websockets := range []bool{true, false} {
 		t.Run(fmt.Sprintf("websockets %t", websockets), func(t *testing.T) {
@@ -198,8 +199,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestFailure checks that a connection ends with what the kubelet says about the port, or with the loss of
-// the connection to the API server, and that the next connection works again.
+// TestFailure checks that a connection ends with the kubelet's message about the port, or with the
+// loss of the connection to the API server. The next connection works again.
 func TestFailure(t *testing.T) {
 	server := &apiServer{websockets: true, forward: func(data, failures httpstream.Stream) {
 		io.WriteString(failures, "dial tcp 127.0.0.1:9996: \x1b refused")
@@ -287,7 +288,8 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// TestRedirect: where an API server sends whoever wants a port, by a redirect, nobody goes, least of all with a token.
+// TestRedirect checks that a redirect of a port-forward request is not followed, and that no token
+// is sent to its target.
 func TestRedirect(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s %s with token %q", r.Method, r.URL.Path, r.Header.Get("Authorization"))
@@ -314,8 +316,8 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// TestDeadline checks that the error is the context's if an API server does not upgrade a connection
-// in time, and that the next Dial does not wait for that connection.
+// TestDeadline checks that the error is the context's error if an API server does not upgrade a
+// connection in time. The next Dial does not wait for that connection.
 func TestDeadline(t *testing.T) {
 	for _, websockets := range []bool{true, false} {
 		var asked atomic.Int32
@@ -345,13 +347,13 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestRefused checks what users read if an API server, or a proxy in front of it, does not forward a
+// TestRefused checks the error if an API server, or a proxy in front of it, refuses to forward a
 // port. Only one of the two requests reaches the API server.
 func TestRefused(t *testing.T) {
 	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no \u001b","code":%d}`
 	long := strings.Replace(status, "no ", "no "+strings.Repeat("x", 2000), 1)
 	for _, c := range []struct {
-		reaches    string // the method of the request that reaches the API server
+		reaches    string // method of the request that reaches the API server
 		code       int
 		body, want string
 	}{

@@ -15,7 +15,7 @@ import (
 	"isthmus/clusterstore/kube"
 )
 
-// says is an API server that has the same answer to every request.
+// says is an API server that gives the same response to every request.
 type says struct {
 	code int
 	body []byte
@@ -28,7 +28,7 @@ func (s says) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// shown fails for what a message must not have: the lines of one are of this package.
+// shown fails the test if a message contains control characters or has more than two lines.
 func shown(t *testing.T, text string) {
 	t.Helper()
 	for line := range strings.SplitSeq(text, "\n") {
@@ -41,7 +41,8 @@ func shown(t *testing.T, text string) {
 	}
 }
 
-// FuzzGateways: whatever an API server answers becomes replicas or an error, and both can be printed.
+// FuzzGateways checks that every response of an API server yields printable replicas or a printable
+// error.
 func FuzzGateways(f *testing.F) {
 	const pod = `{"metadata":{"namespace":"linkerd","name":"isthmus-0"},` +
 		`"spec":{"containers":[{"name":"isthmus","ports":[{"name":"admin","containerPort":-1}]}]},` +
@@ -62,7 +63,7 @@ func FuzzGateways(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, code int, body []byte, pod string) {
-		if code < 200 || code > 599 || code == http.StatusTooManyRequests { // which client-go asks again for
+		if code < 200 || code > 599 || code == http.StatusTooManyRequests { // client-go repeats such a request
 			return
 		}
 		config := &rest.Config{Host: "http://127.0.0.1:1", QPS: -1, WarningHandler: rest.NoWarnings{}}
@@ -103,7 +104,8 @@ type stream struct {
 
 func (s stream) Read(b []byte) (int, error) { return s.Reader.Read(b) }
 
-// FuzzFailure checks that a kubelet's message is not read without end, and that it can be printed.
+// FuzzFailure checks that the size of a kubelet's message is limited and that the message is
+// printable.
 func FuzzFailure(f *testing.F) {
 	for _, message := range []string{"", "refused", "\x1b[2J\n\n", strings.Repeat("x", 3*maxFailure), "\xff"} {
 		f.Add(message)

@@ -19,11 +19,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// For one second, spdystream offers the error of a connection that both sides have closed.
+	// After both sides have closed a connection, spdystream keeps a goroutine for one second to
+	// offer its error.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"))
 }
 
-// open returns a cluster at an address, by a kubeconfig.
+// open opens the cluster at an address, by a kubeconfig.
 func open(t *testing.T, server string) *Cluster {
 	t.Helper()
 	c, err := (&Options{Kubeconfig: write(t, kubeconfig(server)), Namespace: "linkerd"}).Open()
@@ -50,7 +51,7 @@ func kubeconfig(server string) string {
 "contexts":[{"name":"west","context":{"cluster":"c","user":"u"}}]}`, server)
 }
 
-// TestKubeconfig: what is wrong with it is named, and no credential is.
+// TestKubeconfig checks that errors name the problem of a kubeconfig but no credential.
 func TestKubeconfig(t *testing.T) {
 	good := kubeconfig("http://127.0.0.1:1")
 	for _, c := range []struct{ name, file, context, want string }{
@@ -93,7 +94,7 @@ func ports(list ...any) (ports []v1.ContainerPort) {
 	return ports
 }
 
-// TestPorts: those that the replica's container declares, and not those of its neighbours.
+// TestPorts checks that the ports are those of the replica's container, not of other containers.
 func TestPorts(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -117,8 +118,8 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// TestGateways: those that are ready come first, then those that may become so, with the reason;
-// neither what ends nor what has ended.
+// TestGateways checks that ready replicas come first, followed by replicas that may become ready,
+// with the reason. Pods that are ending or have ended are left out.
 func TestGateways(t *testing.T) {
 	pod := func(name string, phase v1.PodPhase, ready v1.ConditionStatus, change func(*v1.Pod)) v1.Pod {
 		p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: name},
@@ -163,9 +164,8 @@ func TestGateways(t *testing.T) {
 	}
 }
 
-// TestBothInstallations: a gateway beside Linkerd and one in Linkerd's place share a namespace, and both are found.
-// Linkerd's own destination controller is not, except where nothing has the label of Isthmus:
-// then all that is known is its label.
+// TestBothInstallations checks that replicas beside Linkerd and in Linkerd's place are found in one
+// namespace. Linkerd's own destination controller is found only if no Pod has the label of Isthmus.
 func TestBothInstallations(t *testing.T) {
 	pod := func(name, component, container, image string) v1.Pod {
 		key, value, _ := strings.Cut(component, "=")
@@ -226,7 +226,8 @@ func TestBothInstallations(t *testing.T) {
 	}
 }
 
-// TestUserAgent: API servers and audit logs see the name of the program, which is the field manager of what it writes.
+// TestUserAgent checks that requests name the program in the user agent, which is also the field
+// manager of writes.
 func TestUserAgent(t *testing.T) {
 	var agents []string
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

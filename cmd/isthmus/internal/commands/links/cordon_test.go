@@ -13,7 +13,8 @@ import (
 	"isthmus/clusterstore"
 )
 
-// TestCordon: each command writes its annotations, leaves the others, and ends once the replica shows what it should.
+// TestCordon checks that each command writes its annotations, keeps other annotations, and ends
+// when the replica shows the change.
 func TestCordon(t *testing.T) {
 	for name, c := range map[string]struct {
 		set                                  cordonOptions
@@ -38,7 +39,7 @@ func TestCordon(t *testing.T) {
 			o.name, o.yes, o.Namespace, o.Timeout = "east", true, "linkerd", time.Minute
 			asked := 0
 			o.Address = showing(t, func() string {
-				if asked++; asked < 3 { // the first answer is of what this leaves
+				if asked++; asked < 3 { // the first response is the impact
 					return `{"clusters":[{"cluster":"east","standing":"` + c.before + `"}]}`
 				}
 				return `{"clusters":[{"cluster":"east","standing":"` + c.standing + `"}]}`
@@ -57,8 +58,8 @@ func TestCordon(t *testing.T) {
 	}
 }
 
-// TestCordonOlder: cordon names a replica that is older, whether the replica has the page or not,
-// and does not judge the page.
+// TestCordonOlder checks that cordon reports an older replica and does not judge the page of such a
+// replica. The replica may lack the page.
 func TestCordonOlder(t *testing.T) {
 	for _, missing := range []bool{true, false} {
 		older := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

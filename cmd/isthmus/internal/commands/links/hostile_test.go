@@ -24,7 +24,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// apiServer answers what commands ask of a cluster. A path of hostile is answered by that.
+// apiServer responds to the requests of commands. The handlers in hostile take precedence for their
+// paths.
 type apiServer struct {
 	name    string
 	hostile map[string]http.HandlerFunc // by method and path
@@ -33,7 +34,7 @@ type apiServer struct {
 	asked []string
 }
 
-// requests returns what it has been asked, by method and path.
+// requests returns the received requests, by method and path.
 func (s *apiServer) requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +86,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const tokens = "/api/v1/namespaces/linkerd-multicluster/secrets"
 
-// hostileWorld is a kubeconfig with two clusters: west is an ordinary one, east is hostile.
+// hostileWorld returns a kubeconfig with two clusters. The cluster west is an ordinary cluster, and
+// east is hostile.
 func hostileWorld(
 	t *testing.T, hostile map[string]http.HandlerFunc,
 ) (kubeconfig string, east *apiServer, config *clientcmdapi.Config) {
@@ -122,12 +124,12 @@ func write(t *testing.T, file string, config *clientcmdapi.Config) {
 	}
 }
 
-// endless answers with JSON that begins in one way and goes on in another, for up to size bytes.
+// endless responds with JSON that starts with begin and repeats again, up to size bytes.
 func endless(status int, begin, again string, size int) http.HandlerFunc {
 	return ending(status, begin, again, size, "")
 }
 
-// ending is the same, with an end.
+// ending is like endless, but appends end.
 func ending(status int, begin, again string, size int, end string) http.HandlerFunc {
 	part := strings.Repeat(again, 1+1<<20/len(again))
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -143,7 +145,7 @@ func ending(status int, begin, again string, size int, end string) http.HandlerF
 	}
 }
 
-// aliases is a ConfigMap with YAML whose aliases stand for gigabytes.
+// aliases responds with a ConfigMap whose YAML aliases expand to gigabytes.
 func aliases(w http.ResponseWriter, _ *http.Request) {
 	values := "a: &a " + strings.Repeat("x", 100<<10) + "\nb: [" + strings.Repeat("*a, ", 30<<10) +
 		"]\nclusterDomain: b.test\nidentityTrustDomain: a.test\n"
@@ -151,7 +153,8 @@ func aliases(w http.ResponseWriter, _ *http.Request) {
 	json.NewEncoder(w).Encode(&corev1.ConfigMap{Data: map[string]string{"values": values}})
 }
 
-// TestHostileCluster: whatever a cluster answers, no command takes more than some memory for it.
+// TestHostileCluster checks that no response of a cluster makes a command use more than a fixed
+// amount of memory.
 func TestHostileCluster(t *testing.T) {
 	const system, config = "GET /api/v1/namespaces/kube-system",
 		"GET /api/v1/namespaces/linkerd/configmaps/linkerd-config"
@@ -202,7 +205,8 @@ func TestHostileCluster(t *testing.T) {
 	}
 }
 
-// TestHostileTry: the link's own server gets the new token over TLS, and nobody whom it names does.
+// TestHostileTry checks that the new token is sent only to the link's own server, over TLS. A
+// server that this server names receives no token.
 func TestHostileTry(t *testing.T) {
 	for name, plain := range map[string]bool{"a redirect": false, "plain HTTP": true} {
 		t.Run(name, func(t *testing.T) {
@@ -229,10 +233,10 @@ func TestHostileTry(t *testing.T) {
 	}
 }
 
-// TestWrongAuthority: it is named who has issued the server's certificate.
+// TestWrongAuthority checks that the error names the issuer of the server's certificate.
 func TestWrongAuthority(t *testing.T) {
 	kubeconfig, _, config := hostileWorld(t, nil)
-	config.Clusters["east"].CertificateAuthorityData = nil // those of this machine are used
+	config.Clusters["east"].CertificateAuthorityData = nil // use the certificate authorities of this machine
 	write(t, kubeconfig, config)
 	code, _, errs := call(t, "link", "east", "--context", "east", "--kubeconfig", kubeconfig)
 	if want := "issued by O=Acme Co, which is not the certificate authority that the kubeconfig has"; code != 1 ||

@@ -20,7 +20,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// foresees returns a page about one port of a service. now and then have CLUSTER N.
+// foresees returns a page about one port of a service. The parameters now and then have the form
+// "CLUSTER N".
 func foresees(service string, port uint16, now, then string) *adminapi.Impact {
 	parse := func(text string) (list []adminapi.ImpactCount) {
 		for one := range strings.SplitSeq(text, ", ") {
@@ -39,8 +40,8 @@ func foresees(service string, port uint16, now, then string) *adminapi.Impact {
 	return &adminapi.Impact{Services: []adminapi.ServiceImpact{one}}
 }
 
-// TestImpacts: what users read, of one replica and of several. What the proxies of any replica
-// follow counts, and the least that one foresees.
+// TestImpacts checks the text for the responses of one replica and of several. The streams of all
+// replicas count, and the worst result is shown.
 func TestImpacts(t *testing.T) {
 	unwatched := foresees("s", 0, "east 1, north 1", "east 0, north 1")
 	zoned := foresees("s", 80, "local 1, east 1", "local 1, east 0")
@@ -93,7 +94,8 @@ func TestImpacts(t *testing.T) {
 	}
 }
 
-// TestUnlinkImpact: unlink shows what it leaves and asks, whether a replica answers or not. It never refuses.
+// TestUnlinkImpact checks that unlink shows the impact and asks, even if no replica responds. It
+// never refuses.
 func TestUnlinkImpact(t *testing.T) {
 	const nobody = "127.0.0.1:1"
 	answer, err := json.Marshal(foresees("shop/web", 80, "local 0, east 3", "local 0, east 0"))
@@ -108,7 +110,7 @@ func TestUnlinkImpact(t *testing.T) {
 	for name, x := range map[string]struct {
 		admin, stdin string
 		set          unlinkOptions
-		timeout      time.Duration // the default is a minute
+		timeout      time.Duration // default: one minute
 		want         []string
 		deleted      bool
 	}{
@@ -155,7 +157,7 @@ func TestUnlinkImpact(t *testing.T) {
 	}
 }
 
-// hanging returns the address of a replica that does not answer.
+// hanging returns the address of a replica that does not respond.
 func hanging(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -165,14 +167,14 @@ func hanging(t *testing.T) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// allowAll lets the user do everything.
+// allowAll grants the user every permission.
 func allowAll(k8stesting.Action) (bool, runtime.Object, error) {
 	review := new(authorizationv1.SelfSubjectAccessReview)
 	review.Status.Allowed = true
 	return true, review, nil
 }
 
-// FuzzImpacts: whatever a replica answers, nothing reaches the terminal that it would obey.
+// FuzzImpacts checks that no response of a replica prints characters that the terminal interprets.
 func FuzzImpacts(f *testing.F) {
 	text, err := json.Marshal(foresees("s", 80, "local 2, east 3", "local 3, east 0"))
 	if err != nil {
@@ -195,7 +197,8 @@ func FuzzImpacts(f *testing.F) {
 	})
 }
 
-// FuzzDescribeCluster: nor does it by what a cluster's entry has.
+// FuzzDescribeCluster checks that no entry of a cluster prints characters that the terminal
+// interprets.
 func FuzzDescribeCluster(f *testing.F) {
 	f.Add(`{"state":"ready","reason":"\u001b","warnings":["\n","x"]}`)
 	f.Fuzz(func(t *testing.T, text string) {
@@ -207,7 +210,8 @@ func FuzzDescribeCluster(f *testing.F) {
 	})
 }
 
-// TestDescribeRotation: the reason why new credentials are not used is shown, however many other warnings there are.
+// TestDescribeRotation checks that the reason why new credentials are not used is shown, however
+// many other warnings exist.
 func TestDescribeRotation(t *testing.T) {
 	c := adminapi.Cluster{NewCredentials: "they lack a permission"}
 	c.State, c.Warnings = adminapi.Ready, []string{"1", "2", "3", "4", "5", "they lack a permission"}

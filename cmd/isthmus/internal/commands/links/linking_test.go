@@ -23,7 +23,8 @@ import (
 	"isthmus/clusterstore"
 )
 
-// TestMayBeDone: only an API server's own refusal shows that a Secret has not been written.
+// TestMayBeDone checks that a failed write counts as not done only if the API server itself
+// rejected the write.
 func TestMayBeDone(t *testing.T) {
 	secrets := schema.GroupResource{Resource: "secrets"}
 	for _, c := range []struct {
@@ -48,7 +49,8 @@ func TestMayBeDone(t *testing.T) {
 	}
 }
 
-// TestUnsureWrite: a link whose write got no answer remembers that, and one that was refused does not.
+// TestUnsureWrite checks that a link remembers a write without a response as unsure, but not a
+// rejected write.
 func TestUnsureWrite(t *testing.T) {
 	for _, failure := range []error{errors.New("EOF"),
 		apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "s", nil)} {
@@ -58,7 +60,7 @@ func TestUnsureWrite(t *testing.T) {
 		})
 		w, _ := newWork()
 		l := &linking{o: &linkOptions{name: "east", apply: true}, local: local, content: *newContent("new")}
-		l.o.Namespace, l.content.server.Server = "linkerd", "https://127.0.0.1:1" // where nothing listens
+		l.o.Namespace, l.content.server.Server = "linkerd", "https://127.0.0.1:1" // nothing listens there
 		if _, err := l.deliver(t.Context(), w); err == nil || l.unsure != !apierrors.IsForbidden(failure) {
 			t.Errorf("%v: unsure %v, %v", failure, l.unsure, err)
 		}
@@ -69,8 +71,8 @@ func TestUnsureWrite(t *testing.T) {
 	}
 }
 
-// TestBoundBy: a binding of the account is accepted by the ServiceAccount and by its user name,
-// and no other subject is.
+// TestBoundBy checks that a binding may name the account as ServiceAccount or by its user name, and
+// may have no other subject.
 func TestBoundBy(t *testing.T) {
 	a := newAccess(types.NamespacedName{Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"})
 	account := rbacv1.Subject{
@@ -106,7 +108,8 @@ func TestBoundBy(t *testing.T) {
 	}
 }
 
-// TestTokenBefore: the token before ends once the replica reads the cluster with the new one, and no earlier.
+// TestTokenBefore checks that the previous token is deleted only after the replica reads the
+// cluster with the new token.
 func TestTokenBefore(t *testing.T) {
 	old := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "old", UID: "u"}}
 	written := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "s", ResourceVersion: "8"}}
@@ -118,7 +121,7 @@ func TestTokenBefore(t *testing.T) {
 	}
 	const follows = `{"clusters":[{"cluster":"east","secret":"s","secretVersion":"8","state":"ready"}]}`
 	var asked atomic.Int64
-	var pages []string // the last one stays
+	var pages []string // the last page is repeated
 	admin := showing(t, func() string {
 		if !left() {
 			t.Error("the token before has ended while the gateway may use it")
@@ -132,9 +135,9 @@ func TestTokenBefore(t *testing.T) {
 		return l.finish(ctx, w, written)
 	}
 	pages = []string{
-		strings.Replace(follows, `"8"`, `"7"`, 1),           // it has not seen the Secret yet
+		strings.Replace(follows, `"8"`, `"7"`, 1),           // has not read the new Secret yet
 		strings.Replace(follows, "ready", "unreachable", 1), // the new token does not work
-		`{"clusters":[]}`, // it has just begun
+		`{"clusters":[]}`, // has just started
 	}
 	if err := finish("2s"); err == nil || !strings.Contains(err.Error(), "the tokens before it stay valid") ||
 		!left() || asked.Load() < 2 {
@@ -147,8 +150,8 @@ func TestTokenBefore(t *testing.T) {
 	}
 }
 
-// TestTakenBack: where the replica goes on with the token before, a rotation that does not come to an end leaves all as
-// it was; where it does not, the new token stays.
+// TestTakenBack checks that an incomplete rotation is undone if the replica continues with the
+// previous token. Otherwise, the new token stays.
 func TestTakenBack(t *testing.T) {
 	for state, back := range map[string]bool{"ready": true, "unreachable": false} {
 		t.Run(state, func(t *testing.T) {
@@ -193,7 +196,8 @@ func TestTakenBack(t *testing.T) {
 	}
 }
 
-// TestTryWithoutTime: whose time is over while the link is tried is not advised to run again, and has no token left.
+// TestTryWithoutTime checks the case that the time runs out while the credentials are tested. The
+// new token is then deleted, and the error does not say that it stays.
 func TestTryWithoutTime(t *testing.T) {
 	hang := make(chan bool)
 	defer close(hang)

@@ -48,7 +48,7 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// buffer is one that steps of a command, and what waits for them, write to at the same time.
+// buffer is a buffer that a command's steps and their reader can use concurrently.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -66,13 +66,13 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// newWork returns what steps are reported by, and the report.
+// newWork returns a work and the buffer that receives its report.
 func newWork() (*work, *buffer) {
 	out := new(buffer)
 	return &work{p: cli.Process{Name: "isthmus test", Stdout: out, Stderr: out}, out: out}, out
 }
 
-// showing is the address of an admin server that shows pages.
+// showing returns the address of an admin server that serves pages.
 func showing(t *testing.T, page func() string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -83,7 +83,8 @@ func showing(t *testing.T, page func() string) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// newOptions returns what "isthmus link east" has from these flags, and the context that it has then.
+// newOptions returns the options of "isthmus link east" with these flags, and a context with their
+// timeout.
 func newOptions(t *testing.T, flags ...string) (*linkOptions, context.Context) {
 	t.Helper()
 	o := &linkOptions{name: "east"}
@@ -105,7 +106,7 @@ func newFake(title string, objects ...runtime.Object) (*cluster, *fake.Clientset
 		uid: types.UID("uid-" + title)}, api
 }
 
-// TestForeignRights: objects of others are used if they fit, and never changed.
+// TestForeignRights checks that objects of others are used if they match, and are never changed.
 func TestForeignRights(t *testing.T) {
 	a := newAccess(defaultAccount)
 	byHand := func() (role, binding runtime.Object) {
@@ -137,7 +138,8 @@ func TestForeignRights(t *testing.T) {
 	}
 }
 
-// TestRoleKeepsRules: link adds the rules that a role of isthmus link lacks, and removes none.
+// TestRoleKeepsRules checks that link adds missing rules to a role of isthmus link and removes no
+// rule.
 func TestRoleKeepsRules(t *testing.T) {
 	a := newAccess(defaultAccount)
 	read := []string{"get", "list", "watch"}
@@ -180,12 +182,12 @@ func TestRoleKeepsRules(t *testing.T) {
 	}
 }
 
-// TestNoToken: a Secret that is never filled in is deleted again.
+// TestNoToken checks that a Secret without a token is deleted again.
 func TestNoToken(t *testing.T) {
 	a := newAccess(defaultAccount)
 	c, api := newFake("east")
 	api.PrependReactor("create", "secrets", func(a k8stesting.Action) (bool, runtime.Object, error) {
-		// An API server makes the name of generateName.
+		// An API server derives the name from generateName.
 		a.(k8stesting.CreateAction).GetObject().(*corev1.Secret).Name = "t1"
 		return false, nil, nil
 	})
@@ -211,7 +213,8 @@ func newContent(token string) *linkContent {
 
 func tokenOf(text string) token { return token{secret: "s-" + text, text: text} }
 
-// TestConcurrentWrites: what others write to the Secret meanwhile stays, and other credentials are not replaced.
+// TestConcurrentWrites checks that concurrent changes to the Secret are kept and that changed
+// credentials are not overwritten.
 func TestConcurrentWrites(t *testing.T) {
 	for _, kubeconfig := range []bool{false, true} {
 		before, err := newContent("old").into(nil, "linkerd")
@@ -248,7 +251,8 @@ func TestConcurrentWrites(t *testing.T) {
 	}
 }
 
-// TestServer: a flag wins over the link as it is, and that over the kubeconfig.
+// TestServer checks that flags take precedence over the existing link, which takes precedence over
+// the kubeconfig.
 func TestServer(t *testing.T) {
 	c, _ := newFake("east")
 	c.kube = &rest.Config{Host: "https://127.0.0.1:1"}
@@ -270,7 +274,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestServerName: the name that the certificate is checked for stays, also with another URL, unless a flag changes it.
+// TestServerName checks that the name in the server's certificate stays the same with another URL,
+// unless a flag changes the name.
 func TestServerName(t *testing.T) {
 	c, _ := newFake("east")
 	c.kube = &rest.Config{Host: "https://context:1", TLSClientConfig: rest.TLSClientConfig{ServerName: "of-context"}}
@@ -314,7 +319,8 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-// TestSameServer: servers are the same if their hosts, ports and paths are, whatever slash ends them.
+// TestSameServer checks that servers are the same if hosts, ports and paths are equal, ignoring
+// trailing slashes.
 func TestSameServer(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
@@ -336,7 +342,8 @@ func TestSameServer(t *testing.T) {
 	}
 }
 
-// TestAwaitReplicas: a replica that is not there is an error at once, one that does not follow is one in the end.
+// TestAwaitReplicas checks that a missing replica is an error at once, and that a replica that does
+// not follow is an error after the timeout.
 func TestAwaitReplicas(t *testing.T) {
 	page := `{"clusters":[{"cluster":"east","secret":"s","state":"unreachable","reason":"dial \u001b"}]}`
 	wait := func(admin, timeout string) error {
@@ -373,7 +380,7 @@ func TestAwaitReplicas(t *testing.T) {
 	}
 }
 
-// TestUsage: arguments that can't be used.
+// TestUsage checks the errors for invalid arguments.
 func TestUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"link a b --context x":                   `unexpected argument "b": give one NAME`,
@@ -394,7 +401,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestDomainsNamespace: the domains are those of the Linkerd in the namespace of the gateway, or else in linkerd.
+// TestDomainsNamespace checks that the domains are read from the replica's namespace or else from
+// the namespace linkerd.
 func TestDomainsNamespace(t *testing.T) {
 	config := func(namespace, domain string) runtime.Object {
 		return &corev1.ConfigMap{
@@ -426,7 +434,8 @@ func TestDomainsNamespace(t *testing.T) {
 	}
 }
 
-// FuzzDomains: whatever the ConfigMap of a linked cluster has, its domains can be written.
+// FuzzDomains checks that domains from any ConfigMap of a linked cluster can be written to the link
+// Secret.
 func FuzzDomains(f *testing.F) {
 	f.Add("identityTrustDomain: a.test\nclusterDomain: b.test")
 	f.Add("identityTrustDomain: [1]")
@@ -449,7 +458,7 @@ func TestDomains(t *testing.T) {
 	if d := parseDomains("clusterDomain: &a b.test\nidentityTrustDomain: *a"); d != (domains{cluster: "b.test"}) {
 		t.Errorf("%+v", d)
 	}
-	// What is decoded has an error for each two keys that are equal: of these gigabytes.
+	// Decoding reports an error for each pair of equal keys, which would take gigabytes here.
 	if d := parseDomains("identityTrustDomain: a.test\n" + strings.Repeat("x:\n",
 		50_000)); d != (domains{trust: "a.test"}) {
 		t.Errorf("%+v", d)
@@ -459,7 +468,8 @@ func TestDomains(t *testing.T) {
 	}
 }
 
-// TestWarnOfClashes: a new link is compared with those that are there, whichever name is the longer one.
+// TestWarnOfClashes checks that a new link is compared with the existing links, whichever name is
+// longer.
 func TestWarnOfClashes(t *testing.T) {
 	for _, names := range [][2]string{{"west", "eu-west"}, {"eu-west", "west"}} {
 		var stderr bytes.Buffer
@@ -477,8 +487,8 @@ func TestWarnOfClashes(t *testing.T) {
 	}
 }
 
-// TestRevocationCounts: a revocation deletes the tokens of its own link, and counts every other Secret with a token of
-// the account, whoever made it.
+// TestRevocationCounts checks that a revocation deletes the tokens of its own link. It counts every
+// other Secret with a token of the account, whoever created the Secret.
 func TestRevocationCounts(t *testing.T) {
 	mine := linkKey{link: "east", namespace: "linkerd", by: "uid-west"}
 	theirs := linkKey{link: "east", namespace: "other", by: "uid-west"}
@@ -493,7 +503,8 @@ func TestRevocationCounts(t *testing.T) {
 	}
 	unmanaged := mine.labels()
 	delete(unmanaged, managedByLabel)
-	// temporary makes the Secret one of "isthmus link --duration", which has the type of any Secret.
+	// temporary turns the Secret into a Secret of "isthmus link --duration", which has the type
+	// Opaque.
 	temporary := func(s *corev1.Secret) *corev1.Secret {
 		s.Type = corev1.SecretTypeOpaque
 		return s
@@ -539,7 +550,7 @@ func TestRevocationCounts(t *testing.T) {
 	}
 }
 
-// selectByType makes a fake API server apply field selectors of Secrets to their type.
+// selectByType makes a fake API server apply field selectors to the type of Secrets.
 func selectByType(api *fake.Clientset) {
 	api.PrependReactor("list", "secrets", func(action k8stesting.Action) (bool, runtime.Object, error) {
 		list := action.(k8stesting.ListAction)
