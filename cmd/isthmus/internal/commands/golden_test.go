@@ -42,7 +42,8 @@ var goldenRuns = map[string][]string{
 // servers. "curl -s ADDR/debug/PAGE" printed each PAGE.json, and the file date contains the Date
 // header.
 //
-//   - healthy: e2e/cmd/demo --keep, with isthmus.io/prefer on a Service and streams of five proxies.
+//   - healthy: e2e/cmd/demo --keep, with isthmus.io/prefer on a Service and streams of five
+//     proxies.
 //   - many: a replica with --exports=plan, 26 federated Services that lack a member, and a Service
 //     with 56 addresses.
 //   - trouble: a cluster whose API server hangs, a cordon, an unusable link Secret, address ranges

@@ -228,7 +228,8 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestClose checks that closing a cluster ends its forwarded connections and frees their local ports.
+// TestClose checks that closing a cluster ends its forwarded connections and frees their local
+// ports.
 func TestClose(t *testing.T) {
 	server := &apiServer{websockets: true, forward: func(data, _ httpstream.Stream) { io.Copy(data, data) }}
 	c := server.open(t)
