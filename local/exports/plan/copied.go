@@ -31,30 +31,14 @@ type copies struct {
 // why a key is left out, the rule returns a reason.
 type keyRule func(key string) (copied bool, reason string)
 
-// serviceCopies returns what is copied of a part's Service, besides its preference. The part's export is known.
-func (p *part) serviceCopies() copies {
-	s := p.export.Service
-	return limited(s.Labels, s.Annotations, copyLabel(p.link.ExcludeLabels), copyAnnotation)
-}
-
-// exportedCopies returns what is copied of a part's ServiceExport. The part's export is known.
-func (p *part) exportedCopies() *copies {
-	if p.copies == nil {
-		e := p.export.Exported
-		c := limited(e.Labels, e.Annotations, copyExportedLabel(p.link.ExcludeLabels), copyExported)
-		p.copies = &c
-	}
-	return p.copies
-}
-
 // preferenceOf returns the annotations of a Service that are its preference.
 func preferenceOf(s *Service) copies {
-	return limited(nil, s.Annotations, nil, isPreference)
+	return chooseCopies(nil, s.Annotations, nil, isPreference)
 }
 
 // limited returns the labels and annotations that the rules choose and that the API accepts. It stops at
 // the limits, in the order of the keys.
-func limited(labels, annotations map[string]string, label, annotation keyRule) (c copies) {
+func chooseCopies(labels, annotations map[string]string, label, annotation keyRule) (c copies) {
 	left := maxCopiedBytes
 	choose := func(
 		what string, from map[string]string, rule keyRule, valid func(value string) bool,
@@ -167,7 +151,7 @@ func overlay(have, want, before map[string]string) (next, ours map[string]string
 
 // inherited returns what of a Service that Linkerd's service mirror wrote has the value that it has at a member: it
 // was copied from there.
-func inherited(have *Service, from []*part) *copies {
+func inherited(have *Service, from []*member) *copies {
 	c := &copies{labels: make(map[string]string), annotations: make(map[string]string)}
 	for _, p := range from {
 		addEqual(c.labels, have.Labels, p.export.Service.Labels)

@@ -59,7 +59,7 @@ func TestCopiedBounds(t *testing.T) {
 		labels[fmt.Sprint("l", i)] = "x"
 		annotations[fmt.Sprint("retry.linkerd.io/", i)] = strings.Repeat("x", 10<<10)
 	}
-	p := &part{link: &Cluster{}, export: &Export{Service: &Service{Labels: labels, Annotations: annotations}}}
+	p := &member{link: &Cluster{}, export: &Export{Service: &Service{Labels: labels, Annotations: annotations}}}
 	c := p.serviceCopies()
 	if len(c.labels) != maxCopied || len(c.annotations) != 3 || len(c.refused) != 11 {
 		t.Errorf("%d labels, %d annotations, %d refused", len(c.labels), len(c.annotations), len(c.refused))

@@ -8,7 +8,7 @@ import (
 // owner is a kind of software that finds its own objects by labels or annotations. Copied to another
 // cluster, these keys make the same software there delete the written object, change it, or count it as
 // its own.
-type owner struct {
+type software struct {
 	kind    string // as docs/exports.md names it
 	domains []string
 	keys    []string
@@ -16,7 +16,7 @@ type owner struct {
 
 // owners is the only list of keys that are never copied. It applies to mirrors, federated Services
 // and ServiceImports. A domain stands for its subdomains too. docs/exports.md has the same list.
-var owners = []owner{
+var excludedSoftware = []software{
 	{
 		kind: "Kubernetes",
 		domains: []string{
@@ -106,7 +106,7 @@ var owners = []owner{
 var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
 	domains = make(map[string]bool)
 	keys = make(map[string]bool)
-	for _, o := range owners {
+	for _, o := range excludedSoftware {
 		for _, domain := range o.domains {
 			domains[domain] = true
 		}
@@ -158,7 +158,7 @@ func copyLabel(exclude KeyPatterns) keyRule {
 // treat the Service. Other annotations steer controllers.
 func copyAnnotation(key string) (copied bool, reason string) {
 	copied = key == "config.linkerd.io/opaque-ports" ||
-		within(key, "retry.linkerd.io", "timeout.linkerd.io", "balancer.linkerd.io", "balancer.alpha.linkerd.io")
+		inDomain(key, "retry.linkerd.io", "timeout.linkerd.io", "balancer.linkerd.io", "balancer.alpha.linkerd.io")
 	return copied, ""
 }
 

@@ -46,7 +46,7 @@ func TestOwnersAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range owners {
+	for _, o := range excludedSoftware {
 		if !slices.IsSorted(o.domains) || !slices.IsSorted(o.keys) {
 			t.Errorf("%s: the list is not sorted", o.kind)
 		}
@@ -74,8 +74,8 @@ func TestExportedExcluded(t *testing.T) {
 
 	o := s.imported(t, "web")
 	labels, annotations := maps.Clone(o.Labels), maps.Clone(o.Annotations)
-	maps.DeleteFunc(labels, func(key, _ string) bool { return within(key, "isthmus.io") })
-	maps.DeleteFunc(annotations, func(key, _ string) bool { return within(key, "isthmus.io", "kubernetes.io") })
+	maps.DeleteFunc(labels, func(key, _ string) bool { return inDomain(key, "isthmus.io") })
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return inDomain(key, "isthmus.io", "kubernetes.io") })
 	want := map[string]string{"team": "a", "app.kubernetes.io/name": "web"}
 	if !maps.Equal(labels, want) || !maps.Equal(annotations, map[string]string{"note": "b"}) {
 		t.Errorf("labels %v, annotations %v", labels, annotations)
@@ -93,7 +93,7 @@ func TestExportedExcluded(t *testing.T) {
 		detail := s.last.Verdicts[i].Detail
 		for _, key := range keys {
 			if strings.Count(detail, `"`+key+`"`) != 1 {
-				t.Errorf("%s: %q does not name %s once", shown(cluster), detail, key)
+				t.Errorf("%s: %q does not name %s once", displayName(cluster), detail, key)
 			}
 		}
 		if cluster == "" && !strings.Contains(s.condition("web", "Ready"), detail) {

@@ -12,59 +12,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// forge puts a Service with the mark into the namespace evil, as a mirror of x for that cluster.
-func (s *sim) forge(name, cluster string) *Service {
-	o := &Service{
-		ID:         ID{"evil", name},
-		UID:        s.uid(),
-		Type:       "ClusterIP",
-		ClusterIPs: []string{"None"},
-		Labels: map[string]string{
-			markLabel:       "linkerd",
-			mirroredLabel:   "true",
-			clusterLabel:    cluster,
-			remoteDiscovery: cluster,
-			remoteService:   strings.TrimSuffix(name, "-"+cluster),
-		},
-	}
-	o.Annotations = map[string]string{markAnnotation: "Service " + o.ID.String()}
-	return s.addForged(o)
-}
-
-// forgeFederated puts a federated Service with the mark into the namespace evil, with these members.
-func (s *sim) forgeFederated(name, local, remote string) *Service {
-	o := &Service{
-		ID:         ID{"evil", name + "-federated"},
-		UID:        s.uid(),
-		Type:       "ClusterIP",
-		ClusterIPs: []string{"10.96.9.9"},
-		Labels:     map[string]string{markLabel: "linkerd", mirroredLabel: "true"},
-	}
-	o.Annotations = map[string]string{
-		markAnnotation:  "Service " + o.ID.String(),
-		localDiscovery:  local,
-		remoteDiscovery: remote,
-	}
-	return s.addForged(o)
-}
-
-func (s *sim) addForged(o *Service) *Service {
-	s.Namespaces["evil"] = true
-	s.Services = maps.Clone(s.Services)
-	s.Services[o.ID] = o
-	return o
-}
-
-// evil returns how many Services there are in the namespace evil.
-func (s *sim) evil() (n int) {
-	for id := range s.Services {
-		if id.Namespace == "evil" {
-			n++
-		}
-	}
-	return n
-}
-
 // TestForgedClusters: Services with the mark for thousands of clusters that are not linked neither
 // delete what is written in other namespaces nor keep new exports from being written. 250 of the
 // forged Services are followed, none is deleted before its time, and all share one turn.
@@ -82,7 +29,7 @@ func TestForgedClusters(t *testing.T) {
 	if n := s.evil(); n != MaxObjects+1 {
 		t.Errorf("%d forged Services are left before their time", n)
 	}
-	if n := len(s.memory.unlinked); n != maxRead {
+	if n := len(s.memory.unlinked); n != maxNamed {
 		t.Errorf("%d parts are followed", n)
 	}
 	s.Now = s.Now.Add(s.UnlinkedAfter)
@@ -440,7 +387,7 @@ func FuzzIdentify(f *testing.F) {
 		s.settle(t)
 		s.Now = s.Now.Add(time.Hour)
 		s.settle(t)
-		if len(s.memory.unlinked) > maxRead {
+		if len(s.memory.unlinked) > maxNamed {
 			t.Errorf("%d parts are remembered", len(s.memory.unlinked))
 		}
 	})

@@ -11,27 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-func (s *sim) imported(t *testing.T, name string) *ServiceImport {
-	t.Helper()
-	o := s.Imports[ID{"shop", name}]
-	if o == nil {
-		t.Fatalf("there is no ServiceImport %s (%s)", name, s.states())
-	}
-	return o
-}
-
-// condition returns the own ServiceExport's: reason, and message after a blank.
-func (s *sim) condition(name, kind string) string {
-	for _, e := range s.last.Exports {
-		for _, c := range e.Want {
-			if e.Name == name && c.Type == kind {
-				return strings.TrimSpace(c.Reason + " " + c.Message)
-			}
-		}
-	}
-	return ""
-}
-
 // TestImportOfHostileTraffic: what no Service may have of the deciding export neither makes the API refuse the
 // derived Service, nor is written again and again, nor large.
 func TestImportOfHostileTraffic(t *testing.T) {

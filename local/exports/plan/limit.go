@@ -12,9 +12,9 @@ import (
 // Limits of what is written. A ClusterIP range may have 4,096 addresses only, and Pods do not start in a namespace with
 // 2,000 Services.
 const (
-	// DefaultPerLink limits the objects that a link has a part in, unless Settings.MaxPerLink is set.
+	// DefaultPerLink limits the objects that a link has a member in, unless Settings.MaxPerLink is set.
 	DefaultPerLink = 1000
-	// DefaultPerNamespace limits the objects in one namespace that a link or the local cluster has a part in, unless
+	// DefaultPerNamespace limits the objects in one namespace that a link or the local cluster has a member in, unless
 	// Settings.MaxPerNamespace is set.
 	DefaultPerNamespace = 250
 	// MaxObjects limits all objects together.
@@ -23,24 +23,18 @@ const (
 	maxMembers = 256 // of one object
 )
 
-// Fullness compares a limit with the exports that need the most objects: of one link,
-// or of one cluster in one namespace.
-type Fullness struct {
-	Per       string // "link" or "namespace"
-	Cluster   string // empty for the local cluster
-	Namespace string // empty if Per is "link"
-	Asked     int    // objects that the exports need, beyond the limit too
-	Most      int    // the limit
-}
-
-// Ratio returns which part of the limit is used. It is above 1 if exports are beyond the limit.
-func (f Fullness) Ratio() float64 { return float64(f.Asked) / float64(f.Most) }
-
 // How much of an object with the mark is read: anybody may have written it. What is written is never more than that.
 const (
 	maxMembersBytes = 32 << 10 // of the list of members: maxMembers of the longest names
 	maxRecordBytes  = 64 << 10 // of the record of what was copied
 )
+
+// maxNamed limits the members of one namespace that only objects name. The limit applies to each linked cluster, and
+// to all clusters together that are not linked. A greater Settings.MaxPerNamespace replaces it.
+const maxNamed = 250
+
+// limiter is the stage of Make that leaves out what is beyond the limits.
+type limiter struct{ *maker }
 
 // limit leaves out what is too much.
 //
@@ -48,34 +42,34 @@ const (
 // objects of one namespace take no places from another. Within a namespace, written objects come
 // first, then names in order. A limit refuses what is new: an object that is written stays while
 // something is exported for it.
-func (m *maker) limit() {
+func (m limiter) limit() {
 	m.limitClusters()
 	m.limitAll()
-	m.followRead()
+	m.followNamed()
 	m.limitMembers()
-	for g, parts := range m.parts {
-		m.remember(g, parts)
+	for g, members := range m.members {
+		m.remember(g, members)
 	}
 }
 
-// claim is a part or a group that asks for a place in a limit.
+// claim is a member or a group that asks for a place in a limit.
 type claim struct {
-	gone
+	memberKey
 	placed bool // it had a place in the plan before
 	had    bool // an object has it
 }
 
-// limitClusters limits the objects that each cluster has a part in.
-func (m *maker) limitClusters() {
+// limitClusters limits the objects that each cluster has a member in.
+func (m limiter) limitClusters() {
 	claims := make(map[string]map[string][]claim) // by cluster and namespace
-	for g, parts := range m.parts {
-		for _, p := range parts {
-			what := gone{g, p.cluster}
+	for g, members := range m.members {
+		for _, p := range members {
+			what := memberKey{g, p.cluster}
 			if claims[p.cluster] == nil {
 				claims[p.cluster] = make(map[string][]claim)
 			}
 			of := claims[p.cluster]
-			placed := m.before.seen[what] || m.after.lost[what].place
+			placed := m.before.seen[what] || m.after.lost[what].placed
 			of[g.of.Namespace] = append(of[g.of.Namespace], claim{what, placed, m.hasMarked(what)})
 		}
 	}
@@ -87,15 +81,17 @@ func (m *maker) limitClusters() {
 		if name == "" {
 			most, whose = math.MaxInt, "of this cluster"
 		}
-		places(of, most, perNamespace, func(c claim, n int) {
+		allot(of, most, perNamespace, func(c claim, n int) {
 			switch {
 			case c.had:
-				m.unplaced[c.gone] = true
+				m.unplaced[c.memberKey] = true
 			case n >= perNamespace:
-				m.leaveOut(c.gone, fmt.Sprintf("there are more than %d %s in one namespace: "+
+				m.leaveOut(c.memberKey, fmt.Sprintf("there are more than %d %s in one namespace: "+
 					"raise --max-exports-per-namespace", perNamespace, whose))
 			default:
-				m.leaveOut(c.gone, fmt.Sprintf("there are more than %d %s: raise --max-exports-per-link", most, whose))
+				m.leaveOut(c.memberKey, fmt.Sprintf(
+					"there are more than %d %s: raise --max-exports-per-link", most, whose,
+				))
 			}
 		})
 	}
@@ -130,33 +126,27 @@ func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (l
 	return list
 }
 
-// hasMarked reports whether an object with the mark names the cluster of a part.
-func (m *maker) hasMarked(what gone) bool {
-	had := m.have[what.group]
-	return had.has(what.from) && had.marked
-}
-
 // limitAll limits the objects that are written in all.
-func (m *maker) limitAll() {
+func (m limiter) limitAll() {
 	claims := make(map[string][]claim)
-	for g, parts := range m.parts {
-		c := claim{gone: gone{group: g}}
+	for g, members := range m.members {
+		c := claim{memberKey: memberKey{group: g}}
 		counts := false
-		for _, p := range parts {
-			what := gone{g, p.cluster}
+		for _, p := range members {
+			what := memberKey{g, p.cluster}
 			counts = counts || !m.unplaced[what]
-			c.placed = c.placed || m.before.seen[what] || m.after.lost[what].place
+			c.placed = c.placed || m.before.seen[what] || m.after.lost[what].placed
 		}
-		if had := m.have[g]; had != nil {
+		if had := m.named[g]; had != nil {
 			c.had = had.marked && len(had.clusters) > 0
 		}
 		if counts {
 			claims[g.of.Namespace] = append(claims[g.of.Namespace], c)
 		}
 	}
-	places(claims, MaxObjects, math.MaxInt, func(c claim, _ int) {
-		for _, p := range slices.Clone(m.parts[c.group]) {
-			what := gone{c.group, p.cluster}
+	allot(claims, MaxObjects, math.MaxInt, func(c claim, _ int) {
+		for _, p := range slices.Clone(m.members[c.group]) {
+			what := memberKey{c.group, p.cluster}
 			if c.had {
 				m.unplaced[what] = true
 			} else {
@@ -169,7 +159,7 @@ func (m *maker) limitAll() {
 // places gives at most most places to claims, and at most ofNamespace of them to one namespace.
 // Claims that had a place come first, then claims in the order of the namespaces. places calls over
 // for each claim that gets no place, with the number of claims of its namespace that come before.
-func places(claims map[string][]claim, most, ofNamespace int, over func(c claim, n int)) {
+func allot(claims map[string][]claim, most, ofNamespace int, over func(c claim, n int)) {
 	kept := make(map[string]int) // places of before, by namespace
 	for namespace, all := range claims {
 		slices.SortFunc(all, func(a, b claim) int {
@@ -196,92 +186,142 @@ func places(claims map[string][]claim, most, ofNamespace int, over func(c claim,
 	}
 }
 
-// limitMembers limits the parts of each object.
-func (m *maker) limitMembers() {
-	for g, parts := range m.parts {
-		slices.SortFunc(parts, func(a, b *part) int { return decides(g, a, b) })
-		if len(parts) <= maxMembers {
+// reader is the key by which followNamed counts members.
+type followKey struct {
+	namespace string
+	cluster   string // empty with linked: the local cluster
+	linked    bool   // false: all clusters that are not linked
+}
+
+// followNamed adds the members that only objects name, up to maxNamed. These members take no place from what an export
+// asks for. An object that names more of them is neither changed nor deleted until their time is over.
+func (m limiter) followNamed() {
+	need := make(map[group]map[followKey]int)
+	add := func(g group, r followKey, n int) {
+		if need[g] == nil {
+			need[g] = make(map[followKey]int)
+		}
+		need[g][r] += n
+	}
+	for g, members := range m.namedOnly {
+		for _, p := range members {
+			add(g, followKey{g.of.Namespace, p.cluster, true}, 1)
+		}
+	}
+	for g, names := range m.unlinked {
+		m.unlinked[g] = slices.DeleteFunc(names, func(name string) bool { return m.isOver(memberKey{g, name}) })
+		if n := len(m.unlinked[g]); n > 0 {
+			add(g, followKey{namespace: g.of.Namespace}, n)
+		}
+	}
+	size := func(g group) int { return len(m.namedOnly[g]) + len(m.unlinked[g]) }
+	groups := slices.SortedFunc(maps.Keys(need), func(a, b group) int {
+		return cmp.Or(later(len(m.members[a]) == 0)-later(len(m.members[b]) == 0), size(a)-size(b), compareGroups(a, b))
+	})
+	followed := make(map[followKey]int)
+	for _, g := range groups {
+		room := !m.named[g].more
+		for r, n := range need[g] {
+			room = room && followed[r]+n <= max(maxNamed, m.perNamespace())
+		}
+		if !room {
+			m.freeze(g)
 			continue
 		}
-		for _, p := range parts[maxMembers:] {
-			m.verdict(g, p.cluster, OverNumber, fmt.Sprintf("there are more than %d members", maxMembers), p.until)
+		for r, n := range need[g] {
+			followed[r] += n
 		}
-		m.parts[g] = parts[:maxMembers]
+		m.members[g] = append(m.members[g], m.namedOnly[g]...)
+		for _, name := range m.unlinked[g] {
+			what := memberKey{g, name}
+			since := m.sinceUnlinked(what)
+			m.after.unlinked[what] = since
+			m.members[g] = append(m.members[g], &member{
+				cluster: name,
+				state:   OnHold,
+				until:   since.Add(m.UnlinkedAfter),
+			})
+		}
 	}
 }
 
-// remember records for the next plan which parts an export asked for.
-func (m *maker) remember(g group, parts []*part) {
-	for _, p := range parts {
-		what := gone{g, p.cluster}
+// isOver reports whether a member of a cluster that is not linked has stayed for its time.
+func (m limiter) isOver(what memberKey) bool {
+	since := m.sinceUnlinked(what)
+	if m.Now.Before(since.Add(m.UnlinkedAfter)) {
+		return false
+	}
+	m.after.crowded[what.group] = since // one time for all of an object, however long it takes to remove them
+	return true
+}
+
+// sinceUnlinked returns when this leader first saw a member that only an object names, of a cluster that is not linked.
+func (m limiter) sinceUnlinked(what memberKey) time.Time {
+	if since, ok := m.before.unlinked[what]; ok {
+		return since
+	}
+	if since, ok := m.before.crowded[what.group]; ok {
+		return since
+	}
+	return m.Now
+}
+
+// freeze leaves the object of a group unchanged, because the object names more clusters than followNamed adds.
+func (m limiter) freeze(g group) {
+	const detail = "it names more clusters than are followed in one namespace, and is left as it is"
+	state := Kept
+	until := time.Time{}
+	for _, name := range m.unlinked[g] {
+		if since := m.sinceUnlinked(memberKey{g, name}); !since.Add(m.UnlinkedAfter).Before(until) {
+			state = OnHold
+			until = since.Add(m.UnlinkedAfter)
+			m.after.crowded[g] = since
+		}
+	}
+	m.remember(g, m.members[g])
+	for _, p := range m.members[g] {
+		m.verdict(g, p.cluster, OverNumber, detail, until)
+	}
+	names := slices.Clone(m.unlinked[g])
+	for _, p := range m.namedOnly[g] {
+		names = append(names, p.cluster)
+	}
+	m.verdict(g, slices.Min(names), state, detail, until)
+	delete(m.members, g)
+	m.frozen[g] = true
+}
+
+// limitMembers limits the members of each object.
+func (m limiter) limitMembers() {
+	for g, members := range m.members {
+		slices.SortFunc(members, func(a, b *member) int { return compareMembers(g, a, b) })
+		if len(members) <= maxMembers {
+			continue
+		}
+		for _, p := range members[maxMembers:] {
+			m.verdict(g, p.cluster, OverNumber, fmt.Sprintf("there are more than %d members", maxMembers), p.until)
+		}
+		m.members[g] = members[:maxMembers]
+	}
+}
+
+func (m limiter) leaveOut(one memberKey, why string) {
+	m.members[one.group] = slices.DeleteFunc(m.members[one.group], func(p *member) bool {
+		return p.cluster == one.member
+	})
+	if len(m.members[one.group]) == 0 {
+		delete(m.members, one.group)
+	}
+	m.verdict(one.group, one.member, OverNumber, why, time.Time{})
+}
+
+// remember records for the next plan which members an export asked for.
+func (m limiter) remember(g group, members []*member) {
+	for _, p := range members {
+		what := memberKey{g, p.cluster}
 		_, seen := m.before.seen[what]
 		if _, lost := m.after.lost[what]; !lost && (seen || p.export != nil) {
 			m.after.seen[what] = !m.unplaced[what]
 		}
 	}
-}
-
-func compareGroups(a, b group) int {
-	return cmp.Or(compareIDs(a.of, b.of), cmp.Compare(rank(a.kind), rank(b.kind)), cmp.Compare(a.cluster, b.cluster))
-}
-
-func rank(k Kind) int { return slices.Index([]Kind{Import, Federated, Mirror}, k) }
-
-func (m *maker) leaveOut(one gone, why string) {
-	m.parts[one.group] = slices.DeleteFunc(m.parts[one.group], func(p *part) bool { return p.cluster == one.from })
-	if len(m.parts[one.group]) == 0 {
-		delete(m.parts, one.group)
-	}
-	m.verdict(one.group, one.from, OverNumber, why, time.Time{})
-}
-
-// decides orders parts: the first one decides what can't be united. By Linkerd's way that is the own cluster, then
-// the older link; by KEP-1645 the oldest ServiceExport. Parts that are not known come where their cluster does, or
-// last.
-func decides(g group, a, b *part) int {
-	if g.kind == Import {
-		return cmp.Or(
-			later(a.export == nil)-later(b.export == nil), olderExport(a, b), cmp.Compare(a.cluster, b.cluster),
-		)
-	}
-	return cmp.Or(
-		later(a.link == nil)-later(b.link == nil),
-		later(a.cluster != "")-later(b.cluster != ""),
-		olderLink(a, b),
-		cmp.Compare(a.cluster, b.cluster),
-	)
-}
-
-// later is 1 for what comes later.
-func later(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func olderLink(a, b *part) int {
-	if a.link == nil || b.link == nil {
-		return 0
-	}
-	return a.link.Age.Compare(b.link.Age)
-}
-
-func olderExport(a, b *part) int {
-	if a.export == nil || b.export == nil {
-		return 0
-	}
-	x, y := a.export.Exported, b.export.Exported
-	return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.UID, y.UID), slices.CompareFunc(
-		a.export.Service.Ports, b.export.Service.Ports, comparePorts,
-	))
-}
-
-func comparePorts(a, b Port) int {
-	return cmp.Or(
-		cmp.Compare(a.Name, b.Name),
-		cmp.Compare(a.Number, b.Number),
-		cmp.Compare(a.Protocol, b.Protocol),
-		cmp.Compare(a.AppProtocol, b.AppProtocol),
-	)
 }

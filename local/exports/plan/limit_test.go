@@ -7,15 +7,6 @@ import (
 	"testing"
 )
 
-// in returns an export in a namespace of that number.
-func (s *sim) in(n int, name, as string) Export {
-	e := export(name, as, "http=80")
-	e.Namespace = fmt.Sprintf("ns-%02d", n)
-	e.Service.Namespace = e.Namespace
-	s.Namespaces[e.Namespace] = true
-	return e
-}
-
 func TestLimitOfLink(t *testing.T) {
 	s := newSim(cluster("east"), cluster("west"))
 	for i := range 2000 {

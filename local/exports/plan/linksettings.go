@@ -77,13 +77,13 @@ func (s *LinkSettings) readExcludeLabels(value string) error {
 	return err
 }
 
-// Joins is what the exports of a link may become part of.
+// Joins is what the exports of a link may become member of.
 type Joins int
 
 // The values of isthmus.io/exports.
 const (
 	JoinsAll   Joins = iota
-	OnlyMirror       // nothing that other clusters have a part in
+	OnlyMirror       // nothing that other clusters have a member in
 	JoinsNone
 	Unreadable // a setting of the link can't be read: nothing is added or removed
 )

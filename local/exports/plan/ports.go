@@ -18,13 +18,11 @@ const maxPorts = 100
 // maxExportedPorts is how many ports of an exported Service are read.
 const maxExportedPorts = 256
 
-// offered are the ports of one part, or those that stay for parts that are not known.
-type offered struct {
-	cluster string // empty: the own one
-	ports   []Port
-	kept    bool // they are in what is written
-	decides bool // with kept: a part that is not known comes first
-	unnamed bool // with kept: one of them has no name in its export
+// Port is a port of a Service or a ServiceImport.
+type Port struct {
+	Name, Protocol, AppProtocol string
+	Number                      uint16
+	Target                      string // a number or a name; empty in a ServiceImport
 }
 
 // problem returns why the API would refuse a port; empty: it would not.
@@ -42,101 +40,6 @@ func (p Port) problem() string {
 		return "its targetPort is invalid"
 	}
 	return ""
-}
-
-// validTarget reports whether a text is a number of a port, or the name of one.
-func validTarget(s string) bool {
-	if n, err := strconv.Atoi(s); err == nil {
-		return len(validation.IsValidPortNum(n)) == 0
-	}
-	return len(s) <= maxName && len(validation.IsValidPortName(s)) == 0
-}
-
-// unite returns the ports of all lists, in order. If several ports have one name, or one protocol
-// and number, it returns the first of them. It also returns which ports of the parts can't be used.
-// If there are too many ports, the ports of the first parts stay, because these parts decide.
-func unite(lists []offered) (ports []Port, refused []string) {
-	var all portIndex
-	var clusters []string // by port
-	unnamed := false
-	for _, list := range lists {
-		for _, p := range list.ports {
-			if !list.kept {
-				if why := p.problem(); why != "" {
-					name := text.Truncate(p.Name, text.Short)
-					refused = append(refused, fmt.Sprintf("port %q of cluster %s: %s", name, shown(list.cluster), why))
-					continue
-				}
-			}
-			_, name := all.named(p.Name)
-			_, number := all.numbered(p.number())
-			if name || number || unnamed && p.Name == "" {
-				continue
-			}
-			all.add(p)
-			clusters = append(clusters, list.cluster)
-		}
-		unnamed = unnamed || list.unnamed
-	}
-	if len(all.ports) <= maxPorts {
-		return all.ports, refused
-	}
-	fits := fitting(all.ports, lists)
-	for i, p := range all.ports {
-		if fits[i] {
-			ports = append(ports, p)
-		} else {
-			name := text.Truncate(p.Name, text.Short)
-			refused = append(refused, fmt.Sprintf(
-				"port %q of cluster %s: there are %d ports already", name, shown(clusters[i]), maxPorts))
-		}
-	}
-	return ports, refused
-}
-
-// fitting reports for each port whether it is among the maxPorts ports that the first parts have.
-// Ports that no known part has come after the ports of the first part. They come first if the part
-// that decides is not known.
-func fitting(ports []Port, lists []offered) []bool {
-	ranks := make(map[Port]int)
-	others := 1
-	for i, list := range lists {
-		if list.kept {
-			if list.decides {
-				others = -1
-			}
-			continue
-		}
-		for _, p := range list.ports {
-			if _, ranked := ranks[p.untargeted()]; !ranked {
-				ranks[p.untargeted()] = 2 * i
-			}
-		}
-	}
-	rank := func(i int) int {
-		for _, p := range []Port{ports[i].untargeted(), ports[i].unnamed()} {
-			if r, ok := ranks[p]; ok {
-				return r
-			}
-		}
-		return others
-	}
-	order := make([]int, len(ports))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return rank(a) - rank(b) })
-	fits := make([]bool, len(ports))
-	for _, i := range order[:maxPorts] {
-		fits[i] = true
-	}
-	return fits
-}
-
-// portNumber is what only one port of an object may have.
-type portNumber struct {
-	protocol string
-	number   uint16
 }
 
 func (p Port) number() portNumber { return portNumber{p.Protocol, p.Number} }
@@ -158,27 +61,30 @@ func (p Port) unnamed() Port {
 // madeUpName returns the name that a port gets if it needs one and has none.
 func (p Port) madeUpName() string { return fmt.Sprintf("%s-%d", strings.ToLower(p.Protocol), p.Number) }
 
-// named gives an unnamed port among several a name, which the API requires.
-func named(ports []Port) []Port {
-	if len(ports) < 2 {
-		return ports
+// text is a port without its name.
+func (p Port) text() string {
+	text := strconv.Itoa(int(p.Number))
+	if p.Protocol != "TCP" {
+		text += "/" + quoted(p.Protocol, "UDP", "SCTP")
 	}
-	taken := make(map[string]bool)
-	for _, p := range ports {
-		taken[p.Name] = true
+	if p.AppProtocol != "" {
+		text += " " + quoted(p.AppProtocol)
 	}
-	for i, p := range ports {
-		if p.Name != "" {
-			continue
-		}
-		name := p.madeUpName()
-		for n := 2; taken[name]; n++ {
-			name = fmt.Sprintf("%s-%d", p.madeUpName(), n)
-		}
-		ports[i].Name = name
-		taken[name] = true
+	return text
+}
+
+// validTarget reports whether a text is a number of a port, or the name of one.
+func validTarget(s string) bool {
+	if n, err := strconv.Atoi(s); err == nil {
+		return len(validation.IsValidPortNum(n)) == 0
 	}
-	return ports
+	return len(s) <= maxName && len(validation.IsValidPortName(s)) == 0
+}
+
+// portNumber is what only one port of an object may have.
+type portNumber struct {
+	protocol string
+	number   uint16
 }
 
 // portIndex finds ports of a list by name and by number. Of several ports with one name or number, it finds the first.
@@ -298,23 +204,138 @@ func (x *portIndex) taking(p Port) (all []Port) {
 	return all
 }
 
-// conflicts returns how parts differ about each port: which have another number or another name for it and, with
-// joined, which do not have it.
-func conflicts(ports []Port, parts []*part, joined bool) (all []string) {
+// offered are the ports of one member, or those that stay for members that are not known.
+type portList struct {
+	cluster string // empty: the own one
+	ports   []Port
+	kept    bool // they are in what is written
+	decides bool // with kept: a member that is not known comes first
+	unnamed bool // with kept: one of them has no name in its export
+}
+
+// unite returns the ports of all lists, in order. If several ports have one name, or one protocol
+// and number, it returns the first of them. It also returns which ports of the members can't be used.
+// If there are too many ports, the ports of the first members stay, because these members decide.
+func unite(lists []portList) (ports []Port, refused []string) {
+	var all portIndex
+	var clusters []string // by port
+	unnamed := false
+	for _, list := range lists {
+		for _, p := range list.ports {
+			if !list.kept {
+				if why := p.problem(); why != "" {
+					name := text.Truncate(p.Name, text.Short)
+					refused = append(refused, fmt.Sprintf(
+						"port %q of cluster %s: %s", name, displayName(list.cluster), why,
+					))
+					continue
+				}
+			}
+			_, name := all.named(p.Name)
+			_, number := all.numbered(p.number())
+			if name || number || unnamed && p.Name == "" {
+				continue
+			}
+			all.add(p)
+			clusters = append(clusters, list.cluster)
+		}
+		unnamed = unnamed || list.unnamed
+	}
+	if len(all.ports) <= maxPorts {
+		return all.ports, refused
+	}
+	fits := fitting(all.ports, lists)
+	for i, p := range all.ports {
+		if fits[i] {
+			ports = append(ports, p)
+		} else {
+			name := text.Truncate(p.Name, text.Short)
+			refused = append(refused, fmt.Sprintf(
+				"port %q of cluster %s: there are %d ports already", name, displayName(clusters[i]), maxPorts))
+		}
+	}
+	return ports, refused
+}
+
+// fitting reports for each port whether it is among the maxPorts ports that the first members have.
+// Ports that no known member has come after the ports of the first member. They come first if the member
+// that decides is not known.
+func fitting(ports []Port, lists []portList) []bool {
+	ranks := make(map[Port]int)
+	others := 1
+	for i, list := range lists {
+		if list.kept {
+			if list.decides {
+				others = -1
+			}
+			continue
+		}
+		for _, p := range list.ports {
+			if _, ranked := ranks[p.untargeted()]; !ranked {
+				ranks[p.untargeted()] = 2 * i
+			}
+		}
+	}
+	rank := func(i int) int {
+		for _, p := range []Port{ports[i].untargeted(), ports[i].unnamed()} {
+			if r, ok := ranks[p]; ok {
+				return r
+			}
+		}
+		return others
+	}
+	order := make([]int, len(ports))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return rank(a) - rank(b) })
+	fits := make([]bool, len(ports))
+	for _, i := range order[:maxPorts] {
+		fits[i] = true
+	}
+	return fits
+}
+
+// named gives an unnamed port among several a name, which the API requires.
+func named(ports []Port) []Port {
+	if len(ports) < 2 {
+		return ports
+	}
+	taken := make(map[string]bool)
 	for _, p := range ports {
-		if text := conflict(p, parts, joined); text != "" {
+		taken[p.Name] = true
+	}
+	for i, p := range ports {
+		if p.Name != "" {
+			continue
+		}
+		name := p.madeUpName()
+		for n := 2; taken[name]; n++ {
+			name = fmt.Sprintf("%s-%d", p.madeUpName(), n)
+		}
+		ports[i].Name = name
+		taken[name] = true
+	}
+	return ports
+}
+
+// conflicts returns how members differ about each port: which have another number or another name for it and, with
+// joined, which do not have it.
+func portConflicts(ports []Port, members []*member, joined bool) (all []string) {
+	for _, p := range ports {
+		if text := portConflict(p, members, joined); text != "" {
 			all = append(all, text)
 		}
 	}
 	return all
 }
 
-// conflict returns how parts differ about one port.
-func conflict(p Port, parts []*part, joined bool) string {
+// conflict returns how members differ about one port.
+func portConflict(p Port, members []*member, joined bool) string {
 	by := make(map[string][]string) // clusters, by what they have; empty: just this port
-	for _, part := range parts {
+	for _, m := range members {
 		has := "no such port"
-		ports := part.ports()
+		ports := m.ports()
 		ofName, name := ports.named(p.Name)
 		ofNumber, number := ports.numbered(p.number())
 		switch {
@@ -326,7 +347,7 @@ func conflict(p Port, parts []*part, joined bool) string {
 			has = "named " + quoted(ofNumber.Name)
 		}
 		if has != "no such port" || joined {
-			by[has] = append(by[has], shown(part.cluster))
+			by[has] = append(by[has], displayName(m.cluster))
 		}
 	}
 	return differing("port "+cmp.Or(p.Name, "without a name"), p.text(), "", by)
@@ -345,18 +366,6 @@ func differing(what, text, used string, by map[string][]string) string {
 	return all
 }
 
-// text is a port without its name.
-func (p Port) text() string {
-	text := strconv.Itoa(int(p.Number))
-	if p.Protocol != "TCP" {
-		text += "/" + quoted(p.Protocol, "UDP", "SCTP")
-	}
-	if p.AppProtocol != "" {
-		text += " " + quoted(p.AppProtocol)
-	}
-	return text
-}
-
 // quoted is a text of another cluster in messages, unless it is one of these.
 func quoted(value string, plain ...string) string {
 	if slices.Contains(plain, value) {
@@ -366,4 +375,4 @@ func quoted(value string, plain ...string) string {
 }
 
 // shown is a cluster's name in messages.
-func shown(cluster string) string { return cmp.Or(cluster, "local") }
+func displayName(cluster string) string { return cmp.Or(cluster, "local") }

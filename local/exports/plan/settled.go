@@ -57,13 +57,13 @@ type portOrigin struct {
 	from origin
 }
 
-func keyOf(p *part) exportKey {
+func keyOf(p *member) exportKey {
 	return exportKey{p.export.Exported.Created, p.export.Exported.UID, p.cluster}
 }
 
-// yields reports whether a value with this origin gives way to another value of a part's export.
+// yields reports whether a value with this origin gives way to another value of a member's export.
 // That is so if the value came from that export, or from a younger one.
-func (o origin) yields(p *part) bool {
+func (o origin) yields(p *member) bool {
 	e := keyOf(p)
 	if e == o.exportKey {
 		return true
@@ -74,30 +74,30 @@ func (o origin) yields(p *part) bool {
 
 // settler decides which values of one ServiceImport stay.
 type settler struct {
-	own      string         // the local cluster's name
-	have     *ServiceImport // nil: there is none
-	settled  bool
-	complete bool            // the exports of all parts are known
-	known    []*part         // the parts whose exports are known, by age
-	late     map[string]bool // the clusters whose exports are newcomers
-	absent   map[string]bool // the clusters whose exports were not valid when the ServiceImport was written
-	before   *history        // nil: this leader has not seen the ServiceImport yet
-	after    history
+	localName string         // the local cluster's name
+	have      *ServiceImport // nil: there is none
+	settled   bool
+	complete  bool            // the exports of all members are known
+	known     []*member       // the members whose exports are known, by age
+	late      map[string]bool // the clusters whose exports are newcomers
+	absent    map[string]bool // the clusters whose exports were not valid when the ServiceImport was written
+	before    *history        // nil: this leader has not seen the ServiceImport yet
+	after     history
 }
 
 // newSettler returns the settler of a ServiceImport.
-func (m *maker) newSettler(one *merged) *settler {
+func newSettler(m *maker, one *merged) *settler {
 	s := &settler{
-		own:      m.ClusterName,
-		have:     m.Imports[one.of],
-		complete: len(one.known) == len(one.parts),
-		known:    one.known,
-		late:     make(map[string]bool),
-		absent:   make(map[string]bool),
-		before:   m.before.imports[one.of],
+		localName: m.ClusterName,
+		have:      m.Imports[one.of],
+		complete:  len(one.known) == len(one.members),
+		known:     one.known,
+		late:      make(map[string]bool),
+		absent:    make(map[string]bool),
+		before:    m.before.imports[one.of],
 	}
 	if s.have != nil {
-		s.settled = m.settled(one.of)
+		s.settled = hasSettled(m, one.of)
 		for name := range strings.SplitSeq(firstItems(s.have.Annotations[absentKey], maxMembersBytes), ",") {
 			if name != "" && len(s.absent) < maxMembers {
 				s.absent[name] = true
@@ -115,13 +115,13 @@ func (m *maker) newSettler(one *merged) *settler {
 		j, seen := earlier[e.cluster]
 		if !seen || j.uid != e.uid {
 			j = e
-			wasThere := m.hasPart(one.group, e.cluster) || s.absent[cmp.Or(e.cluster, s.own)]
+			wasThere := m.has(memberKey{one.group, e.cluster}) || s.absent[cmp.Or(e.cluster, s.localName)]
 			j.late = s.settled && s.before != nil && !wasThere
 		}
 		s.join(j)
 		delete(earlier, e.cluster)
 	}
-	for _, p := range one.parts {
+	for _, p := range one.members {
 		if j, seen := earlier[p.cluster]; seen && p.export == nil {
 			s.join(j)
 		}
@@ -130,23 +130,35 @@ func (m *maker) newSettler(one *merged) *settler {
 	return s
 }
 
+// hasSettled reports whether a ServiceImport is old enough for its type and ports to have settled.
+func hasSettled(m *maker, id ID) bool {
+	at := m.Imports[id].Created.Add(settleTime)
+	if m.Now.Before(at) {
+		m.dueAt(at)
+		return false
+	}
+	return true
+}
+
 // join remembers a ServiceExport.
 func (s *settler) join(j join) {
 	s.after.joined = append(s.after.joined, j)
 	s.late[j.cluster] = j.late
 }
 
-// byAge returns the parts whose exports are known, by age, but newcomers last.
-func (s *settler) byAge() []*part {
-	parts := slices.Clone(s.known)
-	slices.SortStableFunc(parts, func(a, b *part) int { return later(s.late[a.cluster]) - later(s.late[b.cluster]) })
-	return parts
+// byAge returns the members whose exports are known, by age, but newcomers last.
+func (s *settler) byAge() []*member {
+	members := slices.Clone(s.known)
+	slices.SortStableFunc(members, func(a, b *member) int {
+		return later(s.late[a.cluster]) - later(s.late[b.cluster])
+	})
+	return members
 }
 
 // firstSight returns the origin of a value that the leader finds, as far as the leader can tell. It
-// returns nil while the exports of a part are not known, and if no export has the value. rivals
+// returns nil while the exports of a member are not known, and if no export has the value. rivals
 // reports whether an export has another value that only this value keeps out.
-func (s *settler) firstSight(has, rivals func(*part) bool) *origin {
+func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	if !s.complete {
 		return nil
 	}
@@ -155,7 +167,7 @@ func (s *settler) firstSight(has, rivals func(*part) bool) *origin {
 		if has(p) {
 			return &origin{keyOf(p), against}
 		}
-		if rivals(p) && !s.absent[cmp.Or(p.cluster, s.own)] {
+		if rivals(p) && !s.absent[cmp.Or(p.cluster, s.localName)] {
 			against = append(against, p.cluster)
 		}
 	}
@@ -164,11 +176,11 @@ func (s *settler) firstSight(has, rivals func(*part) bool) *origin {
 
 // stays reports whether a value stays. has reports whether an export has the value, and rivals
 // whether an export has another value in its place.
-func (s *settler) stays(from *origin, has, rivals func(*part) bool) bool {
+func (s *settler) stays(from *origin, has, rivals func(*member) bool) bool {
 	if s.complete && !slices.ContainsFunc(s.known, has) {
 		return false
 	}
-	wins := func(p *part) bool { return rivals(p) && !s.late[p.cluster] && from.yields(p) }
+	wins := func(p *member) bool { return rivals(p) && !s.late[p.cluster] && from.yields(p) }
 	return from == nil || !slices.ContainsFunc(s.known, wins)
 }
 
@@ -184,8 +196,8 @@ func (s *settler) decideType() string {
 		return clusterSetIP
 	}
 	if s.settled {
-		has := func(p *part) bool { return importType(p.export) == s.have.Type }
-		rivals := func(p *part) bool { return !has(p) }
+		has := func(p *member) bool { return importType(p.export) == s.have.Type }
+		rivals := func(p *member) bool { return !has(p) }
 		if s.after.kind == nil {
 			s.after.kind = s.firstSight(has, rivals)
 		}
@@ -200,8 +212,8 @@ func (s *settler) decideType() string {
 
 // keptPorts returns those of the ports there that stay. A port gives way to another one only if the
 // other one then has a place.
-func (s *settler) keptPorts(there []Port) offered {
-	list := offered{kept: true}
+func (s *settler) keptPorts(there []Port) portList {
+	list := portList{kept: true}
 	if !s.settled && s.complete {
 		return list
 	}
@@ -219,20 +231,20 @@ func (s *settler) keptPorts(there []Port) offered {
 		origins:  make(map[Port]*origin),
 	}
 	for _, port := range there {
-		has := func(p *part) bool { return p.ports().has(port) }
+		has := func(p *member) bool { return p.ports().has(port) }
 		f.exported[port] = slices.ContainsFunc(s.known, has)
 		if remembered, ok := from[port.untargeted()]; ok {
 			f.origins[port] = &remembered
 		} else {
-			f.origins[port] = s.firstSight(has, func(p *part) bool { return f.keepsOut(port, p) })
+			f.origins[port] = s.firstSight(has, func(p *member) bool { return f.keepsOut(port, p) })
 		}
 		if o := f.origins[port]; o != nil { // also of a port that does not stay: it is there until that is written
 			s.after.ports = append(s.after.ports, portOrigin{port.untargeted(), *o})
 		}
 	}
 	for _, port := range there {
-		has := func(p *part) bool { return p.ports().has(port) }
-		if s.stays(f.origins[port], has, func(p *part) bool { return f.rivals(port, p) }) {
+		has := func(p *member) bool { return p.ports().has(port) }
+		if s.stays(f.origins[port], has, func(p *member) bool { return f.rivals(port, p) }) {
 			list.ports = append(list.ports, port)
 			list.unnamed = list.unnamed || f.unnamed[port]
 		}
@@ -243,12 +255,12 @@ func (s *settler) keptPorts(there []Port) offered {
 // unnamed returns the ports that have no name in the oldest export that has them. If no export that
 // is known has a port, a name that may have been made up counts as none.
 func (s *settler) unnamed(there []Port) map[Port]bool {
-	parts := s.byAge()
+	members := s.byAge()
 	all := make(map[Port]bool)
 	for _, port := range there {
 		is := port.unnamed().Name == ""
-		if i := slices.IndexFunc(parts, func(p *part) bool { return p.ports().has(port) }); i >= 0 {
-			is = parts[i].ports().hasUnnamed(port)
+		if i := slices.IndexFunc(members, func(p *member) bool { return p.ports().has(port) }); i >= 0 {
+			is = members[i].ports().hasUnnamed(port)
 		}
 		if is {
 			all[port] = true
@@ -257,69 +269,25 @@ func (s *settler) unnamed(there []Port) map[Port]bool {
 	return all
 }
 
-// portFate is what decides whether the ports of a ServiceImport stay.
-type portFate struct {
-	*settler
-	index    *portIndex       // of these ports
-	unnamed  map[Port]bool    // the ports that have no name in their exports
-	exported map[Port]bool    // the ports that an export has, of the exports that are known
-	origins  map[Port]*origin // nil: not known
-}
-
-// inPlaceOf returns the ports that take the name or the number of a port of an export.
-func (f *portFate) inPlaceOf(q Port) []Port {
-	all := f.index.taking(q)
-	if q.Name == "" { // a ServiceImport has at most one such port
-		all = slices.AppendSeq(all, maps.Keys(f.unnamed))
-	}
-	return all
-}
-
-// keepsOut reports whether a part's export has a port that this port alone keeps out.
-func (f *portFate) keepsOut(port Port, p *part) bool {
-	isOther := func(other Port) bool { return other != port }
-	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
-		return !slices.ContainsFunc(f.inPlaceOf(q), isOther)
-	})
-}
-
-// rivals reports whether a part's export has a port that this port keeps out, and no other port
-// that remains.
-func (f *portFate) rivals(port Port, p *part) bool {
-	remains := func(other Port) bool { return other != port && f.remains(other, p) }
-	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
-		return !slices.ContainsFunc(f.inPlaceOf(q), remains)
-	})
-}
-
-// remains reports whether a port does not give way to the ports of a part's export.
-func (f *portFate) remains(port Port, p *part) bool {
-	if f.complete && !f.exported[port] {
-		return false
-	}
-	o := f.origins[port]
-	return o == nil || !o.yields(p)
-}
-
 // absentClusters returns the value of the annotation that names the clusters whose ServiceExports
-// have no part, and are no newcomers. While the exports of a part are not known, nothing is decided
+// have no member, and are no newcomers. While the exports of a member are not known, nothing is decided
 // about clusters that are back, so they stay in the annotation. So do clusters whose exports are not
 // known, and clusters that are not linked.
-func (m *maker) absentClusters(s *settler, parts []*part) string {
-	isPart := make(map[string]bool)
-	for _, p := range parts {
-		isPart[p.cluster] = true
+func (s *settler) absentClusters(m *maker, members []*member) string {
+	isMember := make(map[string]bool)
+	for _, p := range members {
+		isMember[p.cluster] = true
 	}
 	var names []string
 	for _, j := range s.after.joined {
-		name := cmp.Or(j.cluster, s.own)
-		if !isPart[j.cluster] && !j.late || !s.complete && s.absent[name] {
+		name := cmp.Or(j.cluster, s.localName)
+		if !isMember[j.cluster] && !j.late || !s.complete && s.absent[name] {
 			names = append(names, name)
 		}
 	}
 	for name := range s.absent {
 		c := m.clusters[name]
-		if name == s.own {
+		if name == s.localName {
 			c = m.clusters[""]
 		}
 		if c == nil || !m.knows(c, Import) {
@@ -333,7 +301,7 @@ func (m *maker) absentClusters(s *settler, parts []*part) string {
 }
 
 // remember remembers where ports came from that are not among those that stay. While the exports of
-// a part are not known, where the ports there came from is left open.
+// a member are not known, where the ports there came from is left open.
 func (s *settler) remember(ports, there []Port) {
 	known := make(map[Port]bool)
 	for _, p := range s.after.ports {
@@ -356,4 +324,48 @@ func (s *settler) remember(ports, there []Port) {
 			}
 		}
 	}
+}
+
+// portFate is what decides whether the ports of a ServiceImport stay.
+type portFate struct {
+	*settler
+	index    *portIndex       // of these ports
+	unnamed  map[Port]bool    // the ports that have no name in their exports
+	exported map[Port]bool    // the ports that an export has, of the exports that are known
+	origins  map[Port]*origin // nil: not known
+}
+
+// inPlaceOf returns the ports that take the name or the number of a port of an export.
+func (f *portFate) inPlaceOf(q Port) []Port {
+	all := f.index.taking(q)
+	if q.Name == "" { // a ServiceImport has at most one such port
+		all = slices.AppendSeq(all, maps.Keys(f.unnamed))
+	}
+	return all
+}
+
+// keepsOut reports whether a member's export has a port that this port alone keeps out.
+func (f *portFate) keepsOut(port Port, p *member) bool {
+	isOther := func(other Port) bool { return other != port }
+	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
+		return !slices.ContainsFunc(f.inPlaceOf(q), isOther)
+	})
+}
+
+// rivals reports whether a member's export has a port that this port keeps out, and no other port
+// that remains.
+func (f *portFate) rivals(port Port, p *member) bool {
+	remains := func(other Port) bool { return other != port && f.remains(other, p) }
+	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
+		return !slices.ContainsFunc(f.inPlaceOf(q), remains)
+	})
+}
+
+// remains reports whether a port does not give way to the ports of a member's export.
+func (f *portFate) remains(port Port, p *member) bool {
+	if f.complete && !f.exported[port] {
+		return false
+	}
+	o := f.origins[port]
+	return o == nil || !o.yields(p)
 }

@@ -35,30 +35,6 @@ func settledSim(t testing.TB, clusters ...Cluster) *sim {
 	return s
 }
 
-// settleSlowly makes some plans before anything is written, and settles then.
-func (s *sim) settleSlowly(t testing.TB) {
-	s.refuse = func(string) bool { return true }
-	for range 3 {
-		s.pass()
-	}
-	s.refuse = nil
-	s.settle(t)
-}
-
-// replace takes away the Service behind a ServiceExport for a time.
-func (s *sim) replace(t testing.TB, name string, gap time.Duration, meanwhile func()) {
-	t.Helper()
-	e := &s.of(name).Exports[0]
-	service := e.Service
-	e.Service = nil
-	s.settle(t)
-	s.Now = s.Now.Add(gap)
-	s.settleSlowly(t)
-	meanwhile()
-	s.of(name).Exports[0].Service = service
-	s.settleSlowly(t)
-}
-
 // TestServiceReplaced: an export whose Service was missing decides again, however long the Service
 // was missing. If it was missing for a moment, nothing is written.
 func TestServiceReplaced(t *testing.T) {

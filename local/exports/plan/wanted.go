@@ -10,58 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// metadata is what an object is to have of labels and annotations.
-type metadata struct {
-	labels, annotations map[string]string // our own
-	copies              copies
-	keep                bool // what was copied stays: who decides about it is not known
-	// preference applies although keep is set: the local cluster alone decides it.
-	// If it is nil, who decides it is not known.
-	preference map[string]string
-	inherited  *copies // of what is adopted: what was copied; nil: nothing is adopted
-}
-
-// ownKeys are the labels and annotations that are ours alone: they go where they are not wanted.
-var ownKeys = []string{
-	markLabel, markAnnotation, mirroredLabel, clusterLabel, fqNameKey, versionKey,
-	localDiscovery, remoteDiscovery, remoteService,
-	importLabel, derivedKey, unlistedKey, absentKey,
-}
-
-// over returns the labels and annotations of an object that has these.
-func (d metadata) over(labels, annotations map[string]string) (nextLabels, nextAnnotations map[string]string) {
-	copied := annotations[copiedKey]
-	if d.inherited != nil {
-		copied = record(d.inherited.labels, d.inherited.annotations)
-	}
-	nextLabels = maps.Clone(labels)
-	nextAnnotations = maps.Clone(annotations)
-	oldLabels, oldAnnotations := recorded(copied)
-	switch {
-	case d.keep && labels != nil && d.preference != nil:
-		maps.DeleteFunc(oldAnnotations, func(key, _ string) bool { return !slices.Contains(preferenceKeys, key) })
-		var ours map[string]string
-		nextAnnotations, ours = overlay(annotations, d.preference, oldAnnotations)
-		copied = rerecorded(copied, preferenceKeys, ours)
-	case !d.keep || labels == nil:
-		var ourLabels, ourAnnotations map[string]string
-		nextLabels, ourLabels = overlay(labels, d.copies.labels, oldLabels)
-		nextAnnotations, ourAnnotations = overlay(annotations, d.copies.annotations, oldAnnotations)
-		copied = record(ourLabels, ourAnnotations)
-	}
-	delete(nextAnnotations, copiedKey)
-	if copied != "" {
-		nextAnnotations[copiedKey] = copied
-	}
-	for _, key := range ownKeys {
-		delete(nextLabels, key)
-		delete(nextAnnotations, key)
-	}
-	maps.Copy(nextLabels, d.labels)
-	maps.Copy(nextAnnotations, d.annotations)
-	return nextLabels, nextAnnotations
-}
-
 // WantedService is a Service as it is to be.
 type WantedService struct {
 	ID
@@ -86,25 +34,16 @@ func (w *WantedService) Mine(have *Service) bool {
 		return false
 	}
 	return w.settings.Marked(have) || w.adopts != nil && have.UID == w.adopts.UID && adoptable(have, w.group) &&
-		maps.Equal(have.Labels, w.adopts.Labels) && maps.Equal(known(have.Annotations), known(w.adopts.Annotations))
+		maps.Equal(have.Labels, w.adopts.Labels) &&
+		maps.Equal(worldAnnotations(have.Annotations), worldAnnotations(w.adopts.Annotations))
 }
 
 // known returns the annotations that worlds have of Services at least. What is read afresh has others too, of which
 // Linkerd's service mirror copies all.
-func known(annotations map[string]string) map[string]string {
+func worldAnnotations(annotations map[string]string) map[string]string {
 	all := maps.Clone(annotations)
-	maps.DeleteFunc(all, func(key, _ string) bool { return !within(key, "linkerd.io", "isthmus.io") })
+	maps.DeleteFunc(all, func(key, _ string) bool { return !inDomain(key, "linkerd.io", "isthmus.io") })
 	return all
-}
-
-// Mine reports whether a Service of that name, as it has just been read, may be deleted.
-func (u Unwanted) Mine(s Settings, have *Service) bool {
-	return have.UID == u.UID && s.Marked(have) && !have.Deleting
-}
-
-// MineImport reports that of a ServiceImport.
-func (u Unwanted) MineImport(s Settings, have *ServiceImport) bool {
-	return have.UID == u.UID && s.MarkedImport(have) && !have.Deleting
 }
 
 // Content is a text that differs for Services that are to be different, and is the same for equal ones.
@@ -223,4 +162,60 @@ func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, s
 		!maps.Equal(next.Annotations, have.Annotations)
 	changed = changed || next.EndpointSliceObjects != have.EndpointSliceObjects
 	return next, differs, changed || !slices.Equal(next.Clusters, have.Clusters)
+}
+
+// noSlices is the value of status.endpointSliceObjects that says that a ServiceImport has no
+// EndpointSlices. Isthmus writes none.
+const noSlices = "Absent"
+
+// metadata is what an object is to have of labels and annotations.
+type metadata struct {
+	labels, annotations map[string]string // our own
+	copies              copies
+	keep                bool // what was copied stays: who decides about it is not known
+	// preference applies although keep is set: the local cluster alone decides it.
+	// If it is nil, who decides it is not known.
+	preference map[string]string
+	inherited  *copies // of what is adopted: what was copied; nil: nothing is adopted
+}
+
+// ownKeys are the labels and annotations that are ours alone: they go where they are not wanted.
+var managedKeys = []string{
+	markLabel, markAnnotation, mirroredLabel, clusterLabel, fqNameKey, versionKey,
+	localDiscovery, remoteDiscovery, remoteService,
+	importLabel, derivedKey, unlistedKey, absentKey,
+}
+
+// over returns the labels and annotations of an object that has these.
+func (d metadata) over(labels, annotations map[string]string) (nextLabels, nextAnnotations map[string]string) {
+	copied := annotations[copiedKey]
+	if d.inherited != nil {
+		copied = record(d.inherited.labels, d.inherited.annotations)
+	}
+	nextLabels = maps.Clone(labels)
+	nextAnnotations = maps.Clone(annotations)
+	oldLabels, oldAnnotations := recorded(copied)
+	switch {
+	case d.keep && labels != nil && d.preference != nil:
+		maps.DeleteFunc(oldAnnotations, func(key, _ string) bool { return !slices.Contains(preferenceKeys, key) })
+		var ours map[string]string
+		nextAnnotations, ours = overlay(annotations, d.preference, oldAnnotations)
+		copied = rerecorded(copied, preferenceKeys, ours)
+	case !d.keep || labels == nil:
+		var ourLabels, ourAnnotations map[string]string
+		nextLabels, ourLabels = overlay(labels, d.copies.labels, oldLabels)
+		nextAnnotations, ourAnnotations = overlay(annotations, d.copies.annotations, oldAnnotations)
+		copied = record(ourLabels, ourAnnotations)
+	}
+	delete(nextAnnotations, copiedKey)
+	if copied != "" {
+		nextAnnotations[copiedKey] = copied
+	}
+	for _, key := range managedKeys {
+		delete(nextLabels, key)
+		delete(nextAnnotations, key)
+	}
+	maps.Copy(nextLabels, d.labels)
+	maps.Copy(nextAnnotations, d.annotations)
+	return nextLabels, nextAnnotations
 }

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,9 +41,6 @@ type World struct {
 	Attempt func(kind string, id ID) Attempt
 }
 
-// taken stands for all Services of which plans know no more than that they are there.
-var taken = &Service{}
-
 // Service returns the own cluster's Service of that name. If there is none, it is nil. Of a Service that is not in
 // Services, all fields are empty.
 func (w *World) Service(id ID) *Service {
@@ -52,31 +48,13 @@ func (w *World) Service(id ID) *Service {
 		return o
 	}
 	if w.IsTaken != nil && w.IsTaken(id) {
-		return taken
+		return unknownService
 	}
 	return nil
 }
 
-// Settings are those of the gateway.
-type Settings struct {
-	Controller   string // the gateway's namespace, which its mark has, unlike that of another gateway
-	Multicluster string // the namespace of Linkerd's Links; empty: none
-	ClusterName  string // of the own cluster, in status.clusters of ServiceImports
-	// IPv4Only is whether Isthmus serves no IPv6 addresses. The written Services then have IPv4 addresses only.
-	IPv4Only bool
-	// Labels and ServiceExports are what is exported by.
-	Labels, ServiceExports bool
-	// UnlinkedAfter is how long the parts of a cluster stay that is linked no longer, or that has lost most of
-	// its exports at once.
-	UnlinkedAfter time.Duration
-	// MaxPerLink limits the objects that a link has a part in. MaxPerNamespace limits those of a link, or of the local
-	// cluster, in one namespace. Zero means DefaultPerLink and DefaultPerNamespace.
-	MaxPerLink, MaxPerNamespace int
-}
-
-func (s *Settings) perLink() int { return cmp.Or(s.MaxPerLink, DefaultPerLink) }
-
-func (s *Settings) perNamespace() int { return cmp.Or(s.MaxPerNamespace, DefaultPerNamespace) }
+// taken stands for all Services of which plans know no more than that they are there.
+var unknownService = &Service{}
 
 // Cluster is the own cluster or a link, with its exports.
 type Cluster struct {
@@ -98,7 +76,7 @@ type Cluster struct {
 	OtherNetwork bool
 }
 
-func (c *Cluster) own() bool { return c.Name == "" }
+func (c *Cluster) isLocal() bool { return c.Name == "" }
 
 // knows reports whether what the cluster exports for a kind is known.
 func (c *Cluster) knows(k Kind) bool {
@@ -114,78 +92,6 @@ const (
 	Unknown              // it can't be read, or was held a while ago: what it wrote is left alone
 	Held                 // the service mirror works: all is left to it
 )
-
-// Export is one name that a cluster exports.
-type Export struct {
-	ID
-	Service           *Service       // nil: there is no such Service
-	Mirror, Federated bool           // the Service matches the selector for these
-	Exported          *ServiceExport // nil: there is none
-}
-
-// ServiceExport is what is read of a ServiceExport.
-type ServiceExport struct {
-	UID                 string
-	Created             time.Time
-	Generation          int64
-	Labels, Annotations map[string]string  // exportedLabels and exportedAnnotations
-	Conditions          []metav1.Condition // of the own cluster only
-}
-
-// Service is what is read of a Service, as an export or as an object that may be written.
-type Service struct {
-	ID
-	UID                  string
-	Deleting             bool
-	Type                 string // "ClusterIP" and so on
-	ClusterIPs           []string
-	IPFamilies           []string
-	IPFamilyPolicy       string
-	Selector             bool   // it has one
-	OwnerKind, OwnerName string // of the first one
-	OwnerUID             string
-	Labels, Annotations  map[string]string
-	Ports                []Port
-	Traffic
-}
-
-// onlyIPv6 reports whether IPv6 is the Service's only IP family. It returns false if the families
-// are not known.
-func (s *Service) onlyIPv6() bool {
-	return slices.Equal(s.IPFamilies, []string{"IPv6"})
-}
-
-// hasIP reports whether the Service has a ClusterIP.
-func (s *Service) hasIP() bool { return len(s.ClusterIPs) > 0 && !s.Headless() }
-
-// firstFamily returns the IP family of the first ClusterIP.
-func (s *Service) firstFamily() string {
-	if !s.hasIP() {
-		return ""
-	}
-	return families(s.ClusterIPs[:1])[0]
-}
-
-// cannotGetIPs reports whether no update can give a Service the IPs that it had before.
-func (s *Service) cannotGetIPs() bool { return s.Headless() || s.Type == "ExternalName" }
-
-// Headless reports whether the Service has no IP.
-func (s *Service) Headless() bool { return len(s.ClusterIPs) > 0 && s.ClusterIPs[0] == "None" }
-
-// Traffic are fields that a ServiceImport has of its Services.
-type Traffic struct {
-	SessionAffinity       string // empty: "None"
-	AffinitySeconds       int32
-	InternalTrafficPolicy string
-	TrafficDistribution   string
-}
-
-// Port is a port of a Service or a ServiceImport.
-type Port struct {
-	Name, Protocol, AppProtocol string
-	Number                      uint16
-	Target                      string // a number or a name; empty in a ServiceImport
-}
 
 // ServiceImport is what is read of a ServiceImport.
 type ServiceImport struct {

@@ -4,32 +4,22 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"isthmus/internal/text"
 )
 
-// merged is what the parts of a group make together.
-type merged struct {
-	group
-	taken      string // why the name of a ServiceImport's Service is; empty: it is not
-	parts      []*part
-	known      []*part // those whose exports are known
-	deciding   *part   // the first of these; nil: there is none
-	ports      []Port
-	importType string     // of a ServiceImport
-	absent     string     // of a ServiceImport: the value of the annotation absentKey
-	metadata   metadata   // what is copied
-	conflicts  []Conflict // each with its Reason and Message
-	refused    []string   // what of the parts can't be used
-}
+// writer is the stage of Make that decides what to write and to delete.
+type writer struct{ *maker }
 
-// write decides on each group that has a part, or had one.
-func (m *maker) write() {
+// write decides on each group that has a member, or had one.
+func (m writer) write() {
 	var wanted []*merged
-	for _, g := range slices.SortedFunc(maps.Keys(m.parts), compareGroups) {
-		one := m.merge(g)
+	union := merger{m.maker}
+	for _, g := range slices.SortedFunc(maps.Keys(m.members), compareGroups) {
+		one := union.merge(g)
 		if g.kind == Import {
 			m.headless[g] = one.importType == headless
 		}
@@ -40,12 +30,12 @@ func (m *maker) write() {
 		}
 		wanted = append(wanted, one)
 	}
-	owners := m.names(wanted)
+	winners := m.nameWinners(wanted)
 	for _, one := range wanted {
 		g := one.group
 		why := strings.Join(text.First(one.refused, mostRefused), "; ")
 		m.out.Conflicts = append(m.out.Conflicts, one.conflicts...)
-		state, detail := m.place(one, owners[g.target()])
+		state, detail := m.judgeTarget(one, winners[g.target()])
 		if state == Written && !m.headless[g] && len(one.ports) == 0 {
 			state, detail = NoPort, why
 			if o := m.Service(g.target()); o != nil && m.Marked(o) {
@@ -53,12 +43,12 @@ func (m *maker) write() {
 			}
 		}
 		if o := m.Imports[g.of]; state == Taken && g.kind == Import && o != nil && m.MarkedImport(o) {
-			one.taken = detail
+			one.whyTaken = detail
 		}
-		if state == Written || one.taken != "" || state == NoPort && len(one.ports) > 0 {
+		if state == Written || one.whyTaken != "" || state == NoPort && len(one.ports) > 0 {
 			m.want(one)
 		}
-		for _, p := range one.parts {
+		for _, p := range one.members {
 			switch {
 			case state != Written:
 				m.verdict(g, p.cluster, state, detail, p.until)
@@ -71,15 +61,16 @@ func (m *maker) write() {
 			}
 		}
 	}
-	for _, g := range slices.SortedFunc(maps.Keys(m.have), compareGroups) {
+	for _, g := range slices.SortedFunc(maps.Keys(m.named), compareGroups) {
 		// Of an object without members, which others have taken away, nobody knows whose it is until all clusters are
 		// seen.
-		if len(m.parts[g]) == 0 && !m.frozen[g] && !m.left(g) && (len(m.have[g].clusters) > 0 || m.allKnow(g.kind)) {
+		if len(m.members[g]) == 0 && !m.frozen[g] && !m.leftToLinkerd(g) &&
+			(len(m.named[g].clusters) > 0 || m.allKnow(g.kind)) {
 			m.remove(g)
 		}
 	}
 	for _, o := range m.unknown {
-		if _, wanted := owners[o.ID]; !wanted && !o.Deleting && m.Labels && m.ServiceExports && m.allKnow(Import) {
+		if _, wanted := winners[o.ID]; !wanted && !o.Deleting && m.Labels && m.ServiceExports && m.allKnow(Import) {
 			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, o.ID, "", SharedTurn, o.UID})
 		}
 	}
@@ -87,64 +78,20 @@ func (m *maker) write() {
 	slices.SortFunc(m.out.Delete, func(a, b Unwanted) int { return compareIDs(a.ID, b.ID) })
 }
 
-// remove deletes what was written for a group.
-func (m *maker) remove(g group) {
-	m.removeService(g)
-	if o := m.Imports[g.of]; g.kind == Import && m.MCSVersion != "" && o != nil && m.MarkedImport(o) && !o.Deleting {
-		m.out.DeleteImports = append(m.out.DeleteImports, Unwanted{o.ID, g.of, g.kind, m.turnOfGone(g), o.UID})
-	}
-}
-
-// SharedTurn is the turn of all writes of objects that no export asks for, and asked for while this
-// leader led. No cluster has that name. So the clusters that objects name get no turns of their
-// own.
-const SharedTurn = "no export"
-
-// turn returns the turn of a group's writes: the first cluster of which an export asks, or asked, for a part.
-func (m *maker) turn(parts []*part, g group) string {
-	for _, p := range parts {
-		if p.export != nil || m.confirmed(gone{g, p.cluster}) {
-			return p.cluster
-		}
-	}
-	return SharedTurn
-}
-
-// turnOfGone returns the turn of the deletion of what is written for a group.
-func (m *maker) turnOfGone(g group) string {
-	if had := m.have[g]; had != nil {
-		for _, name := range had.clusters {
-			if m.confirmed(gone{g, name}) {
-				return name
-			}
-		}
-	}
-	return SharedTurn
-}
-
-// removeService deletes the Service of a group. What Linkerd wrote and nothing wants stays.
-func (m *maker) removeService(g group) {
-	if o := m.Service(g.target()); o != nil && m.Marked(o) && !o.Deleting {
-		if is, _, _ := identify(o); is == g {
-			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, g.of, g.kind, m.turnOfGone(g), o.UID})
-		}
-	}
-}
-
 // names decides whose a Service's name is that several groups want: that of the group that has it, or else of the
 // first kind, or else of the older link.
-func (m *maker) names(wanted []*merged) map[ID]group {
-	owners := make(map[ID]group)
+func (m writer) nameWinners(wanted []*merged) map[ID]group {
+	winners := make(map[ID]group)
 	for _, one := range wanted {
 		g := one.group
-		if now, ok := owners[g.target()]; !m.headless[g] && (!ok || m.wins(g, now)) {
-			owners[g.target()] = g
+		if now, ok := winners[g.target()]; !m.headless[g] && (!ok || m.wins(g, now)) {
+			winners[g.target()] = g
 		}
 	}
-	return owners
+	return winners
 }
 
-func (m *maker) wins(g, over group) bool {
+func (m writer) wins(g, over group) bool {
 	if o := m.Service(g.target()); o != nil && m.Marked(o) {
 		switch is, _, _ := identify(o); is {
 		case over:
@@ -153,7 +100,7 @@ func (m *maker) wins(g, over group) bool {
 			return true
 		}
 	}
-	a, b := m.parts[g][0], m.parts[over][0]
+	a, b := m.members[g][0], m.members[over][0]
 	return cmp.Or(
 		rank(g.kind)-rank(over.kind),
 		later(a.link == nil)-later(b.link == nil),
@@ -162,12 +109,10 @@ func (m *maker) wins(g, over group) bool {
 	) < 0
 }
 
-const noImports = "this cluster does not have them as a kind of object"
-
 // place decides whether what is at a group's name may be written.
-func (m *maker) place(one *merged, owner group) (s State, detail string) {
+func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) {
 	g := one.group
-	if m.left(g) {
+	if m.leftToLinkerd(g) {
 		return LeftToLinkerd, ""
 	}
 	if g.kind == Import {
@@ -192,12 +137,12 @@ func (m *maker) place(one *merged, owner group) (s State, detail string) {
 	o := m.Service(g.target())
 	if o != nil && m.Marked(o) {
 		if is, _, ok := identify(o); ok {
-			owner = is
+			winner = is
 		}
 	}
 	switch {
-	case owner != g:
-		return Taken, "it is written for the " + string(owner.kind) + " of " + owner.of.String()
+	case winner != g:
+		return Taken, "it is written for the " + string(winner.kind) + " of " + winner.of.String()
 	case o == nil:
 		return Written, ""
 	case o.Deleting:
@@ -210,170 +155,24 @@ func (m *maker) place(one *merged, owner group) (s State, detail string) {
 			detail += ": it was written by " + by
 		}
 		return Taken, detail
-	case m.have[g] == nil:
+	case m.named[g] == nil:
 		return LeftToLinkerd, "its service mirror wrote it, and may still run"
 	}
 	// the limits have left out what is exported
-	if !slices.ContainsFunc(m.parts[g], func(p *part) bool { return p.export != nil }) {
+	if !slices.ContainsFunc(m.members[g], func(p *member) bool { return p.export != nil }) {
 		return Taken, "the Service " + o.Name + " has no member that may be written"
 	}
-	members := clustersOf(m.parts[g])
-	for _, name := range m.have[g].clusters {
-		if m.clusters[name] != nil && !slices.Contains(members, name) {
-			return Taken, "the Service " + o.Name + " has a member that is not exported: that of " + shown(name)
+	clusters := clustersOf(m.members[g])
+	for _, name := range m.named[g].clusters {
+		if m.clusters[name] != nil && !slices.Contains(clusters, name) {
+			return Taken, "the Service " + o.Name + " has a member that is not exported: that of " + displayName(name)
 		}
 	}
 	return Written, ""
 }
 
-// allKnow reports whether what all clusters export for a kind is known.
-func (m *maker) allKnow(k Kind) bool {
-	return !slices.ContainsFunc(m.Clusters, func(c Cluster) bool { return c.Joins != JoinsNone && !c.knows(k) })
-}
-
-func clustersOf(parts []*part) (names []string) {
-	for _, p := range parts {
-		names = append(names, p.cluster)
-	}
-	return names
-}
-
-// merge unites the parts of a group. While the exports of one are not known, what it may decide stays.
-func (m *maker) merge(g group) *merged {
-	one := &merged{group: g, parts: m.parts[g]}
-	for _, p := range one.parts {
-		if p.export != nil {
-			one.known = append(one.known, p)
-		}
-	}
-	if g.kind == Import {
-		m.mergeImport(one)
-	} else {
-		one.ports, one.refused = unite(m.offersInOrder(one))
-	}
-	for _, p := range one.known {
-		if len(p.export.Service.Ports) > maxExportedPorts {
-			one.refused = append(one.refused, fmt.Sprintf(
-				"cluster %s: only the first %d ports are read", shown(p.cluster), maxExportedPorts))
-		}
-	}
-	if len(one.known) == 0 {
-		return one
-	}
-	one.deciding = one.known[0]
-	e := one.deciding.export
-	if one.deciding.link.Joins == Unreadable { // it is not known which labels the link excludes
-		one.metadata.keep = true
-	}
-	if g.kind != Import {
-		one.metadata.copies = one.deciding.serviceCopies()
-		if one.deciding.cluster == "" {
-			preference := preferenceOf(e.Service)
-			maps.Copy(one.metadata.copies.annotations, preference.annotations)
-			one.metadata.copies.refused = append(one.metadata.copies.refused, preference.refused...)
-		}
-	} else {
-		one.metadata.copies = *one.deciding.exportedCopies()
-		for _, p := range one.known[1:] {
-			for _, text := range p.exportedCopies().refused {
-				if !slices.Contains(one.metadata.copies.refused, text) {
-					p.notes = append(p.notes, text)
-				}
-			}
-		}
-		if t := e.Service.Traffic; t != t.usable() {
-			one.refused = append(one.refused, fmt.Sprintf(
-				"sessionAffinity, internalTrafficPolicy or trafficDistribution of cluster %s: no Service may have it",
-				shown(one.deciding.cluster),
-			))
-		}
-		one.conflicts = m.differences(one)
-	}
-	one.refused = append(one.refused, one.metadata.copies.refused...)
-	for _, text := range conflicts(one.ports, one.known, g.kind == Import) {
-		one.conflicts = append(one.conflicts, Conflict{Reason: "PortConflict", Message: text})
-	}
-	one.ports = named(one.ports)
-	return one
-}
-
-// portsThere returns the ports of what is written for a group.
-func (m *maker) portsThere(g group) []Port {
-	if o := m.Imports[g.of]; g.kind == Import && o != nil && len(o.Ports) > 0 {
-		return firstPorts(o.Ports)
-	}
-	if o := m.Service(g.target()); o != nil && (g.kind != Import || m.Marked(o)) {
-		return firstPorts(o.Ports)
-	}
-	return nil
-}
-
-// firstPorts returns the ports of an object that are read.
-func firstPorts(ports []Port) []Port { return ports[:min(len(ports), maxPorts)] }
-
-// mergeImport decides the type and the ports of a ServiceImport.
-func (m *maker) mergeImport(one *merged) {
-	s := m.newSettler(one)
-	one.importType = s.decideType()
-	there := m.portsThere(one.group)
-	if s.complete && s.have != nil {
-		there = firstPorts(s.have.Ports)
-	}
-	lists := []offered{s.keptPorts(there)}
-	for _, p := range s.byAge() {
-		lists = append(lists, offered{cluster: p.cluster, ports: p.exported()})
-	}
-	one.ports, one.refused = unite(lists)
-	for _, p := range one.parts {
-		if p.cluster != "" && !listable(p.cluster) {
-			p.notes = append(p.notes, fmt.Sprintf(
-				"status.clusters leaves %s out, which is no DNS label; its endpoints stay", quoted(p.cluster)))
-		}
-	}
-	s.remember(named(slices.Clone(one.ports)), there)
-	one.absent = m.absentClusters(s, one.parts)
-	m.after.imports[one.of] = &s.after
-	one.metadata.keep = !s.complete
-}
-
-// offersInOrder returns the ports of a mirror's or federated Service's parts, in the order in which
-// the parts decide. The ports that exist stand for the first part that is not known and all such
-// parts after it.
-func (m *maker) offersInOrder(one *merged) (all []offered) {
-	parts := make(map[string]*part)
-	for _, p := range one.parts {
-		parts[p.cluster] = p
-	}
-	order := m.remoteOrder(one)
-	if parts[""] != nil {
-		order = slices.Insert(order, 0, "")
-	}
-	kept := false
-	for i, name := range order {
-		switch p := parts[name]; {
-		case p.export != nil:
-			all = append(all, offered{cluster: name, ports: p.exported()})
-		case !kept:
-			kept = true
-			all = append(all, offered{ports: m.portsThere(one.group), kept: true, decides: i == 0})
-			one.metadata.keep = i == 0
-		}
-	}
-	return all
-}
-
-// settled reports whether a ServiceImport is old enough for its type and ports to have settled.
-func (m *maker) settled(id ID) bool {
-	at := m.Imports[id].Created.Add(settleTime)
-	if m.Now.Before(at) {
-		m.due(at)
-		return false
-	}
-	return true
-}
-
 // want adds what is to be written for a group.
-func (m *maker) want(one *merged) {
+func (m writer) want(one *merged) {
 	if one.kind == Import {
 		m.wantImport(one)
 		return
@@ -395,7 +194,8 @@ func (m *maker) want(one *merged) {
 			remoteService:   one.of.Name,
 		})
 		w.metadata.annotations[versionKey] = "0"
-		if link := one.parts[0].link; link != nil && link.Domain != "" { // it is not known of a link that can't be used
+		// it is not known of a link that can't be used
+		if link := one.members[0].link; link != nil && link.Domain != "" {
 			w.metadata.annotations[fqNameKey] = one.of.Name + "." + one.of.Namespace + ".svc." + link.Domain
 		} else if have != nil {
 			w.metadata.annotations[fqNameKey] = have.Annotations[fqNameKey]
@@ -404,13 +204,126 @@ func (m *maker) want(one *merged) {
 	m.out.Services = append(m.out.Services, w)
 }
 
+// wantImport adds the ServiceImport of a group, and its derived Service. The derived Service waits
+// until its owner, the ServiceImport, exists. The ServiceImport gets its IPs once the derived
+// Service has some. It keeps these IPs while the derived Service is missing or somebody has taken
+// the IPs off it. That Service is then created with them. If another object has the derived Service's name, a
+// ServiceImport that exists has no IPs. The plan does not create an object all of whose members are on hold.
+func (m writer) wantImport(one *merged) {
+	have := m.Imports[one.of]
+	conditions := reporter{m.maker}
+	derived := m.Service(one.target())
+	held := !slices.ContainsFunc(one.members, func(p *member) bool { return p.state != OnHold })
+	if held && have == nil {
+		return
+	}
+	w := WantedImport{
+		ID:       one.of,
+		Turn:     m.turn(one.members, one.group),
+		settings: m.Settings,
+		metadata: one.metadata,
+		kind:     one.importType,
+		clusters: one.exporters(m.ClusterName),
+	}
+	w.metadata.labels, w.metadata.annotations = m.mark("ServiceImport", w.ID)
+	if names := unlisted(one.members); len(names) > 0 {
+		w.metadata.annotations[unlistedKey] = strings.Join(names, ",")
+	}
+	if one.absent != "" {
+		w.metadata.annotations[absentKey] = one.absent
+	}
+	if one.deciding != nil && !one.metadata.keep {
+		traffic := one.deciding.export.Service.Traffic.usable()
+		w.traffic = &traffic
+	}
+	if w.kind == headless {
+		w.ready = condition("Ready", true, "Ready", "a headless ServiceImport has no IPs")
+		if unsupported := conditions.familyNotSupported(one); unsupported != nil {
+			w.ready = *unsupported
+		}
+		m.out.Imports = append(m.out.Imports, w)
+		m.removeService(one.group)
+		return
+	}
+	w.metadata.annotations[derivedKey] = one.target().Name
+	for _, p := range one.ports {
+		p.Target = ""
+		w.ports = append(w.ports, p)
+	}
+	switch {
+	case one.whyTaken != "":
+	case derived != nil && m.Marked(derived) && derived.hasIP():
+		w.ips = derived.ClusterIPs
+	case have != nil && have.Type == clusterSetIP && (derived == nil || m.Marked(derived)):
+		w.ips = usableIPs(have.IPs)
+	}
+	w.families = families(w.ips)
+	var service *WantedService
+	lost := derived != nil && derived.cannotGetIPs()
+	switch {
+	case one.whyTaken != "" || held && (derived == nil || lost):
+	case lost:
+		m.removeService(one.group) // the Service is then created anew
+	default:
+		service = m.wantDerived(one, have, &w)
+	}
+	w.ready = conditions.readyImport(one, &w, service)
+	m.out.Imports = append(m.out.Imports, w)
+}
+
+// usableIPs returns the IPs that a Service can be created with: at most one IP of each family.
+func usableIPs(ips []string) (all []string) {
+	for _, ip := range ips[:min(len(ips), 2)] {
+		if addr, err := netip.ParseAddr(ip); err == nil && addr.Zone() == "" {
+			all = append(all, ip)
+		}
+	}
+	return all
+}
+
+// wantDerived adds the derived Service of a ServiceImport, and returns it. owner is that ServiceImport as it exists,
+// or nil.
+func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *WantedImport) *WantedService {
+	w := m.service(one)
+	if serviceImport != nil {
+		w.owner = serviceImport.UID
+	} else {
+		w.Waits = true
+	}
+	w.metadata.labels[importLabel] = one.of.Name
+	m.discover(w.metadata.annotations, one)
+	w.metadata.copies.labels = of.metadata.copies.labels
+	if one.deciding != nil {
+		w.metadata.copies.annotations = one.deciding.serviceCopies().annotations
+	}
+	if local := one.localPart(); local == nil || local.export != nil {
+		w.metadata.preference = make(map[string]string)
+		if local != nil {
+			preference := preferenceOf(local.export.Service)
+			w.metadata.preference = preference.annotations
+			local.notes = append(local.notes, preference.refused...)
+		}
+		maps.Copy(w.metadata.copies.annotations, w.metadata.preference)
+	}
+	for _, p := range of.ports {
+		p.Target = fmt.Sprint(p.Number)
+		w.ports = append(w.ports, p)
+	}
+	if of.traffic != nil {
+		w.traffic = of.traffic
+	}
+	w.ips = of.ips
+	m.out.Services = append(m.out.Services, w)
+	return &m.out.Services[len(m.out.Services)-1]
+}
+
 // service returns the Service of a group, with its mark alone.
-func (m *maker) service(one *merged) WantedService {
+func (m writer) service(one *merged) WantedService {
 	w := WantedService{
 		ID:       one.target(),
 		Kind:     one.kind,
 		Of:       one.of,
-		Turn:     m.turn(one.parts, one.group),
+		Turn:     m.turn(one.members, one.group),
 		settings: m.Settings,
 		group:    one.group,
 		metadata: one.metadata,
@@ -420,17 +333,17 @@ func (m *maker) service(one *merged) WantedService {
 }
 
 // mark returns the mark of an object.
-func (m *maker) mark(kind string, id ID) (labels, annotations map[string]string) {
+func (m writer) mark(kind string, id ID) (labels, annotations map[string]string) {
 	return map[string]string{markLabel: m.Controller}, map[string]string{markAnnotation: kind + " " + id.String()}
 }
 
 // discover sets the annotations that name the members.
-func (m *maker) discover(annotations map[string]string, one *merged) {
-	if slices.ContainsFunc(one.parts, func(p *part) bool { return p.cluster == "" }) {
+func (m writer) discover(annotations map[string]string, one *merged) {
+	if slices.ContainsFunc(one.members, func(p *member) bool { return p.cluster == "" }) {
 		annotations[localDiscovery] = one.of.Name
 	}
 	var remote []string
-	for _, cluster := range m.remoteOrder(one) {
+	for _, cluster := range one.remoteOrder(&m.World) {
 		remote = append(remote, one.of.Name+"@"+cluster)
 	}
 	if len(remote) > 0 {
@@ -438,43 +351,46 @@ func (m *maker) discover(annotations map[string]string, one *merged) {
 	}
 }
 
-// remoteOrder returns the links that are members, in the order in which they decide. While the
-// exports of a cluster are not known, its place in the order is not known either. The cluster then
-// stays behind the same member as in the Service that exists, so that the order does not change
-// twice.
-func (m *maker) remoteOrder(one *merged) (names []string) {
-	known := make(map[string]bool) // the links that are members, by whether their exports are known
-	for _, p := range one.parts {
-		if p.cluster == "" {
-			continue
-		}
-		known[p.cluster] = p.export != nil
-		if p.export != nil {
-			names = append(names, p.cluster)
+// remove deletes what was written for a group.
+func (m writer) remove(g group) {
+	m.removeService(g)
+	if o := m.Imports[g.of]; g.kind == Import && m.MCSVersion != "" && o != nil && m.MarkedImport(o) && !o.Deleting {
+		m.out.DeleteImports = append(m.out.DeleteImports, Unwanted{o.ID, g.of, g.kind, m.turnOfGone(g), o.UID})
+	}
+}
+
+// removeService deletes the Service of a group. What Linkerd wrote and nothing wants stays.
+func (m writer) removeService(g group) {
+	if o := m.Service(g.target()); o != nil && m.Marked(o) && !o.Deleting {
+		if is, _, _ := identify(o); is == g {
+			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, g.of, g.kind, m.turnOfGone(g), o.UID})
 		}
 	}
-	if len(names) == len(known) {
-		return names
+}
+
+// SharedTurn is the turn of all writes of objects that no export asks for, and asked for while this
+// leader led. No cluster has that name. So the clusters that objects name get no turns of their
+// own.
+const SharedTurn = "no export"
+
+// turn returns the turn of a group's writes: the first cluster of which an export asks, or asked, for a member.
+func (m writer) turn(members []*member, g group) string {
+	for _, p := range members {
+		if p.export != nil || m.confirmed(memberKey{g, p.cluster}) {
+			return p.cluster
+		}
 	}
-	if o := m.Service(one.target()); o != nil {
-		_, written, _ := identify(o)
-		previous := ""
-		for _, name := range written {
-			isKnown, isMember := known[name]
-			if !isMember {
-				continue
+	return SharedTurn
+}
+
+// turnOfGone returns the turn of the deletion of what is written for a group.
+func (m writer) turnOfGone(g group) string {
+	if had := m.named[g]; had != nil {
+		for _, name := range had.clusters {
+			if m.confirmed(memberKey{g, name}) {
+				return name
 			}
-			if !isKnown {
-				names = slices.Insert(names, slices.Index(names, previous)+1, name)
-				known[name] = true
-			}
-			previous = name
 		}
 	}
-	for _, p := range one.parts {
-		if isKnown, isMember := known[p.cluster]; isMember && !isKnown {
-			names = append(names, p.cluster)
-		}
-	}
-	return names
+	return SharedTurn
 }

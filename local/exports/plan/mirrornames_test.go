@@ -173,7 +173,7 @@ func TestMirrorNameNeedsPrefix(t *testing.T) {
 		"webwest":       "",
 		"":              "",
 	} {
-		if got := m.nameOwner(mirror); got != want {
+		if got := m.linkOfName(mirror); got != want {
 			t.Errorf("%s is a name of %q, not %q", mirror, got, want)
 		}
 	}

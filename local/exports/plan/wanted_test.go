@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // TestSingleStack: without IPv6 a written Service has IPv4 alone if its first IP is an IPv4 one and
@@ -78,12 +76,6 @@ func TestNewSingleStack(t *testing.T) {
 func onlyIPv6(e Export) Export {
 	e.Service.ClusterIPs, e.Service.IPFamilies = []string{"fd00::1"}, []string{"IPv6"}
 	return e
-}
-
-// readyReason returns the reason of the condition Ready of the ServiceImport web.
-func (s *sim) readyReason(t *testing.T) string {
-	t.Helper()
-	return meta.FindStatusCondition(s.imported(t, "web").Conditions, "Ready").Reason
 }
 
 // TestOnlyIPv6: while IPv6 is not served, exports that have only IPv6 make the ServiceImport not
