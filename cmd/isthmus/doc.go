@@ -9,17 +9,17 @@
 //
 // The commands are:
 //
-//   - "isthmus gateway" serves the Destination API. It is implemented in internal/server.
+//   - "isthmus gateway" serves the Destination API. Package internal/server implements the command.
 //   - The commands clusters, services, exports, explain, check, get and profile query a running
-//     replica. They are in internal/commands. If no replica runs, check uses the results of
-//     internal/preflight.
-//   - The commands link, unlink, cordon and uncordon write links. They are in
-//     internal/commands/links.
+//     replica. Package internal/commands implements these commands. If no replica runs, check uses
+//     the results of internal/preflight.
+//   - The commands link, unlink, cordon and uncordon write links. Package internal/commands/links
+//     implements these commands.
 //
 // Callers may rely on the following:
 //
-//   - The exit code is 0 for success, which includes a SIGTERM. It is 1 for a failure, and 2 for
-//     invalid arguments. Invalid arguments have no effect.
+//   - The exit code is 0 for success, which includes a SIGTERM. The exit code is 1 for a failure,
+//     and 2 for invalid arguments. A call with invalid arguments changes nothing.
 //   - Standard output carries only results and help. The log goes to standard error.
 //   - Only main exits the process.
 //

@@ -32,7 +32,7 @@ func main() {
 	}))
 }
 
-// calledAs returns the name of the program for the user and the arguments that its file name
+// calledAs returns the program's name for messages, and the arguments that the name of its file
 // implies. kubectl runs kubectl-isthmus for "kubectl isthmus", and kubectl_complete-isthmus for its
 // shell completion.
 func calledAs(file string) (name string, first []string) {
@@ -45,7 +45,7 @@ func calledAs(file string) (name string, first []string) {
 	return "isthmus", nil
 }
 
-// newProgram returns the program with all its commands. It can be run once.
+// newProgram returns the program with all its commands. The program can be run once.
 func newProgram(name string) *cli.Program {
 	return &cli.Program{
 		Name:  name,

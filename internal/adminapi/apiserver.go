@@ -29,9 +29,10 @@ type APIServer struct {
 	Expiry *Expiry `json:"expiry,omitempty"`
 }
 
-// FreshParameter is the query parameter with which "isthmus check" requests /debug/clusters. Its
-// value is true. Before the replica responds, it reads trust anchors again if they are at least 10
-// s old, and Pod networks if they are at least a minute old. It waits up to 2 s for both.
+// FreshParameter is the query parameter with which "isthmus check" requests /debug/clusters. The
+// value of the parameter is true. Before the replica responds, it again reads trust anchors that
+// are at least 10 s old, and Pod networks that are at least a minute old. The replica waits up to 2
+// s for both.
 const FreshParameter = "fresh"
 
 // RefusedRequest is a kind of request whose newest response was an error.
@@ -44,12 +45,12 @@ type RefusedRequest struct {
 // Clock compares an API server's clock with the replica's, using the Date of its newest response.
 type Clock struct {
 	Ahead float64 `json:"aheadSeconds"` // negative if the server's clock is behind
-	// Within is the precision of Ahead. It covers the duration of the request and the missing
+	// Within is the precision of Ahead. Within covers the duration of the request and the missing
 	// fraction of a second in the Date.
 	Within float64 `json:"withinSeconds"`
 }
 
-// TrustAnchors are the certificates that the proxies of a cluster trust. They come from the
+// TrustAnchors are the certificates that the proxies of a cluster trust. TrustAnchors come from the
 // ConfigMap linkerd-identity-trust-roots in the namespace of the control plane.
 type TrustAnchors struct {
 	Error string   `json:"error,omitempty"` // why the trust anchors are unknown; empty if they are known

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Clusters is /debug/clusters. It shows the clusters that endpoints come from, and everything that
-// prevents endpoints from being served.
+// Clusters is /debug/clusters. The page shows the clusters that endpoints come from, and everything
+// that prevents endpoints from being served.
 type Clusters struct {
 	Replica  Replica     `json:"replica"` // the replica that responds
 	Local    Cluster     `json:"local"`
@@ -50,8 +50,8 @@ type LinkSecrets struct {
 type Cluster struct {
 	Cluster string `json:"cluster,omitempty"` // empty if the Secret's label is missing or invalid
 	Secret  string `json:"secret,omitempty"`  // name of the link Secret; empty for the local cluster
-	// SecretVersion is the resourceVersion of the Secret that is in use for the cluster. It is
-	// empty if the cluster has not been read yet, or is read with another Secret.
+	// SecretVersion is the resourceVersion of the Secret that is in use for the cluster.
+	// SecretVersion is empty if the cluster has not been read yet, or is read with another Secret.
 	SecretVersion string `json:"secretVersion,omitempty"`
 	// SecretRefused is why the current version of the Secret can't be used. If SecretRefused is
 	// empty, the Secret can be used. UsedInstead is the older version that is in use instead.
@@ -82,7 +82,7 @@ const (
 	Rejected ClusterState = "rejected"
 	// Pending means that the cluster has been started and has not synced yet.
 	Pending ClusterState = "pending"
-	// Unreachable means that the first sync has failed or takes too long. It is retried.
+	// Unreachable means that the first sync has failed or takes too long. Isthmus retries the sync.
 	Unreachable ClusterState = "unreachable"
 	// Ready means that the cluster has synced and its endpoints are served.
 	Ready ClusterState = "ready"
@@ -106,8 +106,8 @@ type ClusterStatus struct {
 	Server    string       `json:"server,omitempty"`   // host, port and path of the cluster's API
 	Reason    string       `json:"reason,omitempty"`   // why the cluster is not ready, if known
 	Memory    Memory       `json:"memory,omitzero"`    // of linked clusters only
-	// Standing is InService, LastResort or Withdrawn. StandingReason is why. It is empty if the
-	// cluster is in service.
+	// Standing is InService, LastResort or Withdrawn. StandingReason is why. StandingReason is
+	// empty if the cluster is in service.
 	Standing       string `json:"standing,omitempty"`
 	StandingReason string `json:"standingReason,omitempty"`
 	Region         string `json:"region,omitempty"` // region of the cluster; empty if unknown
@@ -248,8 +248,8 @@ type Problem struct {
 	Problems []string `json:"problems"`
 }
 
-// AddressConflict is an address that several objects of the local cluster claim. It is assigned to
-// none of them, and GetProfile returns Unavailable for it.
+// AddressConflict is an address that several objects of the local cluster claim. Such an address is
+// assigned to none of the objects, and GetProfile returns Unavailable for it.
 type AddressConflict struct {
 	Address string    `json:"address"` // IP, or IP:PORT if only that port is claimed
 	Claimed string    `json:"claimed"` // the claim, such as "2 Pods with IP 10.0.0.1"
@@ -263,7 +263,7 @@ type SliceWriter struct {
 	Holder   string    `json:"holder"`   // of the Lease, as last seen; empty if none or unknown
 	Leading  bool      `json:"leading"`  // whether this replica is the leader
 	Since    time.Time `json:"since"`    // when this replica gained or lost leadership
-	// LeaseError is why the Lease can't be used. It is empty if the Lease can be used.
+	// LeaseError is why the Lease can't be used. LeaseError is empty if the Lease can be used.
 	LeaseError string `json:"leaseError,omitempty"`
 
 	// The following fields are only set on the leader.
@@ -278,9 +278,9 @@ type SliceWriter struct {
 	Unread map[string]string `json:"unread,omitempty"`
 }
 
-// Format is the version of the format of all pages. It increases with each change that would make
-// an older program misread a page, such as a removed field or a field with a new meaning. A new
-// field alone does not increase it.
+// Format is the version of the format of all pages. Format increases with each change that would
+// make an older program misread a page. Examples are a removed field and a field with a new
+// meaning. A new field alone does not increase it.
 const Format = 1
 
 // Headers of all responses under /debug. A replica that does not send them is older than the
@@ -291,7 +291,7 @@ const (
 	CommitHeader  = "Isthmus-Commit"  // Commit of a Build
 )
 
-// Build is /debug/version. It describes the build of a replica.
+// Build is /debug/version. The page describes the build of a replica.
 type Build struct {
 	Version string `json:"version"` // such as v0.1.0, or unknown
 	Commit  string `json:"commit"`

@@ -12,8 +12,8 @@ type ClustersOutput struct {
 	Gateway string    `json:"gateway"` // NAMESPACE/POD, or HOST:PORT
 	Clusters
 	Others []OtherReplica `json:"otherGateways,omitempty"`
-	// Unchecked is why the program can't judge the page, which is of another version. It is empty
-	// if the program can.
+	// Unchecked is why the program can't judge the page, which is of another version. Unchecked is
+	// empty if the program can.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
@@ -23,7 +23,8 @@ type ServicesOutput struct {
 	Gateway  string         `json:"gateway"`
 	Services []Service      `json:"services"` // the requested services; never null
 	Others   []OtherReplica `json:"otherGateways,omitempty"`
-	// Unchecked is why the program can't judge the page, which is of another version. It is empty if the program can.
+	// Unchecked is why the program can't judge the page, which is of another version. Unchecked is
+	// empty if the program can.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
@@ -32,7 +33,8 @@ type ExportsOutput struct {
 	Time    time.Time `json:"time"`
 	Gateway string    `json:"gateway"`
 	Exports
-	// Unchecked is why the program can't judge the page, which is of another version. It is empty if the program can.
+	// Unchecked is why the program can't judge the page, which is of another version. Unchecked is
+	// empty if the program can.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
@@ -41,7 +43,8 @@ type ExplainOutput struct {
 	Time    time.Time `json:"time"`
 	Gateway string    `json:"gateway"`
 	Explanation
-	// Unchecked is why the program can't judge the page, which is of another version. It is empty if the program can.
+	// Unchecked is why the program can't judge the page, which is of another version. Unchecked is
+	// empty if the program can.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
@@ -109,9 +112,10 @@ type Endpoint struct {
 	Address netip.AddrPort `json:"address"`
 	Cluster string         `json:"cluster"` // local, unless the replica labels the endpoint with another cluster
 	// Sent is a WeightedAddr of linkerd2-proxy-api in protobuf's JSON, as the proxy receives it.
-	// Its metricLabels also include the labels of the whole message. In addition, they include
-	// isthmus_tier, the endpoint's tier in the service's preference, and isthmus_standing, the
-	// standing of the endpoint's cluster. Proxies do not receive isthmus_tier and isthmus_standing.
+	// The metricLabels of Sent also include the labels of the whole message. In addition, they
+	// include isthmus_tier, the endpoint's tier in the service's preference, and isthmus_standing,
+	// the standing of the endpoint's cluster. Proxies do not receive isthmus_tier and
+	// isthmus_standing.
 	Sent json.RawMessage `json:"sent"`
 }
 
@@ -119,7 +123,7 @@ type Endpoint struct {
 type ProfileOutput struct {
 	Time      time.Time `json:"time"`
 	Authority string    `json:"authority"` // as requested
-	// Address is the address of the profile's endpoint. It is only set if the authority is an
+	// Address is the address of the profile's endpoint. Address is only set if the authority is an
 	// address that is not assigned to a Service.
 	Address netip.AddrPort `json:"address,omitzero"`
 	// Sent is a DestinationProfile of linkerd2-proxy-api in protobuf's JSON, as the proxy receives

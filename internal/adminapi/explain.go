@@ -2,8 +2,8 @@ package adminapi
 
 import "time"
 
-// Explanation is /debug/explain. It explains how Isthmus treats each address of a service for one
-// client.
+// Explanation is /debug/explain. The page explains how Isthmus treats each address of a service for
+// one client.
 type Explanation struct {
 	Authority string   `json:"authority"` // NAME:PORT of the service
 	Client    Client   `json:"client"`
@@ -14,7 +14,7 @@ type Explanation struct {
 	// Failures are why Isthmus can't update the service. While there are failures, no address is
 	// explained.
 	Failures []Failure `json:"failures,omitempty"`
-	// Refused is the error that a new stream would get. It is empty if a new stream would be
+	// Refused is the error that a new stream would get. Refused is empty if a new stream would be
 	// served.
 	Refused    string             `json:"refused,omitempty"`
 	Set        Set                `json:"set"`
@@ -24,7 +24,7 @@ type Explanation struct {
 	Verdicts   map[string]int     `json:"verdicts"`        // number of addresses by verdict, listed or not
 	Addresses  []ExplainedAddress `json:"addresses"`
 	More       int                `json:"moreAddresses,omitempty"` // number of addresses that are not listed
-	// Held is what proxies hold of the service. It does not depend on the client of the page.
+	// Held is what proxies hold of the service. Held does not depend on the client of the page.
 	Held     []HeldView `json:"streams"`
 	MoreHeld int        `json:"moreStreamViews,omitempty"` // number of views that are not listed
 }

@@ -2,16 +2,16 @@ package adminapi
 
 import "time"
 
-// Exports is /debug/exports. It shows the exports of the local cluster and all linked clusters, the
-// objects that Isthmus writes for them, and the changes that are still to be made.
+// Exports is /debug/exports. The page shows the exports of all clusters, the objects that Isthmus
+// writes for them, and the pending changes.
 //
 // The query parameter service limits the page to exports, or objects written for them, of that
-// name. Its value is NAME, NAMESPACE/NAME, or NAMESPACE/ for a whole namespace. The parameter can
+// name. The value is NAME, NAMESPACE/NAME, or NAMESPACE/ for a whole namespace. The parameter can
 // be repeated.
 type Exports struct {
 	Replica Replica       `json:"replica"` // the replica that responds
 	Writer  ExportsWriter `json:"writer"`
-	// Unread is why the other fields of this page are unknown. It is empty if they are known.
+	// Unread is why the other fields of this page are unknown. Unread is empty if they are known.
 	Unread    string           `json:"unread,omitempty"`
 	Exports   []Export         `json:"exports"`
 	Conflicts []ExportConflict `json:"conflicts"`
@@ -30,15 +30,15 @@ type ExportsWriter struct {
 	Mode string `json:"mode"` // value of --exports: plan or on
 	// Identity and Holder are only set if Mode is on.
 	Identity string `json:"identity,omitempty"` // of this replica
-	// Holder is the holder of the Lease, as last seen. It is empty if there is no holder or the
+	// Holder is the holder of the Lease, as last seen. Holder is empty if there is no holder or the
 	// holder is unknown. If there is nothing to write, no replica acquires the Lease.
 	Holder  string `json:"holder,omitempty"`
 	Leading bool   `json:"leading"` // whether this replica is the leader
-	// MCS is the version of the MCS-API for ServiceImports. It is "none" if the cluster does not
-	// serve the kind, or the kind can't be read. It is empty if ServiceExports are not a source, or
-	// if the version is unknown.
+	// MCS is the version of the MCS-API for ServiceImports. MCS is "none" if the cluster does not
+	// serve the kind, or the kind can't be read. MCS is empty if ServiceExports are not a source,
+	// or if the version is unknown.
 	MCS string `json:"mcs,omitempty"`
-	// LeaseError is why the Lease can't be used. It is empty if the Lease can be used.
+	// LeaseError is why the Lease can't be used. LeaseError is empty if the Lease can be used.
 	LeaseError string `json:"leaseError,omitempty"`
 	// Notes say which of Linkerd's Links, or Leases of its service mirrors, can't be read, and what
 	// applies instead.
@@ -48,11 +48,11 @@ type ExportsWriter struct {
 // ExportsSummary summarizes the problems of the writer of exported Services.
 type ExportsSummary struct {
 	ExportsWriter
-	// Unread is why the other fields are unknown. It is empty if they are known.
+	// Unread is why the other fields are unknown. Unread is empty if they are known.
 	Unread  string `json:"unread,omitempty"`
 	Pending int    `json:"pending"` // number of objects to be written or deleted
-	// Unwritten lists exports that are not completely written, by state. It lists at most five per
-	// state.
+	// Unwritten lists exports that are not completely written, by state. Unwritten lists at most
+	// five per state.
 	Unwritten map[string][]string `json:"unwritten,omitempty"`
 }
 
@@ -95,7 +95,7 @@ type ExportChange struct {
 	Kind       string        `json:"kind"`
 	Of         string        `json:"of"` // the exports that cause the change
 	Fields     []ExportField `json:"fields"`
-	// Error is why the change failed. It is empty if this replica knows of no attempt.
+	// Error is why the change failed. Error is empty if this replica knows of no attempt.
 	Error string `json:"error,omitempty"`
 }
 

@@ -96,7 +96,8 @@ type ZoneTiers struct {
 	Count int    `json:"count"`
 }
 
-// StreamList is /debug/streams?view=list. It omits views without streams, and truncates long texts.
+// StreamList is /debug/streams?view=list. The page omits views without streams, and truncates long
+// texts.
 type StreamList struct {
 	Streams int `json:"streams"` // of all views
 	List[View]
@@ -108,7 +109,7 @@ type EventList struct {
 	List[Event]
 }
 
-// Streams is /debug/streams. It shows the destinations that proxies watch, and the number of
+// Streams is /debug/streams. The page shows the destinations that proxies watch, and the number of
 // streams of each view.
 type Streams struct {
 	Streams int    `json:"streams"`

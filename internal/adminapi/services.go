@@ -60,8 +60,8 @@ type Preference struct {
 	MinReady    string `json:"minReady"`
 	ReturnAfter string `json:"returnAfter"`
 	ReturnOver  string `json:"returnOver"`
-	// Unlinked are clusters that the service's own annotation names and that are not linked. Their
-	// tiers are always empty.
+	// Unlinked are clusters that the service's own annotation names and that are not linked. The
+	// tiers of these clusters are always empty.
 	Unlinked []string `json:"unlinked,omitempty"`
 }
 
@@ -74,8 +74,8 @@ type Clients struct {
 	Tiers    []Tier    `json:"tiers"`          // in order; clusters of last resort may form the last tier
 	Since    time.Time `json:"since"`          // when the current tiers came into use
 	Why      string    `json:"why"`            // why the current tiers came into use
-	// WaitsFor is the condition for clients to use fewer tiers. It is empty if clients use one
-	// tier, or if endpoints are to be dropped at Next.
+	// WaitsFor is the condition for clients to use fewer tiers. WaitsFor is empty if clients use
+	// one tier, or if endpoints are to be dropped at Next.
 	WaitsFor string     `json:"returnWaitsFor,omitempty"`
 	Next     *time.Time `json:"nextStep,omitempty"` // when endpoints are dropped, unless something changes first
 }
@@ -110,10 +110,10 @@ func (f Failure) String() string {
 		times, f.Since.UTC().Format(time.RFC3339), f.Where, f.Panic)
 }
 
-// Impact is /debug/impact?cluster=NAME&standing=STANDING. It shows what the cluster's services
-// would have left if the cluster had that standing. STANDING is Withdrawn, LastResort or InService.
-// NAME can be local. Isthmus computes the impact with the same code that chooses endpoints for
-// clients.
+// Impact is /debug/impact?cluster=NAME&standing=STANDING. The page shows what the cluster's
+// services would have left if the cluster had that standing. STANDING is Withdrawn, LastResort or
+// InService. NAME can be local. Isthmus computes the impact with the same code that chooses
+// endpoints for clients.
 type Impact struct {
 	Cluster  string          `json:"cluster"`
 	Standing string          `json:"standing"`

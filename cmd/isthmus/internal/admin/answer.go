@@ -8,8 +8,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// maxKept is the maximum size of an explanation in memory, in bytes. It is four times the size of
-// an explanation of 500 addresses with long texts.
+// maxKept is the maximum size of an explanation in memory, in bytes. maxKept is four times the size
+// of an explanation of 500 addresses with long texts.
 const maxKept = 16 << 20
 
 // answer is a value as indented JSON, or the error that occurred while encoding it.

@@ -20,11 +20,11 @@ import (
 // lookLimit is the maximum time for which reading the clusters delays the page.
 const lookLimit = 2 * time.Second
 
-// clustersHandler serves /debug/clusters. Its query parameter is adminapi.FreshParameter.
+// clustersHandler serves /debug/clusters. The query parameter is adminapi.FreshParameter.
 type clustersHandler struct{ *Sources }
 
 // handler returns the handler of /debug/clusters. Concurrent requests with adminapi.FreshParameter
-// share one read of the clusters. Its result is cached for a second.
+// share one read of the clusters. The result of the read is cached for a second.
 func (h clustersHandler) handler() http.Handler {
 	known := sharedAnswer(func() any { return h.all() })
 	fresh := newShared(time.Second, 0, func() answer { return encode(h.fresh()) })

@@ -30,8 +30,8 @@ type Sources struct {
 	Failures    func() []panics.Failure
 }
 
-// LocalCluster is the part of the local cluster that the debug API reads. It is implemented by
-// *local.Cluster.
+// LocalCluster is the part of the local cluster that the debug API reads. LocalCluster is
+// implemented by *local.Cluster.
 type LocalCluster interface {
 	Status() adminapi.Cluster
 	Look(context.Context)
@@ -46,8 +46,8 @@ type LocalCluster interface {
 	ProfileProblem(id federation.ServiceID, client string) string
 }
 
-// LinkedClusters is the part of the linked clusters that the debug API reads. It is implemented by
-// *clusterstore.Store.
+// LinkedClusters is the part of the linked clusters that the debug API reads. LinkedClusters is
+// implemented by *clusterstore.Store.
 type LinkedClusters interface {
 	Status() []adminapi.Cluster
 	Look(context.Context)
@@ -57,7 +57,7 @@ type LinkedClusters interface {
 	OwnRefused() []adminapi.RefusedRequest
 }
 
-// Streams is the part of the proxies' streams that the debug API reads. It is implemented by
+// Streams is the part of the proxies' streams that the debug API reads. Streams is implemented by
 // *grpcapi.Server.
 type Streams interface {
 	Views() []grpcapi.ViewStatus

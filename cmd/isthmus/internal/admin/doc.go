@@ -1,5 +1,5 @@
-// Package admin implements the HTTP server for the kubelet, Prometheus and people. It serves /ping,
-// /ready, /metrics, the debug API at /debug/, and a page at / that shows lists of the debug API.
+// Package admin implements the HTTP server for the kubelet, Prometheus and people. The server
+// serves /ping, /ready, /metrics, the debug API at /debug/, and a page at / that shows lists of the debug API.
 //
 //	sources := admin.Sources{Table: table, …}
 //	s := admin.New(admin.Options{Ready: ready, Sources: sources, Metrics: registry, Log: log})
@@ -7,7 +7,7 @@
 //
 // Callers may rely on the following:
 //
-//   - The server changes nothing. It only answers GET and HEAD, except for the kubelet's probes.
+//   - The server changes nothing. The server only answers GET and HEAD, except for the kubelet's probes.
 //   - Readers of a page share one cached response, and requests are limited by client address. At
 //     most two scrapes run at a time, and each times out after half a minute. At most four pages of
 //     the debug API and one explanation are computed at a time.

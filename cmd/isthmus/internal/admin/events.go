@@ -56,7 +56,7 @@ const (
 //     clusters.
 //
 // An EventLog is safe for concurrent use. Add scans all stored events, which takes a few
-// microseconds. It calls no other code and can therefore be called while holding any lock.
+// microseconds. EventLog calls no other code and can therefore be called while holding any lock.
 type EventLog struct {
 	mu   sync.Mutex
 	kept []adminapi.Event // oldest first
@@ -65,7 +65,7 @@ type EventLog struct {
 // NewEventLog returns an empty log.
 func NewEventLog() *EventLog { return new(EventLog) }
 
-// Add adds an event that happens now. It uses the fields Kind, Object, Text and Problem.
+// Add adds an event that happens now. Add uses the fields Kind, Object, Text and Problem.
 func (l *EventLog) Add(e adminapi.Event) {
 	e.Object = text.Clean(e.Object, maxObject)
 	e.Text = text.Clean(e.Text, maxText)
@@ -87,9 +87,10 @@ func (l *EventLog) Add(e adminapi.Event) {
 // sameEvent reports whether two events have the same kind and object.
 func sameEvent(a, b *adminapi.Event) bool { return a.Kind == b.Kind && a.Object == b.Object }
 
-// outgoing returns the index of the event that a new event replaces. This is the same event if it
-// repeats. Otherwise it is the oldest event of the object if the object has maxEventsOfObject, or
-// the result of oldestOfMany if the log is full. It returns -1 if the new event replaces none.
+// outgoing returns the index of the event that a new event replaces. If the same event is stored,
+// the new event replaces that event. Otherwise it is the oldest event of the object if the object
+// has maxEventsOfObject, or the result of oldestOfMany if the log is full. outgoing returns -1 if
+// the new event replaces none.
 func (l *EventLog) outgoing(e *adminapi.Event) int {
 	ofObject := 0
 	oldest := -1

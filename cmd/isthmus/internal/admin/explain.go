@@ -29,12 +29,13 @@ const (
 	explainWait  = 10 * time.Second // time limit for a turn, after pageWait for maxExplainClients
 	maxExplained = 500              // maximum number of addresses on a page
 
-	// maxExplainClients is the maximum number of concurrent requests. It includes requests whose
-	// response has been computed but not yet been sent. Each response has up to maxKept bytes.
+	// maxExplainClients is the maximum number of concurrent requests. maxExplainClients includes
+	// requests whose response has been computed but not yet been sent. Each response has up to
+	// maxKept bytes.
 	maxExplainClients = 8
 )
 
-// explainHandler serves /debug/explain. Its query parameters are authority, token and address.
+// explainHandler serves /debug/explain. The query parameters are authority, token and address.
 type explainHandler struct {
 	*Sources
 	turns *limiter // for computing a response; a slow client does not delay others
@@ -233,7 +234,7 @@ func (h explainHandler) statusByCluster() map[federation.ClusterName]cluster.Sta
 			all[name] = l.ClusterStatus
 		}
 	}
-	// This also replaces Secrets without a cluster name.
+	// The assignment also replaces Secrets without a cluster name.
 	all[federation.Local] = h.Local.Status().ClusterStatus
 	return all
 }

@@ -65,7 +65,7 @@ type exportChange struct {
 	trouble
 }
 
-// trouble is why an object differs from the plan. It consists of a state and an optional
+// trouble is why an object differs from the plan. trouble consists of a state and an optional
 // explanation.
 type trouble struct{ state, detail string }
 
@@ -81,7 +81,7 @@ func (a trouble) over(b trouble) bool {
 	return slices.Index(order, a.state) > slices.Index(order, b.state)
 }
 
-// look computes a plan for the current state like the writer. It must not be called concurrently.
+// look computes a plan for the current state like the writer. look must not be called concurrently.
 func (e *Exports) look() *exportsView {
 	v := &exportsView{writer: adminapi.ExportsWriter{Mode: "plan"}}
 	why := func(*exports.Change) (state, detail string) { return adminapi.ExportWouldBeWritten, "" }
@@ -145,8 +145,8 @@ func (e *Exports) look() *exportsView {
 	return v
 }
 
-// summary returns the exports for /debug/clusters. It returns nil if e is nil, because --exports is
-// off.
+// summary returns the exports for /debug/clusters. summary returns nil if e is nil, because
+// --exports is off.
 func (e *Exports) summary() *adminapi.ExportsSummary {
 	if e == nil {
 		return nil
@@ -188,11 +188,13 @@ var unwritten = []plan.State{
 	adminapi.ExportChangedBack,
 }
 
-// Describe implements prometheus.Collector. It sends nothing, which makes the collector unchecked.
+// Describe implements prometheus.Collector. Describe sends nothing, which makes the collector
+// unchecked.
 func (e *Exports) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector. It sends metrics of exports and their states. Clusters
-// that are not linked have an empty label, because annotations may name any number of them.
+// Collect implements prometheus.Collector. Collect sends metrics of exports and their states.
+// Clusters that are not linked have an empty label, because annotations may name any number of
+// them.
 func (e *Exports) Collect(ch chan<- prometheus.Metric) {
 	v := e.now.get().value
 	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
@@ -266,7 +268,7 @@ func (e *Exports) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// exportsHandler serves /debug/exports. Its query parameter is service, which can be repeated.
+// exportsHandler serves /debug/exports. The query parameter is service, which can be repeated.
 type exportsHandler struct{ *Sources }
 
 // ServeHTTP implements http.Handler.
@@ -366,8 +368,8 @@ func newExports(v *exportsView, names []string) *adminapi.Exports {
 	return page
 }
 
-// newExportChange returns a change with the fields that differ. It subtracts the size of the values
-// from left.
+// newExportChange returns a change with the fields that differ. newExportChange subtracts the size
+// of the values from left.
 func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
 	change := adminapi.ExportChange{
 		Verb:       string(c.Verb),
@@ -397,8 +399,8 @@ func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
 	return change
 }
 
-// exportFields returns the fields of an object, or of its status, that plans set. It returns nil if
-// there is no object.
+// exportFields returns the fields of an object, or of its status, that plans set. exportFields
+// returns nil if there is no object.
 func exportFields(of any, status bool) map[string]string {
 	fields := make(map[string]string)
 	switch o := of.(type) {

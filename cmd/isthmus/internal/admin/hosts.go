@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Hosts are the host names that browsers may use for the admin server. They protect against DNS
-// rebinding: a site can make its own name resolve to the replica's address, and its script could
-// then read responses. The server rejects names that such a site can have.
+// Hosts are the host names that browsers may use for the admin server. Hosts protects against DNS
+// rebinding. A site can make its own name resolve to the replica's address, and the site's script
+// could then read responses. The server rejects names that such a site can have.
 type Hosts struct {
 	domains []string // all names below these domains are admitted; lower case, with a leading dot
 	names   []string // from --admin-hosts; lower case
@@ -47,8 +47,8 @@ func ParseHosts(list string) ([]string, error) {
 	return names, nil
 }
 
-// admit reports whether requests with this Host header are allowed. It allows IP addresses, single
-// labels such as localhost, names of the cluster, and names from --admin-hosts.
+// admit reports whether requests with this Host header are allowed. admit allows IP addresses,
+// single labels such as localhost, names of the cluster, and names from --admin-hosts.
 func (h *Hosts) admit(host string) bool {
 	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil {
@@ -71,8 +71,8 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// guard returns a handler that rejects requests that another site's page may have caused. It always
-// allows the paths that the kubelet and Prometheus request, because they may use any name.
+// guard returns a handler that rejects requests that another site's page may have caused. guard
+// always allows the paths that the kubelet and Prometheus request, because they may use any name.
 func (h *Hosts) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

@@ -15,8 +15,8 @@ var standings = map[string]federation.Standing{
 	adminapi.Withdrawn:  federation.Withdrawn,
 }
 
-// impactHandler serves /debug/impact. It shows what would change for clients if a cluster had
-// another standing. Its query parameters are cluster and standing.
+// impactHandler serves /debug/impact. impactHandler shows what would change for clients if a
+// cluster had another standing. The query parameters are cluster and standing.
 type impactHandler struct{ *Sources }
 
 // ServeHTTP implements http.Handler.

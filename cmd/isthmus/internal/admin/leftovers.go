@@ -60,9 +60,9 @@ func NewLeftovers(client *kube.Client, namespace string) *Leftovers {
 	}
 }
 
-// find returns the leftovers among the mirrors, which are grouped by cluster. linked are the
-// clusters that link Secrets name. find sends requests to the API server only if a mirror belongs
-// to a cluster that is not linked.
+// find returns the leftovers among the mirrors, which are grouped by cluster. The clusters in
+// linked are those that link Secrets name. If all mirrors belong to linked clusters, find sends no
+// request to the API server.
 func (l *Leftovers) find(ctx context.Context, mirrors map[string][]federation.ServiceID, linked map[string]bool) (
 	list []adminapi.LeftoverMirrors) {
 	clusters := slices.DeleteFunc(slices.Sorted(maps.Keys(mirrors)), func(name string) bool { return linked[name] })

@@ -59,7 +59,8 @@ func (l *limiter) limit(next http.Handler) http.Handler {
 			return
 		}
 		defer end()
-		// This only fails in tests, whose writer is not a connection. They need no deadline.
+		// SetWriteDeadline only fails in tests whose writer is not a connection. Such tests need no
+		// deadline.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(l.take))
 		next.ServeHTTP(w, r)
 	})

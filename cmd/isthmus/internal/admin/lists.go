@@ -23,8 +23,8 @@ const (
 )
 
 // listHandler serves view=list of /debug/clusters, /debug/services, /debug/streams and
-// /debug/events. It searches, sorts and truncates their lines for the page at /. All clients share
-// one snapshot. parseListQuery parses the query parameters.
+// /debug/events. listHandler searches, sorts and truncates their lines for the page at /. All
+// clients share one snapshot. parseListQuery parses the query parameters.
 type listHandler struct {
 	snapshots *shared[*listSnapshot]
 }
@@ -107,13 +107,14 @@ func newListContent(from *Sources) listContent {
 	}
 }
 
-// listSnapshot answers queries about a listContent. It caches sorted orders, but not the results of
-// queries. It is safe for concurrent use. Its content must not be changed.
+// listSnapshot answers queries about a listContent. listSnapshot caches sorted orders, but not the
+// results of queries. listSnapshot is safe for concurrent use. The content must not be changed.
 type listSnapshot struct {
 	lists map[string]func(listQuery) (any, error) // by name
 }
 
-// newListSnapshot returns a snapshot of c. It sets the severities of the services of c.
+// newListSnapshot returns a snapshot of c. newListSnapshot sets the severities of the services of
+// c.
 func newListSnapshot(c listContent) *listSnapshot {
 	clusters, inClusters := newClusterLines(&c)
 	inServices := newServiceList(c.services)
@@ -183,7 +184,7 @@ type listQuery struct {
 	limit  int    // lines per page
 }
 
-// emptySnapshot has no lines. It rejects the queries that every snapshot rejects.
+// emptySnapshot has no lines. emptySnapshot rejects the queries that every snapshot rejects.
 var emptySnapshot = newListSnapshot(listContent{})
 
 // parseListQuery parses the parameters q, sort, show, page and limit. The list is clusters,
@@ -275,7 +276,7 @@ func newList[T any](k *lineKind[T], lines []T) list[T] {
 	return l
 }
 
-// sorted returns the indices of lines in an order. It returns nil if the order is nil.
+// sorted returns the indices of lines in an order. sorted returns nil if the order is nil.
 func sorted[T any](lines []T, order func(a, b *T) int) []int {
 	all := make([]int, len(lines))
 	for i := range all {

@@ -10,8 +10,8 @@ import (
 //go:embed page
 var files embed.FS
 
-// policy is the Content-Security-Policy of all responses. It lists frame-ancestors, base-uri and
-// form-action because default-src does not cover them.
+// policy is the Content-Security-Policy of all responses. policy lists frame-ancestors, base-uri
+// and form-action because default-src does not cover them.
 const policy = "default-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 // newPage returns the handler of the page at /, and of its style and script at /page/. The files

@@ -40,8 +40,8 @@ type Options struct {
 	Log     *zap.Logger
 }
 
-// Server is the HTTP server for the kubelet, Prometheus and people. It changes nothing. It only
-// answers GET and HEAD, except for the kubelet's probes.
+// Server is the HTTP server for the kubelet, Prometheus and people. Server changes nothing. Server
+// only answers GET and HEAD, except for the kubelet's probes.
 type Server struct {
 	ready   func() bool
 	pages   map[string]http.Handler // by path: the page at / and the debug API; each handler has its own limit
@@ -51,7 +51,7 @@ type Server struct {
 	log     *zap.Logger
 }
 
-// New returns a server. It serves nothing until Serve is called.
+// New returns a server. New serves nothing until Serve is called.
 func New(o Options) *Server {
 	pages := newDebugAPI(&o.Sources)
 	page := newPage()

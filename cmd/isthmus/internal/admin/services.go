@@ -43,8 +43,8 @@ func (h servicesHandler) all() []adminapi.Service {
 	return page
 }
 
-// known returns services by name, with their members. It returns the services that are federated or
-// mirrored, that proxies watch, or that have problems.
+// known returns services by name, with their members. known returns the services that are federated
+// or mirrored, that proxies watch, or that have problems.
 func (h servicesHandler) known(views []grpcapi.ViewStatus) []*service {
 	all := make(map[federation.ServiceID]*service)
 	of := func(id federation.ServiceID) *service {
@@ -96,8 +96,8 @@ func (h servicesHandler) known(views []grpcapi.ViewStatus) []*service {
 	})
 }
 
-// addOwn adds the problems that follow from the local Service. These are ports that members lack,
-// and clusters that its annotation prefers but that are not linked.
+// addOwn adds the problems that follow from the local Service. Examples are ports that members
+// lack, and preferred clusters that are not linked.
 func (h servicesHandler) addOwn(s *service) {
 	own := h.Local.Service(s.id)
 	if own == nil {
@@ -219,8 +219,9 @@ func newPort(w federation.WatchedPort) adminapi.Port {
 	return port
 }
 
-// mainPort returns the watched port whose endpoints represent the service. It is the first declared
-// port, or the first port if no declared port is watched. It returns nil if no port is watched.
+// mainPort returns the watched port whose endpoints represent the service. The result is the first
+// declared port, or the first port if no declared port is watched. mainPort returns nil if no port
+// is watched.
 func (s *service) mainPort() *adminapi.Port {
 	for i := range s.Ports {
 		if !s.Ports[i].Undeclared {
@@ -340,7 +341,7 @@ func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]str
 }
 
 // knownPorts returns the declared ports that proxies watch and the ports that the Service declares.
-// first is the port that the line is about, which addMembers also uses.
+// The result first is the main port of the line, as in addMembers.
 func knownPorts(watched []adminapi.Port, declared []uint16) (all []uint16, first uint16) {
 	const limit = 20
 	for _, w := range watched {
@@ -412,7 +413,8 @@ func serviceSeverity(s *adminapi.ServiceLine) adminapi.Severity {
 	return adminapi.Fine
 }
 
-// newServiceList returns a list of services with totals only. It sets the severities of lines.
+// newServiceList returns a list of services with totals only. newServiceList sets the severities of
+// lines.
 func newServiceList(lines []adminapi.ServiceLine) (list adminapi.ServiceList) {
 	for i := range lines {
 		one := &lines[i]

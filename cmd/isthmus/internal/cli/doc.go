@@ -1,13 +1,13 @@
-// Package cli builds command-line programs with several commands. It selects the command, parses
-// flags, and provides help, shell completion, usage errors and exit codes. It wraps cobra, so that
-// other packages do not need to know cobra.
+// Package cli builds command-line programs with several commands. The package selects the command,
+// parses flags, and provides help, shell completion, usage errors and exit codes. Package cli wraps
+// cobra, so that other packages do not need to know cobra.
 //
 //	program := cli.Program{Name: "isthmus", Intro: "…", Groups: []cli.Group{{"Look in", []cli.Command{{
-//	Use:     "get AUTHORITY",
-//	Summary: "show the endpoints of a service",
-//	Intro:   "isthmus get shows …",
-//	Flags:   []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) { s.BoolVar(&once, "once", …) })},
-//	Run:     func(ctx context.Context, p cli.Process) error { … },
+//		Use:     "get AUTHORITY",
+//		Summary: "show the endpoints of a service",
+//		Intro:   "isthmus get shows …",
+//		Flags:   []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) { s.BoolVar(&once, "once", …) })},
+//		Run:     func(ctx context.Context, p cli.Process) error { … },
 //	}}}}}
 //	os.Exit(program.Run(ctx, process))
 //

@@ -90,7 +90,7 @@ func (p Process) Await(ctx context.Context, what string, work func() error) erro
 	}
 }
 
-// UsageError is an error in the arguments. It leads to exit code 2.
+// UsageError is an error in the arguments. UsageError leads to exit code 2.
 type UsageError struct{ error }
 
 func (e UsageError) Unwrap() error { return e.error }

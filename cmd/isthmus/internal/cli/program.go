@@ -37,8 +37,8 @@ type Group struct {
 	Commands []Command
 }
 
-// Run runs the command that p's arguments start with, and prints errors to p.Stderr. It returns the
-// exit code: 0 for success, 1 if the command failed, and 2 for a UsageError.
+// Run runs the command that p's arguments start with, and prints errors to p.Stderr. Run returns
+// the exit code: 0 for success, 1 if the command failed, and 2 for a UsageError.
 func (g *Program) Run(ctx context.Context, p Process) int {
 	root := g.root(p)
 	root.SetArgs(g.normal(root, p.Args))
@@ -63,9 +63,9 @@ func called(c *cobra.Command) string {
 	return c.CommandPath()
 }
 
-// normal converts the arguments for cobra. It doubles the dash of long flags, because cobra reads a
-// single dash as a list of letters. It converts "help COMMAND" to "COMMAND --help". It never
-// returns nil, because cobra would then use the arguments of the process.
+// normal converts the arguments for cobra. normal doubles the dash of long flags, because cobra
+// reads a single dash as a list of letters. normal converts "help COMMAND" to "COMMAND --help".
+// normal never returns nil, because cobra would then use the arguments of the process.
 func (g *Program) normal(root *cobra.Command, args []string) []string {
 	args = append([]string{}, args...)
 	known := map[string]bool{"help": true}

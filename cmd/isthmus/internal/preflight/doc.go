@@ -1,8 +1,6 @@
-// Package preflight inspects clusters if no replica runs. It returns what a replica would show, for
-// "isthmus check" to judge.
-//
-// It uses a user's credentials for the local cluster, and the credentials of the link Secrets for
-// linked clusters.
+// Package preflight inspects clusters if no replica runs. [See] returns what a replica would show,
+// for "isthmus check" to judge. For the local cluster, See uses a user's credentials. For linked
+// clusters, See uses the credentials of the link Secrets.
 //
 //	program := cli.Program{Groups: []cli.Group{{Commands: commands.All(preflight.See)}}}
 //

@@ -34,7 +34,7 @@ const (
 // firstAnswer is the time limit for the first response of a cluster. Tests change it.
 var firstAnswer = 3 * time.Second
 
-// See returns what a replica would show, without a replica. It uses the network of this machine, a
+// See returns what a replica would show, without a replica. See uses the network of this machine, a
 // user's credentials and the credentials of the links.
 func See(ctx context.Context, p commands.Preflight) check.Seen {
 	ctx, cancel := context.WithTimeout(ctx, allClusters)

@@ -1,6 +1,6 @@
-// Package server implements the command "isthmus gateway". It defines the command's flags, builds a
-// replica from its parts, and starts and stops the parts. It also provides the replica's metrics,
-// log and traces.
+// Package server implements the command "isthmus gateway". The package defines the command's flags,
+// builds a replica from its parts, and starts and stops the parts. The package also provides the
+// replica's metrics, log and traces.
 //
 //	program := cli.Program{Groups: []cli.Group{{Title: "Serve", Commands: []cli.Command{server.Command()}}}}
 //

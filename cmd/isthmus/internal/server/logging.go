@@ -74,8 +74,8 @@ const (
 )
 
 // limitCore is a core that drops lines that are repeated too often. The next line with the same
-// message carries the number of dropped lines. It does not limit debug lines, since --log-level
-// requests them.
+// message carries the number of dropped lines. limitCore does not limit debug lines, since
+// --log-level requests them.
 type limitCore struct {
 	zapcore.Core
 	buckets *buckets
@@ -152,7 +152,7 @@ func (b *buckets) take(message string, now time.Time) (dropped int, ok bool) {
 }
 
 // perName caches a logger with its own limit for each name, such as a cluster's name. A name that
-// floods the log therefore silences no other name. It is safe for concurrent use.
+// floods the log therefore silences no other name. perName is safe for concurrent use.
 type perName struct {
 	log *zap.Logger
 
@@ -160,7 +160,8 @@ type perName struct {
 	byName map[string]*zap.Logger
 }
 
-// maxNames limits the size of perName. It is far above the number of clusters that a replica links.
+// maxNames limits the size of perName. maxNames is far above the number of clusters that a replica
+// links.
 const maxNames = 1000
 
 // newPerName returns a perName whose loggers are like log.
@@ -203,7 +204,7 @@ func forKlog(log *zap.Logger, v int) *zap.Logger {
 }
 
 // klogCore logs all of klog's levels down to deepest as debug lines. Without it, zap would drop
-// everything beyond V(1), since it has no level below debug. It drops bodies of requests and
+// everything beyond V(1), since it has no level below debug. klogCore drops bodies of requests and
 // responses, which client-go logs from V(8) on, since they include link Secrets.
 type klogCore struct {
 	zapcore.Core

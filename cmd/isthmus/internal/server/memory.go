@@ -16,21 +16,21 @@ import (
 const (
 	// unknownMemory is the assumed usable memory, in bytes, if the system does not report it.
 	unknownMemory = 4 << 30
-	// mostClusterMemory is the largest default of --cluster-memory, in bytes. It is twice what a
-	// cluster of 100,000 Pods needs.
+	// mostClusterMemory is the largest default of --cluster-memory, in bytes. mostClusterMemory is
+	// twice what a cluster of 100,000 Pods needs.
 	mostClusterMemory = 256 << 20
-	// minClusterMemory is the smallest value of --cluster-memory, in bytes. It is enough for about
-	// 3,000 ordinary Pods.
+	// minClusterMemory is the smallest value of --cluster-memory, in bytes. minClusterMemory is
+	// enough for about 3,000 ordinary Pods.
 	minClusterMemory = 4 << 20
-	// minViewMemory is the smallest value of --view-memory, in bytes. It is enough for sets of
-	// 3,000 endpoints.
+	// minViewMemory is the smallest value of --view-memory, in bytes. minViewMemory is enough for
+	// sets of 3,000 endpoints.
 	minViewMemory = 1 << 20
-	// mostViewMemory is the largest default of --view-memory, in bytes. It is enough for sets of
-	// six million endpoints.
+	// mostViewMemory is the largest default of --view-memory, in bytes. mostViewMemory is enough
+	// for sets of six million endpoints.
 	mostViewMemory = 2 << 30
 	// streamMemory is the memory that the default of --max-streams reserves for each open call, in
-	// bytes. It covers the goroutine, gRPC's buffers, headers of 2 KiB, and a share of the
-	// connection.
+	// bytes. streamMemory covers the goroutine, gRPC's buffers, headers of 2 KiB, and a share of
+	// the connection.
 	streamMemory = 14 << 10
 )
 
@@ -43,8 +43,9 @@ func limitMemory(log *zap.Logger) {
 	}
 }
 
-// usableMemory returns the memory that the process may use, in bytes. It is the container's limit,
-// or without one the machine's memory, or GOMEMLIMIT if that is smaller.
+// usableMemory returns the memory that the process may use, in bytes. The result is the container's
+// limit, or the machine's memory if there is no limit. If GOMEMLIMIT is smaller, the result is
+// GOMEMLIMIT.
 func usableMemory() int64 {
 	memory, err := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
 	if err != nil || memory == 0 {
@@ -83,11 +84,11 @@ func viewLimit(usable, view int64) int {
 }
 
 // returnMemory returns the memory that was needed to list all clusters to the operating system.
-// Listing needs more memory than the cache. It takes a few milliseconds.
+// Listing needs more memory than the cache. returnMemory takes a few milliseconds.
 func returnMemory() { debug.FreeOSMemory() }
 
-// The amount of garbage that Go may accumulate, unless the environment sets GOGC. It is the larger
-// of garbage bytes and leastGCPercent of the memory in use, but at most mostGCPercent.
+// The amount of garbage that Go may accumulate, unless the environment sets GOGC. The amount is the
+// larger of garbage bytes and leastGCPercent of the memory in use, but at most mostGCPercent.
 //
 // The heap of an idle replica is small. With Go's default of 100, a replica would collect garbage
 // again and again while thousands of proxies connect. For a large heap, the same percentage would

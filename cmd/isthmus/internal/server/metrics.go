@@ -24,8 +24,8 @@ func newRegistry(version string) *prometheus.Registry {
 }
 
 // newBuildMetric returns a series that shows the build of each replica, in the format of
-// Prometheus' own programs. It does not use their library, whose templates would make the binary a
-// third larger.
+// Prometheus' own programs. newBuildMetric does not use the library of Prometheus, whose templates
+// would make the binary a third larger.
 func newBuildMetric(version string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "isthmus_build_info",
@@ -41,7 +41,8 @@ func newBuildMetric(version string) prometheus.Collector {
 // scraped is a prometheus.Collector that creates its series on each scrape.
 type scraped func(chan<- prometheus.Metric)
 
-// Describe implements prometheus.Collector. It sends nothing, which makes the collector unchecked.
+// Describe implements prometheus.Collector. Describe sends nothing, which makes the collector
+// unchecked.
 func (scraped) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

@@ -30,7 +30,7 @@ import (
 // Command returns the command "isthmus gateway".
 func Command() cli.Command { return command(new(options)) }
 
-// command returns the command "isthmus gateway". Its flags set fields of o.
+// command returns the command "isthmus gateway". The flags set fields of o.
 func command(o *options) cli.Command {
 	return cli.Command{
 		Use:        "gateway",

@@ -118,7 +118,7 @@ func parseSources(text string) (of exportSources, err error) {
 	return of, nil
 }
 
-// selects parses a label selector. It returns nil if the selector is empty, because an empty
+// selects parses a label selector. selects returns nil if the selector is empty, because an empty
 // selector selects nothing here.
 func selects(selector string) (func(map[string]string) bool, error) {
 	parsed, err := labels.Parse(selector)

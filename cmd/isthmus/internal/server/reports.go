@@ -11,8 +11,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// reports has the callbacks for changes in the parts of a replica. It logs each change and adds
-// some of them to the event log. Each linked cluster and each namespace has its own log limit,
+// reports has the callbacks for changes in the parts of a replica. reports logs each change and
+// adds some of them to the event log. Each linked cluster and each namespace has its own log limit,
 // because all services may change at once. Clusters that are only named by annotations share one
 // limit, because annotations may name any number of clusters.
 type reports struct {
@@ -31,7 +31,7 @@ func newReports(log *zap.Logger) *reports {
 	}
 }
 
-// member is a federation.Options.Report. It logs that a member starts or stops serving.
+// member is a federation.Options.Report. member logs that a member starts or stops serving.
 func (r *reports) member(id federation.ServiceID, m federation.Member, s federation.MemberStatus) {
 	log := r.unlinked
 	if s.Link != federation.Unlinked {
@@ -47,16 +47,16 @@ func (r *reports) member(id federation.ServiceID, m federation.Member, s federat
 	log.Info("member of a service does not serve", append(fields, zap.Stringer("reason", s))...)
 }
 
-// refused is a federation.Options.ReportRefused. It logs that the first addresses of a member are
-// rejected.
+// refused is a federation.Options.ReportRefused. refused logs that the first addresses of a member
+// are rejected.
 func (r *reports) refused(id federation.ServiceID, port uint16, m federation.Member, first federation.Refusal, n int) {
 	r.clusters.logger(m.Cluster.String()).Warn("addresses that a cluster offers are refused",
 		zap.Stringer("service", id), zap.Uint16("port", port), zap.Stringer("cluster", m.Cluster),
 		zap.Stringer("member", m.Service), zap.Int("refused", n), zap.Stringer("first", first))
 }
 
-// tiers is a federation.Options.ReportTiers. It reports that clients use more or fewer tiers of a
-// service.
+// tiers is a federation.Options.ReportTiers. tiers reports that clients use more or fewer tiers of
+// a service.
 func (r *reports) tiers(c federation.TierChange) {
 	more := "more"
 	if c.To < c.From {

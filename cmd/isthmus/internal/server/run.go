@@ -86,7 +86,7 @@ type part struct {
 	synced <-chan struct{}             // of clusters only: closed once the cluster can be served
 }
 
-// newReplica builds all parts. It does no network I/O and starts nothing.
+// newReplica builds all parts. newReplica does no network I/O and starts nothing.
 func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, error) {
 	for _, n := range o.notes {
 		log.Log(n.level, n.text)
@@ -258,7 +258,7 @@ func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, er
 	return clusterstore.NewStore(client, o)
 }
 
-// run serves until ctx ends or a part fails. It returns an error only if a part fails. The admin
+// run serves until ctx ends or a part fails. run returns an error only if a part fails. The admin
 // server starts first and stops last. The clusters stop after the last stream has ended.
 func (r *replica) run(ctx context.Context) error {
 	l, err := net.Listen("tcp", r.metricsAddr)
@@ -308,7 +308,7 @@ func (r *replica) lastParts(l net.Listener) []part {
 // serve waits until the clusters are synced, serves until ctx ends, and returns when serving has
 // stopped.
 //
-// It listens on the gRPC address only once the replica is ready. An early client is then refused at
+// serve listens on the gRPC address only once the replica is ready. An early client is then refused at
 // once and tries another replica. Otherwise it would wait in the backlog of a server that does not
 // respond yet.
 func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
@@ -341,8 +341,8 @@ func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 	served.Wait()
 }
 
-// checkListen checks that the replica can listen on an address, so that a wrong address is reported
-// at the start and not after the clusters have synced. It closes the address again; see
+// checkListen checks that the replica can listen on an address. A wrong address is thus reported at
+// the start, and not after the clusters have synced. checkListen closes the address again; see
 // replica.serve.
 func checkListen(addr string) error {
 	l, err := net.Listen("tcp", addr)
@@ -384,8 +384,8 @@ func (r *running) stop() {
 	r.parts.Wait()
 }
 
-// runTicks calls table.Tick whenever a change that depends on time is due. It returns when ctx
-// ends.
+// runTicks calls table.Tick whenever a change that depends on time is due. runTicks returns when
+// ctx ends.
 func runTicks(ctx context.Context, table *federation.Table) error {
 	for {
 		at, changed := table.Due()

@@ -13,8 +13,8 @@ import (
 	"isthmus/grpcapi"
 )
 
-// The steps after the last stream take less than a second, because the default flags leave only one
-// second of Kubernetes' default grace period of 30 s.
+// The steps after the last stream take less than a second. The default flags leave only one second
+// of Kubernetes' default grace period of 30 s.
 const (
 	// stopLimit is the time that streams, other calls and connections have to end once the listener
 	// is closed.
@@ -30,9 +30,10 @@ const (
 // The steps of a shutdown are:
 //
 //  1. The replica becomes unready, and health checks report that it is not serving.
-//  2. It continues to serve for delay, so that proxies find other replicas by DNS.
-//  3. It ends the open streams one by one over the period spread, and still serves new streams.
-//  4. It closes the listener and then ends the remaining streams.
+//  2. The replica continues to serve for delay, so that proxies find other replicas by DNS.
+//  3. The replica ends the open streams one by one over the period spread. New streams are still
+//     served.
+//  4. The replica closes the listener and then ends the remaining streams.
 //
 // The default durations plus one second for the remaining steps add up to Kubernetes' default grace
 // period. See docs/operations.md.
@@ -71,8 +72,8 @@ func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.
 // on l. Each step has a time limit, so that run returns whatever clients do.
 //
 // If there are no open streams and always is false, run stops the server at once. If always is
-// true, it still waits, because this may be the only replica that some proxies know by DNS while
-// other replicas also shut down.
+// true, run still waits. While other replicas also shut down, this may be the only replica that
+// some proxies know by DNS.
 func (s *shutdown) run(l *trackingListener) {
 	s.markNotServing()
 	if n := s.streams(); n > 0 || s.always {
@@ -131,7 +132,7 @@ const inPodVariable = "KUBERNETES_SERVICE_HOST"
 func inPod() bool { return os.Getenv(inPodVariable) != "" }
 
 // trackingListener is a listener that signals when it is closed and can close the connections that
-// it has accepted. gRPC's server waits ten seconds for a connection that sends nothing, even in
+// it has accepted. The gRPC server waits ten seconds for a connection that sends nothing, even in
 // Stop.
 type trackingListener struct {
 	net.Listener

@@ -28,8 +28,8 @@ type tracing struct {
 	log       *zap.Logger
 }
 
-// newTracing returns nil if collector is empty. It starts nothing. Spans are dropped until run is
-// called.
+// newTracing returns nil if collector is empty. newTracing starts nothing. Spans are dropped until
+// run is called.
 func newTracing(collector string, log *zap.Logger) *tracing {
 	if collector == "" {
 		return nil

@@ -23,7 +23,7 @@ import (
 	"isthmus/local/externalworkload"
 )
 
-// sliceWriter is the writer of EndpointSlices for ExternalWorkloads. It is nil if
+// sliceWriter is the writer of EndpointSlices for ExternalWorkloads. sliceWriter is nil if
 // --enable-endpoint-slices is false.
 type sliceWriter struct {
 	*externalworkload.Writer
@@ -82,8 +82,8 @@ func (w *sliceWriter) parts() []part {
 	return []part{{name: "EndpointSlice writer", run: w.Run}}
 }
 
-// exporter determines what to write for exports. Its writer writes the objects, and [admin.Exports]
-// shows them. It is nil if --exports is off.
+// exporter determines what to write for exports. The writer writes the objects, and [admin.Exports]
+// shows them. exporter is nil if --exports is off.
 type exporter struct {
 	options *options
 	api     *kube.Client
@@ -96,7 +96,7 @@ type exporter struct {
 	exports *admin.Exports  // shown by /debug/exports and metrics
 }
 
-// exportStore provides the exports of all clusters. It is implemented by catalogStore.
+// exportStore provides the exports of all clusters. exportStore is implemented by catalogStore.
 type exportStore interface {
 	Exports() (plan.World, bool)
 	ExportsChanged() <-chan struct{}
@@ -113,7 +113,7 @@ type catalogStore struct {
 // Exports returns the exports of all clusters. See [exports.Catalog.World].
 func (s catalogStore) Exports() (plan.World, bool) { return s.catalog.World(s.Store.Exports()) }
 
-// linkerdState is the cached state of Linkerd's service mirrors. It is implemented by
+// linkerdState is the cached state of Linkerd's service mirrors. linkerdState is implemented by
 // [linkerd.Mirrors].
 type linkerdState interface {
 	Run(context.Context)
@@ -161,8 +161,8 @@ func (e *exporter) catalogOptions() exports.CatalogOptions {
 	}
 }
 
-// storeOptions returns the options that make clusters cache what the catalog needs. It returns nil
-// if --exports is off.
+// storeOptions returns the options that make clusters cache what the catalog needs. storeOptions
+// returns nil if --exports is off.
 func (e *exporter) storeOptions() *clusterstore.ExportOptions {
 	if e == nil {
 		return nil
@@ -210,7 +210,7 @@ func (e *exporter) begin(
 }
 
 // parts returns the writer, the reader of Linkerd's Links and Leases, and the report of unread
-// kinds as parts of the replica. It returns no parts if --exports is off.
+// kinds as parts of the replica. parts returns no parts if --exports is off.
 func (e *exporter) parts() (all []part) {
 	if e == nil {
 		return nil
@@ -240,8 +240,8 @@ func (e *exporter) parts() (all []part) {
 const unreadAfter = time.Minute
 
 // reportUnread logs a warning if the kinds that exports depend on have not been read after
-// unreadAfter. Nothing is written before Services and Namespaces have been read. It returns when
-// ctx ends.
+// unreadAfter. Nothing is written before Services and Namespaces have been read. reportUnread
+// returns when ctx ends.
 func (e *exporter) reportUnread(ctx context.Context) {
 	if !pace.Sleep(ctx, unreadAfter) {
 		return
@@ -290,7 +290,7 @@ func (e *exporter) unread() (reasons []string) {
 	return reasons
 }
 
-// World returns the input of plans. It returns false if the input has not been read yet.
+// World returns the input of plans. World returns false if the input has not been read yet.
 func (e *exporter) World() (plan.World, bool) {
 	w, ok := e.store.Exports()
 	if !ok {

@@ -1,9 +1,10 @@
-// The page's script: it asks the gateway for four lists once a second, and shows what has changed of them.
+// The script of the page. Once a second, it requests four lists from the replica and shows their
+// changes.
 
 // ---- Elements. Texts become text nodes, never markup.
 
-// el returns an element with attributes and children; strings become text, and what is null or
-// false is left out.
+// el returns an element with attributes and children. Strings become text nodes. Null and false are
+// omitted.
 function el(tag, attributes, ...children) {
   const e = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes ?? {})) {
@@ -16,20 +17,22 @@ function el(tag, attributes, ...children) {
 
 const thousands = new Intl.NumberFormat("en");
 
-// count is a number for people.
+// count formats a number for people.
 function count(n) {
   return thousands.format(n);
 }
 
-// plural is a number with its noun.
+// plural formats a number with its noun.
 function plural(n, one, many) {
   return count(n) + " " + (n === 1 ? one : many ?? one + "s");
 }
 
-// The gateway's clock, which ages go by, may differ from this one's.
+// Milliseconds by which the replica's clock is ahead of this one. Ages are based on the replica's
+// clock.
 let ahead = 0;
 
-// setClock takes the time of an answer, which has whole seconds: a smaller difference is none.
+// setClock sets the clock from the Date of a response. A Date has whole seconds, so smaller
+// differences are ignored.
 function setClock(date) {
   const now = Date.parse(date) - Date.now();
   if (Math.abs(now - ahead) > 1500) ahead = now;
@@ -43,7 +46,7 @@ function ageText(at) {
   return Math.floor(s / 86400) + " d " + Math.floor((s % 86400) / 3600) + " h";
 }
 
-// age is how long ago something was; showAges keeps it right.
+// age returns an element that shows the time since at. showAges updates the element.
 function age(at) {
   if (!at) return "";
   return el("time", { datetime: at, title: new Date(at).toLocaleString(), class: "age" }, ageText(Date.parse(at)));
@@ -56,17 +59,17 @@ function showAges() {
   }
 }
 
-// stateSeverity is how bad a cluster's state is, for a badge.
+// stateSeverity maps the states of a cluster to severities of a badge.
 const stateSeverity = { ready: 0, pending: 1, stale: 2, unreachable: 3, rejected: 3 };
 
 const symbols = ["✓", "◐", "!", "✗"];
 
-// badge is a word with a colour and a symbol for how bad it is, from 0 to 3.
+// badge returns a word with the colour and symbol of a severity from 0 to 3.
 function badge(severity, ...words) {
   return el("span", { class: "badge s" + severity }, el("span", { "aria-hidden": "true", class: "symbol" }, symbols[severity]), " ", ...words);
 }
 
-// table returns an empty table. Roles are explicit, since narrow screens show rows as cards.
+// table returns an empty table. Roles are explicit, because narrow screens show rows as cards.
 function table(label, columns) {
   const body = el("tbody", { role: "rowgroup" });
   const head = columns.map(([text, kind]) => el("th", { role: "columnheader", scope: "col", class: kind }, text));
@@ -80,18 +83,18 @@ function tableRow(columns, cells, severity) {
     cells.map((c, i) => el("td", { role: "cell", class: columns[i][1], "data-label": columns[i][0] }, el("div", {}, c))));
 }
 
-// ---- The dialog that explains a service: what becomes of each address.
+// ---- The dialog that explains a service: the verdict on each address.
 
-const mostAddresses = 200; // that are shown
+const mostAddresses = 200; // maximum number of shown addresses
 const dialog = document.getElementById("explain");
 const answer = document.getElementById("explanation");
 const form = dialog.querySelector("form");
 
-let domain = "cluster.local"; // the gateway’s
+let domain = "cluster.local"; // cluster domain of the replica
 let service;
-let explained = 0; // how often it was asked
+let explained = 0; // number of requests
 
-// openExplain asks why, for a service of the table.
+// openExplain opens the dialog for a service of the table.
 function openExplain(s) {
   service = s;
   document.getElementById("explain-title").textContent = s.namespace + "/" + s.name;
@@ -168,7 +171,7 @@ function verdicts(x) {
     list.map(([verdict, n]) => el("li", { class: "chip" + (verdict === "served" ? " good" : "") }, verdict + " " + count(n))))];
 }
 
-// behindGateway is no fault: such addresses are reached, through gateways that are in the list.
+// behindGateway is not a fault. Such addresses are reached through gateways in the list.
 const behindGateway = "behind-a-gateway";
 
 function verdictSeverity(verdict) {
@@ -176,13 +179,14 @@ function verdictSeverity(verdict) {
   return verdict === behindGateway ? 1 : 2;
 }
 
-// standsFor is what has an address, and where the cluster has it from.
+// standsFor returns the object that an address is assigned to, and the source of the address.
 function standsFor(a) {
   if (a.slice === "gateways") return "Gateway of " + a.cluster;
   return [a.target ?? "–", el("span", { class: "dim" }, " " + a.slice)];
 }
 
-// addresses has those with a problem first, and those behind gateways last: there may be many.
+// addresses sorts addresses with a problem first. Addresses behind gateways come last, because
+// there may be many.
 function addresses(x) {
   if (!x.addresses.length) return el("p", { class: "empty" }, "No member knows any address.");
   const columns = [["Address", "name"], ["Verdict", "wide"], ["Cluster"], ["Stands for", "wide"], ["Zone", "name"]];
@@ -205,7 +209,7 @@ function held(x) {
   return el("p", {}, "Proxies have " + plural(sum("streams"), "stream") + " of it: " + count(sum("upToDate")) + " with the newest endpoints" + late.map((l) => ", " + l).join("") + ".");
 }
 
-// ---- The four tables: what their cells show.
+// ---- The cells of the four tables.
 
 const standingSeverity = { "in-service": 0, "last-resort": 1, withdrawn: 2 };
 
@@ -220,7 +224,7 @@ function clusterCells(c) {
   ];
 }
 
-// behind is how a cluster on another network is reached.
+// behind shows how a cluster on another network is reached.
 function behind(c) {
   const gateways = c.gateways ?? [];
   return c.network && [
@@ -290,7 +294,7 @@ function eventCells(e) {
   ];
 }
 
-const perPage = 50; // lines of a table
+const perPage = 50; // lines per page of a table
 
 const definitions = {
   clusters: {
@@ -319,7 +323,7 @@ const names = Object.keys(definitions);
 class Table {
   constructor(name, turn) {
     this.definition = definitions[name];
-    this.rows = new Map(); // by key: the row's JSON and its element
+    this.rows = new Map(); // by key: the JSON and the element of a row
     const section = document.getElementById(name);
     const [element, body] = table(section.querySelector("h2").textContent, this.definition.columns);
     this.body = body;
@@ -355,8 +359,8 @@ class Table {
     this.showPages(data);
   }
 
-  // place puts the rows into their order and moves no more than it must: a row that is moved loses
-  // the focus.
+  // place puts the rows into their order and moves as few rows as possible, because a moved row
+  // loses the focus.
   place(elements) {
     const wanted = new Set(elements);
     for (const old of [...this.body.children]) if (!wanted.has(old)) old.remove();
@@ -380,9 +384,9 @@ class Table {
   }
 }
 
-// ---- What the viewer wants to see, which is part of the page’s address, and asking for it.
-const every = 1000; // ms after an answer, until it is asked again
-const patience = 10_000; // ms for an answer
+// ---- The viewer's choices, which are part of the page's URL, and the requests for lists.
+const every = 1000; // ms between a response and the next request
+const patience = 10_000; // timeout of a request, in ms
 const silent = "The gateway does not answer.";
 
 const query = new URLSearchParams();
@@ -407,7 +411,7 @@ for (const name of names) {
 
 let asking;
 
-// want changes what this page shows of a table, once the viewer has typed nothing for a moment.
+// want changes a choice for a table. If after is set, it waits until the viewer stops typing.
 function want(name, parameter, value, after = 0) {
   if (value) query.set(name + "." + parameter, value);
   else query.delete(name + "." + parameter);
@@ -419,7 +423,7 @@ function want(name, parameter, value, after = 0) {
   }, after);
 }
 
-// address is where the list is that the viewer wants to see.
+// address returns the URL of a list with the viewer's choices.
 function address(name) {
   const q = new URLSearchParams({ view: "list", limit: perPage });
   for (const parameter of ["q", "show", "sort", "page"]) {
@@ -429,9 +433,9 @@ function address(name) {
   return "debug/" + name + "?" + q;
 }
 
-const shown = {}; // by list: its address, ETag and content
+const shown = {}; // by list: its URL, ETag and content
 
-// ask gets a list, shows it if it has changed, and returns whether it has.
+// ask requests a list, shows it if it has changed, and returns whether it has changed.
 async function ask(name) {
   const url = address(name);
   const old = shown[name]?.url === url ? shown[name] : undefined;
@@ -443,7 +447,7 @@ async function ask(name) {
     throw Object.assign(new Error("The gateway answers " + answer.status + (text ? ": " + text + "." : ".")), { after: Number(answer.headers.get("Retry-After")) * 1000 });
   }
   const list = await answer.json();
-  if (url !== address(name)) return false; // something else is wanted by now
+  if (url !== address(name)) return false; // the choices have changed meanwhile
   shown[name] = { url, etag: answer.headers.get("ETag"), list };
   tables[name].show(list);
   return true;
@@ -452,7 +456,8 @@ async function ask(name) {
 let refreshes = 0;
 let next;
 
-// refresh asks for the lists one after the other, and again after a while, as long as the page is visible.
+// refresh requests the lists one after the other. While the page is visible, refresh repeats this
+// after a while.
 async function refresh() {
   clearTimeout(next);
   const mine = ++refreshes;
@@ -460,7 +465,7 @@ async function refresh() {
   try {
     for (const name of names) {
       if (await ask(name)) showSummary();
-      if (mine !== refreshes) return; // another one has begun
+      if (mine !== refreshes) return; // a later refresh has started
     }
     report("live", "Live");
   } catch (e) {
@@ -503,7 +508,7 @@ function showSummary() {
   );
 }
 
-// A page that nobody sees costs the gateway nothing.
+// A hidden page causes no requests.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) clearTimeout(next);
   else refresh();

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Output is a writer whose text a test can wait for. It is safe for concurrent
-// use, except that one goroutine at a time may call Await.
+// Output is a writer whose text a test can wait for. Output is safe for concurrent use, except that
+// one goroutine at a time may call Await.
 type Output struct {
 	mu    sync.Mutex
 	b     bytes.Buffer
