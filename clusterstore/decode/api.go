@@ -28,17 +28,19 @@ import (
 )
 
 const (
-	// maxObject is how large an object may be, in bytes. etcd takes requests of 1.5 MiB by default.
+	// maxObject is the maximum size of an object, in bytes. etcd accepts requests of 1.5 MiB by
+	// default.
 	maxObject = 4 << 20
-	// maxSmall is the size up to which objects are read into buffers that all share.
+	// maxSmall is the maximum size of objects that are read into shared buffers.
 	maxSmall = 64 << 10
-	// maxFrame ends an answer: no object that an API server has comes near it.
+	// maxFrame is the size above which an object ends the response. Objects of API servers are far
+	// smaller.
 	maxFrame = 16 << 20
-	// maxList is for a list, or a page of one, decompressed.
+	// maxList is the maximum size of a list, or of one page, after decompression.
 	maxList = 256 << 20
-	// maxStatus is for an error, and for the metadata of a list.
+	// maxStatus is the maximum size of an error, and of the metadata of a list.
 	maxStatus = 64 << 10
-	// listTimeout is how long a list may take.
+	// listTimeout limits the duration of a list.
 	listTimeout = 40 * time.Second
 )
 
@@ -46,23 +48,24 @@ const (
 type api struct {
 	http *http.Client
 	base *url.URL
-	// large has an element while an object larger than maxSmall is read or decoded: one at a time, so that
-	// a server which lets all its watches wait within a large object takes the memory of one.
+	// large has an element while an object larger than maxSmall is read or decoded. Only one such
+	// object is in memory at a time, even if a server pauses all its watches within large objects.
 	large chan struct{}
 }
 
-// server names the API server in errors. The path is part of the name: several clusters may share a host.
+// server returns the name of the API server for errors. The path is part of the name, because
+// several clusters may share a host.
 func (a *api) server() string { return a.base.Host + strings.TrimRight(a.base.EscapedPath(), "/") }
 
-// endpoint is where an API server has one of its resources.
+// endpoint is the location of a resource at an API server.
 type endpoint struct {
 	*api
 	path string
 	of   schema.GroupResource
 }
 
-// NewSources returns the sources of the API server at a URL. It sends nothing. The client
-// follows no redirects and bounds the bodies of errors, and of nothing else.
+// NewSources returns the sources of the API server at a URL. It sends no request. The client must
+// not follow redirects, and must limit the bodies of errors only.
 func NewSources(client *http.Client, base *url.URL) Sources {
 	a := &api{client, base, make(chan struct{}, 1)}
 	imports := newNewest(MCSVersions, func(v schema.GroupVersion) Source[*mcs.ServiceImport] {
@@ -108,7 +111,7 @@ func newEndpoint(a *api, v schema.GroupVersion, name, namespace string) endpoint
 	return endpoint{a, path + "/" + name, v.WithResource(name).GroupResource()}
 }
 
-// pathOf returns where an API server has a version of a group.
+// pathOf returns the path of a version of a group.
 func pathOf(v schema.GroupVersion) string {
 	if v.Group == "" {
 		return "/api/" + v.Version
@@ -116,8 +119,8 @@ func pathOf(v schema.GroupVersion) string {
 	return "/apis/" + v.String()
 }
 
-// get sends a request. An answer with a status other than 200 is an [apierrors.StatusError], and one of
-// another content type is an error.
+// get sends a request. A response with a status other than 200 becomes an [apierrors.StatusError].
+// A response of another content type is an error.
 func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string) (io.ReadCloser, error) {
 	query, err := metav1.ParameterCodec.EncodeParameters(&o, schema.GroupVersion{Version: "v1"})
 	if err != nil {
@@ -153,7 +156,8 @@ func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string)
 	return response.Body, nil
 }
 
-// failure returns the error that an answer is, as client-go does. It has the answer's Retry-After.
+// failure returns a response as an error, as client-go does. The error contains the response's
+// Retry-After.
 func (r *endpoint) failure(response *http.Response, contentType string) error {
 	err := r.statusError(response, contentType)
 	seconds := retryAfter(response.Header.Get("Retry-After"), time.Now())
@@ -168,15 +172,15 @@ func (r *endpoint) failure(response *http.Response, contentType string) error {
 	return err
 }
 
-// maxRetryAfter is the longest Retry-After that is understood, in seconds. A longer one counts as this.
+// maxRetryAfter is the maximum of Retry-After, in seconds. Longer times are reduced to the maximum.
 const maxRetryAfter = 3600
 
-// retryAfter returns the seconds that a Retry-After header asks for, by a number or a date. Zero
-// means that the header asks for no pause or is malformed.
+// retryAfter returns the seconds that a Retry-After header requests, by a number or a date. Zero
+// means that the header requests no pause or is malformed.
 func retryAfter(text string, now time.Time) int32 {
 	if digits := strings.TrimSpace(text); digits != "" && strings.Trim(digits, "0123456789") == "" {
 		seconds, err := strconv.Atoi(digits)
-		if err != nil { // too large
+		if err != nil { // the number is too large
 			return maxRetryAfter
 		}
 		return int32(min(seconds, maxRetryAfter))
@@ -188,9 +192,9 @@ func retryAfter(text string, now time.Time) int32 {
 	return int32(max(0, min(at.Sub(now).Seconds()+1, maxRetryAfter)))
 }
 
-// statusError returns the Status of an answer as an error.
+// statusError returns the Status of a response as an error.
 func (r *endpoint) statusError(response *http.Response, contentType string) error {
-	text, _ := io.ReadAll(io.LimitReader(response.Body, maxStatus)) // what has come is enough
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxStatus)) // a truncated text is good enough
 	var err error
 	switch contentType {
 	case runtime.ContentTypeJSON:
@@ -212,7 +216,7 @@ func (r *endpoint) statusError(response *http.Response, contentType string) erro
 
 var statusKind = metav1.SchemeGroupVersion.WithKind("Status").Kind
 
-// statusError is nil for what is not a failure.
+// statusError returns s as an error, or nil if s is not a failure.
 func statusError(s *metav1.Status) error {
 	if s.Status != metav1.StatusFailure {
 		return nil
@@ -220,15 +224,15 @@ func statusError(s *metav1.Status) error {
 	return &apierrors.StatusError{ErrStatus: *s}
 }
 
-// errEvent is for ERROR events that say nothing.
+// errEvent is the error for ERROR events without a usable Status.
 var errEvent = errors.New("the API server ended the watch by an error that is no Status, or too large")
 
-// errType is for events whose type is not one of Kubernetes'.
+// errType is the error for an event type that does not exist.
 var errType = errors.New(
 	"the API server sent an event of a type that does not exist: check that the server is an API server",
 )
 
-// errKind is for objects of another kind.
+// errKind returns the error for objects of another kind.
 func errKind(what, wanted string) error {
 	return fmt.Errorf(
 		"the API server sent %s of another kind than %s: check that the server is an API server", what, wanted,
@@ -242,15 +246,16 @@ func errFrame(size uint64) error {
 	)
 }
 
-// limited fails after a number of bytes.
+// limited returns a reader that fails after limit bytes.
 func limited(from io.Reader, limit int64) io.Reader {
 	return guard.Limited(from, limit, fmt.Errorf("the API server's answer is larger than %d MiB", limit>>20))
 }
 
 const (
-	// documentTimeout is how long an answer may take that is decoded as a whole.
+	// documentTimeout limits the duration of a response that is decoded as a whole.
 	documentTimeout = 10 * time.Second
-	// maxDocument is for such an answer, in bytes. API discovery of all resources of a group has some kilobytes.
+	// maxDocument limits the size of such a response, in bytes. API discovery of a group takes some
+	// kilobytes.
 	maxDocument = 1 << 20
 )
 

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// custom is the format of custom resources, which API servers send in JSON. Of an object is decoded what T has a
-// field for, by the UnmarshalJSON that types of package crd have; how much that can become is bounded by how many
-// values the object has.
+// custom is the format of custom resources, which API servers send in JSON. It decodes the fields
+// that T has. Linkerd's types implement UnmarshalJSON. The number of values in an object limits the
+// size of the result.
 type custom[T any, O interface {
 	*T
 	Object
@@ -27,7 +27,7 @@ func newCustom[T any, O interface {
 
 func (custom[T, O]) accept(string) string { return runtime.ContentTypeJSON }
 
-// list reads a list, in which metadata and kind may come after the items.
+// list reads a list, whose metadata and kind may come after the items.
 func (c custom[T, O]) list(in *input, each func(data []byte, whole error) error) (all metav1.ListMeta, err error) {
 	v := values{in}
 	var of metav1.TypeMeta
@@ -59,7 +59,7 @@ func (c custom[T, O]) list(in *input, each func(data []byte, whole error) error)
 	return all, err
 }
 
-// next reads an object with a type and an object.
+// next reads an event, which is an object with the members type and object.
 func (c custom[T, O]) next(
 	in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error,
 ) error {
@@ -102,7 +102,7 @@ func unmarshal(data []byte, o Object) error {
 	return utiljson.Unmarshal(data, o)
 }
 
-// names are all that is decoded of an object that is refused, or whose kind is not known yet.
+// names is the decoded part of an object that is refused, or whose kind is not known yet.
 type names struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        struct {
@@ -112,10 +112,10 @@ type names struct {
 	} `json:"metadata"`
 }
 
-// namesOf reads them as far as they can be read.
+// namesOf decodes the names as far as possible.
 func namesOf(data []byte) *names {
 	var n names
-	_ = utiljson.Unmarshal(data, &n) // goes on after what is of the wrong form
+	_ = utiljson.Unmarshal(data, &n) // Unmarshal continues after malformed parts
 	return &n
 }
 

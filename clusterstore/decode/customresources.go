@@ -10,16 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// Resource is a custom resource. Of most the status is not read.
+// Resource is a custom resource. For most kinds, the status is not decoded.
 type Resource[Spec, Status any] struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              Spec   `json:"spec"`
 	Status            Status `json:"status,omitzero"`
-	Invalid           string `json:"-"` // why the spec can't be read; empty: it can
+	Invalid           string `json:"-"` // why the spec is malformed; empty if it is valid
 }
 
-// UnmarshalJSON reads a resource, whatever its spec and status contain.
+// UnmarshalJSON decodes a resource. A malformed spec or status is not an error.
 func (r *Resource[Spec, Status]) UnmarshalJSON(data []byte) error {
 	var o struct {
 		metav1.TypeMeta   `json:",inline"`
@@ -36,8 +36,7 @@ func (r *Resource[Spec, Status]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// part reads a part of an object. One that is missing has its zero value, and so has one
-// that can't be read.
+// part decodes a part of an object. If the part is missing or malformed, value is the zero value.
 func part[T any](name string, data []byte) (value T, invalid string) {
 	if len(data) == 0 {
 		return value, ""
@@ -49,37 +48,38 @@ func part[T any](name string, data []byte) (value T, invalid string) {
 	return value, ""
 }
 
-// Link says what Linkerd's service mirror mirrors of another cluster.
+// Link defines which Services of another cluster Linkerd's service mirror mirrors.
 type Link = Resource[LinkSpec, struct{}]
 
-// LinkSpec is which Services are mirrored. A selector that is nil or empty selects none.
+// LinkSpec selects the Services to mirror. A nil or empty selector selects none.
 type LinkSpec struct {
 	TargetClusterName string `json:"targetClusterName"`
-	// of Services that are reached through gateways
+	// Selector selects Services that are reached through gateways.
 	Selector                 *metav1.LabelSelector `json:"selector,omitempty"`
 	RemoteDiscoverySelector  *metav1.LabelSelector `json:"remoteDiscoverySelector,omitempty"`
 	FederatedServiceSelector *metav1.LabelSelector `json:"federatedServiceSelector,omitempty"` // not in v1alpha1
-	// Keys that are not copied; DOMAIN/* stands for all of a domain. Not in versions before v1alpha3.
+	// Annotations and labels that are not copied. DOMAIN/* means all keys of a domain. Versions
+	// before v1alpha3 do not have these fields.
 	ExcludedAnnotations []string `json:"excludedAnnotations,omitempty"`
 	ExcludedLabels      []string `json:"excludedLabels,omitempty"`
 }
 
-// ProtocolOpaque is the ProxyProtocol of ports whose protocol is not detected.
+// ProtocolOpaque is the ProxyProtocol of ports without protocol detection.
 const ProtocolOpaque = "opaque"
 
-// Server is Linkerd's policy for a port of the Pods or ExternalWorkloads that it
-// selects in its namespace. (It is no server process.)
+// Server is Linkerd's policy for a port of the selected Pods or ExternalWorkloads in its namespace.
+// It does not represent a process.
 type Server = Resource[ServerSpec, struct{}]
 
-// ServerSpec has one of the two selectors. The other is nil and selects nothing.
+// ServerSpec has one of the two selectors. The other one is nil and selects nothing.
 type ServerSpec struct {
 	PodSelector              *metav1.LabelSelector `json:"podSelector,omitempty"`
 	ExternalWorkloadSelector *metav1.LabelSelector `json:"externalWorkloadSelector,omitempty"`
-	Port                     intstr.IntOrString    `json:"port"` // a number, or the name of a container's port
+	Port                     intstr.IntOrString    `json:"port"` // a number, or the name of a container port
 	ProxyProtocol            string                `json:"proxyProtocol,omitempty"`
 }
 
-// ExternalWorkload is a process outside of the cluster that runs with a proxy.
+// ExternalWorkload is a process outside the cluster that runs with a proxy.
 type ExternalWorkload = Resource[ExternalWorkloadSpec, ExternalWorkloadStatus]
 
 // ExternalWorkloadSpec has the workload's addresses, ports and identity.
@@ -112,7 +112,7 @@ type ExternalWorkloadStatus struct {
 	Conditions []WorkloadCondition `json:"conditions,omitempty"`
 }
 
-// WorkloadCondition is one condition of the status, such as Ready.
+// WorkloadCondition is a condition of the status, such as Ready.
 type WorkloadCondition struct {
 	Type               string      `json:"type"`
 	Status             string      `json:"status"` // True, False or Unknown
@@ -121,19 +121,19 @@ type WorkloadCondition struct {
 	Message            string      `json:"message,omitempty"`
 }
 
-// ServiceProfile has the routes of a Service: how proxies classify, retry and split
-// requests to it. Its name is the Service's DNS name, with the cluster's domain.
+// ServiceProfile defines the routes of a Service: how proxies classify, retry and split its
+// requests. Its name is the DNS name of the Service, including the cluster's domain.
 type ServiceProfile = Resource[ServiceProfileSpec, struct{}]
 
-// ServiceProfileSpec is a profile's content. Elements of its lists are nil where the
-// object has null, which is never valid.
+// ServiceProfileSpec is the content of a profile. An element of its lists is nil if the object has
+// null there, which is never valid.
 type ServiceProfileSpec struct {
 	Routes       []*RouteSpec   `json:"routes,omitempty"`
 	RetryBudget  *RetryBudget   `json:"retryBudget,omitempty"`
 	DstOverrides []*WeightedDst `json:"dstOverrides,omitempty"`
 }
 
-// RouteSpec is one route: a class of requests.
+// RouteSpec is a route: a class of requests.
 type RouteSpec struct {
 	Name            string           `json:"name"`
 	Condition       *Match           `json:"condition"`
@@ -142,8 +142,8 @@ type RouteSpec struct {
 	Timeout         string           `json:"timeout,omitempty"` // a Go duration
 }
 
-// Match holds for a request or a response if all fields that are set do. Requests have no status; responses have
-// neither a path nor a method.
+// Match matches a request or response if all its set fields match. Requests have no status.
+// Responses have neither a path nor a method.
 type Match struct {
 	All       []*Match `json:"all,omitempty"`
 	Not       *Match   `json:"not,omitempty"`
@@ -159,8 +159,8 @@ type ResponseClass struct {
 	IsFailure bool   `json:"isFailure,omitempty"`
 }
 
-// Range is a range of status codes, both ends included. If one bound is zero, the other one is the
-// only status of the range.
+// Range is an inclusive range of status codes. If one bound is zero, the range only contains the
+// other one.
 type Range struct {
 	Min uint32 `json:"min,omitempty"`
 	Max uint32 `json:"max,omitempty"`
@@ -173,17 +173,17 @@ type RetryBudget struct {
 	TTL                 string  `json:"ttl"` // a Go duration
 }
 
-// WeightedDst is a destination that gets a part of the requests.
+// WeightedDst is a destination that receives a share of the requests.
 type WeightedDst struct {
 	Authority string `json:"authority"`
 	Weight    Amount `json:"weight"`
 }
 
-// Amount is a Kubernetes quantity as it is written, like 500m or 1. It is not parsed
-// here, since a large exponent takes very long.
+// Amount is a Kubernetes quantity as text, such as 500m or 1. This package does not parse it,
+// because a large exponent takes very long.
 type Amount string
 
-// UnmarshalJSON reads a text or a number.
+// UnmarshalJSON decodes a string or a number.
 func (a *Amount) UnmarshalJSON(data []byte) error {
 	switch c := data[0]; {
 	case c == '"':
@@ -203,8 +203,8 @@ var (
 	WorkloadVersion = schema.GroupVersion{Group: "workload.linkerd.io", Version: "v1beta1"}
 )
 
-// LinkVersions are those of Links, the newest first. A server has those that its Linkerd came with, and each has
-// fewer fields than the one before.
+// LinkVersions are the versions of Links, newest first. A server has the versions of its Linkerd
+// release. Each version has fewer fields than the previous one in the list.
 var LinkVersions = []schema.GroupVersion{
 	{Group: "multicluster.linkerd.io", Version: "v1alpha3"},
 	{Group: "multicluster.linkerd.io", Version: "v1alpha2"},

@@ -11,18 +11,18 @@ import (
 // kind is one of Kubernetes' own kinds.
 type kind[T any] struct {
 	schema.GroupVersionKind
-	copies   bool // texts are not lent, since many are kept
+	copies   bool // the bytes are copied first, because most strings are cached
 	decoders sync.Pool
 }
 
-// decoder decodes objects, one after the other, into the same one.
+// decoder decodes one object after another into the same struct.
 type decoder[T any] struct {
 	object T
 	table  table
 	room   room
 }
 
-// newKind returns a kind of which those fields are decoded that the text has: see kinds.go.
+// newKind returns a kind. text lists the fields to decode, in the format of kinds.go.
 func newKind[T any](of schema.GroupVersionKind, text string) *kind[T] {
 	k, fields := &kind[T]{GroupVersionKind: of}, usedFields(text)
 	k.decoders.New = func() any {
@@ -33,12 +33,12 @@ func newKind[T any](of schema.GroupVersionKind, text string) *kind[T] {
 	return k
 }
 
-// decode sets the object.
+// decode decodes data into the object.
 func (d *decoder[T]) decode(data []byte) error {
 	return d.table.decode(reflect.ValueOf(&d.object).Elem(), data)
 }
 
-// use lends a decoder for one object.
+// use calls f with a decoder for one object.
 func (k *kind[T]) use(f func(*decoder[T]) error) error {
 	d := k.decoders.Get().(*decoder[T])
 	err := f(d)
@@ -49,14 +49,13 @@ func (k *kind[T]) use(f func(*decoder[T]) error) error {
 	return err
 }
 
-// room is the memory of one decoder that is used again for each object, so that decoding
-// leaves no garbage. What it keeps is bounded: an object that needs more gets memory of its
-// own.
+// room is the reused memory of one decoder. Decoding therefore leaves no garbage. The memory is
+// limited: an object that needs more gets its own.
 type room struct {
 	clears []func()
 }
 
-// clear forgets the last object. Nothing may refer to it after that, nor to the bytes that it came in.
+// clear resets the last object. Nothing may refer to that object or its bytes afterwards.
 func (r *room) clear() {
 	for _, c := range r.clears {
 		c()
@@ -68,12 +67,12 @@ const (
 	maxMap    = 64       // entries of a map
 )
 
-// shelf has the values of one field, all of one object. A list is in one piece: it is complete
-// before the next one begins.
+// shelf has the values of one field of an object. A list is contiguous, because it is complete
+// before the next list begins.
 type shelf struct {
 	all  reflect.Value // a slice of zero values
-	used int           // how many of them have been taken
-	more int           // those that had no place there
+	used int           // number of values in use
+	more int           // number of values that did not fit
 }
 
 func newShelf(r *room, of reflect.Type) *shelf {
@@ -86,7 +85,7 @@ func (s *shelf) clear() {
 	for i := range s.used {
 		s.all.Index(i).SetZero()
 	}
-	if s.more > 0 { // the next object may be as large
+	if s.more > 0 { // the next object may need as many
 		of := s.all.Type()
 		if wanted := min(s.count(), keptShelf/int(of.Elem().Size())); wanted > s.all.Len() {
 			s.all = reflect.MakeSlice(of, wanted, wanted)
@@ -95,10 +94,10 @@ func (s *shelf) clear() {
 	s.used, s.more = 0, 0
 }
 
-// count is how many values there are.
+// count returns the number of values.
 func (s *shelf) count() int { return s.used + s.more }
 
-// grow adds a zero value to a list, and returns that.
+// grow appends a zero value to a list, and returns that value.
 func (s *shelf) grow(list reflect.Value) reflect.Value {
 	n := list.Len()
 	if n == 0 && s.used < s.all.Len() {
@@ -115,7 +114,7 @@ func (s *shelf) grow(list reflect.Value) reflect.Value {
 	return list.Index(n)
 }
 
-// holds reports whether the place n of a list is the next one of the shelf.
+// holds reports whether element n of a list is the next free value of the shelf.
 func (s *shelf) holds(list reflect.Value, n int) bool {
 	if s.used == s.all.Len() || n == list.Cap() {
 		return false

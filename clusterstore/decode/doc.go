@@ -1,6 +1,6 @@
-// Package decode reads what API servers send of the objects that are followed: object by
-// object, as they come, with only those fields that are used. What that takes is bounded by
-// construction, so that nothing has to be measured before it is decoded.
+// Package decode decodes the responses of API servers. It decodes one object at a time while the
+// response arrives, and only the fields that Isthmus uses. Its design bounds the memory and the
+// work for each object.
 //
 //	sources := decode.NewSources(httpClient, baseURL)
 //	list, err := sources.Pods.List(ctx, options, func(pod *corev1.Pod, refused *decode.Refused) error {
@@ -9,54 +9,58 @@
 //
 // What callers may rely on:
 //
-//   - Of each object is decoded what client-go would decode, of the fields in the kind's table
-//     (kinds.go); tests hold the two against each other, and against what is kept. Of annotations those of Linkerd's and Isthmus's domains are
-//     used, of managedFields the time of the newest update, of variables those with the addresses
-//     of a proxy.
-//   - Neither a list nor a page is ever there as a whole. An object that is small (64 KiB) is
-//     read into a buffer that all share, a larger one by itself: of one API server one at a time,
-//     so that one which pauses within large objects takes the memory of one. A watch in which
-//     nothing comes has 1 KiB, and no object.
-//   - An object is refused if it is larger than 4 MiB in protobuf, has a list or text beyond its bound, or can't
-//     be decoded: the caller learns its name and version, and the answer goes on. Bounds are those
-//     of the API's own validation, where it has one. DELETED events and bookmarks are never
-//     refused: if need be they have names and a version only.
-//   - What no API server sends ends the answer: an object without a name, or with one longer than
-//     253 bytes, as no refusal could name it; one larger than 16 MiB, or than 4 MiB of JSON; an answer or
-//     event of another kind; a list of more than 256 MiB; 64 KiB of blanks between two values of JSON;
-//     Kubernetes' own kinds in JSON. So does a list that is cut off: it is no short list.
-//   - ERROR events, and answers with another status than 200, are the error that client-go makes of
-//     them. Of both, 64 KiB are decoded.
-//   - What is no list, such as API discovery, has 1 MiB at most ([Sources].Document).
-//   - JSON is decoded only where it has 50,000 elements and as many members at most: 3 bytes can stand
-//     for a struct of a hundred.
+//   - Of each object, the fields in the kind's table (kinds.go) have the values that client-go
+//     would decode. Tests compare the two, and also the cached results. Only the annotations of
+//     Linkerd's and Isthmus's domains are decoded, only the newest update time of managedFields,
+//     and only the environment variables with a proxy's addresses.
+//   - Memory never holds a whole list or page. An object of up to 64 KiB is read into a shared
+//     buffer. Larger objects are read one at a time for each API server, so that a server which
+//     pauses within large objects takes the memory of one. An idle watch takes 1 KiB.
+//   - An object is refused if it is larger than 4 MiB in protobuf, exceeds the limit of a list or
+//     text, or can't be decoded. The caller gets its name and version, and the response continues.
+//     Limits are those of the API's own validation, where it has them. DELETED events and bookmarks
+//     are never refused, but may only have names and a version.
+//   - Responses that no API server sends are errors: an object without a name or with one longer
+//     than 253 bytes, an object larger than 16 MiB or than 4 MiB of JSON, an object of another
+//     kind, a list larger than 256 MiB, 64 KiB of white space between two JSON values, and
+//     Kubernetes' own kinds in JSON. A truncated list is an error too.
+//   - ERROR events, and responses with a status other than 200, become the same errors as in
+//     client-go. At most 64 KiB of them are decoded.
+//   - Responses that are not lists, such as API discovery, have 1 MiB at most ([Sources].Document).
+//   - JSON is refused if it has more than 50,000 elements or more than 50,000 members, because 3
+//     bytes can become a struct of a hundred.
 //
-// Sources are safe for concurrent use. The package starts no goroutine. Decoders, and the memory
-// that they use again, are shared by all API servers; what one keeps is bounded (room.go).
+// Sources are safe for concurrent use. The package starts no goroutine. All API servers share the
+// decoders and their reused memory, which is limited (decoder.go).
 //
-// Decisions:
+// Reasons for the design:
 //
-//   - Tables are made of a text that has what is used, and of the protobuf tags of Kubernetes' own structs, which
-//     they set by reflection, because the generated Unmarshal makes all of an object: more than three times the processor time, and 21 kB
-//     of garbage for a Pod. A function for each field took as long as reflection, and more lines. A filter over the bytes was
-//     tried too: it took too long for what it saved.
-//   - Of JSON the ends of values are found here, and all else is encoding/json's. Its Decoder looks through blanks
-//     anew with each part that comes, and keeps the memory of the largest value until the list ends: a server that sends blanks kept a processor busy.
-//   - Texts are lent from the buffer ([unsafe.String]): most are compared or looked up, and few are
-//     kept. Secrets' texts are not lent, since of these most are kept.
-//   - Custom resources come in JSON only. They are few, and are decoded as a whole: Linkerd's by package crd, those
-//     of the MCS-API into its own types, so that one of which a part has the wrong form is refused.
+//   - A table is built from a text that lists the used fields, and from the protobuf tags of
+//     Kubernetes' own structs. It sets the fields by reflection. The generated Unmarshal methods
+//     decode whole objects, which takes more than three times the processor time, and 21 kB of
+//     garbage for a Pod. A function for each field was not faster than reflection, and took more
+//     code. Filtering the bytes first cost more time than it saved.
+//   - For JSON, this package only finds where values end, and encoding/json decodes them. The
+//     Decoder of encoding/json is not used. It rescans white space with each part that arrives, so
+//     that a server could keep a processor busy. It also holds the memory of the largest value
+//     until the list ends.
+//   - Strings share the memory of the buffer ([unsafe.String]), because most are only compared or
+//     looked up. The bytes of Secrets are copied first, because most of them are cached.
+//   - Custom resources only exist in JSON. They are few, and are decoded as a whole: Linkerd's into
+//     the types of this package, and those of the MCS-API into its own types. An object of the
+//     MCS-API with a malformed part is refused.
 //
-// Linkerd's custom resources ([ServiceProfile], [Server], [ExternalWorkload], [Link]) have Go types with the fields
-// that Isthmus reads. They are not imported from Linkerd, whose module would add its control plane's dependencies for
-// a few small structs:
+// Linkerd's custom resources ([ServiceProfile], [Server], [ExternalWorkload], [Link]) have their
+// own Go types, with the fields that Isthmus reads. Importing Linkerd's module would add the
+// dependencies of its control plane for a few small structs:
 //
-//   - A malformed spec or status does not make the list unreadable. The malformed part has its zero value; for a spec,
-//     Invalid holds the reason.
-//   - A spec is read whole or not at all, because half of a policy may mean the opposite of the whole.
-//   - Malformed metadata is an error. API servers write and check metadata themselves. A server that does not makes
-//     this resource of its own cluster unreadable, and nothing else.
-//   - The types are plain data: objects can be read concurrently while nobody writes them.
+//   - A malformed spec or status does not make the list unreadable. The malformed part has its zero
+//     value. For a spec, Invalid holds the reason.
+//   - A spec is decoded completely or not at all, because half of a policy may mean the opposite of
+//     the whole.
+//   - Malformed metadata is an error, because API servers write and check metadata themselves. It
+//     makes the resource of that one cluster unreadable, and nothing else.
+//   - The types are plain data. Objects are safe for concurrent reads while nobody writes them.
 //
-// ARCHITECTURE.md, at the module's root, shows how the packages work together.
+// ARCHITECTURE.md in the module's root shows how the packages work together.
 package decode

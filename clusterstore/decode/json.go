@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// maxValues is how many elements, and how many members, an object in JSON may have: 3 bytes can stand for a
-	// struct of a hundred.
+	// maxValues is the maximum number of elements, and of members, of a JSON object. 3 bytes can
+	// become a struct of a hundred.
 	maxValues = 50_000
-	// maxBlanks is how many blanks may stand between two values, in bytes. API servers send one at most.
+	// maxBlanks is the maximum number of bytes of white space between two values. API servers send
+	// one at most.
 	maxBlanks = 64 << 10
 )
 
@@ -27,11 +28,11 @@ var (
 	)
 )
 
-// values are values of JSON that are read as they come. Each byte is looked at once until the value has come as a
-// whole; what is not valid within it is found when that is decoded.
+// values reads JSON values as they arrive. It scans each byte of a value once. Decoding the value
+// finds other syntax errors.
 type values struct{ *input }
 
-// first returns the next byte that is no blank, and leaves it there.
+// first returns the next byte that is not white space, without consuming it.
 func (v values) first() (byte, error) {
 	for range maxBlanks {
 		c, err := v.ReadByte()
@@ -45,7 +46,7 @@ func (v values) first() (byte, error) {
 	return 0, errBlanks
 }
 
-// expect reads a byte that must be next.
+// expect consumes the next byte, which must be wanted.
 func (v values) expect(wanted byte) error {
 	c, err := v.first()
 	if err == nil && c != wanted {
@@ -57,7 +58,7 @@ func (v values) expect(wanted byte) error {
 	return err
 }
 
-// elements calls next before each element of an object or list, which it reads. null has none.
+// elements reads an object or list, and calls next to read each element. null has no elements.
 func (v values) elements(open, end byte, next func() error) error {
 	if c, err := v.first(); err == nil && c == 'n' {
 		return v.skip()
@@ -84,7 +85,7 @@ func (v values) elements(open, end byte, next func() error) error {
 	}
 }
 
-// members calls member before the value of each member of an object, which it reads.
+// members reads an object, and calls member to read the value of each member.
 func (v values) members(member func(key string) error) error {
 	return v.elements('{', '}', func() error {
 		key, err := v.text()
@@ -98,10 +99,10 @@ func (v values) members(member func(key string) error) error {
 	})
 }
 
-// skip reads the next value.
+// skip reads and discards the next value.
 func (v values) skip() error { return v.value(func([]byte) error { return nil }) }
 
-// text reads a short text.
+// text reads a short string.
 func (v values) text() (text string, err error) {
 	err = v.value(func(data []byte) error {
 		if len(data) > maxText || json.Unmarshal(data, &text) != nil {
@@ -112,7 +113,8 @@ func (v values) text() (text string, err error) {
 	return text, err
 }
 
-// value reads the next value. f gets it until it returns. One of more than maxObject bytes is an error.
+// value reads the next value, and calls f with its bytes, which are valid until f returns. A value
+// larger than maxObject is an error.
 func (v values) value(f func(data []byte) error) error {
 	if _, err := v.first(); err != nil {
 		return err
@@ -149,15 +151,15 @@ func (v values) value(f func(data []byte) error) error {
 	return f(data)
 }
 
-// scanner finds the end of one value.
+// scanner finds the end of a value.
 type scanner struct {
 	depth           int
 	quoted, escaped bool
-	scalar          bool // it is no text, list or object
+	scalar          bool // the value is not a string, list or object
 }
 
-// scan returns how many of the bytes belong to the value, and whether they end it. The first byte of the value is no
-// blank.
+// scan returns how many of the bytes belong to the value, and whether they end it. The first byte
+// of a value must not be white space.
 func (s *scanner) scan(data []byte) (n int, ended bool) {
 	for i, c := range data {
 		switch {
@@ -189,7 +191,7 @@ func (s *scanner) scan(data []byte) (n int, ended bool) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
-// countable returns why an object is refused that has too many values.
+// countable returns an error if the data has too many values.
 func countable(data []byte) error {
 	limits := guard.Limits{Elements: maxValues, Fields: maxValues}
 	if _, err := io.Copy(io.Discard, guard.JSON(bytes.NewReader(data), limits)); err != nil {

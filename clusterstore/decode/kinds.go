@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What is used of Kubernetes' own kinds: the fields that are decoded, by their names in JSON, with those within them
-// in braces. After a list or map comes how many elements it may have and, if that is another number, all those of an
-// object together; after a text how many bytes, if not maxText. Where the API's own validation has such bounds, they
-// are these.
+// The used texts list the fields that are decoded, by their JSON names. Braces enclose the fields
+// of a struct. The number after a list or map is its maximum number of elements. A second number is
+// the maximum of all such lists in one object. The number after a string is its maximum length in
+// bytes, instead of maxText. Where the API's own validation has limits, these are the same.
 const (
 	usedMeta = `metadata {
 		name 253  namespace 253  uid 253  resourceVersion 253  creationTimestamp  deletionTimestamp
@@ -42,8 +42,8 @@ const (
 			` + usedReference + `
 		}
 		ports 20000 { name protocol port }`
-	// Endpoints have no bound but that of an object. These are what bytes allow. Where a ready address is, its Pod
-	// says.
+	// Endpoints have no limit but that of an object, so these numbers follow from its size. Pods,
+	// not Endpoints, determine the location of a ready address.
 	usedEndpoints = usedMeta + `
 		subsets 50000 {
 			addresses 150000 { ip hostname ` + usedReference + ` }
@@ -54,7 +54,7 @@ const (
 	usedNode   = usedMeta + ` spec { podCIDR podCIDRs 1000 }  status { addresses 1000 { address } }`
 )
 
-// The kinds. All clusters share their decoders.
+// Kubernetes' own kinds. All clusters share their decoders.
 var (
 	pods           = newKind[corev1.Pod](corev1.SchemeGroupVersion.WithKind("Pod"), usedPod)
 	services       = newKind[corev1.Service](corev1.SchemeGroupVersion.WithKind("Service"), usedService)
@@ -69,22 +69,22 @@ var (
 
 func init() { secrets.copies = true }
 
-// coreEndpoints are the predecessor of EndpointSlices.
+// coreEndpoints is the predecessor of EndpointSlice.
 //
 //lint:ignore SA1019 they are read with --enable-endpoint-slices=false
 type coreEndpoints = corev1.Endpoints
 
-// partialVersion has the group that [metav1.SchemeGroupVersion] lacks.
+// partialVersion has the group that is missing in [metav1.SchemeGroupVersion].
 var partialVersion = schema.GroupVersion{Group: metav1.GroupName, Version: "v1"}
 
-// usedAnnotation reports whether an annotation is used, or may be.
+// usedAnnotation reports whether an annotation may be used.
 func usedAnnotation(key string) bool {
 	return strings.Contains(key, "linkerd.io/") || strings.Contains(key, "isthmus.io/") ||
 		key == metav1.InitialEventsAnnotationKey
 }
 
-// usedVariable reports whether an environment variable of that name is used, or may be: those with the
-// addresses that a proxy listens at.
+// usedVariable reports whether an environment variable may be used. These are the variables with
+// the addresses at which a proxy listens.
 func usedVariable(name string) bool {
 	return strings.HasPrefix(name, "LINKERD2_PROXY_") && strings.HasSuffix(name, "_LISTEN_ADDR")
 }

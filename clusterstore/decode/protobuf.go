@@ -26,7 +26,7 @@ type protobuf[T any, O interface {
 	Object
 }] struct{ *kind[T] }
 
-// metadataNumber is that of the field, in all kinds.
+// metadataNumber is the number of the metadata field in all kinds.
 const metadataNumber = 1
 
 func newProtobuf[T any, O interface {
@@ -43,8 +43,8 @@ func (p protobuf[T, O]) accept(suffix string) string {
 	return fmt.Sprintf("%s;as=%s%s;g=%s;v=%s", protobufType, p.Kind, suffix, p.Group, p.Version)
 }
 
-// list reads, after a prefix, a runtime.Unknown, in whose raw bytes field 1 is the list's metadata and field 2 are
-// its objects.
+// list reads a prefix and a runtime.Unknown. In its raw bytes, field 1 is the list's metadata, and
+// field 2 has the objects.
 func (p protobuf[T, O]) list(in *input, each func(data []byte, whole error) error) (all metav1.ListMeta, err error) {
 	prefix, err := in.Peek(len(protobufPrefix))
 	switch {
@@ -93,8 +93,8 @@ func (p protobuf[T, O]) list(in *input, each func(data []byte, whole error) erro
 	return all, err
 }
 
-// fields reads the fields of a message of so many bytes, and calls f with the number and size of each. f reads that.
-// io.EOF: the input ends after a field.
+// fields reads the fields of a message of left bytes. It calls f with the number and size of each
+// field, and f must read the field. io.EOF means that the input ends after a field.
 func (in *input) fields(left uint64, f func(number protowire.Number, size uint64) error) error {
 	for left > 0 {
 		tag, err := binary.ReadUvarint(in)
@@ -123,7 +123,7 @@ func (in *input) skip(size uint64) error {
 	return unexpected(err)
 }
 
-// next reads a frame: a metav1.WatchEvent after its length.
+// next reads a frame, which is a metav1.WatchEvent after its length.
 func (p protobuf[T, O]) next(
 	in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error,
 ) error {
@@ -174,7 +174,7 @@ func (p protobuf[T, O]) decode(data []byte, whole error, f func(O, error) error)
 	})
 }
 
-// readNames sets the names and the version of an object that may be cut off, as far as it can.
+// readNames sets the names and the version of an object as far as possible. data may be truncated.
 func readNames(data []byte, o metav1.Object) {
 	eachPart(data, func(number protowire.Number, data []byte) {
 		if number != metadataNumber {
@@ -199,7 +199,7 @@ func protobufStatus(data []byte) error {
 	return statusError(&status)
 }
 
-// typeOf reads an encoded runtime.TypeMeta.
+// typeOf decodes a runtime.TypeMeta.
 func typeOf(data []byte) schema.GroupVersionKind {
 	var version, kind string
 	eachPart(data, func(number protowire.Number, data []byte) {
@@ -213,7 +213,7 @@ func typeOf(data []byte) schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(version, kind)
 }
 
-// unwrap returns what an answer or event has, which may be cut off.
+// unwrap returns the kind and the raw bytes of an encoded object, which may be truncated.
 func unwrap(data []byte) (of schema.GroupVersionKind, raw []byte) {
 	body, ok := bytes.CutPrefix(data, protobufPrefix)
 	if !ok {
@@ -230,8 +230,8 @@ func unwrap(data []byte) (of schema.GroupVersionKind, raw []byte) {
 	return of, raw
 }
 
-// eachPart calls f for each text or message of an encoded message that may be cut off, up to
-// where it is.
+// eachPart calls f for each string or message of an encoded message. If the message is truncated, f
+// also gets the truncated part.
 func eachPart(data []byte, f func(number protowire.Number, data []byte)) {
 	for len(data) > 0 {
 		number, wire, n := protowire.ConsumeTag(data)

@@ -16,18 +16,21 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// format is how the objects of a kind come: in protobuf or in JSON.
+// format is the encoding of a kind: protobuf or JSON.
 type format[O Object] interface {
-	// accept returns the content type in which to ask for an object or, with the suffix List, for a list.
+	// accept returns the content type to request for an object. With the suffix List, it returns
+	// the content type for a list.
 	accept(suffix string) string
-	// list reads a list and calls each for the bytes of every object, as [input.part] does.
+	// list reads a list, and calls each with the bytes of each object, as [input.part] does.
 	list(in *input, each func(data []byte, whole error) error) (metav1.ListMeta, error)
-	// next reads an event and calls f once, for the bytes of its object. io.EOF: there is none.
+	// next reads an event, and calls f once with the bytes of its object. If there is none, next
+	// returns io.EOF.
 	next(in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error) error
-	// decode decodes an object and calls f for it. If whole is set, or the object can't be decoded, f gets that
-	// error, and an object with its names and version only, as far as these can be read.
+	// decode decodes an object, and calls f with it. If whole is not nil, or the object can't be
+	// decoded, f gets that error, and an object that only has names and a version, as far as they
+	// could be read.
 	decode(data []byte, whole error, f func(O, error) error) error
-	// status returns the error that an encoded Status stands for; nil: it stands for none.
+	// status returns an encoded Status as an error, or nil if data is not the Status of a failure.
 	status(data []byte) error
 }
 
@@ -38,7 +41,7 @@ type source[O Object] struct {
 	kind schema.GroupVersionKind
 }
 
-// readers are for lists.
+// readers has buffered readers for lists.
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 32<<10) }}
 
 func (s *source[O]) List(
@@ -88,7 +91,7 @@ func (s *source[O]) Watch(ctx context.Context, o metav1.ListOptions) (Events[O],
 	return &events[O]{s, body, input{Reader: bufio.NewReaderSize(body, 1<<10), api: s.api, ctx: ctx}}, nil
 }
 
-// events are those of one watch.
+// events are the events of one watch.
 type events[O Object] struct {
 	source *source[O]
 	body   io.Closer
@@ -125,18 +128,18 @@ func (s *source[O]) event(
 		return s.object(data, whole, func(o O, refused *Refused) error { return each(Event[O]{as, o, refused}) })
 	}
 	return s.decode(data, whole, func(o O, _ error) error {
-		if as == watch.Deleted && !isKey(o) { // a bookmark has no name
+		if as == watch.Deleted && !isKey(o) { // bookmarks have no name
 			return errNoKey
 		}
 		return each(Event[O]{Type: as, Object: o})
 	})
 }
 
-// newest is a kind in several versions, of which the first is used that the API server has.
+// newest is a kind with several versions. It uses the first version that the API server has.
 type newest[O Object] struct {
 	versions []schema.GroupVersion
 	of       []Source[O]
-	// by the last list or watch that the API server has answered; nil: none was
+	// used is the version of the last successful list or watch. It is nil before the first one.
 	used atomic.Pointer[schema.GroupVersion]
 }
 
@@ -172,7 +175,7 @@ func (n *newest[O]) try(ask func(Source[O]) error) {
 	}
 }
 
-// version returns that which was used last; empty: none was.
+// version returns the version that was last used, or "" if none was.
 func (n *newest[O]) version() string {
 	if v := n.used.Load(); v != nil {
 		return v.Version
@@ -180,7 +183,7 @@ func (n *newest[O]) version() string {
 	return ""
 }
 
-// eventType returns a type of events; empty: none has that name.
+// eventType returns the type of an event, or "" if there is no such type.
 func eventType(name []byte) watch.EventType {
 	for _, t := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark, watch.Error} {
 		if string(name) == string(t) {
@@ -190,25 +193,26 @@ func eventType(name []byte) watch.EventType {
 	return ""
 }
 
-// isKey reports whether an object can have the names that it has. A slash in one could make its key another object's.
+// isKey reports whether an object's name and namespace are valid. With a slash in one of them, the
+// key could be that of another object.
 func isKey(o metav1.Object) bool {
 	namespace, name := o.GetNamespace(), o.GetName()
 	return name != "" && max(len(namespace), len(name)) <= maxName && !strings.Contains(namespace, "/") &&
 		!strings.Contains(name, "/")
 }
 
-// input is an answer as it comes.
+// input is a response as it arrives.
 type input struct {
 	*bufio.Reader
 	api *api
 	ctx context.Context
 }
 
-// buffers are for small objects.
+// buffers has buffers for small objects.
 var buffers = sync.Pool{New: func() any { return new([maxSmall]byte) }}
 
-// part reads an object of so many bytes. f gets them until it returns; of an object that is too large it gets the
-// beginning, and an error.
+// part reads an object of the given size, and calls f with its bytes, which are valid until f
+// returns. If the object is too large, f gets its beginning and an error.
 func (in *input) part(size uint64, f func(data []byte, whole error) error) error {
 	if size > maxFrame {
 		return errFrame(size)
@@ -236,7 +240,7 @@ func (in *input) part(size uint64, f func(data []byte, whole error) error) error
 	return f(data, tooLarge(size))
 }
 
-// hold waits until a large object of the API server may be read.
+// hold waits until another large object of the API server may be read.
 func (in *input) hold() (release func(), err error) {
 	select {
 	case in.api.large <- struct{}{}:
@@ -246,7 +250,7 @@ func (in *input) hold() (release func(), err error) {
 	}
 }
 
-// unexpected returns an error in place of the end of what is read.
+// unexpected replaces io.EOF with io.ErrUnexpectedEOF.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -254,7 +258,7 @@ func unexpected(err error) error {
 	return err
 }
 
-// cutOff returns an error that says so if an answer has ended before its end.
+// cutOff adds to an error that the response is truncated, if that is the reason.
 func cutOff(err error) error {
 	if err = unexpected(err); errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("the answer is cut off: %w", err)
@@ -262,14 +266,13 @@ func cutOff(err error) error {
 	return err
 }
 
-// errNoKey is for what no API server sends: without its name it can't be shown which object is
-// refused.
+// errNoKey ends the response, because a refused object without a name could not be reported.
 var errNoKey = errors.New(
 	"the API server sent an object without a name, or with one that no object can have: check that the server is " +
 		"an API server",
 )
 
-// tooLarge is why an object of that size is refused.
+// tooLarge returns the error for an object that is refused because of its size.
 func tooLarge(size uint64) error {
 	return fmt.Errorf("it is larger than %d MiB (%d bytes)", maxObject>>20, size)
 }

@@ -14,23 +14,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// table decodes a message of protobuf into a struct of Kubernetes: the fields that it lists, by their numbers. It
-// skips all others.
+// table decodes a protobuf message into a struct of Kubernetes. It contains the fields to decode,
+// by their numbers, and skips all others.
 type table []field
 
-// field is how one field is decoded.
+// field describes how to decode one field.
 type field struct {
-	index int // in the struct
+	index int // index in the struct
 	wire  protowire.Type
-	set   setter // nil: it is not
+	set   setter // if nil, the field is skipped
 }
 
-// setter sets a field to a number, or by the bytes of a text or message.
+// setter sets a field to a number, or to the bytes of a string or message.
 type setter func(into reflect.Value, number uint64, data []byte) error
 
 var errMalformed = errors.New("it is not valid protobuf")
 
-// decode adds to a struct what data has, as the types' own Unmarshal does.
+// decode merges data into a struct, as the generated Unmarshal methods do.
 func (t table) decode(into reflect.Value, data []byte) error {
 	for len(data) > 0 {
 		number, wire, n := protowire.ConsumeTag(data)
@@ -67,26 +67,28 @@ func (t table) decode(into reflect.Value, data []byte) error {
 	return nil
 }
 
-// Bounds of texts, in bytes. They are for what is kept of them: decoding lends them.
+// Maximum lengths of strings, in bytes. They limit what callers cache; decoding itself copies
+// nothing.
 const (
-	maxName       = 253       // of an object, as API servers have it
-	maxText       = 16 << 10  // more than any field that is used may have
-	maxAnnotation = 256 << 10 // as much as all those of an object may have
+	maxName       = 253       // of an object's name, as in API servers
+	maxText       = 16 << 10  // more than any used field may have
+	maxAnnotation = 256 << 10 // as much as all annotations of an object may have
 )
 
-// lend returns a text that has the memory of data.
+// lend returns a string that shares the memory of data.
 func lend(data []byte) string { return unsafe.String(unsafe.SliceData(data), len(data)) }
 
-// used is a field that is used.
+// used describes a field to decode.
 type used struct {
-	path string // as errors have it
-	// how many elements a list may have, and all lists of the field in one object; how many bytes a
-	// text, or 0
+	path string // path in error texts
+	// For a list, each is the maximum number of its elements, and all is the maximum for all such
+	// lists of an object. For a string, each is the maximum number of bytes, or zero for the
+	// default.
 	each, all int
 	below     map[string]*used
 }
 
-// usedFields reads a text as those in kinds.go.
+// usedFields parses a text in the format of kinds.go.
 func usedFields(text string) *used {
 	open := []*used{{below: make(map[string]*used)}}
 	var last *used
@@ -107,7 +109,8 @@ func usedFields(text string) *used {
 	return open[0]
 }
 
-// tableOf returns the table for a struct, whose tags have the numbers and names of its fields.
+// tableOf returns the table for a struct. The struct's tags have the numbers and names of its
+// fields.
 func tableOf(r *room, of reflect.Type, u *used) (t table) {
 	found := 0
 	for i := range of.NumField() {
@@ -133,7 +136,7 @@ func tableOf(r *room, of reflect.Type, u *used) (t table) {
 	return t
 }
 
-// setterOf returns how a field of that type is set.
+// setterOf returns the wire type and the setter for a field of a type.
 func setterOf(r *room, of reflect.Type, u *used) (protowire.Type, setter) {
 	switch of {
 	case reflect.TypeFor[metav1.Time]():
@@ -152,7 +155,7 @@ func setterOf(r *room, of reflect.Type, u *used) (protowire.Type, setter) {
 			keep, longest = usedAnnotation, maxAnnotation
 		}
 		return protowire.BytesType, mapSetter(r, u, longest, keep, lend)
-	case reflect.TypeFor[map[string][]byte](): // a Secret's data
+	case reflect.TypeFor[map[string][]byte](): // data of a Secret
 		return protowire.BytesType, mapSetter(
 			r,
 			u,
@@ -217,7 +220,7 @@ func textSetter(u *used) setter {
 	}
 }
 
-// listSetter adds an element to a list of texts or messages.
+// listSetter returns a setter that appends an element to a list of strings or messages.
 func listSetter(r *room, of reflect.Type, u *used) setter {
 	all := newShelf(r, of)
 	element := *u

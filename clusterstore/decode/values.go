@@ -9,13 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// mapEntry is how maps come.
+// mapEntry is the encoding of a map's entry.
 type mapEntry struct {
 	Key   []byte `protobuf:"bytes,1,opt,name=key"`
 	Value []byte `protobuf:"bytes,2,opt,name=value"`
 }
 
-// mapSetter adds to a map with texts as keys, of which those are kept that keep wants, if it is set.
+// mapSetter returns a setter that adds an entry to a map with string keys. If keep is not nil, it
+// only adds entries whose keys keep accepts.
 func mapSetter[V any](r *room, u *used, longest int, keep func(string) bool, value func([]byte) V) setter {
 	var kept map[string]V
 	r.clears = append(r.clears, func() {
@@ -53,7 +54,7 @@ func mapSetter[V any](r *room, u *used, longest int, keep func(string) bool, val
 	}
 }
 
-// momentSetter sets a time, of which Kubernetes reads whole seconds.
+// momentSetter returns a setter for a time, in whole seconds as in Kubernetes.
 func momentSetter(r *room) setter {
 	var at metav1.Timestamp
 	t, v := tableOf(r, reflect.TypeOf(at), usedFields("seconds")), reflect.ValueOf(&at).Elem()
@@ -71,7 +72,8 @@ func momentSetter(r *room) setter {
 	}
 }
 
-// updatesSetter is for who has written what when. Of all updates only the time of the newest one is used.
+// updatesSetter returns a setter for managedFields, which only decodes the time of the newest
+// update.
 func updatesSetter(r *room) setter {
 	var one metav1.ManagedFieldsEntry
 	t, v := tableOf(r, reflect.TypeOf(one), usedFields("operation time")), reflect.ValueOf(&one).Elem()
@@ -92,7 +94,8 @@ func updatesSetter(r *room) setter {
 	}
 }
 
-// variablesSetter adds an environment variable if it is used. Most are not: of these just the name is looked at.
+// variablesSetter returns a setter that adds an environment variable if it is used. For unused
+// variables, it only reads the name.
 func variablesSetter(add setter) setter {
 	return func(into reflect.Value, number uint64, data []byte) error {
 		wanted := false

@@ -194,7 +194,8 @@ func certificates(text []byte) (list []*x509.Certificate, err error) {
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, fmt.Errorf("certificate %d can't be read", len(list)+1) // the error of x509 may quote the certificate
+			// The error of x509 may quote the certificate.
+			return nil, fmt.Errorf("certificate %d can't be read", len(list)+1)
 		}
 		list = append(list, c)
 	}
