@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// nodeLocal is a table with a federated service of the local cluster, which is by node,
-// and of another one, each with an endpoint that comes and goes; and clients of n nodes
-// that have none of its endpoints.
+// nodeLocal returns a table with a federated service, whose local member has internalTrafficPolicy
+// Local. Its members in the local cluster and in east each have an endpoint that comes and goes.
+// made contains the watches of n clients on nodes without endpoints.
 func nodeLocal(n int) (table *Table, made []*Watch[*Set]) {
 	table = NewTable(Options{})
 	home, east := newFlipOf(Local, 0, 1), newFlipOf("east", 1, 1)
@@ -23,8 +23,9 @@ func nodeLocal(n int) (table *Table, made []*Watch[*Set]) {
 	return table, made
 }
 
-// TestMadeUpNodes: clients may give any node as theirs. What changes on other nodes
-// costs nothing for them, and what changes for them all is one list.
+// TestMadeUpNodes checks that clients that name any number of nodes do not make changes slow.
+// Changes on other nodes cost nothing for these clients, and changes for all of them share one
+// list.
 func TestMadeUpNodes(t *testing.T) {
 	table, made := nodeLocal(1000)
 	there := table.Watch(Key{webID, 80, Client{Node: "n"}})
@@ -34,7 +35,7 @@ func TestMadeUpNodes(t *testing.T) {
 	if n := testing.AllocsPerRun(runs, func() { table.Changed(Local, webID, time.Time{}) }); n > 100 {
 		t.Errorf("%.0f allocations for a change on one node", n)
 	}
-	if now, _ := there.Get(); now.Version != before.Version+runs+1 { // and one to warm up
+	if now, _ := there.Get(); now.Version != before.Version+runs+1 { // one more for the warm-up
 		t.Errorf("%d changes were published to the node's clients", now.Version-before.Version)
 	}
 	if now, _ := made[0].Get(); now != unchanged {
@@ -55,7 +56,8 @@ func TestMadeUpNodes(t *testing.T) {
 	}
 }
 
-// TestServiceFirst: clients may make up names of instances. Those of the whole service come before these, once each.
+// TestServiceFirst checks that all lists each kind of client once, with clients of the whole
+// service before those of instances.
 func TestServiceFirst(t *testing.T) {
 	p := &port{
 		audiences: make(map[string]audience),

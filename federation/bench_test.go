@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// BenchmarkChanged: one endpoint of one cluster changes, with different numbers of
+// BenchmarkChanged measures a change of one endpoint of one cluster, with different numbers of
 // endpoints, clusters and keys.
 func BenchmarkChanged(b *testing.B) {
 	for _, x := range []struct{ clusters, slices, views int }{
@@ -48,7 +48,7 @@ func BenchmarkChanged(b *testing.B) {
 	}
 }
 
-// many returns endpoints of the n-th cluster, k slices of 100.
+// many adds k slices of 100 endpoints to the n-th cluster.
 func many(c *cluster, n, k int) {
 	for s := range k {
 		var eps []Endpoint
@@ -60,8 +60,8 @@ func many(c *cluster, n, k int) {
 	}
 }
 
-// flip is a Source that returns prepared slices, one of which alternates, so that
-// the benchmarks measure the table and not a source.
+// flip is a Source that returns prepared slices, one of which alternates. So the benchmarks measure
+// the table and not a source.
 type flip struct {
 	share [2]Share
 	n     int
@@ -90,7 +90,7 @@ func newFlipOf(name ClusterName, n, k int) *flip {
 	return f
 }
 
-// flipped returns all endpoints of a slice but the first.
+// flipped returns all endpoints of a slice except the first.
 func flipped(s *Slice) (eps []Endpoint) {
 	for _, e := range s.Endpoints[1:] {
 		eps = append(eps, *e)
@@ -98,8 +98,8 @@ func flipped(s *Slice) (eps []Endpoint) {
 	return eps
 }
 
-// BenchmarkSteered: one endpoint of one of three clusters changes, without a preference and
-// with ones, for clients of one zone and of three.
+// BenchmarkSteered measures a change of one endpoint of one of three clusters, with and without
+// preferences, for clients of one zone and of three zones.
 func BenchmarkSteered(b *testing.B) {
 	half := MinReady{Percent: 50}
 	for _, x := range []struct {
@@ -144,8 +144,8 @@ func steeredTable(count int, p *Preference, services ...ServiceID) *Table {
 	return table
 }
 
-// flipSized returns a source of so many endpoints of the n-th cluster, in slices of 100 at
-// most. The first one's place alternates between two addresses.
+// flipSized returns a source for the n-th cluster with count endpoints, in slices of at most 100.
+// The first endpoint alternates between two addresses.
 func flipSized(name ClusterName, n, count int) *flip {
 	c := newCluster(name)
 	for s := 0; s*100 < count; s++ {
@@ -171,7 +171,7 @@ func flipSized(name ClusterName, n, count int) *flip {
 	return f
 }
 
-// BenchmarkSchedule: of 5,000 services that change by themselves one is due later than before.
+// BenchmarkSchedule measures the postponement of one of 5,000 services that change with time.
 func BenchmarkSchedule(b *testing.B) {
 	const services = 5000
 	table, now := NewTable(Options{}), time.Now()
@@ -189,9 +189,9 @@ func BenchmarkSchedule(b *testing.B) {
 	}
 }
 
-// BenchmarkChangedDuringWalks measures Changed for a watched service amid 50,000 others while
-// something walks over all of them. It reports the 99th percentile and the maximum of the latency
-// of a change.
+// BenchmarkChangedDuringWalks measures Changed for a watched service among 50,000 others while
+// another goroutine walks over all of them. It reports the 99th percentile and the maximum of the
+// latency of a change.
 func BenchmarkChangedDuringWalks(b *testing.B) {
 	const services = 50_000
 	for _, x := range []struct {
@@ -237,8 +237,8 @@ func BenchmarkChangedDuringWalks(b *testing.B) {
 	}
 }
 
-// BenchmarkOwnerChangedAmongMany: a Pod of the home cluster gets an address and loses it, amid 5,000 watched services,
-// of which none, one, two, a hundred and all have the address.
+// BenchmarkOwnerChangedAmongMany measures the assignment and release of a local Pod's address,
+// among 5,000 watched services. None, one, two, a hundred or all of the services have the address.
 func BenchmarkOwnerChangedAmongMany(b *testing.B) {
 	table, h := crowdedTable(b)
 	for offeredBy, addr := range map[string]string{
@@ -260,9 +260,9 @@ func BenchmarkOwnerChangedAmongMany(b *testing.B) {
 
 const crowd = 5000
 
-// crowdedTable has 5,000 watched services with a member in a linked cluster: ten endpoints of
-// its own; 10.2.0.1, which two of them have; 10.3.0.1, which a hundred have; and 10.4.0.1, which
-// all have.
+// crowdedTable returns a table with 5,000 watched services, which have a member in a linked
+// cluster. Each service has ten endpoints of its own. Two services have 10.2.0.1, a hundred have
+// 10.3.0.1, and all have 10.4.0.1.
 func crowdedTable(b *testing.B) (*Table, *cluster) {
 	table, h, east := NewTable(Options{}), newCluster(Local), newCluster("east")
 	table.Link(Local, Ready, h)

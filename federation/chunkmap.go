@@ -72,15 +72,15 @@ func (m *chunkMap[K, V]) all(yield func(K, V) bool) {
 }
 
 // inChunks iterates over the entries. The caller must not hold mu, which inChunks locks to copy
-// each chunk. The iterator behaves as follows if the map changes during the walk:
+// each chunk. The map may change during the walk.
 //
 //   - Every entry that exists throughout the walk is yielded, with a value that it had during the
 //     walk.
 //   - An entry may be yielded twice.
 //   - Entries that are set or deleted during the walk may or may not be yielded.
 //
-// The walk proceeds from the end of the list to its beginning, because delete moves entries only
-// towards the beginning. So no entry moves past the walk.
+// The walk proceeds from the end of the list to its beginning. delete moves entries only towards
+// the beginning, so it moves no entry past the walk.
 func (m *chunkMap[K, V]) inChunks(mu *sync.Mutex) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		var chunk []chunkEntry[K, V]

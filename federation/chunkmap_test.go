@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestChunkMap compares a chunkMap with a map, and walks over the chunkMap in parts while it changes.
-// A walk yields every entry that is there all the time.
+// TestChunkMap compares a chunkMap with a map, and walks over the chunkMap in chunks while it
+// changes. A walk must yield every entry that exists throughout the walk.
 func TestChunkMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var mu sync.Mutex

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// screenWorld is a service with a member here, one in east and one in north, that is
-// watched.
+// screenWorld is a watched service with members in the local cluster, east and north.
 type screenWorld struct {
 	*testing.T
 	table       *Table
@@ -57,7 +56,7 @@ func (w *screenWorld) offer(c *cluster, slice string, addrs ...string) {
 	w.table.Changed(c.name, webID, time.Time{})
 }
 
-// serves checks the published set, and in how many steps it came about.
+// serves checks the endpoints and the version of the published set.
 func (w *screenWorld) serves(steps int, want ...string) {
 	w.Helper()
 	set, _ := w.watch.Get()
@@ -85,8 +84,8 @@ func (w *screenWorld) refused(i, outside, owned int) {
 	}
 }
 
-// TestOwnedAddressOfTwo: an address that two linked clusters offer leaves the endpoints of both
-// in one step, and comes back so.
+// TestOwnedAddressOfTwo checks that an address that two linked clusters offer is removed from the
+// endpoints of both in one step, and added again in one step.
 func TestOwnedAddressOfTwo(t *testing.T) {
 	w := newScreenWorld(t)
 	w.offer(w.east, "a", "10.1.0.1", "10.1.0.2")
@@ -100,9 +99,9 @@ func TestOwnedAddressOfTwo(t *testing.T) {
 	w.serves(4, "10.1.0.1:80@east", "10.1.0.2:80@east")
 }
 
-// TestOwnedAddress: a local object's address leaves a linked cluster's endpoints in one
-// step, whichever comes first, and comes back when the object has left. Each episode is
-// reported once.
+// TestOwnedAddress checks that a local object's address is removed from a linked cluster's
+// endpoints in one step, whether the object or the endpoint comes first. The address is added again
+// when the object is gone. Each refusal is reported once.
 func TestOwnedAddress(t *testing.T) {
 	w := newScreenWorld(t)
 	w.offer(w.east, "a", "10.1.0.1", "10.1.0.2")
@@ -112,14 +111,14 @@ func TestOwnedAddress(t *testing.T) {
 	w.refused(1, 0, 1)
 	w.reported("east: 10.1.0.2:80 belongs to Pod ns/mine of the local cluster")
 	w.home.own(w.table, "10.1.0.2", "Pod ns/other") // the next Pod with the address
-	w.home.own(w.table, "10.9.9.9", "Pod ns/other") // nobody offers it
+	w.home.own(w.table, "10.9.9.9", "Pod ns/other") // no cluster offers it
 	w.offer(w.east, "b", "10.1.0.2", "10.1.0.3")
 	w.serves(4, "10.1.0.1:80@east", "10.1.0.3:80@east")
 	w.refused(1, 0, 2)
 	w.offer(w.north, "c", "10.1.0.2")
 	w.serves(4, "10.1.0.1:80@east", "10.1.0.3:80@east")
 	w.reported("north: 10.1.0.2:80 belongs to Pod ns/other of the local cluster")
-	w.offer(w.home, "s", "10.1.0.2") // its own endpoints are not screened
+	w.offer(w.home, "s", "10.1.0.2") // local endpoints are not screened
 	w.serves(5, "10.1.0.1:80@east", "10.1.0.2:80@local", "10.1.0.3:80@east")
 	w.offer(w.home, "s")
 	w.serves(6, "10.1.0.1:80@east", "10.1.0.3:80@east")
@@ -131,8 +130,8 @@ func TestOwnedAddress(t *testing.T) {
 	w.reported("east: 10.1.0.1:80 belongs to Service ns/x of the local cluster")
 }
 
-// TestRangesOfLink: new ranges take effect in one step and read nothing again, and equal
-// ones change nothing.
+// TestRangesOfLink checks that new ranges take effect in one step without reading a source, and
+// that equal ranges change nothing.
 func TestRangesOfLink(t *testing.T) {
 	w := newScreenWorld(t)
 	within := func(list ...string) {
@@ -161,8 +160,8 @@ func TestRangesOfLink(t *testing.T) {
 	}
 }
 
-// TestOwnersAtOnce: owners and endpoints that change at the same time leave no address
-// of an object behind.
+// TestOwnersAtOnce checks that no address of a local object stays in a set if owners and endpoints
+// change at the same time.
 func TestOwnersAtOnce(t *testing.T) {
 	w := newScreenWorld(t)
 	var all sync.WaitGroup
@@ -183,9 +182,9 @@ func TestOwnersAtOnce(t *testing.T) {
 	}
 }
 
-// TestUnreadyScreened: addresses that are not ready and outside a link's ranges are not
-// known, and are no refusal that is reported. Owners make no difference to the others,
-// whenever they come: so what is counted follows from what is on offer.
+// TestUnreadyScreened checks that unready addresses outside a link's ranges are not counted, and
+// not reported as refused. Owners never affect unready addresses, so the counts depend only on the
+// offers.
 func TestUnreadyScreened(t *testing.T) {
 	w := newScreenWorld(t)
 	w.table.Define(webID, &Definition{

@@ -108,9 +108,9 @@ func (s MemberStatus) String() string {
 // Preference says which of a service's endpoints clients get, and when. With the zero value,
 // clients get all endpoints.
 //
-// A preference has the same meaning for services with one member, with one exception: every term
-// but zone names all clusters. So a team can use the same preference on its own Service and on the
-// federated one.
+// A preference has the same meaning for a service with one member, with one exception: there, every
+// term except zone names all clusters. So a team can use the same preference on its own Service and
+// on the federated one.
 type Preference struct {
 	// Tiers is sorted from best to worst. An endpoint belongs to the first tier that names it. An
 	// endpoint that no tier names is not served. If Tiers is empty, there is one tier with all

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestEndpointEqual: endpoints are equal only if all of their fields are. A field that
-// Equal does not compare would never reach clients that have the endpoint already.
+// TestEndpointEqual checks that endpoints are equal only if all fields are. A change of a field
+// that Equal ignores would never reach clients that already have the endpoint.
 func TestEndpointEqual(t *testing.T) {
 	endpoint := func() Endpoint {
 		return Endpoint{
@@ -32,7 +32,7 @@ func TestEndpointEqual(t *testing.T) {
 	checkEqual(t, endpoint, others, (*Endpoint).Equal)
 }
 
-// TestCommonEqual: so are what endpoints have in common. None is the same as nothing.
+// TestCommonEqual checks the same for Common. Nil must equal the zero value.
 func TestCommonEqual(t *testing.T) {
 	common := func() Common { return Common{Labels: []Label{{Name: "pod", Value: "p"}}} }
 	others := Common{
@@ -45,7 +45,7 @@ func TestCommonEqual(t *testing.T) {
 	}
 }
 
-// TestHintsEqual: so are hints.
+// TestHintsEqual checks the same for Hints.
 func TestHintsEqual(t *testing.T) {
 	hints := func() Hints { return Hints{ForZones: []string{"a"}} }
 	checkEqual(t, hints, Hints{ForZones: []string{"b"}, ForNodes: []string{"n"}}, (*Hints).Equal)
@@ -54,8 +54,8 @@ func TestHintsEqual(t *testing.T) {
 	}
 }
 
-// checkEqual checks that values are equal only if all of their fields are. In others each
-// field differs.
+// checkEqual checks that values are equal only if all their fields are. Every field of others must
+// differ.
 func checkEqual[T any](t *testing.T, value func() T, others T, equal func(a, b *T) bool) {
 	t.Helper()
 	a, b := value(), value()

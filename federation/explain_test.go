@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestExplainUnread: an address that the table has not read. What is not watched is not explained,
-// nor anything after the end.
+// TestExplainUnread checks the explanation of an address that the table has not read yet. It also
+// checks that Explain returns false for a key without watches and after its context ends.
 func TestExplainUnread(t *testing.T) {
 	table, east := NewTable(Options{}), newCluster("east")
 	table.Link("east", Ready, east)
@@ -39,13 +39,13 @@ func TestExplainUnread(t *testing.T) {
 	}
 }
 
-// TestExplainListsWhatIsMissing: if there is no room for all addresses, those that clients do not get are
-// listed first, and those that they get while there is room.
+// TestExplainListsWhatIsMissing checks that addresses that clients do not get are listed first if
+// there is no room for all addresses.
 func TestExplainListsWhatIsMissing(t *testing.T) {
 	local, east := newCluster(Local), newCluster("east")
 	var eps []Endpoint
 	for i := range 8 {
-		e, _ := endpoint(fmt.Sprintf("10.%d.0.%d", i/4, i)) // 10.1 is not within the link's ranges
+		e, _ := endpoint(fmt.Sprintf("10.%d.0.%d", i/4, i)) // 10.1 is outside the link's ranges
 		eps = append(eps, e)
 	}
 	local.set(webID, "s", eps...)
@@ -78,7 +78,8 @@ func TestExplainListsWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestExplainGatewayInstance: clients of an instance learn why a gateway is not for them.
+// TestExplainGatewayInstance checks that an explanation for an instance says why clients cannot use
+// a gateway.
 func TestExplainGatewayInstance(t *testing.T) {
 	table, east := NewTable(Options{}), newCluster("east")
 	table.Link("east", Ready, east)

@@ -8,7 +8,7 @@ import (
 	"isthmus/internal/tierspec"
 )
 
-// moment is what a table has been given, from a time on.
+// moment contains the inputs of a table from one time on.
 type moment struct {
 	at     time.Time
 	defs   map[ServiceID]*Definition
@@ -22,13 +22,13 @@ type memberPort struct {
 	port   uint16
 }
 
-// history is everything a table has been given. What a view must publish follows from nothing
-// else: which endpoints, by package tierspec.
+// history contains all inputs that a table has had. They determine what each view must publish.
+// Package tierspec computes the endpoints.
 type history struct {
 	ipv6    bool
 	moments []moment
-	steps   [][]time.Time      // of each moment: when parts of cordons change; of those that have been asked for
-	states  map[stateKey]state // of before, to compute each once
+	steps   [][]time.Time      // for each moment so far, when parts of cordons change
+	states  map[stateKey]state // cache of former results
 }
 
 type stateKey struct {
@@ -41,13 +41,14 @@ type state struct {
 	*tierspec.State
 }
 
-// instant is a time at which something changes: a moment, or the next part of a cordon within it.
+// instant is a time at which something changes: a moment, or the next part of a cordon within a
+// moment.
 type instant struct {
 	moment int
 	at     time.Time
 }
 
-// instants lists all from a moment on, until now.
+// instants lists all instants from a moment until now.
 func (h *history) instants(from int, now time.Time) (list []instant) {
 	for i := from; i < len(h.moments); i++ {
 		list = append(list, instant{i, h.moments[i].at})
@@ -64,8 +65,8 @@ func (h *history) instants(from int, now time.Time) (list []instant) {
 	return list
 }
 
-// stepsOf returns when parts of cordons change, as known at a moment. What has been computed
-// stays: only moments are added.
+// stepsOf returns the times when parts of cordons change, as known at a moment. The results are
+// cached, because moments are only added.
 func (h *history) stepsOf(moment int) []time.Time {
 	for i := len(h.steps); i <= moment; i++ {
 		var steps []time.Time
@@ -79,7 +80,7 @@ func (h *history) stepsOf(moment int) []time.Time {
 	return h.steps[moment]
 }
 
-// cordon returns how far each part of a cluster is cordoned, and when more parts change.
+// cordon returns the standing of each part of a cluster, and the times when further parts change.
 func (h *history) cordon(c ClusterName, x instant) (now tierspec.Standings, next []time.Time) {
 	links := make([]tierspec.Link, 0, x.moment+1)
 	for _, m := range h.moments[:x.moment+1] {
@@ -94,8 +95,8 @@ func (h *history) cordon(c ClusterName, x instant) (now tierspec.Standings, next
 	return tierspec.Cordoned(links, x.at)
 }
 
-// view returns the set that a view must publish now that has been watched since a moment, and the nodes among
-// these whose clients node hints choose endpoints for.
+// view returns the set that a view must now publish if it has been watched since a moment. It also
+// returns those of the given nodes whose clients get endpoints that node hints choose.
 func (h *history) view(k Key, since int, now time.Time, nodes ...string) (set Set, hinted []string) {
 	var list []tierspec.Instant
 	for _, x := range h.instants(since, now) {
@@ -124,7 +125,8 @@ func (h *history) view(k Key, since int, now time.Time, nodes ...string) (set Se
 	return set, hinted
 }
 
-// facts returns what clients could get at an instant: a set without endpoints, and those that there are.
+// facts returns the state that clients see at an instant: a set without endpoints, and the service
+// for tierspec.
 func (h *history) facts(x instant, k Key) (Set, *tierspec.Service) {
 	m, c := h.moments[x.moment], k.Client
 	d, s := m.defs[k.Service], &tierspec.Service{IPv6: h.ipv6, Zone: c.Zone, Node: c.Node, Instance: c.Instance}
@@ -165,7 +167,7 @@ func terms(t Tier) (list []string) {
 	return list
 }
 
-// member is what a member has for a port.
+// member returns a member's offer for a port.
 func (h *history) member(x instant, d *Definition, mem Member, port uint16) tierspec.Member {
 	m := h.moments[x.moment]
 	l, share := m.links[mem.Cluster], m.shares[memberPort{mem, port}]
@@ -220,7 +222,7 @@ func modelled(e *Endpoint) tierspec.Endpoint {
 	return x
 }
 
-// summarized is what a set has besides endpoints.
+// summarized returns the fields of a set other than its endpoints.
 func summarized(d *Definition, s *tierspec.Service, m moment, port uint16) Set {
 	set := Set{Exists: true, Complete: true}
 	for i, mem := range d.Members {
@@ -229,7 +231,7 @@ func summarized(d *Definition, s *tierspec.Service, m moment, port uint16) Set {
 			if !d.Federated && l.State == Ready && share.State == ExternalName {
 				set.Reason = External
 			}
-			continue // it exists, and is empty
+			continue // it exists and is empty
 		}
 		switch {
 		case l.State == Pending:

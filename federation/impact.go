@@ -16,8 +16,8 @@ type ServiceImpact struct {
 	Watched bool
 	Port    uint16 // zero unless Watched is true
 	// Zone and Node identify the clients that would have the fewest endpoints left. Now and Then
-	// describe these clients. Zone and Node are empty if all clients would have the same number
-	// left.
+	// describe these clients. If Now and Then are the same for all clients, Zone and Node are
+	// empty.
 	Zone, Node string
 	Now, Then  []ClusterCount // by the members' clusters, in definition order
 }
@@ -57,9 +57,9 @@ func compareImpacts(a, b *ServiceImpact) int {
 	)
 }
 
-// Impact returns the effect on every service with a member in the cluster if the cluster were
-// cordoned to standing s. If s is InService, it returns the effect of removing the cordon. The
-// result is sorted by service and port.
+// Impact predicts the effect of cordoning a cluster to standing s, for every service with a member
+// in the cluster. If s is InService, it predicts the effect of removing the cordon. The result is
+// sorted by service and port.
 //
 // Impact chooses endpoints as for clients, but changes nothing. It takes about as long as the
 // change itself. It returns an error if ctx ends first.

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// impactWorld is a federated service of three clusters. Each has a member with these endpoints.
+// impactWorld is a federated service with members in three clusters.
 type impactWorld struct {
 	*Table
 	now      time.Time
@@ -52,7 +52,7 @@ func (w *impactWorld) close() {
 	}
 }
 
-// has returns what a client has of each cluster.
+// has returns the number of endpoints that a client gets from each cluster.
 func (w *impactWorld) has(c Client) (list []ClusterCount) {
 	set, _ := w.watches[c].Get()
 	for _, name := range []ClusterName{Local, "east", "north"} {
@@ -67,13 +67,14 @@ func (w *impactWorld) has(c Client) (list []ClusterCount) {
 	return list
 }
 
-// TestImpact: what is left without cluster east. TestImpactIsWhatFollows has the endpoints of all other cases.
+// TestImpact checks the impact of cordoning cluster east. TestImpactIsWhatFollows covers the
+// endpoints in all other cases.
 func TestImpact(t *testing.T) {
 	z1, z2 := Client{Zone: "z1"}, Client{Zone: "z2"}
 	for _, c := range []struct {
 		name, prefer       string
 		min                MinReady
-		local, east, north string // endpoints
+		local, east, north string // endpoints of each cluster
 		clients            []Client
 		want               string
 	}{
@@ -181,8 +182,8 @@ func impactText(i *ServiceImpact) string {
 	return text
 }
 
-// TestImpactIsWhatFollows: what is foreseen for the clients that are left with least is what
-// they have once the change is over, and no client has less.
+// TestImpactIsWhatFollows checks that the predicted endpoints are those that the clients have after
+// the change, and that no client has fewer.
 func TestImpactIsWhatFollows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newImpactWorld(drawPreference(t))
@@ -207,7 +208,7 @@ func TestImpactIsWhatFollows(t *testing.T) {
 			t.Fatalf("%v, %+v", err, list)
 		}
 		said, client := list[0], Client{Zone: list[0].Zone, Node: list[0].Node}
-		if w.watches[client] == nil { // all are alike
+		if w.watches[client] == nil { // all clients have the same
 			for c := range w.watches {
 				client = c
 			}

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestYields: each member but the first yields an address that several members
-// offer, once, in however many of its slices it is. Of an address that one member
-// offers nothing is yielded.
+// TestYields checks that each member but the first yields an address that several members offer.
+// The address counts once per member, even if several of its slices contain the address. An address
+// that only one member offers is not yielded.
 //
 // Behaviours: FF-05.
 func TestYields(t *testing.T) {
@@ -33,7 +33,7 @@ func TestYields(t *testing.T) {
 		{offers{slicesOf(0, "ab", "b"), slicesOf(1, "c", "c", "d")}, []int{0, 0}},
 		{offers{slicesOf(0, "ab"), slicesOf(1, "ab", "bc"), slicesOf(2, "b", "c")}, []int{0, 2, 2}},
 		{offers{slicesOf(0), slicesOf(1, "a", "a"), slicesOf(2, "b"), slicesOf(3, "a", "ab")}, []int{0, 0, 0, 2}},
-		// Parts of both are of last resort.
+		// Both members have parts of last resort.
 		{offers{slicesOf(0, "a"), slicesOf(1, "ab"), slicesOf(0, "ab"), slicesOf(1, "c")}, []int{1, 1}},
 	} {
 		_, contested := merge(tc.offers)
@@ -48,13 +48,13 @@ func TestYields(t *testing.T) {
 	}
 }
 
-// outOfReach is a cluster of which nothing can be reached.
+// outOfReach is a cluster that clients cannot reach.
 type outOfReach struct{ *cluster }
 
 func (outOfReach) Reachable() bool { return false }
 
-// TestUnservedOutOfReach: a member that can't be reached does not serve; what is wrong with a Service
-// itself comes first.
+// TestUnservedOutOfReach checks that an unreachable member is listed as unserved. Problems of the
+// Service itself take precedence.
 func TestUnservedOutOfReach(t *testing.T) {
 	web, none := ServiceID{"ns", "web"}, ServiceID{"ns", "none"}
 	table, east := NewTable(Options{}), newCluster("east")

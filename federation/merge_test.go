@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestRemerge compares remerge with merging from scratch, over offers so large that
-// both of its branches run.
+// TestRemerge compares remerge with merge, for offers that are large enough for both branches of
+// remerge.
 func TestRemerge(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 100 {
@@ -54,12 +54,12 @@ func randomChange(r *rand.Rand, o offer) offer {
 		return slices.Delete(o, i, i+1)
 	case r.IntN(4) == 0:
 		o[i] = randomSlice(r, 40)
-	case r.IntN(3) == 0: // one more endpoint, which other slices may have too
+	case r.IntN(3) == 0: // add an endpoint, which other slices may contain too
 		e := &Endpoint{Addr: randomAddr(r), Zone: "new"}
 		if j, ok := find(o[i].Endpoints, e.Addr); !ok {
 			o[i] = &Slice{Endpoints: slices.Insert(slices.Clone(o[i].Endpoints), j, e)}
 		}
-	default: // one endpoint of it
+	default: // replace an endpoint
 		s := &Slice{Endpoints: slices.Clone(o[i].Endpoints)}
 		if j := r.IntN(len(s.Endpoints) + 1); j < len(s.Endpoints) {
 			e := *s.Endpoints[j]

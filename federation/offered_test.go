@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestOwnerConcernsOneService: a change of an address waits for no service that does not have it.
+// TestOwnerConcernsOneService checks that a change of an address's owner does not wait for services
+// without the address.
 func TestOwnerConcernsOneService(t *testing.T) {
 	w := newScreenWorld(t)
 	other := ServiceID{"ns", "other"}
@@ -35,7 +36,8 @@ func TestOwnerConcernsOneService(t *testing.T) {
 	}
 }
 
-// TestOwnerConcernsAll: an address leaves all services that have it when it gets an owner, and comes back to all.
+// TestOwnerConcernsAll checks that an address is removed from all services when it gets an owner,
+// and added to all of them again.
 func TestOwnerConcernsAll(t *testing.T) {
 	w := newScreenWorld(t)
 	other := ServiceID{"ns", "other"}
@@ -54,8 +56,8 @@ func TestOwnerConcernsAll(t *testing.T) {
 	}
 }
 
-// TestOfferedAddrs: the index has the services that a map of maps has, and nothing is left of what
-// is offered no longer.
+// TestOfferedAddrs compares the index with a map of maps, and checks that the index is empty once
+// nothing is offered.
 func TestOfferedAddrs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o, model := newOfferedAddrs(), make(map[netip.Addr]map[uint32]int)
@@ -93,5 +95,5 @@ func TestOfferedAddrs(t *testing.T) {
 	})
 }
 
-// size is how many addresses are offered.
+// size returns the number of offered addresses.
 func (o *offeredAddrs) size() int { return len(o.v4.first) + len(o.v6.first) }

@@ -11,10 +11,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fuse panics once, when burn is called for the left-th time during an update. Zero never panics.
+// fuse panics once, at the left-th call of burn during an update. If left is zero, it never panics.
 type fuse struct {
 	left    int
-	updates int // that are under way
+	updates int // number of running updates
 }
 
 func (f *fuse) burn() {
@@ -26,7 +26,7 @@ func (f *fuse) burn() {
 	}
 }
 
-// supervisor is an Options.Supervise that retries when a test says so.
+// supervisor is an Options.Supervise that retries when the test calls retry.
 type supervisor struct {
 	fuse   *fuse
 	panics int
@@ -48,7 +48,7 @@ func (s *supervisor) supervise(id ServiceID, _ any, update, again func()) {
 	update()
 }
 
-// retry calls all retries.
+// retry runs all pending retries.
 func (s *supervisor) retry() {
 	due := s.again
 	s.again = make(map[ServiceID]func())
@@ -57,7 +57,7 @@ func (s *supervisor) retry() {
 	}
 }
 
-// panickyModel is a model whose sources, clock and reports panic now and then.
+// panickyModel is a model whose sources, clock and reports sometimes panic.
 type panickyModel struct {
 	*model
 	*supervisor
@@ -70,7 +70,8 @@ func newPanickyModel(t *rapid.T, steered bool) panickyModel {
 	return m
 }
 
-// during does something while one call of the table may panic, checks what clients have until the retry, and retries.
+// during calls do while one call from the table may panic. It checks the clients' sets until the
+// retry, and then retries.
 func (m panickyModel) during(t *rapid.T, do func(*rapid.T)) {
 	before := make(map[string]*Set)
 	for name, x := range m.watches {
@@ -104,7 +105,7 @@ func (m panickyModel) during(t *rapid.T, do func(*rapid.T)) {
 	}
 }
 
-// describe calls everything that describes services, which may be broken.
+// describe calls every function that describes services, which may be broken.
 func (m panickyModel) describe() {
 	m.table.Watched()
 	m.table.Steered(true)
@@ -117,7 +118,7 @@ func (m panickyModel) describe() {
 	_, _ = m.table.Impact(context.Background(), "east", Withdrawn)
 }
 
-// watch replaces a watch. If the table panics, the second attempt must not.
+// watchAgain replaces a watch. If the table panics, the second attempt must not.
 func (m panickyModel) watchAgain(t *rapid.T) {
 	name := rapid.SampledFrom([]string{"u", "v", "w", "x"}).Draw(t, "name")
 	if old := m.watches[name]; old != nil {
@@ -174,7 +175,7 @@ func (m panickyModel) actions() map[string]func(*rapid.T) {
 	return all
 }
 
-// passTime lets a minute pass, in steps of ten seconds.
+// passTime advances the clock by a minute, in steps of ten seconds.
 func (m panickyModel) passTime(*rapid.T) {
 	for range 6 {
 		m.now = m.now.Add(10 * time.Second)
@@ -182,7 +183,7 @@ func (m panickyModel) passTime(*rapid.T) {
 	}
 }
 
-// end closes all watches, and checks that nothing is left.
+// end closes all watches, and checks that the table releases everything.
 func (m panickyModel) end(t *rapid.T) {
 	for _, x := range m.watches {
 		x.w.Close()
@@ -190,8 +191,9 @@ func (m panickyModel) end(t *rapid.T) {
 	m.checkReleased(t)
 }
 
-// TestPanics: whatever a source, a report or the clock panics at, the call returns, clients keep what they have until
-// the retry, and then they have what follows from what there is, and the table has counted what it has.
+// TestPanics checks recovery from a panic in a source, a report or the clock. The call returns, and
+// clients keep their sets until the retry. After the retry, the sets and the counts of the table
+// are right.
 func TestPanics(t *testing.T) {
 	panics := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -207,9 +209,9 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// TestPanicsOfSteered is like TestPanics, for steered services. Their clients get sets that depend
-// on what has happened. So the test compares the sets with those of a new table once nothing is
-// under way.
+// TestPanicsOfSteered is like TestPanics, for steered services. The sets of their clients depend on
+// past changes. So the test compares the sets with those of a new table once no gradual change is
+// in progress.
 func TestPanicsOfSteered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newPanickyModel(t, true)
@@ -222,7 +224,8 @@ func TestPanicsOfSteered(t *testing.T) {
 	})
 }
 
-// TestWatchedAnewAfterPanic: updates of a service that is watched anew count as other work than those of before.
+// TestWatchedAnewAfterPanic checks that a service that is watched anew is supervised as different
+// work than before.
 func TestWatchedAnewAfterPanic(t *testing.T) {
 	var last any
 	table := NewTable(Options{Supervise: func(_ ServiceID, of any, update, _ func()) {
@@ -269,7 +272,7 @@ func (m panickyModel) checkNow(t *rapid.T) {
 	m.checkOffered(t)
 }
 
-// checkOffered checks that the addresses are counted that linked clusters offer, and no others.
+// checkOffered checks that the table counts exactly the addresses that linked clusters offer.
 func (m panickyModel) checkOffered(t *rapid.T) {
 	want := make(map[string]int)
 	for _, s := range m.table.watched.all {

@@ -348,7 +348,7 @@ func undeclared(members []contribution) bool {
 // current lists. The summary and the steering must not have changed. The order is that of all.
 //
 // Clients may request any number of names that no endpoint has. Such clients must not make changes
-// slow for others, so concerned excludes clients as follows:
+// slow for others. So concerned omits clients that the change cannot affect.
 //
 //   - Clients of an instance are affected only if an endpoint of the instance has changed.
 //   - If traffic must stay on nodes, clients of a node are affected only if an endpoint on the node

@@ -14,20 +14,21 @@ import (
 	"isthmus/internal/tierspec"
 )
 
-// TestReference applies random operations to a table, lets time pass, and compares after
-// each step every watch with what follows from the whole history. It also checks the
-// guarantees from set to set.
+// TestReference applies random operations to a table and advances the clock. After each step, it
+// compares every watch with the result that package tierspec computes from the whole history. It
+// also checks the guarantees from set to set.
 //
-// Behaviours: PR-16, PR-24, PR-25, PR-29, PR-32, PR-33, PR-35, CS-01, CS-05, CS-08, CS-21, CS-23, FF-03.
+// Behaviours: PR-16, PR-24, PR-25, PR-29, PR-32, PR-33, PR-35, CS-01, CS-05, CS-08, CS-21, CS-23,
+// FF-03.
 func TestReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		newModel(t, rapid.Bool().Draw(t, "steered")).run(t)
 	})
 }
 
-// TestReferenceOfPods is TestReference for one service with a preference, in which tiers come into use and
-// leave all the time: Pods become ready and cease to be, clusters are cordoned and lost, and the preference is
-// edited. One of the clusters may be on another network.
+// TestReferenceOfPods is TestReference for one service with a preference, whose tiers come into use
+// and are dropped all the time. Pods become ready and unready, clusters are cordoned and lost, and
+// the preference is edited. One of the clusters may be on another network.
 //
 // Behaviours: PR-01, PR-02, PR-03, PR-04, PR-05, PR-06, PR-07, PR-09, PR-10, PR-11, PR-12, PR-13,
 // PR-14, PR-15, PR-16, PR-17, PR-19, PR-20, PR-21, PR-22, PR-23, PR-25, PR-26, PR-27, PR-32, CS-01,
@@ -43,10 +44,10 @@ func TestReferenceOfPods(t *testing.T) {
 				Filter(func(p *Preference) bool { return p != nil }).
 				Draw(t, "preference"),
 		}
-		unready := make(map[ClusterName][]bool)      // Pods
+		unready := make(map[ClusterName][]bool)      // unready Pods
 		far := rapid.Bool().Draw(t, "far")           // whether east is on another network
 		hinted := rapid.Bool().Draw(t, "hinted")     // whether local Pods have node hints
-		dual := rapid.IntRange(0, 3).Draw(t, "dual") // how many Pods of a cluster have an IPv6 address too
+		dual := rapid.IntRange(0, 3).Draw(t, "dual") // number of Pods per cluster that also have an IPv6 address
 		write := func(c ClusterName) {
 			var eps [2][]Endpoint
 			for i, not := range unready[c] {
@@ -160,15 +161,15 @@ func TestReferenceOfPods(t *testing.T) {
 	})
 }
 
-// model is a table beside the history of what it has been given.
+// model is a table together with the history of its inputs.
 type model struct {
 	*world
 	history
-	steered bool // draw preferences and standings
+	steered bool // whether to draw preferences and standings
 	defs    map[ServiceID]*Definition
 	links   map[ClusterName]Link
-	keys    map[string]Key // of the watches, by name
-	since   map[Key]int    // the first moment of a view
+	keys    map[string]Key // keys of the watches, by name
+	since   map[Key]int    // first moment of each view
 }
 
 func newModel(t *rapid.T, steered bool) *model {
@@ -221,7 +222,7 @@ func (m *model) run(t *rapid.T) {
 	}
 }
 
-// pass lets time pass.
+// pass advances the clock.
 func (m *model) pass(t *rapid.T) {
 	times := []time.Duration{time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, time.Minute}
 	d := rapid.SampledFrom(times).Draw(t, "time")
@@ -319,7 +320,7 @@ func (m *model) watch(t *rapid.T) {
 	}
 }
 
-// check adds a moment to the history, and compares all watches with it.
+// check adds a moment to the history, and compares all watches with the history.
 func (m *model) check(t *rapid.T) {
 	x := moment{m.now, maps.Clone(m.defs), maps.Clone(m.links), make(map[memberPort]Share), nil}
 	if m.links[Local].State == Ready {
@@ -355,7 +356,7 @@ func (m *model) check(t *rapid.T) {
 	checkFailingBack(t, m.table)
 }
 
-// checkFailingBack checks that those who wait for a time, and no others, are listed.
+// checkFailingBack checks that failingBack contains exactly the clients with a due time.
 func checkFailingBack(t *rapid.T, table *Table) {
 	for _, s := range table.watched.all {
 		for _, p := range s.ports {
@@ -385,7 +386,7 @@ func check(t *rapid.T, name string, last, now *Set, want Set) {
 		return
 	}
 	if now.Version != last.Version+1 {
-		// The watch is read after every operation, and each publishes at most once.
+		// The watch is read after every operation, and each operation publishes at most once.
 		t.Fatalf("%s: version %d after %d", name, now.Version, last.Version)
 	}
 	added, removed := Diff(last, now)
@@ -420,8 +421,8 @@ func check(t *rapid.T, name string, last, now *Set, want Set) {
 	}
 }
 
-// checkExplained checks that an explanation serves exactly what a set has, and has each
-// address of each slice once.
+// checkExplained checks that the addresses that an explanation calls served are exactly the set.
+// Each address of each slice must occur once.
 func (m *model) checkExplained(t *rapid.T, k Key, set *Set) {
 	x := explained(t, m.table, k)
 	if x.Set != set {
@@ -457,8 +458,8 @@ func (m *model) checkExplained(t *rapid.T, k Key, set *Set) {
 	}
 }
 
-// rightReason reports whether a reason for which an address is not served holds, by what the
-// table has been given.
+// rightReason reports whether the verdict on an address that is not served agrees with the inputs
+// of the table.
 func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 	now := instant{len(m.moments) - 1, m.now}
 	cluster, e := x.Members[a.Member].Member.Cluster, a.Endpoint
@@ -484,7 +485,7 @@ func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 		return standing == tierspec.Withdrawn && (l.Lost != Withdrawn || l.Cordon == Withdrawn)
 	case ClusterLost:
 		return l.Lost == Withdrawn && l.Cordon != Withdrawn
-	case Taken: // by one that is not kept out before it comes to that
+	case Taken: // taken by an address that no earlier step excludes
 		return anywhere(func(o ExplainedAddress) bool {
 			return o.Addr == a.Addr && (o.Verdict == Served || o.Verdict > Taken)
 		})
@@ -527,7 +528,7 @@ func drawMembers(t *rapid.T) []Member {
 	list := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Member {
 		return Member{drawCluster.Draw(t, "cluster"), drawService.Draw(t, "service")}
 	}), 0, 4, func(m Member) Member { return m }).Draw(t, "members")
-	// at most one member of the local cluster, as annotations allow
+	// Keep at most one member of the local cluster, because annotations allow only one.
 	seen := false
 	return slices.DeleteFunc(list, func(m Member) bool {
 		drop := m.Cluster == Local && seen
@@ -557,7 +558,7 @@ func drawPreference(t *rapid.T) *Preference {
 func drawEndpoints(t *rapid.T) []Endpoint {
 	return rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Endpoint {
 		ips := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "fd00::1", "fd00::2"}
-		// The addresses of a Pod have the same zone.
+		// All addresses of a Pod have the same zone.
 		pods := [][2]string{{"p1", "z1"}, {"p2", "z2"}, {"", "z1"}, {"", "Z1"}, {"", "z2"}, {"", ""}}
 		pod := rapid.SampledFrom(pods).Draw(t, "pod")
 		return Endpoint{
@@ -573,7 +574,8 @@ func drawEndpoints(t *rapid.T) []Endpoint {
 	}), 0, 4, func(e Endpoint) netip.AddrPort { return e.Addr }).Draw(t, "endpoints")
 }
 
-// drawHints draws hints of an endpoint. Most have some for nodes: these count only if all have.
+// drawHints draws the hints of an endpoint. Most endpoints have node hints, because these apply
+// only if all endpoints have them.
 func drawHints(t *rapid.T) *Hints {
 	return rapid.SampledFrom([]*Hints{
 		nil,
@@ -587,7 +589,7 @@ func drawHints(t *rapid.T) *Hints {
 	}).Draw(t, "hints")
 }
 
-// drawGateways draws those of a service: each service has its own authority.
+// drawGateways draws the gateways of a service. Each service has its own authority.
 func drawGateways(t *rapid.T, id ServiceID) (list []Endpoint) {
 	for _, e := range drawEndpoints(t) {
 		list = append(list, Endpoint{

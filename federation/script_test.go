@@ -16,16 +16,16 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestScripts runs testdata/table/*: scripts whose output is every set that was
-// published, as the step from the one before.
+// TestScripts runs the scripts in testdata/table. Their output is every published set, as the step
+// from the previous set. The commands are:
 //
 //	cluster NAME SERVICE [state=missing|external] [node-local]
-//	   then a line a slice: NAME ENDPOINT...; after `unready`: those that are not ready;
-//	   ADDRESS==VERDICT: left out by the source
+//	   then one line per slice: NAME ENDPOINT...; endpoints after `unready` are not ready;
+//	   ADDRESS==VERDICT is omitted by the source
 //	define SERVICE [federated] MEMBER...          SERVICE@CLUSTER, or SERVICE for the local cluster
 //	   [prefer=(TIER, ...)] [min-ready=] [return-after=] [return-over=]
 //	undefine SERVICE
-//	link CLUSTER [pending|unreachable]            else ready, with what `cluster` wrote; `fresh`: as a new source
+//	link CLUSTER [pending|unreachable]            default: ready, as `cluster` wrote it; `fresh`: as a new source
 //	   [region=] [cordon=STANDING] [cordon-over=] [lost=STANDING]
 //	unlink CLUSTER
 //	watch NAME SERVICE [zone=] [node=] [instance=]
@@ -33,9 +33,9 @@ import (
 //	key SERVICE [zone=] [node=]
 //	unserved
 //	watched
-//	tick DURATION                                 time passes, and Tick is called whenever it is due
-//	explain SERVICE [zone=] [node=] [instance=] [address=] [most=]   what becomes of each address, and why
-//	tiers                                         which tiers are in use
+//	tick DURATION                                 advance the clock, and call Tick whenever it is due
+//	explain SERVICE [zone=] [node=] [instance=] [address=] [most=]   print the verdict on each address
+//	tiers                                         print the tiers in use
 //
 // Behaviours: E-22, C-10, C-11.
 func TestScripts(t *testing.T) {
@@ -57,10 +57,10 @@ type world struct {
 	table    *Table
 	clusters map[ClusterName]*cluster
 	watches  map[string]*watched
-	now      time.Time // of the table
+	now      time.Time // clock of the table
 	start    time.Time
 	out      bytes.Buffer
-	fuse     fuse // of all that the table calls
+	fuse     fuse // for everything that the table calls
 }
 
 type watched struct {
@@ -190,7 +190,7 @@ func (w *world) write(c ClusterName, id ServiceID, opts map[string]string, nodeL
 	}
 	for line := range strings.Lines(input) {
 		words := strings.Fields(line)
-		var eps [2][]Endpoint // ready and not
+		var eps [2][]Endpoint // ready and unready
 		to := 0
 		for _, s := range words[1:] {
 			if s == "unready" {
@@ -214,7 +214,7 @@ func (w *world) write(c ClusterName, id ServiceID, opts map[string]string, nodeL
 	return nil
 }
 
-// link runs the command of that name.
+// link runs the command link.
 func (w *world) link(c ClusterName, state string, opts map[string]string) error {
 	l := Link{
 		State:  Ready,
@@ -249,15 +249,15 @@ func (w *world) link(c ClusterName, state string, opts map[string]string) error 
 	return nil
 }
 
-// tick lets time pass as a gateway's runner does: Tick is called whenever it is due, and
-// step after each.
+// tick advances the clock like server.Run: it calls Tick whenever it is due, and step after each
+// Tick.
 func (w *world) tick(d time.Duration, step func()) error {
 	for end := w.now.Add(d); ; {
 		due, _ := w.table.Due()
 		switch {
 		case due.IsZero() || due.After(end):
 			w.now = end
-			w.table.Tick() // too early: it must change nothing
+			w.table.Tick() // too early; it must change nothing
 			return nil
 		case !due.After(w.now):
 			return fmt.Errorf("at %v, Tick is due at %v", w.now.Sub(w.start), due.Sub(w.start))
@@ -273,7 +273,7 @@ func (w *world) tick(d time.Duration, step func()) error {
 	}
 }
 
-// printSteps prints, for every watch whose set has changed, the step.
+// printSteps prints the step of every watch whose set has changed.
 func (w *world) printSteps() {
 	names := make([]string, 0, len(w.watches))
 	for n := range w.watches {
@@ -315,7 +315,7 @@ func (w *world) printSteps() {
 	}
 }
 
-// printTiers prints what steers clients.
+// printTiers prints the tiers that clients use.
 func (w *world) printTiers() {
 	at := func(t time.Time) string {
 		if t.IsZero() {
@@ -346,7 +346,7 @@ func (w *world) printTiers() {
 	}
 }
 
-// explain prints what becomes of each address.
+// explain prints the verdict on each address.
 func (w *world) explain(k Key, opts map[string]string) error {
 	watch := w.table.Watch(k)
 	defer watch.Close()
@@ -391,8 +391,7 @@ func (w *world) explain(k Key, opts map[string]string) error {
 	return nil
 }
 
-// closeAll closes all watches, twice, and checks that a table without watches keeps
-// nothing but its inputs.
+// closeAll closes all watches twice, and checks that the table then holds only its inputs.
 func (w *world) closeAll(t *testing.T) {
 	for _, x := range w.watches {
 		x.w.Close()
@@ -401,7 +400,7 @@ func (w *world) closeAll(t *testing.T) {
 	w.checkReleased(t)
 }
 
-// checkReleased checks that a table without watches keeps nothing but its inputs.
+// checkReleased checks that a table without watches holds only its inputs.
 func (w *world) checkReleased(t interface{ Errorf(string, ...any) }) {
 	services := len(w.table.watched.list)
 	numbered := len(w.table.numbered)
@@ -417,7 +416,7 @@ func (w *world) checkReleased(t interface{ Errorf(string, ...any) }) {
 	}
 }
 
-// preferenceOf reads the options of define.
+// preferenceOf parses the options of define.
 func preferenceOf(opts map[string]string) (*Preference, error) {
 	var p Preference
 	var err error

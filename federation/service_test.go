@@ -8,10 +8,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestUndeclaredPorts applies random operations to a service with nearly as many undeclared ports as
-// may be watched, and compares each new watch with the rule. A watch is refused if its port is not
-// watched, no ready member declares the port, and MaxUndeclaredPorts of the watched ports are such
-// ports. A watch that was not refused has endpoints to its end.
+// TestUndeclaredPorts applies random operations to a service that has nearly as many undeclared
+// ports as may be watched, and compares each new watch with the rule. A watch is refused if its
+// port is not watched, no ready member declares the port, and MaxUndeclaredPorts of the watched
+// ports are undeclared too. A watch that was not refused has endpoints until it is closed.
 func TestUndeclaredPorts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id, clusters := ServiceID{"ns", "web"}, []ClusterName{Local, "east"}
@@ -64,7 +64,7 @@ func TestUndeclaredPorts(t *testing.T) {
 	})
 }
 
-// portsModel is a table with one service, and the watches that it has not refused.
+// portsModel is a table with one service, and the watches that the table has not refused.
 type portsModel struct {
 	*world
 	id    ServiceID
@@ -72,7 +72,7 @@ type portsModel struct {
 	open  map[uint16][]*Watch[*Set] // by port; no list is empty
 }
 
-// only80 lets the cluster's Service declare port 80 alone, or all ports.
+// only80 sets whether the cluster's Service declares only port 80 or all ports.
 func (x *portsModel) only80(c ClusterName, only bool) {
 	src := x.cluster(c)
 	src.mu.Lock()
@@ -132,8 +132,8 @@ func (x *portsModel) check(t *rapid.T) {
 	}
 }
 
-// TestUndeclaredPortsAreDescribedLast: clients of undeclared ports do not displace those of a
-// declared port, although only some kinds of clients are described.
+// TestUndeclaredPortsAreDescribedLast checks that clients of undeclared ports do not displace
+// clients of a declared port, although only some kinds of clients are described.
 func TestUndeclaredPortsAreDescribedLast(t *testing.T) {
 	id := ServiceID{"ns", "web"}
 	x := &portsModel{world: newWorld(Options{}), id: id, ready: make(map[ClusterName]bool)}
@@ -157,10 +157,10 @@ func TestUndeclaredPortsAreDescribedLast(t *testing.T) {
 	}
 }
 
-// TestTierChangeOfPorts: a change of the preference is reported once, also of a service of
-// which several ports are watched.
+// TestTierChangeOfPorts checks that a change of the preference is reported once, even if several
+// ports of the service are watched.
 func TestTierChangeOfPorts(t *testing.T) {
-	for range 20 { // ports are in no order
+	for range 20 { // ports are in random order
 		var got []TierChange
 		now := time.Unix(0, 0)
 		table := NewTable(Options{
@@ -180,11 +180,11 @@ func TestTierChangeOfPorts(t *testing.T) {
 			})
 		}
 		define("east, north, local, any")
-		defer table.Watch(Key{Service: webID, Port: 80}).Close() // all are in use
+		defer table.Watch(Key{Service: webID, Port: 80}).Close() // all tiers are in use
 		e, _ := endpoint("10.0.0.1")
 		local.set(webID, "a", e)
 		table.Changed(Local, webID, now)
-		defer table.Watch(Key{Service: webID, Port: 81}).Close() // three are
+		defer table.Watch(Key{Service: webID, Port: 81}).Close() // three tiers are in use
 		define("any")
 		if len(got) != 1 || got[0].From != 4 || got[0].To != 1 {
 			t.Fatalf("reported: %+v", got)
@@ -192,7 +192,8 @@ func TestTierChangeOfPorts(t *testing.T) {
 	}
 }
 
-// TestTierChangesInOrder: changes for several zones are reported in the same order always.
+// TestTierChangesInOrder checks that changes for several zones are always reported in the same
+// order.
 func TestTierChangesInOrder(t *testing.T) {
 	for range 5 {
 		var got []string
@@ -217,8 +218,8 @@ func TestTierChangesInOrder(t *testing.T) {
 	}
 }
 
-// TestLateTick checks that a table whose Tick is late decides as one whose Tick is on time. A return
-// ends, and before Tick runs the row of tiers ceases to suffice.
+// TestLateTick checks that a late Tick leads to the same decision as a Tick that is on time. In the
+// test, failing back ends, and before Tick runs, the row of tiers no longer suffices.
 func TestLateTick(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		now := time.Unix(0, 0)
@@ -238,9 +239,9 @@ func TestLateTick(t *testing.T) {
 		ours, _ := endpoint("10.0.0.1")
 		theirs, _ := endpoint("10.0.1.1")
 		write(east, theirs)
-		w := table.Watch(Key{Service: webID, Port: 80}) // east is the last resort
+		w := table.Watch(Key{Service: webID, Port: 80}) // east is of last resort
 		defer w.Close()
-		write(local, ours) // the return begins
+		write(local, ours) // failing back begins
 		write(east)
 
 		now = now.Add(time.Minute)
@@ -258,8 +259,8 @@ func TestLateTick(t *testing.T) {
 	}
 }
 
-// TestBehindGatewaysByNode: a local traffic policy of the own cluster's Service makes no
-// difference to how other clusters count.
+// TestBehindGatewaysByNode checks that internalTrafficPolicy Local of the local Service does not
+// affect how linked clusters are counted.
 func TestBehindGatewaysByNode(t *testing.T) {
 	table := NewTable(Options{})
 	local, east, north := newCluster(Local), newCluster("east"), newCluster("north")

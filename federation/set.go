@@ -185,7 +185,7 @@ func (l *Latest[T]) Get() (T, <-chan struct{}) {
 }
 
 // Set replaces the value. Then it closes the channel that Get returned with the previous value. A
-// goroutine that this wakes finds v or a newer value.
+// goroutine that waits on the channel then finds v or a newer value.
 func (l *Latest[T]) Set(v T) {
 	if old := l.p.Swap(&cell[T]{value: v, replaced: make(chan struct{})}); old != nil {
 		close(old.replaced)

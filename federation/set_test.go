@@ -37,8 +37,8 @@ func TestLatest(t *testing.T) {
 	})
 }
 
-// TestProfileEqual: profiles are equal only if all of their fields are; endpoints
-// are compared by content.
+// TestProfileEqual checks that profiles are equal only if all fields are. Endpoints are compared by
+// content.
 func TestProfileEqual(t *testing.T) {
 	profile := func() Profile {
 		return Profile{Endpoint: &Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Common: &Common{}}}

@@ -11,26 +11,26 @@ import (
 	"sync"
 )
 
-// cluster is a Source whose slices a test writes. A service has one share: it is the
-// same for every port, except for the port of the addresses.
+// cluster is a Source whose slices a test writes. A service has the same share for every port,
+// except for the port of the addresses.
 type cluster struct {
 	name ClusterName
 
 	mu       sync.Mutex
 	services map[ServiceID]*offered
-	owned    map[netip.Addr]string // addresses of its objects; only those of the local cluster count
-	reads    int                   // of all readers
+	owned    map[netip.Addr]string // assigned addresses; used only for the local cluster
+	reads    int                   // number of reads by all readers
 	fuse     *fuse
 }
 
 type offered struct {
 	state     ServiceState
 	nodeLocal bool
-	only80    bool                  // it declares no other port
+	only80    bool                  // whether only port 80 is declared
 	slices    map[string][]Endpoint // addresses with port 0
-	unready   map[string][]Endpoint // those that are known and not ready, of the same slices
-	behind    map[string]*Behind    // of slices of gateways
-	left      map[string][]string   // those that are in no share, as ADDRESS=VERDICT
+	unready   map[string][]Endpoint // unready addresses of the same slices
+	behind    map[string]*Behind    // for slices of gateways
+	left      map[string][]string   // addresses that are in no share, as ADDRESS=VERDICT
 }
 
 func newCluster(name ClusterName) *cluster {
@@ -73,14 +73,14 @@ func newOffered() *offered {
 	}
 }
 
-// setUnready sets the addresses of a slice that are not ready.
+// setUnready sets the unready addresses of a slice.
 func (c *cluster) setUnready(id ServiceID, slice string, eps ...Endpoint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.service(id).unready[slice] = eps
 }
 
-// setBehind sets what is behind the addresses of a slice.
+// setBehind sets the numbers of endpoints behind the addresses of a slice.
 func (c *cluster) setBehind(id ServiceID, slice string, ready, unready int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +114,7 @@ func (c *cluster) Declares(id ServiceID, port uint16) bool {
 	return s != nil && s.declares(port)
 }
 
-// declares reports whether there is a Service that declares the port.
+// declares reports whether the Service exists and declares the port.
 func (o *offered) declares(port uint16) bool { return o.state == Present && (!o.only80 || port == 80) }
 
 func (c *cluster) Reader(id ServiceID, port uint16) Reader {
@@ -166,7 +166,7 @@ type clusterReader struct {
 	last map[string]*Slice
 }
 
-// Read returns the old pointer of every slice whose content has not changed.
+// Read returns the former pointer of every slice that has not changed.
 func (r *clusterReader) Read() Share {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
@@ -195,7 +195,7 @@ func (r *clusterReader) Read() Share {
 	return share
 }
 
-// names are those of the slices that have anything, sorted.
+// names returns the names of the slices that are not empty, sorted.
 func (o *offered) names() []string {
 	names := slices.Collect(maps.Keys(o.slices))
 	for name, list := range o.unready {
@@ -207,7 +207,7 @@ func (o *offered) names() []string {
 	return names
 }
 
-// at returns what a slice has at the reader's port.
+// at returns the endpoints of a slice at the reader's port.
 func (r *clusterReader) at(eps []Endpoint) (list []*Endpoint) {
 	for _, e := range eps {
 		e.Addr, e.Cluster = netip.AddrPortFrom(e.Addr.Addr(), r.port), r.c.name
@@ -219,7 +219,7 @@ func (r *clusterReader) at(eps []Endpoint) (list []*Endpoint) {
 
 func equalLists(a, b []*Endpoint) bool { return slices.EqualFunc(a, b, (*Endpoint).Equal) }
 
-// endpoint reads ADDRESS[,node=][,zone=][,host=][,hint=A+B][,nodehint=A+B][,twin=][,id=][,bare].
+// endpoint parses ADDRESS[,node=][,zone=][,host=][,hint=A+B][,nodehint=A+B][,twin=][,id=][,bare].
 func endpoint(s string) (Endpoint, error) {
 	words := strings.Split(s, ",")
 	ip, err := netip.ParseAddr(words[0])

@@ -10,8 +10,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestShared uses a table from many goroutines at once: each published set must be
-// consistent in itself, and the last one must be the newest.
+// TestShared uses a table from many goroutines at once. It checks that each published set is
+// consistent, and that the last set is the newest.
 //
 // Behaviours: X-22.
 func TestShared(t *testing.T) {
@@ -58,7 +58,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// broken is a source that panics the first time it is read.
+// broken is a source that panics when it is first read.
 type broken struct{ *flip }
 
 func (b *broken) Reader(ServiceID, uint16) Reader {
@@ -68,8 +68,7 @@ func (b *broken) Reader(ServiceID, uint16) Reader {
 	return b.flip
 }
 
-// TestBrokenSource: a source that panics while a watch begins leaves nothing half
-// built.
+// TestBrokenSource checks that nothing is left half built if a source panics while a watch begins.
 func TestBrokenSource(t *testing.T) {
 	table, id := NewTable(Options{}), ServiceID{"ns", "web"}
 	table.Link("east", Ready, &broken{newFlip(0, 1)})
@@ -92,8 +91,8 @@ func TestBrokenSource(t *testing.T) {
 	}
 }
 
-// TestLinkInTurn: when a cluster is linked, a namespace with many services does not hold
-// up one with few.
+// TestLinkInTurn checks that, when a cluster is linked, a namespace with many services does not
+// delay a namespace with few.
 func TestLinkInTurn(t *testing.T) {
 	table := NewTable(Options{})
 	source := &reading{}
@@ -120,7 +119,7 @@ func TestLinkInTurn(t *testing.T) {
 	}
 }
 
-// reading is a source that remembers what is read, in order.
+// reading is a source that records the services that are read, in order.
 type reading struct{ services []ServiceID }
 
 func (r *reading) State(ServiceID) ServiceState { return Present }

@@ -64,8 +64,8 @@ func (st *steering) prefers(d *Definition) bool {
 	return len(st.preference.Tiers) > 0 && (d.Federated || st.zone < st.unnamed())
 }
 
-// placeClusters assigns the members' clusters to tiers. It reports whether any cluster is taken
-// out, or is about to be.
+// placeClusters assigns the members' clusters to tiers. It reports whether any cluster is taken out
+// or about to be taken out.
 func (st *steering) placeClusters(in inputs, now func() time.Time) (takenOut bool) {
 	tiers := st.preference.Tiers
 	st.tierCount = max(len(tiers), 1)
@@ -117,9 +117,9 @@ func (st *steering) tierOfCluster(c ClusterName, sameRegion, federated bool) int
 	return st.unnamed()
 }
 
-// setStanding sets the standing of a placement. It reports whether the cluster is taken out, or is
-// about to be. A service that is not federated has no endpoints in other clusters, so last resort
-// has no effect on it.
+// setStanding sets the standing of a placement. It reports whether the cluster is taken out or
+// about to be taken out. A service that is not federated has no endpoints in other clusters, so
+// last resort has no effect on it.
 func (st *steering) setStanding(p *placement, l *tableLink, federated bool, now time.Time) bool {
 	list, next := l.standings(now)
 	for i, s := range list {

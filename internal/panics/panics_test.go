@@ -17,7 +17,7 @@ import (
 
 var web = Work{Where: Service, Service: federation.ServiceID{Namespace: "shop", Name: "web"}}
 
-// supervised runs f with a Supervisor that retries, and with its log.
+// supervised runs f with a Supervisor that retries, and with the Supervisor's log.
 func supervised(t *testing.T, f func(*Supervisor, *observer.ObservedLogs)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
@@ -34,8 +34,8 @@ func supervised(t *testing.T, f func(*Supervisor, *observer.ObservedLogs)) {
 	})
 }
 
-// TestPauses: work that goes on panicking is retried after 1 s, then after twice the pause before,
-// up to 5 min. Once it has succeeded, the pauses begin anew.
+// TestPauses checks that work that keeps panicking is retried after 1 s, and then after twice the
+// previous pause, up to 5 min. After a success, the next pause is 1 s again.
 func TestPauses(t *testing.T) {
 	supervised(t, func(s *Supervisor, _ *observer.ObservedLogs) {
 		broken := true
@@ -77,7 +77,8 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// TestOthersAreNotRetried: work of another name succeeds and changes nothing, and a failure ends by any Do of the work.
+// TestOthersAreNotRetried checks that successful work of another name changes nothing, and that any
+// successful Do of the work ends its failure.
 func TestOthersAreNotRetried(t *testing.T) {
 	supervised(t, func(s *Supervisor, _ *observer.ObservedLogs) {
 		again := func() { t.Error("retried after a success") }
@@ -96,12 +97,13 @@ func TestOthersAreNotRetried(t *testing.T) {
 	})
 }
 
-// TestPanicMeanwhile: a success does not end a failure that began meanwhile, which the success need not have repaired.
+// TestPanicMeanwhile checks that a success does not end a failure that began after the successful
+// Do.
 func TestPanicMeanwhile(t *testing.T) {
 	supervised(t, func(s *Supervisor, _ *observer.ObservedLogs) {
 		retried := 0
 		again := func() { retried++ }
-		for range 2 { // without a failure before, and with one
+		for range 2 { // without an earlier failure, and with one
 			s.Do(web, func() { s.Do(web, func() { panic("boom") }, again) }, again)
 			if len(s.Failures()) != 1 {
 				t.Fatal("the failure was ended")
@@ -115,7 +117,8 @@ func TestPanicMeanwhile(t *testing.T) {
 	})
 }
 
-// TestLoggedOnceAnHour: each stack is logged once an hour, with its text, however often it panics, and all are counted.
+// TestLoggedOnceAnHour checks that each stack is logged once an hour with its text, and that all
+// panics are counted.
 func TestLoggedOnceAnHour(t *testing.T) {
 	supervised(t, func(s *Supervisor, logs *observer.ObservedLogs) {
 		one := func() { panic("one") }
@@ -146,7 +149,7 @@ func TestLoggedOnceAnHour(t *testing.T) {
 	})
 }
 
-// TestManyStacks: the memory for stacks is bounded.
+// TestManyStacks checks that the memory for stacks is bounded.
 func TestManyStacks(t *testing.T) {
 	s := New(zap.NewNop())
 	var deep func(n int)
@@ -171,7 +174,8 @@ func TestManyStacks(t *testing.T) {
 	}
 }
 
-// TestWithinAPanic: work that succeeds while its goroutine is panicking does not recover from that panic.
+// TestWithinAPanic checks that successful work does not recover from a panic of its goroutine that
+// is already in progress.
 func TestWithinAPanic(t *testing.T) {
 	s := New(zap.NewNop())
 	defer func() {
@@ -186,7 +190,7 @@ func TestWithinAPanic(t *testing.T) {
 	panic("outer")
 }
 
-// TestNil: a nil Supervisor runs work, and lets panics go up.
+// TestNil checks that a nil Supervisor runs work and does not recover.
 func TestNil(t *testing.T) {
 	var s *Supervisor
 	ran := false

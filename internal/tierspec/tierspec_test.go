@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// tiers reads what users write, with cluster/NAME for clusters.
+// tiers parses tiers in the syntax of users, with cluster/NAME for clusters.
 func tiers(text string) (list [][]string) {
 	for tier := range strings.SplitSeq(text, ", ") {
 		list = append(list, strings.Split(tier, "+"))
@@ -18,8 +18,8 @@ func tiers(text string) (list [][]string) {
 	return list
 }
 
-// endpoints are those of a cluster by its number, each a zone; a dash before it: not ready. Each is in a part of its
-// own.
+// endpoints returns the endpoints of a cluster, one for each zone in zones. A dash before a zone
+// means that the endpoint is unready. Each endpoint is in a different part.
 func endpoints(cluster int, zones string) (l Slice) {
 	for i, zone := range strings.Fields(zones) {
 		e := Endpoint{
@@ -36,7 +36,7 @@ func endpoints(cluster int, zones string) (l Slice) {
 	return l
 }
 
-// text is each address as its cluster's number and its own.
+// text formats each address as the number of its cluster and its own number.
 func text(list []Endpoint) string {
 	var words []string
 	for _, e := range list {
@@ -46,8 +46,9 @@ func text(list []Endpoint) string {
 	return strings.Join(words, " ")
 }
 
-// TestInvariants: what docs/preference.md promises of any history. What is needed is there at once. Nothing that is
-// ready is never sent. What is not needed has gone once its time is over.
+// TestInvariants checks the promises of docs/preference.md for random histories. Needed tiers come
+// into use at once. If any endpoint is ready, clients get endpoints. Tiers that are not needed are
+// gone once their time is over.
 func TestInvariants(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -83,7 +84,7 @@ func TestInvariants(t *testing.T) {
 				s.Members[m].Slices, s.Members[m].Standings = []Slice{
 					endpoints(m, zones),
 				}, All(Standing(max(0, r.IntN(6)-3)))
-				if r.IntN(4) == 0 { // a cordon is under way
+				if r.IntN(4) == 0 { // a cordon is in progress
 					s.Members[m].Standings, s.Members[m].Spreading = Standings{LastResort, 2: LastResort}, true
 				}
 			}
