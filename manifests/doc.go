@@ -1,23 +1,26 @@
 // Package manifests holds the files that a user applies to clusters and monitoring:
 //
-//   - install: the gateway on its own, with its rights in its own cluster (rbac.yaml);
-//   - install/exports: what it needs to write Services for what clusters export, with a guard by which the API server
-//     refuses others;
-//   - names, below install, install/exports, install/exports/linkerd and link: a transformer by which cluster-scoped
-//     names carry the namespace of another installation;
-//   - install/mcs-crds: ServiceExport and ServiceImport, as a component;
-//   - chart: the same as a Helm chart;
-//   - linkerd: the gateway in place of a container of Linkerd's; both have policy, as components;
-//   - link: an account for it in a cluster that is linked, with its rights there (remote-access.yaml);
-//   - link.yaml: an example of a link Secret;
-//   - dashboards: for Grafana;
-//   - alerts: alerting rules for Prometheus;
-//   - monitoring: both as objects of a cluster;
-//   - k3d: a demo in three clusters on one machine with docker.
+//   - install: Isthmus beside Linkerd's control plane, with its permissions in the local cluster
+//     (rbac.yaml).
+//   - install/exports: the permissions to write Services for the exports of linked clusters. Its
+//     folder guard has policies that limit these permissions.
+//   - install/mcs-crds: the CRDs ServiceExport and ServiceImport, as a component.
+//   - linkerd: a component that replaces Linkerd's destination container with Isthmus.
+//   - policy, below install and linkerd: components with Linkerd's authorization policy.
+//   - names, below install, install/exports, install/exports/linkerd and link: transformers that
+//     add the namespace of another installation to cluster-scoped names.
+//   - chart: a Helm chart with the content of install.
+//   - link: an account in a linked cluster, with its permissions there (remote-access.yaml).
+//   - link.yaml: an example of a link Secret.
+//   - dashboards: dashboards for Grafana.
+//   - alerts: alerting rules for Prometheus.
+//   - monitoring: the dashboards and alerting rules as objects of a cluster.
+//   - k3d: a demo with three clusters on one machine with Docker.
 //
-// All folders but alerts are for kubectl apply -k; docs/install.md explains them. "isthmus
-// link" embeds remote-access.yaml; nothing else imports this package. The end-to-end tests
-// apply the files to real API servers, run the gateway with exactly these rights, and
+// All folders except alerts and chart are for kubectl apply -k. See docs/install.md.
+//
+// "isthmus link" embeds remote-access.yaml. No other package imports this one. The end-to-end tests
+// apply the files to real API servers, and run Isthmus with exactly these permissions. They also
 // evaluate every query of the dashboards and alerts in a Prometheus server.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.

@@ -2,8 +2,8 @@ package manifests
 
 import _ "embed" // RemoteAccess
 
-// RemoteAccess is link/remote-access.yaml: what "isthmus link" makes in the cluster that
-// it links, except for names and the token.
+// RemoteAccess holds link/remote-access.yaml. Except for names and the token, these are the objects
+// that "isthmus link" creates in the linked cluster.
 //
 //go:embed link/remote-access.yaml
 var RemoteAccess []byte

@@ -1,9 +1,9 @@
-{{/* The labels of all objects; the chart's own win. */}}
+{{/* Labels of all objects. The chart's own labels take precedence. */}}
 {{- define "isthmus.labels" -}}
 {{- include "isthmus.labelsWith" (list . dict) -}}
 {{- end }}
 
-{{/* The labels of an object that has more than all others: a list of the root and a map. */}}
+{{/* Labels of an object with additional labels. The argument is a list of the root and a map. */}}
 {{- define "isthmus.labelsWith" -}}
 {{- $more := index . 1 -}}
 {{- with index . 0 -}}
@@ -18,12 +18,12 @@
 {{- end }}
 {{- end }}
 
-{{/* The labels of Pods: an upgrade of the chart alone replaces none. */}}
+{{/* Labels of Pods. They have no version, so that an upgrade of only the chart replaces no Pods. */}}
 {{- define "isthmus.podLabels" -}}
 {{ toYaml (merge (dict "app.kubernetes.io/name" "isthmus" "app.kubernetes.io/part-of" "isthmus") .Values.podLabels .Values.commonLabels) }}
 {{- end }}
 
-{{/* The name of an object that is of no namespace, or of another one than the release. */}}
+{{/* Name of an object that is cluster-scoped or in a namespace other than that of the release. */}}
 {{- define "isthmus.global" -}}
 isthmus-{{ .Release.Namespace }}
 {{- end }}
@@ -35,13 +35,13 @@ isthmus-{{ .Release.Namespace }}
 {{- end }}
 {{- end }}
 
-{{/* off, plan or on: YAML takes off and on without quotes for booleans. */}}
+{{/* off, plan or on. YAML parses off and on without quotes as booleans. */}}
 {{- define "isthmus.exports" -}}
 {{- $mode := toString .Values.exports.mode -}}
 {{ get (dict "true" "on" "false" "off") $mode | default $mode }}
 {{- end }}
 
-{{/* The members of a map that are not null. Helm removes a null from the values, except from those of a subchart. */}}
+{{/* The members of a map that are not null. Helm removes nulls from the values, except from those of a subchart. */}}
 {{- define "isthmus.present" -}}
 {{- $present := dict -}}
 {{- range $name, $value := . -}}
