@@ -86,7 +86,7 @@ func (r *report) about(section, check, object string) func(level Level, text, hi
 	}
 }
 
-// sorted returns the results in the order of [Checks], and then by object.
+// sorted returns the results in the order of [Checks], and for each check by object.
 func (r *report) sorted() []Result {
 	slices.SortStableFunc(r.results, func(a, b Result) int {
 		return cmp.Or(cmp.Compare(slices.Index(Checks, a.Check), slices.Index(Checks, b.Check)),

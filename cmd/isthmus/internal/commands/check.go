@@ -200,7 +200,7 @@ func (s *checkState) add(name, object string, level check.Level, text, hint stri
 		check.Result{Section: check.SectionReplicas, Check: name, Object: object, Level: level, Text: text, Hint: hint})
 }
 
-// finish sorts the results by section and counts them. Within a section, the order stays.
+// finish sorts the results by section and counts them. The order within a section stays.
 func (s *checkState) finish() {
 	place := func(r check.Result) int { return slices.Index(check.Sections, r.Section) }
 	slices.SortStableFunc(s.Results, func(a, b check.Result) int { return place(a) - place(b) })

@@ -26,8 +26,8 @@
 //   - "isthmus get" and "isthmus profile" open one stream. When the stream ends, they exit with 1
 //     and explain the status code and the reaction of a proxy. They exit with 0 on a signal and,
 //     with --once, after the first state.
-//   - "isthmus clusters --watch" continues while the replica is unreachable. It exits with 0 on a
-//     signal.
+//   - "isthmus clusters --watch" continues while the replica is unreachable. A signal ends the
+//     command with exit code 0.
 //   - Messages are applied as a proxy applies them. A message that no replica may send is reported
 //     on standard error, and its usable parts are applied. Endpoints and profiles that have no JSON
 //     form are dropped.

@@ -38,8 +38,8 @@ func (o Origin) Unchecked(own adminapi.Build) string {
 }
 
 // OtherFormat returns an error if the page has a format number that a program of this build does
-// not support. Fields of such a page may have other meanings. An older replica sends no format
-// number; its page at most lacks fields.
+// not support. Fields of such a page may have other meanings. Pages of older replicas have no
+// format number and at most lack fields.
 func (o Origin) OtherFormat(own adminapi.Build) error {
 	if unchecked := o.Unchecked(own); o.Format != "" && unchecked != "" {
 		return fmt.Errorf("the page can't be judged: %s", unchecked)

@@ -30,7 +30,7 @@ type Cluster struct {
 	config  *rest.Config
 	close   func() // closes the idle connections of API
 
-	lifetime context.Context // of the forwarders
+	lifetime context.Context // ends the forwarders
 	end      context.CancelFunc
 
 	mu         sync.Mutex
@@ -81,8 +81,8 @@ func (c *Cluster) String() string {
 	return "the API server of context " + text.Quoted(c.Context)
 }
 
-// The labels that identify replicas. The first belongs to a separate installation of Isthmus. The
-// second belongs to a replica in place of Linkerd's destination controller.
+// The labels that identify replicas. The first label belongs to a separate installation of Isthmus.
+// The second label belongs to a replica in place of Linkerd's destination controller.
 const (
 	besideLinkerd  = "app.kubernetes.io/name=isthmus"
 	inLinkerdPlace = "linkerd.io/control-plane-component=destination"

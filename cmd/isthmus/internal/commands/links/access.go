@@ -236,7 +236,7 @@ func grants(rule rbacv1.PolicyRule, group, resource, verb, name string) bool {
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, name))
 }
 
-// names reports whether a list of a rule has a value, or the wildcard for all values.
+// includes reports whether a list of a rule contains value or the wildcard all.
 func includes(list []string, value, all string) bool {
 	return slices.Contains(list, value) || slices.Contains(list, all)
 }
