@@ -83,8 +83,8 @@ const (
 	// maxConflictsAt is the maximum number of conflicts listed for one IP.
 	maxConflictsAt = 10
 	// maxPortsAt is the maximum number of ports that are compared at one IP. maxCrowdedAt is the
-	// maximum number of duplicate ports that are looked up. Both limit the time under state.mu,
-	// because one Pod may have 65,535 host ports.
+	// maximum number of ports occurring more than once that are looked up. Both constants limit the
+	// time under state.mu, because one Pod may have 65,535 host ports.
 	maxPortsAt   = 20_000
 	maxCrowdedAt = 1000
 	// maxConflicts is the maximum number of conflicts that AddressConflicts returns.
@@ -136,9 +136,9 @@ func (x *addressIndex) conflictsAt(ip netip.Addr, since time.Time) (list []confl
 	return list
 }
 
-// crowdedPorts returns the ports of an IP that several Pods have as host ports or several
-// ExternalWorkloads declare, sorted. It compares the first maxPortsAt ports, and returns at most
-// maxCrowdedAt.
+// crowdedPorts returns the ports of an IP that occur more than once among the host ports of Pods
+// and the ports of ExternalWorkloads, sorted. It compares the first maxPortsAt ports, and returns
+// at most maxCrowdedAt.
 func (x *addressIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
 	pods, workloads := x.pods[ip], x.workloads[ip]
 	if len(pods) < 2 && len(workloads) < 2 {

@@ -46,7 +46,7 @@ type Config struct {
 	Changed func(svc federation.ServiceID, at time.Time)
 
 	// If LinkChanged is set, it is called after the result of Region or Gateways has changed, even
-	// before Synced. LinkChanged is called without locks and may call methods of the Cluster. It
+	// before Synced. LinkChanged is called without locks and may call methods of the Cluster. If
 	// must not block.
 	LinkChanged func()
 
@@ -69,7 +69,7 @@ func (c *Config) sliceManager() string {
 	return c.local.SliceManager
 }
 
-// Rules are the settings for reading Pods. They are the same for all clusters.
+// Rules are the settings for reading Pods, which are the same for all clusters.
 type Rules struct {
 	ControllerNamespace string // namespace of the control plane whose Pods have identities
 	DefaultOpaquePorts  Ports  // of Pods without the annotation
@@ -83,9 +83,9 @@ func (r Rules) GatewayRoutable(ip netip.Addr) bool {
 	return Routable(ip) || r.LoopbackGateways && ip.IsLoopback()
 }
 
-// Cluster caches the objects of one cluster and is a [federation.Source] of its endpoints. It joins
-// EndpointSlices with Services, Pods, Pod owners, ExternalWorkloads, and the Servers that select
-// Pods or ExternalWorkloads.
+// Cluster caches the objects of one cluster and is a [federation.Source] of its endpoints. Cluster
+// joins EndpointSlices with Services, Pods, Pod owners, ExternalWorkloads, and the Servers that
+// select Pods or ExternalWorkloads.
 //
 // The cache stays for the lifetime of the Cluster, however long the API server is unreachable. The
 // cluster is watched again within 10 s after its API server returns.
@@ -102,7 +102,7 @@ type Cluster struct {
 
 var _ federation.Source = (*Cluster)(nil)
 
-// New checks the configuration and returns a Cluster. It does no network I/O and starts no
+// New checks the configuration and returns a Cluster. New does no network I/O and starts no
 // goroutine.
 func New(cfg Config) (*Cluster, error) {
 	if cfg.Client == nil || cfg.Log == nil || cfg.Changed == nil {
@@ -179,8 +179,8 @@ func (c *Cluster) serves(resource schema.GroupVersionResource) func(context.Cont
 	}
 }
 
-// Run lists and watches the cluster until ctx ends. It returns after all its goroutines have ended.
-// The cache remains readable. Run must be called only once.
+// Run lists and watches the cluster until ctx ends. Run returns after all its goroutines have
+// ended. The cache remains readable. Run must be called only once.
 func (c *Cluster) Run(ctx context.Context) {
 	untilStopped := ctx.Done() // a failure does not close this channel
 	ctx, fail := context.WithCancel(ctx)
@@ -268,7 +268,7 @@ func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 // answers the lists in time. All Servers have been evaluated by then.
 func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
 
-// Look makes the cluster read its trust anchors and Pod networks again. It returns a channel that
+// Look makes the cluster read its trust anchors and Pod networks again. Look returns a channel that
 // is closed once Health contains the result. See [kube.Keeper.Look].
 func (c *Cluster) Look() <-chan struct{} { return c.facts.Look() }
 
@@ -329,8 +329,8 @@ func (c *Cluster) Region() (region string, known bool) {
 
 // Exports returns the values that the export hooks returned for the cluster's objects. The values
 // stay while the API server is unreachable. Exports returns nil if Config.Exports is nil, or if
-// Services have not been listed since the start or since SelectorsChanged. Its running time depends
-// on the number of exports, not of Services.
+// Services have not been listed since the start or since SelectorsChanged. The running time depends
+// on the number of exports, not on the number of Services.
 func (c *Cluster) Exports() *Exports { return c.state.exports.current() }
 
 // SelectorsChanged makes the hook read all Services again. Exports returns nil until the Services
@@ -353,7 +353,7 @@ func (c *Cluster) Reader(svc federation.ServiceID, port uint16) federation.Reade
 	return &reader{state: c.state, service: svc, port: port}
 }
 
-// Explain implements [federation.Explainer]. It locks the state for one slice at a time.
+// Explain implements [federation.Explainer]. Explain locks the state for one slice at a time.
 func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return explain(c.state, svc, port)
 }

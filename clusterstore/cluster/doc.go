@@ -1,9 +1,10 @@
 // Package cluster reads the endpoints of one Kubernetes cluster. A [Cluster] lists and watches
-// Services, EndpointSlices, Pods and the other objects that determine endpoints. It caches only the
-// fields that it needs, and joins them when a reader asks. A Cluster is a [federation.Source].
+// Services, EndpointSlices, Pods and the other objects that determine endpoints. A Cluster caches
+// only the fields of these objects that it needs, and joins the objects when a reader asks. A
+// Cluster is a [federation.Source].
 //
 // The package knows nothing about links or other clusters, so it reads the local cluster like any
-// linked cluster. [Local] represents the local cluster. It adds ServiceProfiles, and the objects
+// linked cluster. [Local] represents the local cluster. Local adds ServiceProfiles, and the objects
 // that addresses are assigned to.
 //
 //	c, err := cluster.New(cluster.Config{Name: "east", Client: client, Log: log, Changed: changed})
@@ -15,8 +16,9 @@
 //
 //   - While the API server is unreachable, all cached endpoints stay. The cluster is watched again
 //     within 10 s after the API server returns.
-//   - Events may arrive in any order: a slice before its Pod, a Pod or Service that is relabelled
-//     or arrives late, an owner that is listed last. The result depends only on the objects.
+//   - Events may arrive in any order. A slice may arrive before its Pod, a Pod or Service may be
+//     relabelled or arrive late, and an owner may be listed last. The result depends only on the
+//     objects.
 //   - No content of an object crashes the process or produces a message that cannot be encoded. An
 //     endpoint is left out if one of its texts is not valid UTF-8. An endpoint is also left out if
 //     no API server would accept its address in a slice (loopback, link-local, multicast or
@@ -51,13 +53,13 @@
 // # Concurrency
 //
 // One mutex (state.mu) guards the objects and their indexes; the type state describes the indexes.
-// The mutex is held for map access and, shared, while a slice is joined. It is never held during
-// I/O, while a function of Config runs, or while selectors are evaluated.
+// The mutex is held for map access and, shared, while a slice is joined. The mutex is never held
+// during I/O, while a function of Config runs, or while selectors are evaluated.
 //
 // Each resource has one goroutine that updates the state. Two more goroutines call Config.Changed,
 // and one evaluates policies. For the local cluster, one goroutine calls
-// LocalConfig.ProfileChanged. They do not wait for each other, and they merge bursts of changes.
-// Each of them serves the namespaces in turn, so no namespace delays the others.
+// LocalConfig.ProfileChanged. These goroutines do not wait for each other, and they merge bursts of
+// changes. Each goroutine serves the namespaces in turn, so no namespace delays the others.
 //
 // To add a kind of object, write its file after the model of node.go. The file contains the cached
 // form, the function that extracts it, its size and its index. Then list the kind in newResources.

@@ -75,7 +75,7 @@ func considered(l *slice, a *address, at *addressFacts, port uint16, why federat
 }
 
 // DescribeTarget describes the Twin of an endpoint in words: the Pod or ExternalWorkload behind an
-// address. It returns "" for a bare address.
+// address. DescribeTarget returns "" for a bare address.
 func DescribeTarget(target string) string {
 	switch targetKind(target) {
 	case federation.Pod:

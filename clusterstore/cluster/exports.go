@@ -34,8 +34,8 @@ type ExportHooks struct {
 	// ServiceImport returns the value to cache for a ServiceImport of the local cluster. If the
 	// hook is nil, ServiceImports are not read.
 	ServiceImport func(*mcs.ServiceImport) any
-	// Changed is called after the result of Exports has changed. It is called without locks, and
-	// may call methods of the Cluster.
+	// Changed is called after the result of Exports has changed. Changed is called without locks,
+	// and may call methods of the Cluster.
 	Changed func()
 }
 
@@ -46,21 +46,22 @@ type Export struct {
 	ServiceExport any // nil if there is no ServiceExport
 }
 
-// Exports contains the values that the hooks returned for the objects of a cluster. It never
-// reflects a partial list. It must not be modified.
+// Exports contains the values that the hooks returned for the objects of a cluster. Exports never
+// reflects a partial list. Exports must not be modified.
 type Exports struct {
 	// List contains the listed Services and all ServiceExports. Each name occurs once. The order is
 	// undefined.
 	List []Export
-	// ServiceExports reports whether List is complete for ServiceExports. It is true if they have
-	// been listed, or if the API does not serve the kind. In the second case, Emptied is also true.
+	// ServiceExports reports whether List is complete for ServiceExports. ServiceExports is true if
+	// ServiceExports have been listed, or if the API does not serve the kind. In the second case,
+	// Emptied is also true.
 	ServiceExports, Emptied bool
 
 	// Only in the local cluster:
 	Namespaces map[string]bool              // Namespaces that are not being deleted; nil before their first list
 	Imports    map[federation.ServiceID]any // nil before their first list
-	// MCSVersion is the API version of Imports. It is empty if ServiceImports have not been listed
-	// or the API does not serve the kind.
+	// MCSVersion is the API version of Imports. MCSVersion is empty if ServiceImports have not been
+	// listed or the API does not serve the kind.
 	MCSVersion string
 
 	state   *state
@@ -209,8 +210,8 @@ func (x *exportIndex) isListed(id federation.ServiceID) bool {
 	return listed
 }
 
-// setService updates the value of a Service. from or to is nil if the Service did not exist or no
-// longer exists. x may be nil.
+// setService updates the value of a Service. If from is nil, the Service is new. If to is nil, the
+// Service has been deleted. The receiver may be nil.
 func (x *exportIndex) setService(key string, from, to *Service) {
 	if x == nil {
 		return
@@ -297,8 +298,8 @@ var exportPlace = listSize[Export](3)
 
 func sameExport(a, b any) bool { return reflect.DeepEqual(a, b) }
 
-// namespaceKind returns the kind of Namespaces. Its value is true if the Namespace is not being
-// deleted.
+// namespaceKind defines how Namespaces are listed, watched and cached. The cached value is true if
+// the Namespace is not being deleted.
 func namespaceKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, any] {
 	compact := func(o *metav1.PartialObjectMetadata) (any, bool) { return o.DeletionTimestamp == nil, true }
 	return exportKind(
@@ -306,8 +307,8 @@ func namespaceKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, any] {
 	)
 }
 
-// serviceExportKind returns the kind of ServiceExports. A ServiceExport that is being deleted
-// counts as deleted.
+// serviceExportKind defines how ServiceExports are listed, watched and cached. A ServiceExport that
+// is being deleted counts as deleted.
 func serviceExportKind(c *Cluster) follow.Kind[*mcs.ServiceExport, any] {
 	compact := func(o *mcs.ServiceExport) (any, bool) {
 		return c.cfg.Exports.ServiceExport(o), o.DeletionTimestamp == nil
@@ -320,7 +321,7 @@ func serviceExportKind(c *Cluster) follow.Kind[*mcs.ServiceExport, any] {
 	return ofMCS(c, ofServiceExports, k)
 }
 
-// serviceImportKind returns the kind of ServiceImports.
+// serviceImportKind defines how ServiceImports are listed, watched and cached.
 func serviceImportKind(c *Cluster) follow.Kind[*mcs.ServiceImport, any] {
 	compact := func(o *mcs.ServiceImport) (any, bool) { return c.cfg.Exports.ServiceImport(o), true }
 	return ofMCS(c, ofServiceImports, exportKind(
@@ -328,7 +329,8 @@ func serviceImportKind(c *Cluster) follow.Kind[*mcs.ServiceImport, any] {
 	))
 }
 
-// exportKind returns a kind other than Services. It stores the results of compact in all.
+// exportKind defines how a kind of object other than Services is cached for exports. It stores the
+// results of compact in the map all.
 func exportKind[O decode.Object](
 	c *Cluster, kind int, name string, from decode.Source[O], all map[string]any, compact func(O) (any, bool),
 ) follow.Kind[O, any] {
@@ -344,7 +346,7 @@ func exportKind[O decode.Object](
 	}
 }
 
-// ofMCS makes a kind of the MCS API record whether the API serves the kind.
+// ofMCS extends a kind of the MCS API so that its presence in the API is recorded.
 func ofMCS[O decode.Object](c *Cluster, kind int, k follow.Kind[O, any]) follow.Kind[O, any] {
 	k.Serves = func(ctx context.Context) (bool, error) {
 		there, err := c.cfg.Client.Sources.Serves(ctx, k.Name, decode.MCSVersions...)

@@ -24,9 +24,9 @@ const (
 	proxyInboundPort = 4143
 )
 
-// workloadKind returns the kind of ExternalWorkloads. Each is cached as a pod with different facts.
-// It is in the namespace of its slice, and all its ports go through its proxy. Its zone and
-// readiness come from the slice.
+// workloadKind defines how ExternalWorkloads are listed, watched and cached. An ExternalWorkload is
+// cached as a pod with different facts. An ExternalWorkload is in the namespace of its slice, and
+// its proxy handles all its ports. The zone and readiness come from the slice.
 func workloadKind(c *Cluster) follow.Kind[*decode.ExternalWorkload, compactedPod] {
 	k := follow.Kind[*decode.ExternalWorkload, compactedPod]{
 		Name:    "externalworkloads",

@@ -215,8 +215,8 @@ func newGatewayIndex() gatewayIndex {
 	return gatewayIndex{byService: make(map[federation.ServiceID]*Gateway)}
 }
 
-// set updates the index after a change of a Service. from or to is nil if the Service was not or is
-// not a gateway.
+// set updates the index after a change of a Service. If from is nil, the Service was not a gateway.
+// If to is nil, the Service is not a gateway.
 func (x *gatewayIndex) set(id federation.ServiceID, from, to *Gateway) {
 	if from.equal(to) {
 		return

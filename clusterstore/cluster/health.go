@@ -22,7 +22,7 @@ const (
 	Stale       = adminapi.Stale
 )
 
-// Status describes a cluster's state for people. It never contains credentials.
+// Status describes a cluster's state for people. Status never contains credentials.
 type Status = adminapi.ClusterStatus
 
 // NoGatewayAnswers is the StandingReason of a cluster whose Linkerd gateways are all dead.
@@ -39,7 +39,7 @@ const (
 	GatewayChanged                       // a gateway has died or answers again
 )
 
-// Change is a change of a local or linked cluster that is reported to people. It never contains
+// Change is a change of a local or linked cluster that is reported to people. Change never contains
 // credentials.
 type Change struct {
 	Cluster federation.ClusterName
@@ -52,7 +52,7 @@ type Change struct {
 type Health struct {
 	follow.Health
 	// MalformedProxies is the number of meshed Pods whose proxy's listen addresses are missing or
-	// unreadable. These Pods are served without transport header.
+	// unreadable. Such Pods are served without transport header.
 	MalformedProxies int
 	// Unusable lists the malformed Servers, ExternalWorkloads and ServiceProfiles, with the
 	// reasons. Malformed objects are treated as absent, except for ServiceProfiles. If only a part

@@ -253,8 +253,8 @@ func (j *joiner) bare(e *federation.Endpoint) {
 	e.Common = j.share(common)
 }
 
-// pod fills in the endpoint of a Pod or ExternalWorkload. It returns Served, or the reason why it
-// cannot: p has not been read yet, or cannot be used.
+// pod fills in the endpoint of a Pod or ExternalWorkload, and returns Served. If p has not been
+// read yet or cannot be used, pod returns the reason.
 func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 	if p == nil || !p.facts.isRead() {
 		return federation.PodUnknown

@@ -140,8 +140,8 @@ func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 // maxText is the maximum length of a text that is sent to proxies, in bytes.
 const maxText = 1 << 10
 
-// sendable reports whether all texts of an endpoint can be sent. An invalid text cannot be encoded.
-// It must not spoil the message for endpoints of other clusters, or the metrics of proxies.
+// sendable reports whether all texts of an endpoint can be sent. A text that cannot be encoded must
+// not spoil the message for endpoints of other clusters, or the metrics of proxies.
 func sendable(e *federation.Endpoint) bool {
 	c := e.Common.Get()
 	for _, list := range [...][]federation.Label{c.Group, c.Labels} {

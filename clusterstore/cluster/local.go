@@ -54,18 +54,18 @@ type LocalConfig struct {
 	// Config.Changed.
 	ProfileChanged func(about Topic, at time.Time)
 
-	// SliceManager, if set, marks the EndpointSlices that are written for ExternalWorkloads. It is
-	// the value of their label endpointslice.kubernetes.io/managed-by. If SliceManager is set, the
-	// cluster caches what these slices are made from. Config.Changed is then called after each
-	// change of a marked slice or of its Service.
+	// SliceManager, if set, marks the EndpointSlices that are written for ExternalWorkloads.
+	// SliceManager is the value of their label endpointslice.kubernetes.io/managed-by. If
+	// SliceManager is set, the cluster caches what these slices are made from. Config.Changed is
+	// then called after each change of a marked slice or of its Service.
 	SliceManager string
-	// WorkloadChanged is required with SliceManager. It is called for every added, changed or
-	// deleted ExternalWorkload, in order, by one goroutine. before is nil for an added object, and
-	// after is nil for a deleted one.
+	// WorkloadChanged is required with SliceManager. WorkloadChanged is called for every added,
+	// changed or deleted ExternalWorkload, in order, by one goroutine. For an added object, before
+	// is nil. For a deleted object, after is nil.
 	WorkloadChanged func(before, after *decode.ExternalWorkload)
 }
 
-// NewLocal checks the configuration and returns a Local. It does no network I/O and starts no
+// NewLocal checks the configuration and returns a Local. NewLocal does no network I/O and starts no
 // goroutine.
 func NewLocal(cfg Config, local LocalConfig) (*Local, error) {
 	cfg.local = &local
@@ -101,12 +101,12 @@ type Found struct {
 	Service *Service // nil if the address is not a cluster IP
 
 	// Endpoint is the endpoint of the Pod or ExternalWorkload at the address. If no such object is
-	// cached, it is the endpoint of the bare address. It is nil if the address is a cluster IP or
-	// is ambiguous.
+	// cached, it is the endpoint of the bare address. Endpoint is nil if the address is a cluster
+	// IP or is ambiguous.
 	Endpoint *federation.Endpoint
 
-	// Claimed describes the objects that claim an ambiguous address ("2 Pods with IP 10.0.0.1"). It
-	// is empty if the address is not ambiguous.
+	// Claimed describes the objects that claim an ambiguous address ("2 Pods with IP 10.0.0.1").
+	// Claimed is empty if the address is not ambiguous.
 	Claimed string
 }
 
@@ -134,8 +134,8 @@ func (l *Local) LookupAddress(addr netip.AddrPort) Found {
 }
 
 // Instance returns the endpoint of a service with the given hostname, ready or not, for a client
-// that connects to the given port. It returns nil if there is no such endpoint, or if its Pod has
-// not been read yet.
+// that connects to the given port. Instance returns nil if there is no such endpoint, or if its Pod
+// has not been read yet.
 func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
 	s := l.state
 	s.mu.RLock()
@@ -207,7 +207,7 @@ var _ federation.AddressOwners = (*Local)(nil)
 //
 // ExternalWorkloads have no addresses here, because a machine outside all clusters may belong to
 // several clusters. A host port that is bound to an address does not assign that address to the
-// Pod, because anyone who may write Pods could name any address.
+// Pod, because writers of Pods could name any address.
 func (l *Local) AddressOwner(ip netip.Addr) string {
 	s := l.state
 	s.mu.RLock()
@@ -226,9 +226,9 @@ func (l *Local) AddressOwner(ip netip.Addr) string {
 // AssignedTo returns the Service, Node or Pod that receives requests to the address, or "" if none
 // is cached.
 //
-// In addition to the addresses of AddressOwner, AssignedTo covers Nodes, the external addresses of
-// Services (externalIPs and load balancers), and every address that host ports of Pods are bound
-// to.
+// AssignedTo covers more addresses than AddressOwner. AssignedTo also covers Nodes, the external
+// addresses of Services (externalIPs and load balancers), and every address that host ports are
+// bound to.
 func (l *Local) AssignedTo(ip netip.Addr) string {
 	s := l.state
 	s.mu.RLock()
@@ -276,8 +276,8 @@ func (l *Local) ServiceProfile(namespace, name string) (p *federation.ServicePro
 	return f.Profile, true
 }
 
-// ServiceProfileProblem returns why a ServiceProfile cannot be used, or why a part of it cannot. It
-// also returns whether the ServiceProfile exists.
+// ServiceProfileProblem returns why a ServiceProfile cannot be used, or why a part of it cannot.
+// ServiceProfileProblem also returns whether the ServiceProfile exists.
 func (l *Local) ServiceProfileProblem(namespace, name string) (problem string, exists bool) {
 	s := l.state
 	s.mu.RLock()
@@ -327,7 +327,8 @@ func (l *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
 	return list
 }
 
-// HasWorkloads reports whether a namespace has ExternalWorkloads. It runs in constant time.
+// HasWorkloads reports whether a namespace has ExternalWorkloads. HasWorkloads runs in constant
+// time.
 func (l *Local) HasWorkloads(namespace string) bool {
 	l.state.mu.RLock()
 	defer l.state.mu.RUnlock()
@@ -350,8 +351,8 @@ func (l *Local) AllManagedSlices() map[federation.ServiceID]int {
 }
 
 // LinkerdMirrors returns the Services that Linkerd's service mirror has written, by the cluster
-// that they mirror. It leaves out federated Services, and Services that Isthmus has written or
-// adopted.
+// that they mirror. LinkerdMirrors leaves out federated Services, and Services that Isthmus has
+// written or adopted.
 func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 	l.state.mu.RLock()
 	defer l.state.mu.RUnlock()
@@ -504,8 +505,8 @@ func (l *Local) setLocation(p *pod, to *location) {
 	}
 }
 
-// setServiceAddresses updates the cluster IPs and external addresses of a Service. from or to is
-// nil if the Service did not exist or no longer exists.
+// setServiceAddresses updates the cluster IPs and external addresses of a Service. If from is nil,
+// the Service is new. If to is nil, the Service has been deleted.
 func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) {
 	if l == nil {
 		return

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// location contains the addresses of a Pod or ExternalWorkload. It is immutable.
+// location contains the addresses of a Pod or ExternalWorkload. A location is immutable.
 type location struct {
 	life        life
 	hostNetwork bool         // ips are the node's

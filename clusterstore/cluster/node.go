@@ -21,7 +21,8 @@ const (
 // node is the cached form of a Node.
 type node struct {
 	zone, region unique.Handle[string]
-	// addresses are sorted and have no duplicates. They are read only in the local cluster.
+	// addresses are sorted and have no duplicates. Only the local cluster reads the addresses of
+	// Nodes.
 	addresses []netip.Addr
 }
 
@@ -38,7 +39,8 @@ func (n node) shared(yield func(any, int64) bool) {
 	_ = yield(n.zone, uniqueText(n.zone)) && yield(n.region, uniqueText(n.region)+indexEntry[int]())
 }
 
-// localNodeKind returns the kind of Nodes of the local cluster, which includes their addresses.
+// localNodeKind defines how the Nodes of the local cluster are listed, watched and cached, with
+// their addresses.
 func localNodeKind(c *Cluster) follow.Kind[*corev1.Node, node] {
 	k := nodeKind(c, c.cfg.Client.Sources.Nodes, compactLocalNode)
 	k.Changed = func(name string, n node, exists bool) {
@@ -51,7 +53,8 @@ func localNodeKind(c *Cluster) follow.Kind[*corev1.Node, node] {
 	return k
 }
 
-// linkedNodeKind returns the kind of Nodes of a linked cluster. It reads only their metadata.
+// linkedNodeKind defines how the Nodes of a linked cluster are listed, watched and cached. Only
+// their metadata is read.
 func linkedNodeKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, node] {
 	k := nodeKind(c, c.cfg.Client.Sources.NodeMetadata, compactLinkedNode)
 	k.Aside = true // only the region depends on these Nodes
@@ -114,8 +117,8 @@ func newNodeIndex(s *state) nodeIndex {
 	}
 }
 
-// set updates the index after a change of a Node. before or now is the zero node if the Node did
-// not exist or no longer exists.
+// set updates the index after a change of a Node. If before is the zero node, the Node is new. If
+// now is the zero node, the Node has been deleted.
 func (x *nodeIndex) set(name string, before, now node) {
 	x.countRegion(before.region, -1)
 	x.countRegion(now.region, 1)

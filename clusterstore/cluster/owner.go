@@ -30,7 +30,7 @@ const (
 	kindJob        = "job"
 )
 
-// replicaSetKind returns the kind of ReplicaSets.
+// replicaSetKind defines how ReplicaSets are listed, watched and cached.
 func replicaSetKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[ownerRef]] {
 	return ownerKind(c, c.cfg.Client.Sources.ReplicaSets, "apps", "replicasets", kindReplicaSet)
 }

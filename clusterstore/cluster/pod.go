@@ -24,7 +24,7 @@ const (
 	defaultServiceAccount = "default"
 )
 
-// podKind returns the kind of Pods.
+// podKind defines how Pods are listed, watched and cached.
 func podKind(c *Cluster) follow.Kind[*corev1.Pod, compactedPod] {
 	return follow.Kind[*corev1.Pod, compactedPod]{
 		Name: "pods", Needed: true,
@@ -112,7 +112,7 @@ func lifeOf(o *corev1.Pod) life {
 	return podStarting
 }
 
-// compactedPod is the cached form of a Pod or ExternalWorkload. Its location is set only in the
+// compactedPod is the cached form of a Pod or ExternalWorkload. The location is set only in the
 // local cluster.
 type compactedPod struct {
 	facts    podFacts
@@ -151,8 +151,8 @@ func (p compactedPod) shared(yield func(any, int64) bool) {
 	_ = yield(p.facts.template, p.facts.template.Value().size()) && yield(p.facts.node, uniqueText(p.facts.node))
 }
 
-// pod is a Pod in the state. It takes 80 bytes, plus its name, the names of its owner and service
-// account, and its label values. Everything else is shared with other Pods. The Pods of one
+// pod is a Pod in the state. A pod takes 80 bytes, plus its name, the names of its owner and
+// service account, and its label values. Everything else is shared with other Pods. The Pods of one
 // ReplicaSet or Job also share these names and label values.
 //
 // The following sizes apply to a Pod with realistic labels that is in no slice. A Pod takes 220 to
@@ -193,9 +193,9 @@ func namespaceOfPod(key string) string {
 type podFacts struct {
 	template unique.Handle[template] // without traits
 	node     unique.Handle[string]
-	// traits are values that few or no other Pods have. They are the owner's name, the service
-	// account's name, and the label values, each followed by labelEnd. If traits were part of the
-	// template, every such Pod or every workload would need its own template.
+	// traits are values that few or no other Pods have: the owner's name, the service account's
+	// name, and the label values, each followed by labelEnd. If traits were part of the template,
+	// every such Pod or every workload would need its own template.
 	traits string
 }
 
@@ -223,7 +223,7 @@ func (f podFacts) siblings(o podFacts) bool { return f.template == o.template &&
 // alike returns facts that are equal for all Pods or ExternalWorkloads with equal labels and ports.
 func (f podFacts) alike() podFacts { return podFacts{template: f.template, traits: f.traits} }
 
-// external reports whether the facts belong to an ExternalWorkload. The facts must have been read.
+// external reports whether the facts belong to an ExternalWorkload. f must not be a placeholder.
 func (f podFacts) external() bool {
 	t := f.template.Value()
 	return t.external()
@@ -247,8 +247,8 @@ type template struct {
 // external reports whether the template belongs to an ExternalWorkload.
 func (t *template) external() bool { return t.identity != unique.Handle[federation.Identity]{} }
 
-// malformed reports whether the Pod is meshed but the ports of its proxy cannot be read. Such a Pod
-// is served without an inbound port and counted in [Health].
+// malformed reports whether the Pod is meshed but the ports of its proxy cannot be read. A
+// malformed Pod is served without an inbound port and counted in [Health].
 func (t template) malformed() bool { return t.controlPlane != "" && t.proxy == proxyPorts{} }
 
 // size returns the memory of a template that Pods share, in bytes.

@@ -103,8 +103,8 @@ func readHostPorts(spec *corev1.PodSpec) (list []hostPort) {
 		return nil
 	}
 	// An init container may have the same host port as a regular container. The regular container
-	// takes precedence, because it runs as long as the Pod. It comes later in the list, so the list
-	// is reversed before duplicates are removed.
+	// takes precedence, because it runs as long as the Pod. Regular containers come later in the
+	// list, so the list is reversed before duplicates are removed.
 	slices.Reverse(list)
 	slices.SortStableFunc(list, compareHostPorts)
 	list = slices.CompactFunc(list, func(a, b hostPort) bool { return compareHostPorts(a, b) == 0 })

@@ -55,8 +55,8 @@ const (
 	// maxPolicy is the maximum total cost of the Servers of one namespace. Servers beyond the
 	// limit, in the order of their names, are ignored.
 	//
-	// Matching a Pod with 500 labels against Servers of this cost takes 0.4 ms. It takes some
-	// tenths of a millisecond more if each Server has a different port. Each change of a Server
+	// Matching a Pod with 500 labels against Servers of this cost takes 0.4 ms. If each Server has
+	// a different port, matching takes some tenths of a millisecond more. Each change of a Server
 	// makes the worker match all Pods of the namespace again.
 	maxPolicy = 10_000
 	// maxOpaqueBytes is the maximum memory for the opaque ports of a namespace's Pods, in bytes.
@@ -75,7 +75,7 @@ func (p *policy) portsOf(of *pod, own Ports) Ports {
 	return own
 }
 
-// join adds a Pod to the set of equal Pods.
+// join adds a Pod to the set of Pods with equal labels and ports.
 func (p *policy) join(of *pod, evaluated *podSet) *podSet {
 	facts := of.facts.alike()
 	set := p.sets[facts]
@@ -157,7 +157,7 @@ func (p *policy) excess() (excess, string) {
 	return noExcess, ""
 }
 
-// usedServers are the Servers of a namespace that are evaluated. They are immutable.
+// usedServers is the immutable list of the Servers of a namespace that are evaluated.
 type usedServers struct {
 	list []*serverFacts
 	cost int // of all Servers
@@ -177,8 +177,8 @@ func useServers(servers map[string]*serverFacts) *usedServers {
 	return used
 }
 
-// opaque returns the opaque ports of Pods with these facts. They are the Pods' own opaque ports,
-// and the ports that Servers make opaque by number or by name.
+// opaque returns the opaque ports of Pods with these facts. The result contains the Pods' own
+// opaque ports, and the ports that Servers make opaque by number or by name.
 func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	t := facts.fullTemplate()
 	of := labels.Set(maps.Collect(t.labels.all))
@@ -281,8 +281,9 @@ func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
 	return nil
 }
 
-// regroup moves a Pod to the set of equal Pods after the Pod was put into the state or deleted. If
-// there is no such set, evaluated becomes the set. If evaluated is nil, regroup creates a set.
+// regroup moves a Pod to the set of Pods with equal labels and ports, after the Pod was put into
+// the state or deleted. If there is no such set, evaluated becomes the set. If evaluated is nil,
+// regroup creates a set.
 func (x *policyIndex) regroup(of *pod, evaluated *podSet) {
 	p := x.byNamespace[of.namespace()]
 	if p == nil || p.pods == nil { // the worker groups the Pods

@@ -24,7 +24,7 @@ type serverFacts struct {
 	invalid   string // why the Server cannot be used; empty if it can
 }
 
-// serverKind returns the kind of Servers.
+// serverKind defines how Servers are listed, watched and cached.
 func serverKind(c *Cluster) follow.Kind[*decode.Server, *serverFacts] {
 	return follow.Kind[*decode.Server, *serverFacts]{
 		Name:    "servers",
@@ -102,8 +102,8 @@ func (f *serverFacts) equal(o *serverFacts) bool {
 	return f.invalid == o.invalid && reflect.DeepEqual(f.spec, o.spec)
 }
 
-// cost returns the Server's share of maxPolicy. It is one, plus one for each key and value of its
-// selectors. A malformed Server has no selectors.
+// cost returns what the Server counts toward maxPolicy: one, plus one for each key and value of its
+// selectors. A malformed Server costs one.
 func (f *serverFacts) cost() int {
 	if f.invalid != "" {
 		return 1

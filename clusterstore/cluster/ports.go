@@ -61,9 +61,9 @@ func bounds(r string) (from, to uint16) {
 	return uint16(r[0])<<8 | uint16(r[1]), uint16(r[2])<<8 | uint16(r[3])
 }
 
-// ParsePorts parses a comma-separated list of ports, ranges and names ("25,3306,80-90,http"). It
-// looks up each item in named first, because a name may look like a range. Spaces around items and
-// a trailing comma are allowed.
+// ParsePorts parses a comma-separated list of ports, ranges and names ("25,3306,80-90,http").
+// ParsePorts looks up each item in named first, because a name may look like a range. Spaces around
+// items and a trailing comma are allowed.
 //
 // ParsePorts skips invalid items and returns the set of the other items even if there is an error.
 // The error lists the first ten invalid items.

@@ -15,7 +15,7 @@ import (
 	"isthmus/federation"
 )
 
-// Service is the cached form of a Kubernetes Service. It is immutable.
+// Service is the immutable cached form of a Kubernetes Service.
 type Service struct {
 	ExternalName bool          // the type is ExternalName
 	NodeLocal    bool          // internalTrafficPolicy is Local
@@ -30,8 +30,8 @@ type Service struct {
 	Labels      map[string]string // only keys with a prefix in cachedPrefixes
 	Annotations map[string]string // only keys with a prefix in cachedPrefixes
 
-	// selecting encodes the fields that EndpointSlices are made from. It is nil if the Service has
-	// no selector or LocalConfig.SliceManager is empty.
+	// selecting encodes the fields that EndpointSlices are made from. selecting is nil if the
+	// Service has no selector or LocalConfig.SliceManager is empty.
 	selecting *string
 }
 
@@ -55,7 +55,7 @@ type ServicePort struct {
 	Number uint16
 }
 
-// serviceKind returns the kind of Services.
+// serviceKind defines how Services are listed, watched and cached.
 func serviceKind(c *Cluster) follow.Kind[*corev1.Service, *Service] {
 	compact := func(o *corev1.Service) (*Service, bool) {
 		s := compactService(o, c.cfg.Rules, c.cfg.local != nil)
@@ -172,7 +172,7 @@ func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
 }
 
 // externalIPs returns the addresses at which the Service is reached from outside the cluster,
-// sorted. Their number may exceed maxIPs.
+// sorted. The number of external addresses may exceed maxIPs.
 func externalIPs(o *corev1.Service) (ips []netip.Addr) {
 	add := func(text string) {
 		if ip, ok := parseIP(text); ok {

@@ -19,7 +19,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// This file translates ServiceProfiles, Linkerd's custom resource for routes, into
+// The translation turns a ServiceProfile, Linkerd's custom resource for routes, into a
 // [federation.ServiceProfile], the form that proxies receive.
 //
 //	t := translateProfile(o)
@@ -27,14 +27,15 @@ import (
 //		log.Warn("the ServiceProfile can't be used", zap.String("reason", t.Problem))
 //	}
 //
-// For example, consider a request condition with two fields:
+// For example, a request condition may have two fields:
 //
 //	method: GET
 //	pathRegex: /cart/.*
 //
-// It becomes one [federation.Match] of kind MatchAll with two elements in Sub, because all fields
-// of a condition must match. A status with one bound becomes a range of one status. Proxies receive
-// weights as integers: a weight of "500m" becomes 5,000, and a weight of 1 becomes 10,000.
+// The condition becomes one [federation.Match] of kind MatchAll with two elements in Sub, because
+// all fields of a condition must match. A status with one bound becomes a range of one status.
+// Proxies receive weights as integers: a weight of "500m" becomes 5,000, and a weight of 1 becomes
+// 10,000.
 //
 // Callers may rely on these properties:
 //
@@ -50,13 +51,18 @@ import (
 // of the whole. There is one exception: if a timeout is not a duration, only the timeout is left
 // out. Opaque ports are not read here, because proxies receive the opaque ports of the Service.
 //
-// Proxies discard some values that API servers accept. These are a retry budget with a ttl below 1
-// s or above 1 min, a ratio above 1,000, more than 2,147,483,647 minimal retries per second, and a
-// status without bounds. translateProfile passes these values on, and the Problem names them.
+// Proxies discard some values that API servers accept:
+//
+//   - a retry budget with a ttl below 1 s or above 1 min
+//   - a retry budget with a ratio above 1,000
+//   - a retry budget with more than 2,147,483,647 minimal retries per second
+//   - a status without bounds
+//
+// The function translateProfile passes these values on, and the Problem names them.
 
-// profileKind returns the kind of ServiceProfiles, which are translated when they are read.
-// Unusable ServiceProfiles are cached with the reason, because they hide others for the same
-// Service.
+// profileKind defines how ServiceProfiles are listed, watched and cached. A ServiceProfile is
+// translated when it is read. Unusable ServiceProfiles are cached with the reason, because they
+// hide others for the same Service.
 func profileKind(c *Cluster) follow.Kind[*decode.ServiceProfile, *translatedProfile] {
 	profiles := &c.state.local.profiles
 	return follow.Kind[*decode.ServiceProfile, *translatedProfile]{
@@ -92,8 +98,8 @@ func newProfileIndex(l *Local) profileIndex {
 	return profileIndex{local: l, byKey: make(map[string]*translatedProfile)}
 }
 
-// set updates the index after a change of the ServiceProfile with the given key. before or now is
-// nil if the ServiceProfile did not exist or no longer exists.
+// set updates the index after a change of a ServiceProfile. If before is nil, the ServiceProfile is
+// new. If now is nil, the ServiceProfile has been deleted.
 func (x *profileIndex) set(key string, before, now *translatedProfile) {
 	if before != nil && before.Profile == nil {
 		x.rejected--
@@ -138,11 +144,12 @@ const (
 	maxNested = 30
 )
 
-// translatedProfile is the result of translating a ServiceProfile. It is immutable.
+// translatedProfile is the result of translating a ServiceProfile. A translatedProfile is
+// immutable.
 type translatedProfile struct {
 	Profile *federation.ServiceProfile // nil if the ServiceProfile cannot be used
 	// Problem says why the ServiceProfile or a part of it cannot be used, by Isthmus or by proxies.
-	// It is empty if everything can be used.
+	// Problem is empty if everything can be used.
 	Problem string
 }
 
@@ -268,8 +275,8 @@ func (t *translator) override(d *decode.WeightedDst) (federation.Override, error
 	return federation.Override{Authority: d.Authority, Weight: w}, nil
 }
 
-// spend adds the size of one part. It returns an error if the total becomes too large, or if the
-// part is not valid UTF-8.
+// spend adds the size of one part to the total. It returns an error if the total becomes too large,
+// or if the part is not valid UTF-8.
 func (t *translator) spend(part string) error {
 	t.size += sizePerPart + len(part)
 	switch {

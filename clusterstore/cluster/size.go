@@ -118,7 +118,7 @@ func uniqueText(text unique.Handle[string]) int64 {
 }
 
 // unusableSize returns the memory that the state uses for the reason why an object cannot be used.
-// It is zero if there is no reason.
+// unusableSize is zero if there is no reason.
 func unusableSize(object, reason string) int64 {
 	if reason == "" {
 		return 0

@@ -44,7 +44,7 @@ type subset struct {
 	ready     int // number of ready addresses
 }
 
-// port returns the number that ref has in this subset.
+// port returns the port number of ref in this subset.
 func (s *subset) port(ref portRef) (uint16, bool) {
 	if !ref.named {
 		return ref.number, true
@@ -114,7 +114,7 @@ type addressFacts struct {
 
 const hintEnd = "\x00"
 
-// endpointSliceKind returns the kind of EndpointSlices.
+// endpointSliceKind defines how EndpointSlices are listed, watched and cached.
 func endpointSliceKind(c *Cluster) follow.Kind[*discoveryv1.EndpointSlice, *slice] {
 	compact := func(o *discoveryv1.EndpointSlice) (*slice, bool) {
 		return compactSlice(o, c.cfg.local != nil, c.cfg.sliceManager())
@@ -135,14 +135,15 @@ type (
 	coreEndpointAddress = corev1.EndpointAddress
 )
 
-// endpointsKind returns the kind of core Endpoints, which can replace EndpointSlices.
+// endpointsKind defines how core Endpoints are listed, watched and cached. Endpoints can replace
+// EndpointSlices.
 func endpointsKind(c *Cluster) follow.Kind[*coreEndpoints, *slice] {
 	return sliceKind(c, "endpoints", c.cfg.Client.Sources.Endpoints, func(o *coreEndpoints) (*slice, bool) {
 		return compactEndpoints(o, c.cfg.local != nil), true
 	})
 }
 
-// sliceKind returns the fields that the kinds of EndpointSlices and Endpoints have in common.
+// sliceKind defines how both EndpointSlices and Endpoints are listed, watched and cached.
 func sliceKind[O decode.Object](
 	c *Cluster, name string, from decode.Source[O], compact func(O) (*slice, bool),
 ) follow.Kind[O, *slice] {
@@ -196,8 +197,8 @@ func sliceService(o *discoveryv1.EndpointSlice) string {
 	return ""
 }
 
-// compactEndpoints returns the cached form of an Endpoints object. Its addresses have no zones and
-// never belong to ExternalWorkloads.
+// compactEndpoints returns the cached form of an Endpoints object. The addresses of Endpoints have
+// no zones and never belong to ExternalWorkloads.
 func compactEndpoints(o *coreEndpoints, local bool) *slice {
 	l := &slice{
 		service: federation.ServiceID{Namespace: intern(o.Namespace), Name: strings.Clone(o.Name)},
@@ -420,9 +421,9 @@ func trim[T any](list []T) []T {
 	return list
 }
 
-// connected iterates over the addresses that are connected with their Pods. These are the ready
-// addresses and, in the local cluster, addresses with a hostname, which profiles look up. Changes
-// of the Pods of other addresses cost nothing.
+// connected iterates over the addresses that are connected with their Pods. Ready addresses are
+// connected. In the local cluster, addresses with a hostname are also connected, because profiles
+// look them up. Changes of the Pods of other addresses cost nothing.
 func (l *slice) connected(local bool) iter.Seq[*address] {
 	return func(yield func(*address) bool) {
 		for _, sub := range l.subsets {
@@ -475,8 +476,8 @@ func (l *slice) shared(yield func(any, int64) bool) {
 // same compares all fields that come from the object.
 func (l *slice) same(o *slice) bool { return l.alike(o, false) }
 
-// alike compares slices. If shown is true, it compares only the fields that readers, profiles and
-// writers of slices use, and ignores those that are used only for explanations.
+// alike compares slices. If shown is true, alike ignores the fields that are used only for
+// explanations. It then compares the fields that readers, profiles and writers of slices use.
 func (l *slice) alike(o *slice, shown bool) bool {
 	return l.service == o.service && l.mirror == o.mirror && l.managed == o.managed &&
 		slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool { return a.alike(b, shown) })
@@ -491,8 +492,8 @@ type sliceIndex struct {
 
 func newSliceIndex(s *state) sliceIndex { return sliceIndex{state: s, byKey: make(map[string]*slice)} }
 
-// set updates the index after a change of the slice with the given key. before or now is nil if the
-// slice did not exist or no longer exists.
+// set updates the index after a change of the slice with the given key. If before is nil, the slice
+// is new. If now is nil, the slice has been deleted.
 func (x *sliceIndex) set(key string, before, now *slice) {
 	x.state.local.countManaged(before, -1)
 	x.state.local.countManaged(now, 1)

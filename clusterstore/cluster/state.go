@@ -10,7 +10,7 @@ import (
 	"isthmus/internal/pace"
 )
 
-// state holds the cached objects of one cluster. Its indexes let each event find the services that
+// state holds the cached objects of one cluster. The indexes let each event find the services that
 // the event affects. The state does no I/O.
 //
 // Objects refer to each other by pointer. If an object refers to an object that has not been read,
@@ -34,15 +34,15 @@ import (
 //     Pods. ownerIndex.attach and detach keep both sides consistent.
 //   - policies: the Servers that make ports opaque, by key and by namespace and name. For each
 //     namespace, the index groups Pods with equal labels and ports, and stores the opaque ports of
-//     each group. The join looks up each Pod. setServer and evaluate update the index after a
-//     change of a Server; regroup updates the index after a change of a Pod.
+//     each group. The join looks up each Pod. The methods setServer and evaluate update the index
+//     after a change of a Server. The method regroup updates the index after a change of a Pod.
 //   - nodes: the zone and region of each Node, by name, and the number of Nodes in each region. In
 //     the local cluster, the index also has the addresses of Nodes. Cluster.Region uses this index.
 //   - gateways: the Services that are Linkerd gateways, by name. Every reconcile of a link reads
 //     them.
 //   - unusable: the reasons why objects cannot be used, by kind and key, for Cluster.Health. Each
 //     new version of an object updates its reason.
-//   - exports, only with Config.Exports: the values that the hooks returned for Services and
+//   - exports (only with Config.Exports): the values that the hooks returned for Services and
 //     ServiceExports, and in the local cluster for Namespaces and ServiceImports. Cluster.Exports
 //     joins ServiceExports with Services of the same name, whichever arrives first, so the values
 //     of all Services are cached. Listing Services again for each ServiceExport would take less
@@ -99,8 +99,8 @@ func (s *state) lock() {
 	s.now = now
 }
 
-// store is the [follow.Store] of one kind of object. Its methods lock the state. The functions in
-// its fields are called with state.mu held, except prepare.
+// store is the [follow.Store] of one kind of object. The methods of store lock the state. The
+// functions in the fields of store are called with state.mu held, except prepare.
 type store[T any] struct {
 	state *state
 	get   func(key string) (T, bool) // may be called with state.mu held shared
@@ -114,8 +114,8 @@ type store[T any] struct {
 }
 
 // mapStore returns the store of a kind whose objects are in a map. changed is called after each
-// change of the map. Its before or now is the zero value if the object did not exist or no longer
-// exists.
+// change of the map. For a new object, before is the zero value. For a removed object, now is the
+// zero value.
 func mapStore[T any](
 	s *state, all map[string]T, same func(a, b T) bool, changed func(key string, before, now T),
 ) store[T] {
