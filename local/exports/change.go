@@ -96,9 +96,10 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 				c.Verb = Update
 				c.Before = have
 			}
-			c.do = put(services, over(readService, want.Mine, want.Over, func(next *plan.Service, have *corev1.Service) *corev1.Service {
+			write := func(next *plan.Service, have *corev1.Service) *corev1.Service {
 				return writeService(next, have, world.MCSVersion)
-			}), nil)
+			}
+			c.do = put(services, over(readService, want.Mine, want.Over, write), nil)
 			all = append(all, c)
 		}
 	}
@@ -122,20 +123,24 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 				c.Verb = Update
 				c.known = func() string { return knownSpec(have) }
 			}
-			c.do = put(imports, over(readServiceImport, want.Mine, func(have *plan.ServiceImport) (plan.ServiceImport, bool) {
+			spec := func(have *plan.ServiceImport) (plan.ServiceImport, bool) {
 				next, differs, _ := want.Over(have)
 				return next, differs
-			}, writeServiceImport), func(o *mcs.ServiceImport) string { return knownSpec(readServiceImport(o)) })
+			}
+			known := func(o *mcs.ServiceImport) string { return knownSpec(readServiceImport(o)) }
+			c.do = put(imports, over(readServiceImport, want.Mine, spec, writeServiceImport), known)
 			all = append(all, c)
 		}
 		if status && have != nil {
 			c.Verb = Status
 			c.Status = true
 			c.known = func() string { return knownStatus(have) }
-			c.do = put(imports, over(readServiceImport, want.Mine, func(have *plan.ServiceImport) (plan.ServiceImport, bool) {
+			status := func(have *plan.ServiceImport) (plan.ServiceImport, bool) {
 				next, _, differs := want.Over(have)
 				return next, differs
-			}, writeServiceImport), func(o *mcs.ServiceImport) string { return knownStatus(readServiceImport(o)) })
+			}
+			known := func(o *mcs.ServiceImport) string { return knownStatus(readServiceImport(o)) }
+			c.do = put(imports, over(readServiceImport, want.Mine, status, writeServiceImport), known)
 			all = append(all, c)
 		}
 	}

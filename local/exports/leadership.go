@@ -1,12 +1,20 @@
 package exports
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"strings"
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"isthmus/internal/adminapi"
+	"isthmus/internal/text"
 	"isthmus/local/exports/plan"
 	"isthmus/local/lease"
 )
@@ -93,4 +101,51 @@ func isLeft(o *lease.History, c *Change) bool {
 // rewrite its conditions for ever.
 func yields(o *lease.History, c *Change) bool {
 	return c.Kind == ServiceExport && o.Undone > 0 && o.Content == c.content()
+}
+
+func (t *leadership) trouble(c *Change) (state, detail string) {
+	switch o := t.loop.History(c.Object); {
+	case isLeft(&o, c), yields(&o, c):
+		return "", ""
+	case o.Problem != "":
+		return adminapi.ExportFailed, o.Problem
+	case o.ChangedBack():
+		return adminapi.ExportChangedBack, "by " + cmp.Or(o.Managers, "somebody who deletes it")
+	}
+	return adminapi.ExportBeingWritten, ""
+}
+
+// write makes a change of an object, of which that is remembered.
+func (t *leadership) write(c *Change, of *lease.History) (r lease.Outcome) {
+	v := none
+	err := t.lease.Write(func(ctx context.Context) (err error) {
+		ctx, stop := context.WithTimeout(ctx, writeTimeout)
+		defer stop()
+		v, err = c.do(ctx, t.Writer, c, of, &r)
+		return err
+	})
+	if v != none {
+		t.count(c, v, err)
+	}
+	switch {
+	case err == nil:
+		r.Nothing = v == none
+		r.Later = true
+		return r
+	// a status that is not found is not served, or not in that version
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) &&
+		(v == Update || v == Delete):
+		return lease.Outcome{Again: true} // somebody else was faster
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return lease.Outcome{Nothing: true, Later: true} // with all that is in it
+	case errors.Is(err, context.Canceled):
+		return lease.Outcome{Again: true} // the Lease is lost
+	}
+	t.Log.Warn(
+		"what is exported can't be written",
+		zap.Stringer("object", c.Object),
+		zap.String("verb", string(v)),
+		zap.Error(err),
+	)
+	return lease.Outcome{Problem: strings.ToValidUTF8(text.Truncate(err.Error(), maxProblem), "")}
 }

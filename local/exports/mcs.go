@@ -129,9 +129,10 @@ func conditions(all []metav1.Condition, ours ...string) (list []metav1.Condition
 			}
 			others--
 		}
-		c.Type, c.Reason, c.Message, c.Status = strings.Clone(c.Type), strings.Clone(c.Reason), strings.Clone(c.Message), metav1.ConditionStatus(
-			strings.Clone(string(c.Status)),
-		)
+		c.Type = strings.Clone(c.Type)
+		c.Reason = strings.Clone(c.Reason)
+		c.Message = strings.Clone(c.Message)
+		c.Status = metav1.ConditionStatus(strings.Clone(string(c.Status)))
 		list = append(list, c)
 	}
 	return list

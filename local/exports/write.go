@@ -2,17 +2,13 @@ package exports
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
 
-	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/internal/text"
 	"isthmus/local/lease"
 )
 
@@ -24,41 +20,6 @@ const (
 	// maxProblem is how many bytes of an error are remembered. A webhook may send a long message.
 	maxProblem = 4 << 10
 )
-
-// write makes a change of an object, of which that is remembered.
-func (t *leadership) write(c *Change, of *lease.History) (r lease.Outcome) {
-	v := none
-	err := t.lease.Write(func(ctx context.Context) (err error) {
-		ctx, stop := context.WithTimeout(ctx, writeTimeout)
-		defer stop()
-		v, err = c.do(ctx, t.Writer, c, of, &r)
-		return err
-	})
-	if v != none {
-		t.count(c, v, err)
-	}
-	switch {
-	case err == nil:
-		r.Nothing = v == none
-		r.Later = true
-		return r
-	// a status that is not found is not served, or not in that version
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) &&
-		(v == Update || v == Delete):
-		return lease.Outcome{Again: true} // somebody else was faster
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return lease.Outcome{Nothing: true, Later: true} // with all that is in it
-	case errors.Is(err, context.Canceled):
-		return lease.Outcome{Again: true} // the Lease is lost
-	}
-	t.Log.Warn(
-		"what is exported can't be written",
-		zap.Stringer("object", c.Object),
-		zap.String("verb", string(v)),
-		zap.Error(err),
-	)
-	return lease.Outcome{Problem: strings.ToValidUTF8(text.Truncate(err.Error(), maxProblem), "")}
-}
 
 // do makes a change. It returns what it has tried.
 type do func(context.Context, *Writer, *Change, *lease.History, *lease.Outcome) (Verb, error)

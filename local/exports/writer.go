@@ -1,7 +1,9 @@
 package exports
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"isthmus/clusterstore/kube"
+	"isthmus/internal/adminapi"
 	"isthmus/internal/pace"
 	"isthmus/local/exports/plan"
 	"isthmus/local/lease"
@@ -98,4 +101,70 @@ func (w *Writer) await(ctx context.Context) bool {
 // idle reports whether nothing is exported, nothing written, and nothing of it held until a time.
 func idle(p *plan.Plan) bool {
 	return len(p.Services)+len(p.Imports)+len(p.Delete)+len(p.DeleteImports)+len(p.Exports) == 0 && p.Due.IsZero()
+}
+
+// Status returns who writes.
+func (w *Writer) Status() adminapi.ExportsWriter {
+	seen := w.candidate.Seen()
+	return adminapi.ExportsWriter{
+		Mode:       "on",
+		Identity:   w.Identity,
+		Holder:     seen.Holder,
+		Leading:    seen.Leading,
+		LeaseError: seen.Problem,
+	}
+}
+
+// Memory returns what the plans of the writer remember; false: this replica does not write.
+func (w *Writer) Memory() (plan.Memory, bool) {
+	t := w.candidate.Leadership()
+	if t == nil {
+		return plan.Memory{}, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.memory, true
+}
+
+// Attempt returns what became of the writes of an object, as far as this replica knows: only the leader writes.
+func (w *Writer) Attempt(kind string, id plan.ID) plan.Attempt {
+	if t := w.candidate.Leadership(); t != nil {
+		return t.attempt(kind, id)
+	}
+	return plan.Attempt{}
+}
+
+// Trouble returns why a change has not been made, as far as this replica knows: a state, and that in words. The state
+// is empty if no more is to be done: the kind that is served does not have all fields,
+// or the change is left to another controller.
+func (w *Writer) Trouble(c *Change) (state, detail string) {
+	if t := w.candidate.Leadership(); t != nil {
+		return t.trouble(c)
+	}
+	return adminapi.ExportBeingWritten, ""
+}
+
+// count counts a write.
+func (w *Writer) count(c *Change, v Verb, err error) {
+	result := "ok"
+	if err != nil {
+		result = "error"
+	}
+	w.writes.WithLabelValues(cmp.Or(string(c.For), "unknown"), string(v), result).Inc()
+}
+
+// newWriteMetric registers the metrics, and returns the counter of writes.
+func newWriteMetric(r prometheus.Registerer, s *lease.Candidate[leadership]) (*prometheus.CounterVec, error) {
+	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "isthmus_service_writes_total",
+		Help: "Writes of Services, ServiceImports and conditions of ServiceExports, by what they are for, what was " +
+			"done and how that ended.",
+	}, []string{"kind", "verb", "result"})
+	leader := s.Gauge(
+		"isthmus_exports_leader",
+		"Whether this replica holds the Lease for writing exported Services: 1 or 0.",
+		nil,
+		func(*leadership) float64 { return 1 },
+	)
+	return writes, errors.Join(r.Register(writes), r.Register(leader))
 }

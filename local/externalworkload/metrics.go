@@ -2,7 +2,6 @@ package externalworkload
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -81,15 +80,4 @@ func newMetrics(r prometheus.Registerer, withQueue bool, s *lease.Candidate[lead
 		}
 	}
 	return m, nil
-}
-
-// underWay returns for how long Services have been being synced, in seconds: all together, and the oldest.
-func (t *leadership) underWay() (sum, longest float64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, at := range t.begun {
-		took := time.Since(at).Seconds()
-		sum, longest = sum+took, max(longest, took)
-	}
-	return sum, longest
 }

@@ -3,6 +3,7 @@ package externalworkload
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -66,19 +67,6 @@ func newPlan(
 	return p, left
 }
 
-// packed is a slice as it is to be.
-type packed struct {
-	slice     *discoveryv1.EndpointSlice // as it is; nil: it is to be made
-	spare     bool                       // nothing of what it has stays in it
-	group     *group
-	endpoints []discoveryv1.Endpoint
-	differs   bool
-	gives     []discoveryv1.Endpoint // that it has, and others are to have
-	begun     bool                   // its write is being planned, or has been
-	first     bool                   // it is written first with all that it has and is to have
-	has       bool                   // there is a write by which it has its endpoints
-}
-
 // pack distributes the endpoints of one address type over slices.
 func (p *plan) pack(
 	svc *corev1.Service, t discoveryv1.AddressType, groups map[portsKey]*group, existing []*discoveryv1.EndpointSlice,
@@ -136,6 +124,81 @@ func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSl
 	return all
 }
 
+// order plans the writes of slices of one address type, of each that gives endpoints to others after these.
+func (p *plan) order(svc *corev1.Service, t discoveryv1.AddressType, all []*packed) {
+	to := make(map[string]*packed) // workload → the slice that is to have it
+	for _, x := range all {
+		for i := range x.endpoints {
+			to[x.endpoints[i].TargetRef.Name] = x
+		}
+	}
+	var write func(x *packed)
+	write = func(x *packed) {
+		x.begun = true
+		for _, other := range x.give(to) {
+			if !other.begun {
+				write(other)
+			} else if !other.has {
+				p.writeFirst(svc, other)
+			}
+		}
+		p.write(svc, t, x)
+	}
+	for _, x := range all {
+		if !x.begun {
+			write(x)
+		}
+	}
+}
+
+// writeFirst is for a slice that others wait for, for which it waits: it gets what is new now, and loses the rest
+// later. A spare one, whose ports change, is made anew instead, unless the Service is being deleted.
+func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
+	x.has = true
+	switch {
+	case !x.spare:
+		x.first = true
+		if both := x.both(svc); both != nil {
+			p.update = append(p.update, both)
+		}
+	case svc.DeletionTimestamp == nil:
+		p.remove = append(p.remove, x.slice)
+		x.slice = nil
+		x.gives = nil
+	}
+}
+
+// write plans the write of a slice, if one is needed.
+func (p *plan) write(svc *corev1.Service, t discoveryv1.AddressType, x *packed) {
+	x.has = true
+	switch {
+	case x.slice == nil:
+		p.create = append(p.create, newSlice(svc, t, x.group.ports, x.endpoints))
+	case !x.differs:
+	case len(x.gives) == 0:
+		p.update = append(p.update, withContents(x.slice, svc, x.group.ports, x.endpoints))
+	default:
+		s := withContents(x.slice, svc, x.group.ports, x.endpoints)
+		p.move = append(p.move, s)
+		if both := x.both(svc); both != nil && !x.spare && !x.first {
+			p.instead[s] = both
+		}
+	}
+}
+
+// packed is a slice as it is to be.
+type packed struct {
+	slice     *discoveryv1.EndpointSlice // as it is; nil: it is to be made
+	spare     bool                       // nothing of what it has stays in it
+	group     *group
+	endpoints []discoveryv1.Endpoint
+	differs   bool
+	gives     []discoveryv1.Endpoint // that it has, and others are to have
+	begun     bool                   // its write is being planned, or has been
+	first     bool                   // it is written first with all that it has and is to have
+	has       bool                   // there is a write by which it has its endpoints
+}
+
 // keep moves the endpoints that a slice has already from its group, which may be nil, to the slice, as they should be.
 func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	x := &packed{slice: s, group: g}
@@ -149,6 +212,41 @@ func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 		}
 	}
 	return x
+}
+
+// give finds what a slice gives to others, and returns these.
+func (x *packed) give(to map[string]*packed) (others []*packed) {
+	if x.slice == nil {
+		return nil
+	}
+	for i := range x.slice.Endpoints {
+		e := &x.slice.Endpoints[i]
+		if other := to[workloadOf(x.slice, e)]; other != nil && other != x && other.differs {
+			x.gives, others = append(x.gives, *e), append(others, other)
+		}
+	}
+	return others
+}
+
+// both returns the slice with what it is to have and, as far as API servers take that, what it gives to others; nil:
+// it has that already, since a slice was refused before.
+func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
+	all := slices.Concat(x.endpoints, x.gives)
+	both := withContents(x.slice, svc, x.group.ports, all[:min(len(all), maxKept)])
+	if sameContents(both, x.slice) {
+		return nil
+	}
+	return both
+}
+
+// sameContents reports whether two slices have equal endpoints, in whatever order, and labels.
+func sameContents(a, b *discoveryv1.EndpointSlice) bool {
+	sorted := func(s *discoveryv1.EndpointSlice) []discoveryv1.Endpoint {
+		return slices.SortedFunc(slices.Values(s.Endpoints), func(x, y discoveryv1.Endpoint) int {
+			return cmp.Compare(workloadOf(s, &x), workloadOf(s, &y))
+		})
+	}
+	return maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(sorted(a), sorted(b))
 }
 
 // fill puts endpoints into slices of the group that have room: those that are written anyway first.
@@ -172,3 +270,33 @@ func (g *group) take(names []string) (list []discoveryv1.Endpoint) {
 	}
 	return list
 }
+
+// maxKept is how many endpoints API servers take in a slice.
+const maxKept = 1000
+
+// leftOut is what is left out of a Service's slices, and why. The first ones have a
+// text; the others are counted.
+type leftOut struct {
+	named []string
+	more  int
+}
+
+// add adds a problem of an object.
+func (p *leftOut) add(object, format string, args ...any) {
+	if len(p.named) == maxProblems {
+		p.more++
+		return
+	}
+	p.named = append(p.named, object+": "+fmt.Sprintf(format, args...))
+}
+
+// list returns the texts, and how many problems more there are.
+func (p *leftOut) list() []string {
+	if p.more == 0 {
+		return p.named
+	}
+	return append(p.named[:len(p.named):len(p.named)], fmt.Sprintf("%d more", p.more))
+}
+
+// maxProblems is how many problems of one Service have a text.
+const maxProblems = 10

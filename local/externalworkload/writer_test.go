@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -135,7 +136,8 @@ func TestMetrics(t *testing.T) {
 		}
 		leadership := r.leading()
 		leadership.mu.Lock()
-		leadership.begun[nameOf(aService("web"))], leadership.begun[nameOf(aService("db"))] = time.Now().Add(-3*time.Second), time.Now().Add(-time.Second)
+		leadership.begun[nameOf(aService("web"))] = time.Now().Add(-3 * time.Second)
+		leadership.begun[nameOf(aService("db"))] = time.Now().Add(-time.Second)
 		leadership.waiting[nameOf(aService("web"))] = time.Now()
 		leadership.mu.Unlock()
 		for name, want := range map[string]float64{
@@ -377,3 +379,5 @@ func TestServiceChanged(t *testing.T) {
 		})
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -223,7 +223,9 @@ func TestReleased(t *testing.T) {
 			api.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("") })
 			client := &leaseClient{api: api}
 			requests := 0
-			client.setWay(func(_ context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+			client.setWay(func(
+				_ context.Context, do func() (*coordinationv1.Lease, error),
+			) (*coordinationv1.Lease, error) {
 				if requests++; requests != 2 { // the second takes it
 					return do()
 				}
