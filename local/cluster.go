@@ -23,36 +23,40 @@ import (
 	"isthmus/local/problems"
 )
 
-// Options are the options of New. All are needed, unless noted otherwise.
+// Options configure New. All fields are required unless noted otherwise.
 type Options struct {
-	REST          *rest.Config      // how to reach the cluster
-	TrustDomain   string            // of its identities
-	ClusterDomain string            // of its services' names
-	Rules         cluster.Rules     // as for linked clusters
-	Table         *federation.Table // gets the services' definitions and the cluster's link
+	REST          *rest.Config      // configuration of the cluster's client
+	TrustDomain   string            // trust domain of the cluster's identities
+	ClusterDomain string            // domain of the cluster's DNS names
+	Rules         cluster.Rules     // same as for linked clusters
+	Table         *federation.Table // receives the services' definitions and the cluster's link
 	Log           *zap.Logger
-	Metrics       *cluster.Metrics // as for linked clusters; nil: none
+	Metrics       *cluster.Metrics // same as for linked clusters; optional
 
-	// Preference is that of Services without annotations. It must not be written after New.
+	// Preference is the preference of Services without annotations. It must not be modified after
+	// New.
 	Preference *federation.Preference
-	// Cordon is how far the cluster's endpoints are taken out of all services.
+	// Cordon is the standing of the cluster's endpoints.
 	Cordon federation.Standing
-	// Region is where the cluster is; empty: where all of its Nodes are.
+	// Region is the region of the cluster. If it is empty, the region is that of the cluster's
+	// Nodes.
 	Region string
-	// Writer writes EndpointSlices for ExternalWorkloads of the cluster; nil: none are written.
+	// Writer writes EndpointSlices for ExternalWorkloads of the cluster. If it is nil, none are
+	// written.
 	Writer *externalworkload.Writer
-	// Exports makes it keep what the cluster exports, and what is there under the names of exports: for the Store
-	// that gets the same options and Own. nil: nothing is kept for it.
+	// Exports makes the cluster cache what it exports, and the objects with the names of exports.
+	// Pass the same options, and the result of LocalLink, to the Store. If it is nil, nothing is
+	// cached for exports.
 	Exports *clusterstore.ExportOptions
 	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change
-	// is passed on. If it is nil, a panic ends the process.
+	// is processed. If it is nil, a panic ends the process.
 	Supervisor *panics.Supervisor
-	// Report is called when the cluster's state changes, and with a standing that is not in
-	// service. It must not block.
+	// Report is called when the cluster's state changes, and when its standing is not in service.
+	// It must not block.
 	Report func(cluster.Change)
 }
 
-// localCluster is what a Local needs of a cluster.Local.
+// localCluster is the part of a cluster.Local that a Cluster uses.
 type localCluster interface {
 	clusterstore.Cluster
 	federation.AddressOwners
@@ -67,17 +71,17 @@ type localCluster interface {
 	ServiceProfileProblem(namespace, name string) (problem string, exists bool)
 }
 
-// Cluster is the cluster that Isthmus runs in.
+// Cluster is the local cluster.
 type Cluster struct {
 	// fixed
 	table    *federation.Table
 	log      *zap.Logger
 	cluster  localCluster
 	link     *clusterstore.LocalLink // runs cluster
-	domain   string                  // of its services' names
-	prefer   *federation.Preference  // of Services without annotations
+	domain   string                  // domain of the cluster's DNS names
+	prefer   *federation.Preference  // preference of Services without annotations
 	cordon   federation.Standing
-	services *pace.Dirty[federation.ServiceID] // to be defined; by namespace
+	services *pace.Dirty[federation.ServiceID] // to be defined, by namespace
 	zones    zones
 	profiles profiles
 	problems *problems.Store // of annotations and labels
@@ -85,7 +89,7 @@ type Cluster struct {
 	supervisor *panics.Supervisor
 }
 
-// New does no network IO and starts nothing.
+// New returns the local cluster. It does no network I/O and starts no goroutine.
 func New(o Options) (*Cluster, error) {
 	return create(o, func(c cluster.Config, own cluster.LocalConfig) (localCluster, error) {
 		client, err := kube.New(federation.Local, o.REST, o.Metrics.Requests())
@@ -162,15 +166,15 @@ func create(o Options, newCluster func(cluster.Config, cluster.LocalConfig) (loc
 	return l, nil
 }
 
-// prepare makes everything ready for clients, which are served next.
+// prepare brings zones and definitions up to date before clients are served.
 func (l *Cluster) prepare(ctx context.Context) {
 	l.zones.apply()
 	l.services.Drain(ctx, l.superviseDefine)
 }
 
-// Run follows the cluster until ctx ends, and returns once all its goroutines have
-// ended. If the API can't be reached, it keeps trying. It leaves the table as it is
-// then. Run is called once.
+// Run lists and watches the cluster until ctx ends, and returns once all its goroutines have ended.
+// If the API can't be reached, Run retries. When Run returns, the table stays as it is. Call Run
+// once.
 func (l *Cluster) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -188,25 +192,25 @@ func (l *Cluster) Run(ctx context.Context) error {
 	return nil
 }
 
-// Synced is closed once every Service is defined in the table, and the cluster
-// linked as ready.
+// Synced returns a channel that is closed once every Service is defined in the table and the
+// cluster is linked as ready.
 func (l *Cluster) Synced() <-chan struct{} { return l.link.Synced() }
 
-// Status returns the cluster's state now.
+// Status returns the present status of the cluster.
 func (l *Cluster) Status() adminapi.Cluster { return l.link.Status() }
 
-// Look makes the cluster read trust anchors and Pod networks again. It returns once the cluster has read them,
-// or ctx ends.
+// Look makes the cluster read its trust anchors and Pod networks again. It returns once the cluster
+// has done so, or ctx ends.
 func (l *Cluster) Look(ctx context.Context) { l.link.Look(ctx) }
 
 // LocalLink returns the cluster's link, for clusterstore.Options.
 func (l *Cluster) LocalLink() *clusterstore.LocalLink { return l.link }
 
-// maxDefiners is how many definitions are made at the same time, each of another
-// namespace. A large one may take long, since it reads all of its members.
+// maxDefiners is the number of Services that are defined at the same time, each in a different
+// namespace. A large definition may take long, because all its members are read.
 const maxDefiners = 4
 
-// superviseDefine calls define. After a panic the Service keeps its definition, and is defined
+// superviseDefine calls define. After a panic, the Service keeps its definition. It is defined
 // again later, in its namespace's turn.
 func (l *Cluster) superviseDefine(id federation.ServiceID, _ time.Time) {
 	work := panics.Work{Where: panics.Definition, Service: id}
@@ -215,9 +219,8 @@ func (l *Cluster) superviseDefine(id federation.ServiceID, _ time.Time) {
 
 func (l *Cluster) defineSoon(id federation.ServiceID) { l.services.Add(id.Namespace, id, time.Now()) }
 
-// define stores the definition that follows from the Service as it is now, or removes
-// that of a Service that is gone. It is not called twice at the same time for one
-// Service.
+// define updates the definition of a Service in the table, or removes it if the Service no longer
+// exists. For one Service, it must not be called concurrently.
 func (l *Cluster) define(id federation.ServiceID) {
 	svc := l.cluster.Service(id)
 	if svc == nil {
@@ -230,18 +233,17 @@ func (l *Cluster) define(id federation.ServiceID) {
 	l.problems.Set(id, list)
 }
 
-// Problems lists the Services whose annotations or labels can't be used, wholly or
-// in part, sorted by name.
+// Problems returns the Services with invalid annotations or labels, sorted by name.
 func (l *Cluster) Problems() []adminapi.Problem { return l.problems.All() }
 
-// ProblemsOf lists what can't be used of the annotations and labels of one Service.
+// ProblemsOf returns the problems of one Service's annotations and labels.
 func (l *Cluster) ProblemsOf(id federation.ServiceID) []string { return l.problems.Of(id) }
 
-// Service returns what is kept of a Service of the cluster; nil: there is none.
+// Service returns the cached data of a Service of the cluster, or nil if there is no such Service.
 func (l *Cluster) Service(id federation.ServiceID) *cluster.Service { return l.cluster.Service(id) }
 
-// Ports returns the TCP ports that a Service declares, in its order. It returns none if there is no such
-// Service, or if the Service has none.
+// Ports returns the TCP ports that a Service declares, in the order of the Service. If there is no
+// such Service, it returns nil.
 func (l *Cluster) Ports(id federation.ServiceID) (ports []uint16) {
 	svc := l.cluster.Service(id)
 	if svc == nil {
@@ -254,7 +256,7 @@ func (l *Cluster) Ports(id federation.ServiceID) (ports []uint16) {
 }
 
 // ServiceOfImport returns the Service that a writer of exports has written for a ServiceImport. It
-// returns false if there is none, as for a headless ServiceImport.
+// returns false if there is none, for example for a headless ServiceImport.
 func (l *Cluster) ServiceOfImport(serviceImport federation.ServiceID) (federation.ServiceID, bool) {
 	id := plan.DerivedService(plan.ID(serviceImport))
 	svc := l.cluster.Service(federation.ServiceID(id))
@@ -265,21 +267,23 @@ func (l *Cluster) ServiceOfImport(serviceImport federation.ServiceID) (federatio
 	return federation.ServiceID(id), written
 }
 
-// LinkerdMirrors returns the Services that Linkerd's service mirror has written, by the cluster that they mirror.
+// LinkerdMirrors returns the Services that Linkerd's service mirror has written, by mirrored
+// cluster.
 func (l *Cluster) LinkerdMirrors() map[string][]federation.ServiceID {
 	return l.cluster.LinkerdMirrors()
 }
 
-// AddressOwner is what has an address. The zero value means that nothing has it.
+// AddressOwner describes which objects an address is assigned to. The zero value means that the
+// address is not assigned.
 type AddressOwner struct {
-	Name    string                // "Pod shop/web-1"
-	Service *federation.ServiceID // nil if the address is no cluster IP, or the cluster IP of several Services
-	// Claimed names the objects that claim the whole address ("2 Pods with IP 10.0.0.1"). It is
-	// empty if there is no conflict.
+	Name    string                // such as "Pod shop/web-1"
+	Service *federation.ServiceID // nil unless the address is the cluster IP of exactly one Service
+	// Claimed names the objects that claim the whole address, such as "2 Pods with IP 10.0.0.1". It
+	// is empty if there is no conflict.
 	Claimed string
 }
 
-// OwnerOf returns what has an address.
+// OwnerOf returns what an address is assigned to.
 func (l *Cluster) OwnerOf(ip netip.Addr) AddressOwner {
 	at := l.cluster.LookupAddress(netip.AddrPortFrom(ip, 0))
 	owner := AddressOwner{Name: l.cluster.AddressOwner(ip), Claimed: at.Claimed}
@@ -290,31 +294,30 @@ func (l *Cluster) OwnerOf(ip netip.Addr) AddressOwner {
 }
 
 // AddressConflicts returns the addresses of the cluster that several objects claim, the oldest
-// conflicts first, and how many more there are.
+// conflicts first. more is the number of further conflicts.
 func (l *Cluster) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	return l.cluster.AddressConflicts()
 }
 
-// AssignedTo names the Pod, Service or Node of the cluster that a request to the address would reach. It returns
-// the empty string if the cache has none.
+// AssignedTo returns the name of the Pod, Service or Node that a request to the address would
+// reach. If the cache has none, it returns "".
 func (l *Cluster) AssignedTo(ip netip.Addr) string { return l.cluster.AssignedTo(ip) }
 
-// Zone returns the zone of a node, and a channel that is closed when the zone may
-// have changed: call Zone again then. The zone is empty if the node has none or is
-// not known. All who ask for unknown nodes get the same channel, which is closed when
-// any node appears, so that names that clients make up take no memory. Without a name
-// there is nothing to wait for: the channel is nil.
+// Zone returns the zone of a node, and a channel that is closed when the zone may have changed. The
+// zone is empty if the node has none or is unknown. All unknown nodes share one channel, which is
+// closed when any node appears, so that invented names take no memory. If node is empty, the
+// channel is nil.
 func (l *Cluster) Zone(node string) (zone string, changed <-chan struct{}) { return l.zones.get(node) }
 
-// Profile watches the profile of a destination. There is always one, once Synced is
-// closed. Watches of equal keys share one profile, and a profile that equals the one
-// before is not published. The caller closes the watch.
+// Profile watches the profile of a destination. Once Synced is closed, there is always a profile.
+// Watches of equal keys share one profile. A profile that equals the previous one is not published.
+// The caller must close the watch.
 func (l *Cluster) Profile(k federation.ProfileKey) *federation.Watch[*federation.Profile] {
 	return l.profiles.watch(k)
 }
 
-// profile returns the profile of a destination from the objects as they are now.
-// Federated and mirrored Services have profiles like any other.
+// profile builds the profile of a destination from the present objects. Federated and mirrored
+// Services have profiles like any other Service.
 func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 	if k.Addr.IsValid() {
 		switch at := l.cluster.LookupAddress(k.Addr); {
@@ -341,10 +344,9 @@ func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 
 // portProfile returns the profile of a service port for clients of a namespace.
 //
-// The ServiceProfile of the client's namespace overrides that of the Service's, even
-// if it can't be used: that it exists means that the other one is not wanted. Opaque
-// ports come from the Service's annotation or the default; those of a ServiceProfile
-// are ignored.
+// The ServiceProfile in the client's namespace overrides the one in the Service's namespace, even
+// if it is invalid, because its existence shows that the other one is not wanted. Opaque ports come
+// from the Service's annotation or the default, never from a ServiceProfile.
 func (l *Cluster) portProfile(
 	id federation.ServiceID, svc *cluster.Service, port uint16, client string,
 ) *federation.Profile {
@@ -371,13 +373,14 @@ func (l *Cluster) portProfile(
 	return p
 }
 
-// profileName is the fully qualified name of a Service, which is the name of its ServiceProfiles.
+// profileName returns the fully qualified name of a Service, which is the name of its
+// ServiceProfiles.
 func (l *Cluster) profileName(id federation.ServiceID) string {
 	return fmt.Sprintf("%s.%s.svc.%s", id.Name, id.Namespace, l.domain)
 }
 
-// ProfileProblem describes what can't be used of the ServiceProfile that a Service has for clients
-// of a namespace. Empty means that all of the ServiceProfile can be used, or that there is none.
+// ProfileProblem describes the invalid parts of the ServiceProfile that applies to a Service for
+// clients of a namespace. If there are none, or there is no ServiceProfile, it returns "".
 func (l *Cluster) ProfileProblem(id federation.ServiceID, client string) string {
 	name := l.profileName(id)
 	for _, namespace := range []string{client, id.Namespace} {
@@ -403,7 +406,8 @@ var (
 	)
 )
 
-// Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.
+// Describe implements prometheus.Collector. It sends nothing, so that the registry checks the
+// metrics when it collects them.
 func (l *Cluster) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

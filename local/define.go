@@ -15,20 +15,19 @@ import (
 
 const (
 	localDiscovery  = "multicluster.linkerd.io/local-discovery"  // annotation
-	remoteDiscovery = "multicluster.linkerd.io/remote-discovery" // annotation, and label
+	remoteDiscovery = "multicluster.linkerd.io/remote-discovery" // annotation and label
 	remoteService   = "multicluster.linkerd.io/remote-service"   // label
 )
 
-// These bounds are far above what a mesh needs, and low enough that one Service's
-// annotation can't slow down all others.
+// These limits are far above what a mesh needs. They are low enough that one Service's annotation
+// can't slow down other Services.
 const (
-	maxMembers = 256  // of one service
-	maxItems   = 1024 // of one annotation
+	maxMembers = 256  // members of one service
+	maxItems   = 1024 // items of one annotation
 )
 
-// define returns a Service's definition, and what of its annotations and labels
-// can't be used. What the Service prefers is gateway, unless it has annotations of its
-// own about that.
+// define returns a Service's definition, and the problems of its annotations and labels. gateway is
+// the default preference. The Service's annotations override it.
 func define(
 	id federation.ServiceID, svc *cluster.Service, gateway *federation.Preference,
 ) (*federation.Definition, []string) {
@@ -40,13 +39,13 @@ func define(
 	return d, append(problems, more...)
 }
 
-// defineMembers returns a definition without preference, and what can't be used.
+// defineMembers returns a definition without its preference, and any problems.
 //
-// Either annotation makes a Service federated, even an empty one, and overrides the
-// labels of a mirror. An annotation that is empty as a whole is no problem: the
-// service mirror leaves such annotations behind. A mirror that names its cluster but
-// no Service has no members, so that clients are refused. A remote-discovery label
-// without a value names no cluster: the Service is a plain one.
+// Either annotation makes a Service federated and overrides the labels of a mirror, even if the
+// annotation is empty. An empty annotation is no problem, because the service mirror leaves empty
+// annotations behind. A mirror that names its cluster but no Service has no members, so that
+// clients are refused. A remote-discovery label without a value names no cluster, so the Service is
+// an ordinary one.
 func defineMembers(id federation.ServiceID, svc *cluster.Service) (*federation.Definition, []string) {
 	local, hasLocal := svc.Annotations[localDiscovery]
 	remote, hasRemote := svc.Annotations[remoteDiscovery]
@@ -76,8 +75,8 @@ func defineMirror(namespace, cluster, service string) (*federation.Definition, [
 	return &federation.Definition{Members: []federation.Member{member(namespace, service, cluster)}}, nil
 }
 
-// defineFederated parses the annotations: a Service name, and a list of
-// service@cluster. The local member comes first, the others in their order.
+// defineFederated parses the annotations: a Service name, and a list of service@cluster. The local
+// member comes first. The other members keep their order.
 func defineFederated(namespace, local, remote string) (*federation.Definition, []string) {
 	d := &federation.Definition{Federated: true}
 	var problems []string
@@ -118,7 +117,7 @@ func defineFederated(namespace, local, remote string) (*federation.Definition, [
 	return d, compact(problems)
 }
 
-// parseItem parses service@cluster. why is empty unless that is invalid.
+// parseItem parses service@cluster. If the item is invalid, why is the reason.
 func parseItem(namespace, item string) (m federation.Member, why string) {
 	service, cluster, ok := strings.Cut(strings.TrimSpace(item), "@")
 	switch {
@@ -148,7 +147,7 @@ func member(namespace, service, cluster string) federation.Member {
 	}
 }
 
-// invalidName returns why s can't be the name of a Service; empty: it can.
+// invalidName returns why s is not a valid Service name, or "" if it is valid.
 func invalidName(s string) string {
 	if s == "" {
 		return "empty"
@@ -159,8 +158,7 @@ func invalidName(s string) string {
 	return ""
 }
 
-// compact removes duplicates, and replaces all problems beyond the first ten by
-// their number.
+// compact removes duplicates, and replaces all problems after the first ten by their number.
 func compact(problems []string) []string {
 	const listed = 10
 	slices.Sort(problems)

@@ -14,22 +14,22 @@ import (
 	"isthmus/internal/text"
 )
 
-// preferenceDomain begins the annotations of a Service that make up its preference:
-// isthmus.io/prefer and so on.
+// preferenceDomain is the prefix of the annotations that set a Service's preference, such as
+// isthmus.io/prefer.
 const preferenceDomain = "isthmus.io/"
 
-// These bounds are far above what a mesh needs.
+// These limits are far above what a mesh needs.
 const (
 	maxTiers    = 16
 	maxTerms    = 64 // in all tiers
 	maxMinReady = 100_000
 )
 
-// namedCluster begins the term of a linked cluster that is called like another term.
+// namedCluster is the prefix of a term for a linked cluster whose name equals another term.
 const namedCluster = "cluster/"
 
-// preferenceFields are what a preference is made of, each under the name that its
-// annotation has after isthmus.io/, and its flag after the dashes.
+// preferenceFields are the fields of a preference. The name of a field is its annotation without
+// isthmus.io/, and its flag without the dashes.
 var preferenceFields = []struct {
 	name string
 	set  func(p *federation.Preference, value string) error
@@ -52,14 +52,14 @@ var preferenceFields = []struct {
 	}},
 }
 
-// DefaultPreference is that of a Service without annotations while no flag is given.
+// DefaultPreference returns the preference of a Service without annotations if no flag is set.
 func DefaultPreference() federation.Preference {
 	return federation.Preference{MinReady: federation.MinReady{Count: 1}, ReturnAfter: 10 * time.Second}
 }
 
-// SetPreference reads one value of a preference, as users write it, into p. name is
-// prefer, min-ready, return-after or return-over, as in annotations and flags. With
-// an error p stays as it was; the error has what to write.
+// SetPreference parses one value of a preference, as users write it, into p. name is prefer,
+// min-ready, return-after or return-over, as in annotations and flags. If the value is invalid, p
+// stays unchanged, and the error explains the valid values.
 func SetPreference(p *federation.Preference, name, value string) error {
 	for _, f := range preferenceFields {
 		if f.name == name {
@@ -74,9 +74,8 @@ func SetPreference(p *federation.Preference, name, value string) error {
 	return fmt.Errorf("%q is no part of a preference", name)
 }
 
-// preference returns what a Service prefers: its annotations and, for those that are
-// missing or can't be read, the gateway's default. Without annotations that is the
-// default itself.
+// preference returns a Service's preference. For missing and invalid annotations, it uses the
+// default, gateway. For a Service without annotations, it returns the default itself.
 func preference(svc *cluster.Service, gateway *federation.Preference) (p *federation.Preference, problems []string) {
 	p = gateway
 	for _, f := range preferenceFields {
@@ -97,8 +96,8 @@ func preference(svc *cluster.Service, gateway *federation.Preference) (p *federa
 	return p, problems
 }
 
-// parseTiers reads tiers, best first, separated by commas, with terms joined by plus
-// signs. It returns none for one tier of all clusters.
+// parseTiers parses comma-separated tiers, best first, whose terms are joined by plus signs. For a
+// single tier of all clusters, it returns nil.
 func parseTiers(value string) ([]federation.Tier, error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, errors.New(
@@ -144,7 +143,7 @@ func parseTiers(value string) ([]federation.Tier, error) {
 	return tiers, nil
 }
 
-// parseTerm reads a term without blanks around it.
+// parseTerm parses a term without surrounding white space.
 func parseTerm(word string) (federation.Term, error) {
 	for kind, w := range federation.TermWords {
 		switch {
@@ -181,13 +180,13 @@ func parseTerm(word string) (federation.Term, error) {
 	return federation.Term{Kind: federation.Named, Cluster: federation.ClusterName(name)}, nil
 }
 
-// isClusterName reports whether a linked cluster can have that name, which is the
-// value of a label.
+// isClusterName reports whether a name is valid for a linked cluster. The name is the value of a
+// label.
 func isClusterName(name string) bool {
 	return name != "" && len(name) <= validation.LabelValueMaxLength && len(validation.IsValidLabelValue(name)) == 0
 }
 
-// parseMinReady reads a number of endpoints, or a percentage.
+// parseMinReady parses a number of endpoints, or a percentage.
 func parseMinReady(value string) (federation.MinReady, error) {
 	number, isPercentage := strings.CutSuffix(strings.TrimSpace(value), "%")
 	largest := uint64(maxMinReady)
@@ -208,7 +207,7 @@ func parseMinReady(value string) (federation.MinReady, error) {
 	return federation.MinReady{Count: int(n)}, nil
 }
 
-// parseReturn reads a duration; longestText is the longest as users write it.
+// parseReturn parses a duration of at most longest. longestText is that maximum for error texts.
 func parseReturn(value string, longest time.Duration, longestText string) (time.Duration, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(value))
 	if err != nil || d < 0 || d > longest {

@@ -13,15 +13,14 @@ import (
 
 // profiles are the profiles that clients watch.
 //
-// A change carries no data: the profiles that it may concern are built again, from
-// the objects as they are then. None is missed, since a profile is registered for
-// changes before it is built for the first time. Changes of endpoints do not concern
-// the profiles of service ports.
+// A change carries no data. Each profile that the change may affect is rebuilt from the present
+// objects. No change is missed, because a profile is registered for changes before it is built for
+// the first time. Changes of endpoints do not affect the profiles of service ports.
 type profiles struct {
-	build      func(federation.ProfileKey) *federation.Profile // fixed; from the objects as they are now
+	build      func(federation.ProfileKey) *federation.Profile // fixed; builds a profile from the present objects
 	supervisor *panics.Supervisor                              // fixed
 
-	// mu is a leaf: it is held for map access only.
+	// mu is only held to access the maps. No other lock is taken while it is held.
 	mu      sync.Mutex
 	watched map[federation.ProfileKey]*watched
 	topics  map[cluster.Topic]map[*watched]struct{}
@@ -33,11 +32,11 @@ type watched struct {
 	work   panics.Work           // fixed
 	latest federation.Latest[*federation.Profile]
 
-	refs int        // under profiles.mu: the number of watches
+	refs int        // guarded by profiles.mu; number of watches
 	mu   sync.Mutex // held while the profile is built and published
 }
 
-// topicOf returns the topic of the changes that concern a profile.
+// topicOf returns the topic of the changes that affect a profile.
 func topicOf(k federation.ProfileKey) cluster.Topic {
 	if k.Addr.IsValid() {
 		return cluster.Topic{IP: k.Addr.Addr()}
@@ -68,8 +67,8 @@ func workOf(k federation.ProfileKey) panics.Work {
 	return w
 }
 
-// watch watches one profile. Watches of equal keys share it, and the last one that
-// is closed removes it.
+// watch watches one profile. Watches of equal keys share the profile. Closing the last watch
+// removes it.
 func (p *profiles) watch(k federation.ProfileKey) *federation.Watch[*federation.Profile] {
 	w := p.acquire(k)
 	watch := federation.NewWatch(&w.latest, func() { p.release(w) })
@@ -84,7 +83,7 @@ func (p *profiles) watch(k federation.ProfileKey) *federation.Watch[*federation.
 	return watch
 }
 
-// acquire returns the watched profile of a key and counts one watch more.
+// acquire returns the watched profile of a key, and adds a reference.
 func (p *profiles) acquire(k federation.ProfileKey) *watched {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +102,7 @@ func (p *profiles) acquire(k federation.ProfileKey) *watched {
 	return w
 }
 
-// release counts one watch less, and removes a profile without watches.
+// release removes a reference, and removes a profile without references.
 func (p *profiles) release(w *watched) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,15 +116,15 @@ func (p *profiles) release(w *watched) {
 	}
 }
 
-// changed refreshes the profiles that a change concerns.
+// changed refreshes the profiles that a change affects.
 func (p *profiles) changed(t cluster.Topic) {
 	for _, w := range p.about(t) {
 		p.refresh(w)
 	}
 }
 
-// refresh publishes a profile again. After a panic clients keep the profile that they have, until a
-// retry succeeds. A profile without watches is not built, so its retries end.
+// refresh rebuilds and publishes a profile. After a panic, clients keep the previous profile until
+// a retry succeeds. A profile without watches is not rebuilt, so its retries end.
 func (p *profiles) refresh(w *watched) {
 	publish := func() {
 		if p.isWatched(w) {
@@ -141,15 +140,15 @@ func (p *profiles) isWatched(w *watched) bool {
 	return w.refs > 0
 }
 
-// about returns the profiles that changes of a topic concern.
+// about returns the profiles that changes of a topic affect.
 func (p *profiles) about(t cluster.Topic) []*watched {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.topics[t]))
 }
 
-// publish builds the profile, if it was built before only again, and publishes it if it has changed. Of several
-// concurrent calls the last one sees the newest objects.
+// publish builds the profile, and publishes it if it has changed. Unless again is set, it only does
+// so for the first time. The last of several concurrent calls sees the newest objects.
 func (w *watched) publish(build func(federation.ProfileKey) *federation.Profile, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

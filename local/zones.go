@@ -8,19 +8,19 @@ import (
 	"isthmus/internal/pace"
 )
 
-// zones has the zone of every node. Changes are passed on as those of regions are: the first at once, those
-// of the following second together. Each wakes the streams of a node, and whoever may label Nodes, or make
-// and delete them, must not keep the gateway busy with that.
+// zones has the zone of every node. The first change is published at once, and the changes of the
+// following second together, like changes of regions. Each change wakes the streams of a node. A
+// user who may label, create and delete Nodes must not be able to keep Isthmus busy.
 type zones struct {
 	changed *pace.Signal // apply is due
 
 	mu       sync.Mutex
-	pending  map[string]zoneChange // by node: what apply will do
+	pending  map[string]zoneChange // changes for apply, by node
 	nodes    map[string]*federation.Latest[string]
 	appeared federation.Latest[struct{}] // replaced when a node appears
 }
 
-// zoneChange is a node's zone; exists is false if the node was deleted.
+// zoneChange is a node's zone. exists is false if the node was deleted.
 type zoneChange struct {
 	zone   string
 	exists bool
@@ -47,7 +47,7 @@ func (z *zones) get(node string) (string, <-chan struct{}) {
 	return "", appeared
 }
 
-// set notes a node's zone; exists is false if the node was deleted.
+// set records a node's zone for apply. exists is false if the node was deleted.
 func (z *zones) set(node, zone string, exists bool) {
 	z.mu.Lock()
 	z.pending[node] = zoneChange{zone, exists}
@@ -67,7 +67,7 @@ func (z *zones) run(ctx context.Context) {
 	}
 }
 
-// apply passes on all that has been noted.
+// apply publishes all recorded changes.
 func (z *zones) apply() {
 	z.mu.Lock()
 	defer z.mu.Unlock()
