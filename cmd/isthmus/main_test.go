@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = os.Unsetenv("KUBERNETES_SERVICE_HOST") // tests may run in a Pod, where gateways take their time to end
+	_ = os.Unsetenv("KUBERNETES_SERVICE_HOST") // tests may run in a Pod, where a replica takes longer to end
 	goleak.VerifyTestMain(m)
 }
 
@@ -70,7 +70,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestCalledAs: kubectl's plugin is the same program under another name.
+// TestCalledAs checks that the kubectl plugin is the same program under another name.
 func TestCalledAs(t *testing.T) {
 	for file, want := range map[string]string{
 		"/usr/bin/isthmus": "isthmus", "isthmus-1": "isthmus", "/a/kubectl-isthmus": "kubectl isthmus",
@@ -97,7 +97,8 @@ func TestCalledAs(t *testing.T) {
 	}
 }
 
-// TestHelpIsComplete: the help of each verb explains every flag, in lines that fit a terminal, and has its usage.
+// TestHelpIsComplete checks that the help of each command explains every flag, fits a terminal and
+// shows the usage.
 func TestHelpIsComplete(t *testing.T) {
 	for _, group := range newProgram("isthmus").Groups {
 		for _, v := range group.Commands {
@@ -123,7 +124,8 @@ func TestHelpIsComplete(t *testing.T) {
 	}
 }
 
-// TestUsageErrors: one line on stderr with what to do, and exit code 2.
+// TestUsageErrors checks that a usage error prints one line with a hint to stderr and exits with
+// code 2.
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{

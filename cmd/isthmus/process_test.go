@@ -34,7 +34,7 @@ import (
 	"isthmus/internal/apisim"
 )
 
-// startAPI serves a cluster that has the Service shop/web with one endpoint.
+// startAPI starts an API server of a cluster that has the Service shop/web with one endpoint.
 func startAPI(t *testing.T) (addr string) {
 	t.Helper()
 	api, err := apisim.Start("west", nil)
@@ -75,7 +75,7 @@ func startAPI(t *testing.T) (addr string) {
 	return api.Addr()
 }
 
-// gatewayProcess is a whole gateway, run as main would.
+// gatewayProcess is a whole replica that runs like in main.
 type gatewayProcess struct {
 	addr        string // for proxies
 	metricsAddr string // of the admin server
@@ -119,7 +119,7 @@ func startProcess(t *testing.T, api string, args ...string) *gatewayProcess {
 	return p
 }
 
-// get returns the admin server's answer, empty if there is none.
+// get returns the response of the admin server, or an empty text if there is none.
 func (p *gatewayProcess) get(path string) string {
 	resp, err := p.client.Get("http://" + p.metricsAddr + path)
 	if err != nil {
@@ -133,7 +133,7 @@ func (p *gatewayProcess) get(path string) string {
 	return strings.TrimSpace(string(body))
 }
 
-// listens reports whether the address for proxies is listened on.
+// listens reports whether the replica listens on the address for proxies.
 func (p *gatewayProcess) listens() bool {
 	c, err := net.Dial("tcp", p.addr)
 	if err != nil {
@@ -143,7 +143,8 @@ func (p *gatewayProcess) listens() bool {
 	return true
 }
 
-// follow runs "isthmus get" on it, until a signal comes from quit, and returns once that has endpoints.
+// follow runs "isthmus get" on the replica until quit receives a signal. It returns once the
+// command has printed endpoints.
 func (p *gatewayProcess) follow(t *testing.T) (live *clitest.Output, quit chan os.Signal, end chan int) {
 	t.Helper()
 	live, quit, end = clitest.NewOutput(), make(chan os.Signal, 1), make(chan int, 1)
@@ -159,7 +160,7 @@ func (p *gatewayProcess) follow(t *testing.T) (live *clitest.Output, quit chan o
 	return live, quit, end
 }
 
-// startReady is startProcess for one that becomes ready.
+// startReady is like startProcess, but waits until the replica is ready.
 func startReady(t *testing.T, args ...string) *gatewayProcess {
 	t.Helper()
 	p := startProcess(t, startAPI(t), args...)
@@ -167,8 +168,8 @@ func startReady(t *testing.T, args ...string) *gatewayProcess {
 	return p
 }
 
-// TestProcess runs the whole gateway on a small API: it becomes ready, answers
-// "isthmus get" with the endpoint's tier, shows the stream on its pages, and drains on a signal.
+// TestProcess checks a whole replica on a small API. The replica becomes ready, serves "isthmus
+// get", shows the stream on its pages, and drains on a signal.
 func TestProcess(t *testing.T) {
 	p := startReady(t, "--shutdown-delay=1ms", "--drain=1ms")
 	code, out, err := call("get", "web.shop.svc.cluster.local", "--addr", p.addr, "--once")
@@ -220,8 +221,8 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestProcessWithoutAPI: a local cluster that does not answer is reported, keeps
-// the gateway from being ready, and does not keep it from ending.
+// TestProcessWithoutAPI checks that a replica reports a local cluster that does not respond, does
+// not become ready, and still ends on a signal.
 func TestProcessWithoutAPI(t *testing.T) {
 	p := startProcess(t, clitest.FreeAddr(t), "--default-opaque-ports=25,x,80-90", "--outbound-transport-mode=x")
 	var page adminapi.Clusters
@@ -273,8 +274,8 @@ func TestProcessWithoutAPI(t *testing.T) {
 	}
 }
 
-// TestSilentConnection: a connection on which nothing comes does not keep the
-// process. gRPC's server would wait ten seconds for it.
+// TestSilentConnection checks that a connection without requests does not delay the end of the
+// process. The gRPC server alone would wait ten seconds for such a connection.
 func TestSilentConnection(t *testing.T) {
 	p := startReady(t, "--shutdown-delay=1ms", "--drain=1ms")
 	silent, err := net.Dial("tcp", p.addr)
@@ -282,7 +283,7 @@ func TestSilentConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	_, _, end := p.follow(t) // so the silent connection has been accepted before
+	_, _, end := p.follow(t) // the silent connection was accepted earlier
 	p.signals <- syscall.SIGTERM
 	select {
 	case c := <-p.code:
@@ -295,7 +296,7 @@ func TestSilentConnection(t *testing.T) {
 	<-end
 }
 
-// TestSecondSignal: the process does not wait for anything any more.
+// TestSecondSignal checks that a second signal ends the process at once.
 func TestSecondSignal(t *testing.T) {
 	p := startReady(t, "--shutdown-delay=1h", "--drain=0")
 	_, quit, end := p.follow(t)
@@ -311,10 +312,11 @@ func TestSecondSignal(t *testing.T) {
 	p.log.Await(t, "shutdown: done")
 }
 
-// mostSeries is how many series a linked cluster may cost on each replica, as docs/metrics.md says.
+// mostSeries is the maximum number of series of a linked cluster on each replica, as
+// docs/metrics.md says.
 const mostSeries = 50
 
-// startSim serves a cluster with these objects.
+// startSim starts a cluster with these objects.
 func startSim(t *testing.T, name string, objects ...runtime.Object) *apisim.Server {
 	t.Helper()
 	api, err := apisim.Start(name, nil)
@@ -330,7 +332,7 @@ func startSim(t *testing.T, name string, objects ...runtime.Object) *apisim.Serv
 	return api
 }
 
-// webSlice has one endpoint of the Service shop/web.
+// webSlice returns a slice with one endpoint of the Service shop/web.
 func webSlice(addr string) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -346,7 +348,7 @@ func webSlice(addr string) *discoveryv1.EndpointSlice {
 	}
 }
 
-// webService is the Service shop/NAME with these annotations.
+// webService returns the Service shop/NAME with these annotations.
 func webService(name string, annotations map[string]string) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -357,7 +359,7 @@ func webService(name string, annotations map[string]string) *corev1.Service {
 	}
 }
 
-// linkerdGateway is a gateway Service at an address that answers probes.
+// linkerdGateway returns a gateway Service at an address that answers probes.
 func linkerdGateway(t *testing.T) *corev1.Service {
 	t.Helper()
 	alive := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -379,7 +381,8 @@ func linkerdGateway(t *testing.T) *corev1.Service {
 	return s
 }
 
-// simLink is a link Secret for a cluster that apisim serves. All of them may lead to one server.
+// simLink returns a link Secret for a cluster that apisim serves. Several Secrets may lead to one
+// server.
 func simLink(t *testing.T, name string, remote *apisim.Server, network string) *corev1.Secret {
 	t.Helper()
 	kubeconfig, err := remote.Kubeconfig(remote.Addr(), "t")
@@ -401,8 +404,8 @@ func simLink(t *testing.T, name string, remote *apisim.Server, network string) *
 	}
 }
 
-// seriesOf returns how many series of a cluster a scrape has, by the names of their samples. It leaves out those that
-// are about a service or about one address of a gateway too.
+// seriesOf counts the series of a cluster in a scrape, by the names of their samples. It omits
+// series of a service or of one address of a gateway.
 func seriesOf(metrics, cluster string) (count map[string]int, sum int) {
 	count = make(map[string]int)
 	for line := range strings.Lines(metrics) {
@@ -418,8 +421,8 @@ func seriesOf(metrics, cluster string) (count map[string]int, sum int) {
 	return count, sum
 }
 
-// TestSeriesOfLinks: a linked cluster that is well costs at most mostSeries series, however it is reached. One with
-// errors costs more.
+// TestSeriesOfLinks checks that a healthy linked cluster has at most mostSeries series, however it
+// is reached.
 func TestSeriesOfLinks(t *testing.T) {
 	t.Setenv("ISTHMUS_TEST_LOOPBACK_GATEWAYS", "true")
 	remote := startSim(t, "remote", webService("web", nil), webSlice("10.194.1.1"), linkerdGateway(t))
@@ -464,7 +467,7 @@ func TestSeriesOfLinks(t *testing.T) {
 	}
 }
 
-// kubeconfig writes one for an API server at addr.
+// kubeconfig writes a kubeconfig for an API server at addr and returns its path.
 func kubeconfig(t *testing.T, addr string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -478,7 +481,7 @@ func kubeconfig(t *testing.T, addr string) string {
 	return path
 }
 
-// TestProcessFails: what keeps a gateway from starting is printed in one line.
+// TestProcessFails checks that an error that prevents the start is printed in one line.
 func TestProcessFails(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -511,8 +514,8 @@ func TestProcessFails(t *testing.T) {
 	}
 }
 
-// TestTraces: each call is a span, under the service name that Linkerd's
-// destination controller has; the last ones are sent on the way out.
+// TestTraces checks that each call is a span with the service name of Linkerd's destination
+// controller. The last spans are sent during shutdown.
 func TestTraces(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

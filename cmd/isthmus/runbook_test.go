@@ -13,7 +13,7 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// runbook is docs/operations.md.
+// runbook returns the text of docs/operations.md.
 func runbook(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/operations.md")
@@ -23,8 +23,8 @@ func runbook(t *testing.T) string {
 	return string(text)
 }
 
-// TestRunbookHasAlerts: the runbook has an entry for each alert and for no other: what it means, what to look at
-// and what to do.
+// TestRunbookHasAlerts checks that the runbook has an entry for each alert and for no other: its
+// meaning, diagnosis and fix.
 func TestRunbookHasAlerts(t *testing.T) {
 	rules, err := os.ReadFile("../../manifests/alerts/isthmus.yaml")
 	if err != nil {
@@ -57,9 +57,8 @@ func TestRunbookHasAlerts(t *testing.T) {
 	}
 }
 
-// TestRunbookHasWords: the runbook explains each word that isthmus check, clusters and explain print, and no
-// verdict or check
-// that there is not.
+// TestRunbookHasWords checks that the runbook explains each word that isthmus check, clusters and
+// explain print. It must not name verdicts or checks that do not exist.
 func TestRunbookHasWords(t *testing.T) {
 	text := runbook(t)
 	verdicts := []string{}
@@ -93,7 +92,8 @@ func TestRunbookHasWords(t *testing.T) {
 	}
 }
 
-// TestExportStatesAreDocumented: docs/exports.md explains each state of an export, and no other.
+// TestExportStatesAreDocumented checks that docs/exports.md explains each state of an export, and
+// no other.
 func TestExportStatesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/exports.md")
 	if err != nil {
@@ -131,7 +131,8 @@ func TestExportStatesAreDocumented(t *testing.T) {
 	}
 }
 
-// firstCells returns the words in backquotes in the first cell of each row of the table with this head.
+// firstCells returns the words in backquotes in the first cell of each row of the table with this
+// head.
 func firstCells(t *testing.T, page, head string) (words []string) {
 	t.Helper()
 	_, rest, found := strings.Cut(page, "\n"+head+"\n")

@@ -13,7 +13,7 @@ type ClustersOutput struct {
 	Clusters
 	Others []OtherReplica `json:"otherGateways,omitempty"`
 	// Unchecked is why the program can't judge the page, which is of another version. Unchecked is
-	// empty if the program can.
+	// empty if the program can judge the page.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
@@ -24,7 +24,7 @@ type ServicesOutput struct {
 	Services []Service      `json:"services"` // the requested services; never null
 	Others   []OtherReplica `json:"otherGateways,omitempty"`
 	// Unchecked is why the program can't judge the page, which is of another version. Unchecked is
-	// empty if the program can.
+	// empty if the program can judge the page.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
@@ -34,7 +34,7 @@ type ExportsOutput struct {
 	Gateway string    `json:"gateway"`
 	Exports
 	// Unchecked is why the program can't judge the page, which is of another version. Unchecked is
-	// empty if the program can.
+	// empty if the program can judge the page.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
@@ -44,7 +44,7 @@ type ExplainOutput struct {
 	Gateway string    `json:"gateway"`
 	Explanation
 	// Unchecked is why the program can't judge the page, which is of another version. Unchecked is
-	// empty if the program can.
+	// empty if the program can judge the page.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 

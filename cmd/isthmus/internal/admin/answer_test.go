@@ -9,7 +9,7 @@ import (
 	"weak"
 )
 
-// TestShared: those who ask while a value is made, or soon after, get the same one.
+// TestShared checks that concurrent callers, and callers soon afterwards, get the same value.
 func TestShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := 0 // by one after the other
@@ -56,7 +56,8 @@ func TestShared(t *testing.T) {
 	})
 }
 
-// TestSharedIsDropped: a value goes as soon as it is no longer good, also while its successor is made.
+// TestSharedIsDropped checks that a value is dropped when it expires, even while its successor is
+// computed.
 func TestSharedIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made weak.Pointer[byte]

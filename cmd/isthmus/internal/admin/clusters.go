@@ -132,7 +132,7 @@ func (h clustersHandler) list() []adminapi.Cluster {
 		c.API = nil
 		c.ObjectWarnings = nil
 		c.GatewayProblems = nil
-		// Reason and Warnings contain the contents of these fields.
+		// Reason and Warnings already contain these problems.
 		c.Insecure = nil
 		c.Ignored = nil
 		c.Unread = nil

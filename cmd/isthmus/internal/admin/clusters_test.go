@@ -11,8 +11,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestRefusedOnPages: pages name addresses that are refused or in conflict with who has
-// them, and the page of clusters two of each cluster.
+// TestRefusedOnPages checks that pages name rejected or conflicting addresses and their claimants.
+// The page of clusters shows two per cluster.
 func TestRefusedOnPages(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	table.Define(

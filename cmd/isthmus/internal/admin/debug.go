@@ -30,8 +30,7 @@ type Sources struct {
 	Failures    func() []panics.Failure
 }
 
-// LocalCluster is the part of the local cluster that the debug API reads. LocalCluster is
-// implemented by *local.Cluster.
+// LocalCluster is the subset of *local.Cluster that the debug API uses.
 type LocalCluster interface {
 	Status() adminapi.Cluster
 	Look(context.Context)
@@ -46,8 +45,7 @@ type LocalCluster interface {
 	ProfileProblem(id federation.ServiceID, client string) string
 }
 
-// LinkedClusters is the part of the linked clusters that the debug API reads. LinkedClusters is
-// implemented by *clusterstore.Store.
+// LinkedClusters is the subset of *clusterstore.Store that the debug API uses.
 type LinkedClusters interface {
 	Status() []adminapi.Cluster
 	Look(context.Context)
@@ -57,14 +55,13 @@ type LinkedClusters interface {
 	OwnRefused() []adminapi.RefusedRequest
 }
 
-// Streams is the part of the proxies' streams that the debug API reads. Streams is implemented by
-// *grpcapi.Server.
+// Streams is the subset of *grpcapi.Server that the debug API uses.
 type Streams interface {
 	Views() []grpcapi.ViewStatus
 	Explain(context.Context, grpcapi.Question) (*grpcapi.Explanation, error)
 }
 
-// SliceWriter is the part of the writer of EndpointSlices that the debug API reads.
+// SliceWriter is the subset of the EndpointSlice writer that the debug API uses.
 type SliceWriter interface {
 	Status() adminapi.SliceWriter
 	Refused() []adminapi.RefusedRequest

@@ -156,8 +156,8 @@ func (s *servedShop) Explain(ctx context.Context, q grpcapi.Question) (*grpcapi.
 	return s.explain(ctx, q)
 }
 
-// TestPages: each page that there is without --exports is answered as JSON, and not to a POST; one that can't be
-// encoded is an error.
+// TestPages checks that each page without --exports responds with JSON, and rejects a POST. A page
+// that can't be encoded is an error.
 func TestPages(t *testing.T) {
 	mux := http.NewServeMux()
 	for path, page := range newShop(federation.NewTable(federation.Options{})).handlers() {
@@ -188,8 +188,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestFreshPage: only the query of isthmus check makes clusters read facts again,
-// and those who ask at the same time share a look.
+// TestFreshPage checks that only the query of isthmus check makes clusters read facts again.
+// Concurrent requests share one read.
 func TestFreshPage(t *testing.T) {
 	page := newShop(federation.NewTable(federation.Options{}))
 	h := page.handlers()["/debug/clusters"]

@@ -47,7 +47,7 @@ const (
 
 // EventLog stores recent events for /debug/events and the page at /.
 //
-//   - It stores at most maxEvents events. Events with the same kind, object and text are merged
+//   - The log stores at most maxEvents events. Events with the same kind, object and text are merged
 //     into one event with a count and the newest time.
 //   - Frequent events do not displace rare ones. If the log is full, a new event replaces the
 //     oldest event of the kind with the most events.

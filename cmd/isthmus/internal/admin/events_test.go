@@ -30,8 +30,8 @@ func TestRepeatsAreFolded(t *testing.T) {
 	})
 }
 
-// TestManyDoNotPushOutFew: neither a cluster that fails for ever new reasons nor thousands of
-// services make the log forget what else has happened.
+// TestManyDoNotPushOutFew checks that frequent events do not displace other events. Examples are a
+// cluster that fails for ever new reasons, and thousands of services.
 func TestManyDoNotPushOutFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := NewEventLog()

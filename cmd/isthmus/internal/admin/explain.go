@@ -126,7 +126,7 @@ const authorityForms = "give NAMESPACE/NAME, NAME.NAMESPACE, or what the applica
 // importSuffix is the suffix of the DNS names of ServiceImports.
 const importSuffix = ".svc.clusterset.local"
 
-// authority expands the given authority to the form that proxies send. Errors are for people.
+// authority expands the given authority to the form that proxies send. The errors are messages for users.
 //
 //   - NAMESPACE/NAME and NAME.NAMESPACE are accepted, also with .svc, and with or without :PORT.
 //   - Without :PORT, the port is the only port of the Service. If the Service has several ports, it

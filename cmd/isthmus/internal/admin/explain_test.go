@@ -93,7 +93,7 @@ func getExplain(h http.Handler, query url.Values) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestExplainPage: what the page has, field by field, since programs read it.
+// TestExplainPage checks each field of the page, because programs read it.
 func TestExplainPage(t *testing.T) {
 	h := newExplainedGateway(t)
 	w := getExplain(
@@ -177,7 +177,7 @@ func TestExplainPage(t *testing.T) {
 	}
 }
 
-// TestExplainRefusals: questions that can't be answered get a code and a text.
+// TestExplainRefusals checks the code and text for invalid questions.
 func TestExplainRefusals(t *testing.T) {
 	h := newExplainedGateway(t)
 	for _, c := range []struct{ authority, address, want string }{
@@ -226,8 +226,8 @@ func askExplain(h http.Handler, w http.ResponseWriter, addr string) {
 	h.ServeHTTP(w, r)
 }
 
-// TestExplainsTakeTurns: one is answered at a time, and those who would wait for long get 503. Whose turn it is
-// has TestTurns.
+// TestExplainsTakeTurns checks that one question is answered at a time, and that long waits end
+// with 503. TestTurns checks the order of turns.
 func TestExplainsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most, refused atomic.Int64
@@ -292,8 +292,8 @@ type untaken struct {
 
 func (u untaken) Write(p []byte) (int, error) { <-u.taken; return u.ResponseRecorder.Write(p) }
 
-// TestSlowClientsOfExplain: a client that does not take its answer keeps nobody else waiting, until
-// there are so many that their answers would take much memory.
+// TestSlowClientsOfExplain checks that a client that does not read its response delays no other
+// client. Only the number of such clients is limited, because of their memory.
 func TestSlowClientsOfExplain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, taken := newExplainedGateway(t), make(chan struct{})
@@ -325,8 +325,8 @@ func TestSlowClientsOfExplain(t *testing.T) {
 	})
 }
 
-// FuzzExplainQuery: whatever is asked gets an answer that does nothing to a terminal or a
-// browser, and of which refusals are short.
+// FuzzExplainQuery checks that every response is harmless to terminals and browsers, and that
+// rejections are short.
 func FuzzExplainQuery(f *testing.F) {
 	for _, query := range []string{
 		"authority=shop/web",
@@ -363,8 +363,8 @@ func FuzzExplainQuery(f *testing.F) {
 	})
 }
 
-// TestExplainIsAwaited: by default "isthmus explain" waits for longer than a gateway lets it wait for its turn, and
-// explains.
+// TestExplainIsAwaited checks that "isthmus explain" by default waits longer than a replica lets it
+// wait for its turn.
 func TestExplainIsAwaited(t *testing.T) {
 	longest := pageWait + explainWait + explainLimit
 	for _, v := range commands.All(nil) {
@@ -385,7 +385,8 @@ func TestExplainIsAwaited(t *testing.T) {
 	t.Error("isthmus explain has no flag --timeout")
 }
 
-// TestAuthorities: what people write stands for one service, or it is not taken.
+// TestAuthorities checks that each accepted form of an authority means one service, and that other
+// forms are rejected.
 func TestAuthorities(t *testing.T) {
 	a := newShop(nil)
 	for text, want := range map[string]string{

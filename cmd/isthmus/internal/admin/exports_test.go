@@ -187,7 +187,8 @@ func TestExportsPage(t *testing.T) {
 	}
 }
 
-// TestExportsPageIsBounded: what a hostile cluster exports does not make the page larger than clients read.
+// TestExportsPageIsBounded checks that a hostile cluster can't make the page larger than clients
+// accept.
 func TestExportsPageIsBounded(t *testing.T) {
 	v := testExports(exportingShop()).look()
 	large := shopService("web", 80, map[string]string{"a": strings.Repeat("x", 20_000)})
@@ -249,8 +250,8 @@ func TestExportsSummary(t *testing.T) {
 	}
 }
 
-// TestExportsPageOfImports: a ServiceExport, own and of west, is to be written as a ServiceImport and its Service,
-// once there are such.
+// TestExportsPageOfImports checks that local and linked ServiceExports are planned as a
+// ServiceImport and its Service, once the kinds exist.
 func TestExportsPageOfImports(t *testing.T) {
 	store := exportingShop()
 	web := plan.ID{Namespace: "shop", Name: "web"}
@@ -287,7 +288,7 @@ func TestExportsPageOfImports(t *testing.T) {
 	}
 }
 
-// TestExportFields: what a change of an object, or of its status, is shown by.
+// TestExportFields checks the fields that a change of an object or its status shows.
 func TestExportFields(t *testing.T) {
 	valid := []metav1.Condition{{Type: "Valid", Status: "True", Reason: "Valid", Message: "it is"}}
 	i := &plan.ServiceImport{
@@ -334,7 +335,8 @@ func TestExportFields(t *testing.T) {
 	}
 }
 
-// TestExportsPageOfOneName: what the page shows of one export does not depend on whether a Service is written for it.
+// TestExportsPageOfOneName checks that the page of one export does not depend on whether a Service
+// is written for the export.
 func TestExportsPageOfOneName(t *testing.T) {
 	web := plan.ID{Namespace: "shop", Name: "web"}
 	written := func(service string) *plan.Service {

@@ -41,8 +41,8 @@ func TestAdminHosts(t *testing.T) {
 	}
 }
 
-// TestAdminRefuses: pages are refused to browsers that another site's page directs, what kubelets
-// and Prometheus ask for is not.
+// TestAdminRefuses checks that pages are refused to browsers that another site's page directs.
+// Requests of kubelets and Prometheus are not refused.
 func TestAdminRefuses(t *testing.T) {
 	a, _ := newAdmin(true)
 	a.hosts = testHosts()
@@ -114,7 +114,7 @@ func TestParseAdminHosts(t *testing.T) {
 	}
 }
 
-// FuzzAdminHosts: what is admitted is an address, has no dot, or ends as it must.
+// FuzzAdminHosts checks that an admitted host is an address, has no dot, or has an admitted suffix.
 func FuzzAdminHosts(f *testing.F) {
 	for _, host := range []string{
 		"",

@@ -15,8 +15,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestImpactPage: who asks for nothing that can be is told so, a service has the streams of all its views, and the
-// own cluster has a name.
+// TestImpactPage checks the errors for invalid queries, the streams of a service with several
+// views, and the name of the local cluster.
 func TestImpactPage(t *testing.T) {
 	table, web := federation.NewTable(federation.Options{}), admintest.ShopID("web")
 	table.Define(

@@ -20,8 +20,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestLeftovers: mirrors are left over if neither a link Secret nor a Link names their cluster and no service mirror
-// holds its Lease. What may not be read is said.
+// TestLeftovers checks that mirrors are left over if nothing names their cluster and no service
+// mirror holds its Lease. Read errors are reported.
 func TestLeftovers(t *testing.T) {
 	mirrors := make(map[string][]federation.ServiceID)
 	for _, cluster := range []string{"gone", "linked", "link", "target", "running", "stopped", "released"} {

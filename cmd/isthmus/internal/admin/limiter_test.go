@@ -83,7 +83,8 @@ func (h *limited) next() string {
 	return h.turns(n)
 }
 
-// TestTurns: as many are served at once as may be, the addresses in turns.
+// TestTurns checks that the maximum number of requests runs at once, and that client addresses take
+// turns.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newLimited(newLimiter(3, time.Hour, 0))
@@ -117,7 +118,7 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestBusy: one that finds no turn in time gets 503, and does not count any more.
+// TestBusy checks that a request without a turn in time gets 503 and is no longer counted.
 func TestBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newLimited(newLimiter(1, time.Minute, 0))
@@ -147,7 +148,7 @@ func TestBusy(t *testing.T) {
 	})
 }
 
-// TestTurnsRest: after an answer its turn is not free for nine times as long as it has taken, up to a second.
+// TestTurnsRest checks that a turn stays occupied for nine times its duration, up to a second.
 func TestTurnsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newLimited(newLimiter(1, time.Hour, 0))
@@ -173,8 +174,8 @@ func TestTurnsRest(t *testing.T) {
 	})
 }
 
-// TestTurnsEnd: a client that does not read, or does not send the body that it has
-// announced, keeps its turn no longer than the limit.
+// TestTurnsEnd checks that a client that does not read, or does not send its body, loses its turn
+// at the limit.
 func TestTurnsEnd(t *testing.T) {
 	text := []byte(strings.Repeat("x", 16<<20))
 	for name, request := range map[string]string{

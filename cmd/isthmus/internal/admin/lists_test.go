@@ -21,7 +21,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestListPages: a list is sent once for each snapshot, and lists are views of the pages that there were.
+// TestListPages checks that a list is sent once for each snapshot, and that lists are views of
+// pages.
 func TestListPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service := adminapi.ServiceLine{Namespace: "shop", Name: "web", Kind: "federated", Serving: 1}
@@ -86,7 +87,8 @@ func TestListPages(t *testing.T) {
 	})
 }
 
-// TestListThatClientHas: an answer is not made for a client that has it. This one can't be made.
+// TestListThatClientHas checks that no response is computed for a client that already has it. The
+// response of this test can't be encoded.
 func TestListThatClientHas(t *testing.T) {
 	h := newListHandler(func() listContent {
 		return listContent{
@@ -211,7 +213,8 @@ func TestListContent(t *testing.T) {
 	}
 }
 
-// TestManyMembers: those that do not serve are listed, whatever the number of others.
+// TestManyMembers checks that members that do not serve are listed, whatever the number of other
+// members.
 func TestManyMembers(t *testing.T) {
 	o := manyShops(t, 60, 1)
 	id := federation.ServiceID{Namespace: "a", Name: "web-7"}
@@ -381,7 +384,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestSortedOnce: lines are sorted when an order is first asked for, and not again.
+// TestSortedOnce checks that lines are sorted once, when an order is first requested.
 func TestSortedOnce(t *testing.T) {
 	compared := 0
 	up := func(a, b *int) int { compared++; return *a - *b }
@@ -459,7 +462,7 @@ func TestOtherLists(t *testing.T) {
 	}
 }
 
-// TestNotAnswered: what can't be answered says what can.
+// TestNotAnswered checks that the error for an invalid query names the valid values.
 func TestNotAnswered(t *testing.T) {
 	s := newListSnapshot(large(1, 1))
 	for query, want := range map[string]string{

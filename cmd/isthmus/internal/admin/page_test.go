@@ -54,7 +54,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestFiles: nothing in the page makes markup of a text, is inline, or comes from elsewhere.
+// TestFiles checks that the page never uses a text as markup, has no inline script, and loads
+// nothing from other hosts.
 func TestFiles(t *testing.T) {
 	entries, err := files.ReadDir("page")
 	if err != nil || len(entries) != 4 {

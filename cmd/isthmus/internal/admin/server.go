@@ -51,7 +51,7 @@ type Server struct {
 	log     *zap.Logger
 }
 
-// New returns a server. New serves nothing until Serve is called.
+// New returns a server that serves nothing until Serve is called.
 func New(o Options) *Server {
 	pages := newDebugAPI(&o.Sources)
 	page := newPage()

@@ -77,7 +77,8 @@ func TestAdmin(t *testing.T) {
 	}
 }
 
-// TestScrapesAreBounded: at most two slow scrapes run at a time, of one address one, and none for long.
+// TestScrapesAreBounded checks that at most two slow scrapes run at a time, one per address, and
+// that each times out.
 func TestScrapesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := newAdmin(false)
@@ -119,8 +120,8 @@ func TestScrapesAreBounded(t *testing.T) {
 	})
 }
 
-// TestLargeHeaders: a request whose header is larger than any that kubelet, Prometheus
-// or a browser sends is refused, and little of it is read.
+// TestLargeHeaders checks that a request with unusually large headers is rejected, and that little
+// of it is read.
 func TestLargeHeaders(t *testing.T) {
 	a, _ := newAdmin(false)
 	addr, stop := serve(t, a)
@@ -151,7 +152,7 @@ func serve(t *testing.T, a *Server) (addr string, stop func() error) {
 	return l.Addr().String(), func() error { cancel(); return <-done }
 }
 
-// TestAdminServeFails: what ends the listener ends the server with an error.
+// TestAdminServeFails checks that the server returns an error if its listener fails.
 func TestAdminServeFails(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"isthmus/internal/panics"
 )
 
-// TestServicesPage: services that are federated or watched or that have problems, with what each member adds.
+// TestServicesPage checks the services that are federated, watched or have problems, with the
+// contribution of each member.
 func TestServicesPage(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	for _, name := range []string{"web", "quiet"} {
@@ -81,8 +82,8 @@ func TestServicesPage(t *testing.T) {
 	}
 }
 
-// TestFailuresOnPages: the pages name the services that can't be updated, since when and why, also
-// those that nobody watches.
+// TestFailuresOnPages checks that the pages name the services that can't be updated, with time and
+// reason, even if unwatched.
 func TestFailuresOnPages(t *testing.T) {
 	s := newShop(federation.NewTable(federation.Options{}))
 	f := adminapi.Failure{Where: "service", Since: time.Unix(1e9, 0), Panics: 2, Panic: "boom"}
@@ -103,9 +104,8 @@ func TestFailuresOnPages(t *testing.T) {
 	}
 }
 
-// TestTiersOnPage: the page shows the preference, which clusters that the Service itself names are not linked, and
-// what clients
-// use: of those who make up names of instances some. The gateway's own preference may name any cluster.
+// TestTiersOnPage checks the preference, the clusters in the Service's own annotation that are not
+// linked, and the tiers in use. Clients that invent instance names are only shown in part.
 func TestTiersOnPage(t *testing.T) {
 	table, web := federation.NewTable(federation.Options{}), admintest.ShopID("web")
 	p := &federation.Preference{
@@ -163,7 +163,8 @@ func TestTiersOnPage(t *testing.T) {
 	}
 }
 
-// TestLackedPorts: of a member those ports are named that it does not declare, and what it has instead.
+// TestLackedPorts checks that a member's undeclared ports are listed with the ports that it
+// declares instead.
 func TestLackedPorts(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	table.Define(

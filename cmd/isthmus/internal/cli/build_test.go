@@ -44,7 +44,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestRelease: what make's VERSION names the program is its version.
+// TestRelease checks that make's VERSION is the version of the program.
 func TestRelease(t *testing.T) {
 	release = "v9.8.7"
 	t.Cleanup(func() { release = "" })

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestAwait: what is waited for is printed after a second, and work that goes on when its time is over is left alone.
+// TestAwait checks that the reason for waiting is printed after a second, and that overdue work is
+// abandoned.
 func TestAwait(t *testing.T) {
 	for _, c := range []struct {
 		takes, limit, want time.Duration

@@ -72,7 +72,7 @@ Flags:
 Example: demo list x
 `
 
-// TestProgram: what a command gets, and what its errors become.
+// TestProgram checks what a command receives, and the effects of its errors.
 func TestProgram(t *testing.T) {
 	for _, c := range []struct {
 		args        string
@@ -125,7 +125,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// TestPlugin: as the plugin of another program all texts have that one's name too.
+// TestPlugin checks that all texts of a plugin contain the name of the other program.
 func TestPlugin(t *testing.T) {
 	for args, want := range map[string]string{
 		"help":       strings.ReplaceAll(demoOverview, "demo ", "kubectl demo "),
@@ -141,7 +141,7 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
-// TestCompletion: what shells are given for an argument that is half typed.
+// TestCompletion checks the completions of partly typed arguments.
 func TestCompletion(t *testing.T) {
 	for args, want := range map[string]string{
 		"":               "list fail misuse one completion help :4",
@@ -184,7 +184,7 @@ func run(t *testing.T, name string, args ...string) (code int, stdout, stderr st
 	return code, out.String(), err.String()
 }
 
-// TestConfirm: only somebody at a terminal who agrees confirms.
+// TestConfirm checks that only a user at a terminal can confirm.
 func TestConfirm(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

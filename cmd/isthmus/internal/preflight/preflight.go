@@ -146,8 +146,8 @@ func (x *inspection) run(ctx context.Context) {
 	}
 }
 
-// unauthorized returns only the requests with status 401. Other rejected requests show permissions
-// of the credentials in use, and askPermissions checks the relevant permissions instead.
+// unauthorized returns only the requests with status 401. Other rejections only concern
+// permissions, which askPermissions checks separately.
 func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedRequest) {
 	for _, r := range list {
 		if r.Status == http.StatusUnauthorized {

@@ -12,7 +12,7 @@ import (
 	"isthmus/cmd/isthmus/internal/check"
 )
 
-// TestPreflight: each world has one thing that is wrong, and exactly that is found.
+// TestPreflight checks worlds with one fault each, and that exactly this fault is found.
 func TestPreflight(t *testing.T) {
 	other := pemCertificate(t, 24*time.Hour*365)
 	for name, c := range map[string]struct {

@@ -16,8 +16,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestLimit: a message that is logged again and again is written a hundred times
-// and then once a second, with the number of lines dropped.
+// TestLimit checks that a repeated message is written a hundred times and then once a second, with
+// the number of dropped lines.
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, lines := observer.New(zapcore.DebugLevel)
@@ -63,7 +63,7 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// TestLimitIsBounded: messages beyond the bound share one limit.
+// TestLimitIsBounded checks that messages beyond maxMessages share one limit.
 func TestLimitIsBounded(t *testing.T) {
 	core, lines := observer.New(zapcore.InfoLevel)
 	c := limited(core).(limitCore)
@@ -128,7 +128,7 @@ func TestJSONLog(t *testing.T) {
 	}
 }
 
-// TestKlog: lines of klog's levels are logged as debug, down to its -v.
+// TestKlog checks that lines of klog's levels are logged as debug, down to its -v.
 func TestKlog(t *testing.T) {
 	for _, c := range []struct {
 		level logLevel

@@ -31,7 +31,7 @@ func TestClusterCap(t *testing.T) {
 	}
 }
 
-// TestStreamLimit: calls may take half of the memory, unless the flag is set.
+// TestStreamLimit checks that calls may use half of the memory, unless the flag is set.
 func TestStreamLimit(t *testing.T) {
 	for _, tt := range []struct {
 		usable int64
@@ -46,7 +46,7 @@ func TestStreamLimit(t *testing.T) {
 	}
 }
 
-// TestViewLimit: views may take a quarter of the memory, unless the flag is set.
+// TestViewLimit checks that views may use a quarter of the memory, unless the flag is set.
 func TestViewLimit(t *testing.T) {
 	for _, tt := range []struct{ usable, flag, want int64 }{
 		{250 << 20, 0, 250 << 18},
@@ -77,7 +77,8 @@ func TestGCPercentOf(t *testing.T) {
 	}
 }
 
-// TestGCTuner: GOGC follows what is in use after each collection, both ways, until the end.
+// TestGCTuner checks that GOGC adapts to the memory in use after each collection, until the context
+// ends.
 func TestGCTuner(t *testing.T) {
 	t.Setenv("GOGC", "")
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
@@ -109,7 +110,7 @@ func TestGCTuner(t *testing.T) {
 	}
 }
 
-// TestGCTunerLeavesGOGC: a GOGC of the environment wins.
+// TestGCTunerLeavesGOGC checks that GOGC in the environment takes precedence.
 func TestGCTunerLeavesGOGC(t *testing.T) {
 	const before = 70
 	defer debug.SetGCPercent(debug.SetGCPercent(before))

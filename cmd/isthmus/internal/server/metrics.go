@@ -164,7 +164,7 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 	byMember.Collect(ch)
 }
 
-// tierChanges describes the counter of changes of the tiers in use.
+// tierChanges describes the metric that counts changes of the tiers in use.
 var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
 	"How often clients of a zone have come to use more tiers (spill), or fewer (return), "+
 		"while the service was watched.",

@@ -48,8 +48,8 @@ func scrape(t *testing.T, c prometheus.Collector) (lines []string) {
 	return lines
 }
 
-// TestFederationMetrics: members and endpoints by cluster; by service only if
-// that is asked for. The name of a cluster that is not linked does not appear.
+// TestFederationMetrics checks members and endpoints by cluster, and by service only on request.
+// The name of a cluster that is not linked does not appear.
 func TestFederationMetrics(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	id := func(name string) federation.ServiceID { return federation.ServiceID{Namespace: "shop", Name: name} }

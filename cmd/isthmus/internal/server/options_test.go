@@ -21,7 +21,7 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// linkerdFlags are those of Linkerd's destination controller.
+// linkerdFlags are the flags of Linkerd's destination controller.
 var linkerdFlags = []string{
 	"addr", "metrics-addr", "kubeconfig", "controller-namespace", "outbound-transport-mode", "enable-h2-upgrade",
 	"enable-endpoint-slices", "enable-ipv6",
@@ -30,9 +30,9 @@ var linkerdFlags = []string{
 	"ext-endpoint-zone-weights", "meshed-http2-client-params", "log-level", "log-format", "version",
 }
 
-// TestAccepted: there are all flags of Linkerd's destination controller, and each flag is read with one dash and
-// two, its value after
-// "=" or, unless it is a boolean, a space.
+// TestAccepted checks that all flags of Linkerd's destination controller exist. Each flag is
+// accepted with one dash and two, and its value after "=" or a space. A boolean takes its value
+// after "=" only.
 func TestAccepted(t *testing.T) {
 	var names []string
 	for _, section := range command(&options{}).Flags {
@@ -65,7 +65,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// runInstead runs a verb of that name with something else to do than it has.
+// runInstead runs a command with do as its function.
 func runInstead(v cli.Command, args []string, do func(cli.Process) error) (err error) {
 	v.Run = func(_ context.Context, p cli.Process) error { err = do(p); return err }
 	program := cli.Program{Name: "isthmus", Groups: []cli.Group{{Commands: []cli.Command{v}}}}
@@ -93,7 +93,7 @@ func flagsOf(t *testing.T, args ...string) *options {
 	return o
 }
 
-// TestDefaults: those that docs and the peer's chart count on.
+// TestDefaults checks the defaults that the docs and Linkerd's chart rely on.
 func TestDefaults(t *testing.T) {
 	want := map[string]string{
 		"addr": ":8086", "metrics-addr": ":9996", "controller-namespace": "linkerd", "log-level": "info",
@@ -115,7 +115,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestNotes: values that are replaced or skipped.
+// TestNotes checks the notes on values that are replaced or skipped.
 func TestNotes(t *testing.T) {
 	domains := []string{"--identity-trust-domain=t", "--cluster-domain=c"}
 	for _, c := range []struct {
@@ -188,7 +188,7 @@ func TestPreferenceFlags(t *testing.T) {
 	}
 }
 
-// TestExportFlags: what is kept of clusters for exports.
+// TestExportFlags checks the effect of the flags for exports.
 func TestExportFlags(t *testing.T) {
 	kept := func(o *options) *exporter { return &exporter{options: o} }
 	if o := flagsOf(t); !o.sources.labels || !kept(o).catalogOptions().ServiceExports ||
@@ -233,8 +233,7 @@ func TestExportFlags(t *testing.T) {
 	}
 }
 
-// TestChartArguments: those of a default install of Linkerd, as its chart
-// writes them.
+// TestChartArguments checks the arguments that Linkerd's chart writes for a default install.
 func TestChartArguments(t *testing.T) {
 	o := flagsOf(
 		t,

@@ -34,7 +34,7 @@ func observed() (*reports, func(fields ...string) []string) {
 	}
 }
 
-// TestReports: what is logged of members, of their addresses, and of tiers.
+// TestReports checks the log lines about members, their addresses and tiers.
 func TestReports(t *testing.T) {
 	r, lines := observed()
 	id, addr := admintest.ShopID("web-federated"), netip.MustParseAddrPort("10.0.0.1:80")
@@ -69,9 +69,8 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestReportsHaveLimits: a cluster, or a namespace, that changes all the time silences no other one, and names
-// that are not linked
-// share one limit.
+// TestReportsHaveLimits checks that a cluster or namespace that changes all the time silences no
+// other one. Clusters that are not linked share one limit.
 func TestReportsHaveLimits(t *testing.T) {
 	r, lines := observed()
 	id := admintest.ShopID("web")
@@ -118,7 +117,7 @@ func TestReportsHaveLimits(t *testing.T) {
 	}
 }
 
-// TestEvents: what is an event, and how it reads.
+// TestEvents checks which changes are events, and their texts.
 func TestEvents(t *testing.T) {
 	r, _ := observed()
 	r.cluster(cluster.Change{Cluster: "east", Text: "stale: gone", Problem: true})

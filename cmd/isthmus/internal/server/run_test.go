@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// testReplica is a gateway on a fake cluster and an empty gRPC server.
+// testReplica is a replica with a fake cluster and an empty gRPC server.
 type testReplica struct {
 	*replica
 	synced       chan struct{} // of the cluster
@@ -80,7 +80,7 @@ func newTestReplica(t *testing.T) *testReplica {
 	return s
 }
 
-// get returns the admin server's answer, empty if there is none.
+// get returns the response of the admin server, or an empty text if there is none.
 func (s *testReplica) get(path string) string {
 	resp, err := s.client.Get("http://" + s.metricsAddr + path)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *testReplica) listens() bool {
 	return true
 }
 
-// TestReplicaLife goes from start to shutdown with an open stream.
+// TestReplicaLife checks a replica from start to shutdown with an open stream.
 func TestReplicaLife(t *testing.T) {
 	s := newTestReplica(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -136,7 +136,8 @@ func TestReplicaLife(t *testing.T) {
 	}
 }
 
-// TestReplicaFails: a part that ends takes the process along, and is named.
+// TestReplicaFails checks that a part that ends also ends the replica, and that the error names the
+// part.
 func TestReplicaFails(t *testing.T) {
 	for _, ready := range []bool{false, true} {
 		for _, end := range []error{errors.New("broken"), nil} {
@@ -158,7 +159,8 @@ func TestReplicaFails(t *testing.T) {
 	}
 }
 
-// TestReplicaAddressTaken: also while it starts; TestProcessFails has one that is taken before.
+// TestReplicaAddressTaken checks an address that is taken during the start. TestProcessFails checks
+// one that is taken earlier.
 func TestReplicaAddressTaken(t *testing.T) {
 	s := newTestReplica(t)
 	done := make(chan error, 1)
@@ -178,8 +180,8 @@ func TestReplicaAddressTaken(t *testing.T) {
 	}
 }
 
-// TestTicks: endpoints leave when their time is over, also if that time has come closer or
-// has gone while it was waited for; and the loop ends with its context.
+// TestTicks checks that Tick is called when a change is due, even if the time moves or has passed.
+// The loop ends with its context.
 func TestTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table, web := federation.NewTable(federation.Options{}), federation.ServiceID{Namespace: "shop", Name: "web"}
@@ -232,7 +234,7 @@ func TestTicks(t *testing.T) {
 	})
 }
 
-// TestNoTraces: without a collector, calls pass no code of OpenTelemetry.
+// TestNoTraces checks that calls run no OpenTelemetry code without a collector.
 func TestNoTraces(t *testing.T) {
 	if o := newTracing("", zap.NewNop()).options(); o != nil {
 		t.Errorf("%d options of the gRPC server", len(o))

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// record is a server that notes what is done to it, and when.
+// record is a server that records the calls of a shutdown and their times.
 type record struct {
 	start    time.Time
 	mu       sync.Mutex // of lines
@@ -34,7 +34,7 @@ func newRecord(open int) *record {
 	}
 }
 
-// noListener is a listener of nothing.
+// noListener is a listener that accepts nothing.
 type noListener struct{ net.Listener }
 
 func (noListener) Close() error { return nil }
@@ -82,9 +82,8 @@ func (r *record) shutdown() *shutdown {
 	}
 }
 
-// TestShutdown: the listener, here a millisecond after the stop has begun, is closed
-// before the streams that are left are ended. Without --drain they all end together then, and with both flags 0 it
-// waits for nothing.
+// TestShutdown checks that the listener is closed before the remaining streams end. Without
+// --drain, all streams end together then. With both flags 0, shutdown waits for nothing.
 func TestShutdown(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -190,9 +189,8 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestShutdownWithinTheGrace: the default flags, and the limits of what follows them,
-// leave something of Kubernetes' default grace. That a process ends within it is
-// tested by the end-to-end tests of a handover.
+// TestShutdownWithinTheGrace checks that the default flags and the limits of the remaining steps
+// fit in Kubernetes' default grace period. End-to-end tests of a handover check a whole process.
 func TestShutdownWithinTheGrace(t *testing.T) {
 	o := flagsOf(t)
 	if worst := o.delay + o.drain + stopLimit + lastLimit; worst >= 30*time.Second {
@@ -200,7 +198,8 @@ func TestShutdownWithinTheGrace(t *testing.T) {
 	}
 }
 
-// TestInPod: what Kubernetes gives every container is how a gateway knows that it is one.
+// TestInPod checks that a replica detects a Pod by a variable that Kubernetes sets in every
+// container.
 func TestInPod(t *testing.T) {
 	for host, want := range map[string]bool{"": false, "10.0.0.1": true} {
 		t.Setenv(inPodVariable, host)

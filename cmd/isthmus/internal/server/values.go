@@ -132,8 +132,8 @@ func label(text string) (string, error) {
 	return text, nil
 }
 
-// quantity returns a parser for quantities of at least the given number of bytes. quantity returns
-// 0 for an empty text.
+// quantity returns a parser for quantities of at least the given number of bytes. The parser
+// returns 0 for an empty text.
 func quantity(least int64) func(string) (int64, error) {
 	return func(text string) (int64, error) {
 		if text == "" {

@@ -20,7 +20,7 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// TestReplicaName: the name is $HOSTNAME, or else the machine's.
+// TestReplicaName checks that the name is $HOSTNAME, or else the machine's host name.
 func TestReplicaName(t *testing.T) {
 	machine, err := os.Hostname()
 	if err != nil {
@@ -34,7 +34,8 @@ func TestReplicaName(t *testing.T) {
 	}
 }
 
-// TestWriterFollowsFlags: without EndpointSlices there is no writer, and its queue has metrics only if asked for.
+// TestWriterFollowsFlags checks that there is no writer without EndpointSlices, and that its queue
+// has metrics only on request.
 func TestWriterFollowsFlags(t *testing.T) {
 	for _, x := range []struct {
 		slices, metrics bool
@@ -79,7 +80,8 @@ func (f *fillingStore) ExportsChanged() <-chan struct{} { return f.changed }
 func (*fillingStore) SelectorsChanged(string)           {}
 func (*fillingStore) LookAgain()                        {}
 
-// TestExportSettings: plans depend on what the flags say, and on nothing before all is read.
+// TestExportSettings checks that plans depend on the flags, and that there is no plan before
+// everything has been read.
 func TestExportSettings(t *testing.T) {
 	store := new(fillingStore)
 	o := flagsOf(t, "--controller-namespace=l5d", "--multicluster-namespace=mc", "--cluster-name=west",
@@ -106,7 +108,7 @@ func TestExportSettings(t *testing.T) {
 	}
 }
 
-// TestExportsUnread: what the gateway may not read for exports is in the log, once.
+// TestExportsUnread checks that unreadable kinds for exports are logged once.
 func TestExportsUnread(t *testing.T) {
 	forbidden := adminapi.Resource{Resource: "namespaces", Err: "namespaces is forbidden", Failure: adminapi.Forbidden}
 	imports := adminapi.Resource{

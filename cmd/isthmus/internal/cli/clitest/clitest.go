@@ -29,13 +29,12 @@ func (o *Output) Write(b []byte) (int, error) {
 	defer o.mu.Unlock()
 	select {
 	case o.wrote <- struct{}{}:
-	default: // Await has not looked since the write before
+	default: // Await has not read the previous write yet
 	}
 	return o.b.Write(b)
 }
 
-// Await waits up to a minute for want, and returns all that was written until
-// then.
+// Await waits up to a minute until the text contains want, and returns the whole text.
 func (o *Output) Await(t *testing.T, want string) string {
 	t.Helper()
 	limit := time.After(time.Minute)
@@ -54,8 +53,8 @@ func (o *Output) Await(t *testing.T, want string) string {
 	}
 }
 
-// FreeAddr returns an address without a listener. Its port is below those that systems choose themselves: a connection
-// could otherwise take it before the test listens on it.
+// FreeAddr returns an address without a listener. The port is below the ephemeral ports, so that no
+// connection takes the port before the test listens on it.
 func FreeAddr(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -68,7 +67,8 @@ func FreeAddr(t *testing.T) string {
 	return ""
 }
 
-// Eventually waits up to a minute until f returns true. what says what is awaited.
+// Eventually waits up to a minute until f returns true. The argument what describes the condition
+// in the failure message.
 func Eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	limit := time.After(time.Minute)
