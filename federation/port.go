@@ -345,7 +345,8 @@ func undeclared(members []contribution) bool {
 }
 
 // concerned lists the clients that may be affected by the change from the given lists to the port's
-// current lists. The summary and the steering must not have changed. The order is that of all.
+// current lists. The summary and the steering must not have changed. The clients are in the order
+// of port.all.
 //
 // Clients may request any number of names that no endpoint has. Such clients must not make changes
 // slow for others. So concerned omits clients that the change cannot affect.

@@ -100,7 +100,8 @@ func (s *watchedService) finish() {
 	s.reportTiers()
 }
 
-// locked calls f with s.mu held. If f panics, locked marks the service as broken.
+// locked calls f with s.mu held. If f panics, locked marks the service as broken. It does not
+// recover.
 func (s *watchedService) locked(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

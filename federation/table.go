@@ -16,21 +16,20 @@ type Options struct {
 	// serve for another reason than before. It must neither block nor call the Table. If Report is
 	// nil, it is not called.
 	Report func(ServiceID, Member, MemberStatus)
-	// ReportRefused is called when addresses that a linked cluster offers to a watched port are
-	// refused, and no address of that member was refused before. n is the number of refused
-	// addresses. The rules of Report apply.
+	// ReportRefused is called when the table begins to refuse addresses that a linked cluster
+	// offers to a watched port. n is the number of refused addresses. The rules of Report apply.
 	ReportRefused func(id ServiceID, port uint16, m Member, first Refusal, n int)
 	// ReportTiers is called when the clients of a zone begin to use more or fewer tiers. The rules
 	// of Report apply.
 	ReportTiers func(TierChange)
 	// Supervise calls update, which updates a watched service. If update panics, Supervise must
-	// recover and, after a pause, call again, which calls Supervise. Until then clients keep their
-	// endpoints.
+	// recover. After a pause, it must call the callback named again, which calls Supervise. Until
+	// then clients keep their endpoints.
 	//
-	// of identifies the watched service. It is the same for all updates, until the last watch of
-	// the service is closed.
+	// The argument named of identifies the watched service. It stays the same until the last watch
+	// of the service is closed.
 	//
-	// If Supervise is nil, the Table's method panics.
+	// If Supervise is nil, the Table does not recover from panics.
 	Supervise func(id ServiceID, of any, update, again func())
 	// Now returns the current time, which preferences and cordons depend on. The default is
 	// time.Now.

@@ -119,9 +119,9 @@ func (s *Supervisor) Count(where Where) int {
 	return int(m.GetCounter().GetValue())
 }
 
-// Do calls f. If f panics, Run calls again after a pause. again must lead to another Do of the same
-// work. A Do without a panic ends the failure, unless the work has panicked elsewhere since that Do
-// began.
+// Do calls f. If f panics, Run calls the callback named again after a pause. That callback must
+// lead to another Do of the same work. A Do without a panic ends the failure, unless the work has
+// panicked elsewhere since that Do began.
 func (s *Supervisor) Do(w Work, f, again func()) {
 	if s == nil {
 		f()
