@@ -12,22 +12,23 @@ import (
 	"isthmus/internal/text"
 )
 
-// Conditions tell what was written, not what is planned. If the API server refuses a write, the
-// condition Ready has the API server's message. While a leader has not tried a write yet, Ready stays
-// as it is: the leader before it may have failed.
+// Conditions report what was written, not what is planned. If the API server rejects a write, the
+// condition Ready has the API server's message. Until a new leader has tried a write, Ready stays
+// as it is, because the write of the previous leader may have failed.
 
-// Attempt is what became of the writes of an object while this replica leads.
+// Attempt is the outcome of the writes of an object since this replica became the leader.
 type Attempt struct {
-	Made    bool   // a write has ended, well or not, or there was nothing to write
-	Problem string // why the last write failed; empty if it did not
+	Made    bool   // a write has succeeded or failed, or there was nothing to write
+	Problem string // the error of the last write; empty if it succeeded
 }
 
-// reporter is the stage of Make that decides the conditions of ServiceExports. It also decides the condition Ready of
-// ServiceImports.
+// reporter decides the conditions of ServiceExports, as the last stage of Make. It also decides the
+// condition Ready of ServiceImports, for the writer.
 type reporter struct{ *maker }
 
-// conditions adds those of the own cluster's ServiceExports, but not where the ServiceImport is somebody else's: who
-// writes that writes them too.
+// conditions adds the conditions of the local cluster's ServiceExports. It skips ServiceExports
+// whose ServiceImport another controller manages, because that controller writes their conditions
+// too.
 func (m reporter) conditions() {
 	local := m.clusters[""]
 	if local == nil || !m.ServiceExports || m.MCSVersion == "" {
@@ -62,7 +63,7 @@ func (m reporter) conditions() {
 	slices.SortFunc(m.out.Exports, func(a, b ExportConditions) int { return compareIDs(a.ID, b.ID) })
 }
 
-// readyExport puts the outcome of the writes for a valid ServiceExport into its condition Ready. It
+// readyExport adds the outcome of the writes to the condition Ready of a valid ServiceExport. It
 // returns false if the condition is not known yet.
 func (m reporter) readyExport(e *Export, ready *metav1.Condition) bool {
 	imports, services := m.out.Imports, m.out.Services
@@ -82,7 +83,7 @@ func (m reporter) readyExport(e *Export, ready *metav1.Condition) bool {
 	failed := m.attempt("ServiceImport", e.ID).Problem != "" ||
 		service != nil && m.attempt("Service", target).Problem != ""
 	if !failed && sameCondition(now, ready) {
-		return true // whatever ofImport and ofService return, which take longer
+		return true // regardless of ofImport and ofService, which are slower
 	}
 
 	what := "the ServiceImport"
@@ -103,12 +104,12 @@ func (m reporter) readyExport(e *Export, ready *metav1.Condition) bool {
 	return true
 }
 
-// readyImport returns the condition Ready of a ServiceImport of type ClusterSetIP. service is nil if
-// the plan does not write its Service.
+// readyImport returns the condition Ready of a ServiceImport of type ClusterSetIP. If the plan does
+// not write its Service, service is nil.
 func (m reporter) readyImport(one *merged, w *WantedImport, service *WantedService) metav1.Condition {
 	derived := m.Service(one.target())
 	have := m.Imports[one.of]
-	var now *metav1.Condition // nil if there is none, or if it is about another type
+	var now *metav1.Condition // nil if there is none, or if it concerns another type
 	if have != nil && have.Type == w.kind {
 		now = meta.FindStatusCondition(have.Conditions, "Ready")
 	}
@@ -128,7 +129,7 @@ func (m reporter) readyImport(one *merged, w *WantedImport, service *WantedServi
 		return ready
 	}
 	if m.attempt("Service", service.ID).Problem == "" && sameCondition(now, &ready) {
-		return ready // whatever ofService returns, which takes longer
+		return ready // regardless of ofService, which is slower
 	}
 	switch a := m.ofService(service); {
 	case a.Problem != "":
@@ -139,8 +140,8 @@ func (m reporter) readyImport(one *merged, w *WantedImport, service *WantedServi
 	return ready
 }
 
-// withoutIPs returns the condition Ready of a ServiceImport that does not have the IPs of its Service. now is
-// the condition that the ServiceImport has, or nil.
+// withoutIPs returns the condition Ready of a ServiceImport that lacks the IPs of its Service. now
+// is the ServiceImport's present condition, or nil.
 func (m reporter) withoutIPs(w *WantedImport, now *metav1.Condition) metav1.Condition {
 	a := m.attempt("ServiceImport", w.ID)
 	if a.Problem != "" {
@@ -152,8 +153,8 @@ func (m reporter) withoutIPs(w *WantedImport, now *metav1.Condition) metav1.Cond
 	return pending("its IPs are not written yet")
 }
 
-// familyNotSupported returns the condition Ready of a ServiceImport if all its exports have only
-// IPv6, and IPv6 is not served. It returns nil otherwise. While an export is not known, such a
+// familyNotSupported returns the condition Ready of a ServiceImport whose exports all have only
+// IPv6, if IPv6 is not served. Otherwise it returns nil. While an export is not known, such a
 // condition stays unless a known export is served.
 func (m reporter) familyNotSupported(one *merged) *metav1.Condition {
 	unserved := one.unserved(m.IPv4Only)
@@ -174,7 +175,7 @@ func (m reporter) familyNotSupported(one *merged) *metav1.Condition {
 	return now
 }
 
-// attempt returns what became of the writes of an object. kind is that of its mark.
+// attempt returns the outcome of the writes of an object. kind is "Service" or "ServiceImport".
 func (m reporter) attempt(kind string, id ID) Attempt {
 	if m.Attempt == nil {
 		return Attempt{Made: true}
@@ -182,7 +183,8 @@ func (m reporter) attempt(kind string, id ID) Attempt {
 	return m.Attempt(kind, id)
 }
 
-// ofService returns the attempt to write a derived Service, or a successful one if there is nothing to write.
+// ofService returns the outcome of the writes of a derived Service. If there is nothing to write,
+// they count as successful.
 func (m reporter) ofService(w *WantedService) Attempt {
 	a := m.attempt("Service", w.ID)
 	if a.Made && a.Problem == "" {
@@ -206,22 +208,23 @@ func (m reporter) ofImport(w *WantedImport) Attempt {
 	return a
 }
 
-// familyReason is the reason of Ready of a ServiceImport without exports that are served.
+// familyReason is the reason of Ready if no export of a ServiceImport has a served IP family.
 const familyReason = "IPFamilyNotSupported"
 
-// ExportConditions are the conditions that a ServiceExport of the own cluster is to have.
+// ExportConditions holds the planned conditions of a ServiceExport in the local cluster.
 type ExportConditions struct {
 	ID
 	Have *ServiceExport
-	Want []metav1.Condition // of the types that are ours
+	Want []metav1.Condition // of the types that Isthmus sets
 }
 
-// Content is as that of a WantedService. It differs for another ServiceExport of the same name.
+// Content is like [WantedService.Content]. It differs for another ServiceExport of the same name.
 func (w *ExportConditions) Content() string {
 	return hash(fmt.Sprintf("%s %#v", w.Have.UID, w.Want), 20)
 }
 
-// Over returns the conditions of a ServiceExport that has these, and whether they differ. Those of other types stay.
+// Over returns have with the planned conditions, and whether the result differs from have.
+// Conditions of other types stay.
 func (w *ExportConditions) Over(have []metav1.Condition) (next []metav1.Condition, differs bool) {
 	next = slices.DeleteFunc(slices.Clone(have), func(c metav1.Condition) bool {
 		return c.Type == "Conflict" && len(w.Want) < 3
@@ -233,9 +236,9 @@ func (w *ExportConditions) Over(have []metav1.Condition) (next []metav1.Conditio
 	return next, differs
 }
 
-// exportConditions follow KEP-1645.
+// exportConditions returns the conditions of a ServiceExport as KEP-1645 defines them.
 func exportConditions(v Verdict, e *Export, found []Conflict) []metav1.Condition {
-	if why := e.invalid(); why != "" { // also while its member is held
+	if why := e.invalid(); why != "" { // even while its member is on hold
 		reason := "InvalidServiceType"
 		if e.serviceMissing() {
 			reason = "NoService"
@@ -263,7 +266,8 @@ func exportConditions(v Verdict, e *Export, found []Conflict) []metav1.Condition
 	return append(all, condition("Conflict", true, strings.Join(reasons, ","), strings.Join(messages, "; ")))
 }
 
-// keepConflict puts the conflict that there was in place of what is wanted: it may be with an export that is not known.
+// keepConflict replaces a wanted condition Conflict by the present one if that is true. The present
+// conflict may involve an export that is not known.
 func keepConflict(want, have []metav1.Condition) {
 	for _, c := range have {
 		if i := slices.IndexFunc(want, func(o metav1.Condition) bool {
@@ -284,15 +288,17 @@ func untimed(c *metav1.Condition) metav1.Condition {
 	return next
 }
 
-// same reports whether a condition says the same as another one. The first condition may be nil.
+// sameCondition reports whether two conditions have equal status, reason and message. now may be
+// nil.
 func sameCondition(now, next *metav1.Condition) bool {
 	return now != nil && now.Status == next.Status && now.Reason == next.Reason && now.Message == next.Message
 }
 
-// maxMessage is how much of a message there is, in bytes: a condition may have 32 KiB.
+// maxMessage limits a message of a condition, in bytes. The API allows 32 KiB.
 const maxMessage = 8 << 10
 
-// condition returns one that has no time yet: that is when it is written with another status than before.
+// condition returns a condition without a transition time. The time is set when a write changes the
+// status.
 func condition(kind string, is bool, reason, message string) metav1.Condition {
 	message = strings.ToValidUTF8(text.Truncate(message, maxMessage), "")
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}

@@ -11,33 +11,33 @@ import (
 	"isthmus/internal/text"
 )
 
-// What a written object has at most of what is copied.
+// Limits on the labels and annotations that a written object copies.
 const (
-	maxCopied      = 64 // labels, and as many annotations
+	maxCopied      = 64 // labels; the same limit applies to annotations
 	maxCopiedBytes = 32 << 10
 )
 
-// mostRefused is how much that can't be used is named.
+// mostRefused limits how many refused values a message names.
 const mostRefused = 10
 
-// copies is what is copied from an export, and what can't be.
+// copies holds the labels and annotations to copy from an export, and those that can't be copied.
 type copies struct {
 	labels, annotations         map[string]string
-	refused                     []string // texts for people, at most mostRefused and their number
+	refused                     []string // messages, at most mostRefused and one with the number of others
 	leftLabels, leftAnnotations []string // the keys that refused is about
 }
 
-// keyRule decides whether a label or annotation of that key is copied. If the exporting team has to know
-// why a key is left out, the rule returns a reason.
+// keyRule decides whether to copy a label or annotation with that key. If the exporting team needs
+// to know why a key is left out, the rule returns a reason.
 type keyRule func(key string) (copied bool, reason string)
 
-// preferenceOf returns the annotations of a Service that are its preference.
+// preferenceOf returns the annotations of a Service that form its preference.
 func preferenceOf(s *Service) copies {
 	return chooseCopies(nil, s.Annotations, nil, isPreference)
 }
 
-// limited returns the labels and annotations that the rules choose and that the API accepts. It stops at
-// the limits, in the order of the keys.
+// chooseCopies returns the labels and annotations that the rules choose and that the API accepts.
+// It takes them in the order of their keys until a limit is reached.
 func chooseCopies(labels, annotations map[string]string, label, annotation keyRule) (c copies) {
 	left := maxCopiedBytes
 	choose := func(
@@ -74,10 +74,10 @@ func chooseCopies(labels, annotations map[string]string, label, annotation keyRu
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// A record of what was copied is kept in an annotation: for each key a short hash of the value. What has another
-// value now is somebody else's.
+// An annotation records what was copied to an object: for each key, a short hash of the value. If
+// the object has another value now, somebody else has set that value.
 
-// record returns the record of these labels and annotations.
+// record returns the record of copied labels and annotations.
 func record(labels, annotations map[string]string) string {
 	var all []string
 	for _, key := range sorted(labels) {
@@ -89,8 +89,8 @@ func record(labels, annotations map[string]string) string {
 	return strings.Join(all, ",")
 }
 
-// rerecorded returns a record in which these annotations replace all that have one of the keys. The result has no
-// more of the text than [recorded] reads.
+// rerecorded returns a record in which annotations replaces all annotations with one of the keys.
+// The result has only the items of text that [recorded] reads.
 func rerecorded(text string, keys []string, annotations map[string]string) string {
 	var all []string
 	for item := range strings.SplitSeq(firstItems(text, maxRecordBytes), ",") {
@@ -113,7 +113,7 @@ func rerecorded(text string, keys []string, annotations map[string]string) strin
 	return strings.Join(all, ",")
 }
 
-// recorded returns the record's hashes, by key.
+// recorded returns the hashes of a record, by key.
 func recorded(text string) (labels, annotations map[string]string) {
 	labels = make(map[string]string)
 	annotations = make(map[string]string)
@@ -128,8 +128,9 @@ func recorded(text string) (labels, annotations map[string]string) {
 	return labels, annotations
 }
 
-// overlay puts what is copied over what an object has, and returns that and what of it is ours. Keys that were copied
-// before and are no longer go. A value that somebody else has set stays.
+// overlay copies want over the values that an object has. before holds the hashes of values that
+// were copied earlier. overlay removes such values if they are no longer wanted. Values that
+// somebody else has set stay. ours holds the values that were copied.
 func overlay(have, want, before map[string]string) (next, ours map[string]string) {
 	next = maps.Clone(have)
 	ours = make(map[string]string)
@@ -149,8 +150,8 @@ func overlay(have, want, before map[string]string) (next, ours map[string]string
 	return next, ours
 }
 
-// inherited returns what of a Service that Linkerd's service mirror wrote has the value that it has at a member: it
-// was copied from there.
+// inherited returns the labels and annotations of a Service that Linkerd's service mirror copied
+// from a member. These are the ones with equal values in the Service and in the member's export.
 func inherited(have *Service, from []*member) *copies {
 	c := &copies{labels: make(map[string]string), annotations: make(map[string]string)}
 	for _, p := range from {

@@ -1,35 +1,38 @@
-// Package plan decides which Services and ServiceImports the gateway writes for the exports of
-// the own and all linked clusters, and what becomes of each export. It reads and writes nothing itself:
+// Package plan decides which Services and ServiceImports Isthmus writes for the exports of the local
+// cluster and of all linked clusters. It also decides the verdict on each export. The package is pure:
+// it reads and writes no API objects.
 //
 //	p, memory := plan.Make(world, memory)
 //	for _, want := range p.Services {
 //		if next, differs := want.Over(world.Service(want.ID)); differs {
-//			// create it, or update it to next
+//			// create the Service, or update it to next
 //		}
 //	}
 //
-// What callers may rely on:
+// An export is a Service that a cluster offers by a label or by a ServiceExport. A member is one
+// cluster's membership in a written object. A mirror has one member. A federated Service and a
+// ServiceImport have one member for each exporting cluster.
 //
-//   - What is wanted depends on what is exported and what is there, not on the order in which that came
-//     about, with three exceptions: of several kinds of objects that want one name the one that has it keeps it
-//     (among mirrors, link names decide),
-//     a ServiceImport that is a minute old keeps its type and ports against younger exports and newcomers, and
-//     what is held back for a time is in the [Memory].
-//   - No object without the mark ([Settings.Marked]) is ever changed or deleted, except Services that
-//     Linkerd's service mirror wrote and no longer minds, which are adopted.
-//   - An object with the mark influences nothing but itself, since anybody may have forged the
-//     mark. Limits, turns and mass losses count members that an export asked for while the leader
-//     led. Parts that only an object names are followed within a bound of their own.
-//   - A member of a cluster whose exports are not known is kept. Nothing is removed for a cluster that has
-//     not been seen in sync.
-//   - What an exporting cluster sends is data: what the API would refuse of it is left out and
-//     reported, so that it can't keep the members of others from being written.
-//   - Nothing that is passed in is changed, and results share its maps and slices: neither may be
-//     changed afterwards. There is no state, so calls may be concurrent.
+// Callers may rely on the following:
 //
-// An *export* is a Service that a cluster offers by a label or a ServiceExport, a *member* is what a cluster has in a
-// written object: all of a mirror, its membership in a federated Service or ServiceImport.
+//   - A plan depends on the exports and on the objects that exist, not on the order in which they
+//     appeared. The exceptions are names that several kinds of objects want, settled values of
+//     ServiceImports (see settled.go), and what [Memory] holds back for a time.
+//   - If several kinds of objects want one name, the kind that already has the name keeps it. Among
+//     mirrors, the names of the links decide.
+//   - A plan changes and deletes only objects with the mark ([Settings.Marked]). The one exception
+//     is a Service that Linkerd's service mirror wrote and no longer manages. A plan adopts it.
+//   - An object with the mark influences only itself, because anybody can forge the mark. Limits,
+//     turns and mass losses count only members that an export asked for while this leader led.
+//     Members that only an object names have a limit of their own.
+//   - A member stays while the exports of its cluster are not known. A plan removes nothing of a
+//     cluster that has not synced.
+//   - Exports are untrusted input. A plan leaves out values that the API would reject, and reports
+//     them. Such values cannot prevent the writes of other members.
+//   - Functions do not modify their arguments. Results share maps and slices with the arguments, so
+//     callers must not modify either afterwards.
+//   - The package has no state. Calls may be concurrent.
 //
-// Rules of ServiceImports come from KEP-1645; labels and annotations of mirror and federated Services are those of
-// Linkerd's service mirror, so that all that reads them keeps working.
+// The rules for ServiceImports come from KEP-1645. Mirrors and federated Services have the labels and
+// annotations that Linkerd's service mirror writes, so tools that read them keep working.
 package plan

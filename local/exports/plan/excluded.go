@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// owner is a kind of software that finds its own objects by labels or annotations. Copied to another
-// cluster, these keys make the same software there delete the written object, change it, or count it as
-// its own.
+// software is a kind of software that finds its own objects by labels or annotations. If such a key
+// is copied to another cluster, the same software there may delete the written object, change it,
+// or treat it as its own.
 type software struct {
-	kind    string // as docs/exports.md names it
+	kind    string // as in docs/exports.md
 	domains []string
 	keys    []string
 }
 
-// owners is the only list of keys that are never copied. It applies to mirrors, federated Services
-// and ServiceImports. A domain stands for its subdomains too. docs/exports.md has the same list.
+// excludedSoftware defines the keys that are never copied to mirrors, federated Services and
+// ServiceImports. A domain includes its subdomains. docs/exports.md has the same list.
 var excludedSoftware = []software{
 	{
 		kind: "Kubernetes",
@@ -102,7 +102,7 @@ var excludedSoftware = []software{
 	},
 }
 
-// excludedDomains and excludedKeys are the domains and keys of all owners.
+// excludedDomains and excludedKeys hold the domains and keys of excludedSoftware.
 var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
 	domains = make(map[string]bool)
 	keys = make(map[string]bool)
@@ -117,13 +117,13 @@ var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
 	return domains, keys
 }()
 
-// commonDomain has labels that describe an application to people. Of its keys only those in excludedKeys are
-// left out.
+// commonDomain is the domain of labels that describe applications to people. Only its keys in
+// excludedKeys are excluded.
 const commonDomain = "app.kubernetes.io"
 
-// excluded reports whether software finds its own objects by a label or annotation of that key. A ServiceExport may
-// have a key of any length. excluded does not look at keys that are longer than the API accepts: each domain above
-// such a key would have to be compared.
+// excluded reports whether software finds its own objects by a label or annotation with that key. A
+// ServiceExport may have keys of any length. excluded returns false for keys that are longer than
+// the API accepts, because it would have to look up every parent domain.
 func excluded(key string) bool {
 	if len(key) > maxKey {
 		return false
@@ -144,25 +144,27 @@ func excluded(key string) bool {
 	return false
 }
 
-// preferenceKeys are the annotations of a preference. Only the local cluster's Service sets it.
+// preferenceKeys are the annotations that form a preference. Only the local cluster's Service sets
+// them.
 var preferenceKeys = []string{
 	"isthmus.io/prefer", "isthmus.io/min-ready", "isthmus.io/return-after", "isthmus.io/return-over",
 }
 
-// copyLabel returns the rule for labels of an exported Service. exclude has further keys that are not copied.
+// copyLabel returns the rule for labels of an exported Service. exclude matches further keys that
+// are not copied.
 func copyLabel(exclude KeyPatterns) keyRule {
 	return func(key string) (copied bool, reason string) { return !excluded(key) && !exclude.match(key), "" }
 }
 
-// copyAnnotation is the rule for annotations of an exported Service. It copies those that tell proxies how to
-// treat the Service. Other annotations steer controllers.
+// copyAnnotation is the rule for annotations of an exported Service. It copies annotations that
+// tell proxies how to treat the Service. Other annotations steer controllers.
 func copyAnnotation(key string) (copied bool, reason string) {
 	copied = key == "config.linkerd.io/opaque-ports" ||
 		inDomain(key, "retry.linkerd.io", "timeout.linkerd.io", "balancer.linkerd.io", "balancer.alpha.linkerd.io")
 	return copied, ""
 }
 
-// copyExported is the rule for annotations that a ServiceExport names (KEP-1645).
+// copyExported is the rule for exportedAnnotations of a ServiceExport (KEP-1645).
 func copyExported(key string) (copied bool, reason string) {
 	if excluded(key) {
 		return false, "it is not copied, since software may find its own objects by it"
@@ -170,7 +172,8 @@ func copyExported(key string) (copied bool, reason string) {
 	return true, ""
 }
 
-// copyExportedLabel returns the rule for labels that a ServiceExport names. exclude is as of copyLabel.
+// copyExportedLabel returns the rule for exportedLabels of a ServiceExport. exclude matches further
+// keys that are not copied.
 func copyExportedLabel(exclude KeyPatterns) keyRule {
 	return func(key string) (copied bool, reason string) {
 		if exclude.match(key) {
@@ -180,7 +183,7 @@ func copyExportedLabel(exclude KeyPatterns) keyRule {
 	}
 }
 
-// isPreference is the rule for the annotations of a preference.
+// isPreference is the rule for annotations that form a preference.
 func isPreference(key string) (copied bool, reason string) {
 	return slices.Contains(preferenceKeys, key), ""
 }

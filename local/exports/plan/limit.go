@@ -9,39 +9,40 @@ import (
 	"time"
 )
 
-// Limits of what is written. A ClusterIP range may have 4,096 addresses only, and Pods do not start in a namespace with
-// 2,000 Services.
+// Limits on written objects. A ClusterIP range may have only 4,096 addresses. Pods do not start in
+// a namespace with 2,000 Services.
 const (
-	// DefaultPerLink limits the objects that a link has a member in, unless Settings.MaxPerLink is set.
+	// DefaultPerLink is the default of [Settings.MaxPerLink].
 	DefaultPerLink = 1000
-	// DefaultPerNamespace limits the objects in one namespace that a link or the local cluster has a member in, unless
-	// Settings.MaxPerNamespace is set.
+	// DefaultPerNamespace is the default of [Settings.MaxPerNamespace].
 	DefaultPerNamespace = 250
-	// MaxObjects limits all objects together.
+	// MaxObjects limits the number of all written objects.
 	MaxObjects = 5000
 
 	maxMembers = 256 // of one object
 )
 
-// How much of an object with the mark is read: anybody may have written it. What is written is never more than that.
+// Limits on what a plan reads of a marked object, which anybody can forge. Written objects never
+// exceed these limits.
 const (
 	maxMembersBytes = 32 << 10 // of the list of members: maxMembers of the longest names
-	maxRecordBytes  = 64 << 10 // of the record of what was copied
+	maxRecordBytes  = 64 << 10 // of the record of copied labels and annotations
 )
 
-// maxNamed limits the members of one namespace that only objects name. The limit applies to each linked cluster, and
-// to all clusters together that are not linked. A greater Settings.MaxPerNamespace replaces it.
+// maxNamed limits the members in one namespace that only objects name. The limit applies to each
+// linked cluster, and to all unlinked clusters together. If Settings.MaxPerNamespace is greater, it
+// replaces maxNamed.
 const maxNamed = 250
 
-// limiter is the stage of Make that leaves out what is beyond the limits.
+// limiter is the stage of Make that drops what exceeds the limits.
 type limiter struct{ *maker }
 
-// limit leaves out what is too much.
+// limit drops members and objects that exceed the limits.
 //
-// How many places a namespace gets depends on exports and on the Memory alone, so that forged
-// objects of one namespace take no places from another. Within a namespace, written objects come
-// first, then names in order. A limit refuses what is new: an object that is written stays while
-// something is exported for it.
+// The number of places of a namespace depends only on exports and on the Memory. Forged objects of
+// one namespace therefore take no places from another. Within a namespace, existing objects come
+// first, then the others in the order of their names. A limit rejects new objects only. An existing
+// object stays while an export asks for it.
 func (m limiter) limit() {
 	m.limitClusters()
 	m.limitAll()
@@ -52,14 +53,14 @@ func (m limiter) limit() {
 	}
 }
 
-// claim is a member or a group that asks for a place in a limit.
+// claim is a member or a group that needs a place in a limit.
 type claim struct {
 	memberKey
-	placed bool // it had a place in the plan before
-	had    bool // an object has it
+	placed bool // it had a place in the previous plan
+	had    bool // an existing object has it
 }
 
-// limitClusters limits the objects that each cluster has a member in.
+// limitClusters limits the objects of which each cluster is a member.
 func (m limiter) limitClusters() {
 	claims := make(map[string]map[string][]claim) // by cluster and namespace
 	for g, members := range m.members {
@@ -97,8 +98,8 @@ func (m limiter) limitClusters() {
 	}
 }
 
-// fullest returns the link, and the cluster and namespace, whose exports need the most objects. The first by name wins
-// a tie.
+// fullest returns the link whose exports need the most objects, and the cluster and namespace whose
+// exports need the most objects. In a tie, the first by name wins.
 func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (list []Fullness) {
 	link := Fullness{Per: "link", Most: perLink}
 	namespace := Fullness{Per: "namespace", Most: perNamespace}
@@ -113,7 +114,7 @@ func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (l
 				namespace.Asked = n
 			}
 		}
-		if cluster != "" && asked > link.Asked { // the local cluster has no limit for all namespaces
+		if cluster != "" && asked > link.Asked { // the local cluster has no limit over all namespaces
 			link.Cluster = cluster
 			link.Asked = asked
 		}
@@ -126,7 +127,7 @@ func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (l
 	return list
 }
 
-// limitAll limits the objects that are written in all.
+// limitAll limits the number of all objects.
 func (m limiter) limitAll() {
 	claims := make(map[string][]claim)
 	for g, members := range m.members {
@@ -156,11 +157,12 @@ func (m limiter) limitAll() {
 	})
 }
 
-// places gives at most most places to claims, and at most ofNamespace of them to one namespace.
-// Claims that had a place come first, then claims in the order of the namespaces. places calls over
-// for each claim that gets no place, with the number of claims of its namespace that come before.
+// allot gives at most most places to claims, and at most ofNamespace of them to one namespace.
+// Claims that had a place come first, then the others in the order of namespaces. allot calls over
+// for each claim without a place. The argument n of over is the number of earlier claims in the
+// namespace.
 func allot(claims map[string][]claim, most, ofNamespace int, over func(c claim, n int)) {
-	kept := make(map[string]int) // places of before, by namespace
+	kept := make(map[string]int) // places of the previous plan, by namespace
 	for namespace, all := range claims {
 		slices.SortFunc(all, func(a, b claim) int {
 			return cmp.Or(
@@ -186,15 +188,16 @@ func allot(claims map[string][]claim, most, ofNamespace int, over func(c claim, 
 	}
 }
 
-// reader is the key by which followNamed counts members.
+// followKey is the key by which followNamed counts members.
 type followKey struct {
 	namespace string
-	cluster   string // empty with linked: the local cluster
-	linked    bool   // false: all clusters that are not linked
+	cluster   string // if linked is set, empty means the local cluster
+	linked    bool   // if false, the key stands for all unlinked clusters
 }
 
-// followNamed adds the members that only objects name, up to maxNamed. These members take no place from what an export
-// asks for. An object that names more of them is neither changed nor deleted until their time is over.
+// followNamed adds the members that only objects name, up to maxNamed. These members take no place
+// from exports. If an object names more of them, the plan neither changes nor deletes the object
+// until the members' time has passed.
 func (m limiter) followNamed() {
 	need := make(map[group]map[followKey]int)
 	add := func(g group, r followKey, n int) {
@@ -245,17 +248,18 @@ func (m limiter) followNamed() {
 	}
 }
 
-// isOver reports whether a member of a cluster that is not linked has stayed for its time.
+// isOver reports whether a member of an unlinked cluster has stayed for UnlinkedAfter.
 func (m limiter) isOver(what memberKey) bool {
 	since := m.sinceUnlinked(what)
 	if m.Now.Before(since.Add(m.UnlinkedAfter)) {
 		return false
 	}
-	m.after.crowded[what.group] = since // one time for all of an object, however long it takes to remove them
+	m.after.crowded[what.group] = since // one time for the whole object, however long the removal takes
 	return true
 }
 
-// sinceUnlinked returns when this leader first saw a member that only an object names, of a cluster that is not linked.
+// sinceUnlinked returns when this leader first saw a member that only an object names and whose
+// cluster is not linked.
 func (m limiter) sinceUnlinked(what memberKey) time.Time {
 	if since, ok := m.before.unlinked[what]; ok {
 		return since
@@ -266,7 +270,8 @@ func (m limiter) sinceUnlinked(what memberKey) time.Time {
 	return m.Now
 }
 
-// freeze leaves the object of a group unchanged, because the object names more clusters than followNamed adds.
+// freeze leaves the object of a group unchanged, because the object names more clusters than
+// followNamed adds.
 func (m limiter) freeze(g group) {
 	const detail = "it names more clusters than are followed in one namespace, and is left as it is"
 	state := Kept

@@ -10,22 +10,22 @@ import (
 	"isthmus/internal/text"
 )
 
-// Annotations of a link Secret that decide what is written for the link's exports.
+// Annotations of a link Secret with settings for the link's exports.
 const (
 	exportsAnnotation       = "isthmus.io/exports"               // all, mirrors or none
-	namespacesAnnotation    = "isthmus.io/export-namespaces"     // replaces LinkSettings.Allow
-	excludeLabelsAnnotation = "isthmus.io/export-exclude-labels" // replaces LinkSettings.ExcludeLabels
+	namespacesAnnotation    = "isthmus.io/export-namespaces"     // overrides LinkSettings.Allow
+	excludeLabelsAnnotation = "isthmus.io/export-exclude-labels" // overrides LinkSettings.ExcludeLabels
 )
 
-// LinkSettings are what a link Secret sets for the exports of its cluster.
+// LinkSettings holds the settings of a link Secret for the exports of its cluster.
 type LinkSettings struct {
 	Joins         Joins
-	Allow         Patterns    // which namespaces it may export to; not asked of the local cluster
-	ExcludeLabels KeyPatterns // keys of labels that are not copied, besides those that never are
+	Allow         Patterns    // namespaces to which the cluster may export; unused for the local cluster
+	ExcludeLabels KeyPatterns // keys of labels that are not copied, besides those that are never copied
 }
 
-// Read returns the settings of a Secret with these annotations, and at most one warning for each. s has the values of
-// annotations that are missing. If an annotation can't be read, Joins is Unreadable.
+// Read returns s with the settings in the annotations of a link Secret, and at most one warning per
+// annotation. If an annotation is invalid, Joins is Unreadable.
 func (s LinkSettings) Read(annotations map[string]string) (LinkSettings, []string) {
 	var warnings []string
 	read := func(annotation string, set func(value string) error) {
@@ -42,7 +42,7 @@ func (s LinkSettings) Read(annotations map[string]string) (LinkSettings, []strin
 	read(namespacesAnnotation, s.readAllow)
 	read(excludeLabelsAnnotation, s.readExcludeLabels)
 	if len(warnings) > 0 {
-		s.Joins = Unreadable // a typing error neither adds nor removes anything
+		s.Joins = Unreadable // a typing error neither adds nor removes objects
 	}
 	return s, warnings
 }
@@ -77,31 +77,31 @@ func (s *LinkSettings) readExcludeLabels(value string) error {
 	return err
 }
 
-// Joins is what the exports of a link may become member of.
+// Joins says which kinds of objects the exports of a link may join.
 type Joins int
 
-// The values of isthmus.io/exports.
+// The values of the annotation isthmus.io/exports, and Unreadable.
 const (
 	JoinsAll   Joins = iota
-	OnlyMirror       // nothing that other clusters have a member in
+	OnlyMirror       // no objects that have members of other clusters
 	JoinsNone
-	Unreadable // a setting of the link can't be read: nothing is added or removed
+	Unreadable // a setting of the link is invalid: nothing is added or removed
 )
 
-// Limits of patterns. A link Secret may have any text.
+// Limits on patterns. A link Secret may contain any text.
 const (
-	maxPatterns    = 256 // of namespaces, which people also list one by one
+	maxPatterns    = 256 // of namespaces, which people may also list one by one
 	maxKeyPatterns = 64
-	maxNamespace   = validation.DNS1123LabelMaxLength              // bytes of a pattern of namespaces
-	maxKey         = validation.DNS1123SubdomainMaxLength + 1 + 63 // bytes of a key of a label, and of a pattern
+	maxNamespace   = validation.DNS1123LabelMaxLength              // in bytes, of a pattern of namespaces
+	maxKey         = validation.DNS1123SubdomainMaxLength + 1 + 63 // in bytes, of a label key and of a pattern of keys
 )
 
-// Patterns choose the namespaces that a link may export to: those that one pattern matches and no excluding
-// one does. The zero value allows none.
+// Patterns select the namespaces to which a link may export. A namespace is selected if an allowing
+// pattern matches it and no excluding pattern does. The zero value selects none.
 type Patterns struct{ allow, deny []string }
 
-// ParsePatterns parses a list such as "shop,team-*,!team-x": names, in which * stands for any characters and ?
-// for one. An empty list allows no namespace.
+// ParsePatterns parses a list such as "shop,team-*,!team-x". In a name, * stands for any characters
+// and ? for one character. An empty list selects no namespace.
 func ParsePatterns(list string) (Patterns, error) {
 	var p Patterns
 	for item := range strings.SplitSeq(list, ",") {
@@ -129,7 +129,8 @@ func ParsePatterns(list string) (Patterns, error) {
 	return p, nil
 }
 
-// allows reports whether a link may export to a namespace; kube-* only where a pattern is that very name.
+// allows reports whether a link may export to a namespace. A namespace kube-* needs a pattern that
+// is exactly its name.
 func (p Patterns) allows(namespace string) bool {
 	system := strings.HasPrefix(namespace, "kube-")
 	ok := false
@@ -142,12 +143,12 @@ func (p Patterns) allows(namespace string) bool {
 	return ok
 }
 
-// KeyPatterns choose keys of labels that are not copied: those that one pattern matches and no excepting one does.
-// The zero value chooses none.
+// KeyPatterns select the keys of labels that are not copied. A key is selected if an excluding
+// pattern matches it and no excepting pattern does. The zero value selects none.
 type KeyPatterns struct{ exclude, except []string }
 
-// ParseKeyPatterns parses a list such as "example.com/*,tmp-*,!tmp-a": keys of labels, in which * stands for any
-// characters and ? for one. An empty list chooses no key.
+// ParseKeyPatterns parses a list of label keys such as "example.com/*,tmp-*,!tmp-a". In a key, *
+// stands for any characters and ? for one character. An empty list selects no key.
 func ParseKeyPatterns(list string) (KeyPatterns, error) {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./*?"
 	var p KeyPatterns
@@ -176,18 +177,19 @@ func ParseKeyPatterns(list string) (KeyPatterns, error) {
 	return p, nil
 }
 
-// match reports whether the patterns choose a key. A key that is longer than the API accepts is not looked at.
+// match reports whether the patterns select a key. It returns false for keys that are longer than
+// the API accepts.
 func (p KeyPatterns) match(key string) bool {
 	matchesKey := func(pattern string) bool { return matches(pattern, key) }
 	return len(key) <= maxKey && slices.ContainsFunc(p.exclude, matchesKey) &&
 		!slices.ContainsFunc(p.except, matchesKey)
 }
 
-// matches reports whether a pattern matches a whole name. In the pattern * stands for any characters and ? for one.
-// It compares at most len(pattern) * len(name) bytes: once a later * is reached, what an earlier one stands for need
-// not change.
+// matches reports whether a pattern matches a whole name. In the pattern, * stands for any
+// characters and ? for one character. It compares at most len(pattern) * len(name) bytes. Once it
+// reaches a later *, it never changes what an earlier * matches.
 func matches(pattern, name string) bool {
-	star, resume := -1, 0 // the last * in the pattern, and where in the name what follows it is tried next
+	star, resume := -1, 0 // the last * in the pattern, and where in the name its successor is tried next
 	p, n := 0, 0
 	for n < len(name) {
 		switch {

@@ -8,28 +8,29 @@ import (
 	"time"
 )
 
-// maker makes one plan.
+// maker holds the state of one call of Make. The stages of Make are types that embed it.
 type maker struct {
 	World
 	before, after Memory
 	clusters      map[string]*Cluster
-	named         map[group]*namedMembers // the clusters that have a member in what is written
-	// members holds the members that exports ask for, or asked for while this leader led. The members of
-	// read and unlinked are added later.
+	named         map[group]*namedMembers // the members that existing objects name
+	// members holds the members that exports ask for, or asked for while this leader led. The
+	// limiter adds members of namedOnly and unlinked.
 	members        map[group][]*member
-	namedOnly      map[group][]*member   // of linked clusters, that only objects name
-	unlinked       map[group][]string    // clusters that are not linked, and that only objects name
-	unplaced       map[memberKey]bool    // members that stay in what is written, and have no place in the limits
-	frozen         map[group]bool        // what is written for them is left as it is
-	serviceExports map[ID][]join         // those that are allowed, whether they are valid or not
-	replaced       map[memberKey]bool    // members whose ServiceExports exist, by whether their Services are missing
-	headless       map[group]bool        // ServiceImports by whether they need no Service
-	unknown        []*Service            // with the mark, but without what they were written for
-	verdicts       map[memberKey]Verdict // one for each member
+	namedOnly      map[group][]*member   // members of linked clusters that only objects name
+	unlinked       map[group][]string    // clusters that are not linked and that only objects name
+	unplaced       map[memberKey]bool    // members that stay in their object without a place in the limits
+	frozen         map[group]bool        // groups whose objects must not change
+	serviceExports map[ID][]join         // the allowed ServiceExports, valid or not
+	replaced       map[memberKey]bool    // members with a ServiceExport; true if the Service is missing
+	headless       map[group]bool        // groups of ServiceImports; true if they need no Service
+	unknown        []*Service            // Services that have the mark but do not say what they were written for
+	verdicts       map[memberKey]Verdict // the verdict on each member
 	out            Plan
 }
 
-// Make returns what is to be written, and what the next call is to remember. The first Memory is the zero value.
+// Make returns the plan for a world, and the memory for the next call. The memory for the first
+// call of a leader is the zero value.
 func Make(w World, before Memory) (*Plan, Memory) {
 	m := &maker{
 		World:          w,
@@ -71,7 +72,8 @@ func Make(w World, before Memory) (*Plan, Memory) {
 	return &m.out, m.after
 }
 
-// enabled reports whether exports of a kind are written. What was written for others is left as it is.
+// enabled reports whether Isthmus writes exports of a kind. Objects of a disabled kind stay as they
+// are.
 func (m *maker) enabled(k Kind) bool {
 	if k == Import {
 		return m.ServiceExports
@@ -79,7 +81,7 @@ func (m *maker) enabled(k Kind) bool {
 	return m.Labels
 }
 
-// findWritten finds who has a member in what is written.
+// findWritten finds the members that existing objects name.
 func (m *maker) findWritten() {
 	for _, o := range m.Services {
 		if !m.Marked(o) {
@@ -101,11 +103,11 @@ func (m *maker) findWritten() {
 	}
 }
 
-// inStatus returns the clusters that the status of a ServiceImport names, and those that only its annotation
-// can name.
+// inStatus returns the clusters that the status of a ServiceImport names. It adds the clusters that
+// only the ServiceImport's annotation can name.
 func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 	g := group{kind: Import, of: o.ID}
-	named := false // the derived Service names members
+	named := false // whether the derived Service names members
 	if derived := m.Service(g.target()); derived != nil && m.Marked(derived) {
 		is, members, ok := identify(derived)
 		named = ok && is == g && len(members) > 0
@@ -120,8 +122,8 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 		switch {
 		case c == m.ClusterName:
 			clusters = append(clusters, "")
-		// of one not linked the derived Service has whether it is a member: this may be a former
-		// name of the own cluster
+		// A cluster that is not linked may be a former name of the local cluster. If the derived
+		// Service names members, it decides whether that cluster is one of them.
 		case m.clusters[c] != nil || !named:
 			clusters = append(clusters, c)
 		}
@@ -129,7 +131,7 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 	return clusters
 }
 
-// recordMembers records that clusters have a member in what is written.
+// recordMembers records that an existing object names these clusters as members.
 func (m *maker) recordMembers(g group, clusters []string, marked bool) {
 	if !m.enabled(g.kind) || !m.Namespaces[g.of.Namespace] {
 		return
@@ -144,12 +146,13 @@ func (m *maker) recordMembers(g group, clusters []string, marked bool) {
 	had.clusters = slices.Compact(had.clusters)
 }
 
-// Mirrors are called NAME-LINK, and both members may contain hyphens. So two exports may ask for one
-// name: web-eu of link west, and web of link eu-west. Link names decide between the exports, not
-// which of them came first: clients that ask for one cluster never reach another one. A mirror's
-// name belongs to the longest link name that it ends in.
+// A mirror's name has the form NAME-LINK, in which both NAME and LINK may contain hyphens. Two
+// exports can therefore ask for the same name: web-eu of link west, and web of link eu-west. A
+// mirror's name belongs to the longest link name that is its suffix. The age of the exports does
+// not matter. A client that asks for one cluster therefore never reaches another one.
 
-// rememberLinks records which links there are. A link that was deleted counts until UnlinkedAfter has passed.
+// rememberLinks records the names of all links. A deleted link counts until UnlinkedAfter has
+// passed.
 func (m *maker) rememberLinks() {
 	for name := range m.clusters {
 		if name != "" {
@@ -169,8 +172,8 @@ func (m *maker) rememberLinks() {
 	}
 }
 
-// nameOwner returns the link that the name of a mirror belongs to. If no link name is a suffix of
-// the name, nameOwner is empty.
+// linkOfName returns the link to which the name of a mirror belongs. It returns "" if no link name
+// is a suffix of the mirror's name.
 func (m *maker) linkOfName(mirror string) string {
 	for i := 1; i < len(mirror); i++ {
 		if mirror[i] != '-' {
@@ -183,12 +186,14 @@ func (m *maker) linkOfName(mirror string) string {
 	return ""
 }
 
-// ownsName reports whether a group's name is its own. Only the names of mirrors can belong to another link.
+// hasItsName reports whether a group may use its target's name. Only the name of a mirror can
+// belong to another link.
 func (m *maker) hasItsName(g group) bool {
 	return g.kind != Mirror || m.linkOfName(g.target().Name) == g.cluster
 }
 
-// judgeName decides whether a mirror may have its name. until is when that may change by itself; zero: never.
+// judgeName decides whether a mirror may have its name. until is when that decision changes without
+// other changes. Zero means never.
 func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 	name := g.target().Name
 	link := m.linkOfName(name)
@@ -202,7 +207,8 @@ func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 	return NameRefused, detail, time.Time{}
 }
 
-// offers adds the members that a cluster's exports are to have.
+// addExports adds a member for each allowed export of a cluster, and records verdicts on the
+// others.
 func (m *maker) addExports(c *Cluster) {
 	for i := range c.Exports {
 		e := &c.Exports[i]
@@ -230,7 +236,7 @@ func (m *maker) addExports(c *Cluster) {
 	}
 }
 
-// groups returns what an export asks to be member of.
+// groups returns the groups that an export asks to join.
 func (m *maker) groups(c *Cluster, e *Export) (all []group) {
 	if e.Exported != nil && m.ServiceExports {
 		all = append(all, group{kind: Import, of: e.ID})
@@ -247,7 +253,7 @@ func (m *maker) groups(c *Cluster, e *Export) (all []group) {
 	return all
 }
 
-// judge decides whether an export may have its member, and if not, why.
+// judge decides whether an export may become a member of a group. If not, it returns the reason.
 func (m *maker) judge(c *Cluster, e *Export, g group) (s State, detail string) {
 	switch {
 	case !m.allowed(c, g):
@@ -265,20 +271,20 @@ func (m *maker) judge(c *Cluster, e *Export, g group) (s State, detail string) {
 		return NoImports, noImports
 	case !m.Namespaces[g.of.Namespace]:
 		return Waiting, "there is no namespace " + g.of.Namespace
-	case c.Joins == Unreadable && !m.named[g].has(c.Name): // nor is anything adopted for it
+	case c.Joins == Unreadable && !m.named[g].has(c.Name): // nothing is adopted for the cluster either
 		return Unset, ""
 	}
 	return Written, ""
 }
 
-// allowed reports whether what is set for a link lets it have a member.
+// allowed reports whether the settings of a link allow its membership in a group.
 func (m *maker) allowed(c *Cluster, g group) bool {
 	switch {
 	case c.isLocal() || c.Joins == Unreadable:
 		return true
 	case c.Joins == JoinsNone || c.Joins == OnlyMirror && g.kind != Mirror:
 		return false
-	case g.kind == Import && c.Name == m.ClusterName: // status.clusters would not say which of the two is meant
+	case g.kind == Import && c.Name == m.ClusterName: // status.clusters could not distinguish the two
 		return false
 	case g.of.Namespace == m.Controller || g.of.Namespace == m.Multicluster:
 		return false
@@ -288,8 +294,8 @@ func (m *maker) allowed(c *Cluster, g group) bool {
 
 const noImports = "this cluster does not have them as a kind of object"
 
-// adoptExported takes what Linkerd's service mirror wrote, and no longer minds, as written, where something is
-// exported to it. The rest of it stays as it is.
+// adoptExported records the members of Services that Linkerd's service mirror wrote and no longer
+// manages, if clusters export to them. Other Services of the service mirror stay as they are.
 func (m *maker) adoptExported() {
 	for g, members := range m.members {
 		o := m.Service(g.target())
@@ -302,12 +308,14 @@ func (m *maker) adoptExported() {
 	}
 }
 
-// mayAdopt reports whether Linkerd's service mirror no longer minds what it wrote for these clusters.
+// mayAdopt reports whether Linkerd's service mirror no longer manages its Services for these
+// clusters.
 func (m *maker) mayAdopt(clusters []string) bool {
 	return !slices.ContainsFunc(clusters, func(name string) bool { return m.lease(name) != Free })
 }
 
-// lease returns what is known of the Lease of Linkerd's service mirror for a cluster, which may be linked no longer.
+// lease returns the state of the Lease of Linkerd's service mirror for a cluster. The cluster may
+// be unlinked.
 func (m *maker) lease(name string) Lease {
 	if c := m.clusters[name]; c != nil {
 		return c.Lease
@@ -318,7 +326,7 @@ func (m *maker) lease(name string) Lease {
 	return m.LeaseOf(name)
 }
 
-// left reports whether Linkerd's service mirror writes what a group is for.
+// leftToLinkerd reports whether Linkerd's service mirror writes the Service of a group.
 func (m *maker) leftToLinkerd(g group) bool {
 	held := func(name string) bool { return m.lease(name) == Held }
 	if g.kind == Import {
@@ -330,33 +338,34 @@ func (m *maker) leftToLinkerd(g group) bool {
 	return slices.ContainsFunc(m.members[g], func(p *member) bool { return held(p.cluster) })
 }
 
-// knows reports whether what a linked cluster exports for a kind is known, and what is written for that kind.
+// knows reports whether both a cluster's exports of a kind and the written objects of that kind are
+// known.
 func (m *maker) knows(c *Cluster, k Kind) bool {
-	return c.knows(k) && (k != Import || m.Imports != nil) // not read yet after a start
+	return c.knows(k) && (k != Import || m.Imports != nil) // ServiceImports are not read yet after a start
 }
 
-// allKnow reports whether what all clusters export for a kind is known.
+// allKnow reports whether the exports of a kind are known for all clusters.
 func (m *maker) allKnow(k Kind) bool {
 	return !slices.ContainsFunc(m.Clusters, func(c Cluster) bool { return c.Joins != JoinsNone && !c.knows(k) })
 }
 
-// has reports whether an object names the cluster of a member.
+// has reports whether an existing object names a member.
 func (m *maker) has(what memberKey) bool { return m.named[what.group].has(what.member) }
 
-// hasMarked reports whether an object with the mark names the cluster of a member.
+// hasMarked reports whether an existing object with the mark names a member.
 func (m *maker) hasMarked(what memberKey) bool {
 	had := m.named[what.group]
 	return had.has(what.member) && had.marked
 }
 
-// confirmed reports whether an export asked for a member while this leader led. Only an object names any other member
-// that no export asks for.
+// confirmed reports whether an export asked for a member while this leader led. Any other member
+// that no export asks for is named by an object only.
 func (m *maker) confirmed(what memberKey) bool {
 	_, seen := m.before.seen[what]
 	return seen || m.after.lost[what].seen
 }
 
-// object returns the object by which a group is shown: its Service, or the ServiceImport if that is headless.
+// object returns the [Verdict.Object] of a group.
 func (m *maker) object(g group) ID {
 	if m.headless[g] {
 		return g.of
@@ -364,7 +373,8 @@ func (m *maker) object(g group) ID {
 	return g.target()
 }
 
-// verdict records what becomes of a member. Make sets the Object once the types of all ServiceImports are decided.
+// verdict records the verdict on a member. Make sets the Object once the types of all
+// ServiceImports are decided.
 func (m *maker) verdict(g group, cluster string, s State, detail string, until time.Time) {
 	m.verdicts[memberKey{g, cluster}] = Verdict{
 		Cluster: cluster,

@@ -6,25 +6,26 @@ import (
 	"time"
 )
 
-// member is what a cluster has, or is to have, in what is written for a group.
+// member is one cluster's current or planned membership in the object of a group.
 type member struct {
 	cluster string
-	link    *Cluster // nil: it is linked no longer
-	export  *Export  // nil: it is not known, and what is there of it is kept
+	link    *Cluster // nil if the cluster is not linked
+	export  *Export  // nil if the export is not known; the member then stays as it is
 	state   State
 	until   time.Time
-	index   *portIndex // of the export's ports; nil: not made yet
-	copies  *copies    // of its ServiceExport; nil: not made yet
-	notes   []string   // what is reported of this member alone
+	index   *portIndex // of the export's ports; nil until first used
+	copies  *copies    // of the ServiceExport; nil until first used
+	notes   []string   // reported for this member only
 }
 
-// exported returns the ports of the member's export that are read. The export is known.
+// exported returns the first maxExportedPorts ports of the member's export. The export must be
+// known.
 func (p *member) exported() []Port {
 	ports := p.export.Service.Ports
 	return ports[:min(len(ports), maxExportedPorts)]
 }
 
-// ports returns the index of the ports of the member's export, which is known.
+// ports returns an index of the ports of the member's export. The export must be known.
 func (p *member) ports() *portIndex {
 	if p.index == nil {
 		p.index = indexPorts(p.exported())
@@ -32,13 +33,15 @@ func (p *member) ports() *portIndex {
 	return p.index
 }
 
-// serviceCopies returns what is copied of a member's Service, besides its preference. The member's export is known.
+// serviceCopies returns the copied labels and annotations of the member's Service, except its
+// preference. The export must be known.
 func (p *member) serviceCopies() copies {
 	s := p.export.Service
 	return chooseCopies(s.Labels, s.Annotations, copyLabel(p.link.ExcludeLabels), copyAnnotation)
 }
 
-// exportedCopies returns what is copied of a member's ServiceExport. The member's export is known.
+// exportedCopies returns the copied labels and annotations of the member's ServiceExport. The
+// export must be known.
 func (p *member) exportedCopies() *copies {
 	if p.copies == nil {
 		e := p.export.Exported
@@ -48,20 +51,20 @@ func (p *member) exportedCopies() *copies {
 	return p.copies
 }
 
-// gone is a member of a cluster.
+// memberKey identifies a member.
 type memberKey struct {
 	group
-	member string // the cluster
+	member string // the name of the cluster
 }
 
-// holders are the clusters that an object names as those that have a member in it.
+// namedMembers holds the clusters that an existing object names as members.
 type namedMembers struct {
-	marked   bool     // false: the object has no mark yet, and may be adopted
-	more     bool     // the object names more members than are read
-	clusters []string // sorted, each once
+	marked   bool     // if false, the object has no mark and may be adopted
+	more     bool     // the object names more members than the plan reads
+	clusters []string // sorted, without duplicates
 }
 
-// has reports whether a cluster is among them. h may be nil.
+// has reports whether the object names a cluster. h may be nil.
 func (h *namedMembers) has(cluster string) bool {
 	if h == nil {
 		return false
@@ -77,9 +80,10 @@ func clustersOf(members []*member) (names []string) {
 	return names
 }
 
-// decides orders members: the first one decides what can't be united. By Linkerd's way that is the own cluster, then
-// the older link; by KEP-1645 the oldest ServiceExport. Parts that are not known come where their cluster does, or
-// last.
+// compareMembers orders the members of a group. The first member decides values that can't be
+// united. For Services, the local cluster comes first, then the oldest link, as with Linkerd. For
+// ServiceImports, the oldest ServiceExport comes first, as in KEP-1645. A member of a Service whose
+// export is not known is ordered by its link, a member of a ServiceImport comes last.
 func compareMembers(g group, a, b *member) int {
 	if g.kind == Import {
 		return cmp.Or(
@@ -94,7 +98,7 @@ func compareMembers(g group, a, b *member) int {
 	)
 }
 
-// later is 1 for what comes later.
+// later returns 1 if b is true, and 0 otherwise. Comparisons use it to put an item last.
 func later(b bool) int {
 	if b {
 		return 1

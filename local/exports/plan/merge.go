@@ -13,23 +13,23 @@ import (
 	"isthmus/internal/text"
 )
 
-// merged is what the members of a group make together.
+// merged is the union of the members of a group.
 type merged struct {
 	group
-	whyTaken   string // why the name of a ServiceImport's Service is; empty: it is not
+	whyTaken   string // of a ServiceImport: why another object has its Service's name; empty if none does
 	members    []*member
-	known      []*member // those whose exports are known
-	deciding   *member   // the first of these; nil: there is none
+	known      []*member // the members whose exports are known
+	deciding   *member   // the first of known; nil if there is none
 	ports      []Port
 	importType string     // of a ServiceImport
 	absent     string     // of a ServiceImport: the value of the annotation absentKey
-	metadata   metadata   // what is copied
-	conflicts  []Conflict // each with its Reason and Message
-	refused    []string   // what of the members can't be used
+	metadata   metadata   // copied labels and annotations
+	conflicts  []Conflict // with Reason and Message only
+	refused    []string   // texts about values of members that can't be used
 }
 
-// localPart returns the member of the local cluster; nil: it has none.
-func (one *merged) localPart() *member {
+// localMember returns the member of the local cluster, or nil.
+func (one *merged) localMember() *member {
 	i := slices.IndexFunc(one.members, func(p *member) bool { return p.cluster == "" })
 	if i < 0 {
 		return nil
@@ -37,7 +37,7 @@ func (one *merged) localPart() *member {
 	return one.members[i]
 }
 
-// exporters returns the names of the clusters that export, for the status.
+// exporters returns the names for status.clusters.
 func (one *merged) exporters(localName string) (names []string) {
 	for _, p := range one.members {
 		if name := cmp.Or(p.cluster, localName); listable(name) {
@@ -48,12 +48,11 @@ func (one *merged) exporters(localName string) (names []string) {
 	return slices.Compact(names)
 }
 
-// remoteOrder returns the links that are members, in the order in which they decide. While the
-// exports of a cluster are not known, its place in the order is not known either. The cluster then
-// stays behind the same member as in the Service that exists, so that the order does not change
-// twice.
+// remoteOrder returns the member links in the order in which they decide. While the exports of a
+// link are not known, its place in the order is not known either. The link then stays behind the
+// member that precedes it in the existing Service. This keeps the order from changing twice.
 func (one *merged) remoteOrder(w *World) (names []string) {
-	known := make(map[string]bool) // the links that are members, by whether their exports are known
+	known := make(map[string]bool) // the member links; true if the exports are known
 	for _, p := range one.members {
 		if p.cluster == "" {
 			continue
@@ -89,10 +88,10 @@ func (one *merged) remoteOrder(w *World) (names []string) {
 	return names
 }
 
-// unserved returns the clusters of the known members from which clients get no address, because the
-// exported Service has only IPv6 and Isthmus does not serve IPv6. Clusters on other networks are
-// never among them. Clients get the addresses of their Linkerd gateways, whatever families the
-// Service has.
+// unserved returns the known members from which clients get no addresses, because the exported
+// Service has only IPv6 and Isthmus does not serve IPv6. It never returns clusters on other
+// networks. Their clients get the addresses of Linkerd gateways, regardless of the Service's
+// families.
 func (one *merged) unserved(ipv4Only bool) (clusters []string) {
 	if !ipv4Only {
 		return nil
@@ -105,10 +104,11 @@ func (one *merged) unserved(ipv4Only bool) (clusters []string) {
 	return clusters
 }
 
-// merger is the stage of Make that unites the members of each group.
+// merger unites the members of each group. The writer stage uses it.
 type merger struct{ *maker }
 
-// merge unites the members of a group. While the exports of one are not known, what it may decide stays.
+// merge unites the members of a group. While the exports of a member are not known, the values that
+// it may decide stay as they are.
 func (m merger) merge(g group) *merged {
 	one := &merged{group: g, members: m.members[g]}
 	for _, p := range one.members {
@@ -132,7 +132,7 @@ func (m merger) merge(g group) *merged {
 	}
 	one.deciding = one.known[0]
 	e := one.deciding.export
-	if one.deciding.link.Joins == Unreadable { // it is not known which labels the link excludes
+	if one.deciding.link.Joins == Unreadable { // the labels that the link excludes are not known
 		one.metadata.keep = true
 	}
 	if g.kind != Import {
@@ -192,9 +192,9 @@ func (m merger) mergeImport(one *merged) {
 	one.metadata.keep = !s.complete
 }
 
-// offersInOrder returns the ports of a mirror's or federated Service's members, in the order in which
-// the members decide. The ports that exist stand for the first member that is not known and all such
-// members after it.
+// portListsInOrder returns the ports of the members of a mirror or federated Service, in the order
+// in which the members decide. The ports of the existing object stand for all members whose exports
+// are not known. They take the place of the first such member.
 func (m merger) portListsInOrder(one *merged) (all []portList) {
 	byCluster := make(map[string]*member)
 	for _, p := range one.members {
@@ -218,7 +218,7 @@ func (m merger) portListsInOrder(one *merged) (all []portList) {
 	return all
 }
 
-// portsThere returns the ports of what is written for a group.
+// portsThere returns the ports of the existing object of a group.
 func (m merger) portsThere(g group) []Port {
 	if o := m.Imports[g.of]; g.kind == Import && o != nil && len(o.Ports) > 0 {
 		return firstPorts(o.Ports)
@@ -229,10 +229,11 @@ func (m merger) portsThere(g group) []Port {
 	return nil
 }
 
-// firstPorts returns the ports of an object that are read.
+// firstPorts returns the first maxPorts ports of an existing object. Others are not read.
 func firstPorts(ports []Port) []Port { return ports[:min(len(ports), maxPorts)] }
 
-// differences returns what the exports of a ServiceImport differ in, besides ports: a reason and a text for each field.
+// differences returns the conflicts between the exports of a ServiceImport, except conflicts of
+// ports.
 func (m merger) differences(one *merged) (all []Conflict) {
 	add := func(reason, field string, value func(p *member) string) {
 		by := make(map[string][]string)
@@ -262,7 +263,8 @@ func (m merger) differences(one *merged) (all []Conflict) {
 	add("TrafficDistributionConflict", "trafficDistribution", func(p *member) string {
 		return traffic(p).TrafficDistribution
 	})
-	// One link may exclude labels that another copies. A key that is left out of one export is compared in none.
+	// One link may exclude labels that another one copies. A key that is left out of one export is
+	// not compared at all.
 	leftLabels := make(map[string]bool)
 	leftAnnotations := make(map[string]bool)
 	for _, p := range one.known {
@@ -287,13 +289,12 @@ func (m merger) differences(one *merged) (all []Conflict) {
 	return all
 }
 
-// The types of a ServiceImport.
 const (
 	clusterSetIP = "ClusterSetIP"
 	headless     = "Headless"
 )
 
-// importType returns the type that an export asks for.
+// importType returns the type of ServiceImport that an export asks for.
 func importType(e *Export) string {
 	if e.Service.Headless() {
 		return headless
@@ -301,16 +302,16 @@ func importType(e *Export) string {
 	return clusterSetIP
 }
 
-// listable reports whether status.clusters may have a name: the API asks for DNS labels. A link may have other
-// names, such as eu.west. Each plan asks for each member, so listable does without the regular expression of
-// [validation.IsDNS1123Label].
+// listable reports whether status.clusters may contain a name. The API accepts DNS labels only. A
+// link may have another name, such as eu.west. listable avoids the regular expression of
+// [validation.IsDNS1123Label] because each plan calls it for each member.
 func listable(cluster string) bool {
 	const inside = "abcdefghijklmnopqrstuvwxyz0123456789-"
 	return cluster != "" && len(cluster) <= validation.DNS1123LabelMaxLength && strings.Trim(cluster, inside) == "" &&
 		cluster[0] != '-' && cluster[len(cluster)-1] != '-'
 }
 
-// unlisted returns the links with a member that status.clusters can't name, sorted.
+// unlisted returns the member links that status.clusters can't contain, sorted.
 func unlisted(members []*member) (names []string) {
 	for _, p := range members {
 		if p.cluster != "" && !listable(p.cluster) {
@@ -321,7 +322,7 @@ func unlisted(members []*member) (names []string) {
 	return names
 }
 
-// onlyIPv6Text says that the Services of clusters have no family that is served.
+// onlyIPv6Text returns a message that the Services of clusters have no served IP family.
 func onlyIPv6Text(clusters []string) string {
 	var names []string
 	for _, name := range clusters {
@@ -331,7 +332,7 @@ func onlyIPv6Text(clusters []string) string {
 		strings.Join(text.First(names, mostRefused), ", ")
 }
 
-// shownMap returns a short text that differs for maps that differ in other keys than those of without.
+// shownMap returns a short text that identifies the content of m, except the keys in without.
 func shownMap(m map[string]string, without map[string]bool) string {
 	var all []string
 	for _, key := range sorted(m) {

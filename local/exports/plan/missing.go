@@ -4,44 +4,48 @@ import (
 	"time"
 )
 
-// A cluster that loses more than half of its members within massTime, and massParts at least, has more likely been
-// restored from an old backup than cleaned up.
+// A cluster that loses more than half of its members, and at least massMembers, within massTime has
+// probably been restored from an old backup. Users rarely remove that much on purpose.
 const (
 	massMembers = 10
 	massTime    = time.Minute
 )
 
-// kindTime is how long the member of a ServiceExport in a ServiceImport stays after the ServiceExport
-// or its Service has been deleted. If the kind itself is removed, its objects disappear one by one
-// before the removal shows. A Service that is replaced is missing for a moment.
+// kindTime is how long a member of a ServiceImport stays after its ServiceExport or its Service was
+// deleted. If the CRD is removed, its objects disappear one by one before the removal of the CRD
+// shows. A Service that somebody replaces is missing for a moment.
 const kindTime = 3 * time.Second
 
-// Memory is what a plan takes over from the plan before it. The zero value is that of a leader that has just begun.
+// Memory is the state that a plan takes over from the previous plan. The zero value is the Memory
+// of a new leader.
 //
-// Anybody who may create Services in one namespace can forge the mark and name any cluster in an object. So Memory
-// tells members that an export asked for from members that only an object names.
+// Anybody who may create Services in one namespace can forge the mark and name any cluster in an
+// object. Memory therefore distinguishes members that an export asked for from members that only an
+// object names.
 type Memory struct {
-	// seen holds the members that an export asked for while this leader led, and that are still wanted or kept. The
-	// value says whether the member has a place in the limits.
+	// seen holds the members that an export asked for while this leader led, and that are still
+	// planned. The value reports whether the member has a place in the limits.
 	seen map[memberKey]bool
-	// lost holds the members that no export asks for any more, while an object has them and for massTime at least.
+	// lost holds the members that no export asks for any more. An entry stays while an object names
+	// the member, and for at least massTime.
 	lost map[memberKey]loss
-	// unlinked says when this leader first saw a member of a cluster that is not linked.
+	// unlinked holds when this leader first saw a member of a cluster that is not linked.
 	unlinked map[memberKey]time.Time
-	// crowded says when this leader first saw an object that has more members of clusters that are
-	// not linked than the plan follows.
+	// crowded holds when this leader first saw an object with more members of unlinked clusters
+	// than the plan follows. Objects whose unlinked members have stayed for UnlinkedAfter are in it
+	// too.
 	crowded map[group]time.Time
-	// links says when this leader first saw that a link was deleted. It holds all links; the time
-	// of one that exists is zero.
+	// links holds the names of all links and when this leader first saw that a link was deleted.
+	// The time of an existing link is zero.
 	links map[string]time.Time
-	// nameless says since when the name of a mirror that exists belongs to another link.
+	// nameless holds when the name of an existing mirror passed to another link.
 	nameless map[memberKey]time.Time
-	// imports holds what this leader remembers of ServiceImports that have members.
+	// imports holds the history of ServiceImports that have members.
 	imports map[ID]*history
 }
 
-// loss is when a member was lost, and until when it stays. Once that is over it does not begin anew, however long it
-// takes to remove the member.
+// loss records the loss of a member. Once until has passed, the loss does not start anew, even if
+// the removal of the member takes long.
 type loss struct {
 	since, until time.Time
 	seen         bool // an export asked for the member while this leader led
@@ -63,11 +67,12 @@ func newMemory() Memory {
 // keeper is the stage of Make that decides on members that no export asks for.
 type keeper struct{ *maker }
 
-// keepMissing decides on members that objects have and that no export asks for: they are kept, held or removed.
+// keepMissing decides whether to keep, hold or remove each member that an object names and that no
+// export asks for.
 func (m keeper) keepMissing() {
 	offered := m.offered()
 	m.carryLosses(offered)
-	var missing []memberKey // in objects, of clusters in sync
+	var missing []memberKey // members that objects name, of synced clusters
 	for g, had := range m.named {
 		for _, name := range had.clusters {
 			what := memberKey{g, name}
@@ -78,13 +83,13 @@ func (m keeper) keepMissing() {
 				m.keepUnlinked(what)
 			case c == nil:
 				m.unlinked[g] = append(m.unlinked[g], name)
-			case !m.allowed(c, g): // by a flag or annotation
+			case !m.allowed(c, g): // a flag or an annotation forbids the member
 			case c.Joins != Unreadable && !m.hasItsName(g) &&
 				(!m.knows(c, g.kind) || m.verdicts[what].State == NameRefused):
 				m.holdNameless(what)
 			case !m.knows(c, g.kind):
 				m.keep(what, Kept, time.Time{})
-			case had.marked: // what has no mark is not adopted then: place sees to it
+			case had.marked: // judgeTarget refuses to adopt an object without the mark
 				missing = append(missing, what)
 				m.lose(what)
 			}
@@ -93,7 +98,6 @@ func (m keeper) keepMissing() {
 	m.removeOrHold(missing, offered)
 }
 
-// offered returns the members that exports ask for.
 func (m keeper) offered() map[memberKey]bool {
 	all := make(map[memberKey]bool)
 	for g, members := range m.members {
@@ -104,12 +108,12 @@ func (m keeper) offered() map[memberKey]bool {
 	return all
 }
 
-// carryLosses takes over losses from the plan before, and records members of known clusters that an
-// export asked for until now.
+// carryLosses takes over the losses of the previous plan. It also records the loss of members of
+// known clusters that an export asked for until now.
 func (m keeper) carryLosses(offered map[memberKey]bool) {
 	for what, l := range m.before.lost {
 		recent := l.seen && m.Now.Sub(l.since) < massTime
-		held := m.has(what) && m.Now.Before(l.until) // also while the cluster is not known
+		held := m.has(what) && m.Now.Before(l.until) // also while the cluster's exports are not known
 		if !offered[what] && (recent || held) {
 			m.after.lost[what] = l
 		}
@@ -132,8 +136,9 @@ func (m keeper) keep(what memberKey, s State, until time.Time) {
 	}
 }
 
-// keepUnlinked holds a member of a cluster that is not linked, if an export asked for the member. The member has a
-// time of its own: the time of another member may be over while a failing write has left that member in the object.
+// keepUnlinked holds a member of an unlinked cluster that an export asked for. Each such member has
+// its own time. A failing write may leave one member in the object after the time of another has
+// passed.
 func (m keeper) keepUnlinked(what memberKey) {
 	since, ok := m.before.unlinked[what]
 	if !ok {
@@ -141,16 +146,16 @@ func (m keeper) keepUnlinked(what memberKey) {
 	}
 	until := since.Add(m.UnlinkedAfter)
 	if !m.Now.Before(until) {
-		m.after.crowded[what.group] = since // one time for all of an object, however long it takes to remove them
+		m.after.crowded[what.group] = since // one time for the whole object, however long the removal takes
 		return
 	}
 	m.after.unlinked[what] = since
 	m.keep(what, OnHold, until)
 }
 
-// holdNameless holds a mirror that exists and has lost its name to a new link, for UnlinkedAfter.
-// Then the mirror is deleted, and the mirror of the new link is created as a new Service: no
-// Service ever changes from one cluster to another.
+// holdNameless holds a mirror that has lost its name to a new link, for UnlinkedAfter. The plan
+// then deletes the mirror and creates the new link's mirror as a new Service. A Service never
+// changes from one cluster to another.
 func (m keeper) holdNameless(what memberKey) {
 	since, known := m.before.nameless[what]
 	if !known {
@@ -162,7 +167,7 @@ func (m keeper) holdNameless(what memberKey) {
 	}
 }
 
-// lose records when a member was lost.
+// lose records the loss of a member, unless it is recorded already.
 func (m keeper) lose(what memberKey) {
 	if _, known := m.after.lost[what]; known {
 		return
@@ -171,7 +176,7 @@ func (m keeper) lose(what memberKey) {
 	if !known {
 		l = loss{since: m.Now, until: m.Now}
 		l.placed, l.seen = m.before.seen[what]
-		_, asks := m.verdicts[what] // there is an export still, that may not have the member
+		_, asks := m.verdicts[what] // an export exists that may not have the member
 		if what.kind == Import && (!asks || m.replaced[what]) {
 			l.until = m.Now.Add(kindTime)
 		}
@@ -179,7 +184,7 @@ func (m keeper) lose(what memberKey) {
 	m.after.lost[what] = l
 }
 
-// removeOrHold removes the members that a cluster no longer exports. If the cluster has lost most of
+// removeOrHold drops the members that a cluster no longer exports. If the cluster has lost most of
 // its exports at once, removeOrHold holds these members instead.
 func (m keeper) removeOrHold(missing []memberKey, offered map[memberKey]bool) {
 	mass := m.massLosses(missing, offered)
@@ -196,8 +201,9 @@ func (m keeper) removeOrHold(missing []memberKey, offered map[memberKey]bool) {
 	}
 }
 
-// tally names what is counted together to find a mass loss: the exports of a cluster that this leader has seen, or what
-// only the objects of one namespace say about a cluster.
+// tally identifies members that are counted together to find a mass loss. For members that this
+// leader has seen exported, a tally covers the whole cluster. For members that only objects name, a
+// tally covers one cluster in one namespace.
 type tally struct{ cluster, namespace string }
 
 func (m keeper) tallyOf(what memberKey, seen bool) tally {
@@ -207,8 +213,9 @@ func (m keeper) tallyOf(what memberKey, seen bool) tally {
 	return tally{what.member, what.of.Namespace}
 }
 
-// massLosses returns the tallies that have lost more than half within massTime, and at least
-// massParts. Objects that somebody else has written count for their own namespace only.
+// massLosses returns the tallies that have lost more than half of their members, and at least
+// massMembers, within massTime. Objects that somebody has forged count for their own namespace
+// only.
 func (m keeper) massLosses(missing []memberKey, offered map[memberKey]bool) map[tally]bool {
 	lost := make(map[tally]int)
 	count := func(what memberKey, l loss) {
@@ -217,7 +224,7 @@ func (m keeper) massLosses(missing []memberKey, offered map[memberKey]bool) map[
 		}
 	}
 	for what, l := range m.after.lost {
-		if l.seen { // also if no object has the member any more
+		if l.seen { // even if no object names the member any more
 			count(what, l)
 		}
 	}

@@ -10,24 +10,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Kind is what a member belongs to.
+// Kind is the kind of a written object.
 type Kind string
 
-// The kinds, in the order in which they win a name.
+// The kinds are listed in the order in which they win a name.
 const (
-	Import    Kind = "import" // a ServiceImport with its derived Service
+	Import    Kind = "import" // a ServiceImport and its derived Service
 	Federated Kind = "federated"
 	Mirror    Kind = "mirror"
 )
 
-// group names what members belong to: exports of one kind and name. Of a mirror that is one cluster's.
+// group identifies the exports that share a written object: all exports of one kind and name. The
+// group of a mirror has exports of one cluster only.
 type group struct {
 	kind    Kind
-	of      ID     // the exports
-	cluster string // of a mirror
+	of      ID     // the namespace and name of the exports
+	cluster string // set for a mirror only
 }
 
-// target is the Service that is written for a group.
+// target returns the name of the Service that is written for a group.
 func (g group) target() ID {
 	switch g.kind {
 	case Mirror:
@@ -42,27 +43,27 @@ func (g group) target() ID {
 	return ID{g.of.Namespace, name}
 }
 
-// DerivedService returns the name of the Service that is written for a ServiceImport.
+// DerivedService returns the name of the Service that is derived from a ServiceImport.
 func DerivedService(serviceImport ID) ID {
 	return group{kind: Import, of: serviceImport}.target()
 }
 
 const maxName = validation.DNS1123LabelMaxLength
 
-// usable reports whether a Service may have that name. API servers accept a leading digit from
-// Kubernetes 1.36 on, by default. An older API server refuses the write.
+// usableName reports whether a Service may have that name. API servers accept a leading digit from
+// Kubernetes 1.36 on, by default. An older API server rejects the write.
 func usableName(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
 
-// validKey reports whether the API takes a label or annotation of that key. To judge one in whole that is very long
-// takes long.
+// validKey reports whether the API accepts the key of a label or annotation. It rejects very long
+// keys without validating them, because validation would take long.
 func validKey(key string) bool { return len(key) < 320 && len(validation.IsQualifiedName(key)) == 0 }
 
-// validValue reports whether the API takes that value of a label.
+// validValue reports whether the API accepts the value of a label.
 func validValue(value string) bool {
 	return len(value) < 64 && len(validation.IsValidLabelValue(value)) == 0
 }
 
-// within reports whether the domain of a key is one of these, or below it.
+// inDomain reports whether the domain of a key is one of these domains or a subdomain.
 func inDomain(key string, domains ...string) bool {
 	of, _, ok := strings.Cut(key, "/")
 	for _, d := range domains {
@@ -73,7 +74,7 @@ func inDomain(key string, domains ...string) bool {
 	return false
 }
 
-// hash returns the first n characters of a hash of a text.
+// hash returns the first n characters of a hash of text.
 func hash(text string, n int) string {
 	sum := sha256.Sum256([]byte(text))
 	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:n]
@@ -85,24 +86,25 @@ func compareGroups(a, b group) int {
 
 func rank(k Kind) int { return slices.Index([]Kind{Import, Federated, Mirror}, k) }
 
-// ImportOf returns the name of the ServiceImport that a Service was derived from; empty: from none.
+// ImportOf returns the name of the ServiceImport from which a Service was derived. It returns ""
+// for other Services.
 func ImportOf(id ID, labels map[string]string) string {
 	name := labels[importLabel]
-	if (group{kind: Import, of: ID{id.Namespace, name}}).target() != id { // another one may have the label too
+	if (group{kind: Import, of: ID{id.Namespace, name}}).target() != id { // other Services may have the label too
 		return ""
 	}
 	return name
 }
 
-// WrittenFor returns the exports for which a Service with the mark was written. It returns false if
-// the Service does not name them, because somebody has changed it.
+// WrittenFor returns the exports for which a marked Service was written. It returns false if
+// somebody has changed the Service so that it no longer names them.
 func WrittenFor(o *Service) (ID, bool) {
 	g, _, ok := identify(o)
 	return g.of, ok
 }
 
-// identify returns what a Service that is written was written for, and the clusters that have a member in
-// it; false: it is no such Service.
+// identify returns the group for which a Service was written, and the clusters that the Service
+// names as members. It returns false for a Service that was not written for a group.
 func identify(o *Service) (g group, clusters []string, ok bool) {
 	if name := ImportOf(o.ID, o.Labels); name != "" {
 		return group{kind: Import, of: ID{o.Namespace, name}}, namedIn(o.Annotations, name), true
@@ -115,8 +117,8 @@ func identify(o *Service) (g group, clusters []string, ok bool) {
 	return group{kind: Federated, of: ID{o.Namespace, name}}, namedIn(o.Annotations, name), ok
 }
 
-// members returns the clusters that annotations name as members, with a Service of that name. It
-// returns no more clusters than an object may have.
+// namedIn returns the clusters that annotations name as members with a Service of that name. It
+// returns at most maxMembers clusters.
 func namedIn(annotations map[string]string, name string) (clusters []string) {
 	if annotations[localDiscovery] == name {
 		clusters = append(clusters, "")
@@ -135,13 +137,14 @@ func namedIn(annotations map[string]string, name string) (clusters []string) {
 	return clusters
 }
 
-// namesMore reports whether annotations name more members than are read.
+// namesTooMany reports whether annotations name more members than [namedIn] reads.
 func namesTooMany(annotations map[string]string) bool {
 	list := annotations[remoteDiscovery]
 	return len(list) > maxMembersBytes || strings.Count(list, ",") > maxMembers
 }
 
-// firstItems returns as many items of a list, divided by commas, as fit into that many bytes.
+// firstItems returns the longest prefix of a comma-separated list that has whole items and at most
+// that many bytes.
 func firstItems(list string, most int) string {
 	if len(list) <= most {
 		return list

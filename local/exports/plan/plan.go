@@ -5,103 +5,105 @@ import (
 	"time"
 )
 
-// Plan is what is to be written, and what becomes of each export. Lists are sorted.
+// Plan lists the objects to write and to delete, and the verdict on each export. Its lists are
+// sorted.
 type Plan struct {
 	Services []WantedService
 	Imports  []WantedImport
-	// Delete and DeleteImports are objects with the mark that nothing is exported for.
+	// Delete and DeleteImports list marked objects that no export asks for.
 	Delete, DeleteImports []Unwanted
-	// Exports are the conditions of the own cluster's ServiceExports.
+	// Exports lists the conditions of the local cluster's ServiceExports.
 	Exports  []ExportConditions
 	Verdicts []Verdict
-	// Conflicts are what exports of one name differ in.
+	// Conflicts lists the fields in which exports of one name differ.
 	Conflicts []Conflict
-	// Fullest has, for each limit, the link or the namespace that uses most of the limit.
+	// Fullest holds, for each limit, the link or the namespace that uses most of it.
 	Fullest []Fullness
-	// Due is when time alone changes the plan; zero: never.
+	// Due is when the plan changes without a change of its input. Zero means never.
 	Due time.Time
 }
 
-// Unwanted is an object that is to be deleted.
+// Unwanted is an object to delete.
 type Unwanted struct {
 	ID
-	Of   ID // what it was written for
+	Of   ID // the exports for which it was written
 	Kind Kind
-	Turn string // by which writes take turns
+	Turn string // see [WantedService.Turn]
 	UID  string
 }
 
-// Mine reports whether a Service of that name, as it has just been read, may be deleted.
+// Mine reports whether a Service may be deleted. The caller has just read the Service from the API
+// server.
 func (u Unwanted) Mine(s Settings, have *Service) bool {
 	return have.UID == u.UID && s.Marked(have) && !have.Deleting
 }
 
-// MineImport reports that of a ServiceImport.
+// MineImport is like [Unwanted.Mine], for a ServiceImport.
 func (u Unwanted) MineImport(s Settings, have *ServiceImport) bool {
 	return have.UID == u.UID && s.MarkedImport(have) && !have.Deleting
 }
 
-// Verdict is what becomes of an export.
+// Verdict is the decision on an export.
 type Verdict struct {
-	Cluster string // empty: the own one
+	Cluster string // empty for the local cluster
 	Export  ID
 	Kind    Kind
-	// Object is the Service that the export is written as. For a headless ServiceImport, which has
-	// no Service, Object is the ServiceImport.
+	// Object is the Service that is written for the export. A headless ServiceImport has no
+	// Service, so its Object is the ServiceImport.
 	Object ID
 	State  State
 	Detail string    // may be empty
-	Until  time.Time // when the state ends by itself; zero: never
+	Until  time.Time // when the state ends without other changes; zero means never
 }
 
-// State is one of a fixed set of words.
+// State is the outcome for an export.
 type State string
 
-// The states. Only a member that is Written or Kept has one in an object.
+// The states. Objects name members that are Written, Kept or OnHold.
 const (
 	Written       State = "written"
-	Kept          State = "kept"            // its cluster's exports are not known
-	OnHold        State = "held"            // it is gone, and is removed later
-	LeftToLinkerd State = "left to linkerd" // its service mirror writes it
-	Taken         State = "taken"           // the name is another object's
-	Waiting       State = "waiting"         // the namespace is missing, or the object of before still goes
-	NotAllowed    State = "not allowed"     // by what is set for the link
-	// NameRefused means that no Service may have the name, that the name belongs to another link,
-	// or that the link has the own cluster's name.
+	Kept          State = "kept"            // the exports of its cluster are not known
+	OnHold        State = "held"            // no longer exported, and removed later
+	LeftToLinkerd State = "left to linkerd" // Linkerd's service mirror writes the Service
+	Taken         State = "taken"           // another object has the name
+	Waiting       State = "waiting"         // the namespace is missing, or the previous object is still being deleted
+	NotAllowed    State = "not allowed"     // rejected by the settings of the link
+	// NameRefused means one of the following. No Service may have the name, the name belongs to
+	// another link, or the link has the name of the local cluster.
 	NameRefused   State = "name refused"
-	NoPort        State = "no usable port"    // a Service has to have one
-	OverNumber    State = "over the number"   // of objects or members
-	HeadlessJoins State = "headless"          // it can't join a federated Service
-	Unset         State = "setting unusable"  // an annotation of the link can't be read, so nothing is added
-	Invalid       State = "not valid"         // a ServiceExport without a Service, or of one that can't be exported
-	NoImports     State = "no serviceimports" // the own cluster does not have the kind, or it can't be read
+	NoPort        State = "no usable port"    // a Service needs at least one
+	OverNumber    State = "over the number"   // beyond a limit of objects or members
+	HeadlessJoins State = "headless"          // a headless Service can't join a federated Service
+	Unset         State = "setting unusable"  // an annotation of the link is invalid, so nothing is added
+	Invalid       State = "not valid"         // the Service of the ServiceExport is missing or can't be exported
+	NoImports     State = "no serviceimports" // the local cluster has no ServiceImports, or they can't be read
 )
 
-// Conflict is what exports of one name differ in.
+// Conflict is a field in which exports of one name differ.
 type Conflict struct {
-	Of      ID // the exports
-	Object  ID // as of a Verdict
+	Of      ID // the name of the exports
+	Object  ID // see [Verdict.Object]
 	Kind    Kind
 	Reason  string
 	Message string
-	// only are the clusters whose ServiceExports have the conflict. If it is nil, all of them do.
+	// only lists the clusters whose ServiceExports have the conflict. If it is nil, all of them
+	// have it.
 	only []string
 }
 
-// concerns reports whether a cluster's ServiceExport has the conflict.
 func (c *Conflict) concerns(cluster string) bool {
 	return c.only == nil || slices.Contains(c.only, cluster)
 }
 
-// Fullness compares a limit with the exports that need the most objects: of one link,
-// or of one cluster in one namespace.
+// Fullness compares a limit with the number of objects that exports ask for. It concerns one link,
+// or one cluster in one namespace.
 type Fullness struct {
 	Per       string // "link" or "namespace"
 	Cluster   string // empty for the local cluster
 	Namespace string // empty if Per is "link"
-	Asked     int    // objects that the exports need, beyond the limit too
+	Asked     int    // number of objects that the exports ask for, which may exceed Most
 	Most      int    // the limit
 }
 
-// Ratio returns which part of the limit is used. It is above 1 if exports are beyond the limit.
+// Ratio returns Asked divided by Most. It is above 1 if exports exceed the limit.
 func (f Fullness) Ratio() float64 { return float64(f.Asked) / float64(f.Most) }

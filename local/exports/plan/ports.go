@@ -12,10 +12,10 @@ import (
 	"isthmus/internal/text"
 )
 
-// maxPorts is how many ports a written object has at most.
+// maxPorts limits the ports of a written object.
 const maxPorts = 100
 
-// maxExportedPorts is how many ports of an exported Service are read.
+// maxExportedPorts limits the ports that a plan reads of an exported Service.
 const maxExportedPorts = 256
 
 // Port is a port of a Service or a ServiceImport.
@@ -25,7 +25,7 @@ type Port struct {
 	Target                      string // a number or a name; empty in a ServiceImport
 }
 
-// problem returns why the API would refuse a port; empty: it would not.
+// problem returns the reason why the API would reject a port, or "".
 func (p Port) problem() string {
 	switch {
 	case p.Number == 0:
@@ -44,13 +44,14 @@ func (p Port) problem() string {
 
 func (p Port) number() portNumber { return portNumber{p.Protocol, p.Number} }
 
-// untargeted returns the port as a ServiceImport has it.
+// untargeted returns the port without its target, as in a ServiceImport.
 func (p Port) untargeted() Port {
 	p.Target = ""
 	return p
 }
 
-// unnamed returns the port as an export has it that has given it no name, if the port's name was made up for it.
+// unnamed returns the port without its target. If the port's name may have been made up, unnamed
+// drops the name too.
 func (p Port) unnamed() Port {
 	if name := p.madeUpName(); p.Name == name || strings.HasPrefix(p.Name, name+"-") {
 		p.Name = ""
@@ -58,10 +59,10 @@ func (p Port) unnamed() Port {
 	return p.untargeted()
 }
 
-// madeUpName returns the name that a port gets if it needs one and has none.
+// madeUpName returns the name for a port that needs a name and has none.
 func (p Port) madeUpName() string { return fmt.Sprintf("%s-%d", strings.ToLower(p.Protocol), p.Number) }
 
-// text is a port without its name.
+// text describes a port without its name.
 func (p Port) text() string {
 	text := strconv.Itoa(int(p.Number))
 	if p.Protocol != "TCP" {
@@ -73,7 +74,7 @@ func (p Port) text() string {
 	return text
 }
 
-// validTarget reports whether a text is a number of a port, or the name of one.
+// validTarget reports whether s is a port number or a valid port name.
 func validTarget(s string) bool {
 	if n, err := strconv.Atoi(s); err == nil {
 		return len(validation.IsValidPortNum(n)) == 0
@@ -81,20 +82,21 @@ func validTarget(s string) bool {
 	return len(s) <= maxName && len(validation.IsValidPortName(s)) == 0
 }
 
-// portNumber is what only one port of an object may have.
+// portNumber is unique among the ports of an object.
 type portNumber struct {
 	protocol string
 	number   uint16
 }
 
-// portIndex finds ports of a list by name and by number. Of several ports with one name or number, it finds the first.
+// portIndex finds ports of a list by name and by number. If several ports have the same name or
+// number, it finds the first.
 type portIndex struct {
 	ports    []Port
 	byName   map[string]int // positions; nil while the list is short
 	byNumber map[portNumber]int
 }
 
-// shortList is how many ports are searched one by one.
+// shortList is the length up to which an index searches its list linearly.
 const shortList = 8
 
 func indexPorts(ports []Port) *portIndex {
@@ -109,7 +111,6 @@ func indexPorts(ports []Port) *portIndex {
 	return x
 }
 
-// add appends a port.
 func (x *portIndex) add(p Port) {
 	x.ports = append(x.ports, p)
 	switch n := len(x.ports); {
@@ -135,7 +136,6 @@ func (x *portIndex) record(i int) {
 	}
 }
 
-// named returns the port with a name.
 func (x *portIndex) named(name string) (Port, bool) {
 	if x.byName != nil {
 		i, ok := x.byName[name]
@@ -145,7 +145,6 @@ func (x *portIndex) named(name string) (Port, bool) {
 	return x.at(i, i >= 0), i >= 0
 }
 
-// numbered returns the port with a number.
 func (x *portIndex) numbered(n portNumber) (Port, bool) {
 	if x.byNumber != nil {
 		i, ok := x.byNumber[n]
@@ -162,20 +161,21 @@ func (x *portIndex) at(i int, ok bool) Port {
 	return x.ports[i]
 }
 
-// has reports whether the list has a port, which may have a name that was made up.
+// has reports whether the list has a port. The port's name may have been made up.
 func (x *portIndex) has(p Port) bool {
 	q, ok := x.numbered(p.number())
 	return ok && (q.untargeted() == p.untargeted() || q.Name == "" && q.untargeted() == p.unnamed())
 }
 
-// hasUnnamed reports whether the list has a port without a name, whose name was made up.
+// hasUnnamed reports whether the list has a port without a name, for which the name of p was made
+// up.
 func (x *portIndex) hasUnnamed(p Port) bool {
 	q, ok := x.numbered(p.number())
 	return ok && q.Name == "" && q.untargeted() == p.unnamed()
 }
 
-// rivals returns the other usable ports of the list with the name or the number of a port.
-// unnamed is whether the port has no name in its export.
+// rivals returns the other valid ports of the list that have the name or the number of p. It
+// returns none if the list has p. unnamed reports whether p has no name in its export.
 func (x *portIndex) rivals(p Port, unnamed bool) (all []Port) {
 	if x.has(p) {
 		return nil
@@ -193,7 +193,7 @@ func (x *portIndex) rivals(p Port, unnamed bool) (all []Port) {
 	return all
 }
 
-// taking returns the ports of the list that have the name or the number of a port.
+// taking returns the ports of the list that have the name or the number of p.
 func (x *portIndex) taking(p Port) (all []Port) {
 	if q, ok := x.named(p.Name); ok {
 		all = append(all, q)
@@ -204,21 +204,23 @@ func (x *portIndex) taking(p Port) (all []Port) {
 	return all
 }
 
-// offered are the ports of one member, or those that stay for members that are not known.
+// portList holds the ports of one member, or the existing ports that stay for members whose exports
+// are not known.
 type portList struct {
-	cluster string // empty: the own one
+	cluster string // empty for the local cluster
 	ports   []Port
-	kept    bool // they are in what is written
-	decides bool // with kept: a member that is not known comes first
-	unnamed bool // with kept: one of them has no name in its export
+	kept    bool // these are existing ports
+	decides bool // if kept: the first member's export is not known
+	unnamed bool // if kept: one of the ports has no name in its export
 }
 
-// unite returns the ports of all lists, in order. If several ports have one name, or one protocol
-// and number, it returns the first of them. It also returns which ports of the members can't be used.
-// If there are too many ports, the ports of the first members stay, because these members decide.
+// unite returns the ports of all lists, in order. If several ports have the same name, or the same
+// protocol and number, only the first is returned. refused describes the ports that can't be used.
+// If there are more than maxPorts ports, the ports of the first members stay, because these members
+// decide.
 func unite(lists []portList) (ports []Port, refused []string) {
 	var all portIndex
-	var clusters []string // by port
+	var clusters []string // parallel to the ports of all
 	unnamed := false
 	for _, list := range lists {
 		for _, p := range list.ports {
@@ -257,9 +259,9 @@ func unite(lists []portList) (ports []Port, refused []string) {
 	return ports, refused
 }
 
-// fitting reports for each port whether it is among the maxPorts ports that the first members have.
-// Ports that no known member has come after the ports of the first member. They come first if the member
-// that decides is not known.
+// fitting reports for each port whether it is among the maxPorts ports that stay. The ports of the
+// first members stay. Ports that no known member has come after the ports of the first member. If
+// the export of the deciding member is not known, such ports come first.
 func fitting(ports []Port, lists []portList) []bool {
 	ranks := make(map[Port]int)
 	others := 1
@@ -296,7 +298,8 @@ func fitting(ports []Port, lists []portList) []bool {
 	return fits
 }
 
-// named gives an unnamed port among several a name, which the API requires.
+// named gives a name to the port without one if there are several ports. The API requires such
+// names.
 func named(ports []Port) []Port {
 	if len(ports) < 2 {
 		return ports
@@ -319,8 +322,8 @@ func named(ports []Port) []Port {
 	return ports
 }
 
-// conflicts returns how members differ about each port: which have another number or another name for it and, with
-// joined, which do not have it.
+// portConflicts describes for each port how members differ. A member differs if it has another
+// number or another name for the port. If joined is set, a member without the port differs too.
 func portConflicts(ports []Port, members []*member, joined bool) (all []string) {
 	for _, p := range ports {
 		if text := portConflict(p, members, joined); text != "" {
@@ -330,9 +333,9 @@ func portConflicts(ports []Port, members []*member, joined bool) (all []string) 
 	return all
 }
 
-// conflict returns how members differ about one port.
+// portConflict describes how members differ about one port, or returns "".
 func portConflict(p Port, members []*member, joined bool) string {
-	by := make(map[string][]string) // clusters, by what they have; empty: just this port
+	by := make(map[string][]string) // clusters by their difference; empty if they have exactly this port
 	for _, m := range members {
 		has := "no such port"
 		ports := m.ports()
@@ -353,7 +356,8 @@ func portConflict(p Port, members []*member, joined bool) string {
 	return differing("port "+cmp.Or(p.Name, "without a name"), p.text(), "", by)
 }
 
-// differing names the clusters that have another value than the one that is used; empty: none has.
+// differing returns a message with the used value and the clusters that have other values. It
+// returns "" if no cluster has another value.
 func differing(what, text, used string, by map[string][]string) string {
 	all := fmt.Sprintf("%s: %s (%s)", what, text, strings.Join(append(by[used], "used"), ", "))
 	delete(by, used)
@@ -366,7 +370,8 @@ func differing(what, text, used string, by map[string][]string) string {
 	return all
 }
 
-// quoted is a text of another cluster in messages, unless it is one of these.
+// quoted quotes and truncates a text of another cluster for a message. It returns the values in
+// plain unchanged.
 func quoted(value string, plain ...string) string {
 	if slices.Contains(plain, value) {
 		return value
@@ -374,5 +379,5 @@ func quoted(value string, plain ...string) string {
 	return strconv.Quote(text.Truncate(value, text.Short))
 }
 
-// shown is a cluster's name in messages.
+// displayName returns the name of a cluster for messages.
 func displayName(cluster string) string { return cmp.Or(cluster, "local") }

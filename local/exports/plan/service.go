@@ -9,15 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Export is one name that a cluster exports.
+// Export is a name that a cluster exports.
 type Export struct {
 	ID
-	Service           *Service       // nil: there is no such Service
-	Mirror, Federated bool           // the Service matches the selector for these
-	Exported          *ServiceExport // nil: there is none
+	Service           *Service       // nil if there is no such Service
+	Mirror, Federated bool           // whether the Service matches the selector
+	Exported          *ServiceExport // nil if there is no ServiceExport
 }
 
-// invalid returns why a ServiceExport is not valid; empty: it is valid.
+// invalid returns the reason why a ServiceExport is not valid. It returns "" for a valid one.
 func (e *Export) invalid() string {
 	if e.Service == nil {
 		return "there is no Service of that name"
@@ -25,39 +25,40 @@ func (e *Export) invalid() string {
 	return e.Service.unexportable()
 }
 
-// serviceMissing reports whether there is no Service behind a ServiceExport. It may be about to be created anew.
+// serviceMissing reports whether the Service of a ServiceExport is missing. Somebody may be
+// replacing the Service.
 func (e *Export) serviceMissing() bool { return e.Service == nil || e.Service.Deleting }
 
-// ServiceExport is what is read of a ServiceExport.
+// ServiceExport holds the fields that a plan reads of a ServiceExport.
 type ServiceExport struct {
 	UID                 string
 	Created             time.Time
 	Generation          int64
 	Labels, Annotations map[string]string  // exportedLabels and exportedAnnotations
-	Conditions          []metav1.Condition // of the own cluster only
+	Conditions          []metav1.Condition // set for the local cluster only
 }
 
-// Service is what is read of a Service, as an export or as an object that may be written.
+// Service holds the fields that a plan reads of a Service. The Service is an export or a possible
+// target of writes.
 type Service struct {
 	ID
 	UID                  string
 	Deleting             bool
-	Type                 string // "ClusterIP" and so on
+	Type                 string // such as "ClusterIP"
 	ClusterIPs           []string
 	IPFamilies           []string
 	IPFamilyPolicy       string
-	Selector             bool   // it has one
-	OwnerKind, OwnerName string // of the first one
+	Selector             bool   // whether the Service has a selector
+	OwnerKind, OwnerName string // of the first ownerReference
 	OwnerUID             string
 	Labels, Annotations  map[string]string
 	Ports                []Port
 	Traffic
 }
 
-// Headless reports whether the Service has no IP.
+// Headless reports whether the Service is headless.
 func (s *Service) Headless() bool { return len(s.ClusterIPs) > 0 && s.ClusterIPs[0] == "None" }
 
-// hasIP reports whether the Service has a ClusterIP.
 func (s *Service) hasIP() bool { return len(s.ClusterIPs) > 0 && !s.Headless() }
 
 // firstFamily returns the IP family of the first ClusterIP.
@@ -74,11 +75,11 @@ func (s *Service) onlyIPv6() bool {
 	return slices.Equal(s.IPFamilies, []string{"IPv6"})
 }
 
-// cannotGetIPs reports whether no update can give a Service the IPs that it had before.
+// cannotGetIPs reports whether no update can restore the IPs that the Service had.
 func (s *Service) cannotGetIPs() bool { return s.Headless() || s.Type == "ExternalName" }
 
-// unexportable returns why a Service can't be exported; empty: it can. What a gateway or service mirror
-// wrote would go round in a circle.
+// unexportable returns the reason why a Service can't be exported, or "". Services that Isthmus or
+// a service mirror wrote can't be exported, because their exports would form a cycle.
 func (s *Service) unexportable() string {
 	switch {
 	case s.Type == "ExternalName":
@@ -91,7 +92,8 @@ func (s *Service) unexportable() string {
 	return ""
 }
 
-// Reduce drops of a Service what a ServiceExport of its name has no use for. It is still known to be written if it is.
+// Reduce drops the fields that a ServiceExport of the Service's name does not need. [IsWritten]
+// returns the same result for the Service as before.
 func (s *Service) Reduce() {
 	s.UID, s.OwnerUID, s.ClusterIPs = "", "", s.ClusterIPs[:min(1, len(s.ClusterIPs))]
 	exclude(s.Labels, func(key string) bool { return key != markLabel && key != mirroredLabel })
@@ -107,17 +109,18 @@ func (s *Service) Reduce() {
 	}
 }
 
-// Traffic are fields that a ServiceImport has of its Services.
+// Traffic holds the fields that a ServiceImport takes from its Services.
 type Traffic struct {
-	SessionAffinity       string // empty: "None"
+	SessionAffinity       string // empty means "None"
 	AffinitySeconds       int32
 	InternalTrafficPolicy string
 	TrafficDistribution   string
 }
 
-// usable returns the fields as the API keeps them in a Service, and in few bytes.
+// usable returns the fields with the values that the API stores for a Service. It replaces invalid
+// and oversized values.
 func (t Traffic) usable() Traffic {
-	const longest, standard = 86400, 10800 // seconds
+	const longest, standard = 86400, 10800 // in seconds
 	switch t.SessionAffinity {
 	case "ClientIP":
 		if t.AffinitySeconds < 1 || t.AffinitySeconds > longest {
@@ -138,7 +141,7 @@ func (t Traffic) usable() Traffic {
 	return t
 }
 
-// families returns those of addresses.
+// families returns the IP families of addresses.
 func families(ips []string) (all []string) {
 	for _, ip := range ips {
 		if strings.Contains(ip, ":") {
@@ -150,22 +153,25 @@ func families(ips []string) (all []string) {
 	return all
 }
 
-// Selectors choose which Services of a cluster are exported, by their labels. The functions are called by several
-// goroutines, must not block, and neither change nor keep what they get. The zero value selects nothing.
+// Selectors choose the exported Services of a cluster by labels. Several goroutines call the
+// functions. The functions must not block, and must neither modify nor retain their arguments. The
+// zero value selects nothing.
 type Selectors struct {
-	Mirror, Federated func(labels map[string]string) bool // nil: none
-	// ExcludedLabels and ExcludedAnnotations report whether a key is not to be copied; nil: what is copied is as
-	// always.
+	Mirror, Federated func(labels map[string]string) bool // nil selects nothing
+	// ExcludedLabels and ExcludedAnnotations report whether a key must not be copied. If they are
+	// nil, they exclude nothing.
 	ExcludedLabels, ExcludedAnnotations func(key string) bool
 }
 
-// Match reports as what a Service with these labels is exported.
+// Match reports whether a Service with these labels is exported as a mirror and as a federated
+// Service.
 func (s Selectors) Match(labels map[string]string) (mirror, federated bool) {
 	return s.Mirror != nil && s.Mirror(labels), s.Federated != nil && s.Federated(labels)
 }
 
-// Export returns what is exported by a Service, which it may change: what is not to be copied goes. But what was
-// written keeps all: that must not be mistaken for an export.
+// Export returns the export of a Service. It removes excluded labels and annotations from the
+// Service. A Service that Isthmus or a service mirror wrote keeps all of them, so that it is not
+// mistaken for an export.
 func (s Selectors) Export(o *Service, mirror, federated bool) *Export {
 	if !IsWritten(o.Labels) {
 		exclude(o.Labels, s.ExcludedLabels)

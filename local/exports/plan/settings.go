@@ -8,20 +8,22 @@ import (
 	"isthmus/internal/text"
 )
 
-// Settings are those of the gateway.
+// Settings holds the configuration of Isthmus that plans depend on.
 type Settings struct {
-	Controller   string // the gateway's namespace, which its mark has, unlike that of another gateway
-	Multicluster string // the namespace of Linkerd's Links; empty: none
-	ClusterName  string // of the own cluster, in status.clusters of ServiceImports
-	// IPv4Only is whether Isthmus serves no IPv6 addresses. The written Services then have IPv4 addresses only.
+	Controller   string // the namespace of this installation, which the mark names
+	Multicluster string // the namespace of Linkerd's Links; empty if there is none
+	ClusterName  string // of the local cluster, for status.clusters of ServiceImports
+	// IPv4Only reports whether Isthmus does not serve IPv6 addresses. Written Services then have
+	// IPv4 addresses only.
 	IPv4Only bool
-	// Labels and ServiceExports are what is exported by.
+	// Labels enables exports by label. ServiceExports enables exports by ServiceExport.
 	Labels, ServiceExports bool
-	// UnlinkedAfter is how long the members of a cluster stay that is linked no longer, or that has lost most of
-	// its exports at once.
+	// UnlinkedAfter is how long members stay after their cluster was unlinked, or after it lost
+	// most of its exports at once.
 	UnlinkedAfter time.Duration
-	// MaxPerLink limits the objects that a link has a member in. MaxPerNamespace limits those of a link, or of the
-	// local cluster, in one namespace. Zero means DefaultPerLink and DefaultPerNamespace.
+	// MaxPerLink limits the objects of which a link is a member. MaxPerNamespace limits the objects
+	// in one namespace of which a link or the local cluster is a member. Zero means DefaultPerLink
+	// and DefaultPerNamespace.
 	MaxPerLink, MaxPerNamespace int
 }
 
@@ -29,13 +31,13 @@ func (s *Settings) perLink() int { return cmp.Or(s.MaxPerLink, DefaultPerLink) }
 
 func (s *Settings) perNamespace() int { return cmp.Or(s.MaxPerNamespace, DefaultPerNamespace) }
 
-// Marked reports whether an object has the mark of this gateway: it was written by it, and is no copy of such an
-// object.
+// Marked reports whether a Service has the mark of this installation. A copy of a marked Service
+// under another name does not have the mark.
 func (s Settings) Marked(o *Service) bool {
 	return s.marked("Service", o.ID, o.Labels, o.Annotations) && !o.Selector
 }
 
-// MarkedImport reports that of a ServiceImport.
+// MarkedImport is like [Settings.Marked], for a ServiceImport.
 func (s Settings) MarkedImport(o *ServiceImport) bool {
 	return s.marked("ServiceImport", o.ID, o.Labels, o.Annotations)
 }
@@ -45,7 +47,8 @@ func (s Settings) marked(kind string, id ID, labels, annotations map[string]stri
 		annotations[markAnnotation] == kind+" "+id.String()
 }
 
-// otherInstallation names the installation of another namespace whose mark an object has, or returns "".
+// otherInstallation describes the installation in another namespace whose mark an object has. It
+// returns "" if there is none.
 func (s Settings) otherInstallation(kind string, id ID, labels, annotations map[string]string) string {
 	namespace := labels[markLabel]
 	if namespace == "" || namespace == s.Controller || annotations[markAnnotation] != kind+" "+id.String() {
@@ -54,12 +57,13 @@ func (s Settings) otherInstallation(kind string, id ID, labels, annotations map[
 	return "the installation of Isthmus in namespace " + text.Quoted(text.Truncate(namespace, text.Short))
 }
 
-// Labels and annotations of what is written. Those of linkerd.io are what Linkerd's service mirror writes.
+// Labels and annotations of written objects. Linkerd's service mirror writes the keys of linkerd.io
+// too.
 const (
-	markLabel      = "isthmus.io/written-by" // the gateway's namespace
-	markAnnotation = "isthmus.io/written-as" // the kind, namespace and name of the object itself
-	copiedKey      = "isthmus.io/copied"     // annotation: what was copied
-	// SingleStackKey is an annotation of Services that Isthmus has set to SingleStack.
+	markLabel      = "isthmus.io/written-by" // the namespace of the installation
+	markAnnotation = "isthmus.io/written-as" // the kind, namespace and name of the object
+	copiedKey      = "isthmus.io/copied"     // annotation with a record of the copied labels and annotations
+	// SingleStackKey is the annotation of Services that Isthmus has made SingleStack.
 	SingleStackKey = "isthmus.io/single-stack"
 
 	mirroredLabel = "mirror.linkerd.io/mirrored-service"
@@ -68,24 +72,25 @@ const (
 	versionKey    = "mirror.linkerd.io/remote-resource-version"
 
 	localDiscovery  = "multicluster.linkerd.io/local-discovery"
-	remoteDiscovery = "multicluster.linkerd.io/remote-discovery" // a label of mirrors, an annotation of the others
+	remoteDiscovery = "multicluster.linkerd.io/remote-discovery" // a label of mirrors, an annotation of other Services
 	remoteService   = "multicluster.linkerd.io/remote-service"
 
 	importLabel = "multicluster.kubernetes.io/service-name"    // of derived Services
 	derivedKey  = "multicluster.kubernetes.io/derived-service" // of ServiceImports
-	unlistedKey = "isthmus.io/unlisted-clusters"               // of ServiceImports: exporters that are no DNS labels
+	unlistedKey = "isthmus.io/unlisted-clusters"               // of ServiceImports: exporters that are not DNS labels
 	absentKey   = "isthmus.io/absent-clusters"                 // of ServiceImports: see settled.go
 )
 
-// IsWritten reports whether a Service with these labels was written by a gateway, this or another one, or by
-// Linkerd's service mirror: what it has counts as an object that may be there, and not as something to export.
+// IsWritten reports whether Isthmus or Linkerd's service mirror wrote a Service with these labels.
+// The mark of any installation counts. Such a Service is never an export.
 func IsWritten(labels map[string]string) bool {
 	_, marked := labels[markLabel]
 	return marked || labels[mirroredLabel] != ""
 }
 
-// Strict reports whether a Service has the mark of any gateway, by which its members have nothing at ports that they do
-// not declare. A copy of such a Service under another name does not.
+// Strict reports whether a Service has the mark of any installation. Members of such a Service have
+// no endpoints at ports that they do not declare. A copy of the Service under another name is not
+// strict.
 func Strict(id ID, labels, annotations map[string]string) bool {
 	return Settings{Controller: labels[markLabel]}.marked("Service", id, labels, annotations)
 }
@@ -101,7 +106,7 @@ func adoptable(o *Service, g group) bool {
 		return o.Labels[clusterLabel] == g.cluster &&
 			strings.HasPrefix(o.Annotations[fqNameKey], g.of.Name+"."+g.of.Namespace+".svc.")
 	case Federated:
-		n := 0 // a member of another name somebody else wrote
+		n := 0 // all members, also members with other names, which somebody else wrote
 		if o.Annotations[localDiscovery] != "" {
 			n++
 		}

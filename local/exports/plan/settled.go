@@ -8,45 +8,46 @@ import (
 	"time"
 )
 
-// Once a ServiceImport is a minute old, its type and its ports have settled. A value that has
-// settled stays while an export has it, although an older export has another value. It stays only
-// against
+// Once a ServiceImport is a minute old, its type and its ports have settled. A settled value stays
+// while an export has it, even if an older export has another value. The value stays only against
+// two sorts of exports:
 //
-//   - exports that are younger than the one that the value came from. So an export whose Service
-//     was missing for a time decides again afterwards, and an export may change its own values.
-//   - newcomers: exports whose ServiceExport this leader first saw after the ServiceImport had
-//     settled. An old creation time, which a linked cluster may make up, takes no port and no IPs
-//     from clients.
+//   - Exports that are younger than the export from which the value came. If the Service of the
+//     older export was missing for a time, the older export decides again afterwards. An export may
+//     also change its own values.
+//   - Newcomers. A newcomer is an export whose ServiceExport this leader first saw after the
+//     ServiceImport had settled. A linked cluster may invent an old creation time. A newcomer takes
+//     no ports and no IPs from clients.
 //
-// A new leader does not know where the values that it finds came from. It takes each value for that
-// of the oldest export that has it. The value also stays against the older exports that have another
-// value at that time. An export that was absent when the ServiceImport was written is none of these:
-// the ServiceImport names its cluster in an annotation. So the oldest export decides once its
-// Service is back, also for a new leader.
+// A new leader does not know from which exports the existing values came. It assumes that each
+// value came from the oldest export that has it. The value also stays against the older exports
+// that have another value at that time. Exports that were absent when the ServiceImport was written
+// are excepted. The ServiceImport names their clusters in an annotation. The oldest export
+// therefore decides again once its Service is back, even under a new leader.
 
 // settleTime is the age at which the type and the ports of a ServiceImport have settled.
 const settleTime = time.Minute
 
-// history is what a leader remembers of a ServiceImport.
+// history is the state of a ServiceImport in a leader's [Memory].
 type history struct {
-	joined []join       // by cluster
-	kind   *origin      // of the type; nil: it is not known yet
+	joined []join       // sorted by cluster
+	kind   *origin      // of the type; nil if not known yet
 	ports  []portOrigin // of ports that exports have
 }
 
-// join is a ServiceExport that the leader has seen, whether it is valid or not.
+// join is a ServiceExport that the leader has seen. It may be invalid.
 type join struct {
 	cluster, uid string
-	late         bool // it is a newcomer
+	late         bool // whether it is a newcomer
 }
 
-// origin is where a value came from.
+// origin says from which export a value came.
 type origin struct {
-	exportKey          // the export that the value came from, or the oldest one that a new leader finds
-	against   []string // clusters whose exports the value stays against, although they are older
+	exportKey          // the export; for a new leader, the oldest export that has the value
+	against   []string // clusters whose exports are older but do not replace the value
 }
 
-// exportKey identifies a ServiceExport, and says how old it is.
+// exportKey identifies a ServiceExport and holds its creation time.
 type exportKey struct {
 	created      time.Time
 	uid, cluster string
@@ -61,8 +62,8 @@ func keyOf(p *member) exportKey {
 	return exportKey{p.export.Exported.Created, p.export.Exported.UID, p.cluster}
 }
 
-// yields reports whether a value with this origin gives way to another value of a member's export.
-// That is so if the value came from that export, or from a younger one.
+// yields reports whether a member's export may replace a value with this origin. It may if the
+// value came from that export or from a younger one.
 func (o origin) yields(p *member) bool {
 	e := keyOf(p)
 	if e == o.exportKey {
@@ -75,17 +76,16 @@ func (o origin) yields(p *member) bool {
 // settler decides which values of one ServiceImport stay.
 type settler struct {
 	localName string         // the local cluster's name
-	have      *ServiceImport // nil: there is none
+	have      *ServiceImport // nil if it does not exist
 	settled   bool
 	complete  bool            // the exports of all members are known
-	known     []*member       // the members whose exports are known, by age
-	late      map[string]bool // the clusters whose exports are newcomers
-	absent    map[string]bool // the clusters whose exports were not valid when the ServiceImport was written
-	before    *history        // nil: this leader has not seen the ServiceImport yet
+	known     []*member       // the members whose exports are known, oldest first
+	late      map[string]bool // clusters whose exports are newcomers
+	absent    map[string]bool // clusters whose exports were invalid when the ServiceImport was written
+	before    *history        // nil if this leader has not seen the ServiceImport yet
 	after     history
 }
 
-// newSettler returns the settler of a ServiceImport.
 func newSettler(m *maker, one *merged) *settler {
 	s := &settler{
 		localName: m.ClusterName,
@@ -140,13 +140,13 @@ func hasSettled(m *maker, id ID) bool {
 	return true
 }
 
-// join remembers a ServiceExport.
+// join records a ServiceExport.
 func (s *settler) join(j join) {
 	s.after.joined = append(s.after.joined, j)
 	s.late[j.cluster] = j.late
 }
 
-// byAge returns the members whose exports are known, by age, but newcomers last.
+// byAge returns the members whose exports are known, oldest first. Newcomers come last.
 func (s *settler) byAge() []*member {
 	members := slices.Clone(s.known)
 	slices.SortStableFunc(members, func(a, b *member) int {
@@ -155,9 +155,9 @@ func (s *settler) byAge() []*member {
 	return members
 }
 
-// firstSight returns the origin of a value that the leader finds, as far as the leader can tell. It
-// returns nil while the exports of a member are not known, and if no export has the value. rivals
-// reports whether an export has another value that only this value keeps out.
+// firstSight returns the origin of a value that the leader finds. It returns nil if the exports of
+// a member are not known, or if no export has the value. has reports whether an export has the
+// value. rivals reports whether an export has another value that only this value keeps out.
 func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	if !s.complete {
 		return nil
@@ -174,8 +174,8 @@ func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	return nil
 }
 
-// stays reports whether a value stays. has reports whether an export has the value, and rivals
-// whether an export has another value in its place.
+// stays reports whether a value stays. has reports whether an export has the value. rivals reports
+// whether an export has another value that would replace it.
 func (s *settler) stays(from *origin, has, rivals func(*member) bool) bool {
 	if s.complete && !slices.ContainsFunc(s.known, has) {
 		return false
@@ -184,7 +184,6 @@ func (s *settler) stays(from *origin, has, rivals func(*member) bool) bool {
 	return from == nil || !slices.ContainsFunc(s.known, wins)
 }
 
-// decideType returns the type of the ServiceImport.
 func (s *settler) decideType() string {
 	if s.before != nil {
 		s.after.kind = s.before.kind
@@ -210,8 +209,8 @@ func (s *settler) decideType() string {
 	return importType(first.export)
 }
 
-// keptPorts returns those of the ports there that stay. A port gives way to another one only if the
-// other one then has a place.
+// keptPorts returns the existing ports that stay. A port makes room for another port only if
+// nothing else keeps the other port out.
 func (s *settler) keptPorts(there []Port) portList {
 	list := portList{kept: true}
 	if !s.settled && s.complete {
@@ -238,7 +237,7 @@ func (s *settler) keptPorts(there []Port) portList {
 		} else {
 			f.origins[port] = s.firstSight(has, func(p *member) bool { return f.keepsOut(port, p) })
 		}
-		if o := f.origins[port]; o != nil { // also of a port that does not stay: it is there until that is written
+		if o := f.origins[port]; o != nil { // also of ports that do not stay: they exist until the next write
 			s.after.ports = append(s.after.ports, portOrigin{port.untargeted(), *o})
 		}
 	}
@@ -252,8 +251,8 @@ func (s *settler) keptPorts(there []Port) portList {
 	return list
 }
 
-// unnamed returns the ports that have no name in the oldest export that has them. If no export that
-// is known has a port, a name that may have been made up counts as none.
+// unnamed returns the existing ports that have no name in the oldest export that has them. If no
+// known export has a port, a name that may have been made up counts as no name.
 func (s *settler) unnamed(there []Port) map[Port]bool {
 	members := s.byAge()
 	all := make(map[Port]bool)
@@ -269,10 +268,10 @@ func (s *settler) unnamed(there []Port) map[Port]bool {
 	return all
 }
 
-// absentClusters returns the value of the annotation that names the clusters whose ServiceExports
-// have no member, and are no newcomers. While the exports of a member are not known, nothing is decided
-// about clusters that are back, so they stay in the annotation. So do clusters whose exports are not
-// known, and clusters that are not linked.
+// absentClusters returns the value of the annotation absentKey. The annotation names clusters that
+// have a ServiceExport but no member, except newcomers. A cluster also stays in the annotation
+// while its exports are not known, or while it is not linked. While the exports of any member are
+// not known, all clusters with a ServiceExport stay too.
 func (s *settler) absentClusters(m *maker, members []*member) string {
 	isMember := make(map[string]bool)
 	for _, p := range members {
@@ -300,8 +299,8 @@ func (s *settler) absentClusters(m *maker, members []*member) string {
 	return firstItems(strings.Join(names, ","), maxMembersBytes)
 }
 
-// remember remembers where ports came from that are not among those that stay. While the exports of
-// a member are not known, where the ports there came from is left open.
+// remember records the origins of new ports. While the exports of a member are not known, the
+// origins of existing ports stay open.
 func (s *settler) remember(ports, there []Port) {
 	known := make(map[Port]bool)
 	for _, p := range s.after.ports {
@@ -326,25 +325,25 @@ func (s *settler) remember(ports, there []Port) {
 	}
 }
 
-// portFate is what decides whether the ports of a ServiceImport stay.
+// portFate holds the input for deciding whether the ports of a ServiceImport stay.
 type portFate struct {
 	*settler
-	index    *portIndex       // of these ports
-	unnamed  map[Port]bool    // the ports that have no name in their exports
-	exported map[Port]bool    // the ports that an export has, of the exports that are known
-	origins  map[Port]*origin // nil: not known
+	index    *portIndex       // of the existing ports
+	unnamed  map[Port]bool    // existing ports that have no name in their exports
+	exported map[Port]bool    // existing ports that a known export has
+	origins  map[Port]*origin // nil if not known
 }
 
-// inPlaceOf returns the ports that take the name or the number of a port of an export.
+// inPlaceOf returns the existing ports that have the name or the number of an export's port.
 func (f *portFate) inPlaceOf(q Port) []Port {
 	all := f.index.taking(q)
-	if q.Name == "" { // a ServiceImport has at most one such port
+	if q.Name == "" { // a ServiceImport has at most one unnamed port
 		all = slices.AppendSeq(all, maps.Keys(f.unnamed))
 	}
 	return all
 }
 
-// keepsOut reports whether a member's export has a port that this port alone keeps out.
+// keepsOut reports whether a member's export has a port that only this port keeps out.
 func (f *portFate) keepsOut(port Port, p *member) bool {
 	isOther := func(other Port) bool { return other != port }
 	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
@@ -352,8 +351,8 @@ func (f *portFate) keepsOut(port Port, p *member) bool {
 	})
 }
 
-// rivals reports whether a member's export has a port that this port keeps out, and no other port
-// that remains.
+// rivals reports whether a member's export has a port that this port keeps out and that no other
+// remaining port keeps out.
 func (f *portFate) rivals(port Port, p *member) bool {
 	remains := func(other Port) bool { return other != port && f.remains(other, p) }
 	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
@@ -361,7 +360,7 @@ func (f *portFate) rivals(port Port, p *member) bool {
 	})
 }
 
-// remains reports whether a port does not give way to the ports of a member's export.
+// remains reports whether a port stays against the ports of a member's export.
 func (f *portFate) remains(port Port, p *member) bool {
 	if f.complete && !f.exported[port] {
 		return false

@@ -10,25 +10,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WantedService is a Service as it is to be.
+// WantedService is a Service that the plan wants.
 type WantedService struct {
 	ID
 	Kind     Kind
-	Of       ID     // the exports
-	Turn     string // by which writes take turns: a cluster, empty for the local one, or SharedTurn
-	Waits    bool   // the ServiceImport that is to own it does not exist yet, so it is planned but not written yet
+	Of       ID     // the name of the exports
+	Turn     string // writes take turns by it: a cluster, empty for the local cluster, or SharedTurn
+	Waits    bool   // whether it must not be written yet, because the ServiceImport that is to own it does not exist
 	settings Settings
 	group    group
 	metadata metadata
 	ports    []Port
-	traffic  *Traffic // nil: not set
-	ips      []string // to ask for when it is created
-	owner    string   // the UID of the ServiceImport that owns it, which has the name Of; empty: none does
-	adopts   *Service // what is adopted; nil: nothing is
+	traffic  *Traffic // nil leaves the fields as they are
+	ips      []string // requested when the Service is created
+	owner    string   // the UID of the owning ServiceImport, whose name is Of; empty if there is none
+	adopts   *Service // the Service to adopt, or nil
 }
 
-// Mine reports whether a Service of that name, as it has just been read, may be written: it has the mark, or is one
-// of Linkerd's that the plan adopts, as the plan knew it.
+// Mine reports whether the plan may write a Service. The caller has just read the Service from the
+// API server. The Service must have the mark. Alternatively, the Service must be the one of
+// Linkerd's service mirror that the plan adopts, unchanged since.
 func (w *WantedService) Mine(have *Service) bool {
 	if have.Deleting {
 		return false
@@ -38,23 +39,23 @@ func (w *WantedService) Mine(have *Service) bool {
 		maps.Equal(worldAnnotations(have.Annotations), worldAnnotations(w.adopts.Annotations))
 }
 
-// known returns the annotations that worlds have of Services at least. What is read afresh has others too, of which
-// Linkerd's service mirror copies all.
+// worldAnnotations returns the annotations that [World.Services] has at least. A Service that was
+// just read has others too. Linkerd's service mirror copies all annotations of a Service.
 func worldAnnotations(annotations map[string]string) map[string]string {
 	all := maps.Clone(annotations)
 	maps.DeleteFunc(all, func(key, _ string) bool { return !inDomain(key, "linkerd.io", "isthmus.io") })
 	return all
 }
 
-// Content is a text that differs for Services that are to be different, and is the same for equal ones.
+// Content returns a text that is equal for equal Services and differs for different ones.
 func (w *WantedService) Content() string {
 	s, _ := w.Over(nil)
 	return hash(fmt.Sprintf("%q %q %q %+v %+v %s", s.ID, s.Labels, s.Annotations, s.Ports, s.Traffic, w.owner), 20)
 }
 
-// Over returns the Service as it is to be where there is have, which may be nil, and whether that differs. What
-// others have set, labels and annotations among it, stays. [WantedService.Mine] returns whether have may be written
-// at all.
+// Over returns have with the planned values, and whether the result differs from have. If have is
+// nil, Over returns the Service to create. Values that others have set stay, including labels and
+// annotations. [WantedService.Mine] reports whether have may be written at all.
 func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	if have != nil {
 		next = *have
@@ -79,8 +80,9 @@ func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 }
 
 // setFamilies sets the IP families of a Service. While IPv6 is not served, Services whose first
-// family is IPv4 are SingleStack. An annotation remembers that Isthmus has set this policy, so that
-// such Services become PreferDualStack again with IPv6. A policy that somebody else has set stays.
+// family is IPv4 are SingleStack. An annotation records that Isthmus has set this policy. Once IPv6
+// is served, Services with that annotation become PreferDualStack again. A policy that somebody
+// else has set stays.
 func (w *WantedService) setFamilies(next, have *Service) {
 	const single, dual = "SingleStack", "PreferDualStack"
 	const yes = "true"
@@ -107,35 +109,37 @@ func (w *WantedService) setFamilies(next, have *Service) {
 	}
 }
 
-// WantedImport is a ServiceImport as it is to be.
+// WantedImport is a ServiceImport that the plan wants.
 type WantedImport struct {
 	ID
-	Turn     string // as of a WantedService
+	Turn     string // see [WantedService.Turn]
 	settings Settings
 	metadata metadata
-	kind     string // its type
+	kind     string // the type of the ServiceImport
 	ports    []Port
 	ips      []string
 	families []string
-	traffic  *Traffic // nil: as it is
+	traffic  *Traffic // nil leaves the fields as they are
 	clusters []string
 	ready    metav1.Condition
 }
 
-// Mine reports whether a ServiceImport of that name, as it has just been read, may be written.
+// Mine reports whether the plan may write a ServiceImport. The caller has just read the
+// ServiceImport from the API server.
 func (w *WantedImport) Mine(have *ServiceImport) bool {
 	return !have.Deleting && w.settings.MarkedImport(have)
 }
 
-// Content is as that of a WantedService.
+// Content is like [WantedService.Content].
 func (w *WantedImport) Content() string {
 	i, _, _ := w.Over(nil)
-	i.Conditions = []metav1.Condition{w.ready} // without a time
+	i.Conditions = []metav1.Condition{w.ready} // without a transition time
 	return hash(fmt.Sprintf("%#v", i), 20)
 }
 
-// Over returns the ServiceImport as it is to be where there is have, which may be nil, and whether its metadata or spec
-// differs, or its status.
+// Over returns have with the planned values. differs reports whether the metadata or spec differs
+// from have, and statusDiffers whether the status does. If have is nil, Over returns the
+// ServiceImport to create.
 func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, statusDiffers bool) {
 	if have != nil {
 		next = *have
@@ -164,29 +168,30 @@ func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, s
 	return next, differs, changed || !slices.Equal(next.Clusters, have.Clusters)
 }
 
-// noSlices is the value of status.endpointSliceObjects that says that a ServiceImport has no
-// EndpointSlices. Isthmus writes none.
+// noSlices is the value of status.endpointSliceObjects for a ServiceImport without EndpointSlices.
+// Isthmus writes no EndpointSlices for ServiceImports.
 const noSlices = "Absent"
 
-// metadata is what an object is to have of labels and annotations.
+// metadata holds the planned labels and annotations of an object.
 type metadata struct {
-	labels, annotations map[string]string // our own
+	labels, annotations map[string]string // those that Isthmus sets itself
 	copies              copies
-	keep                bool // what was copied stays: who decides about it is not known
-	// preference applies although keep is set: the local cluster alone decides it.
-	// If it is nil, who decides it is not known.
+	keep                bool // copied values stay, because the deciding member's export is not known
+	// preference holds the local cluster's preference, which applies even if keep is set. If it is
+	// nil, the preference is not known.
 	preference map[string]string
-	inherited  *copies // of what is adopted: what was copied; nil: nothing is adopted
+	inherited  *copies // of an adopted object: what the service mirror copied; nil for other objects
 }
 
-// ownKeys are the labels and annotations that are ours alone: they go where they are not wanted.
+// managedKeys are the labels and annotations that only Isthmus sets. A key is removed from objects
+// that should not have it.
 var managedKeys = []string{
 	markLabel, markAnnotation, mirroredLabel, clusterLabel, fqNameKey, versionKey,
 	localDiscovery, remoteDiscovery, remoteService,
 	importLabel, derivedKey, unlistedKey, absentKey,
 }
 
-// over returns the labels and annotations of an object that has these.
+// over returns labels and annotations with the planned values.
 func (d metadata) over(labels, annotations map[string]string) (nextLabels, nextAnnotations map[string]string) {
 	copied := annotations[copiedKey]
 	if d.inherited != nil {

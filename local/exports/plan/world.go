@@ -16,33 +16,36 @@ func compareIDs(a, b ID) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// World is all that a plan depends on, besides its Memory.
+// World is the input of a plan, besides its Memory.
 type World struct {
 	Settings
 	Now      time.Time
-	Clusters []Cluster // the own one and each link, each name once
-	// Namespaces are those of the own cluster that are not being deleted.
+	Clusters []Cluster // the local cluster and each link; names are unique
+	// Namespaces holds the namespaces of the local cluster that are not being deleted.
 	Namespaces map[string]bool
-	// Services of the own cluster: all that have the mark or Linkerd's label of mirrors. More do no harm.
+	// Services holds Services of the local cluster. It has every Service with the mark and every
+	// Service with Linkerd's label of mirrors, and may have more.
 	Services map[ID]*Service
-	// IsTaken reports whether the own cluster has another Service of that name. It returns the same for as long as
-	// the plan is made. If it is nil, there are no others.
+	// IsTaken reports whether the local cluster has a Service of that name that Services lacks. Its
+	// result must not change during Make. If IsTaken is nil, Services is complete.
 	IsTaken func(ID) bool
 	Imports map[ID]*ServiceImport
-	// MCSVersion is that in which the own cluster has ServiceImports; empty: it has none, or, if Imports is nil, they
-	// are not known. Then nothing is written of them and for them, nor in ServiceExports; without the kind, the
-	// Services that they had go after UnlinkedAfter.
+	// MCSVersion is the API version in which the local cluster serves ServiceImports. If it is
+	// empty, the cluster has no ServiceImports, or Imports is nil and they are not known. The plan
+	// then writes no ServiceImports, no Services for them and no conditions of ServiceExports. If
+	// the cluster has no ServiceImports, the Services that were derived from them are deleted after
+	// UnlinkedAfter.
 	MCSVersion string
-	// LeaseOf is Cluster.Lease of clusters that are not linked. It returns the same for as long as the plan is made;
-	// nil: Free.
+	// LeaseOf returns the Lease of a cluster that is not linked. Its result must not change during
+	// Make. If LeaseOf is nil, such Leases are Free.
 	LeaseOf func(cluster string) Lease
-	// Attempt returns what became of the writes of a "Service" or "ServiceImport". If it is nil, every
-	// write counts as done.
+	// Attempt returns the outcome of the writes of an object of kind "Service" or "ServiceImport".
+	// If Attempt is nil, every write counts as successful.
 	Attempt func(kind string, id ID) Attempt
 }
 
-// Service returns the own cluster's Service of that name. If there is none, it is nil. Of a Service that is not in
-// Services, all fields are empty.
+// Service returns the local cluster's Service of that name, or nil. If the Service exists but
+// Services lacks it, all fields of the result are empty.
 func (w *World) Service(id ID) *Service {
 	if o := w.Services[id]; o != nil {
 		return o
@@ -53,47 +56,47 @@ func (w *World) Service(id ID) *Service {
 	return nil
 }
 
-// taken stands for all Services of which plans know no more than that they are there.
+// unknownService represents every Service that exists but that the plan has not read.
 var unknownService = &Service{}
 
-// Cluster is the own cluster or a link, with its exports.
+// Cluster is the local cluster or a link, with its exports.
 type Cluster struct {
-	Name   string    // empty: the own one
+	Name   string    // empty for the local cluster
 	Domain string    // of the cluster, such as "cluster.local"
-	Age    time.Time // when it was linked; the older link decides
-	// Seen is whether the Services that are exported have been read in whole since the writer began, and
-	// SeenServiceExports whether the ServiceExports have: without these nothing of a ServiceImport is removed. They
-	// may be older than what the cluster has now; while it can't be reached they stay.
+	Age    time.Time // when it was linked; the oldest link decides
+	// Seen reports whether the exported Services have synced since the writer began.
+	// SeenServiceExports reports whether the ServiceExports have synced. Without both, the plan
+	// removes nothing of a ServiceImport. Exports of an unreachable cluster stay as they were.
 	Seen, SeenServiceExports bool
-	Exports                  []Export // each ID once
-	// Emptied is whether the cluster does not have ServiceExports as a kind of object. What of ServiceImports is
-	// missing by that is removed after UnlinkedAfter only.
+	Exports                  []Export // IDs are unique
+	// Emptied reports whether the cluster does not serve ServiceExports. Its members of
+	// ServiceImports are then removed after UnlinkedAfter.
 	Emptied bool
 	LinkSettings
 	Lease Lease
-	// OtherNetwork is whether clients reach the cluster through Linkerd gateways. Its Services may
-	// then have other IP families than clients.
+	// OtherNetwork reports whether clients reach the cluster through Linkerd gateways. The
+	// cluster's Services may then have other IP families than the clients.
 	OtherNetwork bool
 }
 
 func (c *Cluster) isLocal() bool { return c.Name == "" }
 
-// knows reports whether what the cluster exports for a kind is known.
+// knows reports whether the cluster's exports of a kind are known.
 func (c *Cluster) knows(k Kind) bool {
 	return c.Seen && (c.SeenServiceExports || k != Import) && c.Joins != Unreadable
 }
 
-// Lease is the state of the Lease of Linkerd's service mirror for a link, or of the local one for the own cluster.
+// Lease is the state of the Lease that Linkerd's service mirror holds for a link or for the local
+// cluster.
 type Lease int
 
-// The states of a Lease.
 const (
-	Free    Lease = iota // there is none, or nobody has held it for UnlinkedAfter: what it wrote may be adopted
-	Unknown              // it can't be read, or was held a while ago: what it wrote is left alone
-	Held                 // the service mirror works: all is left to it
+	Free    Lease = iota // no Lease, or not held for UnlinkedAfter: the mirror's Services may be adopted
+	Unknown              // not readable, or held recently: the mirror's Services stay as they are
+	Held                 // the service mirror is running and manages its Services
 )
 
-// ServiceImport is what is read of a ServiceImport.
+// ServiceImport holds the fields that a plan reads of a ServiceImport.
 type ServiceImport struct {
 	ID
 	UID                 string
@@ -106,6 +109,6 @@ type ServiceImport struct {
 	Traffic
 	Clusters             []string // status.clusters
 	EndpointSliceObjects string   // status.endpointSliceObjects
-	Manager              string   // who wrote it, of one that no gateway wrote; empty: not known
+	Manager              string   // of a ServiceImport that Isthmus did not write; empty if not known
 	Conditions           []metav1.Condition
 }

@@ -14,7 +14,7 @@ import (
 // writer is the stage of Make that decides what to write and to delete.
 type writer struct{ *maker }
 
-// write decides on each group that has a member, or had one.
+// write decides on each group that has members, and on each existing object without members.
 func (m writer) write() {
 	var wanted []*merged
 	union := merger{m.maker}
@@ -39,7 +39,7 @@ func (m writer) write() {
 		if state == Written && !m.headless[g] && len(one.ports) == 0 {
 			state, detail = NoPort, why
 			if o := m.Service(g.target()); o != nil && m.Marked(o) {
-				one.ports = firstPorts(o.Ports) // members that have gone do not stay for that
+				one.ports = firstPorts(o.Ports) // ports of former members may go
 			}
 		}
 		if o := m.Imports[g.of]; state == Taken && g.kind == Import && o != nil && m.MarkedImport(o) {
@@ -62,8 +62,8 @@ func (m writer) write() {
 		}
 	}
 	for _, g := range slices.SortedFunc(maps.Keys(m.named), compareGroups) {
-		// Of an object without members, which others have taken away, nobody knows whose it is until all clusters are
-		// seen.
+		// If others have removed all members from an object, nobody knows to which exports it
+		// belongs until all clusters have synced.
 		if len(m.members[g]) == 0 && !m.frozen[g] && !m.leftToLinkerd(g) &&
 			(len(m.named[g].clusters) > 0 || m.allKnow(g.kind)) {
 			m.remove(g)
@@ -78,8 +78,8 @@ func (m writer) write() {
 	slices.SortFunc(m.out.Delete, func(a, b Unwanted) int { return compareIDs(a.ID, b.ID) })
 }
 
-// names decides whose a Service's name is that several groups want: that of the group that has it, or else of the
-// first kind, or else of the older link.
+// nameWinners returns the group that gets each Service name. The group whose Service exists wins.
+// Otherwise the first kind wins, then the oldest link.
 func (m writer) nameWinners(wanted []*merged) map[ID]group {
 	winners := make(map[ID]group)
 	for _, one := range wanted {
@@ -109,7 +109,8 @@ func (m writer) wins(g, over group) bool {
 	) < 0
 }
 
-// place decides whether what is at a group's name may be written.
+// judgeTarget decides whether the plan may write the objects with a group's names. winner is the
+// group that gets the name of the Service.
 func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) {
 	g := one.group
 	if m.leftToLinkerd(g) {
@@ -158,7 +159,7 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 	case m.named[g] == nil:
 		return LeftToLinkerd, "its service mirror wrote it, and may still run"
 	}
-	// the limits have left out what is exported
+	// The limits have left out all known exports.
 	if !slices.ContainsFunc(m.members[g], func(p *member) bool { return p.export != nil }) {
 		return Taken, "the Service " + o.Name + " has no member that may be written"
 	}
@@ -171,7 +172,7 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 	return Written, ""
 }
 
-// want adds what is to be written for a group.
+// want adds the objects to write for a group.
 func (m writer) want(one *merged) {
 	if one.kind == Import {
 		m.wantImport(one)
@@ -194,7 +195,7 @@ func (m writer) want(one *merged) {
 			remoteService:   one.of.Name,
 		})
 		w.metadata.annotations[versionKey] = "0"
-		// it is not known of a link that can't be used
+		// The domain of an unusable link is not known.
 		if link := one.members[0].link; link != nil && link.Domain != "" {
 			w.metadata.annotations[fqNameKey] = one.of.Name + "." + one.of.Namespace + ".svc." + link.Domain
 		} else if have != nil {
@@ -206,9 +207,10 @@ func (m writer) want(one *merged) {
 
 // wantImport adds the ServiceImport of a group, and its derived Service. The derived Service waits
 // until its owner, the ServiceImport, exists. The ServiceImport gets its IPs once the derived
-// Service has some. It keeps these IPs while the derived Service is missing or somebody has taken
-// the IPs off it. That Service is then created with them. If another object has the derived Service's name, a
-// ServiceImport that exists has no IPs. The plan does not create an object all of whose members are on hold.
+// Service has IPs. It keeps these IPs while the derived Service is missing or has lost them, and
+// the plan then creates the Service with these IPs. If another object has the derived Service's
+// name, the ServiceImport has no IPs. The plan does not create objects all of whose members are on
+// hold.
 func (m writer) wantImport(one *merged) {
 	have := m.Imports[one.of]
 	conditions := reporter{m.maker}
@@ -263,7 +265,7 @@ func (m writer) wantImport(one *merged) {
 	switch {
 	case one.whyTaken != "" || held && (derived == nil || lost):
 	case lost:
-		m.removeService(one.group) // the Service is then created anew
+		m.removeService(one.group) // a later plan creates the Service again
 	default:
 		service = m.wantDerived(one, have, &w)
 	}
@@ -271,7 +273,7 @@ func (m writer) wantImport(one *merged) {
 	m.out.Imports = append(m.out.Imports, w)
 }
 
-// usableIPs returns the IPs that a Service can be created with: at most one IP of each family.
+// usableIPs returns the valid ones of the first two IPs. A Service can be created with at most two.
 func usableIPs(ips []string) (all []string) {
 	for _, ip := range ips[:min(len(ips), 2)] {
 		if addr, err := netip.ParseAddr(ip); err == nil && addr.Zone() == "" {
@@ -281,8 +283,8 @@ func usableIPs(ips []string) (all []string) {
 	return all
 }
 
-// wantDerived adds the derived Service of a ServiceImport, and returns it. owner is that ServiceImport as it exists,
-// or nil.
+// wantDerived adds the derived Service of a ServiceImport and returns it. serviceImport is the
+// existing ServiceImport, or nil.
 func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *WantedImport) *WantedService {
 	w := m.service(one)
 	if serviceImport != nil {
@@ -296,7 +298,7 @@ func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *Wante
 	if one.deciding != nil {
 		w.metadata.copies.annotations = one.deciding.serviceCopies().annotations
 	}
-	if local := one.localPart(); local == nil || local.export != nil {
+	if local := one.localMember(); local == nil || local.export != nil {
 		w.metadata.preference = make(map[string]string)
 		if local != nil {
 			preference := preferenceOf(local.export.Service)
@@ -317,7 +319,7 @@ func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *Wante
 	return &m.out.Services[len(m.out.Services)-1]
 }
 
-// service returns the Service of a group, with its mark alone.
+// service returns the Service of a group with the mark only.
 func (m writer) service(one *merged) WantedService {
 	w := WantedService{
 		ID:       one.target(),
@@ -332,7 +334,7 @@ func (m writer) service(one *merged) WantedService {
 	return w
 }
 
-// mark returns the mark of an object.
+// mark returns the labels and annotations that form the mark of an object.
 func (m writer) mark(kind string, id ID) (labels, annotations map[string]string) {
 	return map[string]string{markLabel: m.Controller}, map[string]string{markAnnotation: kind + " " + id.String()}
 }
@@ -351,7 +353,7 @@ func (m writer) discover(annotations map[string]string, one *merged) {
 	}
 }
 
-// remove deletes what was written for a group.
+// remove deletes the objects of a group.
 func (m writer) remove(g group) {
 	m.removeService(g)
 	if o := m.Imports[g.of]; g.kind == Import && m.MCSVersion != "" && o != nil && m.MarkedImport(o) && !o.Deleting {
@@ -359,7 +361,8 @@ func (m writer) remove(g group) {
 	}
 }
 
-// removeService deletes the Service of a group. What Linkerd wrote and nothing wants stays.
+// removeService deletes the Service of a group. It leaves Services that Linkerd's service mirror
+// wrote.
 func (m writer) removeService(g group) {
 	if o := m.Service(g.target()); o != nil && m.Marked(o) && !o.Deleting {
 		if is, _, _ := identify(o); is == g {
@@ -368,12 +371,12 @@ func (m writer) removeService(g group) {
 	}
 }
 
-// SharedTurn is the turn of all writes of objects that no export asks for, and asked for while this
-// leader led. No cluster has that name. So the clusters that objects name get no turns of their
-// own.
+// SharedTurn is the turn of writes of objects that no export asked for while this leader led. No
+// cluster has this name. Clusters that only objects name therefore get no turns of their own.
 const SharedTurn = "no export"
 
-// turn returns the turn of a group's writes: the first cluster of which an export asks, or asked, for a member.
+// turn returns the turn for the writes of a group. It is the first member that an export asks or
+// asked for.
 func (m writer) turn(members []*member, g group) string {
 	for _, p := range members {
 		if p.export != nil || m.confirmed(memberKey{g, p.cluster}) {
@@ -383,7 +386,7 @@ func (m writer) turn(members []*member, g group) string {
 	return SharedTurn
 }
 
-// turnOfGone returns the turn of the deletion of what is written for a group.
+// turnOfGone returns the turn for the deletion of a group's objects.
 func (m writer) turnOfGone(g group) string {
 	if had := m.named[g]; had != nil {
 		for _, name := range had.clusters {
