@@ -15,8 +15,8 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// scrape returns the series of the families whose name begins with one of the
-// prefixes as lines: name, label values, value (of a histogram: how many).
+// scrape returns the series whose names begin with one of the prefixes. Each line has the name, the
+// label values, and the value, which is the count for a histogram.
 func scrape(t *testing.T, r *prometheus.Registry, prefixes ...string) (lines []string) {
 	t.Helper()
 	families, err := r.Gather()
@@ -41,7 +41,7 @@ func scrape(t *testing.T, r *prometheus.Registry, prefixes ...string) (lines []s
 	return lines
 }
 
-// noOverflow is what is scraped while GetProfile streams of web are open.
+// noOverflow is the scraped series while GetProfile streams of web are open.
 const noOverflow = "profile_updates_queue_overflow fqn=web.shop.svc.cluster.local port=80 0"
 
 // countedWorld is a world whose metrics are checked.
@@ -63,9 +63,9 @@ func (w countedWorld) expect(t *testing.T, prefix string, want ...string) {
 	}
 }
 
-// TestEndpointsMetrics: streams are counted for each member of their service, with the
-// member's cluster and name, until they end. Those of several zones are in one series, which counts a
-// change once. Streams without endpoints make no series with their hostname.
+// TestEndpointsMetrics checks that streams count for each member of their service, with its cluster
+// and name, until they end. Streams of several zones share a series. Streams without endpoints
+// create no series with their hostname.
 func TestEndpointsMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
@@ -143,8 +143,8 @@ func TestEndpointsMetrics(t *testing.T) {
 	})
 }
 
-// TestUpdatesOfTwoServices: each service that has a member counts its updates, and what one has
-// counted stays when its streams have gone.
+// TestUpdatesOfTwoServices checks that each service of a member counts its updates, and that a
+// count stays after the streams have ended.
 func TestUpdatesOfTwoServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
@@ -168,8 +168,8 @@ func TestUpdatesOfTwoServices(t *testing.T) {
 	})
 }
 
-// TestProfileUpdatesAreForgotten: what has no streams is forgotten, and clients can't make up any
-// number of series while nobody reads metrics.
+// TestProfileUpdatesAreForgotten checks that series without streams are dropped, and that clients
+// can't create any number of series between scrapes.
 func TestProfileUpdatesAreForgotten(t *testing.T) {
 	var u profileUpdates
 	here, gone := profileSeries{"shop", "web"}, profileSeries{"client", "web"}
@@ -185,7 +185,7 @@ func TestProfileUpdatesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestMadeUpNodes: where the answer depends on the node, nodes without endpoints share their series.
+// TestMadeUpNodes checks that nodes without endpoints share their series.
 func TestMadeUpNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
@@ -213,8 +213,8 @@ func TestMadeUpNodes(t *testing.T) {
 	})
 }
 
-// TestProfileMetrics: a stream of a service counts for the ServiceProfiles that may
-// apply, a stream of an endpoint as a workload's.
+// TestProfileMetrics checks that a stream of a service counts for the ServiceProfiles that may
+// apply, and a stream of an endpoint as a workload's.
 func TestProfileMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
@@ -253,9 +253,8 @@ func TestProfileMetrics(t *testing.T) {
 	})
 }
 
-// TestFirstFrameAndPropagation: how long streams waited for their first message, and
-// changes until they were sent, by cluster. Messages caused by a link or by another
-// zone of the client are not changes of a cluster.
+// TestFirstFrameAndPropagation checks the metrics about the wait for first messages and about the
+// delay of changes. Messages caused by a link or by the client's zone are not changes of a cluster.
 func TestFirstFrameAndPropagation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
@@ -302,7 +301,7 @@ func TestFirstFrameAndPropagation(t *testing.T) {
 	})
 }
 
-// TestSeriesGo: whatever clients ask for, its series end with their streams.
+// TestSeriesGo checks that the series of streams end with the streams.
 func TestSeriesGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)

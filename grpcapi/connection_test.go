@@ -20,7 +20,7 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// connected makes callers use one connection, which begins now.
+// connected makes callers share a new connection.
 func connected() func(*caller) {
 	info := &clientConnection{began: time.Now()}
 	return func(c *caller) { c.ctx = peer.NewContext(c.ctx, &peer.Peer{AuthInfo: info}) }
@@ -28,8 +28,8 @@ func connected() func(*caller) {
 
 const tooOld = "maximum age"
 
-// TestConnectionAge: the streams of a connection end one by one around its age, also
-// while they are sent updates, and those of younger connections stay.
+// TestConnectionAge checks that the streams of a connection end one by one around its maximum age,
+// even while they receive updates, and that streams of younger connections stay open.
 func TestConnectionAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, ConnectionAge: 1000 * time.Second})
@@ -67,8 +67,8 @@ func TestConnectionAge(t *testing.T) {
 	})
 }
 
-// TestConnectionAgeRefusesNobody: a stream without its first message is not ended, and
-// one that is opened when the connection is old is open for a second.
+// TestConnectionAgeRefusesNobody checks that a stream without a first message stays open, and that
+// a new stream on an old connection stays open for a second.
 func TestConnectionAgeRefusesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, ConnectionAge: 100 * time.Second, FirstFrame: time.Hour})
@@ -92,8 +92,8 @@ func TestConnectionAgeRefusesNobody(t *testing.T) {
 	})
 }
 
-// TestConnectionAgeDuringASend: the end waits for the message that is being sent, and a
-// proxy that does not take it is still noticed.
+// TestConnectionAgeDuringASend checks that the end waits for the current send, and that a stall of
+// that send is still noticed.
 func TestConnectionAgeDuringASend(t *testing.T) {
 	for name, takes := range map[string]bool{tooOld: true, "has taken no update": false} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestConnectionAgeDuringASend(t *testing.T) {
 	}
 }
 
-// TestConnectionAgeNone: without a maximum age streams stay.
+// TestConnectionAgeNone checks that streams stay open if there is no maximum age.
 func TestConnectionAgeNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{ConnectionAge: -1})
@@ -135,8 +135,8 @@ func TestConnectionAgeNone(t *testing.T) {
 	})
 }
 
-// bareClient is a client that takes no data: its windows for answers are closed. It
-// reads everything else.
+// bareClient is a client whose flow control windows for responses are closed. It reads all other
+// frames.
 type bareClient struct {
 	frames  *http2.Framer
 	headers bytes.Buffer
@@ -203,8 +203,8 @@ func (c *bareClient) read() {
 	}
 }
 
-// call sends a whole call with one request, which may be nil. It returns an error when
-// the connection is closed.
+// call sends a call with one request, which may be nil. It returns an error if the connection is
+// closed.
 func (c *bareClient) call(method string, request proto.Message) error {
 	message, err := proto.Marshal(request)
 	if err != nil {
@@ -238,7 +238,7 @@ func (c *bareClient) call(method string, request proto.Message) error {
 	)
 }
 
-// ended waits for that many ends of calls, and counts them by kind.
+// ended waits for n calls to end, and counts the ends by kind.
 func (c *bareClient) ended(t *testing.T, n int) map[string]int {
 	t.Helper()
 	kinds := make(map[string]int)
@@ -255,8 +255,8 @@ func (c *bareClient) ended(t *testing.T, n int) map[string]int {
 	return kinds
 }
 
-// TestUntakenAnswers: a call whose answer is not taken keeps its place among those that
-// a connection may have, also when it is over for the server.
+// TestUntakenAnswers checks that a call counts towards the limit of its connection until the client
+// reads the response, even after the handler has returned.
 func TestUntakenAnswers(t *testing.T) {
 	const most, calls = 100, 1000
 	w := newWorld(t, Options{ConcurrentStreams: most})
@@ -285,8 +285,8 @@ func TestUntakenAnswers(t *testing.T) {
 	}
 }
 
-// TestStalledConnection: the connection of many streams that have stalled is closed,
-// since what they have been sent waits there. Others stay.
+// TestStalledConnection checks that a connection with many stalled streams is closed, and that
+// other connections stay open.
 func TestStalledConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Stall: time.Minute})

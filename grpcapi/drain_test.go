@@ -11,7 +11,7 @@ import (
 	"isthmus/federation"
 )
 
-// over reports whether a call has ended.
+// over reports whether the call has ended.
 func (c *caller) over() bool {
 	select {
 	case <-c.done:
@@ -30,8 +30,8 @@ func count(calls []*caller) (ended int) {
 	return ended
 }
 
-// TestDrain: open streams are ended at random moments. New ones are not refused, and
-// stay open until Finish.
+// TestDrain checks that open streams end at random moments. New streams are served and stay open
+// until Finish.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Drain: 10 * time.Second})
@@ -93,8 +93,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestDrainRefusesNobody: a stream that waits for a cluster when the drain begins gets
-// its first message, and stays open like those who come later.
+// TestDrainRefusesNobody checks that a stream that waits for a cluster during a drain gets its
+// first message and stays open.
 func TestDrainRefusesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -113,8 +113,8 @@ func TestDrainRefusesNobody(t *testing.T) {
 	})
 }
 
-// TestWaitUnused: a server may have been without streams for long enough, and gives up with its
-// context. A proxy that comes back in time counts, and the time starts again when it leaves.
+// TestWaitUnused checks that WaitUnused returns at once if the server has long been unused, that it
+// stops with its context, and that a returning proxy restarts the wait.
 func TestWaitUnused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Drain: 1000 * time.Hour})

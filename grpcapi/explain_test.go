@@ -17,10 +17,10 @@ import (
 	"isthmus/federation"
 )
 
-// explains makes a caller one that wants to know tiers.
+// explains makes a caller ask for tiers.
 func explains(c *caller) { c.explains = true }
 
-// tiers has the endpoints that an add names, with what it explains.
+// tiers returns the endpoints of an add with their tiers and standings.
 func tiers(add *pb.WeightedAddrSet) (list []string) {
 	for _, a := range add.GetAddrs() {
 		labels := maps.Clone(add.GetMetricLabels())
@@ -35,7 +35,7 @@ func tiers(add *pb.WeightedAddrSet) (list []string) {
 	return list
 }
 
-// prefer makes web prefer the client's zone to the own cluster to all others.
+// prefer makes web prefer the client's zone, then the local cluster, then all others.
 func (w *world) prefer() {
 	d := *w.table.Definitions()[web]
 	d.Preference = &federation.Preference{
@@ -49,9 +49,9 @@ func (w *world) prefer() {
 	w.table.Define(web, &d)
 }
 
-// TestExplain: a client that asks for them gets the endpoints' tiers and standings, also when nothing else
-// changes. A tier of many clusters is not written out at each of its endpoints. Proxies beside it do not
-// get them, and are sent nothing then.
+// TestExplain checks that a client that asks gets tiers and standings, even if nothing else
+// changes. A tier with many clusters gets a short name. Proxies receive neither these labels nor
+// messages about them.
 func TestExplain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1})
@@ -140,8 +140,8 @@ func TestExplain(t *testing.T) {
 	})
 }
 
-// TestExplainIsBounded: the messages for such a client alone count for the memory of views until its stream ends.
-// The client is refused if no memory is left.
+// TestExplainIsBounded checks that messages for one client count as memory of views until the
+// stream ends, and that the client is refused if no memory is left.
 func TestExplainIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1, ViewBytes: small + small/2})
@@ -160,8 +160,8 @@ func TestExplainIsBounded(t *testing.T) {
 	})
 }
 
-// TestExplainCounts: the messages for one client count with the size of the newest set, and no longer once its stream
-// has ended.
+// TestExplainCounts checks that messages for one client count with the size of the newest set,
+// until the stream ends.
 func TestExplainCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1})
@@ -191,7 +191,8 @@ func TestExplainCounts(t *testing.T) {
 	})
 }
 
-// TestExplanation: what a proxy would get, by its token, and what proxies have.
+// TestExplanation checks what is explained about a proxy's token and about the sets of open
+// streams.
 func TestExplanation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1})
@@ -262,8 +263,8 @@ func TestExplanation(t *testing.T) {
 	})
 }
 
-// TestExplanationRefused: an explanation, too, needs memory for its view. TestExplainRefusals of
-// cmd/isthmus/internal/admin has what else can't be answered.
+// TestExplanationRefused checks that an explanation is refused if no memory is left for its view.
+// TestExplainRefusals in cmd/isthmus/internal/admin covers the other refusals.
 func TestExplanationRefused(t *testing.T) {
 	w := newWorld(t, Options{Linger: -1, ViewBytes: 1})
 	_, err := w.server.Explain(t.Context(), Question{Authority: webAddr})

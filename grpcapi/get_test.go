@@ -91,8 +91,8 @@ func TestGetFirst(t *testing.T) {
 	}
 }
 
-// TestFirstFrameWaitsForPendingClusters: one merged add as soon as the last of
-// them is ready.
+// TestFirstFrameWaitsForPendingClusters checks that a stream gets one merged add when the last
+// pending cluster is ready.
 func TestFirstFrameWaitsForPendingClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -131,8 +131,8 @@ func TestFirstFrameEndsWithItsClient(t *testing.T) {
 	})
 }
 
-// TestEmptyWhilePending: when a set becomes empty while a cluster is pending, an open
-// stream waits for that cluster as long as a first message would, and no longer.
+// TestEmptyWhilePending checks that a set that becomes empty while a cluster is pending is held
+// back for as long as a first message would be.
 func TestEmptyWhilePending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -167,8 +167,8 @@ func TestEmptyWhilePending(t *testing.T) {
 	})
 }
 
-// TestHeldBackDespiteChange: when something else wakes the stream meanwhile, here its client's
-// zone, an empty set is still sent once it is due.
+// TestHeldBackDespiteChange checks that a held back set is sent on time even if another change
+// wakes the stream.
 func TestHeldBackDespiteChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})

@@ -32,7 +32,7 @@ func newTestQuota(t *testing.T, limit int) *quota {
 	return newQuota(limit, statusTooManyCalls, refused, zaptest.NewLogger(t))
 }
 
-// TestQuota: who is served at the limit.
+// TestQuota checks which clients are served at the limit.
 func TestQuota(t *testing.T) {
 	const limit = 80
 	a, b, c := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::3")
@@ -83,8 +83,9 @@ func from(ctx context.Context, addr string) context.Context {
 	return peer.NewContext(ctx, &peer.Peer{AuthInfo: conn})
 }
 
-// TestTap: calls count until their context ends. At the limit the client with most calls is refused, and other
-// addresses are served. A call with a deadline is refused once gRPC has begun it.
+// TestTap checks that calls count until their context ends. At the limit, the client with most
+// calls is refused and other addresses are served. gRPC starts a call with a deadline before it is
+// refused.
 func TestTap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Streams: 10})
@@ -138,8 +139,9 @@ func TestTap(t *testing.T) {
 	})
 }
 
-// TestTooManyCalls: at the limit calls of every method are refused, whether they have a deadline or not, and none waits
-// for its request. Once calls have ended others are served, without a garbage collection.
+// TestTooManyCalls checks that calls of every method are refused at the limit, with or without
+// deadline, before their request arrives. After calls have ended, others are served without a
+// garbage collection.
 func TestTooManyCalls(t *testing.T) {
 	const limit = 8
 	w := newWorld(t, Options{Pace: -1, Streams: limit, Request: time.Hour})
@@ -177,7 +179,8 @@ func TestTooManyCalls(t *testing.T) {
 	}
 }
 
-// TestTooLargeHeaders: a call with larger headers is refused before the server sees it.
+// TestTooLargeHeaders checks that a call with too large headers is refused before the server sees
+// it.
 func TestTooLargeHeaders(t *testing.T) {
 	w := newWorld(t, Options{})
 	c := newBareClient(t, listening(t, w.server.GRPC()))
@@ -193,8 +196,8 @@ func TestTooLargeHeaders(t *testing.T) {
 	wiretest.Until(t, "the other call is open", func() bool { return w.server.openCalls.inUse() == 1 })
 }
 
-// TestViewMemoryOfOthers: when memory for views is used up, the address that uses most of it is refused what is new.
-// Another address is served, and everybody may share what that address has.
+// TestViewMemoryOfOthers checks that the address with most view memory is refused new views at the
+// limit. Another address is served, and all addresses may share existing views.
 func TestViewMemoryOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1, ViewBytes: 16 * small})
@@ -237,8 +240,8 @@ func connect(t testing.TB, addr string) *grpc.ClientConn {
 	return conn
 }
 
-// TestCallsWithoutRequest: calls of each kind that never send their request, or not its end, are
-// counted from the start, and end with DeadlineExceeded. A call that has sent its request stays.
+// TestCallsWithoutRequest checks that calls whose request is missing or incomplete count from the
+// start and end with DeadlineExceeded. A call whose request has arrived stays open.
 func TestCallsWithoutRequest(t *testing.T) {
 	const each = 50
 	methods := []string{
@@ -287,7 +290,7 @@ func TestCallsWithoutRequest(t *testing.T) {
 	receive(t, served, "add 10.0.0.2:80")
 }
 
-// TestConnectionWithoutPreface: a connection on which nothing comes is closed.
+// TestConnectionWithoutPreface checks that a connection without data is closed.
 func TestConnectionWithoutPreface(t *testing.T) {
 	w := newWorld(t, Options{Request: time.Second})
 	conn, err := net.Dial("tcp", listening(t, w.server.GRPC()))
@@ -306,8 +309,8 @@ func TestConnectionWithoutPreface(t *testing.T) {
 	}
 }
 
-// TestBudgetOfGrowth: what a view takes follows its set, also beyond the budget: then
-// newcomers are refused until it has become smaller.
+// TestBudgetOfGrowth checks that the cost of a view follows its set, even beyond the limit. New
+// streams are then refused until the set is smaller.
 func TestBudgetOfGrowth(t *testing.T) {
 	for name, port := range map[string]int{"a declared port": 80, "an undeclared port": 1000} {
 		t.Run(name, func(t *testing.T) {
@@ -352,9 +355,8 @@ func TestBudgetOfGrowth(t *testing.T) {
 // small is what a view of a Service with an endpoint takes.
 const small = viewBytes + endpointBytes + 3*memberBytes
 
-// TestBudget: over the budget, calls that need a view of their own are refused; those
-// who are served stay so, whatever happens, and so are those who share a view. Memory
-// that is free again is used again.
+// TestBudget checks that calls that need a new view are refused at the limit. Served streams stay
+// open, and streams that share a view are served. Freed memory is used again.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1, ViewBytes: 7*small + viewBytes})
@@ -394,9 +396,8 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestIdleViewsMakeRoom: views that no stream uses any more, of either RPC, do not keep
-// others from what they ask for, those that fit stay warm, and what is refused leaves
-// nothing behind.
+// TestIdleViewsMakeRoom checks that idle views of both RPCs make room for new ones, that idle views
+// that fit stay cached, and that refused calls leave nothing behind.
 func TestIdleViewsMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: time.Hour, ViewBytes: 40*small + 100})
@@ -436,8 +437,8 @@ func TestIdleViewsMakeRoom(t *testing.T) {
 	})
 }
 
-// TestBudgetOfMembers: ports of a Service with many members take much memory, also while
-// none of them serves.
+// TestBudgetOfMembers checks that a Service with many members costs much memory even if none
+// serves.
 func TestBudgetOfMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, ViewBytes: 1 << 20})
@@ -470,8 +471,8 @@ func reflectionRequest() *reflectionpb.ServerReflectionRequest {
 	}
 }
 
-// TestUntakenReflection: short calls of reflection leave a bounded number of answers
-// on a connection that takes none.
+// TestUntakenReflection checks that the number of unread reflection responses on a connection is
+// bounded.
 func TestUntakenReflection(t *testing.T) {
 	const more = 50
 	w := newWorld(t, Options{})
@@ -523,7 +524,7 @@ type reflectionStream = grpc.BidiStreamingClient[
 	reflectionpb.ServerReflectionResponse,
 ]
 
-// TestReflectionAtOnce: there is a limit of calls of reflection at a time.
+// TestReflectionAtOnce checks the limit of concurrent reflection calls.
 func TestReflectionAtOnce(t *testing.T) {
 	w := newWorld(t, Options{Request: time.Minute})
 	addr := listening(t, w.server.GRPC())
@@ -546,8 +547,8 @@ func TestReflectionAtOnce(t *testing.T) {
 	})
 }
 
-// TestUnreadReflection: calls of reflection that send requests and take no answers end
-// with their connections.
+// TestUnreadReflection checks that reflection calls whose client does not read end with their
+// connections.
 func TestUnreadReflection(t *testing.T) {
 	w := newWorld(t, Options{Request: time.Second})
 	addr := listening(t, w.server.GRPC())

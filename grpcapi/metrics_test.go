@@ -48,9 +48,8 @@ func (o *overflows) count(labels ...string) int {
 	return int(one.n)
 }
 
-// TestOverflowsAreBounded: clients that ask for many names and stall make no more than
-// maxOverflows series, and do not evict a series that keeps counting. All end with the
-// service.
+// TestOverflowsAreBounded checks that stalls of many names create at most maxOverflows series, do
+// not evict a series that keeps counting, and end with the service.
 func TestOverflowsAreBounded(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	table.Define(web, &federation.Definition{Members: []federation.Member{{Service: web}}})
@@ -82,8 +81,8 @@ func TestOverflowsAreBounded(t *testing.T) {
 	}
 }
 
-// TestOverflowsBeginAtZero: the series of open streams exist before the first stall,
-// so that it shows as an increase, and end with the streams.
+// TestOverflowsBeginAtZero checks that open streams have series before the first stall, so that a
+// stall is an increase.
 func TestOverflowsBeginAtZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)

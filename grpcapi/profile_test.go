@@ -13,7 +13,7 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// TestProfileFirst: what refuses a call.
+// TestProfileFirst checks which profiles refuse a call.
 func TestProfileFirst(t *testing.T) {
 	instance := federation.ProfileKey{Service: web, Instance: "web-0", Port: 80}
 	for name, tc := range map[string]struct {
@@ -94,8 +94,8 @@ func TestProfileOfTheClientsNamespace(t *testing.T) {
 	})
 }
 
-// TestProfileUnderALiveStream: a code comes instead of the first message only, nothing
-// is sent twice, and a profile that is rejected or ambiguous changes nothing.
+// TestProfileUnderALiveStream checks that only the first message can be replaced by a status code,
+// that no profile is sent twice, and that rejected and ambiguous profiles change nothing.
 func TestProfileUnderALiveStream(t *testing.T) {
 	type step struct {
 		profile *federation.Profile
@@ -213,7 +213,7 @@ func TestProfileUnderALiveStream(t *testing.T) {
 	}
 }
 
-// TestProfilePace: what follows a change at once waits, and only the last is sent.
+// TestProfilePace checks that fast changes wait for the pace, and that only the last one is sent.
 func TestProfilePace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: time.Second})
@@ -230,7 +230,7 @@ func TestProfilePace(t *testing.T) {
 	})
 }
 
-// TestProfileStall: a stalled stream counts for its service, or as an endpoint's.
+// TestProfileStall checks that a stalled stream counts for its service, or as an endpoint's.
 func TestProfileStall(t *testing.T) {
 	for name, tc := range map[string]struct {
 		authority string

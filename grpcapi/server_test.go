@@ -86,7 +86,7 @@ func receive(t testing.TB, s pb.Destination_GetClient, want string) {
 	}
 }
 
-// TestHugeRequest: a request is refused that is larger than any needs to be.
+// TestHugeRequest checks that a request larger than maxRequest is refused.
 func TestHugeRequest(t *testing.T) {
 	w := newWorld(t, Options{})
 	s, _ := get(t, w.dial(t), strings.Repeat("x", maxRequest), "")
@@ -113,7 +113,7 @@ func TestHealth(t *testing.T) {
 	check(healthpb.HealthCheckResponse_NOT_SERVING)
 }
 
-// TestPanicEndsOneStreamOnly: other streams go on, and its view is released.
+// TestPanicEndsOneStreamOnly checks that a panic ends one stream and releases its view.
 func TestPanicEndsOneStreamOnly(t *testing.T) {
 	supervisor := panics.New(zap.NewNop())
 	w := newWorld(t, Options{Pace: -1, Supervisor: supervisor})
@@ -139,8 +139,8 @@ func TestPanicEndsOneStreamOnly(t *testing.T) {
 	receive(t, good, "add 10.0.0.2:80")
 }
 
-// TestConcurrentStreams: of one connection, calls beyond the limit wait for others to
-// end; other connections do not.
+// TestConcurrentStreams checks that calls beyond the limit of a connection wait until others end,
+// and that other connections do not wait.
 func TestConcurrentStreams(t *testing.T) {
 	w := newWorld(t, Options{ConcurrentStreams: 2})
 	w.offer("", pods("10.0.0.1:80")...)

@@ -73,8 +73,8 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// TestConflation: a slow proxy gets one step for all that it missed, and what comes and
-// goes meanwhile is never sent.
+// TestConflation checks that a slow proxy gets one step for all sets that it missed, and never sees
+// endpoints that came and went meanwhile.
 func TestConflation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -129,8 +129,8 @@ func addressProfile(opaque bool) *federation.Profile {
 	return endpointProfile(&federation.Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Opaque: opaque})
 }
 
-// TestTurns: while no turn is free streams send nothing, and can end; after that they send
-// only the newest state.
+// TestTurns checks that streams send nothing and can end while no turn is free. Afterwards they
+// send only the newest state.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, key := newWorld(t, Options{Pace: -1}), addrKey("10.0.0.1:80")
@@ -168,7 +168,7 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestSlowProxiesHoldNoTurn: however many proxies take no further message, others get theirs.
+// TestSlowProxiesHoldNoTurn checks that slow proxies do not delay others.
 func TestSlowProxiesHoldNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -192,7 +192,7 @@ func TestSlowProxiesHoldNoTurn(t *testing.T) {
 	})
 }
 
-// TestPaceHoldsNoTurn: a stream that waits for its pace takes no turn before that is over.
+// TestPaceHoldsNoTurn checks that a stream takes its turn only after its pace.
 func TestPaceHoldsNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, key := newWorld(t, Options{Pace: time.Second}), addrKey("10.0.0.1:80")
@@ -213,8 +213,7 @@ func TestPaceHoldsNoTurn(t *testing.T) {
 	})
 }
 
-// TestPaceAfterTurn: the pace counts from when a stream has its turn, not from when it began
-// to wait for one.
+// TestPaceAfterTurn checks that the pace counts from the start of the turn, not of the wait for it.
 func TestPaceAfterTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: time.Second})
@@ -238,8 +237,7 @@ func TestPaceAfterTurn(t *testing.T) {
 	})
 }
 
-// TestPanicEndsTurn: a stream that panics while it produces an update gives its turn back.
-// These panic since they have no view.
+// TestPanicEndsTurn checks that a stream that panics during its turn ends the turn.
 func TestPanicEndsTurn(t *testing.T) {
 	w := newWorld(t, Options{})
 	get := newGetStream(w.server, target{}, token{}, nil, nil)
@@ -379,7 +377,7 @@ func (f *fanout) rest() {
 	}
 }
 
-// TestSharedStepsAllocateNothingPerStream: the allocations of a step do not depend on
+// TestSharedStepsAllocateNothingPerStream checks that the allocations of a step do not depend on
 // the number of streams.
 func TestSharedStepsAllocateNothingPerStream(t *testing.T) {
 	for name, open := range map[string]func(testing.TB, int) *fanout{"Get": newFanout, "GetProfile": newProfileFanout} {

@@ -26,9 +26,9 @@ func (w *world) openUndeclared(t *testing.T, first, count int) (all []*caller) {
 	return all
 }
 
-// TestUndeclaredPortsAreBounded: a Service has at most 64 undeclared ports with views. Only a
-// stream of one more undeclared port is refused, until the last stream of another port ends. Warm
-// views take no place.
+// TestUndeclaredPortsAreBounded checks that a Service has at most 64 undeclared ports with views.
+// Only streams of further undeclared ports are refused, until a port's last stream ends. Idle views
+// do not count.
 func TestUndeclaredPortsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -70,8 +70,8 @@ func TestUndeclaredPortsAreBounded(t *testing.T) {
 	})
 }
 
-// TestUndeclaredPortsByService: Services do not share the 64 ports, and a Service that does not
-// exist has no limit.
+// TestUndeclaredPortsByService checks that each Service has its own limit, and that a Service that
+// does not exist has none.
 func TestUndeclaredPortsByService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -90,8 +90,8 @@ func TestUndeclaredPortsByService(t *testing.T) {
 	})
 }
 
-// TestUndeclaredPortsWhilePending: ports count before it is known whether a member declares them.
-// Otherwise a client could open any number of them before the member's cluster is ready.
+// TestUndeclaredPortsWhilePending checks that ports count before it is known whether a member
+// declares them. Otherwise a client could open any number before the member's cluster is ready.
 func TestUndeclaredPortsWhilePending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -120,8 +120,8 @@ func TestUndeclaredPortsWhilePending(t *testing.T) {
 	})
 }
 
-// TestIdleViewsWhilePending: while a member's cluster is pending, a port with endpoints does not
-// keep its place after its last stream has ended.
+// TestIdleViewsWhilePending checks that a port does not count after its last stream, while a
+// member's cluster is pending.
 func TestIdleViewsWhilePending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, FirstFrame: time.Nanosecond})
@@ -144,8 +144,8 @@ func TestIdleViewsWhilePending(t *testing.T) {
 	})
 }
 
-// TestRefusedViewsAreNotShared: a stream is served as soon as a port is free, even if another
-// stream of its port, which was refused before, has not ended yet.
+// TestRefusedViewsAreNotShared checks that a stream is served when a port is free, even if an
+// earlier refused stream of its port is still open.
 func TestRefusedViewsAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1})
@@ -168,8 +168,8 @@ func TestRefusedViewsAreNotShared(t *testing.T) {
 	})
 }
 
-// TestPortsCeaseToBeDeclared: open streams stay when their ports become undeclared, whatever their
-// number, and when their clients change zones. New ports are refused until fewer than 64 are left.
+// TestPortsCeaseToBeDeclared checks that open streams stay open when their ports become undeclared
+// and when their clients change zones. New ports are refused until fewer than 64 are left.
 func TestPortsCeaseToBeDeclared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -201,8 +201,8 @@ func TestPortsCeaseToBeDeclared(t *testing.T) {
 	})
 }
 
-// TestUndeclaredPortsMetrics: streams and updates of undeclared ports are summed up under port 0. A
-// port that becomes declared has series of its own, and the updates of the others do not fall.
+// TestUndeclaredPortsMetrics checks that undeclared ports share the series of port 0. A port that
+// becomes declared gets its own series, and the updates of the others do not decrease.
 func TestUndeclaredPortsMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
@@ -239,8 +239,8 @@ func TestUndeclaredPortsMetrics(t *testing.T) {
 	})
 }
 
-// TestPortBecomesDeclared: a stream has the endpoints of a declared port as soon as a
-// member declares it, and those of an undeclared one when none does any more.
+// TestPortBecomesDeclared checks that a stream follows its port when it becomes declared or
+// undeclared.
 func TestPortBecomesDeclared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1})

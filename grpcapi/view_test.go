@@ -13,7 +13,7 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// views fails unless there are that many views of Gets, and that many of them idle.
+// views checks the number of all and of idle views of Get streams.
 func (w *world) views(t *testing.T, all, idle int) {
 	t.Helper()
 	synctest.Wait()
@@ -22,8 +22,8 @@ func (w *world) views(t *testing.T, all, idle int) {
 	}
 }
 
-// TestFramesAreShared: streams with the same key send the very same bytes, the
-// first message and steps, and also those that missed the same sets.
+// TestFramesAreShared checks that streams with the same key send the same bytes, for first messages
+// and steps, and also after they missed the same sets.
 func TestFramesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -86,8 +86,7 @@ func TestIdleViewsStayForAWhile(t *testing.T) {
 	})
 }
 
-// TestIdleViewsAreBounded: in number, and in memory: a client that asks for every port
-// of a large service in turn does not fill it.
+// TestIdleViewsAreBounded checks the limits on the number and the memory of idle views.
 func TestIdleViewsAreBounded(t *testing.T) {
 	for name, x := range map[string]struct {
 		bound Options
@@ -135,8 +134,8 @@ func testIdleViewsAreBounded(t *testing.T, bound Options, kept int) {
 	})
 }
 
-// TestEmptyViewsAreNotKept: views of undefined services, and of services without
-// endpoints.
+// TestEmptyViewsAreNotKept checks that views of undefined services and of services without
+// endpoints are not cached.
 func TestEmptyViewsAreNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -152,8 +151,8 @@ func TestEmptyViewsAreNotKept(t *testing.T) {
 	})
 }
 
-// TestStepsAreBounded: a view keeps a few steps to its newest set, and none to an older
-// one.
+// TestStepsAreBounded checks that a view caches few steps to its newest set, and none to older
+// sets.
 func TestStepsAreBounded(t *testing.T) {
 	set := func(v uint64) *federation.Set {
 		return &federation.Set{Version: v, Endpoints: sliceOf("", pods(fmt.Sprintf("10.0.0.%d:80", v))...).Endpoints}
@@ -180,8 +179,8 @@ func TestStepsAreBounded(t *testing.T) {
 	}
 }
 
-// TestFirstMessagesAreShared: streams that begin with the newest set share its messages, those
-// of a large set for a while.
+// TestFirstMessagesAreShared checks that streams that begin with the newest set share its messages,
+// for large sets only for a while.
 func TestFirstMessagesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := func(version uint64, endpoints int) *federation.Set {
@@ -216,8 +215,8 @@ func TestFirstMessagesAreShared(t *testing.T) {
 	})
 }
 
-// TestIdleViewsExpireOneByOne: each view is closed when it has been idle for long enough itself, and
-// not one that was used meanwhile.
+// TestIdleViewsExpireOneByOne checks that each view is closed when it has been idle for long enough
+// itself.
 func TestIdleViewsExpireOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: 10 * time.Second})
@@ -241,7 +240,7 @@ func TestIdleViewsExpireOneByOne(t *testing.T) {
 	})
 }
 
-// TestNoWatch: a view whose watch can't begin is gone with the stream that needed it.
+// TestNoWatch checks that a view whose watch fails to start is removed with its stream.
 func TestNoWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Linger: time.Minute})
@@ -260,8 +259,8 @@ func TestNoWatch(t *testing.T) {
 	})
 }
 
-// TestRejectedProfileByHistory: while a ServiceProfile is rejected, streams of one view
-// keep the routes that they have received; those with the same routes share the bytes.
+// TestRejectedProfileByHistory checks that streams keep their routes while a ServiceProfile is
+// rejected, and that streams with the same routes share the bytes.
 func TestRejectedProfileByHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -298,9 +297,8 @@ func TestRejectedProfileByHistory(t *testing.T) {
 	})
 }
 
-// TestMadeUpDestinations: views of destinations that do not exist are not kept. For
-// those that exist, clients can make up namespaces and the ports of a Pod: such views
-// are kept, within the bounds, of which TestIdleViewsAreBounded has the others.
+// TestMadeUpDestinations checks that views of destinations that do not exist are not cached. Views
+// of made-up namespaces and ports are cached within the limits that TestIdleViewsAreBounded checks.
 func TestMadeUpDestinations(t *testing.T) {
 	at := func(port int) string { return fmt.Sprintf("10.0.0.1:%d", port) }
 	instance := federation.ProfileKey{Service: web, Instance: "web-0", Port: 80}

@@ -33,8 +33,8 @@ var web = wiretest.Web
 
 const webAddr = "web.shop.svc.cluster.local:80"
 
-// newWorld has the local cluster, east and north, all ready, and web, federated
-// over them.
+// newWorld returns a world in which the local cluster, east and north are ready, and web is
+// federated over them.
 func newWorld(t testing.TB, o Options) *world {
 	t.Helper()
 	if o.Log == nil {
@@ -58,7 +58,7 @@ func newWorld(t testing.TB, o Options) *world {
 	return w
 }
 
-// define makes web a service with these members.
+// define defines web with the given members.
 func (w *world) define(federated bool, clusters ...federation.ClusterName) {
 	d := &federation.Definition{Federated: federated}
 	for _, c := range clusters {
@@ -75,7 +75,7 @@ func (w *world) link(c federation.ClusterName, s federation.LinkState) {
 	}
 }
 
-// offer makes these the endpoints of web in a cluster.
+// offer sets the endpoints of web in a cluster.
 func (w *world) offer(c federation.ClusterName, eps ...*federation.Endpoint) {
 	w.share(c, federation.Share{State: federation.Present, Slices: []*federation.Slice{sliceOf(c, eps...)}})
 }
@@ -96,7 +96,7 @@ func sliceOf(c federation.ClusterName, eps ...*federation.Endpoint) *federation.
 	return s
 }
 
-// pod is a meshed pod's endpoint.
+// pod returns the endpoint of a meshed Pod.
 func pod(addr string) *federation.Endpoint {
 	return &federation.Endpoint{
 		Addr: netip.MustParseAddrPort(addr), Kind: federation.Pod, Twin: "shop/web-" + addr,
@@ -143,15 +143,15 @@ func (w *world) declare(c federation.ClusterName, ports ...uint16) {
 	w.table.Changed(c, web, time.Now())
 }
 
-// Declares reports whether there is a Service that declares the port.
+// Declares reports whether a Service declares the port.
 func (c *cluster) Declares(id federation.ServiceID, port uint16) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.shares[id].State == federation.Present && (c.declared == nil || slices.Contains(c.declared, port))
 }
 
-// at returns the share at a port. Its endpoints have the port 80 if it is declared, and
-// else the one asked for.
+// at returns the share of a port. Its endpoints have port 80 if the port is declared, and otherwise
+// the given port.
 func (c *cluster) at(s federation.Share, id federation.ServiceID, port uint16) federation.Share {
 	if s.State != federation.Present || c.Declares(id, port) {
 		return s
@@ -191,7 +191,7 @@ type directory struct {
 	*destinations
 }
 
-// nodes know their zones.
+// nodes holds the zones of nodes.
 type nodes struct {
 	mu     sync.Mutex
 	zones  map[string]*federation.Latest[string]
@@ -226,8 +226,8 @@ func (n *nodes) curse(node string) {
 
 func (n *nodes) move(node, zone string) { n.node(node).Set(zone) }
 
-// destinations are the profiles of a Directory. By default a service does not exist,
-// and an address has no known owner.
+// destinations holds the profiles of a Directory. By default, services do not exist and addresses
+// are not assigned to a known object.
 type destinations struct {
 	mu     sync.Mutex
 	all    map[federation.ProfileKey]*destination
@@ -303,8 +303,7 @@ func endpointProfile(e *federation.Endpoint) *federation.Profile {
 	return &federation.Profile{Endpoint: e}
 }
 
-// profileViews fails unless there are that many views, and that many of them idle, and
-// each has one watch.
+// profileViews checks the number of all and of idle profile views, and that each has one watch.
 func (w *world) profileViews(t *testing.T, all, idle int) {
 	t.Helper()
 	synctest.Wait()
@@ -320,7 +319,7 @@ func addrKey(addr string) federation.ProfileKey {
 	return federation.ProfileKey{Addr: netip.MustParseAddrPort(addr)}
 }
 
-// lines returns messages in a few words each.
+// lines formats messages.
 func lines(messages []received) string {
 	var all []string
 	for _, m := range messages {
@@ -333,8 +332,8 @@ func lines(messages []received) string {
 	return strings.Join(all, "; ")
 }
 
-// caller is a proxy without a network: the transport of its stream, and the messages
-// that it has received.
+// caller is a proxy without a network. It is the transport of its stream, and holds the received
+// messages.
 type caller struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -371,7 +370,7 @@ func (w *world) get(authority, node string, with ...func(*caller)) *caller {
 	}, with)
 }
 
-// getProfile opens a GetProfile stream likewise.
+// getProfile opens a GetProfile stream and returns at once.
 func (w *world) getProfile(authority, namespace string, with ...func(*caller)) *caller {
 	return newCaller(func(c *caller) error {
 		c.profile = true
@@ -396,7 +395,7 @@ func newCaller(run func(*caller) error, with []func(*caller)) *caller {
 	return c
 }
 
-// gated streams take a message for each value that is sent to the gate.
+// gated makes a stream read one message for each value sent to the gate.
 func gated(c *caller) { c.gate = make(chan struct{}) }
 
 func (c *caller) SendMsg(m any) error {
@@ -440,7 +439,7 @@ func (c *caller) take() []received {
 	return m
 }
 
-// hangUp ends the stream as its client and waits.
+// hangUp ends the stream as its client would, and waits for the handler.
 func (c *caller) hangUp() {
 	c.cancel()
 	<-c.done

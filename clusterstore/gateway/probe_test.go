@@ -17,8 +17,8 @@ import (
 	"isthmus/clusterstore/cluster"
 )
 
-// TestProbe: a gateway is alive if it answers 200, whatever comes after that. No answer makes
-// a probe take much.
+// TestProbe checks that a gateway is alive if it responds with 200, whatever follows, and that no
+// response makes a probe read much.
 func TestProbe(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
@@ -78,7 +78,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestProbeNoHTTP: what is no HTTP is dead, and does not get into the message.
+// TestProbeNoHTTP checks that a response other than HTTP means dead, and is not part of the
+// message.
 func TestProbeNoHTTP(t *testing.T) {
 	for answer, want := range map[string]string{
 		"":                           "closes the connection without an answer",
@@ -114,7 +115,7 @@ func TestProbeNoHTTP(t *testing.T) {
 	}
 }
 
-// TestProbeTakes: whoever does not answer, or not to the end, takes five seconds.
+// TestProbeTakes checks that a probe without a complete response fails after five seconds.
 func TestProbeTakes(t *testing.T) {
 	for _, answer := range []string{"", "HTTP/1.1 200 OK\r\nX: y\r\n"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 var web = federation.ServiceID{Namespace: "shop", Name: "web"}
 
-// behind is a cluster behind gateways: a Source of one share.
+// behind is a cluster behind gateways. It is a Source with one share.
 type behind struct {
 	share      federation.Share
 	considered []federation.Considered
@@ -32,7 +32,7 @@ type readerFunc func() federation.Share
 
 func (f readerFunc) Read() federation.Share { return f() }
 
-// set sets what is behind, in one slice.
+// set sets the endpoints behind the gateways, in one slice.
 func (b *behind) set(ready, unready []string) {
 	l := &federation.Slice{Name: "s", Endpoints: endpointsAt(ready), Unready: endpointsAt(unready)}
 	b.share = federation.Share{State: federation.Present, Slices: []*federation.Slice{l}}
@@ -71,7 +71,7 @@ func gatewaySource(b *behind, list ...string) *Source {
 	return s
 }
 
-// offers are the addresses that a share has, and what is behind them.
+// offers formats the addresses of a share and the counts behind them.
 func offers(share federation.Share) string {
 	text := ""
 	for _, l := range share.Slices {
@@ -86,8 +86,8 @@ func offers(share federation.Share) string {
 	return text
 }
 
-// TestRead: gateways are there while something is ready behind them, and are the same for as
-// long as nothing changes.
+// TestRead checks that a share has the gateways while an endpoint behind them is ready, and that it
+// is unchanged while nothing changes.
 func TestRead(t *testing.T) {
 	b := new(behind)
 	r := gatewaySource(b, "192.0.2.2", "!192.0.2.3", "192.0.2.1").Reader(web, 80)
@@ -129,8 +129,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadTwoSlices: an address that moves from one slice to another is in both for a moment, and counts once; as
-// ready if one has it so.
+// TestReadTwoSlices checks that an address in two slices counts once, as ready if it is ready in
+// one.
 func TestReadTwoSlices(t *testing.T) {
 	b := &behind{share: federation.Share{State: federation.Present, Slices: []*federation.Slice{
 		{
@@ -150,7 +150,7 @@ func TestReadTwoSlices(t *testing.T) {
 	}
 }
 
-// TestReadFamilies: a Pod with an address of each family counts once.
+// TestReadFamilies checks that a Pod with an address of each family counts once.
 func TestReadFamilies(t *testing.T) {
 	b := new(behind)
 	for _, c := range []struct {
@@ -168,8 +168,8 @@ func TestReadFamilies(t *testing.T) {
 	}
 }
 
-// TestUndeclaredPort: a port that the Service does not declare can't be reached, and that is
-// what is explained.
+// TestUndeclaredPort checks that an undeclared port can't be reached, and that the explanation says
+// so.
 func TestUndeclaredPort(t *testing.T) {
 	b := new(behind)
 	b.set([]string{"10.0.0.1"}, nil)
@@ -187,7 +187,7 @@ func TestUndeclaredPort(t *testing.T) {
 	}
 }
 
-// TestExplain: what is explained as served is what is served, and each of the others has its
+// TestExplain checks that the endpoints explained as served are served, and that all others have a
 // reason.
 func TestExplain(t *testing.T) {
 	for _, ready := range [][]string{nil, {"10.0.0.1"}} {
@@ -237,7 +237,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestExplainStops: whoever has seen enough gets no more.
+// TestExplainStops checks that Explain stops when its caller stops.
 func TestExplainStops(t *testing.T) {
 	b := new(behind)
 	b.set([]string{"10.0.0.1"}, nil)
@@ -254,7 +254,7 @@ func TestExplainStops(t *testing.T) {
 	}
 }
 
-// TestReachable: a cluster can be reached while there is a gateway that may be used, even a dead one.
+// TestReachable checks that a cluster is reachable while it has a usable gateway, even a dead one.
 func TestReachable(t *testing.T) {
 	s := gatewaySource(new(behind), "192.0.2.1", "!2001:db8::1")
 	s.Addresses[0].Outside = true
@@ -269,7 +269,7 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// TestSame: a source is another one if clients get something else.
+// TestSame checks that sources differ if clients get something else.
 func TestSame(t *testing.T) {
 	b := new(behind)
 	a, o := gatewaySource(b, "192.0.2.1"), gatewaySource(b, "192.0.2.1")

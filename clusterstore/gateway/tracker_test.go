@@ -20,7 +20,7 @@ import (
 	"isthmus/internal/pace"
 )
 
-// outside is what names are resolved to, and which addresses answer probes.
+// outside holds the results of name resolution and probes.
 type outside struct {
 	mu        sync.Mutex
 	names     map[string][]string
@@ -90,7 +90,7 @@ func (o *outside) AssignedTo(ip netip.Addr) string {
 
 func (o *outside) set(change func()) { o.mu.Lock(); change(); o.mu.Unlock() }
 
-// tracked is a Tracker in a bubble.
+// tracked is a Tracker in a synctest bubble.
 type tracked struct {
 	*Tracker
 	t       *testing.T
@@ -98,7 +98,7 @@ type tracked struct {
 	changes int // calls of Changed, under out.mu
 }
 
-// track runs a test with a Tracker, and ends that.
+// track runs a test with a Tracker, and then stops the Tracker.
 func track(t *testing.T, f func(x *tracked)) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &outside{
@@ -127,11 +127,11 @@ func track(t *testing.T, f func(x *tracked)) {
 	})
 }
 
-// pass lets time pass.
+// pass lets d pass.
 func (x *tracked) pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
-// has checks the addresses, with ! for dead ones, ? for those that are not known to be alive or dead,
-// and = for those that the Guard refuses to probe.
+// has checks the addresses. A dead address has the prefix !, an address of unknown health the
+// prefix ?, and an address that the Guard refuses the prefix =.
 func (x *tracked) has(want ...string) {
 	x.t.Helper()
 	synctest.Wait()
@@ -153,7 +153,7 @@ func (x *tracked) has(want ...string) {
 	}
 }
 
-// changed checks how often Changed was called since the last call.
+// changed checks the number of calls of Changed since the previous check.
 func (x *tracked) changed(want int) {
 	x.t.Helper()
 	synctest.Wait()
@@ -165,7 +165,7 @@ func (x *tracked) changed(want int) {
 	})
 }
 
-// target is one that is probed every second.
+// target returns a Target that is probed every second.
 func target(host string) Target {
 	x := Target{
 		Port:     4143,
@@ -180,7 +180,8 @@ func target(host string) Target {
 	return x
 }
 
-// TestDeadAfterThree: three failures in a row are needed to be dead, one success to be alive.
+// TestDeadAfterThree checks that three failures in a row make a gateway dead, and one success makes
+// it alive.
 func TestDeadAfterThree(t *testing.T) {
 	track(t, func(x *tracked) {
 		dead := func(is bool) { x.out.set(func() { x.out.dead["192.0.2.1"] = is }) }
@@ -220,7 +221,8 @@ func TestDeadAfterThree(t *testing.T) {
 	})
 }
 
-// TestProbeEdited: a gateway that is probed in another way is dead, or alive, until that way shows otherwise.
+// TestProbeEdited checks that a gateway whose probe changes keeps its health until the new probe
+// says otherwise.
 func TestProbeEdited(t *testing.T) {
 	track(t, func(x *tracked) {
 		x.out.dead["192.0.2.1"] = true
@@ -255,8 +257,8 @@ func TestProbeEdited(t *testing.T) {
 	})
 }
 
-// TestProbesGoOn: however often what is probed of one IP changes, and whatever other IPs come and go, the others'
-// probes take their time.
+// TestProbesGoOn checks that changes of one IP's probes, and of other IPs, do not delay the other
+// probes.
 func TestProbesGoOn(t *testing.T) {
 	track(t, func(x *tracked) {
 		x.out.dead["192.0.2.1"], x.out.probeTake = true, probeTake
@@ -272,8 +274,8 @@ func TestProbesGoOn(t *testing.T) {
 	})
 }
 
-// TestHostsTakeTurns: each port and path of an address has a turn, and a health of its own, also when it
-// comes back.
+// TestHostsTakeTurns checks that the ports and paths of an IP take turns and have their own health,
+// even after they come back.
 func TestHostsTakeTurns(t *testing.T) {
 	track(t, func(x *tracked) {
 		var targets []Target
@@ -302,7 +304,7 @@ func TestHostsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestTrackerBounded: many names with many addresses come to few that are used and probed.
+// TestTrackerBounded checks that few of many names and addresses are used and probed.
 func TestTrackerBounded(t *testing.T) {
 	track(t, func(x *tracked) {
 		var targets []Target
@@ -336,7 +338,7 @@ func TestTrackerBounded(t *testing.T) {
 	})
 }
 
-// TestTargets: a gateway without port or identity leads nowhere.
+// TestTargets checks that a gateway without port or identity has no target.
 func TestTargets(t *testing.T) {
 	g := func(port uint16, identity string) *cluster.Gateway {
 		return &cluster.Gateway{
@@ -353,7 +355,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestNames: names are resolved every 30 s, and what they were resolved to last stays.
+// TestNames checks that names are resolved every 30 s, and that the last result stays in use.
 func TestNames(t *testing.T) {
 	track(t, func(x *tracked) {
 		resolve := func(name string, to ...string) { x.out.set(func() { x.out.names[name] = to }) }
@@ -383,8 +385,8 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// TestNamesComeBack: an address that a name is resolved to again is as dead, or alive, as it was, unless that is long
-// ago.
+// TestNamesComeBack checks that an address that a name resolves to again has its old health, unless
+// that is long ago.
 func TestNamesComeBack(t *testing.T) {
 	track(t, func(x *tracked) {
 		resolve := func(to ...string) { x.out.set(func() { x.out.names["lb.example"] = to }) }
@@ -413,7 +415,7 @@ func TestNamesComeBack(t *testing.T) {
 	})
 }
 
-// TestRememberedBounded: of many addresses that come and go, few are remembered.
+// TestRememberedBounded checks that the number of remembered addresses is bounded.
 func TestRememberedBounded(t *testing.T) {
 	track(t, func(x *tracked) {
 		for i := range 20 {
@@ -441,7 +443,7 @@ func TestRememberedBounded(t *testing.T) {
 	})
 }
 
-// TestNamesUnknown: a name that has not been resolved yet is tried again sooner than one that has.
+// TestNamesUnknown checks that a name that has never been resolved is retried sooner.
 func TestNamesUnknown(t *testing.T) {
 	track(t, func(x *tracked) {
 		x.Set([]Target{target("lb.example"), target("192.0.2.9")})

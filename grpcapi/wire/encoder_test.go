@@ -17,8 +17,8 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// TestLargeSets: several messages, none larger than a proxy accepts, each but the last
-// so full that no further endpoint fits, and together the whole set.
+// TestLargeSets checks that a large set needs several messages within the limit. All but the last
+// are as full as possible, and together they hold the whole set.
 func TestLargeSets(t *testing.T) {
 	e := encoderFor(t, Options{H2Upgrade: true}, "")
 	for _, tc := range []struct{ n, labelBytes, want int }{
@@ -82,7 +82,7 @@ func TestLargeSteps(t *testing.T) {
 	}
 }
 
-// at returns endpoints with nothing but an address.
+// at returns endpoints that only have an address.
 func at(addrs ...string) []*federation.Endpoint {
 	var list []*federation.Endpoint
 	for _, a := range addrs {
@@ -154,7 +154,7 @@ func encoderFor(t testing.TB, o Options, zone string) Encoder {
 	return e.InZone(zone)
 }
 
-// TestNoUTF8: proxies reject what is no UTF-8.
+// TestNoUTF8 checks that invalid UTF-8 is replaced, because proxies reject it.
 func TestNoUTF8(t *testing.T) {
 	e := encoderFor(t, Options{}, "")
 	set := &federation.Set{
@@ -170,7 +170,7 @@ func TestNoUTF8(t *testing.T) {
 	}
 }
 
-// TestShorten: a tier of many clusters is not written out at each of its endpoints.
+// TestShorten checks that endpoints get a short name of a tier with many clusters.
 func TestShorten(t *testing.T) {
 	for n, want := range map[int]int{maxTier: maxTier, maxTier + 1: maxTier + 3, 4000: maxTier + 3} {
 		if got := shorten(strings.Repeat("x", n)); len(got) != want {
@@ -179,8 +179,8 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// TestSharedLabels: labels that all endpoints of a message have are sent once, except
-// those that name the endpoint and that it is in the client's zone or not. All others are sent with their address.
+// TestSharedLabels checks that labels that all endpoints have are sent once, except the labels that
+// must be on the address.
 func TestSharedLabels(t *testing.T) {
 	type eps = []*federation.Endpoint
 	var addr byte
@@ -278,8 +278,7 @@ func TestSharedLabels(t *testing.T) {
 	}
 }
 
-// proxy applies updates as linkerd2-proxy does, and records what a server must not
-// send.
+// proxy applies updates as linkerd2-proxy does, and records updates that a server must not send.
 type proxy struct {
 	Opened    bool // an add or no_endpoints has come on this stream; to be cleared for another one
 	Exists    bool
@@ -336,7 +335,7 @@ func (p *proxy) Apply(u *pb.Update) {
 
 func (p *proxy) fault(s string) { p.Faults = append(p.Faults, s) }
 
-// Addrs are the addresses that the proxy has, in order.
+// Addrs returns the addresses that the proxy has, in order.
 func (p *proxy) Addrs() []netip.AddrPort {
 	return slices.SortedFunc(maps.Keys(p.Endpoints), netip.AddrPort.Compare)
 }

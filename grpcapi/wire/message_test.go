@@ -11,8 +11,8 @@ import (
 	"isthmus/federation"
 )
 
-// TestSpread: however many endpoints fit into a message, each cluster has its share of
-// them, and within a cluster each zone, as exactly as whole endpoints allow.
+// TestSpread checks that every prefix of a message has a fair share of each cluster, and of each
+// zone in a cluster.
 func TestSpread(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := scattered(t)
@@ -41,8 +41,7 @@ func TestSpread(t *testing.T) {
 	})
 }
 
-// TestSpreadStays: when a set loses an endpoint, its first message has the same other
-// endpoints as before, except for a few at the end.
+// TestSpreadStays checks that the first message changes little when a set loses an endpoint.
 func TestSpreadStays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := scattered(t)
@@ -64,7 +63,7 @@ func TestSpreadStays(t *testing.T) {
 	})
 }
 
-// scattered generates endpoints of some clusters, of very different sizes.
+// scattered generates endpoints of clusters with very different sizes.
 func scattered(t *rapid.T) []*federation.Endpoint {
 	var list []*federation.Endpoint
 	for c := range rapid.IntRange(1, 4).Draw(t, "clusters") {
@@ -95,8 +94,8 @@ func countZones(list []*federation.Endpoint) zoneCounts {
 	return n
 }
 
-// share checks that a group has its share of m among all: at most one more, and less
-// only as far as the shares of other groups are rounded up.
+// share checks that a group has its share of m among all. It may have at most one endpoint more,
+// and fewer only if the shares of other groups are rounded up.
 func share(t *rapid.T, group string, has, of, m, all, groups int) {
 	due := float64(m) * float64(of) / float64(all)
 	if f := float64(has); f > due+1 || f < due-float64(groups) || m >= groups && has == 0 {

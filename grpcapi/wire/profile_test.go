@@ -18,8 +18,8 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// TestServiceProfile: a ServiceProfile with everything. What proxies would reject, or write into their metrics as it
-// is, is replaced.
+// TestServiceProfile checks a ServiceProfile with all fields. Text that proxies would reject, or
+// write to their metrics unescaped, is replaced.
 func TestServiceProfile(t *testing.T) {
 	type M = federation.Match
 	method := func(name string) M { return M{Kind: federation.MatchMethod, Text: name} }
@@ -65,7 +65,8 @@ func TestServiceProfile(t *testing.T) {
 	}
 }
 
-// TestProfileHasNoZone: a profile does not say in which zone an endpoint is, nor for that weigh it otherwise.
+// TestProfileHasNoZone checks that a profile has neither the endpoint's zone nor a weight based on
+// it.
 func TestProfileHasNoZone(t *testing.T) {
 	there := wiretest.Shop()
 	there.Zone = "a"
@@ -76,7 +77,7 @@ func TestProfileHasNoZone(t *testing.T) {
 	}
 }
 
-// decoded is a profile as a proxy of zone a has it that has received no routes before.
+// decoded returns a profile as a proxy in zone a receives it, without earlier routes.
 func decoded(t *testing.T, p *federation.Profile) *pb.DestinationProfile {
 	t.Helper()
 	e, got := encoderFor(t, Options{ZoneWeights: true}, "a"), &pb.DestinationProfile{}
@@ -87,8 +88,8 @@ func decoded(t *testing.T, p *federation.Profile) *pb.DestinationProfile {
 	return got
 }
 
-// TestLargeRouting: no profile is larger than proxies accept. Each ServiceProfile that
-// is too large for that is reported once, and encoded as the default.
+// TestLargeRouting checks that profiles fit into a message. A ServiceProfile that is too large is
+// reported once, and encoded as the default.
 func TestLargeRouting(t *testing.T) {
 	routes := func(bytes int) *federation.ServiceProfile {
 		sp := wiretest.ServiceProfile("a")
@@ -120,8 +121,7 @@ func TestLargeRouting(t *testing.T) {
 	runtime.KeepAlive(held)
 }
 
-// TestLongestNames: a profile of a service with the longest names has room for a
-// routing of the largest size.
+// TestLongestNames checks that a profile with the longest names has room for the largest routing.
 func TestLongestNames(t *testing.T) {
 	long := strings.Repeat("x", 63)
 	p := wiretest.WebProfile()
@@ -132,8 +132,8 @@ func TestLongestNames(t *testing.T) {
 	}
 }
 
-// TestRoutings: equal keys have the same routing for as long as it is used. After
-// that it is freed.
+// TestRoutings checks that equal keys share a routing while it is in use, and that it is freed
+// afterwards.
 func TestRoutings(t *testing.T) {
 	rs := NewRoutings(anySize)
 	sp := wiretest.ServiceProfile("a")
@@ -169,7 +169,7 @@ func TestRoutings(t *testing.T) {
 	wiretest.Until(t, "both are forgotten", func() bool { return size() == 0 })
 }
 
-// TestForgetLate: to forget a freed routing does not remove its successor.
+// TestForgetLate checks that dropping a freed routing does not remove its successor.
 func TestForgetLate(t *testing.T) {
 	rs := NewRoutings(anySize)
 	sp := wiretest.ServiceProfile("a")

@@ -16,8 +16,8 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// TestEndpointReference compares our encoding with that of the generated code, for
-// endpoints of every kind.
+// TestEndpointReference compares the encoding with that of the generated code, for all kinds of
+// endpoints.
 func TestEndpointReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := Options{
@@ -187,7 +187,7 @@ func ipAddress(ip netip.Addr) *net.IPAddress {
 	return &net.IPAddress{Ip: &net.IPAddress_Ipv6{Ipv6: &net.IPv6{First: word(b[:8]), Last: word(b[8:])}}}
 }
 
-// BenchmarkEncodeFull encodes a set's first messages, once for all streams.
+// BenchmarkEncodeFull encodes the first messages of a set.
 func BenchmarkEncodeFull(b *testing.B) {
 	for _, n := range []int{50, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -200,7 +200,7 @@ func BenchmarkEncodeFull(b *testing.B) {
 	}
 }
 
-// BenchmarkEncodeGenerated is BenchmarkEncodeFull by the generated code.
+// BenchmarkEncodeGenerated is BenchmarkEncodeFull with the generated code.
 func BenchmarkEncodeGenerated(b *testing.B) {
 	for _, n := range []int{50, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -241,7 +241,7 @@ func marshalInto(buffer []byte, m proto.Message) []byte {
 	return b
 }
 
-// BenchmarkGetProfileEncode encodes a profile, once for all streams.
+// BenchmarkGetProfileEncode encodes a profile.
 func BenchmarkGetProfileEncode(b *testing.B) {
 	for name, p := range map[string]*federation.Profile{
 		"service":  wiretest.WebProfile(),

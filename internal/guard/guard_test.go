@@ -16,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ask sends a request to a handler, over TLS unless plain, and returns what can be read of the answer.
+// ask sends a request to a handler, over TLS unless plain is true, and returns the readable
+// response.
 func ask(t *testing.T, plain bool, path, token string, handler http.HandlerFunc) (status int, body string, err error) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
@@ -44,7 +45,8 @@ func ask(t *testing.T, plain bool, path, token string, handler http.HandlerFunc)
 	return response.StatusCode, string(text), err
 }
 
-// send answers with a status, a type of content, and a body of a text that is repeated.
+// send returns a handler that responds with a status, a content type, and a repeated text as the
+// body.
 func send(status int, kind, text string, times int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", kind)
@@ -57,7 +59,7 @@ func send(status int, kind, text string, times int) http.HandlerFunc {
 	}
 }
 
-// TestTransport: what is let through of an answer, and what is not.
+// TestTransport checks which responses are let through.
 func TestTransport(t *testing.T) {
 	const json, kB = "application/json", 1 << 10
 	blank := strings.Repeat(" ", kB)
@@ -138,7 +140,7 @@ func upgrade(w http.ResponseWriter, _ *http.Request) {
 	conn.Close()
 }
 
-// TestPlain: no token is sent by plain HTTP. Without one a request is.
+// TestPlain checks that requests with a token are not sent over plain HTTP, and others are.
 func TestPlain(t *testing.T) {
 	asked := 0
 	count := func(w http.ResponseWriter, _ *http.Request) { asked++; io.WriteString(w, "{}") }
@@ -154,8 +156,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// FuzzJSON: of what is JSON exactly the parts are counted that a decoder finds, whatever is within strings, and all
-// bytes are let through; with one less of either kind not.
+// FuzzJSON checks that JSON counts the same parts as a decoder and passes all bytes through. With a
+// limit that is one lower, JSON must fail.
 func FuzzJSON(f *testing.F) {
 	for _, text := range []string{
 		"", "1", "[1,{\"a\":[]}]", `{"a":"\"}]","b":[[],[1, 2]]}`, "[}", `"\`, "[,]", "{},{}", "[[],[ ],{}]",
@@ -212,8 +214,8 @@ func countValue(t *testing.T, d *json.Decoder, n *Limits) {
 	}
 }
 
-// TestCertificate: a certificate of another authority is distinguished from one that is bad otherwise, and from other
-// errors.
+// TestCertificate checks that a certificate of another authority is told from other bad
+// certificates and errors.
 func TestCertificate(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()

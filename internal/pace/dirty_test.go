@@ -23,8 +23,8 @@ func work(t *testing.T, d *Dirty[string], n int, handle func(string, time.Time))
 	return func() { stop(); all.Wait() }
 }
 
-// TestOthersDoNotWait: one tenant's key, which takes a second, is added again and again
-// while it is handled. Others wait for what is under way, and no longer, and then take turns.
+// TestOthersDoNotWait checks that a tenant whose slow key is added again and again does not hold up
+// others. They wait only for the key in progress, and then take turns.
 func TestOthersDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDirty[string]()
@@ -50,8 +50,8 @@ func TestOthersDoNotWait(t *testing.T) {
 	})
 }
 
-// TestCollapse: a key that is added many times is handled once, with the time of the
-// first; what is added while it is handled is handled again.
+// TestCollapse checks that a key that is added many times is handled once, with the first time. A
+// key that is added while it is handled is handled again.
 func TestCollapse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDirty[string]()
@@ -73,8 +73,8 @@ func TestCollapse(t *testing.T) {
 	})
 }
 
-// TestWorkers: of several workers, one handles a tenant's keys, and another those of the
-// others at the same time.
+// TestWorkers checks that one worker handles a tenant's keys while another handles those of other
+// tenants.
 func TestWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDirty[string]()
@@ -109,7 +109,7 @@ func TestWorkers(t *testing.T) {
 	})
 }
 
-// TestPanic: a key whose handler panics blocks neither its tenant nor other workers.
+// TestPanic checks that a key whose handler panics blocks neither its tenant nor other workers.
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDirty[string]()
