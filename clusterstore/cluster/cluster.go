@@ -41,8 +41,8 @@ type Config struct {
 
 	// Changed is called after the endpoints of a service may have changed. The argument at is the
 	// time of the first event that caused the call. Calls rotate through the namespaces. Two calls
-	// may run concurrently, but never for the same namespace. Changed is first called after Synced,
-	// because all data that was read before is complete.
+	// may run concurrently, but never for the same namespace. Changed is not called before Synced.
+	// At Synced, the cache is complete.
 	Changed func(svc federation.ServiceID, at time.Time)
 
 	// If LinkChanged is set, it is called after the result of Region or Gateways has changed, even
@@ -53,7 +53,8 @@ type Config struct {
 	// If Admit is set, Synced waits until Admit is closed. See [Cluster.Listed].
 	Admit <-chan struct{}
 
-	// Looks limits how many clusters read their facts concurrently. Nil means no limit.
+	// Looks limits how many clusters concurrently read their trust anchors and Pod networks. Nil
+	// means no limit.
 	Looks kube.Turns
 
 	Exports *ExportHooks // if nil, nothing is cached for exports
@@ -227,8 +228,8 @@ func (c *Cluster) goLive() {
 	c.state.reportChanges()
 }
 
-// evaluatePolicy evaluates the policy of a namespace. If the policy is too large, it logs a warning
-// once.
+// evaluatePolicy evaluates the policy of a namespace. It logs one warning when the policy becomes
+// too large.
 func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
 	evaluate := func() {
 		if reason := c.state.policies.evaluate(namespace); reason != "" {

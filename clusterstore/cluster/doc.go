@@ -35,7 +35,7 @@
 //     ServiceImports are optional. If a kind is forbidden or absent, [Cluster.Health] reports that,
 //     and the kind is retried within 30 s.
 //   - All methods except Run are safe for concurrent use.
-//   - Changes are reported only after the first sync, because no reader has seen older data.
+//   - Changes are reported only after the first sync, because readers wait for that sync.
 //
 // # From an event to endpoints
 //

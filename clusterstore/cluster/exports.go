@@ -292,8 +292,7 @@ func serviceExportSize(value any, _ string) int64 {
 	return valueSize(value) + indexEntry[any]() + exportPlace
 }
 
-// exportPlace is the memory of an element of Exports.List, there and in lists that are made from
-// it.
+// exportPlace is the memory of an element of Exports.List, including its copies in derived lists.
 var exportPlace = listSize[Export](3)
 
 func sameExport(a, b any) bool { return reflect.DeepEqual(a, b) }

@@ -216,7 +216,7 @@ func newGatewayIndex() gatewayIndex {
 }
 
 // set updates the index after a change of a Service. If from is nil, the Service was not a gateway.
-// If to is nil, the Service is not a gateway.
+// If to is nil, the Service is no longer a gateway.
 func (x *gatewayIndex) set(id federation.ServiceID, from, to *Gateway) {
 	if from.equal(to) {
 		return

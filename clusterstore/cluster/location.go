@@ -75,7 +75,8 @@ func (l *location) portBehind(addr netip.AddrPort) uint16 {
 	return l.containerPort(addr)
 }
 
-// has reports whether ip is one of the IPs or, for a Pod with host ports, one of its node's IPs.
+// has reports whether the object has the address ip. A Pod with host ports also has the IPs of its
+// node.
 func (l *location) has(ip netip.Addr) bool {
 	return slices.Contains(l.ips, ip) || slices.Contains(l.hosts, ip)
 }

@@ -118,8 +118,8 @@ type compactedPod struct {
 	facts    podFacts
 	location *location
 	selected *decode.ExternalWorkload // only with LocalConfig.SliceManager: what slices need
-	// set is the result of the namespace's Servers for this Pod while the Pod is put into the
-	// state. It is nil if the namespace has no Servers, or if an equal Pod exists.
+	// set is the set that was evaluated for this Pod before the Pod is put into the state. It is
+	// nil if the namespace has no Servers, or if a Pod with equal labels and ports exists.
 	set *podSet
 }
 

@@ -13,9 +13,9 @@ import (
 	"isthmus/internal/pace"
 )
 
-// policy contains the Servers of one namespace that make ports opaque or are malformed. It also
-// contains the ports that these Servers make opaque for Pods and ExternalWorkloads. state.mu guards
-// it.
+// policy contains the Servers of one namespace that make ports opaque or are malformed. A policy
+// also contains the ports that these Servers make opaque for Pods and ExternalWorkloads. state.mu
+// guards it.
 //
 // Pods with equal labels and ports form a set, which is evaluated once. After a Server changes, a
 // worker evaluates all sets of the namespace. Until then, Pods keep their previous opaque ports.
@@ -262,8 +262,8 @@ func (x *policyIndex) namespaces() []string {
 	return slices.Collect(maps.Keys(x.byNamespace))
 }
 
-// evaluatePod evaluates a Pod before it is put into the state, unless an equal Pod exists. The
-// caller must not hold state.mu.
+// evaluatePod evaluates a Pod before it is put into the state, unless a Pod with equal labels and
+// ports exists. The caller must not hold state.mu.
 func (x *policyIndex) evaluatePod(key string, o compactedPod) compactedPod {
 	if by := x.serversFor(key, o); by != nil {
 		o.set = &podSet{facts: o.facts.alike(), by: by, opaque: by.opaque(o.facts)}
@@ -271,7 +271,8 @@ func (x *policyIndex) evaluatePod(key string, o compactedPod) compactedPod {
 	return o
 }
 
-// serversFor returns the Servers to evaluate a Pod with. It returns nil if an equal Pod exists.
+// serversFor returns the Servers to evaluate a Pod with. It returns nil if a Pod with equal labels
+// and ports exists.
 func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
 	x.state.mu.RLock()
 	defer x.state.mu.RUnlock()
@@ -404,8 +405,8 @@ func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found ma
 	return reason
 }
 
-// failed records that the evaluation of a policy has panicked. Pods that were not updated before
-// the panic keep their opaque ports.
+// failed records that an evaluation of the policy panicked. Pods that were not updated before the
+// panic keep their opaque ports.
 func (x *policyIndex) failed(namespace string, p *policy) {
 	x.state.lock()
 	defer x.state.mu.Unlock()

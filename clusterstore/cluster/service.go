@@ -275,7 +275,7 @@ func newServiceIndex(s *state) serviceIndex {
 }
 
 // serviceEntry is a Service in the state, with its slices. Slices may exist without a Service, and
-// a Service without slices.
+// a Service may have no slices.
 type serviceEntry struct {
 	spec   *Service // nil if the Service does not exist
 	slices []*slice // sorted by key

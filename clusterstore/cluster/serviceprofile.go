@@ -134,8 +134,9 @@ func profiled(name string) (federation.ServiceID, bool) {
 
 // Limits of a ServiceProfile.
 const (
-	// maxProfile is the maximum encoded size in bytes. The size is estimated from above, except
-	// that a method in capital letters may be half as long again. Proxies accept messages of 4 MiB.
+	// maxProfile is the maximum encoded size in bytes. The size is estimated as an upper bound,
+	// except that a method in capital letters may take half as much again. Proxies accept messages
+	// of 4 MiB.
 	maxProfile = 2 << 20
 	// sizePerPart is the estimated size of a part without its texts.
 	sizePerPart = 48

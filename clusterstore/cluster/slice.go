@@ -423,7 +423,7 @@ func trim[T any](list []T) []T {
 
 // connected iterates over the addresses that are connected with their Pods. Ready addresses are
 // connected. In the local cluster, addresses with a hostname are also connected, because profiles
-// look them up. Changes of the Pods of other addresses cost nothing.
+// look them up. Changes of Pods behind other addresses have no cost.
 func (l *slice) connected(local bool) iter.Seq[*address] {
 	return func(yield func(*address) bool) {
 		for _, sub := range l.subsets {
