@@ -1,6 +1,6 @@
-// Package admin implements the HTTP server for the kubelet, Prometheus and people. The server serves
-// /ping, /ready, /metrics, the debug API at /debug/, and a page at / that shows lists of the debug
-// API.
+// Package admin implements the HTTP server for the kubelet, Prometheus and people. The server
+// serves /ping, /ready, /metrics, the debug API at /debug/, and a page at / that shows lists of the
+// debug API.
 //
 //	sources := admin.Sources{Table: table, …}
 //	s := admin.New(admin.Options{Ready: ready, Sources: sources, Metrics: registry, Log: log})

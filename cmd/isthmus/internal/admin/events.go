@@ -47,8 +47,8 @@ const (
 
 // EventLog stores recent events for /debug/events and the page at /.
 //
-//   - The log stores at most maxEvents events. Events with the same kind, object and text are merged
-//     into one event with a count and the newest time.
+//   - The log stores at most maxEvents events. Events with the same kind, object and text are
+//     merged into one event with a count and the newest time.
 //   - Frequent events do not displace rare ones. If the log is full, a new event replaces the
 //     oldest event of the kind with the most events.
 //   - The log stores at most maxEventsOfObject events per kind and object.
@@ -56,7 +56,7 @@ const (
 //     clusters.
 //
 // An EventLog is safe for concurrent use. Add scans all stored events, which takes a few
-// microseconds. EventLog calls no other code and can therefore be called while holding any lock.
+// microseconds. Add calls no other code, so callers may hold any lock.
 type EventLog struct {
 	mu   sync.Mutex
 	kept []adminapi.Event // oldest first
@@ -87,10 +87,10 @@ func (l *EventLog) Add(e adminapi.Event) {
 // sameEvent reports whether two events have the same kind and object.
 func sameEvent(a, b *adminapi.Event) bool { return a.Kind == b.Kind && a.Object == b.Object }
 
-// outgoing returns the index of the event that a new event replaces. If the same event is stored,
-// the new event replaces that event. Otherwise it is the oldest event of the object if the object
-// has maxEventsOfObject, or the result of oldestOfMany if the log is full. outgoing returns -1 if
-// the new event replaces none.
+// outgoing returns the index of the event that a new event replaces, or -1 if there is none. A new
+// event replaces the same event if the log has it. If the object has maxEventsOfObject events, the
+// new event replaces the oldest of them. If the log is full, the new event replaces the result of
+// oldestOfMany.
 func (l *EventLog) outgoing(e *adminapi.Event) int {
 	ofObject := 0
 	oldest := -1

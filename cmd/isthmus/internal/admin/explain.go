@@ -126,11 +126,12 @@ const authorityForms = "give NAMESPACE/NAME, NAME.NAMESPACE, or what the applica
 // importSuffix is the suffix of the DNS names of ServiceImports.
 const importSuffix = ".svc.clusterset.local"
 
-// authority expands the given authority to the form that proxies send. The errors are messages for users.
+// authority expands the given authority to the form that proxies send. The errors are messages for
+// users.
 //
 //   - NAMESPACE/NAME and NAME.NAMESPACE are accepted, also with .svc, and with or without :PORT.
-//   - Without :PORT, the port is the only port of the Service. If the Service has several ports, it
-//     is 80 if 80 is one of them.
+//   - Without :PORT, the port is the only port of the Service. If the Service has several ports, the
+//     port is 80 if the Service has port 80.
 //   - A cluster IP is replaced by its Service.
 //   - The DNS name of a ServiceImport is replaced by the Service that clients of the name reach.
 //   - A name that ends with the cluster domain is not changed.

@@ -203,9 +203,9 @@ func forKlog(log *zap.Logger, v int) *zap.Logger {
 	}))
 }
 
-// klogCore logs all of klog's levels down to deepest as debug lines. Without it, zap would drop
-// everything beyond V(1), since it has no level below debug. klogCore drops bodies of requests and
-// responses, which client-go logs from V(8) on, since they include link Secrets.
+// klogCore logs all of klog's levels down to deepest as debug lines. Without klogCore, zap would
+// drop everything beyond V(1), since zap has no level below debug. klogCore drops the bodies of
+// requests and responses, which client-go logs from V(8) on, since bodies include link Secrets.
 type klogCore struct {
 	zapcore.Core
 	deepest zapcore.Level

@@ -83,8 +83,8 @@ func viewLimit(usable, view int64) int {
 	return int(view)
 }
 
-// returnMemory returns the memory that was needed to list all clusters to the operating system.
-// Listing needs more memory than the cache. returnMemory takes a few milliseconds.
+// returnMemory returns free memory to the operating system. Listing all clusters needs more memory
+// than their cache. The call takes a few milliseconds.
 func returnMemory() { debug.FreeOSMemory() }
 
 // The amount of garbage that Go may accumulate, unless the environment sets GOGC. The amount is the

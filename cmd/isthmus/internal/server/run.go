@@ -308,9 +308,9 @@ func (r *replica) lastParts(l net.Listener) []part {
 // serve waits until the clusters are synced, serves until ctx ends, and returns when serving has
 // stopped.
 //
-// serve listens on the gRPC address only once the replica is ready. An early client is then refused at
-// once and tries another replica. Otherwise it would wait in the backlog of a server that does not
-// respond yet.
+// serve listens on the gRPC address only once the replica is ready. An early client is then refused
+// at once and tries another replica. If serve listened earlier, such a client would wait in the
+// backlog of a server that does not respond yet.
 func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 	began := time.Now()
 	for _, c := range r.clusters {
