@@ -15,8 +15,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Access is one link Secret, with the means to reach its cluster. It contains credentials: use it
-// for requests only, never in a page or a log.
+// Access is one link Secret, with the means to reach its cluster. An Access contains credentials:
+// use it for requests only, never in a page or a log.
 type Access struct {
 	adminapi.Cluster              // what the Secret itself shows
 	REST             *rest.Config // nil if the Secret is not used
@@ -54,7 +54,8 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 // Secrets than maxSecrets.
 const secretsOfPage, maxSecrets = 200, 4000
 
-// ListSecrets lists the selected Secrets of a namespace. It sets the limit of the list options.
+// ListSecrets lists the selected Secrets of a namespace. ListSecrets sets the limit of the list
+// options.
 func ListSecrets(
 	ctx context.Context, api *kube.Clients, namespace string, which metav1.ListOptions,
 ) (all []corev1.Secret, err error) {

@@ -41,7 +41,7 @@ const (
 	reasonDuplicate  = "duplicate"
 )
 
-// credentials is one parsed version of a link Secret. It is immutable.
+// credentials is one parsed version of a link Secret. Its values are immutable.
 type credentials struct {
 	secret  string                 // name of the Secret
 	version string                 // resourceVersion of the Secret
@@ -66,8 +66,8 @@ type credentials struct {
 	expiry      *adminapi.Expiry  // nil if the credentials don't expire
 }
 
-// readSecret parses a Secret of the link type. It does no I/O. defaults apply to annotations that
-// are not set.
+// readSecret parses a Secret of the link type. readSecret does no I/O. defaults apply to
+// annotations that are not set.
 func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credentials {
 	c := &credentials{secret: s.Name, version: s.ResourceVersion, created: s.CreationTimestamp.Time, read: now}
 	c.settings, c.identity = readSettings(s.Annotations, defaults), s.Annotations[LinkedClusterAnnotation]
@@ -155,9 +155,9 @@ func (c *credentials) explain(err error) error {
 	return fmt.Errorf("the API server refuses the %s: %w; write the link Secret anew", refused, err)
 }
 
-// CheckLink checks a Secret as a Store does. It returns the cluster's name and warnings about
-// insecure or invalid settings, or an error if the Secret can't be used. The results never quote
-// the kubeconfig. exports is ExportOptions.Settings.
+// CheckLink checks a Secret as a Store does. CheckLink returns the cluster's name and warnings
+// about insecure or invalid settings, or an error if the Secret can't be used. The results never
+// quote the kubeconfig. exports is ExportOptions.Settings.
 func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (any, []string)) (
 	name federation.ClusterName, warnings []string, err error,
 ) {
@@ -168,8 +168,8 @@ func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (an
 	return c.cluster, slices.Concat(c.warnings, c.ignored, c.settings.warnings), c.refused
 }
 
-// readClusterName returns the cluster name from the label. It refuses "local", which means the
-// local cluster in labels, pages, annotations and metrics.
+// readClusterName returns the cluster name from the label. readClusterName refuses "local", which
+// means the local cluster in labels, pages, annotations and metrics.
 func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	name, ok := s.Labels[ClusterNameLabel]
 	switch {
@@ -188,8 +188,8 @@ func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	return federation.ClusterName(name), nil
 }
 
-// hash hashes a list of byte strings. It precedes each string with its length, so that moving bytes
-// between strings changes the hash.
+// hash hashes a list of byte strings. hash precedes each string with its length, so that moving
+// bytes between strings changes the hash.
 func hash(parts ...[]byte) [sha256.Size]byte {
 	h := sha256.New()
 	for _, p := range parts {

@@ -15,8 +15,8 @@ type ExportOptions struct {
 	// Hooks returns the hooks of a cluster. For the local cluster, the name is empty. The Store
 	// sets Changed.
 	Hooks func(cluster string) cluster.ExportHooks
-	// Settings parses the annotations of a link Secret. It returns at most one warning for each
-	// annotation. The settings must not be nil.
+	// Settings parses the annotations of a link Secret. Settings returns at most one warning for
+	// each annotation. The settings must not be nil.
 	Settings func(annotations map[string]string) (settings any, warnings []string)
 }
 
@@ -25,8 +25,8 @@ type ClusterExports struct {
 	Name   string    // empty for the local cluster
 	Domain string    // DNS domain of the cluster, such as "cluster.local"
 	Linked time.Time // when the link Secret was created
-	// Settings is the result of ExportOptions.Settings. It is nil for the local cluster, or if the
-	// Secret can't be used.
+	// Settings is the result of ExportOptions.Settings. Settings is nil for the local cluster, or
+	// if the Secret can't be used.
 	Settings     any
 	OtherNetwork bool             // clients reach the cluster through Linkerd gateways
 	Exports      *cluster.Exports // nil if the cluster's exports are not known
@@ -54,8 +54,8 @@ func (s *Store) ExportsChanged() <-chan struct{} {
 	return changed
 }
 
-// LookAgain closes the channel of ExportsChanged. It is called after each change that may affect
-// Exports. Callers use it for changes elsewhere that plans depend on.
+// LookAgain closes the channel of ExportsChanged. LookAgain is called after each change that may
+// affect Exports. Callers use it for changes elsewhere that plans depend on.
 func (s *Store) LookAgain() { s.lookAgain() }
 
 // SelectorsChanged makes the hooks of a cluster read all its Services again. For the local cluster,

@@ -86,12 +86,13 @@ type link struct {
 
 	mailbox federation.Latest[[]*credentials] // all Secrets with the link's name, oldest first
 	changed *pace.Signal                      // set when the region or the gateways of its clusters change
-	// probed is set when the addresses or the health of the gateways change. It is separate from
-	// changed, so that it does not wait for the change of the cluster that announced the gateways.
+	// probed is set when the addresses or the health of the gateways change. probed is separate
+	// from changed, so that it does not wait for the change of the cluster that announced the
+	// gateways.
 	probed    *pace.Signal
 	published atomic.Pointer[linkStatus] // for status and metrics
-	// settled is guarded by store.mu. It is true once the link's state was not pending, or the link
-	// only waited for the names of gateways.
+	// settled is guarded by store.mu. settled is true once the link's state was not pending, or the
+	// link only waited for the names of gateways.
 	settled bool
 
 	linkStatus
@@ -113,7 +114,7 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// reconcile brings the link in line with its Secrets and the health of its clusters. It is
+// reconcile brings the link in line with its Secrets and the health of its clusters. reconcile is
 // idempotent.
 func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	want := pick(list, l.accepted)
@@ -331,8 +332,8 @@ func (l *link) promote(ctx context.Context) {
 	}
 }
 
-// setLink passes the link's present state to the table. It is called after each change that may
-// affect the table.
+// setLink passes the link's present state to the table. setLink is called after each change that
+// may affect the table.
 func (l *link) setLink() {
 	s := &l.standing
 	switch {
@@ -480,8 +481,8 @@ func (l *link) otherCluster() bool {
 	return before != "" && now != "" && before != now
 }
 
-// noteProblem records why a successor can't replace the serving cluster. It logs and reports the
-// first failure.
+// noteProblem records why a successor can't replace the serving cluster. noteProblem logs and
+// reports the first failure.
 func (l *link) noteProblem(problem error) {
 	if l.replacing() { // the problem is not caused by new credentials
 		return
@@ -631,8 +632,8 @@ func (l *link) report(kind cluster.ChangeKind, text string, problem bool) {
 	l.env.report(cluster.Change{Cluster: l.name, Kind: kind, Text: text, Problem: problem})
 }
 
-// wait blocks until there may be something to reconcile: new Secrets, a change of a cluster's
-// progress, health, region or gateways, or the end of one of the link's time limits.
+// wait blocks until there may be something to reconcile. Causes are new Secrets, changes of a
+// cluster's progress, health, region or gateways, and the ends of the link's time limits.
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var began, listed, synced, next, serving <-chan struct{}
 	var overdue, again <-chan time.Time

@@ -41,15 +41,16 @@ type LocalLinkOptions struct {
 	Prepare func(ctx context.Context)
 }
 
-// LocalLink runs the local cluster. It is a link without a Secret, and its cluster is never
-// replaced.
+// LocalLink runs the local cluster. A LocalLink is a link without a Secret, and its cluster is
+// never replaced.
 type LocalLink struct {
 	link    *link
 	prepare func(context.Context)
 	synced  chan struct{}
 }
 
-// NewLocalLink returns the local cluster and its link. It does no I/O and starts no goroutine.
+// NewLocalLink returns the local cluster and its link. NewLocalLink does no I/O and starts no
+// goroutine.
 func NewLocalLink(o LocalLinkOptions) (*LocalLink, error) {
 	local := &LocalLink{prepare: o.Prepare, synced: make(chan struct{})}
 	local.link = newLocalLink(&o)
@@ -109,6 +110,6 @@ func (l *LocalLink) Status() adminapi.Cluster {
 	return st
 }
 
-// Look makes the cluster read its trust anchors and Pod networks again. It returns once the cluster
-// has done so, or ctx ends.
+// Look makes the cluster read its trust anchors and Pod networks again. Look returns once the
+// cluster has done so, or ctx ends.
 func (l *LocalLink) Look(ctx context.Context) { await(ctx, l.link.published.Load().look()) }

@@ -47,7 +47,7 @@ type runningCluster struct {
 	admit         chan struct{}   // closed once the cluster may finish its first sync
 	awaits        []awaitedKind   // kinds that a successor must list first
 	betterSince   time.Time       // set by noteAdvantage, for a successor; zero without an advantage
-	// failed is why a successor can't replace the serving cluster. It is nil if no problem is
+	// failed is why a successor can't replace the serving cluster. failed is nil if no problem is
 	// known.
 	failed error
 
@@ -58,7 +58,7 @@ type runningCluster struct {
 
 // noteAdvantage records the time since when the successor has an advantage. The successor has an
 // advantage if it watches its needed kinds while the serving cluster is stale or its credentials
-// are refused. The start of the serving cluster's staleness is too early a time: after a long
+// are refused. The time since when the serving cluster is stale would be too early. After a long
 // outage of the API server, the successor may merely be the first of the two to resume its watches.
 func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	switch {
@@ -100,8 +100,8 @@ func (r *runningCluster) stop() {
 	}
 }
 
-// noteHealth returns the cluster's health. It sets healthChanged to the channel that the next
-// change of the health closes, and records whether a panic has ended the lists and watches.
+// noteHealth returns the cluster's health. noteHealth sets healthChanged to the channel that the
+// next change of the health closes, and records whether a panic has ended the lists and watches.
 func (r *runningCluster) noteHealth() cluster.Health {
 	r.healthChanged = r.cluster.HealthChanged()
 	h := r.cluster.Health()
@@ -186,7 +186,7 @@ type starts struct{ *semaphore.Weighted }
 
 func newStarts() starts { return starts{semaphore.NewWeighted(maxStarts)} }
 
-// take waits for a turn. It returns false if ctx ends first.
+// take waits for a turn. take returns false if ctx ends first.
 func (s starts) take(ctx context.Context) bool { return s.Acquire(ctx, 1) == nil }
 
 // giveBack ends the turn once the cluster has synced or failed, the turn has lasted long enough, or

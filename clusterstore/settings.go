@@ -33,8 +33,8 @@ const (
 	gatewayIdentityAnnotation  = "isthmus.io/gateway-identity" // overrides the identities of the gateways
 )
 
-// RangesAnnotation lists the addresses that a cluster may offer, as comma-separated CIDRs. If it is
-// not set, the cluster may offer any address.
+// RangesAnnotation lists the addresses that a cluster may offer, as comma-separated CIDRs. Without
+// this annotation, the cluster may offer any address.
 const RangesAnnotation = "isthmus.io/address-ranges"
 
 // Limits of durations. A broken watch is usually replaced within a second. With a lower
@@ -64,7 +64,8 @@ type linkSettings struct {
 	warnings    []string // one for each invalid annotation
 }
 
-// readSettings parses a Secret's annotations. It returns at most one warning for each annotation.
+// readSettings parses a Secret's annotations. readSettings returns at most one warning for each
+// annotation.
 func readSettings(annotations map[string]string, defaults linkSettings) linkSettings {
 	r := settingsReader{annotations, defaults}
 	readValue(&r, CordonAnnotation, &r.settings.cordon, words{"false", "last-resort", "true"}.read)
@@ -208,8 +209,8 @@ func readGatewayIdentity(text string) (string, error) {
 	return text, nil
 }
 
-// maxRanges is the maximum number of CIDRs of a link. It is far more than a cluster has networks,
-// and low enough to bound the cost of a Secret.
+// maxRanges is the maximum number of CIDRs of a link. maxRanges is far more than a cluster has
+// networks, and low enough to bound the cost of a Secret.
 const maxRanges = 256
 
 // readRanges parses the annotation's value. White space around a CIDR is ignored. Ambiguous CIDRs

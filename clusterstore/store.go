@@ -94,8 +94,8 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Store watches the link Secrets of a namespace. It runs a Cluster for each cluster name on their
-// labels. The table has the cluster as long as Secrets with that name exist.
+// Store watches the link Secrets of a namespace. The Store runs a Cluster for each cluster name on
+// their labels. The table has the cluster as long as Secrets with that name exist.
 //
 // Clusters don't affect each other: each name has its own goroutine, which receives the Secrets
 // with that name.
@@ -113,9 +113,9 @@ type Store struct {
 	links      map[federation.ClusterName]*link
 }
 
-// NewStore validates the options and registers the metrics. It does no I/O and starts no goroutine.
-// client is a client of the local cluster, with permission to list and watch Secrets in the
-// namespace.
+// NewStore validates the options and registers the metrics. NewStore does no I/O and starts no
+// goroutine. client is a client of the local cluster, with permission to list and watch Secrets in
+// the namespace.
 func NewStore(client *kube.Client, o Options) (*Store, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -187,8 +187,8 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// watchSecrets updates s.secrets until ctx ends. It selects Secrets by type only, so that the
-// status can report Secrets without the label. While Secrets can't be read, the last snapshot
+// watchSecrets updates s.secrets until ctx ends. watchSecrets selects Secrets by type only, so that
+// the status can report Secrets without the label. While Secrets can't be read, the last snapshot
 // stays.
 func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(follow.Map[*credentials])
@@ -212,7 +212,7 @@ func (s *Store) watchSecrets(ctx context.Context) {
 	})).Run(ctx, nil)
 }
 
-// snapshot contains all link Secrets at one time. It is immutable.
+// snapshot contains all link Secrets at one time. A snapshot is immutable.
 type snapshot struct {
 	listed  bool           // the Secrets have been listed
 	secrets []*credentials // oldest first
@@ -295,8 +295,8 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 	s.LookAgain()
 }
 
-// removeIfUnused removes a link without Secrets. It returns false if the link has received Secrets
-// in the meantime.
+// removeIfUnused removes a link without Secrets. removeIfUnused returns false if the link has
+// received Secrets in the meantime.
 func (s *Store) removeIfUnused(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,8 +317,8 @@ func (s *Store) markSettled(l *link) {
 	s.checkSettled()
 }
 
-// checkSettled closes settled if all links are settled. It must not be called before the first
-// dispatch. The caller holds s.mu.
+// checkSettled closes settled if all links are settled. checkSettled must not be called before the
+// first dispatch. The caller holds s.mu.
 func (s *Store) checkSettled() {
 	if closed(s.settled) {
 		return
@@ -451,7 +451,7 @@ func (s *Store) Followed(name federation.ClusterName) (*cluster.Cluster, cluster
 	return nil, v.state
 }
 
-// Look makes all ready clusters read their trust anchors and Pod networks again. It returns once
+// Look makes all ready clusters read their trust anchors and Pod networks again. Look returns once
 // all have done so, or ctx ends. Status then shows the facts with their age.
 func (s *Store) Look(ctx context.Context) {
 	var looks []<-chan struct{}

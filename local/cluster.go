@@ -33,8 +33,8 @@ type Options struct {
 	Log           *zap.Logger
 	Metrics       *cluster.Metrics // same as for linked clusters; optional
 
-	// Preference is the preference of Services without annotations. It must not be modified after
-	// New.
+	// Preference is the preference of Services without annotations. Preference must not be modified
+	// after New.
 	Preference *federation.Preference
 	// Cordon is the standing of the cluster's endpoints.
 	Cordon federation.Standing
@@ -52,7 +52,7 @@ type Options struct {
 	// is processed. If it is nil, a panic ends the process.
 	Supervisor *panics.Supervisor
 	// Report is called when the cluster's state changes, and when its standing is not in service.
-	// It must not block.
+	// Report must not block.
 	Report func(cluster.Change)
 }
 
@@ -89,7 +89,7 @@ type Cluster struct {
 	supervisor *panics.Supervisor
 }
 
-// New returns the local cluster. It does no network I/O and starts no goroutine.
+// New returns the local cluster. New does no network I/O and starts no goroutine.
 func New(o Options) (*Cluster, error) {
 	return create(o, func(c cluster.Config, own cluster.LocalConfig) (localCluster, error) {
 		client, err := kube.New(federation.Local, o.REST, o.Metrics.Requests())
@@ -199,8 +199,8 @@ func (l *Cluster) Synced() <-chan struct{} { return l.link.Synced() }
 // Status returns the present status of the cluster.
 func (l *Cluster) Status() adminapi.Cluster { return l.link.Status() }
 
-// Look makes the cluster read its trust anchors and Pod networks again. It returns once the cluster
-// has done so, or ctx ends.
+// Look makes the cluster read its trust anchors and Pod networks again. Look returns once the
+// cluster has done so, or ctx ends.
 func (l *Cluster) Look(ctx context.Context) { l.link.Look(ctx) }
 
 // LocalLink returns the cluster's link, for clusterstore.Options.
@@ -344,9 +344,10 @@ func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 
 // portProfile returns the profile of a service port for clients of a namespace.
 //
-// The ServiceProfile in the client's namespace overrides the one in the Service's namespace, even
-// if it is invalid, because its existence shows that the other one is not wanted. Opaque ports come
-// from the Service's annotation or the default, never from a ServiceProfile.
+// A ServiceProfile in the client's namespace overrides the one in the Service's namespace. An
+// invalid ServiceProfile overrides too, because its existence shows that the other one is not
+// wanted. Opaque ports come from the Service's annotation or the default, never from a
+// ServiceProfile.
 func (l *Cluster) portProfile(
 	id federation.ServiceID, svc *cluster.Service, port uint16, client string,
 ) *federation.Profile {
@@ -406,7 +407,7 @@ var (
 	)
 )
 
-// Describe implements prometheus.Collector. It sends nothing, so that the registry checks the
+// Describe implements prometheus.Collector. Describe sends nothing, so that the registry checks the
 // metrics when it collects them.
 func (l *Cluster) Describe(chan<- *prometheus.Desc) {}
 

@@ -64,8 +64,8 @@ type endpoint struct {
 	of   schema.GroupResource
 }
 
-// NewSources returns the sources of the API server at a URL. It sends no request. The client must
-// not follow redirects, and must limit the bodies of errors only.
+// NewSources returns the sources of the API server at a URL. NewSources sends no request. The
+// client must not follow redirects, and must limit the bodies of errors only.
 func NewSources(client *http.Client, base *url.URL) Sources {
 	a := &api{client, base, make(chan struct{}, 1)}
 	imports := newNewest(MCSVersions, func(v schema.GroupVersion) Source[*mcs.ServiceImport] {

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// custom is the format of custom resources, which API servers send in JSON. It decodes the fields
-// that T has. Linkerd's types implement UnmarshalJSON. The number of values in an object limits the
-// size of the result.
+// custom is the format of custom resources, which API servers send in JSON. custom decodes the
+// fields that T has. Linkerd's types implement UnmarshalJSON. The number of values in an object
+// limits the size of the result.
 type custom[T any, O interface {
 	*T
 	Object

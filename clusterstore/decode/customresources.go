@@ -68,7 +68,7 @@ type LinkSpec struct {
 const ProtocolOpaque = "opaque"
 
 // Server is Linkerd's policy for a port of the selected Pods or ExternalWorkloads in its namespace.
-// It does not represent a process.
+// Server does not represent a process.
 type Server = Resource[ServerSpec, struct{}]
 
 // ServerSpec has one of the two selectors. The other one is nil and selects nothing.

@@ -15,7 +15,8 @@ import (
 // fields are set.
 type Object interface{ metav1.Object }
 
-// Source lists and watches one kind of object of an API server. It is safe for concurrent use.
+// Source lists and watches one kind of object of an API server. A Source is safe for concurrent
+// use.
 type Source[O Object] interface {
 	// List requests a list, or one page of it, and calls each for every object as it arrives. The
 	// object and everything that it refers to, including strings, is only valid until each returns,
@@ -91,7 +92,7 @@ type Sources struct {
 	ServiceExports Source[*mcs.ServiceExport]
 	ServiceImports Source[*mcs.ServiceImport]
 	// MCSVersion returns the version in which ServiceImports were last read, or "" if they never
-	// were. It does not block.
+	// were. MCSVersion does not block.
 	MCSVersion func() string
 }
 

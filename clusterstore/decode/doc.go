@@ -1,4 +1,4 @@
-// Package decode decodes the responses of API servers. It decodes one object at a time while the
+// Package decode decodes the responses of API servers. Objects are decoded one at a time while the
 // response arrives, and only the fields that Isthmus uses. Its design bounds the memory and the
 // work for each object.
 //
@@ -20,10 +20,11 @@
 //     text, or can't be decoded. The caller gets its name and version, and the response continues.
 //     Limits are those of the API's own validation, where it has them. DELETED events and bookmarks
 //     are never refused, but may only have names and a version.
-//   - Responses that no API server sends are errors: an object without a name or with one longer
-//     than 253 bytes, an object larger than 16 MiB or than 4 MiB of JSON, an object of another
-//     kind, a list larger than 256 MiB, 64 KiB of white space between two JSON values, and
-//     Kubernetes' own kinds in JSON. A truncated list is an error too.
+//   - A response that no API server sends ends with an error. Examples are an object without a name
+//     or with a name longer than 253 bytes, and an object of another kind. An object larger than 16
+//     MiB, or than 4 MiB of JSON, and a list larger than 256 MiB are errors too. So are 64 KiB of
+//     white space between two JSON values, and Kubernetes' own kinds in JSON. A truncated list is
+//     an error too.
 //   - ERROR events, and responses with a status other than 200, become the same errors as in
 //     client-go. At most 64 KiB of them are decoded.
 //   - Responses that are not lists, such as API discovery, have 1 MiB at most ([Sources].Document).
@@ -41,9 +42,9 @@
 //     garbage for a Pod. A function for each field was not faster than reflection, and took more
 //     code. Filtering the bytes first cost more time than it saved.
 //   - For JSON, this package only finds where values end, and encoding/json decodes them. The
-//     Decoder of encoding/json is not used. It rescans white space with each part that arrives, so
-//     that a server could keep a processor busy. It also holds the memory of the largest value
-//     until the list ends.
+//     Decoder of encoding/json is not used. The Decoder rescans white space with each part that
+//     arrives, so that a server could keep a processor busy. The Decoder also holds the memory of
+//     the largest value until the list ends.
 //   - Strings share the memory of the buffer ([unsafe.String]), because most are only compared or
 //     looked up. The bytes of Secrets are copied first, because most of them are cached.
 //   - Custom resources only exist in JSON. They are few, and are decoded as a whole: Linkerd's into

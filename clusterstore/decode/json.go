@@ -28,8 +28,8 @@ var (
 	)
 )
 
-// values reads JSON values as they arrive. It scans each byte of a value once. Decoding the value
-// finds other syntax errors.
+// values reads JSON values as they arrive. values scans each byte of a value once. Decoding the
+// value finds other syntax errors.
 type values struct{ *input }
 
 // first returns the next byte that is not white space, without consuming it.

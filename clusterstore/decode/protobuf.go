@@ -93,8 +93,8 @@ func (p protobuf[T, O]) list(in *input, each func(data []byte, whole error) erro
 	return all, err
 }
 
-// fields reads the fields of a message of left bytes. It calls f with the number and size of each
-// field, and f must read the field. io.EOF means that the input ends after a field.
+// fields reads the fields of a message of left bytes. fields calls f with the number and size of
+// each field, and f must read the field. io.EOF means that the input ends after a field.
 func (in *input) fields(left uint64, f func(number protowire.Number, size uint64) error) error {
 	for left > 0 {
 		tag, err := binary.ReadUvarint(in)

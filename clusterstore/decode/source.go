@@ -27,8 +27,8 @@ type format[O Object] interface {
 	// returns io.EOF.
 	next(in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error) error
 	// decode decodes an object, and calls f with it. If whole is not nil, or the object can't be
-	// decoded, f gets that error, and an object that only has names and a version, as far as they
-	// could be read.
+	// decoded, f gets the error. The object then only has the names and the version that could be
+	// read.
 	decode(data []byte, whole error, f func(O, error) error) error
 	// status returns an encoded Status as an error, or nil if data is not the Status of a failure.
 	status(data []byte) error
@@ -135,11 +135,11 @@ func (s *source[O]) event(
 	})
 }
 
-// newest is a kind with several versions. It uses the first version that the API server has.
+// newest is a kind with several versions. newest uses the first version that the API server has.
 type newest[O Object] struct {
 	versions []schema.GroupVersion
 	of       []Source[O]
-	// used is the version of the last successful list or watch. It is nil before the first one.
+	// used is the version of the last successful list or watch. used is nil before the first one.
 	used atomic.Pointer[schema.GroupVersion]
 }
 

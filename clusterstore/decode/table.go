@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// table decodes a protobuf message into a struct of Kubernetes. It contains the fields to decode,
-// by their numbers, and skips all others.
+// table decodes a protobuf message into a struct of Kubernetes. table contains the fields to
+// decode, by their numbers, and skips all others.
 type table []field
 
 // field describes how to decode one field.

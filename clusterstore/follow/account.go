@@ -194,8 +194,8 @@ func (a *account) unstageAll() {
 	a.settle()
 }
 
-// announced refuses a list whose first page announces too many more objects. It assumes that each
-// of them is as small as the smallest object of the page.
+// announced refuses a list whose first page announces too many more objects. announced assumes that
+// each of them is as small as the smallest object of the page.
 func (a *account) announced(least, more int64) error {
 	if a == nil || more <= 0 || least == 0 {
 		return nil

@@ -174,8 +174,8 @@ func (f *feed[O, T]) skipPage(ctx context.Context, opts metav1.ListOptions) (met
 	return list, 0, err
 }
 
-// paceList waits until one more object of a list may be handled. It does not pace the first list.
-// Later lists are paced because a server can make Isthmus list repeatedly.
+// paceList waits until one more object of a list may be handled. paceList does not pace the first
+// list. Later lists are paced because a server can make Isthmus list repeatedly.
 func (f *feed[O, T]) paceList(ctx context.Context) error {
 	f.stage.begun = true
 	if !f.resource.relists {

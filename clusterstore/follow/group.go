@@ -40,8 +40,8 @@ type Options struct {
 	Memory *MemoryCap
 }
 
-// Group lists and watches several resources of one API. It reports when all needed resources have
-// synced, and the health of all resources.
+// Group lists and watches several resources of one API. A Group reports when all needed resources
+// have synced, and the health of all resources.
 type Group struct {
 	// fixed
 	options   Options
@@ -67,12 +67,12 @@ const (
 	// optionalPatience is how long after Run the first sync waits for optional resources.
 	optionalPatience = 25 * time.Second
 	// optionalGrace is how long the first sync waits at least for optional resources after the
-	// needed ones are listed. It is longer than the longest pause after a failure.
+	// needed ones are listed. optionalGrace is longer than the longest pause after a failure.
 	optionalGrace = 5 * time.Second
 )
 
-// NewGroup returns a Group of these resources, which must not be in another Group. It starts no
-// goroutine.
+// NewGroup returns a Group of these resources, which must not be in another Group. NewGroup starts
+// no goroutine.
 func NewGroup(o Options, resources ...*Resource) *Group {
 	if o.Printable == nil {
 		o.Printable = func(err error) error { return err }
@@ -144,7 +144,7 @@ func (g *Group) firstSync(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// admitted waits for Options.Admit. It returns false if ctx ends first.
+// admitted waits for Options.Admit. admitted returns false if ctx ends first.
 func (g *Group) admitted(ctx context.Context) bool {
 	if g.options.Admit == nil {
 		return true
@@ -172,7 +172,7 @@ func (g *Group) HealthChanged() <-chan struct{} {
 	return changed
 }
 
-// update changes the health. It closes the channel of HealthChanged if change returns true.
+// update changes the health. update closes the channel of HealthChanged if change returns true.
 func (g *Group) update(change func() (report bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -221,8 +221,8 @@ func (g *Group) setAbsent(s *resourceState, absent bool) {
 	})
 }
 
-// setLate records that the first sync ends without a resource. It keeps any earlier failure, which
-// says more than errLate.
+// setLate records that the first sync ends without a resource. setLate keeps any earlier failure,
+// which says more than errLate.
 func (g *Group) setLate(s *resourceState) {
 	g.update(func() bool {
 		if s.synced || s.err != nil {

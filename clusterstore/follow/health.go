@@ -31,7 +31,7 @@ type RefusedObject struct {
 	Why      string // cleaned for display
 }
 
-// resourceState is the health of one resource. It is guarded by Group.mu.
+// resourceState is the health of one resource. resourceState is guarded by Group.mu.
 type resourceState struct {
 	synced   bool
 	err      error
@@ -62,8 +62,8 @@ func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {
 // errLate is the failure of a resource that was not listed before the first sync ended.
 var errLate = errors.New("the API server has not sent the list yet")
 
-// classOf returns the class of a failure. It never returns Absent, which needs a confirmation by
-// API discovery.
+// classOf returns the class of a failure. classOf never returns Absent, which needs a confirmation
+// by API discovery.
 func classOf(err error) adminapi.ReadFailure {
 	switch {
 	case isOver(err):
@@ -109,8 +109,8 @@ type trouble struct {
 	seen  map[cause]time.Time // when each cause was last recorded as a trouble
 }
 
-// add counts an occurrence. It returns true if the occurrence should be logged: once for each cause
-// until that cause has not occurred for troublePause.
+// add counts an occurrence. add returns true if the occurrence should be logged: once for each
+// cause until that cause has not occurred for troublePause.
 func (t *trouble) add(c cause, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

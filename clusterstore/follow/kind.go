@@ -16,7 +16,7 @@ type Kind[O decode.Object, T any] struct {
 	Name   string // resource name, as in URLs
 	Needed bool   // the Group is not synced without it
 	Aside  bool   // may be over budget without making the Group unhealthy
-	// Unawaited excludes the kind from the first sync. It must not be set for a needed kind.
+	// Unawaited excludes the kind from the first sync. Unawaited must not be set for a needed kind.
 	Unawaited bool
 	Source    decode.Source[O]
 	Fields    string // field selector; empty selects all objects
@@ -33,9 +33,9 @@ type Kind[O decode.Object, T any] struct {
 	// values. The result includes what the Store holds for objects that the value names, existing
 	// or not. Size is required with Options.Memory, and must depend on its arguments only.
 	Size func(value T, key string) int64
-	// Shared, if set, calls yield for each value that other objects may share, such as a
-	// [unique.Handle], with its size in bytes, as long as yield returns true. A shared value counts
-	// once against the memory cap, however many objects refer to it.
+	// Shared, if set, calls yield with each value that other objects may share, such as a
+	// [unique.Handle], and with the value's size in bytes. Shared stops when yield returns false. A
+	// shared value counts once against the memory cap, however many objects refer to it.
 	Shared func(value T, yield func(handle any, size int64) bool)
 	// Same reports whether replacing one value with the other would change nothing.
 	Same func(a, b T) bool

@@ -57,8 +57,8 @@ func (m *MemoryCap) add(counted, staged int64, resource string) error {
 	return nil
 }
 
-// adjust is like add, but never fails. It is for changes that free memory, or move it from a list
-// to the cache.
+// adjust is like add, but never fails. adjust is for changes that free memory, or move it from a
+// list to the cache.
 func (m *MemoryCap) adjust(counted, staged int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

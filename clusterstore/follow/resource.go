@@ -117,7 +117,7 @@ const (
 )
 
 // Resource lists and watches one kind of object and fills the kind's Store, as client-go's
-// Reflector does. It reports failures to its Group.
+// Reflector does. A Resource reports failures to its Group.
 type Resource struct {
 	// fixed
 	name   string
@@ -200,7 +200,7 @@ func (r *Resource) Name() string { return r.name }
 func (r *Resource) Feed() Feed { return r.feed }
 
 // ListAgain makes the resource list its objects again soon, for example because the results of
-// Compact have changed. It does not block, and is safe for concurrent use.
+// Compact have changed. ListAgain does not block, and is safe for concurrent use.
 func (r *Resource) ListAgain() {
 	r.wanted.Add(1)
 	if w := r.watching.Load(); w != nil {
@@ -333,7 +333,7 @@ func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (meta
 	return page, n, err
 }
 
-// late returns an error if a list has taken too long. It shows a slow list as a trouble.
+// late returns an error if a list has taken too long. late shows a slow list as a trouble.
 func (r *Resource) late(began time.Time) error {
 	switch took := time.Since(began); {
 	case took > maxListTime:
@@ -344,9 +344,9 @@ func (r *Resource) late(began time.Time) error {
 	return nil
 }
 
-// sameHistory reports whether a watch from the last version would miss nothing. It lists one object
-// to get the server's present version. After a restore from a backup, that version is lower than
-// the last one.
+// sameHistory reports whether a watch from the last version would miss nothing. sameHistory lists
+// one object to get the server's present version. After a restore from a backup, that version is
+// lower than the last one.
 func (r *Resource) sameHistory(ctx context.Context) (bool, error) {
 	if time.Since(r.heard) > resumeWithin {
 		return false, nil
@@ -445,7 +445,8 @@ func (r *Resource) afterWatch(w *watcher, err error) (next step, ended bool) {
 	return toWatch, true
 }
 
-// heardAt records that the server responded at a time. It never moves the recorded time back.
+// heardAt records that the server responded at a time. An earlier time than the recorded one is
+// ignored.
 func (r *Resource) heardAt(at time.Time) {
 	if at.After(r.heard) {
 		r.heard = at
@@ -601,7 +602,7 @@ func (r *Resource) note(c cause, err error) {
 	}
 }
 
-// refusedText returns the cached reason why an object is refused. It is never empty.
+// refusedText returns the cached reason why an object is refused. The text is never empty.
 func (r *Resource) refusedText(why error) string {
 	return text.Truncate(cmp.Or(r.group.options.Printable(why).Error(), "it can't be decoded"), maxRefusedText)
 }

@@ -47,8 +47,8 @@ type events interface {
 	Close() error
 }
 
-// watcher is one watch. It ends if it is silent for too long, or lasts longer than requested. Only
-// the goroutine that opened it may use it, except for stop.
+// watcher is one watch. The watcher ends if it is silent for too long, or lasts longer than
+// requested. Only the goroutine that opened it may use it, except for stop.
 type watcher struct {
 	from     events // events from the server
 	resource *Resource

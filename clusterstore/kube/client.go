@@ -34,7 +34,7 @@ type Client struct {
 	close    func() // closes the connections
 }
 
-// New returns a client of a cluster. It sends no request. Each client has its own connections, so
+// New returns a client of a cluster. New sends no request. Each client has its own connections, so
 // that closing one cluster's connections never disturbs another cluster. A client has no
 // client-side rate limit, because it runs only a handful of watches. requests counts the client's
 // requests, and may be nil.
@@ -109,8 +109,8 @@ func (c *Client) Printable(err error) error {
 	return Printable(withoutToken(err, c.config.BearerToken))
 }
 
-// Server returns what responses have shown of the API server so far, without the facts. It contains
-// no credentials.
+// Server returns what responses have shown of the API server so far, without the facts. Server
+// contains no credentials.
 func (c *Client) Server() adminapi.APIServer {
 	if c.observer == nil {
 		return adminapi.APIServer{}

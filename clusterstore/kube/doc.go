@@ -21,9 +21,9 @@
 //
 // About requests:
 //
-//   - A server that does not respond causes an error within seconds. It does not matter whether the
-//     server can't be reached (dial timeout), accepts connections but sends nothing (timeouts of
-//     the TLS handshake and the response header), or disappears later (pings).
+//   - A server that does not respond causes an error within seconds. The dial timeout detects an
+//     unreachable server. The timeouts of the TLS handshake and the response header detect a server
+//     that accepts connections but sends nothing. Pings detect a server that disappears later.
 //   - If a server refuses a request by GOAWAY or by resetting its stream, the request is sent three
 //     times at most.
 //   - A silent watch is not an error here. Package follow detects it.
@@ -39,8 +39,8 @@
 //   - A resource only counts as absent ([decode.Sources].Serves) if API discovery reports that in
 //     the form that API servers use. A 404 alone or an empty list of groups is not enough.
 //   - [Client.Server] returns what responses show besides the requested data: the requests that
-//     were refused, by verb and resource, the server's clock, and why there was no response. It
-//     holds at most 100 refused requests.
+//     were refused, by verb and resource, the server's clock, and why there was no response. At
+//     most 100 refused requests are recorded.
 //   - Each Client has its own connections. A linked cluster is reached directly at its kubeconfig's
 //     server. Only the local cluster may be reached by the environment's proxy.
 //

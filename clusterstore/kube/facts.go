@@ -206,8 +206,8 @@ const (
 	// maxNodes is the maximum number of Nodes that are read of one cluster. A Node takes some ten
 	// kilobytes, so the API server encodes only nodePage of them at once.
 	maxNodes, nodePage = 5000, 500
-	// maxRanges is the maximum number of ranges that are cached for one cluster. It limits the cost
-	// of comparisons.
+	// maxRanges is the maximum number of ranges that are cached for one cluster. maxRanges limits
+	// the cost of comparisons.
 	maxRanges = 1000
 )
 
@@ -309,8 +309,8 @@ func writable(t time.Time) time.Time {
 
 const latest = 253402300799 // end of the year 9999
 
-// tokenExpiry returns when a token expires, if it is a JSON Web Token with an expiry. It does not
-// verify the token.
+// tokenExpiry returns when a token expires, if it is a JSON Web Token with an expiry. tokenExpiry
+// does not verify the token.
 func tokenExpiry(token string) (at time.Time, ok bool) {
 	parts := strings.SplitN(token, ".", 4)
 	if len(parts) != 3 {

@@ -31,7 +31,7 @@ type Turns chan struct{}
 // NewTurns returns Turns for looksAtOnce clusters.
 func NewTurns() Turns { return make(Turns, looksAtOnce) }
 
-// take waits for a turn. It returns false if ctx ends first. If t is nil, there is no limit.
+// take waits for a turn. take returns false if ctx ends first. If t is nil, there is no limit.
 func (t Turns) take(ctx context.Context) bool {
 	if t == nil {
 		return true
@@ -78,7 +78,7 @@ func (k *Keeper) Facts() *Facts {
 	return k.facts
 }
 
-// Look makes Run reread the facts that are due. It returns a channel that is closed once Run has
+// Look makes Run reread the facts that are due. Look returns a channel that is closed once Run has
 // read them. If no facts are due, the channel is already closed. Before the API server's first
 // response, the channel stays open.
 func (k *Keeper) Look() <-chan struct{} {
@@ -140,7 +140,7 @@ func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	}
 }
 
-// serveLooks serves calls of Look for the duration wait. It returns false if ctx has ended.
+// serveLooks serves calls of Look for the duration wait. serveLooks returns false if ctx has ended.
 func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -118,8 +118,8 @@ func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string,
 	return cfg, warnings, nil
 }
 
-// decodeKubeconfig decodes YAML within limits. It returns a text for each unknown field, even if it
-// fails. Empty data is an empty kubeconfig. Errors do not quote the data.
+// decodeKubeconfig decodes YAML within limits. decodeKubeconfig returns a text for each unknown
+// field, even if it fails. Empty data is an empty kubeconfig. Errors do not quote the data.
 func decodeKubeconfig(data []byte) (*clientcmdapi.Config, []string, error) {
 	if len(data) > maxKubeconfig {
 		return nil, nil, fmt.Errorf("kubeconfig is too large: %d bytes, more than %d: "+
@@ -206,8 +206,8 @@ func refuse(list []refusal) error {
 	return nil
 }
 
-// readServer parses the API server's URL. It refuses a URL with a user name or password, which
-// would appear in logs.
+// readServer parses the API server's URL. readServer refuses a URL with a user name or password,
+// which would appear in logs.
 func readServer(server string) (*url.URL, error) {
 	u, err := url.Parse(server)
 	switch {
@@ -270,8 +270,8 @@ var harmless = regexp.MustCompile(`^[A-Za-z-]{1,40}$`)
 
 var errTwice = errors.New("kubeconfig has a field that is there twice: remove one of the two")
 
-// dropUnknown removes the fields that client-go does not know and ignores. It returns a text for
-// each of the first maxIgnored fields. Duplicate fields are an error.
+// dropUnknown removes the fields that client-go does not know and ignores. dropUnknown returns a
+// text for each of the first maxIgnored fields. Duplicate fields are an error.
 func dropUnknown(document *yaml.Node) (ignored []string, err error) {
 	u := &unknownFields{}
 	for _, root := range document.Content {
@@ -353,7 +353,7 @@ const (
 	// maxDepth is the maximum nesting of maps and lists. A kubeconfig without extensions needs 8
 	// levels.
 	maxDepth = 20
-	// maxRSA is the maximum length of a number of an RSA key, in bits. It equals the limit of
+	// maxRSA is the maximum length of a number of an RSA key, in bits. maxRSA equals the limit of
 	// crypto/tls for a peer's key. The cost of a key grows with the cube of its length, and no
 	// timeout stops the calculation. A key that fills a kubeconfig would take hours.
 	maxRSA = 8192
@@ -410,8 +410,8 @@ func checkNode(n *yaml.Node, depth int) error {
 }
 
 // checkKeyLengths returns an error if a PEM text has a certificate or private key with an RSA
-// number that is too long. It does not parse the private key, because crypto/x509 calculates with
-// all numbers before it checks that they belong together.
+// number that is too long. checkKeyLengths does not parse the private key, because crypto/x509
+// calculates with all numbers before it checks that they belong together.
 func checkKeyLengths(text []byte) error {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		long := false

@@ -112,7 +112,7 @@ func (c *clusterRequests) answered(client, code, method string, took time.Durati
 	c.latency.WithLabelValues(labels...).Observe(took.Seconds())
 }
 
-// Describe implements prometheus.Collector. It sends nothing, so that the registry checks the
+// Describe implements prometheus.Collector. Describe sends nothing, so that the registry checks the
 // metrics when it collects them.
 func (m *Requests) Describe(chan<- *prometheus.Desc) {}
 
@@ -138,7 +138,7 @@ func (m *Requests) Forget(name federation.ClusterName) {
 	delete(m.byCluster, name.String())
 }
 
-// cluster returns a cluster's metrics. It creates them if there are none.
+// cluster returns a cluster's metrics. cluster creates them if there are none.
 func (m *Requests) cluster(name federation.ClusterName) *clusterRequests {
 	m.mu.Lock()
 	defer m.mu.Unlock()

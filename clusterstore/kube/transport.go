@@ -134,8 +134,8 @@ func (w withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, err
 	return response, err
 }
 
-// singleTry limits how often net/http retries a request. It also removes warnings, which client-go
-// would log, and limits the bodies of errors.
+// singleTry limits how often net/http retries a request. singleTry also removes warnings, which
+// client-go would log, and limits the bodies of errors.
 type singleTry struct{ next http.RoundTripper }
 
 func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {

@@ -58,8 +58,8 @@ func NewTyped(config *rest.Config, client *http.Client) (*Clients, error) {
 	}, cmp.Or(err1, err2, err3, err4, err5, err6)
 }
 
-// WithStatus is a client of a kind with a status subresource. It has the subset of client-go's
-// methods that Isthmus uses.
+// WithStatus is a client of a kind with a status subresource. WithStatus has the subset of
+// client-go's methods that Isthmus uses.
 type WithStatus[T any] interface {
 	Get(context.Context, string, metav1.GetOptions) (T, error)
 	Create(context.Context, T, metav1.CreateOptions) (T, error)
