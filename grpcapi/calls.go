@@ -154,8 +154,8 @@ func (c *countedCall) SendMsg(m any) error {
 }
 
 // RecvMsg receives a message. If the message does not arrive within Options.Request, the call ends
-// with DeadlineExceeded. A call uses memory as soon as its headers have arrived, and without this
-// limit a client that sends nothing more would keep the call open forever.
+// with DeadlineExceeded. A call uses memory as soon as its headers have arrived. Without this
+// limit, a client that sends nothing more would keep the call open forever.
 func (c *countedCall) RecvMsg(m any) error {
 	transport, err := transportOf(c.Context())
 	if err != nil {

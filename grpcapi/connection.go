@@ -18,11 +18,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// gRPC buffers the messages of a call until its client reads them, even after the call has ended,
-// because the client controls the flow control windows of HTTP/2. A call therefore counts towards
-// Options.ConcurrentStreams until its end has been written to the connection. That limits the
-// number of buffered responses. The limits in this file bound large ones. gRPC discards buffered
-// data only when the connection is closed.
+// gRPC buffers the messages of a call until its client reads them, even after the call has ended.
+// The client controls the flow control windows of HTTP/2, so it decides how long that takes. A call
+// therefore counts towards Options.ConcurrentStreams until its end has been written to the
+// connection. That limits the number of buffered responses. The limits in this file bound large
+// ones. gRPC discards buffered data only when the connection is closed.
 
 // maxStalled is the number of stalled streams at which a connection is closed. Each can leave up to
 // 64 KiB buffered.

@@ -238,8 +238,8 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 // policy, or for no client, and another set follows soon.
 //
 // The set of the view without node says whether node hints choose endpoints for the client. The set
-// of the view with the node may disagree, because its next set is about to follow or its clients
-// have other tiers in use. The client gets that set then.
+// of the view with the node may disagree: its next set is about to follow, or its clients have
+// other tiers in use. In that case, newest returns the set of the view with the node.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for moves := 0; ; moves++ { // counts the moves between the views with and without node
 		set, replaced = st.view.get()

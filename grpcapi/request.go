@@ -190,9 +190,9 @@ func readToken(s string) token {
 const jsonSpace = " \t\r\n"
 
 // plainToken parses a JSON object in the form that proxies write: known fields whose values are
-// ASCII without escapes. For all other input, ok is false and encoding/json parses the token
-// instead. encoding/json needs so much stack that it would take a tenth of the cost of a new
-// stream. See docs/performance.md.
+// ASCII without escapes. For all other input, ok is false, and the caller uses encoding/json. That
+// package needs so much stack that it would take a tenth of the cost of a new stream. See
+// docs/performance.md.
 func plainToken(s string) (t token, ok bool) {
 	rest, ok := strings.CutPrefix(strings.Trim(s, jsonSpace), "{")
 	for ok {

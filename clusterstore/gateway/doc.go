@@ -3,9 +3,9 @@
 // is always a Linkerd gateway: a Service through which other clusters reach a cluster (linkerd
 // multicluster install).
 //
-// A [Tracker] watches over the gateways of one cluster. It resolves names, probes addresses, and
-// provides the list of each usable [Address]. A [Source] is the cluster as the table reads it. In a
-// Source, each service port with a ready endpoint has the gateways in place of its endpoints.
+// A [Tracker] tracks the gateways of one cluster. It resolves their names, probes their addresses,
+// and lists each [Address] to use. A [Source] is the cluster as the table reads it. In a Source, each
+// service port with a ready endpoint has the gateways in place of its endpoints.
 //
 //	t := gateway.New(gateway.Config{Changed: changed, Probed: observe, Guard: guard})
 //	t.Set(gateway.Targets(gateways))

@@ -151,8 +151,8 @@ func Certificate(err error) (why string, authority bool) {
 		text.Clean(failed.UnverifiedCertificates[0].Issuer.String(), text.Long)), true
 }
 
-// RefusedCertificate returns the TLS alert with which a server rejects the client's certificate, or
-// rejects the lack of one, if that is the cause of err. Otherwise it returns the empty string.
+// RefusedCertificate returns the TLS alert with which a server rejects the client's certificate or
+// the lack of one. If that is not the cause of err, it returns the empty string.
 func RefusedCertificate(err error) string {
 	alert, ok := errors.AsType[*net.OpError](err)
 	if !ok || alert.Op != "remote error" { // crypto/tls uses this Op for alerts of the peer

@@ -78,7 +78,7 @@ func (d *Dirty[K]) done(tenant string) {
 	defer d.mu.Unlock()
 	d.queue.done(tenant)
 	if d.queue.len() > 0 {
-		d.signal() // handle may have panicked, and this worker may be gone
+		d.signal() // if handle panicked, this worker handles no further keys
 	}
 }
 
