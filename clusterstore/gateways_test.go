@@ -184,7 +184,8 @@ func TestGateways(t *testing.T) {
 		e.put(s("network", "not a name"))
 		e.reached(through("192.0.2.3:4143"))
 		e.status(
-			`s east ready !annotation isthmus.io/network: "not a name" can't be the name of a network…: 192.0.2.3:4143`,
+			`s east ready !annotation isthmus.io/network: "not a name" can't be the name of a network…: ` +
+				`192.0.2.3:4143`,
 		)
 		e.put(s())
 		e.reached("10.0.0.1:80")

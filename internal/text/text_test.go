@@ -29,7 +29,13 @@ func TestClean(t *testing.T) {
 }
 
 func TestTruncate(t *testing.T) {
-	for text, want := range map[string]string{"": "", "abc": "abc", "abcd": "abc…", "abä": "ab…", "ab\x1b": "ab\x1b"} {
+	for text, want := range map[string]string{
+		"":       "",
+		"abc":    "abc",
+		"abcd":   "abc…",
+		"abä":    "ab…",
+		"ab\x1b": "ab\x1b",
+	} {
 		if got := Truncate(text, 3); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}

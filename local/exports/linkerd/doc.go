@@ -1,38 +1,54 @@
-// Package linkerd finds out where Linkerd's service mirrors work, whose Services the gateway leaves to them, and
-// which Services of linked clusters are exported, by the Links in Linkerd's multicluster namespace.
+// Package linkerd finds the links that Linkerd's service mirrors serve, so that Isthmus leaves their
+// Services alone. It also reads which Services of linked clusters are exported. Its sources are the
+// Leases and Links in the namespace of Linkerd's multicluster extension.
 //
 //	m := linkerd.New(linkerd.Options{
-//		Sources: client.Sources, Leases: client.Leases, Printable: client.Printable, Namespace: "linkerd-multicluster",
-//		UnlinkedAfter: 10 * time.Minute, SelectorsChanged: store.SelectorsChanged, Changed: lookAgain,
+//		Sources:          client.Sources,
+//		Leases:           client.Leases,
+//		Printable:        client.Printable,
+//		Namespace:        "linkerd-multicluster",
+//		UnlinkedAfter:    10 * time.Minute,
+//		SelectorsChanged: store.SelectorsChanged,
+//		Changed:          lookAgain,
 //	})
 //	go m.Run(ctx)
 //	m.Complete(&cluster) // a plan.Cluster
 //
-// What callers may rely on:
+// What callers may rely on about Leases:
 //
-//   - A link is left to Linkerd while the Lease service-mirror-write-LINK is renewed within its duration, LINK being
-//     the name of a Link whose targetClusterName is the link's name, or that name itself. So is the own cluster while
-//     local-service-mirror-write is.
-//   - What Linkerd wrote may be adopted once this process has read the Leases for UnlinkedAfter, without a gap of 30
-//     s and without seeing that one held.
-//   - Times are those of this process: a Lease is held for its duration from when a renewal was first seen. So clocks
-//     that differ do not matter, and the Lease of a mirror that has died is held once more when the gateway starts.
-//   - While Leases or Links can't be read what Linkerd wrote is left alone. Before it is known which Links there are
-//     nothing of a linked cluster is added or removed.
-//   - A linked cluster without a Link, and each while Links may not be read or the kind does not exist, has the
-//     selectors that Linkerd's have by default. Of several Links the oldest decides.
-//   - An empty selector selects nothing. Of a Link that can't be read what was read before stays in force; if nothing
-//     was, nothing of its cluster is added or removed. That of a Link that goes stays in force for UnlinkedAfter.
-//   - After selectors have changed, nothing of linked clusters is added or removed for 1 s: they have to be applied
-//     first.
-//   - Leases take a request in 5 s. Links are watched; where they may not be read or the kind does not exist, they
-//     take three requests in 25 s, or one to API discovery in 5 s.
+//   - Isthmus leaves a link to Linkerd while a mirror renews the Lease service-mirror-write-NAME within
+//     its duration. NAME is the link's name, or the name of a Link whose targetClusterName is the link's
+//     name.
+//   - Isthmus leaves the local cluster to Linkerd while a mirror renews local-service-mirror-write.
+//   - Objects that Linkerd wrote may be adopted once this process has read the Leases for
+//     UnlinkedAfter without seeing the Lease held. A gap of 30 s between reads restarts this period.
+//   - All times are measured by this process, so clocks may differ. A Lease counts as held for its
+//     duration from the moment when this process first saw a renewal. After a restart, the Lease of a
+//     mirror that has died therefore counts as held once more.
+//   - While Leases or Links cannot be read, Isthmus leaves alone what Linkerd wrote.
 //
-// Leases are not watched: each mirror renews its own every 2 s, which would be as many events for each replica of the
-// gateway, and a watch that falls silent looks like mirrors that have ended.
+// What callers may rely on about Links:
 //
-// Run is called once. It has a goroutine besides those of package follow. All else is safe for concurrent use, and
-// does not block.
+//   - Until Links have been listed, nothing of a linked cluster is added or removed.
+//   - If a linked cluster has no Link, Linkerd's default selectors apply. They also apply if Isthmus
+//     has no permission to read Links, or if the kind does not exist. If a cluster has several Links,
+//     the oldest one decides.
+//   - An empty selector selects nothing.
+//   - If a Link is invalid, its last valid version stays in force. Without such a version, nothing of
+//     its cluster is added or removed.
+//   - The selectors of a deleted Link stay in force for UnlinkedAfter.
+//   - After selectors change, nothing of linked clusters is added or removed for 1 s, while they are
+//     being applied.
+//
+// Load on the API server: listing Leases takes one request every 5 s. Links are watched. Without
+// permission, Links take three requests every 25 s. If the kind does not exist, they take one request
+// to API discovery every 5 s.
+//
+// Leases are not watched. Each mirror renews its Lease every 2 s, and each replica would receive all
+// these events. A watch that stalls would also look like mirrors that have stopped.
+//
+// Call Run once. It starts one goroutine besides those of package follow. All other methods are safe
+// for concurrent use and do not block.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package linkerd
