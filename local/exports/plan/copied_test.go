@@ -66,8 +66,8 @@ func TestCopiedBounds(t *testing.T) {
 	}
 }
 
-// TestRerecorded tests that annotations replace those with the same keys in a record, and that no more of a record is
-// written than is read.
+// TestRerecorded checks that a new record replaces the items of the given keys, and keeps no more
+// of the old record than the plan reads.
 func TestRerecorded(t *testing.T) {
 	annotations := map[string]string{"isthmus.io/prefer": "local"}
 	old := record(map[string]string{"z": "1"},

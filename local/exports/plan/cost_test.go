@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// forgedWorlds are what somebody may put into one namespace, each of that size.
+// forgedWorlds fill one namespace with forged objects. Each takes the number of objects.
 var forgedWorlds = []struct {
 	name string
 	size int
@@ -75,8 +75,9 @@ var forgedWorlds = []struct {
 	}},
 }
 
-// TestCostGrowsWithSize: the memory that a plan allocates grows no faster than what somebody has
-// forged, and the memory that the plan holds is bounded. BenchmarkForged has the whole sizes.
+// TestCostGrowsWithSize checks that the memory that a plan allocates grows no faster than the
+// number of forged objects. It also checks that the memory that the plan retains is bounded.
+// BenchmarkForged measures the full sizes.
 func TestCostGrowsWithSize(t *testing.T) {
 	for _, w := range forgedWorlds {
 		size := w.size / 5
@@ -101,8 +102,8 @@ func TestCostGrowsWithSize(t *testing.T) {
 	}
 }
 
-// costOfPlan returns how many bytes a plan of a world with n forged things allocates, and how many of
-// these it holds. Only the second number is the same with the race detector, which empties pools.
+// costOfPlan returns how many bytes a plan of a world with n forged objects allocates and retains.
+// Only the retained bytes are exact with the race detector, which empties pools.
 func costOfPlan(forge func(*sim, int), n int) (allocated, held int64) {
 	s := newSim(cluster(""), cluster("east", export("web", "mirror", "http=80")))
 	s.Namespaces["evil"] = true
@@ -135,7 +136,7 @@ func BenchmarkForged(b *testing.B) {
 	}
 }
 
-// BenchmarkWritten makes plans of a world in which 5,000 Services are written and nothing changes.
+// BenchmarkWritten makes plans of a world with 5,000 written Services in which nothing changes.
 func BenchmarkWritten(b *testing.B) {
 	s := newSim()
 	for l := range 5 {
@@ -153,8 +154,8 @@ func BenchmarkWritten(b *testing.B) {
 	}
 }
 
-// BenchmarkImported makes plans of a world in which 5,000 ServiceImports are written and nothing changes. The leader
-// has not had to write anything.
+// BenchmarkImported makes plans of a world with 5,000 written ServiceImports in which nothing
+// changes. The leader has not written anything yet.
 func BenchmarkImported(b *testing.B) {
 	s := newSim(cluster(""))
 	own := s.of("")

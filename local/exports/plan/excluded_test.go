@@ -12,7 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestExcluded tests keys by which well-known software finds its own objects, and keys that only look like them.
+// TestExcluded checks keys by which well-known software finds its own objects, and keys that only
+// look similar.
 func TestExcluded(t *testing.T) {
 	for _, key := range []string{
 		"app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "applyset.kubernetes.io/part-of",
@@ -40,7 +41,7 @@ func TestExcluded(t *testing.T) {
 	}
 }
 
-// TestOwnersAreDocumented compares docs/exports.md with the list of keys that are never copied.
+// TestOwnersAreDocumented checks that docs/exports.md lists the keys that are never copied.
 func TestOwnersAreDocumented(t *testing.T) {
 	docs, err := os.ReadFile("../../../docs/exports.md")
 	if err != nil {
@@ -57,8 +58,8 @@ func TestOwnersAreDocumented(t *testing.T) {
 	}
 }
 
-// TestExportedExcluded tests what ServiceExports name and software finds its own objects by: it is left out and
-// named, and does not conflict.
+// TestExportedExcluded checks that excluded keys of a ServiceExport are left out and reported, and
+// cause no conflict.
 func TestExportedExcluded(t *testing.T) {
 	older, newer := export("web", "import", "http=80"), export("web", "import", "http=80")
 	older.Exported.Labels = map[string]string{
@@ -108,7 +109,8 @@ func TestExportedExcluded(t *testing.T) {
 	}
 }
 
-// TestExcludedOnOneSide tests exports with equal labels, of which one link excludes some: they do not conflict.
+// TestExcludedOnOneSide checks that exports with equal labels do not conflict if one link excludes
+// some of the labels.
 func TestExcludedOnOneSide(t *testing.T) {
 	older, newer := export("web", "import", "http=80"), export("web", "import", "http=80")
 	older.Exported.Labels = map[string]string{"team": "a", "tmp-1": "x", "size": "10"}
@@ -136,7 +138,7 @@ func TestExcludedOnOneSide(t *testing.T) {
 	}
 }
 
-// TestKeyPatterns tests which keys patterns choose.
+// TestKeyPatterns checks which keys patterns select.
 func TestKeyPatterns(t *testing.T) {
 	for _, tc := range []struct {
 		list      string
@@ -182,7 +184,7 @@ func TestKeyPatterns(t *testing.T) {
 	}
 }
 
-// FuzzKeyPatterns compares patterns with path.Match, by which * stops at a slash.
+// FuzzKeyPatterns compares patterns with path.Match, in which * stops at a slash.
 func FuzzKeyPatterns(f *testing.F) {
 	f.Add("a*b?c*", "aXXbYcZ")
 	f.Add("!a,*", "b")
@@ -209,8 +211,8 @@ func FuzzKeyPatterns(f *testing.F) {
 	})
 }
 
-// TestExcludeLabels tests that the patterns of the link, or of the local cluster, whose export decides choose the
-// labels.
+// TestExcludeLabels checks that the patterns of the deciding cluster select the labels that are not
+// copied.
 func TestExcludeLabels(t *testing.T) {
 	patterns := func(list string) KeyPatterns {
 		p, err := ParseKeyPatterns(list)
@@ -261,7 +263,7 @@ func TestExcludeLabels(t *testing.T) {
 	check(map[string]string{
 		"web-east": "example.com/owner team tmp-1", "web-clusterset": "example.com/owner team tmp-1",
 	})
-	// While the annotation of the link can't be read, nothing changes.
+	// While the annotation of the link is invalid, nothing changes.
 	s.of("east").Joins, s.of("east").ExcludeLabels = Unreadable, patterns("*")
 	if writes := s.settle(t); len(writes) > 0 {
 		t.Errorf("written: %q", writes)

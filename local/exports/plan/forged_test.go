@@ -12,9 +12,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestForgedClusters: Services with the mark for thousands of clusters that are not linked neither
-// delete what is written in other namespaces nor keep new exports from being written. 250 of the
-// forged Services are followed, none is deleted before its time, and all share one turn.
+// TestForgedClusters checks forged Services that name thousands of unlinked clusters. They must
+// neither delete objects of other namespaces nor prevent new exports from being written. The plan
+// follows 250 of the forged Services, deletes none too early, and gives all of them one turn.
 func TestForgedClusters(t *testing.T) {
 	s := newSim(cluster("east", export("web", "mirror", "http=80")))
 	s.settle(t)
@@ -46,9 +46,8 @@ func TestForgedClusters(t *testing.T) {
 	s.want(t, "web-east", "http=80 of east")
 }
 
-// TestForgedHoldsNothing: Services with the mark that name a linked cluster do not count as exports
-// that the cluster has lost. They delay only their own deletion, whether the leader has just begun
-// or not.
+// TestForgedHoldsNothing checks that forged Services that name a linked cluster do not count as
+// lost exports of that cluster. They delay only their own deletion, under a new leader as well.
 func TestForgedHoldsNothing(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		exports := []Export{export("web", "mirror federated", "http=80"), export("api", "mirror", "http=80")}
@@ -77,8 +76,8 @@ func TestForgedHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestLossBeforeLeader: exports that were lost before the first plan of a leader are held if they
-// are a mass loss of one namespace.
+// TestLossBeforeLeader checks that a new leader holds exports that were lost before its first plan,
+// if they are a mass loss in one namespace.
 func TestLossBeforeLeader(t *testing.T) {
 	s := newSim(cluster("east"))
 	for i := range 12 {
@@ -97,7 +96,8 @@ func TestLossBeforeLeader(t *testing.T) {
 	}
 }
 
-// TestUnlinkedKeepsPlace: a cluster that was linked while this leader led keeps its place in the limits for its time.
+// TestUnlinkedKeepsPlace checks that an unlinked cluster keeps its places in the limits for
+// UnlinkedAfter.
 func TestUnlinkedKeepsPlace(t *testing.T) {
 	s := newSim(cluster(""), cluster("east"))
 	for n := range 4 {
@@ -123,8 +123,9 @@ func TestUnlinkedKeepsPlace(t *testing.T) {
 	}
 }
 
-// TestForgedMembersNotRead: an object that names more members than are read is neither changed nor deleted before
-// its time, even if the members that are read are of few clusters.
+// TestForgedMembersNotRead checks an object that names more members than the plan reads. The plan
+// neither changes nor deletes it too early, even if the members that it reads belong to few
+// clusters.
 func TestForgedMembersNotRead(t *testing.T) {
 	long := strings.Repeat("c", 200)
 	for _, list := range []string{
@@ -146,8 +147,8 @@ func TestForgedMembersNotRead(t *testing.T) {
 	}
 }
 
-// TestUnlinkedOneByOne: a part of a cluster that is unlinked stays for its time, also while the part of another
-// cluster, whose time is over, can't be removed from the object.
+// TestUnlinkedOneByOne checks that a member of an unlinked cluster stays for its own time. Another
+// member, whose time has passed but whose removal fails, must not shorten that time.
 func TestUnlinkedOneByOne(t *testing.T) {
 	web := export("web", "federated", "http=80")
 	s := newSim(cluster(""), cluster("east", web), cluster("west", web))
@@ -166,8 +167,8 @@ func TestUnlinkedOneByOne(t *testing.T) {
 	s.want(t, "web-federated", "none")
 }
 
-// TestLimitOfLocal: 250 of the local cluster's exports of one namespace are written. What is
-// already written stays while it is exported.
+// TestLimitOfLocal checks that 250 exports of the local cluster are written in one namespace.
+// Existing objects stay while they are exported.
 func TestLimitOfLocal(t *testing.T) {
 	s := newSim(cluster(""))
 	for i := range 300 {
@@ -202,7 +203,8 @@ func TestLimitOfLocal(t *testing.T) {
 	}
 }
 
-// TestLeaderOverLimits: a new leader neither deletes what is written and exported, nor writes more of it.
+// TestLeaderOverLimits checks that a new leader beyond the limits neither deletes exported objects
+// nor writes more.
 func TestLeaderOverLimits(t *testing.T) {
 	s := newSim(cluster("east"))
 	for n := range 8 {
@@ -217,9 +219,9 @@ func TestLeaderOverLimits(t *testing.T) {
 	}
 }
 
-// TestMarkHasNoInfluence is the law: an object with the mark influences nothing but itself. Two
-// worlds differ only in forged objects, which one of them has in one namespace. Their plans say the
-// same about everything else, over time, and across changes of the leader.
+// TestMarkHasNoInfluence checks that an object with the mark influences only itself. Two worlds
+// differ only in the forged objects of one namespace. Their plans must agree about everything else,
+// over time and across changes of the leader.
 func TestMarkHasNoInfluence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		plain := newSim(
@@ -247,7 +249,7 @@ func TestMarkHasNoInfluence(t *testing.T) {
 				if got, want := about(&forged), about(plain); got != want {
 					t.Fatalf("with forged objects the plan is\n%s\nnot\n%s", got, want)
 				}
-				// The two must not differ by what tests count, such as UIDs.
+				// The two worlds must not differ by counters of the test, such as UIDs.
 				forged.Services = withForged(plain.Services, forged.Services)
 				forged.Imports = withForged(plain.Imports, forged.Imports)
 			}
@@ -255,7 +257,7 @@ func TestMarkHasNoInfluence(t *testing.T) {
 	})
 }
 
-// withForged returns the objects of a world, and those of the namespace evil in the other one.
+// withForged returns the objects of plain and the objects of forged in the namespace evil.
 func withForged[O any](plain, forged map[ID]O) map[ID]O {
 	all := maps.Clone(plain)
 	for id, o := range forged {
@@ -296,7 +298,7 @@ func drawForged(t *rapid.T, s *sim, n int) {
 	}
 }
 
-// about describes a plan without what it says about the namespace evil.
+// about describes a plan without the namespace evil.
 func about(s *sim) string {
 	var all []string
 	for i := range s.last.Services {
@@ -322,7 +324,8 @@ func about(s *sim) string {
 	return strings.Join(all, "\n")
 }
 
-// TestHugeObjects: of an object with the mark a bounded amount is read, whatever it contains.
+// TestHugeObjects checks that a plan reads a bounded part of an object with the mark, whatever the
+// object contains.
 func TestHugeObjects(t *testing.T) {
 	s := newSim(cluster(""), cluster("east", export("web", "mirror", "http=80")))
 	var list strings.Builder
@@ -347,7 +350,7 @@ func TestHugeObjects(t *testing.T) {
 	if n := len(s.memory.unlinked) + len(s.memory.crowded); n != 1 {
 		t.Errorf("%d times are remembered", n)
 	}
-	// One that is exported, and so followed, has no more than is read.
+	// An exported object, which the plan follows, has no more than the plan reads.
 	s.of("").Exports = []Export{export("x", "federated", "http=80")}
 	s.of("").Exports[0].Namespace, s.of("").Exports[0].Service.Namespace = "evil", "evil"
 	small := *huge
@@ -364,8 +367,8 @@ func TestHugeObjects(t *testing.T) {
 	s.want(t, "web-east", "http=80 of east")
 }
 
-// FuzzIdentify: whatever the labels and annotations of a Service with the mark are, the plan reads
-// a bounded amount of them, and comes to rest.
+// FuzzIdentify checks that a plan reads a bounded part of the labels and annotations of a marked
+// Service. It also checks that plans come to rest.
 func FuzzIdentify(f *testing.F) {
 	f.Add("x-east", "east", "x", "", "", "")
 	f.Add("x-federated", "", "", "x", "x@east,x@ghost", "label:a=b,annotation:c=d")

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// TestImportOfHostileTraffic: what no Service may have of the deciding export neither makes the API refuse the
-// derived Service, nor is written again and again, nor large.
+// TestImportOfHostileTraffic checks invalid traffic fields of the deciding export. They must not
+// make the API reject the derived Service, cause repeated writes, or make the Service large.
 func TestImportOfHostileTraffic(t *testing.T) {
 	for _, tc := range []struct{ is, want Traffic }{
 		{
@@ -68,7 +68,8 @@ func TestImportOfHostileTraffic(t *testing.T) {
 	}
 }
 
-// TestExportedRefused: what the API would refuse of exportedLabels is left out, and reported.
+// TestExportedRefused checks that exportedLabels that the API would reject are left out and
+// reported.
 func TestExportedRefused(t *testing.T) {
 	e := export("web", "import", "http=80")
 	e.Exported.Labels, e.Exported.Annotations = map[string]string{
@@ -90,7 +91,8 @@ func TestExportedRefused(t *testing.T) {
 	}
 }
 
-// TestTextsOfOthers: what other clusters say is quoted in the conditions of the own cluster's ServiceExports.
+// TestTextsOfOthers checks that conditions of the local cluster's ServiceExports quote texts of
+// other clusters.
 func TestTextsOfOthers(t *testing.T) {
 	west := export("web", "import", "http=80,admin=90")
 	west.Exported.Created = start.Add(time.Second)
@@ -133,7 +135,8 @@ func TestImportKeepsItsType(t *testing.T) {
 	}
 }
 
-// Ports of an import that is a minute old stay while an export has them, though an older export comes.
+// TestImportKeepsItsPorts checks that a settled port stays while an export has it, even if an older
+// export appears.
 func TestImportKeepsItsPorts(t *testing.T) {
 	claims := export("web", "import", "http=666")
 	claims.Exported.Created = start.Add(-time.Hour)
@@ -145,7 +148,7 @@ func TestImportKeepsItsPorts(t *testing.T) {
 	s.want(t, "web-clusterset", "http=80 of local,west")
 }
 
-// marked returns a ServiceImport that has the mark, and nothing else.
+// marked returns a ServiceImport that has only the mark.
 func marked(name string) *ServiceImport {
 	id := ID{"shop", name}
 	return &ServiceImport{
@@ -155,9 +158,9 @@ func marked(name string) *ServiceImport {
 	}
 }
 
-// TestServiceExportsGone: while ServiceExports of a cluster can't be read nothing of ServiceImports is removed, and
-// where they are no kind of object, or turn out to be none soon after they have gone, that waits. Mirrors go at once
-// all times.
+// TestServiceExportsGone checks a cluster that stops serving ServiceExports, or whose
+// ServiceExports can't be read. Its members of ServiceImports then stay, for UnlinkedAfter at
+// least. Its mirrors are removed at once.
 func TestServiceExportsGone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		seen, emptied, soon      bool
@@ -197,8 +200,8 @@ func TestServiceExportsGone(t *testing.T) {
 	}
 }
 
-// A link that has the name of the own cluster has no part in ServiceImports, whose status could not say which of them
-// is meant.
+// TestClusterNameOfLink checks that a link with the local cluster's name does not join
+// ServiceImports. Their status could not distinguish the two.
 func TestClusterNameOfLink(t *testing.T) {
 	for _, ips := range []string{"None", "10.0.0.1"} {
 		e := export("web", "mirror import", "http=80")
@@ -223,7 +226,8 @@ func TestClusterNameOfLink(t *testing.T) {
 	}
 }
 
-// Once the own cluster has another name its former one is no cluster that was unlinked.
+// TestClusterNameChanged checks that the former name of the local cluster does not count as an
+// unlinked cluster.
 func TestClusterNameChanged(t *testing.T) {
 	s := newSim(cluster("", export("web", "import", "http=80")), cluster("west", export("web", "import", "http=80")))
 	s.settle(t)
@@ -238,7 +242,8 @@ func TestClusterNameChanged(t *testing.T) {
 	}
 }
 
-// The label of derived Services makes no derived Service of another one that is written.
+// TestLabelOfDerived checks that the label of derived Services alone does not make another written
+// Service a derived one.
 func TestLabelOfDerived(t *testing.T) {
 	s := newSim(cluster("west", export("web", "mirror", "http=80")))
 	s.settle(t)
@@ -255,7 +260,8 @@ func TestLabelOfDerived(t *testing.T) {
 	s.want(t, "web-west", "none")
 }
 
-// The derived Service is made again of the ServiceImport while it is not known what is exported.
+// TestDerivedGoneWhileUnknown checks that the derived Service is created again from the
+// ServiceImport while the exports are not known.
 func TestDerivedGoneWhileUnknown(t *testing.T) {
 	s := newSim(cluster("west", export("web", "import", "http=80")))
 	s.settle(t)
@@ -274,7 +280,7 @@ func TestDerivedGoneWhileUnknown(t *testing.T) {
 	}
 }
 
-// What is removed is not begun anew, nor written back, though not all of it can be removed at once.
+// TestRemovedSlowly checks that a slow removal neither starts anew nor writes removed members back.
 func TestRemovedSlowly(t *testing.T) {
 	for refused, tc := range map[string]struct {
 		own  []Export
@@ -325,8 +331,8 @@ func TestRemovedSlowly(t *testing.T) {
 	})
 }
 
-// TestLeaderChanges: a new leader goes on removing what the one before has begun to, and makes nothing of it anew. A
-// ServiceImport whose Service is missing keeps its IPs and is not ready.
+// TestLeaderChanges checks that a new leader continues the removals of the previous one and creates
+// nothing again. A ServiceImport without its Service keeps its IPs and is not ready.
 func TestLeaderChanges(t *testing.T) {
 	for name, begin := range map[string]func(s *sim){
 		"the import has gone":  func(s *sim) { clear(s.Imports) },
@@ -351,8 +357,8 @@ func TestLeaderChanges(t *testing.T) {
 	}
 }
 
-// TestIPsStay: a ServiceImport keeps its IPs until another object has the name of its Service, and its Service is
-// created with them.
+// TestIPsStay checks that a ServiceImport keeps its IPs until another object has the name of its
+// Service. The Service is created with these IPs.
 func TestIPsStay(t *testing.T) {
 	derived := ID{"shop", "web-clusterset"}
 	s := newSim(cluster(""), cluster("west", export("web", "import", "http=80")))
@@ -380,7 +386,8 @@ func TestIPsStay(t *testing.T) {
 	}
 }
 
-// TestIPsTakenOff: if somebody takes the IPs off the Service of a ServiceImport, the Service is created anew with them.
+// TestIPsTakenOff checks that a derived Service that has lost its IPs is created again with these
+// IPs.
 func TestIPsTakenOff(t *testing.T) {
 	derived := ID{"shop", "web-clusterset"}
 	for name, change := range map[string]func(o *Service){
@@ -404,7 +411,8 @@ func TestIPsTakenOff(t *testing.T) {
 	}
 }
 
-// TestUnusableIPs: a Service is not created with what somebody has written in place of the ServiceImport's IPs.
+// TestUnusableIPs checks that a Service is not created with invalid IPs that somebody has written
+// into the ServiceImport.
 func TestUnusableIPs(t *testing.T) {
 	derived := ID{"shop", "web-clusterset"}
 	s := newSim(cluster(""), cluster("west", export("web", "import", "http=80")))
@@ -423,8 +431,9 @@ func TestUnusableIPs(t *testing.T) {
 	}
 }
 
-// TestReadyUntilTried: a leader that has tried no write yet leaves Ready as it is, unless the ServiceImport's type
-// changes. A headless ServiceImport has no Service, although another object has that Service's name.
+// TestReadyUntilTried checks that Ready stays as it is until a new leader has tried a write, unless
+// the type of the ServiceImport changes. A headless ServiceImport is ready even if another object
+// has the name of its Service.
 func TestReadyUntilTried(t *testing.T) {
 	derived := ID{"shop", "web-clusterset"}
 	untried := func(string, ID) Attempt { return Attempt{} }
@@ -471,8 +480,8 @@ func TestReadyUntilTried(t *testing.T) {
 	}
 }
 
-// TestImportsGone: without ServiceImports as a kind of object their Services go after a while, and as long as it is
-// not known they stay.
+// TestImportsGone checks that Services of ServiceImports are deleted after a while if the cluster
+// no longer serves ServiceImports. They stay while that is not known.
 func TestImportsGone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		imports map[ID]*ServiceImport
@@ -505,7 +514,8 @@ func TestImportsGone(t *testing.T) {
 	}
 }
 
-// TestConflictStays: while an export is not known, as when the gateway has started, a conflict is not over.
+// TestConflictStays checks that a conflict stays while an export is not known, such as after a
+// start.
 func TestConflictStays(t *testing.T) {
 	s := newSim(cluster("", export("web", "import", "http=80")), cluster("west", export("web", "import", "http=8080")))
 	conflict := func(what, want string) {
@@ -531,8 +541,8 @@ func TestConflictStays(t *testing.T) {
 	conflict("equal, and west is not known", "NoConflicts")
 }
 
-// TestConditionsOfOneOnly: of two gateways in a cluster only the one whose ServiceImport it is writes conditions, and
-// none does beside another implementation's.
+// TestConditionsOfOneOnly checks two installations in one cluster. Only the one that manages the
+// ServiceImport writes conditions, and none does if another implementation manages it.
 func TestConditionsOfOneOnly(t *testing.T) {
 	first, second := newSim(cluster(
 		"", export("web", "import", "http=80"),
@@ -561,8 +571,8 @@ func TestConditionsOfOneOnly(t *testing.T) {
 	}
 }
 
-// TestOwnPreference tests that the local cluster's Service sets the preference of a ServiceImport's Service while it
-// is exported, also while the exports of another cluster are not known.
+// TestOwnPreference checks that the local cluster's Service sets the preference of a derived
+// Service while it is exported, even while the exports of another cluster are not known.
 func TestOwnPreference(t *testing.T) {
 	const prefer, retries = "isthmus.io/prefer", "retry.linkerd.io/limit"
 	older, newer := export("web", "import", "http=80"), export("web", "import", "http=80")
@@ -622,7 +632,7 @@ func TestOwnPreference(t *testing.T) {
 	want("set by hand", "east", "1")
 }
 
-// TestListable compares listable with the API's rule.
+// TestListable compares listable with the API's validation.
 func TestListable(t *testing.T) {
 	for _, name := range []string{
 		"", "a", "9", "-", "a-b", "-a", "a-", "a.b", "A", "a_b", "é", strings.Repeat("a", 63), strings.Repeat("a", 64),
@@ -633,8 +643,8 @@ func TestListable(t *testing.T) {
 	}
 }
 
-// TestUnlistedWithoutService tests that a ServiceImport names a link that its status can't have also while the
-// name of its Service is another object's.
+// TestUnlistedWithoutService checks that a ServiceImport names a link that its status can't name,
+// even if another object has the name of its Service.
 func TestUnlistedWithoutService(t *testing.T) {
 	west, other := export("web", "import", "http=80"), export("web", "import", "http=80,admin=81")
 	s := newSim(cluster("west", west), cluster("eu.west", other))
@@ -653,8 +663,8 @@ func TestUnlistedWithoutService(t *testing.T) {
 	}
 }
 
-// TestUnlistedClusters tests links whose names status.clusters can't have: the status leaves them out, and their parts
-// stay like any other's.
+// TestUnlistedClusters checks links whose names status.clusters can't contain. The status leaves
+// them out, and their members stay.
 func TestUnlistedClusters(t *testing.T) {
 	for _, ip := range []string{"10.0.0.1", "None"} {
 		one, other := export("web", "import", "http=80"), export("web", "import", "http=80")
@@ -675,7 +685,7 @@ func TestUnlistedClusters(t *testing.T) {
 			}
 		}
 
-		// Another leader finds the parts of these links, and holds them when they are unlinked.
+		// Another leader finds the members of these links, and holds them once they are unlinked.
 		s.memory = Memory{}
 		s.Clusters = s.Clusters[3:]
 		if writes := s.settle(t); len(writes) > 0 {

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The mirrors of db-x in east and of db in x-east have one name.
+// The mirrors of db-x in east and of db in x-east have the same name.
 var (
 	someNames = []string{"web", "api", "db-x", "db"}
 	someLinks = []string{"east", "west", "x-east"} // by age
@@ -75,8 +75,9 @@ func drawExports(t *rapid.T) (all []Export) {
 	return all
 }
 
-// TestLaws plays random worlds, in which writes fail: plans come to rest, never touch what has no mark, do not depend
-// on the order of what is passed in, keep what users have set, and end where a world that was always so would be.
+// TestLaws plays random worlds in which writes fail. Plans must come to rest, never touch objects
+// without the mark, not depend on the order of their input, and keep what users have set. They must
+// end in the state that a world without the changes would have.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSim(
@@ -125,8 +126,8 @@ func TestLaws(t *testing.T) {
 	})
 }
 
-// TestUnknownClusters: a cluster whose exports are not known causes no write, and neither does its
-// return with the same exports.
+// TestUnknownClusters checks that no write happens when a cluster's exports become unknown, nor
+// when they return unchanged.
 func TestUnknownClusters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSim()
@@ -154,7 +155,7 @@ func TestUnknownClusters(t *testing.T) {
 			}
 			s.Clusters = append(s.Clusters, c)
 		}
-		// A new leader does not know which mirror names of a deleted link are not free yet.
+		// A new leader does not know which mirror names of a deleted link are still reserved.
 		if rapid.Bool().Draw(t, "another leader") && s.isLinked("x-east") {
 			s.memory = Memory{}
 		}
@@ -170,7 +171,7 @@ func TestUnknownClusters(t *testing.T) {
 	})
 }
 
-// inAnyOrder makes the plan of a world whose lists are in another order.
+// inAnyOrder checks that the plan does not depend on the order of the lists of a world.
 func inAnyOrder(t *rapid.T, w World, memory Memory) {
 	p, after := Make(w, memory)
 	w.Clusters = slices.Clone(w.Clusters)

@@ -21,7 +21,7 @@ func TestLimitOfLink(t *testing.T) {
 	if len(s.Services) != DefaultPerLink+1 || count["ns-00"] != DefaultPerNamespace+1 {
 		t.Errorf("%d are written, %v", len(s.Services), count)
 	}
-	// What is written stays when earlier names come.
+	// Written objects stay when exports with earlier names appear.
 	s.of("east").Exports = append(s.of("east").Exports, s.in(0, "aaa", "mirror"))
 	if w := s.settle(t); len(w) > 0 {
 		t.Errorf("written: %.3q", w)
@@ -105,8 +105,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// TestLimitsOfSettings tests that the settings replace the default limits, and that the plan says where most of a limit
-// is asked for.
+// TestLimitsOfSettings checks that settings replace the default limits. It also checks that the
+// plan reports the fullest link and namespace.
 func TestLimitsOfSettings(t *testing.T) {
 	s := newSim(cluster("east"), cluster("west"))
 	s.MaxPerLink, s.MaxPerNamespace = 10, 4
@@ -129,7 +129,7 @@ func TestLimitsOfSettings(t *testing.T) {
 	if !slices.Equal(s.last.Fullest, want) || s.last.Fullest[0].Ratio() != 2 {
 		t.Errorf("%+v, not %+v", s.last.Fullest, want)
 	}
-	// More places are used at once, and a lower limit deletes nothing.
+	// A higher limit takes effect at once, and a lower limit deletes nothing.
 	s.MaxPerLink, s.MaxPerNamespace = 20, 5
 	s.settle(t)
 	if len(s.Services) != 20+1 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestReadLinkSettings tests the annotations for what a link's exports become part of.
+// TestReadLinkSettings checks the annotations that say which objects a link's exports join.
 func TestReadLinkSettings(t *testing.T) {
 	flag, err := ParsePatterns("shop")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestReadLinkSettings(t *testing.T) {
 	}
 }
 
-// TestReadExcludedLabels tests the annotation for labels that are not copied, in place of the flag.
+// TestReadExcludedLabels checks that the annotation for excluded labels overrides the flag.
 func TestReadExcludedLabels(t *testing.T) {
 	parse := func(list string) KeyPatterns {
 		p, err := ParseKeyPatterns(list)
@@ -85,8 +85,8 @@ func TestReadExcludedLabels(t *testing.T) {
 	}
 }
 
-// FuzzReadLinkSettings: whatever the annotations have, one that can't be read has one short warning, and stops what
-// is written for the link.
+// FuzzReadLinkSettings checks that each invalid annotation causes one short warning and makes the
+// settings Unreadable.
 func FuzzReadLinkSettings(f *testing.F) {
 	f.Add("all", "shop,team-*,!team-x", "example.com/*,!tmp")
 	f.Add("nome", "!,", "!")

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// colliding returns a world in which the mirrors of web-eu in west and of web in eu-west have one
-// name. first is the link whose mirror is written first. The export of the other link comes after
-// it.
+// colliding returns a world in which the mirrors of web-eu in west and of web in eu-west have the
+// same name. first is the link whose mirror is written first. The export of the other link follows.
 func colliding(t *testing.T, first string) *sim {
 	exports := map[string]Export{
 		"west":    export("web-eu", "mirror", "http=80"),
@@ -22,8 +21,8 @@ func colliding(t *testing.T, first string) *sim {
 	return s
 }
 
-// TestMirrorNames: the names of links alone decide which link's mirror has a name. It does not
-// matter which export came first, or exists just now.
+// TestMirrorNames checks that only link names decide which link's mirror gets a name. It does not
+// matter which export came first or exists at present.
 func TestMirrorNames(t *testing.T) {
 	for _, first := range []string{"west", "eu-west"} {
 		s := colliding(t, first)
@@ -41,8 +40,8 @@ func TestMirrorNames(t *testing.T) {
 	}
 }
 
-// TestMirrorNameOfUnlinked: a link's name counts whatever the link exports, and until UnlinkedAfter
-// has passed since the link was deleted.
+// TestMirrorNameOfUnlinked checks that a link reserves its names whatever it exports, until
+// UnlinkedAfter has passed since its deletion.
 func TestMirrorNameOfUnlinked(t *testing.T) {
 	for _, exports := range []bool{true, false} {
 		s := colliding(t, "eu-west")
@@ -68,8 +67,8 @@ func TestMirrorNameOfUnlinked(t *testing.T) {
 	}
 }
 
-// TestMirrorLosesName: a mirror whose name becomes another link's stays for UnlinkedAfter. Then it
-// is deleted, and the mirror of the other link is another Service.
+// TestMirrorLosesName checks that a mirror whose name passes to another link stays for
+// UnlinkedAfter. It is then deleted, and the mirror of the other link is a new Service.
 func TestMirrorLosesName(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		s := newSim(cluster("west", export("web-eu", "mirror", "http=80")), cluster("other"))
@@ -108,7 +107,7 @@ func TestMirrorLosesName(t *testing.T) {
 	}
 }
 
-// TestMirrorLosesNameInTime: if the new link is deleted in time, nothing is written.
+// TestMirrorLosesNameInTime checks that nothing is written if the new link is deleted in time.
 func TestMirrorLosesNameInTime(t *testing.T) {
 	s := newSim(cluster("west", export("web-eu", "mirror", "http=80")), cluster("eu-west"))
 	all := s.Clusters
@@ -126,7 +125,8 @@ func TestMirrorLosesNameInTime(t *testing.T) {
 	s.want(t, "web-eu-west", "none")
 }
 
-// TestLinkerdMirrorLosesName: what Linkerd's service mirror wrote under a name that is another link's is not touched.
+// TestLinkerdMirrorLosesName checks that a Service of Linkerd's service mirror stays as it is, even
+// if its name belongs to another link.
 func TestLinkerdMirrorLosesName(t *testing.T) {
 	s := newSim(
 		cluster("west", export("web-eu", "mirror", "http=80")),
@@ -157,7 +157,7 @@ func TestLinkerdMirrorLosesName(t *testing.T) {
 	}
 }
 
-// TestMirrorNameNeedsPrefix: a name needs a character before the hyphen.
+// TestMirrorNameNeedsPrefix checks that a name needs a character before the hyphen.
 func TestMirrorNameNeedsPrefix(t *testing.T) {
 	m := &maker{after: newMemory()}
 	for _, name := range []string{"west", "eu-west", "a-eu-west"} {

@@ -150,8 +150,8 @@ func TestLinkerd(t *testing.T) {
 		o.Labels["mine"] != "b" {
 		t.Errorf("adopted as %+v", o)
 	}
-	// What equals a member's was copied: what is not to be copied goes, and the rest follows the member. What differs
-	// is the user's.
+	// Values that equal a member's were copied. Excluded ones are removed, and the others follow
+	// the member. Values that differ belong to the user.
 	s.of("east").Exports[0].Service.Labels["team"] = "c"
 	s.settle(t)
 	if o := s.Services[mirror.ID]; o.Labels["team"] != "c" || o.Labels["mine"] != "b" ||
@@ -168,7 +168,8 @@ func TestLinkerd(t *testing.T) {
 	}
 }
 
-// TestGoingAway: where most exports of a cluster go at once, what is written for them stays for its time.
+// TestGoingAway checks that the objects of a cluster stay for a time if most of its exports
+// disappear at once.
 func TestGoingAway(t *testing.T) {
 	const later, known, unknown = 2 * massTime, -1, -2 // of exports: the cluster is known again, or is not
 	for name, tc := range map[string]struct {
@@ -251,7 +252,8 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// What is being deleted is neither changed nor made again until it is gone.
+// TestDeleting checks that an object that is being deleted is neither changed nor created again
+// until it is gone.
 func TestDeleting(t *testing.T) {
 	s := newSim(cluster("east", export("web", "mirror", "http=80")))
 	s.settle(t)
@@ -269,7 +271,8 @@ func TestDeleting(t *testing.T) {
 	}
 }
 
-// What others take of our keys is put back; what nothing says any longer whom it is for, and nothing wants, goes.
+// TestKeysTaken checks that labels and annotations that others have removed are restored. An
+// unwanted object that no longer names its exports is deleted.
 func TestKeysTaken(t *testing.T) {
 	s := newSim(cluster("east", export("web", "mirror federated import", "http=80")))
 	s.settle(t)
@@ -296,7 +299,7 @@ func TestKeysTaken(t *testing.T) {
 	}
 }
 
-// TestUnusableLink: nothing is written for a link of which no more is known than that it is there.
+// TestUnusableLink checks that nothing is written for an unusable link.
 func TestUnusableLink(t *testing.T) {
 	s := newSim(cluster("east", export("web", "federated mirror", "http=80")), cluster(
 		"west", export("web", "federated", "http=80"),
@@ -309,8 +312,8 @@ func TestUnusableLink(t *testing.T) {
 	s.want(t, "web-federated", "http=80 of east,west")
 }
 
-// TestAdoptsExportedOnly: what Linkerd's service mirror or a user wrote by hand, and nothing is exported to, is left
-// alone whatever becomes of its clusters; so is what has a member that is not exported.
+// TestAdoptsExportedOnly checks that a plan does not adopt Services of Linkerd's service mirror or
+// of users without exports. It does not adopt Services with a member that is not exported either.
 func TestAdoptsExportedOnly(t *testing.T) {
 	byHand := func() *Service {
 		return &Service{ID: ID{"shop", "web-federated"},
@@ -364,7 +367,7 @@ func TestAdoptsExportedOnly(t *testing.T) {
 	s.want(t, "web-federated", "http=80 of local,east,north")
 }
 
-// TestLeaseOfUnlinked: Linkerd's service mirror may work for a cluster that is not linked here.
+// TestLeaseOfUnlinked checks that Linkerd's service mirror may serve a cluster that is not linked.
 func TestLeaseOfUnlinked(t *testing.T) {
 	s := newSim(cluster("", export("web", "federated", "http=80")))
 	s.Services[ID{
@@ -387,8 +390,8 @@ func TestLeaseOfUnlinked(t *testing.T) {
 	s.want(t, "web-federated", "http=80 of local,east")
 }
 
-// Once somebody else has the name of the derived Service the ServiceImport says so and has no IPs, and follows what
-// is exported still.
+// TestDerivedNameTakenLater checks a ServiceImport whose derived Service's name another object
+// takes. The ServiceImport says so, has no IPs, and still follows its exports.
 func TestDerivedNameTakenLater(t *testing.T) {
 	s := newSim(cluster("west", export("web", "import", "http=80")))
 	s.settle(t)
@@ -413,7 +416,8 @@ func TestDerivedNameTakenLater(t *testing.T) {
 	}
 }
 
-// A headless ServiceImport needs no derived Service, so nobody is in the way of it, nor is it in anybody's.
+// TestHeadlessNeedsNoName checks that a headless ServiceImport neither needs nor reserves the name
+// of a derived Service.
 func TestHeadlessNeedsNoName(t *testing.T) {
 	for who, put := range map[string]func(s *sim){
 		"none": func(s *sim) {
@@ -482,7 +486,8 @@ func TestNoUsablePort(t *testing.T) {
 	s.want(t, "web-clusterset", "http=80 of west")
 }
 
-// TestLinkWithoutDomain: no more than a part of an annotation is missing.
+// TestLinkWithoutDomain checks that only one annotation is incomplete if the domain of a link is
+// not known.
 func TestLinkWithoutDomain(t *testing.T) {
 	s := newSim(cluster("east", export("web", "mirror", "http=80")))
 	s.of("east").Domain = ""
@@ -490,7 +495,8 @@ func TestLinkWithoutDomain(t *testing.T) {
 	s.want(t, "web-east", "http=80 of east")
 }
 
-// TestNotLinkerds: what no mirror of Linkerd's wrote is not adopted, nor is what has changed since it was planned.
+// TestNotLinkerds checks that a plan adopts neither Services that Linkerd's service mirror did not
+// write, nor Services that have changed since they were planned.
 func TestNotLinkerds(t *testing.T) {
 	federated := func(local, remote string) *Service {
 		o := &Service{ID: ID{"shop", "web-federated"},
@@ -555,7 +561,8 @@ func TestNotLinkerds(t *testing.T) {
 	})
 }
 
-// TestOtherInstallation: only the full mark of another namespace names another installation.
+// TestOtherInstallation checks that only the full mark of another namespace names another
+// installation.
 func TestOtherInstallation(t *testing.T) {
 	s, id := Settings{Controller: "linkerd"}, ID{Namespace: "shop", Name: "web"}
 	for _, c := range []struct{ by, as, want string }{
@@ -572,8 +579,8 @@ func TestOtherInstallation(t *testing.T) {
 	}
 }
 
-// TestStartUnread: while ServiceImports have not been listed, at a start, what is written for them stays, and what
-// went meanwhile goes soon after they have.
+// TestStartUnread checks that objects of ServiceImports stay until ServiceImports have been listed
+// after a start. Members that disappeared meanwhile are removed soon afterwards.
 func TestStartUnread(t *testing.T) {
 	s := newSim(cluster(""), cluster("west", export("web", "import", "http=80")))
 	s.settle(t)
@@ -594,8 +601,8 @@ func TestStartUnread(t *testing.T) {
 	}
 }
 
-// TestMembersTakenWhileUnlinked: what a cluster had that is linked no longer stays for its time, though somebody
-// takes the members' names from the derived Service.
+// TestMembersTakenWhileUnlinked checks that the members of an unlinked cluster stay for their time,
+// even if somebody removes their names from the derived Service.
 func TestMembersTakenWhileUnlinked(t *testing.T) {
 	s := newSim(cluster("", export("web", "import", "http=80")), cluster("west", export("web", "import", "http=80")))
 	s.settle(t)

@@ -11,22 +11,22 @@ import (
 	"pgregory.net/rapid"
 )
 
-// exportOf returns the export web of a cluster that made it so many seconds after the start.
+// exportOf returns an export web whose ServiceExport was created that many seconds after the start.
 func exportOf(ports string, seconds int) Export {
 	e := export("web", "import", ports)
 	e.Exported.Created = start.Add(time.Duration(seconds) * time.Second)
 	return e
 }
 
-// exportHeadless returns one whose Service has no IP.
+// exportHeadless is like exportOf, for a headless Service.
 func exportHeadless(seconds int) Export {
 	e := exportOf("http=80", seconds)
 	e.Service.ClusterIPs = []string{"None"}
 	return e
 }
 
-// settledSim returns a world in which these clusters export web, each younger than the one before
-// it, and the ServiceImport has settled.
+// settledSim returns a world with a settled ServiceImport web. Each cluster's export is younger
+// than that of the cluster before it.
 func settledSim(t testing.TB, clusters ...Cluster) *sim {
 	s := newSim(clusters...)
 	s.settle(t)
@@ -35,8 +35,8 @@ func settledSim(t testing.TB, clusters ...Cluster) *sim {
 	return s
 }
 
-// TestServiceReplaced: an export whose Service was missing decides again, however long the Service
-// was missing. If it was missing for a moment, nothing is written.
+// TestServiceReplaced checks that an export decides again after its Service was missing, for any
+// time. If the Service was missing for a moment only, nothing is written.
 func TestServiceReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		younger        Export
@@ -89,8 +89,8 @@ func TestServiceReplaced(t *testing.T) {
 	}
 }
 
-// TestReplacedWhileLeaderChanges: the oldest export decides once its Service is back, although the
-// leader that finds it back has not seen that the Service was missing.
+// TestReplacedWhileLeaderChanges checks that the oldest export decides once its Service is back,
+// even if the new leader never saw that the Service was missing.
 func TestReplacedWhileLeaderChanges(t *testing.T) {
 	for name, c := range map[string]struct{ oldest, during Export }{
 		"port": {exportOf("http=80", 0), exportOf("http=82", 3)},
@@ -135,8 +135,9 @@ func TestReplacedWhileLeaderChanges(t *testing.T) {
 	}
 }
 
-// TestReplacedWhileAnotherIsMissing: while a Service has been missing for a moment, a new leader
-// decides nothing about another one that is back, and neither does the leader after it.
+// TestReplacedWhileAnotherIsMissing checks two exports whose Services are replaced. While one
+// Service is missing for a moment, a new leader decides nothing about the other one, and neither
+// does the next leader.
 func TestReplacedWhileAnotherIsMissing(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=80", 0)),
@@ -163,7 +164,7 @@ func TestReplacedWhileAnotherIsMissing(t *testing.T) {
 	s.want(t, "web-clusterset", "admin=90,http=80 of local,east,west")
 }
 
-// TestMadeUpNameGivesWay: a port whose name was made up came from a young export, and gives way to an
+// TestMadeUpNameGivesWay checks that a port with a made-up name from a young export gives way to an
 // older export whose Service is back.
 func TestMadeUpNameGivesWay(t *testing.T) {
 	s := settledSim(t,
@@ -178,8 +179,8 @@ func TestMadeUpNameGivesWay(t *testing.T) {
 	s.want(t, "web-clusterset", "http=81,web=80 of local,east,x-east,west")
 }
 
-// TestNameMadeUpForSome: whether the name of a port was made up depends on the oldest export that
-// has it. A port without a name of a younger export keeps no port of others out.
+// TestNameMadeUpForSome checks that the oldest export with a port decides whether the port's name
+// was made up. An unnamed port of a younger export keeps no other ports out.
 func TestNameMadeUpForSome(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("tcp-80=80", 0)),
@@ -191,7 +192,8 @@ func TestNameMadeUpForSome(t *testing.T) {
 	s.want(t, "web-clusterset", "tcp-80=80,tcp-81=81 of local,east,west")
 }
 
-// TestThirdReplaced: what holds for the oldest export holds for each one against younger ones.
+// TestThirdReplaced checks that each export is treated like the oldest one, compared with younger
+// exports.
 func TestThirdReplaced(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=80", 0)),
@@ -202,8 +204,8 @@ func TestThirdReplaced(t *testing.T) {
 	s.want(t, "web-clusterset", "http=80,admin=90 of local,west,east")
 }
 
-// TestSettledValuesStay: when the export that a value came from is deleted, the value stays while
-// another export has it, also for another leader.
+// TestSettledValuesStay checks that a value stays when its export is deleted, while another export
+// has the value. The same holds for a new leader.
 func TestSettledValuesStay(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=80", 0)),
@@ -221,7 +223,7 @@ func TestSettledValuesStay(t *testing.T) {
 	s.want(t, "web-clusterset", "http=81 of west")
 }
 
-// TestDecidingChanges: the export that a value came from may change it.
+// TestDecidingChanges checks that an export may change its own settled value.
 func TestDecidingChanges(t *testing.T) {
 	s := settledSim(t, cluster("", exportOf("http=80", 0)), cluster("west", exportOf("http=80,admin=90", 1)))
 	s.of("").Exports[0].Service = exportOf("http=9000", 0).Service
@@ -229,7 +231,7 @@ func TestDecidingChanges(t *testing.T) {
 	s.want(t, "web-clusterset", "admin=90,http=9000 of local,west")
 }
 
-// TestMadeUpNamesSettle: a port whose name was made up stays, and keeps its place.
+// TestMadeUpNamesSettle checks that a port with a made-up name settles and keeps its place.
 func TestMadeUpNamesSettle(t *testing.T) {
 	s := settledSim(t, cluster("", exportOf("=80", 0)), cluster("west", exportOf("admin=90", 1)))
 	s.want(t, "web-clusterset", "tcp-80=80,admin=90 of local,west")
@@ -243,7 +245,7 @@ func TestMadeUpNamesSettle(t *testing.T) {
 	}
 }
 
-// many returns that many ports.
+// many returns n ports.
 func many(prefix string, n int) string {
 	var all []string
 	for i := range n {
@@ -252,7 +254,8 @@ func many(prefix string, n int) string {
 	return strings.Join(all, ",")
 }
 
-// TestDecidingPortsHaveRoom: ports of younger exports give way to those of the export that decides.
+// TestDecidingPortsHaveRoom checks that ports of younger exports make room for those of the
+// deciding export.
 func TestDecidingPortsHaveRoom(t *testing.T) {
 	for _, kind := range []string{"import", "federated"} {
 		as := func(ports string, seconds int) Export {
@@ -287,8 +290,8 @@ func TestDecidingPortsHaveRoom(t *testing.T) {
 	}
 }
 
-// TestUnknownMemberAndPorts: a member that is not known keeps its ports, and does not stop those
-// before it from changing theirs.
+// TestUnknownMemberAndPorts checks that a member whose export is not known keeps its ports. Earlier
+// members may still change theirs.
 func TestUnknownMemberAndPorts(t *testing.T) {
 	as := func(ports string) Export { return export("web", "federated", ports) }
 	for fate, lose := range map[string]func(s *sim, name string){
@@ -347,7 +350,8 @@ func TestUnknownMemberAndPorts(t *testing.T) {
 	}
 }
 
-// TestSettledLaw: gaps in exports change nothing for good, and no newcomer takes anything away.
+// TestSettledLaw checks that gaps in exports change nothing permanently, and that newcomers take
+// nothing away.
 func TestSettledLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"", "east", "west", "x-east"}
@@ -422,7 +426,7 @@ func TestSettledLaw(t *testing.T) {
 	})
 }
 
-// sortedPorts returns the ports of a ServiceImport. A name that may have been made up counts as none.
+// sortedPorts returns the ports of a ServiceImport, without names that may have been made up.
 func sortedPorts(i ServiceImport) []Port {
 	var all []Port
 	for _, p := range i.Ports {
@@ -432,8 +436,8 @@ func sortedPorts(i ServiceImport) []Port {
 	return all
 }
 
-// TestBlockedTwice: a port stays if the older port that it rivals has no place anyway, because another
-// port has its number. So nothing changes while the cluster of the port is not known.
+// TestBlockedTwice checks that a port stays if its older rival has no place anyway, because another
+// port has the rival's number. Nothing then changes while the cluster of the port is not known.
 func TestBlockedTwice(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=80", 1)),
@@ -446,8 +450,8 @@ func TestBlockedTwice(t *testing.T) {
 	s.want(t, "web-clusterset", "metrics=80,http=8080 of local,x-east,west")
 }
 
-// TestUnknownWhenLeaderChanges: a new leader that does not know the export that a port came from does
-// not take the port for that of a younger export.
+// TestUnknownWhenLeaderChanges checks that a new leader does not attribute a port to a younger
+// export while the export from which the port came is not known.
 func TestUnknownWhenLeaderChanges(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=80", 2)),

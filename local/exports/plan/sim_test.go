@@ -14,10 +14,10 @@ import (
 	"isthmus/internal/exportspec"
 )
 
-// start is when worlds of tests begin.
+// start is the time at which worlds of tests begin.
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// sim is a cluster to which plans are applied, as an API server and the writer would.
+// sim is a cluster to which plans are applied, as an API server and the writer would apply them.
 type sim struct {
 	World
 	memory Memory
@@ -63,8 +63,8 @@ func (s *sim) of(name string) *Cluster {
 	return &s.Clusters[i]
 }
 
-// export is a Service web of the namespace shop: how it is exported ("federated", "mirror", "import"), and its ports as
-// "http=80,admin=9090/UDP".
+// export returns the export of a Service in the namespace shop. as lists how it is exported
+// ("federated", "mirror", "import"), and ports has a form such as "http=80,admin=9090/UDP".
 func export(name, as, ports string) Export {
 	id := ID{"shop", name}
 	e := Export{
@@ -95,7 +95,7 @@ func export(name, as, ports string) Export {
 	return e
 }
 
-// in returns an export in a namespace of that number.
+// in returns an export in the namespace with that number.
 func (s *sim) in(n int, name, as string) Export {
 	e := export(name, as, "http=80")
 	e.Namespace = fmt.Sprintf("ns-%02d", n)
@@ -109,7 +109,7 @@ func (s *sim) uid() string {
 	return fmt.Sprint(s.uids)
 }
 
-// pass makes one plan and applies it. It reports whether anything was written.
+// pass makes one plan and applies it. It reports whether it has written anything.
 func (s *sim) pass() bool {
 	s.last, s.memory = Make(s.World, s.memory)
 	before := len(s.writes)
@@ -152,7 +152,7 @@ func (s *sim) pass() bool {
 	return len(s.writes) > before
 }
 
-// refused reports whether a write fails. One that does not is recorded.
+// refused reports whether a write fails. It records a write that succeeds.
 func (s *sim) refused(write string) bool {
 	if s.refuse != nil && s.refuse(write) {
 		return true
@@ -161,12 +161,12 @@ func (s *sim) refused(write string) bool {
 	return false
 }
 
-// writesImports reports whether ServiceImports are among what has been written.
+// writesImports reports whether a ServiceImport has been written.
 func (s *sim) writesImports() bool {
 	return slices.ContainsFunc(s.writes, func(write string) bool { return strings.Contains(write, "import ") })
 }
 
-// settle makes plans until nothing is written, and returns what was.
+// settle makes plans until nothing is written, and returns the writes.
 func (s *sim) settle(t testing.TB) []string {
 	t.Helper()
 	s.writes = nil
@@ -178,14 +178,14 @@ func (s *sim) settle(t testing.TB) []string {
 	return s.writes
 }
 
-// settleSoon settles when a ServiceExport that has gone is known to have.
+// settleSoon settles after kindTime, when the deletion of a ServiceExport takes effect.
 func (s *sim) settleSoon(t testing.TB) {
 	s.settle(t)
 	s.Now = s.Now.Add(kindTime)
 	s.settle(t)
 }
 
-// settleSlowly makes some plans before anything is written, and settles then.
+// settleSlowly makes some plans before any write, and then settles.
 func (s *sim) settleSlowly(t testing.TB) {
 	s.refuse = func(string) bool { return true }
 	for range 3 {
@@ -204,7 +204,7 @@ func (s *sim) settleIn(t *rapid.T) {
 	}
 }
 
-// replace takes away the Service behind a ServiceExport for a time.
+// replace removes the Service of a ServiceExport for a time.
 func (s *sim) replace(t testing.TB, name string, gap time.Duration, meanwhile func()) {
 	t.Helper()
 	e := &s.of(name).Exports[0]
@@ -218,7 +218,8 @@ func (s *sim) replace(t testing.TB, name string, gap time.Duration, meanwhile fu
 	s.settleSlowly(t)
 }
 
-// service describes a Service of the own cluster: its ports, and its members or the cluster that it mirrors.
+// service describes a Service of the local cluster: its ports, and its members or the cluster that
+// it mirrors.
 func (s *sim) service(name string) string {
 	o := s.Services[ID{"shop", name}]
 	if o == nil {
@@ -244,7 +245,7 @@ func (s *sim) imported(t *testing.T, name string) *ServiceImport {
 	return o
 }
 
-// states lists what becomes of the exports: cluster/name kind: state.
+// states lists the verdicts in the form "cluster/name kind: state".
 func (s *sim) states() string {
 	var all []string
 	for _, v := range s.last.Verdicts {
@@ -253,7 +254,8 @@ func (s *sim) states() string {
 	return strings.Join(all, "; ")
 }
 
-// condition returns the own ServiceExport's: reason, and message after a blank.
+// condition returns the reason and the message of a condition of the local ServiceExport, separated
+// by a space.
 func (s *sim) condition(name, kind string) string {
 	for _, e := range s.last.Exports {
 		for _, c := range e.Want {
@@ -278,7 +280,7 @@ func (s *sim) want(t testing.TB, name, what string) {
 	}
 }
 
-// planned returns the objects that the first plan shows as changing, as writtenObject names them.
+// planned returns the objects that the first plan would change, in the form of writtenObject.
 func (s *sim) planned() map[string]bool {
 	all := make(map[string]bool)
 	p, _ := Make(s.World, s.memory)
@@ -306,8 +308,8 @@ func (s *sim) planned() map[string]bool {
 	return all
 }
 
-// writtenObject returns the object of a write: "NAMESPACE/NAME" for a Service,
-// "import NAMESPACE/NAME" for a ServiceImport.
+// writtenObject returns the object of a write: "NAMESPACE/NAME" for a Service, "import
+// NAMESPACE/NAME" for a ServiceImport.
 func writtenObject(write string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(write, "delete "), "put ")
 }
@@ -316,7 +318,7 @@ func (s *sim) isLinked(name string) bool {
 	return slices.ContainsFunc(s.Clusters, func(c Cluster) bool { return c.Name == name })
 }
 
-// forge puts a Service with the mark into the namespace evil, as a mirror of x for that cluster.
+// forge creates a marked mirror of x in the namespace evil, for that cluster.
 func (s *sim) forge(name, cluster string) *Service {
 	o := &Service{
 		ID:         ID{"evil", name},
@@ -335,7 +337,7 @@ func (s *sim) forge(name, cluster string) *Service {
 	return s.addForged(o)
 }
 
-// forgeFederated puts a federated Service with the mark into the namespace evil, with these members.
+// forgeFederated creates a marked federated Service in the namespace evil, with these members.
 func (s *sim) forgeFederated(name, local, remote string) *Service {
 	o := &Service{
 		ID:         ID{"evil", name + "-federated"},
@@ -359,7 +361,7 @@ func (s *sim) addForged(o *Service) *Service {
 	return o
 }
 
-// evil returns how many Services there are in the namespace evil.
+// evil returns the number of Services in the namespace evil.
 func (s *sim) evil() (n int) {
 	for id := range s.Services {
 		if id.Namespace == "evil" {
@@ -369,7 +371,7 @@ func (s *sim) evil() (n int) {
 	return n
 }
 
-// step changes one thing of the world.
+// step makes one change to the world.
 func (s *sim) step(t *rapid.T, theirs map[ID]bool) {
 	links := append([]string{""}, someLinks...)
 	name := rapid.SampledFrom(links).Draw(t, "cluster")
@@ -427,7 +429,7 @@ func (s *sim) step(t *rapid.T, theirs map[ID]bool) {
 	}
 }
 
-// checkValid checks what an API server would.
+// checkValid checks objects like an API server.
 func (s *sim) checkValid(t *rapid.T) {
 	for id, o := range s.Services {
 		if o.Labels[markLabel] == "" || o.Selector {
@@ -456,8 +458,8 @@ func (s *sim) checkValid(t *rapid.T) {
 	}
 }
 
-// checkSpecified compares what is written with what package exportspec says of this world alone, and its contents with
-// those of the members that decide.
+// checkSpecified compares the written objects with the result of package exportspec for this world,
+// and their contents with those of the deciding members.
 func (s *sim) checkSpecified(t *rapid.T) {
 	specified := s.specified()
 	for _, namespace := range []string{"shop", "other", "kube-system"} {
@@ -483,7 +485,7 @@ func (s *sim) clusterExports(name string, id ID) *Export {
 	return nil
 }
 
-// specified returns what package exportspec says of the world. Links are ordered by age.
+// specified returns the result of package exportspec for the world. Links are ordered by age.
 func (s *sim) specified() exportspec.Written {
 	var clusters []exportspec.Cluster
 	for _, name := range append([]string{""}, someLinks...) {
@@ -507,8 +509,8 @@ func (s *sim) specified() exportspec.Written {
 	return exportspec.Of(clusters)
 }
 
-// compareImport compares a ServiceImport that these clusters export, and the members of its derived Service. Its type
-// and ports may be those of before.
+// compareImport compares a ServiceImport that these clusters export, and the members of its derived
+// Service. Its type and ports may be earlier ones.
 func (s *sim) compareImport(t *rapid.T, id ID, clusters []string) {
 	var types []string
 	for _, of := range clusters {

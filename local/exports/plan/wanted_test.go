@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestSingleStack: without IPv6 a written Service has IPv4 alone if its first IP is an IPv4 one and
-// its policy is not somebody else's. With IPv6 only the Services that Isthmus has set to
-// SingleStack change.
+// TestSingleStack checks that, while IPv6 is not served, a written Service becomes SingleStack if
+// its first IP is IPv4 and nobody else has set its policy. Once IPv6 is served, only Services that
+// Isthmus has made SingleStack change.
 func TestSingleStack(t *testing.T) {
 	const own = "true" // value of SingleStackKey
 	both, swapped := []string{"10.96.0.1", "fd00::1"}, []string{"fd00::1", "10.96.0.1"}
@@ -58,7 +58,8 @@ func TestSingleStack(t *testing.T) {
 	}
 }
 
-// TestNewSingleStack: what is created without IPv6 asks for IPv4 alone, whatever its kind.
+// TestNewSingleStack checks that new Services of all kinds ask for IPv4 only while IPv6 is not
+// served.
 func TestNewSingleStack(t *testing.T) {
 	s := newSim(cluster("west", export("web", "mirror,federated,import", "http=80")))
 	s.IPv4Only = true
@@ -78,8 +79,8 @@ func onlyIPv6(e Export) Export {
 	return e
 }
 
-// TestOnlyIPv6: while IPv6 is not served, exports that have only IPv6 make the ServiceImport not
-// ready if there are no others, and have a conflict if there are.
+// TestOnlyIPv6 checks exports with only IPv6 while IPv6 is not served. If there are no other
+// exports, the ServiceImport is not ready. Otherwise the IPv6 exports have a conflict.
 func TestOnlyIPv6(t *testing.T) {
 	web := func() Export { return export("web", "import", "http=80") }
 	const unsupported, noConflict = "IPFamilyNotSupported", "NoConflicts"
@@ -131,8 +132,8 @@ func TestOnlyIPv6(t *testing.T) {
 	}
 }
 
-// TestOnlyIPv6Unknown: while a new leader does not know a cluster's exports, it leaves Ready and the
-// conflict as they are.
+// TestOnlyIPv6Unknown checks that Ready and the conflict stay as they are while a new leader does
+// not know a cluster's exports.
 func TestOnlyIPv6Unknown(t *testing.T) {
 	web := func() Export { return export("web", "import", "http=80") }
 	for _, tc := range []struct {
