@@ -42,7 +42,8 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 		}
 		a := Access{Cluster: c.describe(used)}
 		if used == c {
-			a.REST, a.Network = c.rest, c.settings.network
+			a.REST = c.rest
+			a.Network = c.settings.network
 			a.API = &adminapi.APIServer{Expiry: c.expiry}
 		}
 		all = append(all, a)

@@ -70,7 +70,8 @@ type credentials struct {
 // annotations that are not set.
 func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credentials {
 	c := &credentials{secret: s.Name, version: s.ResourceVersion, created: s.CreationTimestamp.Time, read: now}
-	c.settings, c.identity = readSettings(s.Annotations, defaults), s.Annotations[LinkedClusterAnnotation]
+	c.settings = readSettings(s.Annotations, defaults)
+	c.identity = s.Annotations[LinkedClusterAnnotation]
 	if c.cluster, c.refused = readClusterName(s); c.refused != nil {
 		c.reason = reasonLabel
 	} else {
@@ -103,8 +104,12 @@ func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	if err != nil {
 		return reasonKubeconfig, err
 	}
-	c.rest, c.warnings, c.ignored = cfg, warnings.Insecure, warnings.Ignored
-	c.trustDomain, c.domain, c.expiry = trustDomain, clusterDomain, kube.Expiry(cfg)
+	c.rest = cfg
+	c.warnings = warnings.Insecure
+	c.ignored = warnings.Ignored
+	c.trustDomain = trustDomain
+	c.domain = clusterDomain
+	c.expiry = kube.Expiry(cfg)
 	c.server = kube.ServerName(cfg.Host)
 	c.hash = hash(data, []byte(trustDomain), []byte(clusterDomain))
 	return "", nil
@@ -123,7 +128,8 @@ func (c *credentials) describe(used *credentials) adminapi.Cluster {
 	switch {
 	case used == nil:
 	case used.secret == c.secret:
-		d.Insecure, d.Ignored = used.warnings, used.ignored
+		d.Insecure = used.warnings
+		d.Ignored = used.ignored
 	case c.refused == nil:
 		d.UsedInstead = used.secret
 	}

@@ -38,7 +38,8 @@ type ClusterExports struct {
 // change, to the number of exports.
 func (s *Store) Exports() (all []ClusterExports, linksListed bool) {
 	s.mu.Lock()
-	dispatched, links := s.dispatched, maps.Clone(s.links)
+	dispatched := s.dispatched
+	links := maps.Clone(s.links)
 	s.mu.Unlock()
 	all = append(all, ClusterExports{Exports: s.opts.LocalLink.link.published.Load().exports()})
 	for _, name := range slices.Sorted(maps.Keys(links)) {

@@ -33,7 +33,8 @@ func (g *linkGateways) follow(r *linkSettings, from *runningCluster, routable fu
 	named := r.gateways != nil || r.identity != ""
 	switch {
 	case !cluster.IsHostname(from.creds.domain):
-		targets, problem = nil, []string{
+		targets = nil
+		problem = []string{
 			fmt.Sprintf(
 				"annotation %s: %s is no DNS domain: Linkerd gateways find Services by their names in it",
 				ClusterDomainAnnotation,
@@ -41,7 +42,8 @@ func (g *linkGateways) follow(r *linkSettings, from *runningCluster, routable fu
 			),
 		}
 	case len(targets) == 0 && r.unread && g.named:
-		targets, named = slices.Clone(g.targets), true
+		targets = slices.Clone(g.targets)
+		named = true
 		problem = []string{
 			"the link Secret's annotations for Linkerd gateways can't be read; the gateways that they named before " +
 				"stay in use",
@@ -50,7 +52,8 @@ func (g *linkGateways) follow(r *linkSettings, from *runningCluster, routable fu
 	for i := range targets {
 		targets[i].Within = &from.creds.ranges
 	}
-	g.problem, g.named = problem, named && len(targets) > 0
+	g.problem = problem
+	g.named = named && len(targets) > 0
 	if g.targets == nil || !slices.Equal(g.targets, targets) {
 		g.targets = slices.Concat([]gateway.Target{}, targets)
 		g.tracker.Set(targets)
@@ -59,8 +62,11 @@ func (g *linkGateways) follow(r *linkSettings, from *runningCluster, routable fu
 
 func (g *linkGateways) start(ctx context.Context, cfg gateway.Config) {
 	ctx, g.cancel = context.WithCancel(ctx)
-	t, done := gateway.New(cfg), make(chan struct{})
-	g.tracker, g.done, g.began = t, done, time.Now()
+	t := gateway.New(cfg)
+	done := make(chan struct{})
+	g.tracker = t
+	g.done = done
+	g.began = time.Now()
 	go func() { defer close(done); t.Run(ctx) }()
 }
 

@@ -156,7 +156,8 @@ func (l *link) useSettings(list []*credentials, inUse *credentials) {
 			"annotations of a link Secret can't be read", zap.String("secret", c.secret), zap.Strings("warnings", w),
 		)
 	}
-	s.settings, s.secret = c.settings, l.env.namespace+"/"+c.secret
+	s.settings = c.settings
+	s.secret = l.env.namespace + "/" + c.secret
 }
 
 // useCredentials makes sure that serving or next is a cluster with these credentials. If want is
@@ -318,7 +319,8 @@ func (l *link) promote(ctx context.Context) {
 		l.standing.nodesRegion = ""
 	}
 	l.serving, l.next = l.next, nil
-	l.serving.awaits, l.serving.failed = nil, nil
+	l.serving.awaits = nil
+	l.serving.failed = nil
 	l.setLink()
 	switch {
 	case old == nil:
@@ -349,7 +351,9 @@ func (l *link) setLink() {
 	now := federation.Link{State: federation.Pending}
 	switch {
 	case l.serving != nil:
-		now.State, now.Source, now.Within = federation.Ready, l.readable(), l.serving.creds.ranges
+		now.State = federation.Ready
+		now.Source = l.readable()
+		now.Within = l.serving.creds.ranges
 		s.lostSince = l.serving.cluster.Health().StaleSince
 	case l.state == cluster.Unreachable:
 		now.State = federation.Unreachable
@@ -359,7 +363,10 @@ func (l *link) setLink() {
 		s.lost = s.settings.whenLost
 	}
 	s.dead = l.gateways.allDead()
-	now.Region, now.Cordon, now.CordonOver, now.Lost = s.region, s.settings.cordon, s.settings.cordonOver, s.notByHand()
+	now.Region = s.region
+	now.Cordon = s.settings.cordon
+	now.CordonOver = s.settings.cordonOver
+	now.Lost = s.notByHand()
 	l.env.setLink(l.name, now)
 }
 
@@ -412,7 +419,8 @@ func (l *link) setState(s cluster.State, why error) {
 	if before == s {
 		return
 	}
-	l.state, l.since = s, time.Now()
+	l.state = s
+	l.since = time.Now()
 	if s != cluster.Rejected { // unlink has reported this change
 		l.report(cluster.StateChanged, because(string(s), why), s == cluster.Unreachable || s == cluster.Stale)
 	}
@@ -683,7 +691,8 @@ func (l *link) unlink() {
 		return
 	}
 	next, serving := l.next, l.serving
-	l.next, l.serving = nil, nil
+	l.next = nil
+	l.serving = nil
 	l.setLink()
 	l.log.Info("cluster unlinked")
 	l.report(cluster.StateChanged, "unlinked", false)

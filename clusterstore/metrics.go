@@ -51,7 +51,8 @@ func (m storeMetrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	links, size := m.store.publishedLinks(), 0
+	links := m.store.publishedLinks()
+	size := 0
 	for name, v := range links {
 		if v.accepted == nil {
 			continue

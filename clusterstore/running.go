@@ -78,7 +78,8 @@ func (r *runningCluster) isBetter(d time.Duration) bool {
 func (r *runningCluster) start(ctx context.Context, turns starts) {
 	ctx, r.cancel = context.WithCancel(ctx)
 	r.started = time.Now()
-	r.began, r.done = make(chan struct{}), make(chan struct{})
+	r.began = make(chan struct{})
+	r.done = make(chan struct{})
 	synced := r.cluster.Synced()
 	go func() {
 		defer close(r.done)

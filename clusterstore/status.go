@@ -38,9 +38,15 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 	h.Err = at.creds.explain(h.Err)
 	h.API.Expiry = at.creds.expiry
 	st.API = &h.API
-	st.State, st.Since, st.Server = v.state, v.since, v.accepted.server
-	st.LastEvent, st.Resources, st.Memory = h.LastEvent, h.Resources, h.Memory
-	st.Standing, st.StandingReason, st.Region = v.standing.effective().String(), v.standing.reason(), v.standing.region
+	st.State = v.state
+	st.Since = v.since
+	st.Server = v.accepted.server
+	st.LastEvent = h.LastEvent
+	st.Resources = h.Resources
+	st.Memory = h.Memory
+	st.Standing = v.standing.effective().String()
+	st.StandingReason = v.standing.reason()
+	st.Region = v.standing.region
 	st.ObjectWarnings = h.Warnings()
 	st.Warnings = slices.Concat(v.accepted.warnings, v.standing.settings.warnings, st.ObjectWarnings)
 	for _, r := range st.NeverRead() {
@@ -105,7 +111,8 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 			x.State = adminapi.GatewayNotProbed
 			unknown = append(unknown, x.Address)
 		case a.Refused != "":
-			x.State, x.Reason = adminapi.GatewayNotProbed, a.Refused
+			x.State = adminapi.GatewayNotProbed
+			x.Reason = a.Refused
 			refused = append(refused, fmt.Sprintf(
 				"Linkerd gateway %s is not probed, and is used also when it is dead: %s", x.Address, a.Refused,
 			))

@@ -369,7 +369,9 @@ func (s *Store) status(c *credentials, v *linkStatus) adminapi.Cluster {
 		used = v.accepted
 	}
 	st := c.describe(used)
-	st.State, st.Since, st.Server = cluster.Rejected, c.read, c.server
+	st.State = cluster.Rejected
+	st.Since = c.read
+	st.Server = c.server
 	switch {
 	case used != nil && used.secret == c.secret:
 		v.describe(&st)

@@ -64,7 +64,8 @@ const maxRevoked = 10 * time.Second
 // awaitedKinds returns the kinds that a successor has to list first.
 func awaitedKinds(serving, next cluster.Health) (list []awaitedKind) {
 	for _, kind := range awaitables {
-		before, now := resourceOf(serving, kind.resource), resourceOf(next, kind.resource)
+		before := resourceOf(serving, kind.resource)
+		now := resourceOf(next, kind.resource)
 		switch {
 		case before.Objects == 0: // there is nothing to lose
 		case now.Synced:

@@ -119,7 +119,8 @@ func (c *Common) Get() *Common {
 
 // Equal reports whether the two have the same content. A nil *Common is equal to the zero value.
 func (c *Common) Equal(o *Common) bool {
-	a, b := c.Get(), o.Get()
+	a := c.Get()
+	b := o.Get()
 	if a == b {
 		return true
 	}

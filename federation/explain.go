@@ -249,7 +249,8 @@ func (x *inquiry) leftOut(
 
 // add counts an address, and lists it while there is room.
 func (x *inquiry) add(a ExplainedAddress) {
-	m, port := &x.result.Members[a.Member], a.Addr.Port()
+	m := &x.result.Members[a.Member]
+	port := a.Addr.Port()
 	if port != 0 && !slices.Contains(m.Ports, port) && len(m.Ports) < maxExamples {
 		m.Ports = append(m.Ports, port)
 	}

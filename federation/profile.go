@@ -75,7 +75,8 @@ func (p *Profile) Equal(o *Profile) bool {
 		return p == o
 	}
 	a, b := *p, *o
-	a.Endpoint, b.Endpoint = nil, nil
+	a.Endpoint = nil
+	b.Endpoint = nil
 	if a != b {
 		return false
 	}

@@ -131,7 +131,8 @@ func create(o Options, newCluster func(cluster.Config, cluster.LocalConfig) (loc
 		},
 	}
 	if o.Writer != nil {
-		own.SliceManager, own.WorkloadChanged = externalworkload.Mark, o.Writer.WorkloadChanged
+		own.SliceManager = externalworkload.Mark
+		own.WorkloadChanged = o.Writer.WorkloadChanged
 	}
 	var err error
 	l.link, err = clusterstore.NewLocalLink(clusterstore.LocalLinkOptions{

@@ -217,7 +217,8 @@ func (x *exportIndex) setService(key string, from, to *Service) {
 		return
 	}
 	id := serviceID(key)
-	before, now := from.export(), to.export()
+	before := from.export()
+	now := to.export()
 	matters := x.isListed(id) || x.serviceExports[key] != nil
 	if now != nil && x.hooks.Listed(now) {
 		x.services[id] = now

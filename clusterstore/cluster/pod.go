@@ -202,7 +202,9 @@ type podFacts struct {
 // newFacts separates the traits of a Pod or ExternalWorkload from its template.
 func newFacts(t template, node string) podFacts {
 	traits := t.owner.name + labelEnd + t.serviceAccount + labelEnd + t.labels.values
-	t.owner.name, t.serviceAccount, t.labels.values = "", "", ""
+	t.owner.name = ""
+	t.serviceAccount = ""
+	t.labels.values = ""
 	return podFacts{template: unique.Make(t), node: unique.Make(node), traits: traits}
 }
 

@@ -99,7 +99,9 @@ func (p *policy) cacheOpaque(set *podSet) {
 	}
 	size := 64 + len(set.opaque.Value().ranges)
 	if p.size+size > maxOpaqueBytes {
-		set.opaque, set.lacks, p.lacking = opaquePorts{}, true, true
+		set.opaque = opaquePorts{}
+		set.lacks = true
+		p.lacking = true
 		return
 	}
 	p.lists[set.opaque] = true

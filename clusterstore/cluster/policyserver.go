@@ -61,7 +61,8 @@ func (f *serverFacts) read() (err error) {
 	port := &f.spec.Port
 	ok := true
 	if port.Type == intstr.String {
-		f.name, ok = port.StrVal, port.StrVal != ""
+		f.name = port.StrVal
+		ok = port.StrVal != ""
 	} else {
 		f.number, ok = portNumber(&port.IntVal)
 	}

@@ -81,7 +81,8 @@ func (c custom[T, O]) next(
 }
 
 func (custom[T, O]) decode(data []byte, whole error, f func(O, error) error) error {
-	o, err := O(new(T)), whole
+	o := O(new(T))
+	err := whole
 	if err == nil {
 		err = unmarshal(data, o)
 	}

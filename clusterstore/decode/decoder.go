@@ -24,7 +24,8 @@ type decoder[T any] struct {
 
 // newKind returns a kind. text lists the fields to decode, in the format of kinds.go.
 func newKind[T any](of schema.GroupVersionKind, text string) *kind[T] {
-	k, fields := &kind[T]{GroupVersionKind: of}, usedFields(text)
+	k := &kind[T]{GroupVersionKind: of}
+	fields := usedFields(text)
 	k.decoders.New = func() any {
 		d := &decoder[T]{}
 		d.table = tableOf(&d.room, reflect.TypeFor[T](), fields)
@@ -91,7 +92,8 @@ func (s *shelf) clear() {
 			s.all = reflect.MakeSlice(of, wanted, wanted)
 		}
 	}
-	s.used, s.more = 0, 0
+	s.used = 0
+	s.more = 0
 }
 
 // count returns the number of values.

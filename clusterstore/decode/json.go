@@ -166,7 +166,8 @@ func (s *scanner) scan(data []byte) (n int, ended bool) {
 		case s.escaped:
 			s.escaped = false
 		case s.quoted:
-			s.quoted, s.escaped = c != '"', c == '\\'
+			s.quoted = c != '"'
+			s.escaped = c == '\\'
 			if !s.quoted && s.depth == 0 {
 				return i + 1, true
 			}

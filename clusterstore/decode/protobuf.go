@@ -161,7 +161,8 @@ func (p protobuf[T, O]) decode(data []byte, whole error, f func(O, error) error)
 		data = bytes.Clone(data)
 	}
 	return p.use(func(d *decoder[T]) error {
-		o, err := O(&d.object), whole
+		o := O(&d.object)
+		err := whole
 		if err == nil {
 			err = d.decode(data)
 		}

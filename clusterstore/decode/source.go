@@ -69,7 +69,8 @@ func (s *source[O]) object(data []byte, whole error, each func(O, *Refused) erro
 	return s.decode(data, whole, func(o O, err error) error {
 		version := o.GetResourceVersion()
 		if len(version) > maxName {
-			err, version = fmt.Errorf("its resourceVersion is longer than %d bytes", maxName), ""
+			err = fmt.Errorf("its resourceVersion is longer than %d bytes", maxName)
+			version = ""
 		}
 		switch {
 		case !isKey(o):
@@ -196,7 +197,8 @@ func eventType(name []byte) watch.EventType {
 // isKey reports whether an object's name and namespace are valid. With a slash in one of them, the
 // key could be that of another object.
 func isKey(o metav1.Object) bool {
-	namespace, name := o.GetNamespace(), o.GetName()
+	namespace := o.GetNamespace()
+	name := o.GetName()
 	return name != "" && max(len(namespace), len(name)) <= maxName && !strings.Contains(namespace, "/") &&
 		!strings.Contains(name, "/")
 }

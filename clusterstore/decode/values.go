@@ -26,7 +26,8 @@ func mapSetter[V any](r *room, u *used, longest int, keep func(string) bool, val
 		clear(kept)
 	})
 	var one mapEntry
-	entry, v := tableOf(r, reflect.TypeOf(one), usedFields("key value")), reflect.ValueOf(&one).Elem()
+	entry := tableOf(r, reflect.TypeOf(one), usedFields("key value"))
+	v := reflect.ValueOf(&one).Elem()
 	return func(into reflect.Value, _ uint64, data []byte) error {
 		one = mapEntry{}
 		if err := entry.decode(v, data); err != nil {
@@ -57,7 +58,8 @@ func mapSetter[V any](r *room, u *used, longest int, keep func(string) bool, val
 // momentSetter returns a setter for a time, in whole seconds as in Kubernetes.
 func momentSetter(r *room) setter {
 	var at metav1.Timestamp
-	t, v := tableOf(r, reflect.TypeOf(at), usedFields("seconds")), reflect.ValueOf(&at).Elem()
+	t := tableOf(r, reflect.TypeOf(at), usedFields("seconds"))
+	v := reflect.ValueOf(&at).Elem()
 	return func(into reflect.Value, _ uint64, data []byte) error {
 		at = metav1.Timestamp{}
 		if err := t.decode(v, data); err != nil {
@@ -76,10 +78,13 @@ func momentSetter(r *room) setter {
 // update.
 func updatesSetter(r *room) setter {
 	var one metav1.ManagedFieldsEntry
-	t, v := tableOf(r, reflect.TypeOf(one), usedFields("operation time")), reflect.ValueOf(&one).Elem()
-	list, newest := make([]metav1.ManagedFieldsEntry, 1), new(metav1.Time)
+	t := tableOf(r, reflect.TypeOf(one), usedFields("operation time"))
+	v := reflect.ValueOf(&one).Elem()
+	list := make([]metav1.ManagedFieldsEntry, 1)
+	newest := new(metav1.Time)
 	return func(into reflect.Value, _ uint64, data []byte) error {
-		one.Operation, one.Time = "", nil
+		one.Operation = ""
+		one.Time = nil
 		if err := t.decode(v, data); err != nil || one.Operation != metav1.ManagedFieldsOperationUpdate ||
 			one.Time.IsZero() {
 			return err

@@ -267,11 +267,13 @@ func (a *account) drop(key string, of handles) {
 // charge counts the sums against the cap. If the sums exceed the cap, it returns an error and
 // changes nothing.
 func (a *account) charge() error {
-	counted, staged := a.sums.counted(), a.sums.beside()
+	counted := a.sums.counted()
+	staged := a.sums.beside()
 	if err := a.memory.add(counted-a.counted, staged-a.staged, a.what); err != nil {
 		return err
 	}
-	a.counted, a.staged = counted, staged
+	a.counted = counted
+	a.staged = staged
 	return nil
 }
 
@@ -280,9 +282,11 @@ func (a *account) settle() {
 	if a.committing {
 		return
 	}
-	counted, staged := a.sums.counted(), a.sums.beside()
+	counted := a.sums.counted()
+	staged := a.sums.beside()
 	a.memory.adjust(counted-a.counted, staged-a.staged)
-	a.counted, a.staged = counted, staged
+	a.counted = counted
+	a.staged = staged
 }
 
 // refusedKey returns the key that counts for a refused object. No object has such a key, because

@@ -125,7 +125,9 @@ func (e compactedEvents[O, T]) next() (out event, err error) {
 		default:
 			c = e.feed.compact(in.Object, in.Refused)
 		}
-		out.kind, out.object, out.version = in.Type, c, c.version
+		out.kind = in.Type
+		out.object = c
+		out.version = c.version
 		return nil
 	})
 	return out, err
@@ -151,7 +153,8 @@ func (f *feed[O, T]) abandonList() {
 
 // stagePage reads and stages one page.
 func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (metav1.ListMeta, int, error) {
-	n, least := 0, int64(0)
+	n := 0
+	least := int64(0)
 	list, err := f.kind.Source.List(ctx, opts, func(o O, refused *decode.Refused) error {
 		c := f.compact(o, refused)
 		if n++; n == 1 || c.size < least {

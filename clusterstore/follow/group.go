@@ -187,7 +187,9 @@ func (g *Group) setSynced() {
 
 // setFailed records that a resource could not be listed or watched.
 func (g *Group) setFailed(s *resourceState, err error) {
-	over, notThere, failure := isOver(err), apierrors.IsNotFound(err), classOf(err)
+	over := isOver(err)
+	notThere := apierrors.IsNotFound(err)
+	failure := classOf(err)
 	err = g.options.Printable(err)
 	now := time.Now()
 	g.update(func() bool {
@@ -203,7 +205,8 @@ func (g *Group) setFailed(s *resourceState, err error) {
 		} else if s.over.IsZero() {
 			s.over = now
 		}
-		s.err, s.lastSeen = err, now
+		s.err = err
+		s.lastSeen = now
 		return before.err == nil || before.err.Error() != err.Error() || before.failure != s.failure
 	})
 }
@@ -230,7 +233,9 @@ func (g *Group) setLate(s *resourceState) {
 		}
 		now := time.Now()
 		s.classify(adminapi.Failing, now)
-		s.err, s.since, s.lastSeen = errLate, now, now
+		s.err = errLate
+		s.since = now
+		s.lastSeen = now
 		return true
 	})
 }
@@ -271,7 +276,8 @@ func (g *Group) Fail(err error) {
 		if g.failed.err != nil {
 			return false
 		}
-		g.failed.err, g.failed.at = err, time.Now()
+		g.failed.err = err
+		g.failed.at = time.Now()
 		return true
 	})
 }
@@ -307,7 +313,8 @@ func (g *Group) Health() Health {
 			Resource: r.name, Needed: r.needed, Synced: s.synced, Objects: int(r.objects.Load()),
 			Trouble: r.trouble.now(),
 		}
-		one.Failure, one.Lasts = s.failure, s.lasts
+		one.Failure = s.failure
+		one.Lasts = s.lasts
 		n, some := r.refusedObjects()
 		one.Refused, all.Refused = n, append(all.Refused, some...)
 		if s.err != nil {
@@ -325,14 +332,16 @@ func (g *Group) Health() Health {
 			continue
 		}
 		if s.lastSeen.After(newest) {
-			newest, all.Err = s.lastSeen, fmt.Errorf("%s: %w", r.name, s.err)
+			newest = s.lastSeen
+			all.Err = fmt.Errorf("%s: %w", r.name, s.err)
 		}
 		if (g.synced || !s.over.IsZero()) && (all.StaleSince.IsZero() || lost.Before(all.StaleSince)) {
 			all.StaleSince = lost
 		}
 	}
 	if g.failed.err != nil {
-		all.Failed, all.Err = true, g.failed.err
+		all.Failed = true
+		all.Err = g.failed.err
 		if all.StaleSince.IsZero() {
 			all.StaleSince = g.failed.at
 		}

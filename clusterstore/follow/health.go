@@ -54,7 +54,8 @@ const lastingAfter = 10 * time.Second
 // classify records the class of a failure.
 func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {
 	if s.failure != failure {
-		s.failure, s.first = failure, now
+		s.failure = failure
+		s.first = now
 	}
 	s.lasts = now.Sub(s.first) >= lastingAfter
 }
@@ -116,14 +117,17 @@ func (t *trouble) add(c cause, text string) bool {
 	defer t.mu.Unlock()
 	now := time.Now()
 	if now.Sub(t.last) > troublePause {
-		t.count, t.text, t.seen = 0, "", make(map[cause]time.Time)
+		t.count = 0
+		t.text = ""
+		t.seen = make(map[cause]time.Time)
 	}
 	t.count, t.last = t.count+1, now
 	if t.count < troubleCount && c != overdueWatch && c != longList {
 		return false
 	}
 	before := t.seen[c]
-	t.text, t.seen[c] = text, now
+	t.text = text
+	t.seen[c] = now
 	return now.Sub(before) > troublePause
 }
 

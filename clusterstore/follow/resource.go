@@ -269,7 +269,8 @@ func (r *Resource) listAndWatch(ctx context.Context, begin step) step {
 
 // list reads all objects in pages, and puts them into the Store.
 func (r *Resource) list(ctx context.Context) error {
-	began, wanted := time.Now(), r.wanted.Load()
+	began := time.Now()
+	wanted := r.wanted.Load()
 	r.feed.beginList()
 	version, err := r.pages(ctx)
 	r.took = time.Since(began)
@@ -277,7 +278,8 @@ func (r *Resource) list(ctx context.Context) error {
 		r.feed.abandonList()
 		return err
 	}
-	r.version, r.heard = version, time.Now()
+	r.version = version
+	r.heard = time.Now()
 	r.listedFor.Store(wanted)
 	r.feed.commit()
 	return nil
@@ -287,7 +289,8 @@ func (r *Resource) list(ctx context.Context) error {
 // API server's storage, not its cache. A page is requested at once if the previous page had many
 // objects. Other pages wait for the request rate.
 func (r *Resource) pages(ctx context.Context) (version string, err error) {
-	began, poor := time.Now(), 0
+	began := time.Now()
+	poor := 0
 	for opts := (metav1.ListOptions{Limit: pageSize, FieldSelector: r.fields}); ; {
 		if err := r.late(began); err != nil {
 			return "", err
@@ -371,7 +374,8 @@ func (r *Resource) open(ctx context.Context) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.outdated, r.refusals = 0, 0
+	r.outdated = 0
+	r.refusals = 0
 	r.group.setHealthy(&r.state)
 	r.reportReadable()
 	return w, nil

@@ -183,7 +183,8 @@ func (l *lag) updated(o metav1.Object) (newest int64) {
 // seen records the time of a listed or new object, which is not an update.
 func (l *lag) seen(updated int64) {
 	if l != nil && updated > l.newest {
-		l.newest, l.since = updated, time.Time{}
+		l.newest = updated
+		l.since = time.Time{}
 	}
 }
 
@@ -194,7 +195,8 @@ func (l *lag) observe(updated int64) {
 	}
 	now := time.Now()
 	if updated > l.newest {
-		l.newest, l.since = updated, now
+		l.newest = updated
+		l.since = now
 	} else if now.Sub(l.since) > time.Second {
 		return
 	}

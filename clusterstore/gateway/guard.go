@@ -95,6 +95,8 @@ func (g *Guard) hostAddresses() ([]netip.Addr, error) {
 			host = append(host, ip.Unmap())
 		}
 	}
-	g.host, g.hostErr, g.readAt = host, err, time.Now()
+	g.host = host
+	g.hostErr = err
+	g.readAt = time.Now()
 	return g.host, g.hostErr
 }

@@ -97,7 +97,8 @@ func periodsOf(list []Address) map[probeKey]time.Duration {
 		if !a.usable() || a.Probe == (cluster.Probe{}) {
 			continue
 		}
-		key, period := keyOf(a.Addr.Addr(), a.Probe), max(a.Probe.Period, perHost)
+		key := keyOf(a.Addr.Addr(), a.Probe)
+		period := max(a.Probe.Period, perHost)
 		if other, ok := periods[key]; ok {
 			period = min(period, other)
 		}
@@ -110,7 +111,8 @@ func periodsOf(list []Address) map[probeKey]time.Duration {
 func (p *health) note(err error) {
 	dead := p.failures >= deadAfter
 	if err == nil {
-		p.failures, p.failure = 0, ""
+		p.failures = 0
+		p.failure = ""
 	} else {
 		p.failures, p.failure = min(p.failures+1, deadAfter), err.Error()
 	}

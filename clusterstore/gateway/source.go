@@ -163,11 +163,13 @@ func (s *Source) Explain(svc federation.ServiceID, port uint16) iter.Seq[federat
 			c := federation.Considered{Slice: sliceName, Addr: a.Addr, Changed: a.Since}
 			switch {
 			case share.State == federation.Present && share.Undeclared:
-				c.Verdict, c.Detail = federation.NoSuchPort, "the Service does not declare the port"
+				c.Verdict = federation.NoSuchPort
+				c.Detail = "the Service does not declare the port"
 			case len(share.Slices) == 0 || share.Slices[0].Behind.Ready == 0:
 				c.Verdict = federation.NothingBehind
 			case a.Dead && !AllDead(s.Addresses):
-				c.Verdict, c.Detail = federation.GatewayDead, a.Failure
+				c.Verdict = federation.GatewayDead
+				c.Detail = a.Failure
 			}
 			if !yield(c) {
 				return

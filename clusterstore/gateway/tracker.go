@@ -144,7 +144,8 @@ func isClosed(c <-chan struct{}) bool {
 func (t *Tracker) use(ctx context.Context, targets []Target) {
 	list, left := t.addresses(targets)
 	if len(list) == 0 && len(targets) > 0 { // no name has been resolved yet: keep the previous addresses
-		list, left = slices.Clone(t.list), t.left
+		list = slices.Clone(t.list)
+		left = t.left
 		for i := range list { // all targets of a link have the same ranges, which may be new
 			list[i].Outside = targets[0].excludes(list[i].Addr.Addr())
 		}
@@ -160,7 +161,9 @@ func (t *Tracker) use(ctx context.Context, targets []Target) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.list
-	t.list, t.left, t.periods = list, left, periods
+	t.list = list
+	t.left = left
+	t.periods = periods
 	t.remember(before)
 	maps.DeleteFunc(t.refused, func(ip netip.Addr, _ string) bool {
 		return !slices.ContainsFunc(list, func(a Address) bool { return a.Addr.Addr() == ip })
@@ -176,7 +179,8 @@ func (t *Tracker) use(ctx context.Context, targets []Target) {
 // addresses returns the known addresses of the targets without duplicates. left is the number of
 // addresses beyond MostAddresses.
 func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
-	seen, names := make(map[netip.AddrPort]bool), namesOf(targets)
+	seen := make(map[netip.AddrPort]bool)
+	names := namesOf(targets)
 	for _, x := range targets {
 		ips := []netip.Addr{x.IP}
 		switch {
@@ -211,13 +215,16 @@ func (t *Tracker) publish() {
 	list := slices.Clone(t.list)
 	for i := range list {
 		a := &list[i]
-		refused, key := t.refused[a.Addr.Addr()], keyOf(a.Addr.Addr(), a.Probe)
+		refused := t.refused[a.Addr.Addr()]
+		key := keyOf(a.Addr.Addr(), a.Probe)
 		switch p := t.probed[key]; {
 		case t.periods[key] == 0:
 		case refused != "":
 			a.Refused = refused
 		default:
-			a.Dead, a.Since, a.Failure = p.failures >= deadAfter, p.since, p.failure
+			a.Dead = p.failures >= deadAfter
+			a.Since = p.since
+			a.Failure = p.failure
 		}
 	}
 	before, _ := t.published.Get()
@@ -412,7 +419,8 @@ func (t *Tracker) turn(ctx context.Context, key probeKey) {
 	p := t.probed[key]
 	p.began = time.Now()
 	t.mu.Unlock()
-	refused, err := t.cfg.Guard.refusal(ctx, key.ip), error(nil)
+	refused := t.cfg.Guard.refusal(ctx, key.ip)
+	err := error(nil)
 	if t.excluded(key.ip) {
 		return
 	}

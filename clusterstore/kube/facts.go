@@ -49,7 +49,10 @@ func (f *Facts) AddTo(s *adminapi.APIServer) {
 	anchors, networks := f.anchors, f.networks
 	anchors.AgeSeconds = int(time.Since(f.anchorsAt).Seconds())
 	networks.AgeSeconds = int(time.Since(f.networksAt).Seconds())
-	s.Version, s.VersionError, s.Anchors, s.Networks = f.version, f.versionError, &anchors, &networks
+	s.Version = f.version
+	s.VersionError = f.versionError
+	s.Anchors = &anchors
+	s.Networks = &networks
 }
 
 // Read reads the facts of a cluster. namespace is the namespace of the control plane. complete is
@@ -58,10 +61,12 @@ func (f *Facts) AddTo(s *adminapi.APIServer) {
 func Read(ctx context.Context, client *Client, namespace string) (f *Facts, complete bool) {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
-	f, complete = new(Facts), true
+	f = new(Facts)
+	complete = true
 	var err error
 	if f.version, err = Version(ctx, client.Sources); err != nil {
-		f.versionError, complete = client.Printable(err).Error(), false
+		f.versionError = client.Printable(err).Error()
+		complete = false
 	}
 	complete = settled(f.readAnchors(ctx, client, namespace)) && complete
 	complete = settled(f.readNetworks(ctx, client)) && complete
@@ -71,7 +76,8 @@ func Read(ctx context.Context, client *Client, namespace string) (f *Facts, comp
 // readAnchors reads the trust anchors. The facts also have the text of the error.
 func (f *Facts) readAnchors(ctx context.Context, client *Client, namespace string) error {
 	list, err := readAnchors(ctx, client.Sources, namespace)
-	f.anchors, f.anchorsAt = adminapi.TrustAnchors{List: list}, time.Now()
+	f.anchors = adminapi.TrustAnchors{List: list}
+	f.anchorsAt = time.Now()
 	if err != nil {
 		f.anchors.Error = unread(client, fmt.Sprintf("ConfigMap %s/%s", namespace, AnchorsConfigMap), err)
 	}
@@ -81,7 +87,8 @@ func (f *Facts) readAnchors(ctx context.Context, client *Client, namespace strin
 // readNetworks reads the Pod CIDRs. The facts also have the text of the error.
 func (f *Facts) readNetworks(ctx context.Context, client *Client) error {
 	networks, err := readNetworks(ctx, client.Sources.Nodes)
-	f.networks, f.networksAt = networks, time.Now()
+	f.networks = networks
+	f.networksAt = time.Now()
 	if err != nil {
 		f.networks = adminapi.PodNetworks{Error: unread(client, "Nodes", err)}
 	}

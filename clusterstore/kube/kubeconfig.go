@@ -156,7 +156,8 @@ func currentContext(file *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcm
 	if context == nil {
 		return nil, nil, errors.New("current-context names a context that is missing")
 	}
-	cluster, user := file.Clusters[context.Cluster], file.AuthInfos[context.AuthInfo]
+	cluster := file.Clusters[context.Cluster]
+	user := file.AuthInfos[context.AuthInfo]
 	switch {
 	case cluster == nil:
 		return nil, nil, errors.New("the context's cluster is missing")
@@ -388,7 +389,9 @@ func plainYAML(data []byte) (plain []byte, ignored []string, err error) {
 
 // checkNode refuses anchors, merge keys and deep nesting, and removes comments.
 func checkNode(n *yaml.Node, depth int) error {
-	n.HeadComment, n.LineComment, n.FootComment = "", "", ""
+	n.HeadComment = ""
+	n.LineComment = ""
+	n.FootComment = ""
 	switch {
 	case n.Anchor != "" || n.ShortTag() == "!!merge":
 		return fmt.Errorf(

@@ -64,7 +64,10 @@ func (o *observer) answer(r *http.Request, response *http.Response, sent, receiv
 		close(o.answered)
 	}
 	o.now.Answered = received
-	o.now.Error, o.now.Certificate, o.now.OtherAuthority, o.now.ClientCertificate = "", "", false, ""
+	o.now.Error = ""
+	o.now.Certificate = ""
+	o.now.OtherAuthority = false
+	o.now.ClientCertificate = ""
 	o.now.Clock = cmp.Or(clock, o.now.Clock)
 	kind := kindOf(r)
 	switch status := response.StatusCode; {
@@ -139,7 +142,8 @@ func kindOf(r *http.Request) adminapi.RefusedRequest {
 	watch := r.URL.Query().Get("watch")
 	switch {
 	case path == "": // API discovery, or the version
-		verb, resource = "get", withoutBase(r.URL.Path)
+		verb = "get"
+		resource = withoutBase(r.URL.Path)
 	case verb != "": // with or without a name
 	case named:
 		verb, resource = "get", resource+"/"+parts[1]

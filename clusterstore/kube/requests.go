@@ -165,7 +165,9 @@ type countingTransport struct {
 }
 
 func (c *countingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	client, method, start := clientOf(request.URL.Path), strings.ToLower(request.Method), time.Now()
+	client := clientOf(request.URL.Path)
+	method := strings.ToLower(request.Method)
+	start := time.Now()
 	inFlight := c.metrics.inFlight.WithLabelValues(client)
 	inFlight.Inc()
 	response, err := c.next.RoundTrip(request)

@@ -83,8 +83,11 @@ func NewMCS(version string, config *rest.Config, client *http.Client) (MCS, erro
 	metav1.AddToGroupVersion(s, v)
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"}) // for errors
 	c := rest.CopyConfig(config)
-	c.GroupVersion, c.APIPath, c.NegotiatedSerializer = &v, "/apis", serializer.NewCodecFactory(s).WithoutConversion()
-	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	c.GroupVersion = &v
+	c.APIPath = "/apis"
+	c.NegotiatedSerializer = serializer.NewCodecFactory(s).WithoutConversion()
+	c.ContentType = runtime.ContentTypeJSON
+	c.AcceptContentTypes = runtime.ContentTypeJSON
 	api, err := rest.RESTClientForConfigAndClient(c, client)
 	if err != nil {
 		return MCS{}, err

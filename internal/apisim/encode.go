@@ -153,7 +153,8 @@ func (r *request) beginList(head metav1.ListMeta, n int, object objectFunc) ([]b
 	if !r.protobuf {
 		return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, of.Kind, of.APIVersion, text), nil
 	}
-	list, size := appendField(nil, 1, text), 0
+	list := appendField(nil, 1, text)
+	size := 0
 	for i := range n {
 		one, err := object(i)
 		if err != nil {

@@ -106,7 +106,8 @@ func (r *request) manyElements() []byte {
 		return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"name":"x","managedFields":[%s{}]}}`,
 			r.typeMeta("").Kind, r.typeMeta("").APIVersion, strings.Repeat("{},", endlessEmpty))
 	}
-	name, element := appendField(nil, 1, []byte("x")), appendField(nil, 17, nil)
+	name := appendField(nil, 1, []byte("x"))
+	element := appendField(nil, 17, nil)
 	return appendField(nil, 1, append(name, bytes.Repeat(element, endlessEmpty)...))
 }
 

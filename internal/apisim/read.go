@@ -71,10 +71,11 @@ func (s *Server) list(ctx context.Context, w http.ResponseWriter, r *request) {
 	if limit := int(r.options.Limit); limit > 0 && limit < len(now) {
 		now = now[:limit]
 		left := int64(len(p.objects) - limit)
-		head.Continue, head.RemainingItemCount = s.store.keepPage(page{
+		head.Continue = s.store.keepPage(page{
 			objects: p.objects[limit:],
 			version: p.version,
-		}), &left
+		})
+		head.RemainingItemCount = &left
 	}
 	w.Header().Set("Content-Type", r.contentType())
 	object := func(i int) ([]byte, error) { return r.encode(now[i]) }

@@ -221,8 +221,10 @@ func (s *Server) Kubeconfig(addr, token string) ([]byte, error) {
 		cluster = clientcmdapi.Cluster{Server: "https://" + addr, CertificateAuthorityData: s.authority.pem}
 	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters[s.name], config.AuthInfos[s.name] = &cluster, &clientcmdapi.AuthInfo{Token: token}
-	config.Contexts[s.name], config.CurrentContext = &clientcmdapi.Context{Cluster: s.name, AuthInfo: s.name}, s.name
+	config.Clusters[s.name] = &cluster
+	config.AuthInfos[s.name] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[s.name] = &clientcmdapi.Context{Cluster: s.name, AuthInfo: s.name}
+	config.CurrentContext = s.name
 	return clientcmd.Write(*config)
 }
 

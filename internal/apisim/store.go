@@ -83,11 +83,13 @@ func (s *store) replace(k kind, m metav1.Object, o runtime.Object) (*object, err
 	old, had := t.objects.Get(made)
 	if !had {
 		change = watch.Added
-		made.uid, made.created = types.UID(fmt.Sprintf(
+		made.uid = types.UID(fmt.Sprintf(
 			"00000000-0000-4000-8000-%012x", made.version,
-		)), metav1.NewTime(time.Now().Truncate(time.Second))
+		))
+		made.created = metav1.NewTime(time.Now().Truncate(time.Second))
 	} else {
-		made.uid, made.created = old.uid, old.created
+		made.uid = old.uid
+		made.created = old.created
 	}
 	if err := made.encode(k, o); err != nil {
 		return nil, err
@@ -135,7 +137,8 @@ func (t *table) drop(n int) {
 func (s *store) compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pages, s.compacted = [keptPages]page{}, s.version
+	s.pages = [keptPages]page{}
+	s.compacted = s.version
 	for _, t := range s.tables {
 		if len(t.events) > 0 {
 			t.drop(len(t.events))
@@ -155,11 +158,13 @@ func (s *store) backup() (restore func()) {
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.version, s.compacted = version, version
+		s.version = version
+		s.compacted = version
 		s.pages = [keptPages]page{}
 		for resource, t := range s.tables {
 			t.objects = objects[resource].Clone()
-			t.events, t.oldest = nil, version
+			t.events = nil
+			t.oldest = version
 			close(t.changed)
 			t.changed = make(chan struct{})
 		}

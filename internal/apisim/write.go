@@ -37,7 +37,8 @@ func (s *Server) write(w http.ResponseWriter, from io.Reader, r *request) {
 	if before := s.store.taken().before; before != nil {
 		before(r.resource, r.namespace, r.name)
 	}
-	code, o := http.StatusOK, (*object)(nil)
+	code := http.StatusOK
+	o := (*object)(nil)
 	switch r.method {
 	case http.MethodPost:
 		code = http.StatusCreated

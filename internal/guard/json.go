@@ -53,7 +53,8 @@ func (c *counter) count(char byte) {
 		c.escaped = false
 		return
 	case c.quoted:
-		c.quoted, c.escaped = char != '"', char == '\\'
+		c.quoted = char != '"'
+		c.escaped = char == '\\'
 		return
 	case char == ' ' || char == '\n' || char == '\t' || char == '\r':
 		return

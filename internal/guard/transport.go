@@ -58,7 +58,9 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		return nil, errPlain
 	}
-	host, list, forward := request.URL.Host, request.URL.Query().Has("limit"), strings.HasSuffix(
+	host := request.URL.Host
+	list := request.URL.Query().Has("limit")
+	forward := strings.HasSuffix(
 		request.URL.Path, "/portforward",
 	)
 	response, err := t.next.RoundTrip(request)
@@ -83,7 +85,8 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 func bound(response *http.Response, limit int64, protobuf bool) error {
 	status := response.StatusCode
 	kind, _, err := mime.ParseMediaType(cmp.Or(response.Header.Get("Content-Type"), "application/json"))
-	isJSON, isText := err == nil && kind == "application/json", err == nil && strings.HasPrefix(kind, "text/")
+	isJSON := err == nil && kind == "application/json"
+	isText := err == nil && strings.HasPrefix(kind, "text/")
 	switch {
 	case status < 200 || status >= 300 && status < 400:
 		return fmt.Errorf("answers with status %d, which is not followed: is it an API server?", status)

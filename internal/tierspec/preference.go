@@ -109,7 +109,8 @@ func (p Preference) With(annotations map[string]string) Preference {
 		p.Tiers = tiers
 	}
 	if count, percent, ok := readMinReady(annotations[MinReadyKey]); ok {
-		p.Count, p.Percent = count, percent
+		p.Count = count
+		p.Percent = percent
 	}
 	if d, ok := ReadDuration(annotations[ReturnAfterKey], maxReturnAfter); ok {
 		p.ReturnAfter = d

@@ -151,7 +151,8 @@ func (s *Service) Unused(m *Member) bool {
 // Endpoints in service win before those of last resort. After that, the order of precedence
 // decides. The results omit endpoints that are withdrawn or that no tier can name.
 func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
-	ready, unready = make(map[netip.AddrPort]Endpoint), make(map[netip.AddrPort]Endpoint)
+	ready = make(map[netip.AddrPort]Endpoint)
+	unready = make(map[netip.AddrPort]Endpoint)
 	for _, now := range []Standing{InService, LastResort} {
 		for i := range st.Members {
 			m := &st.Members[i]
@@ -248,7 +249,8 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 		share := func(n int) int { return (n*len(these) + len(l.Ready) - 1) / len(l.Ready) }
 		behind = Behind{share(behind.Ready), share(behind.Unready)}
 	}
-	tier, n := st.Tier(st.Federated, m.Cluster, "", st.Zone), 0
+	tier := st.Tier(st.Federated, m.Cluster, "", st.Zone)
+	n := 0
 	if tier < 0 {
 		return
 	}

@@ -89,7 +89,9 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 		}
 		switch {
 		case !x.steered():
-			seen, list, sent = nil, x.Ready, x.finish(x.Ready)
+			seen = nil
+			list = x.Ready
+			sent = x.finish(x.Ready)
 			continue
 		case len(seen) == 0 || !sameTiers(seen[0].State, x.State):
 			if len(seen) > 0 {

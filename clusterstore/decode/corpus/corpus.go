@@ -67,7 +67,8 @@ func (m Maker) fill(v reflect.Value, depth int) {
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
 		for range m.IntN(4) {
-			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			key := reflect.New(v.Type().Key()).Elem()
+			value := reflect.New(v.Type().Elem()).Elem()
 			key.SetString(m.text())
 			m.fill(value, depth+1)
 			v.SetMapIndex(key, value)

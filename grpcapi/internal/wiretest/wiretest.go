@@ -96,7 +96,8 @@ func Many(n, labelBytes int) []*federation.Endpoint {
 	for i := range list {
 		e := Shop()
 		e.Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 80)
-		e.Twin, e.Common.Labels = fmt.Sprintf("pod-%07d", i)+strings.Repeat("x", labelBytes), nil
+		e.Twin = fmt.Sprintf("pod-%07d", i) + strings.Repeat("x", labelBytes)
+		e.Common.Labels = nil
 		list[i] = e
 	}
 	return list

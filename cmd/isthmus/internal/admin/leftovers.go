@@ -149,7 +149,8 @@ func (l *Leftovers) runs(ctx context.Context, cluster string) (bool, error) {
 		delete(l.held, cluster)
 		return false, nil
 	}
-	now, before := l.now(), l.held[cluster]
+	now := l.now()
+	before := l.held[cluster]
 	if !before.renewed.Equal(of.RenewTime) {
 		lasts := min(max(time.Duration(of.Duration)*time.Second, leastLease), mostLease)
 		l.held[cluster] = heldLease{*of.RenewTime, now.Add(lasts)}

@@ -51,7 +51,8 @@ const (
 
 // checkServer checks that the API server responds.
 func (l *clusterCheck) checkServer() {
-	add, s := l.about(sectionAPI, API, l.Cluster.Cluster), l.API
+	add := l.about(sectionAPI, API, l.Cluster.Cluster)
+	s := l.API
 	if s.Answered.IsZero() {
 		l.why = "its API server does not answer"
 	}
@@ -62,10 +63,11 @@ func (l *clusterCheck) checkServer() {
 		add(Failure, "the API server refuses the client certificate: "+s.ClientCertificate,
 			l.hintOfServer("give the gateway one that is good, by an authority that the API server trusts"))
 	case s.Error != "":
-		text, hint := s.Error, "check the address and the network between the two"
+		text := s.Error
+		hint := "check the address and the network between the two"
 		if s.Certificate != "" {
-			text, hint = "its certificate is not good: "+s.Certificate,
-				"check that the address is the API server's, and by which name its certificate is good"
+			text = "its certificate is not good: " + s.Certificate
+			hint = "check that the address is the API server's, and by which name its certificate is good"
 		}
 		if s.OtherAuthority {
 			hint = "correct the certificate authority of the kubeconfig, or the address if it is not the API server's"
@@ -110,7 +112,8 @@ func (l *clusterCheck) hintOfServer(hint string) string {
 
 // checkClock compares the clock of the API server with the local clock.
 func (l *clusterCheck) checkClock() {
-	add, c := l.about(sectionAPI, ClockSkew, l.Cluster.Cluster), l.API.Clock
+	add := l.about(sectionAPI, ClockSkew, l.Cluster.Cluster)
+	c := l.API.Clock
 	switch {
 	case c == nil && l.API.Answered.IsZero():
 		add(Unchecked, l.why, "")
@@ -119,7 +122,8 @@ func (l *clusterCheck) checkClock() {
 		add(Unchecked, "its API server sends no Date", "")
 		return
 	}
-	off, way := time.Duration(c.Ahead*float64(time.Second)), "ahead"
+	off := time.Duration(c.Ahead * float64(time.Second))
+	way := "ahead"
 	if off < 0 {
 		off, way = -off, "behind"
 	}
@@ -341,9 +345,11 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 			"the installation makes it and grants what it needs; --service-account names another")
 		return
 	}
-	rights, hint := LinkPermissions(), "in that cluster: kubectl apply -f manifests/link/remote-access.yaml"
+	rights := LinkPermissions()
+	hint := "in that cluster: kubectl apply -f manifests/link/remote-access.yaml"
 	if l.local {
-		rights, hint = LocalPermissions(), "kubectl apply -f manifests/install/rbac.yaml"
+		rights = LocalPermissions()
+		hint = "kubectl apply -f manifests/install/rbac.yaml"
 		if l.exports {
 			rights, hint = append(rights, ExportPermissions()...),
 				hint+", and for --exports=on: kubectl apply -k manifests/install/exports"
@@ -353,7 +359,8 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 		add(Unchecked, notAsked, hint)
 		return
 	}
-	worst, texts := OK, map[Level][]string{}
+	worst := OK
+	texts := map[Level][]string{}
 	for _, r := range rights {
 		neededForImports := l.imports && !l.local && r.String() == "serviceexports.multicluster.x-k8s.io"
 		if neededForImports {
@@ -399,7 +406,8 @@ const anchorsConfigMap = "linkerd-identity-trust-roots"
 
 // checkAnchors reports the trust anchors and compares them with those of the local cluster.
 func (l *clusterCheck) checkAnchors(here *clusterCheck) {
-	add, a := l.about(sectionTrust, Anchors, l.Cluster.Cluster), l.API.Anchors
+	add := l.about(sectionTrust, Anchors, l.Cluster.Cluster)
+	a := l.API.Anchors
 	switch {
 	case a == nil:
 		add(Unchecked, "not read yet", "")

@@ -28,7 +28,8 @@ type Seen struct {
 
 // Judge returns the results of all checks in the order of [Checks].
 func Judge(s Seen) []Result {
-	r, now := new(report), time.Now()
+	r := new(report)
+	now := time.Now()
 	checkSecrets(r, &s)
 	clusters := []*clusterCheck{newClusterCheck(r, s.Local, now)}
 	for _, c := range s.Clusters.Clusters {
@@ -36,10 +37,13 @@ func Judge(s Seen) []Result {
 			clusters = append(clusters, newClusterCheck(r, c, now))
 		}
 	}
-	clusters[0].local, clusters[0].Cluster.Cluster = true, "local"
+	clusters[0].local = true
+	clusters[0].Cluster.Cluster = "local"
 	imports := s.Exports || s.Clusters.Exports != nil && s.Clusters.Exports.MCS != "none"
 	for _, l := range clusters {
-		l.fromHere, l.exports, l.imports = s.FromHere, s.Exports, imports
+		l.fromHere = s.FromHere
+		l.exports = s.Exports
+		l.imports = imports
 		l.checkServer()
 		l.checkClock()
 		if !l.local {

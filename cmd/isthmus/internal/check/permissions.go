@@ -50,7 +50,8 @@ func LocalPermissions() []Permission {
 // (manifests/install/exports/rbac.yaml).
 func ExportPermissions() []Permission {
 	const mcs, unwritten = "multicluster.x-k8s.io", "no ServiceImports are written"
-	write, status := []string{"create", "update", "delete"}, []string{"update"}
+	write := []string{"create", "update", "delete"}
+	status := []string{"update"}
 	return []Permission{
 		{"", "services", write, "", false, Warning, "no Services are written for exports"},
 		{"", "namespaces", read, "", false, Warning, "nothing is written for exports"},

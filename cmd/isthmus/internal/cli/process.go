@@ -74,7 +74,9 @@ const afterLimit = time.Second
 // such as " for x" or ": making x". If the work continues after the context has ended, Await
 // returns. The caller must then not read the results of the work.
 func (p Process) Await(ctx context.Context, what string, work func() error) error {
-	done, slow, ended := make(chan error, 1), time.After(SlowAfter), ctx.Done()
+	done := make(chan error, 1)
+	slow := time.After(SlowAfter)
+	ended := ctx.Done()
 	go func() { done <- work() }()
 	for late := (<-chan time.Time)(nil); ; {
 		select {
@@ -83,7 +85,8 @@ func (p Process) Await(ctx context.Context, what string, work func() error) erro
 		case <-slow:
 			fmt.Fprintf(p.Stderr, "%s: waiting%s\n", p.Name, what)
 		case <-ended:
-			ended, late = nil, time.After(afterLimit)
+			ended = nil
+			late = time.After(afterLimit)
 		case <-late:
 			return ctx.Err()
 		}

@@ -129,7 +129,9 @@ func (g *Program) root(p Process) *cobra.Command {
 			c := v.forCobra()
 			c.RunE = func(c *cobra.Command, args []string) error {
 				own := p
-				own.Name, own.Args, own.Build = called(c), args, g.Build
+				own.Name = called(c)
+				own.Args = args
+				own.Build = g.Build
 				return v.run(c.Context(), c.Flags(), own)
 			}
 			root.AddCommand(c)
@@ -139,7 +141,8 @@ func (g *Program) root(p Process) *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	if c, _, err := root.Find([]string{"completion"}); err == nil {
 		c.Short, c.Long = completionSummary, c.Long+strings.ReplaceAll(pluginHelp, "PROGRAM", root.Name())
-		c.Args, c.RunE = cobra.ArbitraryArgs, func(_ *cobra.Command, args []string) error {
+		c.Args = cobra.ArbitraryArgs
+		c.RunE = func(_ *cobra.Command, args []string) error {
 			return Usagef("unknown shell %q: name bash, zsh, fish or powershell", strings.Join(args, " "))
 		}
 	}

@@ -253,7 +253,8 @@ func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) 
 			continue
 		}
 		page := a.Value
-		g.Version, g.Commit = cmp.Or(page.Replica.Version, a.Build.Version), a.Build.Commit
+		g.Version = cmp.Or(page.Replica.Version, a.Build.Version)
+		g.Commit = a.Build.Commit
 		s.replicas++
 		if unchecked := a.Unchecked(client); unchecked != "" {
 			s.Gateways = append(s.Gateways, g)
@@ -264,7 +265,8 @@ func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) 
 		}
 		s.judged++
 		if w := page.Writer; w != nil {
-			g.Replica, g.Leading = w.Identity, w.Leading
+			g.Replica = w.Identity
+			g.Leading = w.Leading
 		}
 		s.Gateways = append(s.Gateways, g)
 		s.add(checkAnswers, a.Replica, check.OK, "it answers", "")

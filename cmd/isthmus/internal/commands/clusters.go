@@ -105,10 +105,13 @@ func lastingPage(page adminapi.Clusters) adminapi.Clusters {
 }
 
 func lasting(c adminapi.Cluster) adminapi.Cluster {
-	c.LastEvent, c.Memory, c.API = time.Time{}, adminapi.Memory{}, nil
+	c.LastEvent = time.Time{}
+	c.Memory = adminapi.Memory{}
+	c.API = nil
 	c.Resources = slices.Clone(c.Resources)
 	for i := range c.Resources {
-		c.Resources[i].Objects, c.Resources[i].ThrottledUntil = 0, time.Time{}
+		c.Resources[i].Objects = 0
+		c.Resources[i].ThrottledUntil = time.Time{}
 	}
 	return c
 }

@@ -59,7 +59,9 @@ func zoneOf(w *pb.WeightedAddr) string {
 }
 
 func hintsOf(w *pb.WeightedAddr) string {
-	protocol, port, authority := "", "", ""
+	protocol := ""
+	port := ""
+	authority := ""
 	switch w.GetProtocolHint().GetProtocol().(type) {
 	case *pb.ProtocolHint_H2_:
 		protocol = "h2"

@@ -204,7 +204,8 @@ func (s *explainState) headline() string {
 		return fmt.Sprintf("%s: not explained, since Isthmus can't update it; this client keeps %s",
 			summary, text.Count(p.Set.Endpoints, "endpoint", "endpoints"))
 	}
-	n, behind := totalOf(p), p.Verdicts[behindGateway]
+	n := totalOf(p)
+	behind := p.Verdicts[behindGateway]
 	if behind > 0 && !s.address.IsValid() {
 		return fmt.Sprintf("%s: %d of %s served, and %d behind gateways", summary, p.Verdicts[served],
 			text.Count(n-behind, "address", "addresses"), behind)

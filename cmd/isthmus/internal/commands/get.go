@@ -86,7 +86,10 @@ func (s *getState) apply(u *pb.Update) error {
 	case *pb.Update_Remove:
 		return s.remove(u.Remove)
 	case *pb.Update_NoEndpoints:
-		s.known, s.exists, s.endpoints, s.bytes = true, u.NoEndpoints.GetExists(), nil, 0
+		s.known = true
+		s.exists = u.NoEndpoints.GetExists()
+		s.endpoints = nil
+		s.bytes = 0
 		return nil
 	}
 	return errors.New("a message that is neither add, remove nor no_endpoints")
@@ -101,7 +104,8 @@ func (s *getState) add(set *pb.WeightedAddrSet) error {
 	if s.endpoints == nil {
 		s.endpoints = make(map[netip.AddrPort]endpoint)
 	}
-	s.known, s.exists = true, true
+	s.known = true
+	s.exists = true
 	var bad error
 	decoded := 0 // in bytes, because addresses may repeat and share large labels
 	for _, w := range set.GetAddrs() {
@@ -128,7 +132,8 @@ func (s *getState) add(set *pb.WeightedAddrSet) error {
 		case size > maxBytes:
 			return errTooLarge
 		}
-		s.endpoints[addr], s.bytes = e, size
+		s.endpoints[addr] = e
+		s.bytes = size
 	}
 	return bad
 }
@@ -175,7 +180,8 @@ func (s *getState) table() (string, []byte) {
 	t.row("ADDRESS", "CLUSTER", "ZONE", "TIER", "STANDING", "WEIGHT", "HINTS", "POD", "IDENTITY")
 	for _, addr := range s.addresses() {
 		w := s.endpoints[addr].WeightedAddr
-		tier, standing := w.GetMetricLabels()["isthmus_tier"], w.GetMetricLabels()["isthmus_standing"]
+		tier := w.GetMetricLabels()["isthmus_tier"]
+		standing := w.GetMetricLabels()["isthmus_standing"]
 		takenOut = takenOut || standing != "" && standing != "in-service"
 		t.row(addr, clusterOf(w), zoneOf(w), tier, standing, w.GetWeight(), hintsOf(w), podOf(w), peerOf(w))
 	}

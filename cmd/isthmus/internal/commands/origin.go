@@ -66,7 +66,8 @@ func describeBuild(b adminapi.Build) string {
 // originOf reads an Origin from the headers of a response.
 func originOf(h http.Header) Origin {
 	from := Origin{Format: h.Get(adminapi.FormatHeader)}
-	from.Build.Version, from.Build.Commit = h.Get(adminapi.VersionHeader), h.Get(adminapi.CommitHeader)
+	from.Build.Version = h.Get(adminapi.VersionHeader)
+	from.Build.Commit = h.Get(adminapi.CommitHeader)
 	at, err := http.ParseTime(h.Get("Date"))
 	if err != nil {
 		at = time.Now()

@@ -70,7 +70,8 @@ func parseServiceName(typed string) (serviceName, bool) {
 	n := serviceName{typed: typed}
 	dialled, _, _ := strings.Cut(typed, ":")
 	if namespace, name, ok := strings.Cut(dialled, "/"); ok {
-		n.namespace, n.name = namespace, name
+		n.namespace = namespace
+		n.name = name
 		return n, namespace != "" && name != "" && !strings.Contains(name, "/")
 	}
 	labels := strings.Split(dialled, ".")

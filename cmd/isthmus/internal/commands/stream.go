@@ -95,7 +95,8 @@ func (s *session[M]) run(ctx context.Context, p cli.Process) error {
 	}
 	defer conn.Close()
 	ctx, cancel = context.WithCancel(ctx)
-	messages, ended := make(chan *M), make(chan error, 1)
+	messages := make(chan *M)
+	ended := make(chan error, 1)
 	go func() {
 		defer close(messages)
 		ended <- s.receive(ctx, conn, messages)
@@ -166,7 +167,8 @@ func (s *session[M]) display(
 				batchEnds = time.After(batchWindow)
 			}
 			if s.state.started() {
-				slow, s.limit = nil, nil
+				slow = nil
+				s.limit = nil
 			}
 		case <-batchEnds:
 			batchEnds = nil

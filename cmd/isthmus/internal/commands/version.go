@@ -50,7 +50,8 @@ func runVersion(
 		for _, a := range answers {
 			g := adminapi.ReplicaBuild{Gateway: a.Replica, Build: a.Value}
 			if a.Err != nil {
-				g.Build, g.Error = nil, a.Err.Error()
+				g.Build = nil
+				g.Error = a.Err.Error()
 			}
 			v.Gateways = append(v.Gateways, g)
 		}

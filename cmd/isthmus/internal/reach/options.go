@@ -113,7 +113,8 @@ func (o *Options) load() (*rest.Config, string, error) {
 // accept only JSON and do not print warnings of the API server.
 func Guard(config *rest.Config) {
 	config.WarningHandler = rest.NoWarnings{}
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.ContentType = runtime.ContentTypeJSON
+	config.AcceptContentTypes = runtime.ContentTypeJSON
 	config.Wrap(guard.Transport)
 }
 

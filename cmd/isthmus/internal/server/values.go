@@ -43,7 +43,8 @@ func (p *parsed[T]) Type() string { return fmt.Sprintf("%T", *p.to) }
 func (p *parsed[T]) Set(text string) error {
 	v, err := p.read(text)
 	if err == nil {
-		*p.to, p.text = v, text
+		*p.to = v
+		p.text = text
 	}
 	return err
 }

@@ -54,8 +54,11 @@ func newAccess(of types.NamespacedName) *access {
 			panic(fmt.Sprintf("the built-in remote-access.yaml: %v", err))
 		}
 	}
-	a.account.Name, a.account.Namespace = of.Name, of.Namespace
-	a.role.Name, a.binding.Name, a.binding.RoleRef.Name = of.Name, of.Name, of.Name
+	a.account.Name = of.Name
+	a.account.Namespace = of.Namespace
+	a.role.Name = of.Name
+	a.binding.Name = of.Name
+	a.binding.RoleRef.Name = of.Name
 	a.binding.Subjects = []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: of.Name, Namespace: of.Namespace}}
 	a.token.ObjectMeta = metav1.ObjectMeta{
 		Namespace: of.Namespace, GenerateName: of.Name + "-token-",
@@ -105,7 +108,8 @@ func (a *access) boundBy(found *rbacv1.ClusterRoleBinding) bool {
 // ensureRole creates the ClusterRole or adds the rules that it lacks. ensureRole removes no rule,
 // because a newer program may have added a rule that its replicas need.
 func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
-	roles, name := c.API.ClusterRoles(), "ClusterRole "+a.role.Name
+	roles := c.API.ClusterRoles()
+	name := "ClusterRole " + a.role.Name
 	found, err := ensureOne(ctx, w, c, roles, name, &a.role)
 	switch {
 	case err != nil || found == nil || equality.Semantic.DeepEqual(found.Rules, a.role.Rules):

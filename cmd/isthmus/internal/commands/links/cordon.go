@@ -55,7 +55,9 @@ func uncordonCommand() cli.Command {
 }
 
 func (o *cordonOptions) command(v cli.Command, flags func(*pflag.FlagSet)) cli.Command {
-	v.Such, v.OneOf, v.Run = "east", oneReplica, o.run
+	v.Such = "east"
+	v.OneOf = oneReplica
+	v.Run = o.run
 	v.Flags = []cli.Section{cli.NewSection("Flags", flags)}
 	return v
 }

@@ -76,7 +76,8 @@ func impacts(replicas []*adminapi.Impact) []adminapi.ServiceImpact {
 		number  uint16
 	}
 	var list []adminapi.ServiceImpact
-	places, watched := map[port]int{}, map[string]bool{}
+	places := map[port]int{}
+	watched := map[string]bool{}
 	for _, page := range replicas {
 		for _, one := range page.Services {
 			watched[one.Service] = watched[one.Service] || one.Watched
@@ -113,13 +114,17 @@ func worse(i, than *adminapi.ServiceImpact) bool {
 // the cluster returns to service, the line also says what is left.
 func impactText(i *adminapi.ServiceImpact, back bool) string {
 	name := commands.Printable(i.Service)
-	one, many, now := "cluster", "clusters", counts(i.Now)+", without streams"
+	one := "cluster"
+	many := "clusters"
+	now := counts(i.Now) + ", without streams"
 	if i.Watched {
 		name = fmt.Sprintf("%s port %d", name, i.Port)
 		if i.Zone != "" {
 			name += " in zone " + commands.Printable(i.Zone)
 		}
-		one, many, now = "endpoint", "endpoints", counts(i.Now)+", "+text.Count(i.Streams, "stream", "streams")
+		one = "endpoint"
+		many = "endpoints"
+		now = counts(i.Now) + ", " + text.Count(i.Streams, "stream", "streams")
 	}
 	left := fmt.Sprintf("%s instead of %d: %s", text.Count(adminapi.Total(i.Then), one, many), adminapi.Total(i.Now),
 		counts(i.Then))

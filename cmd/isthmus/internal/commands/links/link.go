@@ -225,7 +225,8 @@ func (o *linkOptions) chooseServer(c *cluster, existing *corev1.Secret) server {
 		s.TLSServerName = *o.tlsServerName
 	}
 	if o.ca != nil {
-		s.CertificateAuthorityData, s.InsecureSkipTLSVerify = o.ca, false
+		s.CertificateAuthorityData = o.ca
+		s.InsecureSkipTLSVerify = false
 	}
 	return s
 }

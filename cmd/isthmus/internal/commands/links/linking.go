@@ -37,7 +37,9 @@ type linking struct {
 
 // read reads both clusters and returns an error if the link is invalid.
 func (l *linking) read(ctx context.Context, w *work) (err error) {
-	o, local, linked := l.o, l.local, l.linked
+	o := l.o
+	local := l.local
+	linked := l.linked
 	if err := identify(ctx, local, linked); err != nil {
 		return err
 	}
@@ -65,7 +67,8 @@ func (l *linking) read(ctx context.Context, w *work) (err error) {
 		}
 	}
 	d := o.chooseDomains(ctx, w, linked, l.existing)
-	l.content.trustDomain, l.content.clusterDomain = d.trust, d.cluster
+	l.content.trustDomain = d.trust
+	l.content.clusterDomain = d.cluster
 	l.linkKey = linkKey{link: o.name, namespace: o.Namespace, by: local.uid}
 	if l.before, err = l.linkKey.tokens(ctx, linked, l.content.account.Namespace); err != nil {
 		return err

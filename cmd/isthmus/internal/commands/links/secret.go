@@ -96,7 +96,8 @@ var errChanged = errors.New("somebody else has changed its credentials meanwhile
 func (c *linkContent) write(
 	ctx context.Context, local *cluster, namespace string, existing *corev1.Secret,
 ) (written *corev1.Secret, err error) {
-	secrets, now := local.API.Secrets(namespace), existing
+	secrets := local.API.Secrets(namespace)
+	now := existing
 	for {
 		s, err := c.into(now, namespace)
 		if err != nil {

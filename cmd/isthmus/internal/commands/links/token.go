@@ -72,7 +72,8 @@ func (t *token) request(ctx context.Context, c *cluster, bound *corev1.Secret, d
 	if err != nil {
 		return err
 	}
-	t.text, t.expires = answer.Status.Token, answer.Status.ExpirationTimestamp.Time
+	t.text = answer.Status.Token
+	t.expires = answer.Status.ExpirationTimestamp.Time
 	return nil
 }
 
