@@ -3,7 +3,8 @@
 // links it in the [federation.Table]. A [LocalLink] does the same for the local cluster, which has
 // no Secret.
 //
-//	store, err := clusterstore.NewStore(client, clusterstore.Options{Namespace: "linkerd", Rules: rules, Table: table})
+//	options := clusterstore.Options{Namespace: "linkerd", Rules: rules, Table: table}
+//	store, err := clusterstore.NewStore(client, options)
 //	go store.Run(ctx)
 //	<-store.Settled()
 //
