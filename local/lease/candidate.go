@@ -9,10 +9,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// Candidate is a replica's part in elections, and what it knows of them: who holds the Lease, and its leadership T
-// while it leads. It logs what changes. [NewCandidate] makes one. Its methods are safe for concurrent use.
+// Candidate takes part in elections for its replica. It records who holds the Lease and, while the
+// replica leads, the leadership T. It logs changes. Use [NewCandidate] to create one. Its methods
+// are safe for concurrent use.
 type Candidate[T any] struct {
-	// fixed
+	// fixed after construction
 	config Config
 	what   string
 	log    *zap.Logger
@@ -22,23 +23,23 @@ type Candidate[T any] struct {
 	seen       Seen
 }
 
-// Seen is what a replica has seen of its Lease.
+// Seen is the state of a Lease as one replica has seen it.
 type Seen struct {
-	Holder  string    // as last seen; empty: none, or it can't be read
-	Problem string    // why the Lease can't be used; empty: it can
-	Leading bool      // this replica leads
-	Since   time.Time // it leads, or does not
+	Holder  string    // last seen holder; empty if there is none or the Lease is unreadable
+	Problem string    // why the Lease is unusable; empty if it is usable
+	Leading bool      // whether this replica leads
+	Since   time.Time // when Leading last changed
 }
 
-// NewCandidate returns that of a replica which does not lead yet. what is what the leader writes, for the log.
-// Config.Observe is set.
+// NewCandidate returns the Candidate of a replica that does not lead yet. In log messages, what
+// names the objects that the leader writes. NewCandidate sets c.Observe.
 func NewCandidate[T any](what string, c Config, log *zap.Logger) *Candidate[T] {
 	s := &Candidate[T]{config: c, what: what, log: log, seen: Seen{Since: time.Now()}}
 	s.config.Observe = s.observe
 	return s
 }
 
-// Run is [Run]. It has the leadership that begin returns as long as lead runs.
+// Run calls the function [Run]. It stores the leadership that begin returns until lead returns.
 func (s *Candidate[T]) Run(ctx context.Context, begin func(*Leadership) *T, lead func(context.Context, *T)) error {
 	return Run(ctx, s.config, func(work context.Context, lease *Leadership) { s.lead(work, begin(lease), lead) })
 }
@@ -52,7 +53,7 @@ func (s *Candidate[T]) observe(holder string, err error) {
 		s.seen.Problem = err.Error()
 	}
 	s.mu.Unlock()
-	switch { // reasons may differ from attempt to attempt
+	switch { // log only transitions, since errors may differ between attempts
 	case (err != nil) == (before != ""):
 	case err != nil:
 		s.log.Error("the Lease for writing "+s.what+" can't be used; still trying", zap.Error(err))
@@ -77,21 +78,22 @@ func (s *Candidate[T]) set(leadership *T) {
 	s.seen.Since = time.Now()
 }
 
-// Leadership returns the present leadership; nil: this replica does not lead.
+// Leadership returns the current leadership. If this replica does not lead, it returns nil.
 func (s *Candidate[T]) Leadership() *T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.leadership
 }
 
-// Seen returns what has been seen.
+// Seen returns the last seen state of the Lease.
 func (s *Candidate[T]) Seen() Seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.seen
 }
 
-// Gauge returns a metric with a value of the present leadership; 0 while there is none.
+// Gauge returns a metric whose value is computed from the current leadership. While there is no
+// leadership, the value is 0.
 func (s *Candidate[T]) Gauge(name, help string, labels prometheus.Labels, value func(*T) float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 {
 		if t := s.Leadership(); t != nil {

@@ -18,34 +18,34 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// The reasons why a leadership ends while its replica goes on.
+// Reasons why a leadership ends while its replica continues to run.
 var (
 	ErrNotRenewed = fmt.Errorf("the Lease could not be renewed for %v", renewDeadline)
 	ErrTaken      = errors.New("the Lease has another holder, or none")
 	ErrDeleted    = errors.New("the Lease was deleted")
 )
 
-// Config is of an election. All fields are needed.
+// Config configures an election. All fields are required.
 type Config struct {
 	Leases          func(namespace string) coordinationv1.LeaseInterface
-	Namespace, Name string // of the Lease, which is created if it does not exist
-	// Identity is the holder's name in the Lease. No other replica may have the same.
+	Namespace, Name string // of the Lease; created if it does not exist
+	// Identity is the holder's name in the Lease. It must be unique among replicas.
 	Identity string
-	// Observe is called after each request about the Lease: with its holder (empty: it
-	// has none), or with why it can't be used. It is not called by two goroutines at a time, and must
-	// not block.
+	// Observe is called after each request for the Lease. If the request succeeds, holder is the
+	// Lease's holder, or empty if there is none. Otherwise err says why the Lease cannot be used.
+	// Calls are never concurrent. Observe must not block.
 	Observe func(holder string, err error)
 }
 
-// Leadership is the time in which one replica holds the Lease without a break. Its methods are safe
+// Leadership is an uninterrupted period in which one replica holds the Lease. Its methods are safe
 // for concurrent use.
 type Leadership struct {
-	ctx   context.Context           // ends when the Lease is lost
-	until atomic.Pointer[time.Time] // when it ends, unless the Lease is renewed; nil: it was never held
+	ctx   context.Context           // canceled when the Lease is lost
+	until atomic.Pointer[time.Time] // end without another renewal; nil if the Lease was never held
 }
 
-// Write calls write, with a context that ends when the Lease is lost. It returns an error, and
-// does not call it, if the Lease is lost or has not been renewed for too long.
+// Write calls write with a context that is canceled when the Lease is lost. If the Lease is already
+// lost, or was not renewed in time, Write returns an error instead of calling write.
 func (t *Leadership) Write(write func(context.Context) error) error {
 	if t.ctx.Err() != nil {
 		return context.Cause(t.ctx)
@@ -56,17 +56,19 @@ func (t *Leadership) Write(write func(context.Context) error) error {
 	return write(t.ctx)
 }
 
-// renewed reports whether the last renewal is recent, by the clock: after the process has stood
-// still, that shows before a timer fires.
+// renewed reports whether the last renewal is recent. It compares with the clock: after a suspended
+// process continues, the clock shows the delay before any timer fires.
 func (t *Leadership) renewed() bool {
 	until := t.until.Load()
 	return until != nil && time.Now().Before(*until)
 }
 
-// Run takes part in elections until ctx ends, and calls lead each time that this replica is
-// elected. The context of lead ends with ctx and when the Lease is lost, its cause is which;
-// lead then returns once its last write has ended. Run returns nil when ctx has ended and the Lease,
-// if it was held, is released; an error only if the Config can't be used.
+// Run takes part in elections until ctx ends, and calls lead each time this replica is elected. The
+// context of lead ends when ctx ends or the Lease is lost; its cause says which. After that, lead
+// must return as soon as its last write has ended.
+//
+// Run returns nil once ctx has ended and the Lease is released. It returns an error only if the
+// Config is invalid.
 func Run(ctx context.Context, c Config, lead func(context.Context, *Leadership)) error {
 	for ctx.Err() == nil {
 		if err := elect(ctx, c, lead); err != nil {
@@ -80,9 +82,9 @@ func Run(ctx context.Context, c Config, lead func(context.Context, *Leadership))
 	return nil
 }
 
-// elect is one election, with the leadership that may follow.
+// elect runs one election and the leadership that may follow.
 func elect(ctx context.Context, c Config, lead func(context.Context, *Leadership)) error {
-	beyond := context.WithoutCancel(ctx) // the Lease is kept until the last write has ended, and then released
+	beyond := context.WithoutCancel(ctx) // the Lease is released only after the last write
 	held, end := context.WithCancelCause(beyond)
 	defer end(nil)
 	leadership := &Leadership{ctx: held}
@@ -98,7 +100,7 @@ func elect(ctx context.Context, c Config, lead func(context.Context, *Leadership
 	if err != nil {
 		return fmt.Errorf("election: %w", err)
 	}
-	// What client-go logs is observed here, with the errors.
+	// Observe reports the errors that client-go would log.
 	electing, stop := context.WithCancel(klog.NewContext(beyond, klog.Logger{}))
 	defer stop()
 	over := make(chan struct{})
@@ -109,7 +111,7 @@ func elect(ctx context.Context, c Config, lead func(context.Context, *Leadership
 	waiting := context.AfterFunc(ctx, stop)
 	select {
 	case <-elected:
-		if waiting() { // from now on, the end of ctx does not stop the renewals
+		if waiting() { // from here on, renewals continue after ctx ends
 			work, done := context.WithCancelCause(held)
 			unbind := context.AfterFunc(ctx, func() { done(context.Cause(ctx)) })
 			lead(work, leadership)

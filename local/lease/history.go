@@ -5,51 +5,52 @@ import (
 )
 
 const (
-	// minPause is how long an object is not written again; each further write within changeTime doubles that, up to the
-	// Loop's MaxPause.
+	// minPause is the time between two writes of an object. Each further write within changeTime
+	// doubles it, up to the Loop's MaxPause.
 	minPause   = time.Second
 	changeTime = 10 * time.Minute
-	// maxReverts is how often others may undo what was written, within changeTime, before it is written once in
-	// MaxPause.
+	// maxReverts is how often others may revert a write within changeTime. After that, the object
+	// is written only once in MaxPause.
 	maxReverts = 3
-	// A write that fails is tried again after minRetry, which then doubles up to maxRetry.
+	// A failed write is retried after minRetry. Each further failure doubles the delay, up to
+	// maxRetry.
 	minRetry, maxRetry = time.Second, 5 * time.Minute
 )
 
-// Outcome is how a task has ended. The zero value: the object has been written.
+// Outcome is the result of a task. The zero value means that the object was written.
 type Outcome struct {
-	Problem string // why it has failed; empty: it has not
-	Nothing bool   // there was nothing to write: it was as it is to be, or is somebody else's
-	// with Nothing: the next attempt waits as after a write, since what there is is to be seen
-	// first, or it took long to find out
+	Problem string // why the task failed; empty on success
+	Nothing bool   // no write needed: already correct, or not managed by Isthmus
+	// Later delays the next attempt as a write does. It only applies with Nothing. It gives the
+	// cache time to show the object, and limits tasks that are slow.
 	Later    bool
-	Again    bool   // somebody else was faster: it is to be read again
-	Reverted bool   // somebody else had undone what was written
-	Managers string // who has written to it, except the gateway
-	Content  string // what was written, as a hash
-	// what is known of the object as that has left it, if it differs from what is to be; empty: it
-	// does not
+	Again    bool   // another writer was faster; read the object again
+	Reverted bool   // somebody else had reverted the last write
+	Managers string // other field managers of the object
+	Content  string // hash of the written content
+	// Left identifies the state of the object after the write, if it differs from the wanted state.
+	// Otherwise Left is empty.
 	Left string
 }
 
-// History is what is remembered of an object that was written.
+// History records the writes of one object.
 type History struct {
-	at, next time.Time // when it was last written, and may be again
+	at, next time.Time // last write, and earliest next write
 	pause    time.Duration
 	reverts  []time.Time
 
-	Ended         bool   // an attempt to write it has ended, well or not, or there was nothing to write
-	Failures      int    // since it was last written
-	Problem       string // why the last write has failed; empty: it has not
-	Managers      string // who has undone it
-	Content, Left string // as in the last Outcome
-	Undone        int    // how often in a row others have undone the same content
+	Ended         bool   // whether any attempt has ended, successful or not
+	Failures      int    // consecutive failed attempts
+	Problem       string // why the last attempt failed; empty on success
+	Managers      string // field managers that reverted the object
+	Content, Left string // from the last Outcome with a write
+	Undone        int    // consecutive reverts of the same content
 }
 
-// ChangedBack reports whether others undo again and again what is written.
+// ChangedBack reports whether others keep reverting the object.
 func (h *History) ChangedBack() bool { return len(h.reverts) >= maxReverts }
 
-// add records how a write has ended.
+// add records the outcome of an attempt.
 func (h *History) add(r Outcome, now time.Time, maxPause time.Duration) {
 	if r.Again {
 		h.next = now.Add(minRetry)

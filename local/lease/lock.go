@@ -13,26 +13,28 @@ import (
 )
 
 const (
-	// leaseTimeout bounds one request about the Lease, so that one that hangs leaves time for another.
+	// leaseTimeout limits one request for the Lease, so that a hanging request leaves time for
+	// another.
 	leaseTimeout = 4 * time.Second
-	// maxReleases is how often the release is tried, if others edit the Lease meanwhile.
+	// maxReleases is the number of attempts to release a Lease that others edit at the same time.
 	maxReleases = 3
 )
 
-// lock is client-go's, which ends the leadership as soon as the Lease is seen not to be ours, and notes when a
-// renewal began. One goroutine at a time uses it.
+// lock is client-go's lock with two additions. It ends the leadership as soon as the Lease has
+// another holder or none, and it records when each renewal began. It is not safe for concurrent
+// use.
 type lock struct {
 	resourcelock.LeaseLock
-	// fixed
+	// fixed after construction
 	c          Config
 	leadership *Leadership
-	end        context.CancelCauseFunc // of the leadership
+	end        context.CancelCauseFunc // ends the leadership
 
-	claimed bool        // the Lease is ours, or a write that had no answer may have made it so
-	expiry  *time.Timer // ends the leadership; nil: the Lease was never ours
+	claimed bool        // we hold the Lease, or may hold it after an unanswered write
+	expiry  *time.Timer // ends the leadership; nil if we never held the Lease
 }
 
-// clients are LeasesGetter.
+// clients implements the interface LeasesGetter of client-go.
 type clients func(namespace string) coordinationv1.LeaseInterface
 
 func (c clients) Leases(namespace string) coordinationv1.LeaseInterface { return c(namespace) }
@@ -75,13 +77,13 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 
 type put func(context.Context, resourcelock.LeaderElectionRecord) error
 
-// claim takes or renews the Lease, unless the leadership has ended: then it is not taken again before the
-// next election.
+// claim takes or renews the Lease. After the leadership has ended, claim returns an error, so that
+// the Lease is not taken again before the next election.
 func (l *lock) claim(ctx context.Context, r resourcelock.LeaderElectionRecord, put put) error {
 	if l.leadership.ctx.Err() != nil {
 		return context.Cause(l.leadership.ctx)
 	}
-	began := time.Now() // others count from when they see it, which is later
+	began := time.Now() // other replicas count from a later time, when they see the renewal
 	if err := l.write(ctx, r, put); err != nil {
 		l.claimed = l.claimed || !refused(err)
 		return err
@@ -97,10 +99,10 @@ func (l *lock) claim(ctx context.Context, r resourcelock.LeaderElectionRecord, p
 	return nil
 }
 
-// refused reports whether a write was surely not carried out, since somebody else was faster.
+// refused reports whether a write was certainly rejected because another writer was faster.
 func refused(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-// write writes the Lease, if it is as it was last seen.
+// write writes the Lease with put, and observes the result.
 func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord, put put) error {
 	ctx, stop := context.WithTimeout(ctx, leaseTimeout)
 	defer stop()
@@ -111,9 +113,9 @@ func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord, p
 	return nil
 }
 
-// release gives the Lease up if it is ours, so that others need not wait until it expires. It
-// takes renewDeadline at most. The elector's own release would take it from another holder that
-// has not been seen yet.
+// release releases the Lease if this replica holds it, so that others need not wait until it
+// expires. It takes at most renewDeadline. It replaces the elector's own release, which could take
+// the Lease from a new holder that the elector has not seen yet.
 func (l *lock) release(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, renewDeadline)
 	defer stop()
@@ -138,14 +140,14 @@ func (l *lock) release(ctx context.Context) {
 	}
 }
 
-// lost ends the leadership, if it has begun.
+// lost ends the leadership if it has begun.
 func (l *lock) lost(why error) {
 	if l.expiry != nil {
 		l.end(why)
 	}
 }
 
-// failed observes an error, unless the request was cancelled or somebody else was faster.
+// failed observes an error, unless the request was canceled or another writer was faster.
 func (l *lock) failed(ctx context.Context, err error) error {
 	if !refused(err) && !errors.Is(ctx.Err(), context.Canceled) {
 		l.c.Observe("", fmt.Errorf("lease %s/%s: %w", l.c.Namespace, l.c.Name, err))

@@ -11,70 +11,71 @@ import (
 )
 
 const (
-	// BatchDelay is how long a change waits for others.
+	// BatchDelay is how long a change waits for other changes.
 	BatchDelay = 50 * time.Millisecond
-	// PassShare is how many times as long as a pass has taken passes at least until the next, or MaxBatch.
+	// PassShare is the ratio of the time between passes to the duration of a pass. MaxBatch limits
+	// the resulting time.
 	PassShare = 10
-	// MaxBatch bounds how long after a change writes of a pass begin that does not know it.
+	// MaxBatch limits how long after a change a pass may still begin writes of an older plan.
 	MaxBatch = time.Second
-	// maxAtOnce is how many writes are under way at most, maxOfTurn how many of these of one turn.
+	// maxAtOnce limits the writes under way, and maxOfTurn those of one turn.
 	maxAtOnce, maxOfTurn = 32, 4
-	// tick is the time between attempts to begin what could not begin yet.
+	// tick is the time between attempts to begin queued writes.
 	tick = 20 * time.Millisecond
 )
 
-// Lease lets a write begin only while this replica holds the Lease. The context of write ends when that is lost. It
-// is an [Leadership].
-//
-// [Leadership]
+// Lease lets a write begin only while this replica holds the Lease. The context of write is
+// canceled when the Lease is lost. [Leadership] implements Lease.
 type Lease interface {
 	Write(write func(context.Context) error) error
 }
 
-// Task makes one object what it is to be. Tasks have different keys.
+// Task writes one object if the object is not as wanted. The tasks of a pass have different keys.
 type Task[K comparable] struct {
 	Key          K
-	Turn, Within string // by which tasks take turns, and by which those of one turn do
-	// Passing is whether the task is left to the next pass unless it begins with its own.
+	Turn, Within string // tasks alternate by Turn, and within a turn by Within
+	// Passing drops the task if it cannot begin immediately. The next pass decides about it again.
 	Passing bool
-	// Do does it; nil: nothing is to be done for now. It is called by a goroutine of its own.
+	// Do executes the task in a goroutine of its own. If Do is nil, there is nothing to do for now.
 	Do func(work context.Context) Outcome
 }
 
-// Pass is what there is to be done at one time.
+// Pass lists everything to do at one time.
 type Pass[K comparable] struct {
-	Tasks []Task[K] // also those whose time has not come: the Loop sees to that
-	Due   time.Time // when there is more to do though nothing changes; zero: never
-	Idle  bool      // nothing is left to be done, and nothing is that was
-	// Unknown is whether it can't be said what there is to be done: there are no Tasks, and what is remembered of
-	// objects stays.
+	Tasks []Task[K] // including tasks that must wait; the Loop delays them
+	Due   time.Time // when to run the next pass without a change; zero means never
+	Idle  bool      // nothing to write, and nothing that was written exists
+	// Unknown means that the work is not known yet. Tasks is then empty, and the Loop keeps the
+	// histories of all objects.
 	Unknown bool
 }
 
-// Options are a Loop's.
+// Options configure a Loop.
 type Options[K comparable] struct {
-	// Changed returns a channel that is closed when Pass may return something else than before the call.
+	// Changed returns a channel that is closed when the result of Pass may have changed since the
+	// call.
 	Changed func() <-chan struct{}
 	Pass    func() Pass[K]
-	Limiter *rate.Limiter // of the writes that begin; nil: none
-	// MaxPause is how long an object waits at most that goes on changing, 1 s or more.
+	Limiter *rate.Limiter // limits the rate of writes; nil means no limit
+	// MaxPause is the longest time between writes of an object that keeps changing. It is at least
+	// 1 s.
 	MaxPause time.Duration
-	// IdleTime is how long passes are idle before Run returns.
+	// IdleTime is how long passes must be idle before Run returns.
 	IdleTime time.Duration
 }
 
-// Loop carries out tasks for one time in which a replica holds the Lease. Its methods are safe for concurrent use.
+// Loop executes tasks during one leadership of a replica. Its methods are safe for concurrent use.
 type Loop[K comparable] struct {
 	Options[K]
 
-	// of the goroutine of Run
+	// used only by the goroutine of Run
 	results chan result[K]
-	writing map[K]Task[K] // under way
-	queue   []Task[K]     // of the last pass, that have not begun
+	writing map[K]Task[K] // tasks under way
+	queue   []Task[K]     // tasks of the last pass that have not begun
 	passes  int
 
 	mu      sync.Mutex
-	objects map[K]History // of those that have been written, or could not be
+	objects map[K]History // guarded by mu; only objects with an attempt to write them
 }
 
 type result[K comparable] struct {
@@ -82,7 +83,7 @@ type result[K comparable] struct {
 	Outcome
 }
 
-// NewLoop returns a Loop that has written nothing yet.
+// NewLoop returns a Loop with empty histories.
 func NewLoop[K comparable](o Options[K]) *Loop[K] {
 	return &Loop[K]{
 		Options: o,
@@ -92,14 +93,15 @@ func NewLoop[K comparable](o Options[K]) *Loop[K] {
 	}
 }
 
-// History returns what is remembered of an object.
+// History returns the history of an object.
 func (l *Loop[K]) History(key K) History {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.objects[key]
 }
 
-// Run writes until work ends, or passes have been idle for IdleTime. Then no write is under way.
+// Run executes tasks until work ends, or until passes have been idle for IdleTime. It returns after
+// all writes have ended.
 func (l *Loop[K]) Run(work context.Context) {
 	defer func() {
 		for len(l.writing) > 0 {
@@ -131,8 +133,8 @@ func (l *Loop[K]) Run(work context.Context) {
 	}
 }
 
-// rest waits for a change, and then for others, or until there is something to do. Meanwhile it goes on with what the
-// pass has to be written, however long a pass takes. It returns false once work has ended.
+// rest waits until the next pass is due: after wait, or batch after a change. Meanwhile it begins
+// queued writes, even if the next pass takes long. It returns false once work has ended.
 func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
 	due := time.Now().Add(wait)
 	for {
@@ -150,7 +152,7 @@ func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batc
 			continue
 		case r := <-l.results:
 			l.done(r)
-			l.begin(work) // there is room for another
+			l.begin(work) // a slot is free
 		case <-changed:
 			changed = nil
 		}
@@ -160,7 +162,8 @@ func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batc
 	}
 }
 
-// pass asks what there is to do, and puts what may begin into the queue.
+// pass calls Pass and queues the tasks that may begin. It returns the time until the next pass, and
+// whether the pass is idle.
 func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	p := l.Pass()
 	wait = time.Hour
@@ -202,9 +205,8 @@ func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	return max(wait, 0), p.Idle
 }
 
-// inTurn orders tasks: one of each turn, then another of each; those of a turn likewise by what they are within. Each
-// pass begins with another one: there may be fewer writes than turns, and what does not begin with a pass may wait
-// for the next.
+// inTurn orders tasks round-robin by Turn, and within each turn round-robin by Within. Each pass
+// begins with a different turn, because a pass may begin fewer writes than there are turns.
 func inTurn[K comparable](tasks []Task[K], pass int) []Task[K] {
 	turn := func(tasks []Task[K], of func(Task[K]) string) []Task[K] {
 		by := make(map[string][]Task[K])
@@ -230,7 +232,7 @@ func inTurn[K comparable](tasks []Task[K], pass int) []Task[K] {
 	})
 }
 
-// begin begins as many of the writes that are left as there may be.
+// begin starts queued writes, up to the limits.
 func (l *Loop[K]) begin(work context.Context) {
 	ofTurn := make(map[string]int)
 	for _, t := range l.writing {
@@ -251,7 +253,7 @@ func (l *Loop[K]) begin(work context.Context) {
 	})
 }
 
-// done records the end of a write.
+// done records the result of a write.
 func (l *Loop[K]) done(r result[K]) {
 	delete(l.writing, r.Key)
 	l.mu.Lock()

@@ -1,4 +1,5 @@
-// Package problems keeps what can't be used of Services, and why. Each is logged once, when it appears or changes.
+// Package problems stores, for each Service, which parts of it cannot be used and why. It logs the
+// problems of a Service once, when they appear or change.
 package problems
 
 import (
@@ -12,7 +13,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Store has problems by Service. [New] makes one. Its methods are safe for concurrent use.
+// Store holds the problems of Services. Use [New] to create one. Its methods are safe for
+// concurrent use.
 type Store struct {
 	log     *zap.Logger
 	message string
@@ -21,19 +23,19 @@ type Store struct {
 	all map[federation.ServiceID][]string
 }
 
-// New returns a Store without problems. message is what is logged of a Service.
+// New returns an empty Store. It logs problems of a Service with message.
 func New(log *zap.Logger, message string) *Store {
 	return &Store{log: log, message: message, all: make(map[federation.ServiceID][]string)}
 }
 
-// Set sets the problems of a Service; none: it has none any more.
+// Set replaces the problems of a Service. An empty list removes them.
 func (s *Store) Set(svc federation.ServiceID, list []string) {
 	if before := s.replace(svc, list); len(list) > 0 && !slices.Equal(before, list) {
 		s.log.Warn(s.message, zap.Stringer("service", svc), zap.Strings("problems", list))
 	}
 }
 
-// replace sets the problems of a Service, and returns those that it had before.
+// replace sets the problems of a Service and returns the previous ones.
 func (s *Store) replace(svc federation.ServiceID, list []string) (before []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +48,7 @@ func (s *Store) replace(svc federation.ServiceID, list []string) (before []strin
 	return before
 }
 
-// Clear forgets all problems.
+// Clear removes all problems.
 func (s *Store) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +62,7 @@ func (s *Store) Of(svc federation.ServiceID) []string {
 	return s.all[svc]
 }
 
-// All returns those of all Services that have some, sorted by name.
+// All returns the problems of all Services that have any, sorted by Service.
 func (s *Store) All() []adminapi.Problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
