@@ -13,40 +13,41 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// CatalogOptions configure a Catalog. Selectors is needed.
+// CatalogOptions configure a Catalog. Selectors is required.
 type CatalogOptions struct {
-	// Selectors returns which Services of a cluster are exported. The name is empty for the local one. It is called
-	// by several goroutines and must not block. When its result has changed, call
-	// [clusterstore.Store.SelectorsChanged].
+	// Selectors returns the selectors for the exported Services of a cluster. The name is empty for
+	// the local cluster. Selectors is called by several goroutines and must not block. After its
+	// result changes, call [clusterstore.Store.SelectorsChanged].
 	Selectors func(cluster string) plan.Selectors
-	// ServiceExports is whether ServiceExports, and ServiceImports of the local cluster, are followed.
+	// ServiceExports enables watches of ServiceExports, and of ServiceImports in the local cluster.
 	ServiceExports bool
-	// Defaults are the settings of a link whose Secret has no annotations for exports. Their ExcludeLabels are also
-	// those of the local cluster.
+	// Defaults are the settings of a link whose Secret has no annotations for exports.
+	// Defaults.ExcludeLabels also apply to the local cluster.
 	Defaults plan.LinkSettings
 }
 
-// Catalog decides what clusters export. A Store and its clusters cache what the Catalog reads from their objects and
-// from link Secrets, and the Catalog makes the world of a plan from that. All methods are safe for concurrent use.
+// Catalog decides what clusters export. A Store and its clusters cache what the Catalog reads from
+// their objects and from link Secrets. The Catalog builds the world of a plan from these caches.
+// All methods are safe for concurrent use.
 type Catalog struct {
-	o CatalogOptions // fixed
+	o CatalogOptions // fixed after construction
 
 	mu   sync.Mutex
-	read map[string]catalogued // by the name of the cluster
+	read map[string]catalogued // by name of the cluster
 }
 
-// catalogued is what a cluster exports.
+// catalogued holds the exports of a cluster.
 type catalogued struct {
-	from     *cluster.Exports // what it was made from
+	from     *cluster.Exports // source of the other fields
 	list     []plan.Export
-	services map[plan.ID]*plan.Service // of the local cluster: those that are exported or written
+	services map[plan.ID]*plan.Service // exported or written Services of the local cluster
 	imports  map[plan.ID]*plan.ServiceImport
 }
 
-// NewCatalog returns a Catalog that has read nothing yet.
+// NewCatalog returns an empty Catalog.
 func NewCatalog(o CatalogOptions) *Catalog { return &Catalog{o: o} }
 
-// StoreOptions returns the options that make a Store and its clusters cache what the Catalog needs.
+// StoreOptions returns options that make a Store and its clusters cache what the Catalog needs.
 func (c *Catalog) StoreOptions() *clusterstore.ExportOptions {
 	return &clusterstore.ExportOptions{
 		Hooks:    c.hooks,
@@ -54,7 +55,7 @@ func (c *Catalog) StoreOptions() *clusterstore.ExportOptions {
 	}
 }
 
-// hooks returns the hooks of a cluster. The name is empty for the local one.
+// hooks returns the hooks of a cluster. The name is empty for the local cluster.
 func (c *Catalog) hooks(name string) cluster.ExportHooks {
 	local := name == ""
 	hooks := cluster.ExportHooks{
@@ -62,7 +63,7 @@ func (c *Catalog) hooks(name string) cluster.ExportHooks {
 			if e := c.readExported(name, o); e != nil {
 				return e
 			}
-			return nil // and no pointer that is nil
+			return nil // an untyped nil, not a nil *plan.Export
 		},
 		Listed: func(value any) bool { return isListed(value.(*plan.Export), local) },
 	}
@@ -73,9 +74,9 @@ func (c *Catalog) hooks(name string) cluster.ExportHooks {
 	return hooks
 }
 
-// readExported reads a Service of a cluster. The result has all of a Service that is exported by its labels or, in
-// the local cluster, was written for exports. Of other Services it has what their ServiceExports need. If there is
-// nothing to cache, it is nil.
+// readExported reads a Service of a cluster. If there is nothing to cache, it returns nil. The
+// result is complete if labels export the Service, or if Isthmus wrote the Service in the local
+// cluster. For any other Service, the result has only the fields that a ServiceExport needs.
 func (c *Catalog) readExported(cluster string, o *corev1.Service) *plan.Export {
 	selectors := c.o.Selectors(cluster)
 	mirror, federated := selectors.Match(o.Labels)
@@ -95,12 +96,14 @@ func (c *Catalog) readExported(cluster string, o *corev1.Service) *plan.Export {
 	return e
 }
 
-// isListed reports whether a Service is exported by its labels or, in the local cluster, was written for exports.
+// isListed reports whether labels export a Service, or Isthmus wrote the Service in the local
+// cluster.
 func isListed(e *plan.Export, local bool) bool {
 	return e.Mirror || e.Federated || local && plan.IsWritten(e.Service.Labels)
 }
 
-// readImport reads a ServiceImport. Of one that Isthmus has not written, the result has only the name and the manager.
+// readImport reads a ServiceImport. If Isthmus has not written the ServiceImport, the result has
+// only its name and its manager.
 func readImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	if plan.IsWritten(o.Labels) {
 		return readServiceImport(o)
@@ -109,10 +112,13 @@ func readImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	return &plan.ServiceImport{ID: id, Manager: manager(o)}
 }
 
-// World returns what all clusters export, and what is there under the names of exports, from the results of
-// [clusterstore.Store.Exports]. It lacks what else a plan depends on: Settings, Now, LeaseOf, and the Lease of each
-// cluster. It is false while a plan would be wrong: the local cluster's Services or Namespaces, or the link Secrets,
-// have not been listed yet. Callers may change the elements of its Clusters, but not their Exports.
+// World returns the exports of all clusters, and the local objects that have the names of exports.
+// The argument all is the result of [clusterstore.Store.Exports]. Callers must add the other inputs
+// of a plan: Settings, Now, LeaseOf, and the Lease of each cluster. Callers may change the elements
+// of Clusters, but not their Exports.
+//
+// World returns false while a plan would be wrong, because the link Secrets or the local cluster's
+// Services or Namespaces have not been listed yet.
 func (c *Catalog) World(all []clusterstore.ClusterExports, linksListed bool) (plan.World, bool) {
 	if !linksListed || all[0].Exports == nil || all[0].Exports.Namespaces == nil {
 		return plan.World{}, false
@@ -142,8 +148,8 @@ func (c *Catalog) World(all []clusterstore.ClusterExports, linksListed bool) (pl
 	return world, true
 }
 
-// cluster returns a cluster as plans have it. What a link exports that can't be used stays as it is, because the
-// settings of its Secret are not known.
+// cluster returns a cluster in the form that plans use. If the link Secret of a cluster is
+// unusable, its settings are unknown and its exports stay as they were.
 func (c *Catalog) cluster(one clusterstore.ClusterExports, known catalogued) plan.Cluster {
 	p := plan.Cluster{Name: one.Name, Domain: one.Domain, Age: one.Linked, OtherNetwork: one.OtherNetwork}
 	switch settings, readable := one.Settings.(plan.LinkSettings); {
@@ -164,7 +170,7 @@ func (c *Catalog) cluster(one clusterstore.ClusterExports, known catalogued) pla
 	return p
 }
 
-// catalogue joins what the hooks returned for the objects of a cluster.
+// catalogue joins the results of the hooks for the objects of a cluster.
 func catalogue(from *cluster.Exports, local bool) catalogued {
 	read := catalogued{from: from}
 	if local {
@@ -194,8 +200,9 @@ func catalogue(from *cluster.Exports, local bool) catalogued {
 	return read
 }
 
-// isTaken returns the function of a plan's world that reports whether the local cluster has a Service that is neither
-// exported nor written. It returns the same for as long as the world is used.
+// isTaken returns the function IsTaken of a plan's world. The function reports whether the local
+// cluster has a Service that is neither exported nor written by Isthmus. Its results do not change
+// while the world is in use.
 func isTaken(local *cluster.Exports) func(plan.ID) bool {
 	var mu sync.Mutex
 	answers := make(map[plan.ID]bool)

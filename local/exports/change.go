@@ -10,14 +10,14 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// The kinds of objects that are written.
+// Kinds of written objects.
 const (
 	Service       = "Service"
 	ServiceImport = "ServiceImport"
 	ServiceExport = "ServiceExport"
 )
 
-// Object is an object that is written, or its status, which is written by itself.
+// Object identifies a written object, or its status if the status is written separately.
 type Object struct {
 	Kind string // Service, ServiceImport or ServiceExport
 	plan.ID
@@ -26,10 +26,10 @@ type Object struct {
 
 func (o Object) String() string { return o.Kind + " " + o.ID.String() }
 
-// Verb is what is done to an object, and its label in metrics.
+// Verb is the operation on an object. It is also a metric label.
 type Verb string
 
-// The verbs. Status is an update of the status alone.
+// Operations on objects. Status updates only the status.
 const (
 	Create Verb = "create"
 	Update Verb = "update"
@@ -38,24 +38,25 @@ const (
 	none   Verb = ""
 )
 
-// Change is an object that is to be written or deleted.
+// Change describes the write or deletion of one object.
 type Change struct {
 	Object
 	Verb Verb
-	Of   plan.ID   // the exports
-	For  plan.Kind // of what is written for them; empty: it is not known
-	// Before and After are each a *plan.Service, a *plan.ServiceImport or a []metav1.Condition; nil: there is none.
+	Of   plan.ID   // name of the exports
+	For  plan.Kind // kind of the object; empty if unknown
+	// Before and After are each a *plan.Service, a *plan.ServiceImport or a []metav1.Condition.
+	// Each is nil if there is no such state.
 	Before, After any
 
-	waits   bool          // for an object that is to be written first
-	turn    string        // by which writes take turns
-	content func() string // differs for what is to be different
-	known   func() string // differs for what is there; nil: the API keeps all that is written
+	waits   bool          // another object must be written first
+	turn    string        // group in which writes take turns
+	content func() string // identifies the wanted content
+	known   func() string // identifies the cached content; nil if the API stores all fields
 	do      do
 }
 
-// turnOfImport returns the turn of writes of ServiceImports and ServiceExports. These writes have
-// turns of their own, since the API may be slow for these kinds alone. Only objects that no export
+// turnOfImport returns the turn for writes of ServiceImports and ServiceExports. These writes have
+// turns of their own, because the API may be slow for these kinds alone. Objects that no export
 // asks for share one turn, whatever their kind.
 func turnOfImport(turn string) string {
 	if turn == plan.SharedTurn {
@@ -64,10 +65,11 @@ func turnOfImport(turn string) string {
 	return "MCS " + turn
 }
 
-// client returns that of a kind of object, in a namespace.
+// client returns the API client for one kind of object in a namespace.
 type client[O any] func(w *Writer, namespace string) kube.WithStatus[O]
 
-// Changes returns what is to be done so that there is what a plan of that world wants: what is deleted comes last.
+// Changes returns the changes that turn the objects of the world into those of the plan. Deletions
+// come last.
 func Changes(world plan.World, p *plan.Plan) (all []Change) {
 	services := client[*corev1.Service](func(w *Writer, namespace string) kube.WithStatus[*corev1.Service] {
 		return creator{w.Services(namespace)}
@@ -189,8 +191,9 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 	return all
 }
 
-// over returns what is to be written where there is have, which may be nil; nil: nothing is. next returns what a plan
-// wants in place of what is read of it, and whether that differs.
+// over returns a function that returns the object to write in place of have, which may be nil. The
+// function returns nil if the object is already correct or is not managed by Isthmus. The argument
+// next returns the wanted state for the current one, and whether the two differ.
 func over[O kept, P any](
 	read func(O) *P, mine func(*P) bool, next func(*P) (P, bool), write func(*P, O) O,
 ) func(have O) O {
@@ -209,7 +212,7 @@ func over[O kept, P any](
 	}
 }
 
-// overExport does likewise.
+// overExport is like over, for the conditions of a ServiceExport.
 func overExport(want *plan.ExportConditions) func(have *mcs.ServiceExport) *mcs.ServiceExport {
 	return func(have *mcs.ServiceExport) *mcs.ServiceExport {
 		if have.DeletionTimestamp != nil || string(have.UID) != want.Have.UID {
@@ -225,8 +228,8 @@ func overExport(want *plan.ExportConditions) func(have *mcs.ServiceExport) *mcs.
 	}
 }
 
-// A kind that is older than what is written keeps less of it.
-
+// knownSpec identifies the stored specification of a ServiceImport. An older version of the kind may
+// store fewer fields than Isthmus writes.
 func knownSpec(i *plan.ServiceImport) string {
 	return fmt.Sprint(i.UID, i.Labels, i.Annotations, i.Type, i.IPs, i.IPFamilies, i.Ports, i.Traffic)
 }

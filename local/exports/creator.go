@@ -15,11 +15,11 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// releaseTime is how long the API server may take to release the IPs of a Service that was deleted.
+// releaseTime is how long the API server may take to release the IPs of a deleted Service.
 const releaseTime = 500 * time.Millisecond
 
-// creator creates Services with the IPs that they ask for. If the API server answers that an IP is
-// invalid, taken or out of range, Create asks for fewer IPs: the first IP alone, and then none.
+// creator creates Services with the IPs that they request. If the API server rejects an IP as
+// invalid, taken or out of range, Create requests fewer IPs: first only one IP, then none.
 type creator struct {
 	kube.WithStatus[*corev1.Service]
 }
@@ -42,10 +42,9 @@ func (c creator) Create(
 	return got, err
 }
 
-// attempts returns the Services to create instead of o, in order of preference. The first one that
-// the API server accepts is created.
+// attempts returns the variants of o to create, in order of preference.
 func attempts(o *corev1.Service) (all []*corev1.Service) {
-	const most = 2 // one IP of each family
+	const most = 2 // one IP per family
 	ips := o.Spec.ClusterIPs
 	if p := o.Spec.IPFamilyPolicy; p != nil && *p == corev1.IPFamilyPolicySingleStack {
 		var ofIPv4 []string
@@ -59,7 +58,7 @@ func attempts(o *corev1.Service) (all []*corev1.Service) {
 			setIPs(next, ofIPv4[:n])
 			all = append(all, next)
 		}
-		// The cluster has no IPv4.
+		// The cluster may not support IPv4.
 		o = o.DeepCopy()
 		o.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
 		o.Spec.IPFamilies = nil
@@ -73,7 +72,7 @@ func attempts(o *corev1.Service) (all []*corev1.Service) {
 	return all
 }
 
-// refusesIPs reports whether the API server has refused the IPs or the IP families of a Service.
+// refusesIPs reports whether the API server rejected the IPs or the IP families of a Service.
 func refusesIPs(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -87,5 +86,5 @@ func refusesIPs(err error) bool {
 	return false
 }
 
-// areTaken reports whether the API server has refused IPs because another Service has them.
+// areTaken reports whether the API server rejected IPs because another Service has them.
 func areTaken(err error) bool { return strings.Contains(err.Error(), "already allocated") }

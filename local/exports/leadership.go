@@ -20,20 +20,21 @@ import (
 )
 
 const (
-	// writeRate is how many writes a second begin at most.
+	// writeRate limits the writes that begin per second, and writeBurst those that begin at once.
 	writeRate, writeBurst = 50, 10
-	// maxPause is how long an object waits at most that goes on changing.
+	// maxPause is the longest time between writes of an object that keeps changing.
 	maxPause = time.Minute
-	// failuresDelay is with how many failures, in 15 s, a write no longer delays deleting what was written before for
-	// the same exports: they may be another cluster's.
+	// failuresDelay is the number of failures, in about 15 s, after which a failing write no longer
+	// delays deletes for the same exports. The objects to delete may belong to another cluster's
+	// exports.
 	failuresDelay = 5
 )
 
-// leadership is the time in which the replica holds the Lease.
+// leadership is a period in which the replica holds the Lease.
 type leadership struct {
 	*Writer
 	lease lease.Lease
-	loop  *lease.Loop[Object] // runs until nothing has been left to do for a while
+	loop  *lease.Loop[Object] // ends after it was idle for idleTime
 
 	mu     sync.Mutex
 	memory plan.Memory
@@ -51,7 +52,7 @@ func newLeadership(w *Writer, held lease.Lease) *leadership {
 	return t
 }
 
-// pass makes a plan, and returns what it takes.
+// pass makes a plan and returns its writes as tasks.
 func (t *leadership) pass() lease.Pass[Object] {
 	world, ok := t.World()
 	if !ok {
@@ -69,7 +70,7 @@ func (t *leadership) pass() lease.Pass[Object] {
 		of := exportsFor{c.Of, c.For == plan.Import}
 		failing[of] = failing[of] || c.Verb != Delete && 0 < o.Failures && o.Failures < failuresDelay
 		one := lease.Task[Object]{Key: c.Object, Turn: c.turn, Within: c.Namespace, Passing: c.Verb == Delete}
-		waits := c.waits || c.Verb == Delete && failing[of] // nothing goes before what is to be in its place is there
+		waits := c.waits || c.Verb == Delete && failing[of] // create replacements before deletes
 		if !waits && !isLeft(&o, &c) && !yields(&o, &c) {
 			one.Do = func(context.Context) lease.Outcome { return t.write(&c, &o) }
 		}
@@ -78,27 +79,29 @@ func (t *leadership) pass() lease.Pass[Object] {
 	return pass
 }
 
-// attempt returns what became of the writes of an object in this leadership.
+// attempt returns the result of the writes of an object in this leadership.
 func (t *leadership) attempt(kind string, id plan.ID) plan.Attempt {
 	h := t.loop.History(Object{Kind: kind, ID: id})
 	return plan.Attempt{Made: h.Ended, Problem: h.Problem}
 }
 
-// exportsFor are the exports of one name, by labels or by ServiceExports: writes of one sort don't wait for the
-// other's.
+// exportsFor identifies the exports of one name, separately for exports by labels and by
+// ServiceExports. Writes for one sort do not wait for the other.
 type exportsFor struct {
 	plan.ID
 	imports bool
 }
 
-// isLeft reports whether a change has been made, and what is there is all that the API keeps of it.
+// isLeft reports whether a change was already written and the API has stored all the fields it
+// supports.
 func isLeft(o *lease.History, c *Change) bool {
 	return o.Left != "" && c.known != nil && o.Left == c.known() && o.Content == c.content()
 }
 
-// yields reports whether a change is left to another controller, which has undone the same conditions of a
-// ServiceExport twice. Several controllers may judge one ServiceExport, such as two installations of Isthmus, and would
-// rewrite its conditions for ever.
+// yields reports whether a change is left to another controller, because that controller has
+// reverted the same conditions of a ServiceExport. Several controllers may judge one ServiceExport,
+// for example two installations of Isthmus. Without this rule, they would rewrite its conditions
+// forever.
 func yields(o *lease.History, c *Change) bool {
 	return c.Kind == ServiceExport && o.Undone > 0 && o.Content == c.content()
 }
@@ -115,7 +118,7 @@ func (t *leadership) trouble(c *Change) (state, detail string) {
 	return adminapi.ExportBeingWritten, ""
 }
 
-// write makes a change of an object, of which that is remembered.
+// write executes a change. The argument of is the history of the object.
 func (t *leadership) write(c *Change, of *lease.History) (r lease.Outcome) {
 	v := none
 	err := t.lease.Write(func(ctx context.Context) (err error) {
@@ -132,12 +135,12 @@ func (t *leadership) write(c *Change, of *lease.History) (r lease.Outcome) {
 		r.Nothing = v == none
 		r.Later = true
 		return r
-	// a status that is not found is not served, or not in that version
+	// If a status is not found, the API does not serve it, or not in this version.
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) &&
 		(v == Update || v == Delete):
-		return lease.Outcome{Again: true} // somebody else was faster
+		return lease.Outcome{Again: true} // another writer was faster
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return lease.Outcome{Nothing: true, Later: true} // with all that is in it
+		return lease.Outcome{Nothing: true, Later: true} // the namespace is being deleted with all its objects
 	case errors.Is(err, context.Canceled):
 		return lease.Outcome{Again: true} // the Lease is lost
 	}

@@ -12,13 +12,14 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// How much of a status is read: anybody may have written it.
+// Limits on what is read of a status, which anybody may have written.
 const (
 	maxClusters   = 256
 	maxConditions = 32
 )
 
-// readServiceExport returns what plans know of a ServiceExport, with its conditions if own. It shares nothing with it.
+// readServiceExport returns the fields of a ServiceExport that plans use. If own is true, it
+// includes the conditions. The result shares no memory with o.
 func readServiceExport(o *mcs.ServiceExport, own bool) *plan.ServiceExport {
 	e := &plan.ServiceExport{
 		UID: strings.Clone(string(o.UID)), Created: o.CreationTimestamp.Time, Generation: o.Generation,
@@ -30,7 +31,8 @@ func readServiceExport(o *mcs.ServiceExport, own bool) *plan.ServiceExport {
 	return e
 }
 
-// readServiceImport returns what plans know of a ServiceImport. It shares nothing with it.
+// readServiceImport returns the fields of a ServiceImport that plans use. The result shares no
+// memory with o.
 func readServiceImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	i := &plan.ServiceImport{
 		ID:      plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)},
@@ -56,8 +58,8 @@ func readServiceImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	return i
 }
 
-// manager returns who wrote an object first, by its managedFields, as long as a field manager's name may be; empty:
-// not known.
+// manager returns the first field manager in the managedFields of an object, up to the longest
+// valid length. If it is unknown, manager returns "".
 func manager(o metav1.Object) string {
 	for _, f := range o.GetManagedFields() {
 		if f.Subresource == "" {
@@ -67,8 +69,8 @@ func manager(o metav1.Object) string {
 	return ""
 }
 
-// writeServiceImport returns the ServiceImport as a plan wants it where there is have, which may be nil. What plans
-// don't know stays.
+// writeServiceImport returns the ServiceImport to write in place of have, which may be nil. Fields
+// that plans do not use stay as they are.
 func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.ServiceImport {
 	o := &mcs.ServiceImport{}
 	if have != nil {
@@ -94,7 +96,7 @@ func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.
 	if next.TrafficDistribution != "" {
 		s.TrafficDistribution = &next.TrafficDistribution
 	}
-	s.Ports = []mcs.ServicePort{} // never null: the field is required
+	s.Ports = []mcs.ServicePort{} // never null, because the field is required
 	for _, p := range ports(next.Ports, nil) {
 		s.Ports = append(s.Ports, mcs.ServicePort{
 			Name:        p.Name,
@@ -108,7 +110,7 @@ func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.
 	for _, c := range next.Clusters {
 		o.Status.Clusters = append(o.Status.Clusters, mcs.ClusterStatus{Cluster: c})
 	}
-	for _, c := range next.Conditions { // others stay, also those that are not read
+	for _, c := range next.Conditions { // keep other conditions, including unread ones
 		i := slices.IndexFunc(o.Status.Conditions, func(have metav1.Condition) bool { return have.Type == c.Type })
 		if i < 0 {
 			o.Status.Conditions = append(o.Status.Conditions, c)
@@ -119,7 +121,8 @@ func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.
 	return o
 }
 
-// conditions returns the conditions of an object: those of these types, and others up to maxConditions in all.
+// conditions returns the conditions with the given types and some others, up to maxConditions in
+// total.
 func conditions(all []metav1.Condition, ours ...string) (list []metav1.Condition) {
 	others := maxConditions - len(ours)
 	for _, c := range all {

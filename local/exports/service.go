@@ -16,8 +16,8 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// readService returns what plans know of a Service. It shares nothing with it, so that the Service may be one that a
-// decoder uses again.
+// readService returns the fields of a Service that plans use. The result shares no memory with o,
+// because a decoder may reuse o.
 func readService(o *corev1.Service) *plan.Service {
 	s := &plan.Service{
 		ID:          plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)},
@@ -63,9 +63,9 @@ func port(p *corev1.ServicePort) plan.Port {
 		q.AppProtocol = strings.Clone(*p.AppProtocol)
 	}
 	switch n, err := strconv.Atoi(q.Target); {
-	case p.TargetPort == (intstr.IntOrString{}): // as the API sets it; a cluster may leave it out
+	case p.TargetPort == (intstr.IntOrString{}): // unset in some clusters; this is the API's default
 		q.Target = strconv.Itoa(int(q.Number))
-	case err == nil: // "080" is no other port than 80
+	case err == nil: // "080" and "80" are the same port
 		q.Target = strconv.Itoa(n)
 	}
 	return q
@@ -100,8 +100,9 @@ func clone(m map[string]string) map[string]string {
 	return all
 }
 
-// writeService returns the Service as a plan wants it where there is have, which may be nil. What plans don't know
-// stays. version is that of the ServiceImport which may own it.
+// writeService returns the Service to write in place of have, which may be nil. Fields that plans
+// do not use stay as they are. The version is the API version of a ServiceImport that owns the
+// Service.
 func writeService(next *plan.Service, have *corev1.Service, version string) *corev1.Service {
 	o := &corev1.Service{}
 	if have != nil {
@@ -134,7 +135,8 @@ func writeService(next *plan.Service, have *corev1.Service, version string) *cor
 	return o
 }
 
-// setFamilies sets the IP families and their policy, which a plan may change. With one family, only the first IP stays.
+// setFamilies sets the IP families and their policy, which a plan may change. For a single family,
+// only the first IP stays.
 func setFamilies(o *corev1.Service, next *plan.Service) {
 	policy := corev1.IPFamilyPolicy(next.IPFamilyPolicy)
 	if policy == "" || o.Spec.IPFamilyPolicy != nil && *o.Spec.IPFamilyPolicy == policy {
@@ -150,7 +152,7 @@ func setFamilies(o *corev1.Service, next *plan.Service) {
 	}
 }
 
-// setIPs sets the IPs of a Service that does not exist yet. Without IPs, the API server chooses some.
+// setIPs sets the IPs of a new Service. Without IPs, the API server allocates them.
 func setIPs(o *corev1.Service, ips []string) {
 	o.Spec.ClusterIP = ""
 	o.Spec.ClusterIPs = nil
@@ -169,7 +171,8 @@ func affinity(t plan.Traffic) (corev1.ServiceAffinity, *corev1.SessionAffinityCo
 	}
 }
 
-// ports returns those of a plan. What plans don't know of a port stays.
+// ports returns the ports of a plan. Fields of existing ports that plans do not use stay as they
+// are.
 func ports(want []plan.Port, have []corev1.ServicePort) (all []corev1.ServicePort) {
 	known := make(map[plan.Port]corev1.ServicePort, len(have))
 	for i := range have {

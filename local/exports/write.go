@@ -13,26 +13,28 @@ import (
 )
 
 const (
-	// writeTimeout bounds one write, with the read before it.
+	// writeTimeout limits one write, including the read before it.
 	writeTimeout = 10 * time.Second
-	// fieldManager is the gateway's name in managedFields.
+	// fieldManager is the name of Isthmus in managedFields.
 	fieldManager = "isthmus"
-	// maxProblem is how many bytes of an error are remembered. A webhook may send a long message.
+	// maxProblem limits the stored length of an error, in bytes. A webhook may send a long message.
 	maxProblem = 4 << 10
 )
 
-// do makes a change. It returns what it has tried.
+// do executes a change. It returns the verb of the attempted write.
 type do func(context.Context, *Writer, *Change, *lease.History, *lease.Outcome) (Verb, error)
 
-// kept is an object of the API.
+// kept is an API object.
 type kept interface {
 	comparable
 	metav1.Object
 }
 
-// put makes an object what it is to be. over returns what is to be written where there is have, as it is read now, or
-// the zero value if there is none; the zero value if nothing is, since it is as it is to be, or is not ours. known is
-// that of a Change.
+// put returns a function that creates or updates an object. The function first reads the object.
+//
+// over returns the object to write in place of have, which is the zero value if the object does not
+// exist. If the object is already correct or is not managed by Isthmus, over returns the zero
+// value. known is like the field known of a Change.
 func put[O kept](api client[O], over func(have O) O, known func(O) string) do {
 	return func(ctx context.Context, w *Writer, c *Change, of *lease.History, r *lease.Outcome) (v Verb, err error) {
 		var zero, got O
@@ -63,13 +65,13 @@ func put[O kept](api client[O], over func(have O) O, known func(O) string) do {
 			got, err = update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 		}
 		if err == nil && known != nil && over(got) != zero {
-			r.Left = known(got) // the kind that is served does not have all fields
+			r.Left = known(got) // the served version of the kind lacks some fields
 		}
 		return v, err
 	}
 }
 
-// remove deletes an object, if it is ours as it is read now.
+// remove returns a function that deletes an object if a fresh read shows that Isthmus manages it.
 func remove[O kept](api client[O], mine func(O) bool) do {
 	return func(ctx context.Context, w *Writer, c *Change, _ *lease.History, r *lease.Outcome) (Verb, error) {
 		objects := api(w, c.Namespace)
@@ -89,7 +91,7 @@ func remove[O kept](api client[O], mine func(O) bool) do {
 	}
 }
 
-// managers returns who else has written to an object, by its managedFields: for messages.
+// managers returns the other field managers of an object, for messages.
 func managers(o metav1.Object) string {
 	var names []string
 	for _, f := range o.GetManagedFields() {

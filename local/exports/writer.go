@@ -19,34 +19,37 @@ import (
 	"isthmus/local/lease"
 )
 
-// leaseName is not that of the EndpointSlice writer: Linkerd's destination controller may hold that one.
+// leaseName is the name of the Lease. It differs from the Lease of the EndpointSlice writer, which
+// Linkerd's destination controller may hold.
 const leaseName = "isthmus-exports-write"
 
-// idleTime is how long nothing is exported and nothing written before the Lease is given back.
+// idleTime is how long nothing must be exported and written before the replica releases the Lease.
 const idleTime = time.Minute
 
-// Options are a Writer's. All are needed.
+// Options configure a Writer. All fields are required.
 type Options struct {
 	Services            func(namespace string) corev1.ServiceInterface
-	MCS                 map[string]kube.MCS // by version: all those that World has
+	MCS                 map[string]kube.MCS // by version; includes each version that World returns
 	Leases              func(namespace string) coordinationv1.LeaseInterface
-	Namespace, Identity string // of the Lease, and by which it is held
-	// World returns what there is now; false: not all of it has been read. What it returns is not changed.
+	Namespace, Identity string // namespace of the Lease, and its holder's name
+	// World returns the current state. It returns false until everything has been listed. The
+	// Writer does not change the result.
 	World func() (plan.World, bool)
-	// Changed returns a channel that is closed when World may return something else than before the call.
+	// Changed returns a channel that is closed when the result of World may have changed since the
+	// call.
 	Changed    func() <-chan struct{}
 	Registerer prometheus.Registerer
 	Log        *zap.Logger
 }
 
-// Writer writes Services and ServiceImports, and conditions of ServiceExports, while it holds the Lease.
+// Writer writes Services, ServiceImports and conditions of ServiceExports while it holds the Lease.
 type Writer struct {
 	Options
 	writes    *prometheus.CounterVec
 	candidate *lease.Candidate[leadership]
 }
 
-// New registers the metrics. It does no network IO and starts nothing.
+// New returns a Writer and registers its metrics. It sends no requests and starts no goroutines.
 func New(o Options) (*Writer, error) {
 	w := &Writer{Options: o, candidate: lease.NewCandidate[leadership]("exported Services", lease.Config{
 		Leases: o.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
@@ -58,15 +61,15 @@ func New(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// Run takes part in elections while there is something to write, and writes while it holds the Lease, until ctx ends.
-// Then it finishes the writes under way, releases the Lease, and returns nil.
+// Run takes part in elections while there is something to write, and writes while this replica
+// holds the Lease. When ctx ends, Run finishes pending writes, releases the Lease, and returns nil.
 func (w *Writer) Run(ctx context.Context) error {
 	for w.await(ctx) {
 		busy, stop := context.WithCancel(ctx)
 		err := w.candidate.Run(busy, func(lease *lease.Leadership) *leadership {
 			return newLeadership(w, lease)
 		}, func(work context.Context, t *leadership) {
-			if t.loop.Run(work); work.Err() == nil { // nothing is left to be done
+			if t.loop.Run(work); work.Err() == nil { // the loop was idle
 				stop()
 			}
 		})
@@ -78,7 +81,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until there is something to write, or something that is written. It returns false once ctx has ended.
+// await waits until there is something to write, or something written exists. It returns false once
+// ctx has ended.
 func (w *Writer) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		changed := w.Changed()
@@ -98,12 +102,13 @@ func (w *Writer) await(ctx context.Context) bool {
 	return false
 }
 
-// idle reports whether nothing is exported, nothing written, and nothing of it held until a time.
+// idle reports whether the plan has nothing to write, nothing written exists, and no later change
+// is due.
 func idle(p *plan.Plan) bool {
 	return len(p.Services)+len(p.Imports)+len(p.Delete)+len(p.DeleteImports)+len(p.Exports) == 0 && p.Due.IsZero()
 }
 
-// Status returns who writes.
+// Status returns the state of the Lease.
 func (w *Writer) Status() adminapi.ExportsWriter {
 	seen := w.candidate.Seen()
 	return adminapi.ExportsWriter{
@@ -115,7 +120,7 @@ func (w *Writer) Status() adminapi.ExportsWriter {
 	}
 }
 
-// Memory returns what the plans of the writer remember; false: this replica does not write.
+// Memory returns the memory of the leader's plans. It returns false if this replica does not lead.
 func (w *Writer) Memory() (plan.Memory, bool) {
 	t := w.candidate.Leadership()
 	if t == nil {
@@ -126,7 +131,7 @@ func (w *Writer) Memory() (plan.Memory, bool) {
 	return t.memory, true
 }
 
-// Attempt returns what became of the writes of an object, as far as this replica knows: only the leader writes.
+// Attempt returns the result of the writes of an object. Only the leader has such results.
 func (w *Writer) Attempt(kind string, id plan.ID) plan.Attempt {
 	if t := w.candidate.Leadership(); t != nil {
 		return t.attempt(kind, id)
@@ -134,9 +139,9 @@ func (w *Writer) Attempt(kind string, id plan.ID) plan.Attempt {
 	return plan.Attempt{}
 }
 
-// Trouble returns why a change has not been made, as far as this replica knows: a state, and that in words. The state
-// is empty if no more is to be done: the kind that is served does not have all fields,
-// or the change is left to another controller.
+// Trouble returns why a change has not been made, as a state and a description. Only the leader
+// knows the reason. The state is empty if no write is needed: the served version of the kind lacks
+// some fields, or the change is left to another controller.
 func (w *Writer) Trouble(c *Change) (state, detail string) {
 	if t := w.candidate.Leadership(); t != nil {
 		return t.trouble(c)
@@ -144,7 +149,6 @@ func (w *Writer) Trouble(c *Change) (state, detail string) {
 	return adminapi.ExportBeingWritten, ""
 }
 
-// count counts a write.
 func (w *Writer) count(c *Change, v Verb, err error) {
 	result := "ok"
 	if err != nil {
@@ -153,7 +157,7 @@ func (w *Writer) count(c *Change, v Verb, err error) {
 	w.writes.WithLabelValues(cmp.Or(string(c.For), "unknown"), string(v), result).Inc()
 }
 
-// newWriteMetric registers the metrics, and returns the counter of writes.
+// newWriteMetric registers the metrics and returns the counter of writes.
 func newWriteMetric(r prometheus.Registerer, s *lease.Candidate[leadership]) (*prometheus.CounterVec, error) {
 	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "isthmus_service_writes_total",

@@ -14,32 +14,31 @@ import (
 
 const (
 	workloadKind = "ExternalWorkload"
-	readyType    = "Ready" // the only condition of a workload that counts
-	// maxAddresses is how many addresses API servers take for one endpoint.
+	readyType    = "Ready" // the only relevant condition of a workload
+	// maxAddresses is the limit of API servers on the addresses of an endpoint.
 	maxAddresses = 100
 )
 
-// endpointGroups are all endpoints that the slices of a Service must have: for each
-// address type, by the ports that they have in common.
+// endpointGroups holds all endpoints that the slices of a Service must have. They are grouped by
+// address type, and then by their ports.
 type endpointGroups map[discoveryv1.AddressType]map[portsKey]*group
 
-// group is endpoints of one address type that have their ports in common.
+// group holds the endpoints of one address type that have the same ports.
 type group struct {
 	ports     []discoveryv1.EndpointPort
-	endpoints map[string]discoveryv1.Endpoint // by the workload's name
+	endpoints map[string]discoveryv1.Endpoint // by name of the workload
 }
 
-// selects reports whether a Service gets slices at all. Namespace kube-system is like
-// any other.
+// selects reports whether a Service gets slices. Services in namespace kube-system get slices too.
 func selects(svc *corev1.Service) bool {
 	return svc.Spec.Type != corev1.ServiceTypeExternalName && len(svc.Spec.Selector) > 0
 }
 
 func isHeadless(svc *corev1.Service) bool { return svc.Spec.ClusterIP == corev1.ClusterIPNone }
 
-// newEndpointGroups makes endpoints of the workloads that a Service selects. It
-// leaves out what can't be an endpoint, and reports that as problems. After the end
-// of ctx the result is incomplete.
+// newEndpointGroups makes endpoints of the workloads that a Service selects. It leaves out
+// workloads, addresses and ports that are invalid, and reports them as problems. If ctx ends, the
+// result is incomplete.
 func newEndpointGroups(
 	ctx context.Context, svc *corev1.Service, workloads []*decode.ExternalWorkload,
 ) (endpointGroups, leftOut) {
@@ -79,7 +78,7 @@ func newEndpointGroups(
 	return byType, left
 }
 
-// addressTypes returns the Service's; without families it has both.
+// addressTypes returns the address types of a Service. A Service without IP families has both.
 func addressTypes(svc *corev1.Service) []discoveryv1.AddressType {
 	var types []discoveryv1.AddressType
 	for _, f := range svc.Spec.IPFamilies {
@@ -96,14 +95,15 @@ func addressTypes(svc *corev1.Service) []discoveryv1.AddressType {
 	return types
 }
 
-// noHost reports whether no host has an address: it is of the network 0.0.0.0/8, or the limited broadcast.
+// noHost reports whether an address cannot belong to a host. Such addresses are 0.0.0.0/8 and the
+// limited broadcast address.
 func noHost(ip netip.Addr) bool {
 	return ip.Is4() && (ip.As4()[0] == 0 || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}))
 }
 
-// addressesOf returns a workload's addresses by type, in their order and once each.
-// IPv4 addresses written as IPv6 ones count as IPv4. It leaves out those that API
-// servers would refuse or that can't be a host's.
+// addressesOf returns a workload's distinct addresses by type, in their original order. IPv4-mapped
+// IPv6 addresses count as IPv4. It leaves out addresses that API servers would reject, or that
+// cannot belong to a host.
 func addressesOf(w *decode.ExternalWorkload, problem func(string, ...any)) map[discoveryv1.AddressType][]string {
 	found := make(map[discoveryv1.AddressType][]string, 1)
 	for _, x := range w.Spec.WorkloadIPs {
@@ -132,9 +132,9 @@ func addressesOf(w *decode.ExternalWorkload, problem func(string, ...any)) map[d
 	return found
 }
 
-// newEndpoint returns a workload's endpoint. publishNotReadyAddresses has no effect:
-// the endpoint is ready if the workload is. In headless Services the workload's name
-// is its hostname, unless that is no DNS label.
+// newEndpoint returns a workload's endpoint, which is ready if the workload is ready. The field
+// publishNotReadyAddresses has no effect. In a headless Service, the endpoint's hostname is the
+// workload's name if the name is a DNS label.
 func newEndpoint(svc *corev1.Service, w *decode.ExternalWorkload, addresses []string) discoveryv1.Endpoint {
 	ready := isReady(w)
 	e := discoveryv1.Endpoint{

@@ -23,36 +23,41 @@ import (
 )
 
 const (
-	// writeInterval is how long a Service is not written again after a write. So a single change is written after 50
-	// ms, one of a workload after 100 ms, and of a thousand within a second two or three writes remain.
+	// writeInterval is the minimum time between two writes of a Service. A single change of a
+	// Service is written after 50 ms, and one of a workload after 100 ms. A thousand changes within
+	// a second cause only two or three writes.
 	writeInterval = time.Second
-	// manyFailures in a row, which take four minutes, are logged as an error.
+	// manyFailures is the number of consecutive failures, about four minutes, after which an error
+	// is logged.
 	manyFailures = 8
 	// readyCheck is the time between checks whether ExternalWorkloads can be read.
 	readyCheck = time.Second
-	// maxChanges is how many changes of the workloads of one namespace are matched against its Services. If there are
-	// more at a time, all its Services are synced, which takes no longer.
+	// maxChanges limits how many changed workloads of a namespace are matched against its Services.
+	// If more workloads change at once, all Services of the namespace are synced, which takes no
+	// longer.
 	maxChanges = 1000
-	// manyServices is beyond how many Services of a namespace, which are all read for it, changes of its workloads
-	// are matched once a second only: one of 5,000 would else keep a core busy.
+	// manyServices is the number of Services in a namespace above which changed workloads are
+	// matched only once a second. Each match reads all Services of the namespace. With 5,000
+	// Services, frequent matches would keep a core busy.
 	manyServices = 500
 )
 
-// leadership is the time in which this replica holds the Lease: the Services to sync, and what has been written.
-// It is dropped with the Lease.
+// leadership is a period in which this replica holds the Lease. It holds the Services to sync and
+// the Services already written. It is discarded when the Lease is lost.
 type leadership struct {
-	// fixed
+	// fixed after construction
 	*Writer
 	lease lease.Lease
 	loop  *lease.Loop[federation.ServiceID]
 
-	changed federation.Latest[struct{}] // replaced when a pass has something to do
+	changed federation.Latest[struct{}] // replaced when a pass has new work
 
 	mu      sync.Mutex
-	waiting map[federation.ServiceID]time.Time // to be synced, and since when
-	begun   map[federation.ServiceID]time.Time // being synced, and since when
-	written map[federation.ServiceID]bool      // of which this leadership has written slices
-	// by namespace, labels that workloads have or had; with maxChanges+1 others have been left out
+	waiting map[federation.ServiceID]time.Time // start of the wait, by Service to sync
+	begun   map[federation.ServiceID]time.Time // start of the sync, by Service being synced
+	written map[federation.ServiceID]bool      // Services whose slices this leadership has written
+	// changes holds, by namespace, the labels of changed workloads before and after each change. A
+	// list longer than maxChanges is incomplete.
 	changes map[string][]map[string]string
 }
 
@@ -72,8 +77,8 @@ func newLeadership(w *Writer, held lease.Lease) *leadership {
 	return t
 }
 
-// run syncs all Services that have workloads or slices, and those that change, until work
-// ends. It returns when the last writes have ended.
+// run syncs all Services that have workloads or slices, and Services that change, until work ends.
+// It returns after the last writes have ended.
 func (t *leadership) run(work context.Context) {
 	select {
 	case <-work.Done():
@@ -89,7 +94,7 @@ func (t *leadership) run(work context.Context) {
 	t.loop.Run(work)
 }
 
-// mark has a Service synced.
+// mark queues a Service to be synced.
 func (t *leadership) mark(svc federation.ServiceID) {
 	t.mu.Lock()
 	if _, ok := t.waiting[svc]; !ok {
@@ -100,16 +105,17 @@ func (t *leadership) mark(svc federation.ServiceID) {
 	t.changed.Set(struct{}{})
 }
 
-// serviceChanged marks a Service if it may have to do with ExternalWorkloads. Most have not, and whoever
-// follows the cluster waits for this: it takes no longer where there are many objects.
+// serviceChanged marks a Service if ExternalWorkloads may concern it, which is rare. It takes
+// constant time, because it blocks the goroutine that watches the cluster.
 func (t *leadership) serviceChanged(svc federation.ServiceID) {
 	if t.cluster.HasWorkloads(svc.Namespace) || t.mayHaveSlices(svc) || len(t.problems.Of(svc)) > 0 {
 		t.mark(svc)
 	}
 }
 
-// workloadChanged notes that a workload has changed; before is nil for a new one, after for one that was deleted.
-// Which Services that concerns is found out in the namespace's turn: it may have many thousands of both.
+// workloadChanged records that a workload has changed. If the workload is new, before is nil. If
+// the workload was deleted, after is nil. The concerned Services are found later, in the
+// namespace's turn, because a namespace may have thousands of workloads and Services.
 func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.mu.Lock()
 	for i, w := range []*decode.ExternalWorkload{before, after} {
@@ -124,8 +130,8 @@ func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.changed.Set(struct{}{})
 }
 
-// markConcerned marks the Services that select workloads of a namespace that have changed, as they were or as they
-// are. It returns whether that has taken long.
+// markConcerned marks the Services that select changed workloads of a namespace, with the labels
+// before or after the change. It returns true if it read many Services.
 func (t *leadership) markConcerned(namespace string) (long bool) {
 	t.mu.Lock()
 	list := t.changes[namespace]
@@ -141,8 +147,8 @@ func (t *leadership) markConcerned(namespace string) (long bool) {
 	return len(all) > manyServices
 }
 
-// isSelected reports whether a Service selects workloads of its namespace that have these labels; none: it
-// does not.
+// isSelected reports whether a Service selects workloads of its namespace with these labels. A
+// Service without a selector selects nothing.
 func isSelected(svc *corev1.Service, labels map[string]string) bool {
 	for key, want := range svc.Spec.Selector {
 		if value, ok := labels[key]; !ok || value != want {
@@ -156,8 +162,8 @@ func nameOf(svc *corev1.Service) federation.ServiceID {
 	return federation.ServiceID{Namespace: svc.Namespace, Name: svc.Name}
 }
 
-// mayHaveSlices reports whether a Service may have slices that are marked as ours. The cluster may not have
-// seen yet what this leadership has written.
+// mayHaveSlices reports whether a Service may have slices with our mark. The cluster's cache may
+// not yet contain slices that this leadership has written.
 func (t *leadership) mayHaveSlices(svc federation.ServiceID) bool {
 	t.mu.Lock()
 	written := t.written[svc]
@@ -165,8 +171,9 @@ func (t *leadership) mayHaveSlices(svc federation.ServiceID) bool {
 	return written || t.cluster.ManagedSlices(svc) > 0
 }
 
-// pass returns the Services that are to be synced, and for each namespace whose workloads have changed a task without
-// a name that finds out which of its Services are; namespaces take turns.
+// pass returns one task for each Service to sync. For each namespace with changed workloads, it
+// also returns a task whose key has no name. That task finds and marks the concerned Services.
+// Namespaces take turns.
 func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	if !t.ready() {
 		return lease.Pass[federation.ServiceID]{Unknown: true, Due: time.Now().Add(readyCheck)}
@@ -189,8 +196,8 @@ func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	return pass
 }
 
-// do syncs one Service, if ExternalWorkloads can still be read: since the pass some time may have gone by. What fails
-// is to be synced again.
+// do syncs one Service. It first checks again that ExternalWorkloads can be read, because the pass
+// may have been a while ago. If the sync fails, do marks the Service again.
 func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Outcome {
 	if !t.ready() {
 		return lease.Outcome{Again: true}
@@ -226,12 +233,14 @@ func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Ou
 	return lease.Outcome{Problem: err.Error()}
 }
 
-// sync makes a Service's slices what they should be, and returns whether it has written any. No write begins after
-// the end of work, or once the Lease is not held. Slices are read anew first, and updated and deleted only
-// in the version that was read. A Service that selects no workloads and has no slices takes no request.
+// sync writes a Service's slices until they are correct, and returns whether it wrote any. No write
+// begins after work ends or the Lease is lost.
+//
+// sync reads slices anew first. It updates and deletes slices only in the version that it has read.
+// A Service that selects no workloads and has no slices needs no request.
 func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrote bool, err error) {
 	svc := t.cluster.Selecting(name)
-	if svc == nil { // deleted: garbage collection removes its slices
+	if svc == nil { // deleted; garbage collection removes its slices
 		t.problems.Set(name, nil)
 		t.mu.Lock()
 		delete(t.written, name)
@@ -248,17 +257,18 @@ func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrot
 		return false, err
 	}
 	p, left := newPlan(work, svc, selected, existing)
-	if work.Err() != nil { // so the plan may be incomplete
+	if work.Err() != nil { // the plan may be incomplete
 		return false, work.Err()
 	}
 	t.problems.Set(name, left.list())
 	return len(p.create)+len(p.update)+len(p.move)+len(p.remove) > 0, t.execute(work, p, name)
 }
 
-// slicesOf reads the slices of a Service that are marked as ours, without those that are being
-// deleted, which may take long if they wait for a finalizer. The list is never an old one: it is
-// asked for without a resourceVersion. It has no limit either, with which some API servers
-// could not answer from their cache.
+// slicesOf lists the slices of a Service that have our mark. It leaves out slices that are being
+// deleted, since a finalizer may delay their deletion for long.
+//
+// The list is never stale, because the request has no resourceVersion. The request has no limit
+// either, because some API servers could not answer a limited request from their cache.
 func (t *leadership) slicesOf(
 	work context.Context, svc federation.ServiceID,
 ) (list []*discoveryv1.EndpointSlice, err error) {
@@ -277,7 +287,7 @@ func (t *leadership) slicesOf(
 	return list, nil
 }
 
-// selected lists the workloads that a Service selects, by name.
+// selected lists the workloads that a Service selects, sorted by name.
 func (t *leadership) selected(svc *corev1.Service) []*decode.ExternalWorkload {
 	if !selects(svc) {
 		return nil
@@ -289,15 +299,16 @@ func (t *leadership) selected(svc *corev1.Service) []*decode.ExternalWorkload {
 	return list
 }
 
-// execute executes a plan. The first error ends it, unless the API server refuses the slice itself: then
-// the others are written, but none is deleted, and none loses endpoints that others were to have first.
+// execute executes a plan, and stops at the first error. There is one exception: if the API server
+// rejects a slice as invalid, execute continues. It then deletes no slices, and no slice loses
+// endpoints that another slice was to receive first.
 func (t *leadership) execute(work context.Context, p plan, name federation.ServiceID) error {
 	var refused []error
-	versions := make(map[string]string) // by name, of slices that have been written: some are written twice
+	versions := make(map[string]string) // by name of written slices; some slices are written twice
 	for _, x := range []struct {
 		op    operation
 		list  []*discoveryv1.EndpointSlice
-		takes bool // endpoints away
+		takes bool // removes endpoints
 	}{{creates, p.create, false}, {updates, p.update, false}, {updates, p.move, true}, {removes, p.remove, true}} {
 		for _, s := range x.list {
 			if work.Err() != nil {
@@ -324,7 +335,7 @@ func (t *leadership) execute(work context.Context, p plan, name federation.Servi
 				versions[now.Name] = now.ResourceVersion
 				t.metrics.writes.WithLabelValues(string(x.op)).Inc()
 			case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-				return nil // the namespace is being deleted, with all that is in it
+				return nil // the namespace is being deleted with all its objects
 			case apierrors.IsInvalid(err):
 				refused = append(refused, fmt.Errorf("%s EndpointSlice %s: %w", x.op, s.Name, err))
 			default:
@@ -335,7 +346,7 @@ func (t *leadership) execute(work context.Context, p plan, name federation.Servi
 	return errors.Join(refused...)
 }
 
-// write writes one slice, and returns it as the API server has it now, or had it until it was deleted.
+// write writes one slice, and returns it in its new state. For a deletion, it returns s.
 func (t *leadership) write(
 	ctx context.Context, op operation, s *discoveryv1.EndpointSlice,
 ) (*discoveryv1.EndpointSlice, error) {
@@ -358,7 +369,8 @@ func (t *leadership) write(
 	}
 }
 
-// underWay returns for how long Services have been being synced, in seconds: all together, and the oldest.
+// underWay returns how long the current syncs have been running, in seconds: their sum and the
+// longest.
 func (t *leadership) underWay() (sum, longest float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -369,10 +381,10 @@ func (t *leadership) underWay() (sum, longest float64) {
 	return sum, longest
 }
 
-// requestTimeout bounds one request about slices.
+// requestTimeout limits one request for slices.
 const requestTimeout = 10 * time.Second
 
-// operation is a kind of write, and its label in metrics.
+// operation is a kind of write. It is also a metric label.
 type operation string
 
 const (

@@ -8,12 +8,12 @@ import (
 	"isthmus/local/lease"
 )
 
-// queueName is the queue's name in the metrics of Linkerd's controller.
+// queueName is the name of the work queue in the metrics of Linkerd's controller.
 const queueName = "endpoints_controller_workqueue"
 
 type metrics struct {
 	writes *prometheus.CounterVec // by operation
-	// of the Services that wait to be synced, as client-go's work queues have them
+	// metrics of the queue of Services to sync, like those of client-go's work queues
 	adds, retries, drops prometheus.Counter
 	waited, worked       prometheus.Histogram
 }

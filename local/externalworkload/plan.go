@@ -14,30 +14,34 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// plan is the writes that make a Service's slices what they should be, in this order.
+// plan holds the writes that correct a Service's slices, in order of execution.
 type plan struct {
 	create, update []*discoveryv1.EndpointSlice
-	// move are updates of slices that give endpoints to others, which have these by then.
+	// move holds updates of slices that give endpoints to other slices. The others already have
+	// these endpoints by then.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
-	// instead has what is written in place of a move once a slice was refused, with the endpoints that it gives; none
-	// if that is what there is by then, or if ports change: they would be under wrong ones.
+	// instead holds the replacements for moves after a slice was rejected. A replacement keeps the
+	// endpoints that its slice would give. A move has no replacement if nothing would change, or if
+	// ports change, since kept endpoints would then have wrong ports.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
-// newPlan plans the writes for a Service, given the workloads that it selects and its
-// slices as they are. It changes none of them. After the end of ctx the plan is
-// incomplete.
+// newPlan plans the writes for a Service, given the workloads that the Service selects and its
+// existing slices. It does not change its arguments. If ctx ends, the plan is incomplete.
 //
-// Endpoints that do not change stay in their slice, and only slices that differ are
-// written. New endpoints go into those first, then into others with room, then into slices
-// that would be deleted, then into new ones. So full slices stay full, but sparse ones are not
-// merged. No endpoint is missing between two writes: a slice that gives some to others is written
-// after these (order.go). Only of a slice with more than 900, which others have made, some may be where slices
-// exchange endpoints, or one was refused: API servers take no more than 1,000 in a slice.
+// Unchanged endpoints stay in their slice, and only slices that differ are written. New endpoints
+// go first into slices that are written anyway, then into other slices with room. The next choices
+// are slices that would be deleted, and then new slices. Full slices therefore stay full, but
+// sparse slices are not merged.
 //
-// A Service that is being deleted gets no new slices; those that it has are kept up
-// to date. Garbage collection removes them after it.
+// No endpoint is missing between two writes, because a slice that gives endpoints to others is
+// written after them. There is one exception: slices with more than 900 endpoints, which only
+// others create. Their endpoints may be missing while slices exchange endpoints, or after a slice
+// was rejected, because API servers accept at most 1,000 endpoints in a slice.
+//
+// A Service that is being deleted gets no new slices. Its existing slices are kept up to date until
+// garbage collection removes them.
 func newPlan(
 	ctx context.Context,
 	svc *corev1.Service,
@@ -71,11 +75,11 @@ func newPlan(
 func (p *plan) pack(
 	svc *corev1.Service, t discoveryv1.AddressType, groups map[portsKey]*group, existing []*discoveryv1.EndpointSlice,
 ) {
-	slices.SortFunc(existing, func(a, b *discoveryv1.EndpointSlice) int { // the fullest first
+	slices.SortFunc(existing, func(a, b *discoveryv1.EndpointSlice) int { // fullest first
 		return cmp.Or(cmp.Compare(len(b.Endpoints), len(a.Endpoints)), cmp.Compare(a.Name, b.Name))
 	})
 	var all []*packed
-	var spare []*discoveryv1.EndpointSlice // those that keep nothing
+	var spare []*discoveryv1.EndpointSlice // slices that keep no endpoints
 	for _, s := range existing {
 		if x := keep(s, groups[newPortsKey(s.Ports)]); len(x.endpoints) > 0 {
 			x.differs = !maps.Equal(s.Labels, sliceLabels(svc)) ||
@@ -91,10 +95,10 @@ func (p *plan) pack(
 	p.order(svc, t, append(all, p.place(groups, spare)...))
 }
 
-// place puts what is left of the groups into spare slices and new ones. What is together in a spare slice, under
-// other ports, stays together, in that slice if it can.
+// place puts the remaining endpoints of groups into spare and new slices. Endpoints that share a
+// spare slice under other ports stay together, if possible in that slice.
 func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) (all []*packed) {
-	home := make(map[string]int) // workload → the spare slice that has it, less len(spare)
+	home := make(map[string]int) // workload → index of its spare slice, minus len(spare)
 	for i, s := range spare {
 		for j := range s.Endpoints {
 			home[workloadOf(s, &s.Endpoints[j])] = i - len(spare)
@@ -108,7 +112,7 @@ func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSl
 		for part := range slices.Chunk(names, maxEndpoints) {
 			x := &packed{group: g, endpoints: g.take(part), differs: true}
 			if at := home[part[len(part)/2]] + len(spare); at < len(spare) {
-				x.slice, spare[at] = spare[at], nil // nil if another part has it
+				x.slice, spare[at] = spare[at], nil // nil if another part uses it
 			}
 			all = append(all, x)
 		}
@@ -124,9 +128,10 @@ func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSl
 	return all
 }
 
-// order plans the writes of slices of one address type, of each that gives endpoints to others after these.
+// order plans the writes for slices of one address type. A slice that gives endpoints to others is
+// written after them.
 func (p *plan) order(svc *corev1.Service, t discoveryv1.AddressType, all []*packed) {
-	to := make(map[string]*packed) // workload → the slice that is to have it
+	to := make(map[string]*packed) // workload → slice that receives it
 	for _, x := range all {
 		for i := range x.endpoints {
 			to[x.endpoints[i].TargetRef.Name] = x
@@ -151,8 +156,9 @@ func (p *plan) order(svc *corev1.Service, t discoveryv1.AddressType, all []*pack
 	}
 }
 
-// writeFirst is for a slice that others wait for, for which it waits: it gets what is new now, and loses the rest
-// later. A spare one, whose ports change, is made anew instead, unless the Service is being deleted.
+// writeFirst breaks a cycle of slices that wait for each other. It adds the new endpoints to the
+// slice x now and removes the others later. If x is spare, so that its ports change, x is replaced
+// by a new slice, unless the Service is being deleted.
 func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	x.has = true
 	switch {
@@ -168,7 +174,7 @@ func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	}
 }
 
-// write plans the write of a slice, if one is needed.
+// write plans the write of a slice, if needed.
 func (p *plan) write(svc *corev1.Service, t discoveryv1.AddressType, x *packed) {
 	x.has = true
 	switch {
@@ -186,20 +192,21 @@ func (p *plan) write(svc *corev1.Service, t discoveryv1.AddressType, x *packed) 
 	}
 }
 
-// packed is a slice as it is to be.
+// packed is the wanted state of a slice.
 type packed struct {
-	slice     *discoveryv1.EndpointSlice // as it is; nil: it is to be made
-	spare     bool                       // nothing of what it has stays in it
+	slice     *discoveryv1.EndpointSlice // existing slice; nil to create one
+	spare     bool                       // no existing endpoint stays in the slice
 	group     *group
 	endpoints []discoveryv1.Endpoint
 	differs   bool
-	gives     []discoveryv1.Endpoint // that it has, and others are to have
-	begun     bool                   // its write is being planned, or has been
-	first     bool                   // it is written first with all that it has and is to have
-	has       bool                   // there is a write by which it has its endpoints
+	gives     []discoveryv1.Endpoint // existing endpoints that other slices receive
+	begun     bool                   // planning of its write has begun
+	first     bool                   // first written with existing and wanted endpoints
+	has       bool                   // a planned write adds its endpoints
 }
 
-// keep moves the endpoints that a slice has already from its group, which may be nil, to the slice, as they should be.
+// keep moves the endpoints that a slice already has from g to the slice. The endpoints get their
+// wanted state. If g is nil, the slice keeps no endpoints.
 func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	x := &packed{slice: s, group: g}
 	if g == nil {
@@ -214,7 +221,7 @@ func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	return x
 }
 
-// give finds what a slice gives to others, and returns these.
+// give finds the endpoints that a slice gives to others. It returns the receiving slices.
 func (x *packed) give(to map[string]*packed) (others []*packed) {
 	if x.slice == nil {
 		return nil
@@ -228,8 +235,9 @@ func (x *packed) give(to map[string]*packed) (others []*packed) {
 	return others
 }
 
-// both returns the slice with what it is to have and, as far as API servers take that, what it gives to others; nil:
-// it has that already, since a slice was refused before.
+// both returns the slice with its wanted endpoints and the endpoints that it gives to others, up to
+// maxKept in total. If the slice already has this content, because an earlier plan was rejected,
+// both returns nil.
 func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
 	all := slices.Concat(x.endpoints, x.gives)
 	both := withContents(x.slice, svc, x.group.ports, all[:min(len(all), maxKept)])
@@ -239,7 +247,7 @@ func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
 	return both
 }
 
-// sameContents reports whether two slices have equal endpoints, in whatever order, and labels.
+// sameContents reports whether two slices have equal labels and, in any order, equal endpoints.
 func sameContents(a, b *discoveryv1.EndpointSlice) bool {
 	sorted := func(s *discoveryv1.EndpointSlice) []discoveryv1.Endpoint {
 		return slices.SortedFunc(slices.Values(s.Endpoints), func(x, y discoveryv1.Endpoint) int {
@@ -249,7 +257,8 @@ func sameContents(a, b *discoveryv1.EndpointSlice) bool {
 	return maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(sorted(a), sorted(b))
 }
 
-// fill puts endpoints into slices of the group that have room: those that are written anyway first.
+// fill moves endpoints of the group into its slices that have room. It begins with slices that are
+// written anyway.
 func (g *group) fill(kept []*packed) {
 	names := slices.Sorted(maps.Keys(g.endpoints))
 	for _, written := range []bool{true, false} {
@@ -262,7 +271,7 @@ func (g *group) fill(kept []*packed) {
 	}
 }
 
-// take moves endpoints out of the group.
+// take removes endpoints from the group and returns them.
 func (g *group) take(names []string) (list []discoveryv1.Endpoint) {
 	for _, name := range names {
 		list = append(list, g.endpoints[name])
@@ -271,11 +280,11 @@ func (g *group) take(names []string) (list []discoveryv1.Endpoint) {
 	return list
 }
 
-// maxKept is how many endpoints API servers take in a slice.
+// maxKept is the limit of API servers on the endpoints in a slice.
 const maxKept = 1000
 
-// leftOut is what is left out of a Service's slices, and why. The first ones have a
-// text; the others are counted.
+// leftOut collects what a Service's slices leave out, and why. The first maxProblems problems have
+// a text, and the others are counted.
 type leftOut struct {
 	named []string
 	more  int
@@ -290,7 +299,7 @@ func (p *leftOut) add(object, format string, args ...any) {
 	p.named = append(p.named, object+": "+fmt.Sprintf(format, args...))
 }
 
-// list returns the texts, and how many problems more there are.
+// list returns the texts, followed by the number of other problems.
 func (p *leftOut) list() []string {
 	if p.more == 0 {
 		return p.named
@@ -298,5 +307,5 @@ func (p *leftOut) list() []string {
 	return append(p.named[:len(p.named):len(p.named)], fmt.Sprintf("%d more", p.more))
 }
 
-// maxProblems is how many problems of one Service have a text.
+// maxProblems limits how many problems of a Service have a text.
 const maxProblems = 10

@@ -13,11 +13,11 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// maxPorts is how many ports a slice has at most, which is the limit that the API of
-// EndpointSlices documents. More would make large slices of small workloads.
+// maxPorts is the limit on the ports of a slice, as the EndpointSlice API documents it. More ports
+// would make large slices of small workloads.
 const maxPorts = 100
 
-// portsKey is equal for equal ports of slices, whatever their order.
+// portsKey identifies a set of slice ports, whatever their order.
 type portsKey string
 
 func newPortsKey(ports []discoveryv1.EndpointPort) portsKey {
@@ -35,7 +35,7 @@ func newPortsKey(ports []discoveryv1.EndpointPort) portsKey {
 	return portsKey(strings.Join(parts, ","))
 }
 
-// usedPorts returns the first maxPorts ports of a Service, and reports if there are more.
+// usedPorts returns the first maxPorts ports of a Service. If there are more, it reports a problem.
 func usedPorts(svc *corev1.Service, left *leftOut) []corev1.ServicePort {
 	ports := svc.Spec.Ports
 	if len(ports) > maxPorts {
@@ -45,8 +45,8 @@ func usedPorts(svc *corev1.Service, left *leftOut) []corev1.ServicePort {
 	return ports
 }
 
-// portsAt returns a Service's ports as one workload has them. It leaves out and reports those that the
-// workload does not have.
+// portsAt returns a Service's ports with the port numbers of one workload. It leaves out and
+// reports ports that the workload lacks.
 func portsAt(
 	ports []corev1.ServicePort, w *decode.ExternalWorkload, problem func(string, ...any),
 ) []discoveryv1.EndpointPort {
@@ -63,14 +63,14 @@ func portsAt(
 	return list
 }
 
-// target is how a Service refers to a workload's port.
+// target identifies a workload's port in the way that Services refer to it.
 type target struct {
 	protocol corev1.Protocol
 	port     intstr.IntOrString
 }
 
-// portsOf returns a workload's ports by name and by number, as Services refer to
-// them. Of several with the same name or number the first counts.
+// portsOf returns a workload's ports by name and by number. If several ports share a name or
+// number, the first one applies.
 func portsOf(w *decode.ExternalWorkload) map[target]int32 {
 	found := make(map[target]int32, 2*len(w.Spec.Ports))
 	for _, x := range w.Spec.Ports {
@@ -95,7 +95,7 @@ func targetOf(p *corev1.ServicePort) target {
 	return target{protocolOf(p), intstr.FromInt32(port.IntVal)}
 }
 
-// targetPort returns the name or number of the port at the workload.
+// targetPort returns the name or number of the workload's port.
 func targetPort(p *corev1.ServicePort) *intstr.IntOrString {
 	if p.TargetPort == (intstr.IntOrString{}) {
 		return new(intstr.FromInt32(p.Port))
@@ -105,7 +105,7 @@ func targetPort(p *corev1.ServicePort) *intstr.IntOrString {
 
 func protocolOf(p *corev1.ServicePort) corev1.Protocol { return protocolOr(p.Protocol) }
 
-// protocolOr returns p, or the default for none.
+// protocolOr returns p, or TCP if p is empty.
 func protocolOr(p corev1.Protocol) corev1.Protocol {
 	if p == "" {
 		return corev1.ProtocolTCP

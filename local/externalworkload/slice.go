@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	// Mark is who manages our slices, by their label endpointslice.kubernetes.io/managed-by. It is the
-	// name that Linkerd's controller uses, so that either takes over the other's.
+	// Mark is the value of the label endpointslice.kubernetes.io/managed-by in our slices.
+	// Linkerd's controller uses the same value, so that either program takes over the other's
+	// slices.
 	Mark       = "linkerd-external-workloads-controller"
 	namePrefix = "linkerd-external-"
-	// maxEndpoints is how many endpoints a slice may have.
+	// maxEndpoints limits the endpoints in a slice.
 	maxEndpoints = 100
 )
 
-// newSlice returns a slice to be created. The API server names it.
+// newSlice returns a slice to create. The API server chooses its name.
 func newSlice(
 	svc *corev1.Service, t discoveryv1.AddressType, ports []discoveryv1.EndpointPort, endpoints []discoveryv1.Endpoint,
 ) *discoveryv1.EndpointSlice {
@@ -37,7 +38,8 @@ func newSlice(
 	}
 }
 
-// withContents returns a copy of a slice with other contents and the Service's labels.
+// withContents returns a copy of a slice with other ports and endpoints, and with the Service's
+// current labels.
 func withContents(
 	s *discoveryv1.EndpointSlice,
 	svc *corev1.Service,
@@ -54,8 +56,9 @@ func withContents(
 	return c
 }
 
-// sliceLabels returns the Service's labels, and those that every slice has. Labels
-// that others add to a slice are removed again, at most once a second for each Service.
+// sliceLabels returns the labels of a Service's slices: the Service's labels and those that every
+// slice has. The writer removes labels that others add to a slice, at most once a second per
+// Service.
 func sliceLabels(svc *corev1.Service) map[string]string {
 	l := maps.Clone(svc.Labels)
 	if l == nil {
@@ -77,8 +80,8 @@ func isOwned(s *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
 	})
 }
 
-// workloadOf returns the name of the workload that an endpoint of a slice refers to;
-// empty: none.
+// workloadOf returns the name of the workload that an endpoint refers to. If the endpoint refers to
+// no workload, it returns "".
 func workloadOf(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) string {
 	if r := e.TargetRef; r != nil && r.Kind == workloadKind && r.Namespace == s.Namespace {
 		return r.Name

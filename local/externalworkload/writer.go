@@ -19,22 +19,22 @@ import (
 	"isthmus/local/problems"
 )
 
-// leaseName is the name that Linkerd's controller uses.
+// leaseName is the name of the Lease. Linkerd's controller uses the same Lease.
 const leaseName = "linkerd-destination-endpoint-write"
 
-// Options are a Writer's. All are needed.
+// Options configure a Writer. All fields are required.
 type Options struct {
-	Client    *kube.Clients // of the own cluster
-	Namespace string        // of the control plane: the Lease is there
-	Identity  string        // by which the Lease is held; no other replica may have the same
-	// QueueMetrics exports the metrics of the work queue.
+	Client    *kube.Clients // of the local cluster
+	Namespace string        // namespace of the control plane, and so of the Lease
+	Identity  string        // the Lease's holder; unique among replicas
+	// QueueMetrics enables the metrics of the work queue.
 	QueueMetrics bool
 	Registerer   prometheus.Registerer
 	Log          *zap.Logger
 }
 
-// Cluster is what a Writer reads of the own cluster, which follows the objects. It is a
-// [cluster.Local], whose methods have the details.
+// Cluster gives a Writer access to the cached objects of the local cluster. It is implemented by
+// [cluster.Local], which documents the methods.
 //
 // [cluster.Local]: isthmus/clusterstore/cluster
 type Cluster interface {
@@ -42,7 +42,7 @@ type Cluster interface {
 	Reads(resource string) (listed bool, err error)
 	Selecting(federation.ServiceID) *corev1.Service
 	SelectingIn(namespace string) []*corev1.Service
-	Workloads(namespace string) []*decode.ExternalWorkload // "": of all
+	Workloads(namespace string) []*decode.ExternalWorkload // of all namespaces if namespace is ""
 	HasWorkloads(namespace string) bool
 	ManagedSlices(federation.ServiceID) int
 	AllManagedSlices() map[federation.ServiceID]int
@@ -50,21 +50,21 @@ type Cluster interface {
 
 // Writer writes EndpointSlices while it holds the Lease.
 type Writer struct {
-	// fixed
+	// fixed after construction
 	o       Options
 	log     *zap.Logger
 	metrics *metrics
 	cluster Cluster // set by Follow
 
 	candidate *lease.Candidate[leadership]
-	problems  *problems.Store // what is left out, in the present leadership
+	problems  *problems.Store // what the current leadership left out of slices
 
-	mu          sync.Mutex // the rest is of the present leadership
+	mu          sync.Mutex // guards the rest, which belongs to the current leadership
 	lastFailure failure
-	unread      bool // it is logged that ExternalWorkloads can't be read
+	unread      bool // a log entry says that ExternalWorkloads are unreadable
 }
 
-// New registers the metrics. It does no network IO and starts nothing.
+// New returns a Writer and registers its metrics. It sends no requests and starts no goroutines.
 func New(o Options) (*Writer, error) {
 	w := &Writer{
 		o:        o,
@@ -82,33 +82,33 @@ func New(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// Follow sets the cluster. It is called once, before Run, and before Changed and WorkloadChanged.
+// Follow sets the cluster. Call Follow once, before Run, Changed and WorkloadChanged.
 func (w *Writer) Follow(c Cluster) { w.cluster = c }
 
-// Changed is to be called after each change of a Service or of its marked slices, once the cluster has
-// synced. It does not block.
+// Changed must be called after each change of a Service or of its marked slices, once the cluster
+// has synced. It does not block.
 func (w *Writer) Changed(svc federation.ServiceID) {
 	if t := w.leading(); t != nil {
 		t.serviceChanged(svc)
 	}
 }
 
-// WorkloadChanged is to be called after each change of an ExternalWorkload; before is nil for a new one,
-// after for one that is gone. It does not block.
+// WorkloadChanged must be called after each change of an ExternalWorkload. If the workload is new,
+// before is nil. If the workload was deleted, after is nil. WorkloadChanged does not block.
 func (w *Writer) WorkloadChanged(before, after *decode.ExternalWorkload) {
 	if t := w.leading(); t != nil {
 		t.workloadChanged(before, after)
 	}
 }
 
-// Run takes part in elections, and writes while it holds the Lease, until ctx ends.
-// Then it finishes the write under way, releases the Lease if it holds it, and
-// returns nil, within some seconds. Run is called once.
+// Run takes part in elections, and writes while this replica holds the Lease, until ctx ends. Then
+// Run finishes pending writes, releases the Lease if this replica holds it, and returns nil within
+// seconds. Run is called once.
 func (w *Writer) Run(ctx context.Context) error {
 	return w.candidate.Run(ctx, func(lease *lease.Leadership) *leadership { return newLeadership(w, lease) }, w.lead)
 }
 
-// lead writes until work ends. The writes under way are then finished, unless the Lease is lost.
+// lead writes until work ends. Pending writes then finish, unless the Lease is lost.
 func (w *Writer) lead(work context.Context, t *leadership) {
 	t.run(work)
 	w.problems.Clear()
@@ -118,10 +118,10 @@ func (w *Writer) lead(work context.Context, t *leadership) {
 	w.lastFailure = failure{}
 }
 
-// leading returns the present leadership; nil: this replica does not lead.
+// leading returns the current leadership. If this replica does not lead, it returns nil.
 func (w *Writer) leading() *leadership { return w.candidate.Leadership() }
 
-// Status returns the state now. It is safe for concurrent use.
+// Status returns the current state. It is safe for concurrent use.
 func (w *Writer) Status() adminapi.SliceWriter {
 	unread := make(map[string]string)
 	var slicesOf map[federation.ServiceID]int
@@ -151,23 +151,23 @@ func (w *Writer) Status() adminapi.SliceWriter {
 	return s
 }
 
-// setFailure stores the last error, for Status.
+// setFailure stores the last error for Status.
 func (w *Writer) setFailure(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lastFailure = failure{err.Error(), time.Now()}
 }
 
-// ready reports whether ExternalWorkloads can be read: else slices stay as they are. It logs when that
-// changes.
+// ready reports whether ExternalWorkloads can be read. If not, slices do not change. It logs each
+// transition.
 func (w *Writer) ready() bool {
 	listed, err := w.cluster.Reads(workloadsName)
-	failed := err != nil && !apierrors.IsNotFound(err) // Linkerd's definitions need not be installed
+	failed := err != nil && !apierrors.IsNotFound(err) // Linkerd's CRDs are optional
 	w.mu.Lock()
 	before := w.unread
 	w.unread = failed
 	w.mu.Unlock()
-	switch { // reasons may differ from attempt to attempt
+	switch { // log only transitions, since errors may differ between attempts
 	case failed == before:
 	case failed:
 		w.log.Error("ExternalWorkloads can't be read, so EndpointSlices stay as they are; still trying", zap.Error(err))
@@ -177,11 +177,11 @@ func (w *Writer) ready() bool {
 	return listed && err == nil
 }
 
-// failure is an error that is tried again.
+// failure is an error of a write that will be retried.
 type failure struct {
 	text string
 	at   time.Time
 }
 
-// workloadsName is how the cluster calls the kind.
+// workloadsName is the cluster's name for the kind ExternalWorkload.
 const workloadsName = "externalworkloads"

@@ -14,16 +14,16 @@ import (
 const (
 	pollTimeout = 10 * time.Second
 	maxLeases   = 5_000
-	leaseTime   = 30 * time.Second // for which Linkerd's service mirrors hold theirs
+	leaseTime   = 30 * time.Second // duration of the Leases of Linkerd's service mirrors
 
 	ownLease  = "local-service-mirror-write"
-	linkLease = "service-mirror-write-" // and the name of the Link
+	linkLease = "service-mirror-write-" // followed by the name of the Link or link
 )
 
-// lease is a Lease that is held, or was.
+// lease is a Lease that is or was held.
 type lease struct {
 	renewed metav1.MicroTime // by the holder's clock
-	until   time.Time        // when it ended, or ends unless it is renewed
+	until   time.Time        // end of the Lease without another renewal
 }
 
 func (m *Mirrors) readLeases(ctx context.Context) {
@@ -37,7 +37,7 @@ func (m *Mirrors) readLeases(ctx context.Context) {
 		switch m.leasesErr = err; {
 		case err != nil:
 			return true
-		case now.Sub(m.lastRead) > leaseTime: // one that was held in between may have ended
+		case now.Sub(m.lastRead) > leaseTime: // a Lease may have been held and have ended in between
 			m.readSince = now
 		}
 		m.lastRead = now
@@ -55,10 +55,10 @@ func (m *Mirrors) readLeases(ctx context.Context) {
 			}
 			seen[list.Items[i].Name] = l
 		}
-		past := now.Add(-m.o.UnlinkedAfter - 2*pollEvery) // what ended before that changes nothing any longer
+		past := now.Add(-m.o.UnlinkedAfter - 2*pollEvery) // Leases that ended earlier have no effect
 		for name, l := range m.leases {
 			if _, ok := seen[name]; !ok && l.until.After(past) {
-				if l.until.After(now) { // it was released
+				if l.until.After(now) { // the Lease was released
 					l.until = now
 				}
 				seen[name] = l
@@ -73,11 +73,11 @@ func (m *Mirrors) readLeases(ctx context.Context) {
 	})
 }
 
-// lease returns the state of the Lease of a name. m.mu is held.
+// lease returns the state of the Lease with the given name. The caller holds m.mu.
 func (m *Mirrors) lease(name string, now time.Time) plan.Lease {
 	until := m.leases[name].until
 	switch {
-	// a mirror that is restarted releases it
+	// A mirror that restarts releases its Lease.
 	case now.Before(until), !until.IsZero() && now.Sub(until) < m.o.UnlinkedAfter:
 		return plan.Held
 	case m.leasesErr != nil || m.readSince.IsZero() || !m.listed || now.Sub(m.readSince) < m.o.UnlinkedAfter:

@@ -14,47 +14,49 @@ import (
 )
 
 const (
-	// pollEvery is how often Leases are read. Those of Linkerd's service mirrors last 30 s.
+	// pollEvery is the time between reads of Leases. The Leases of Linkerd's service mirrors last
+	// 30 s.
 	pollEvery = 5 * time.Second
-	// settleTime is how long nothing of linked clusters is added or removed after a cluster has got other selectors:
-	// what was asked for before may be selected by the ones before.
+	// settleTime is how long nothing of linked clusters is added or removed after selectors change.
+	// Exports that were read before the change may match the previous selectors.
 	settleTime = time.Second
 )
 
-// Options are a Mirrors'. All are needed.
+// Options configure a Mirrors. All fields are required.
 type Options struct {
-	Sources       decode.Sources // of the own cluster
+	Sources       decode.Sources // of the local cluster
 	Leases        func(namespace string) coordinationv1.LeaseInterface
-	Printable     func(error) error // cleans what is shown of errors
-	Namespace     string            // where the Links and Leases are
+	Printable     func(error) error // makes an error safe to display
+	Namespace     string            // namespace of the Links and Leases
 	UnlinkedAfter time.Duration
-	// SelectorsChanged is called when [Mirrors.Selectors] returns others for a cluster than before. It must not block.
+	// SelectorsChanged is called when the result of [Mirrors.Selectors] changes for a cluster. It
+	// must not block.
 	SelectorsChanged func(cluster string)
-	// Changed is called when Complete may do something else than before. It is called within 5 s for what time alone
-	// changes. It must not block.
+	// Changed is called when the effect of Complete may have changed. If only the passage of time
+	// changes the effect, Changed is called within 5 s. It must not block.
 	Changed func()
 }
 
-// Mirrors is what is known of Linkerd's service mirrors.
+// Mirrors holds the state of Linkerd's service mirrors.
 type Mirrors struct {
-	o Options // fixed
+	o Options // fixed after construction
 
 	mu        sync.Mutex // guards the rest
 	leases    map[string]lease
 	leasesErr error
-	// since when Leases are read, without a gap in which one may have been held; zero: they never
-	// were
+	// readSince is the start of the period in which Leases were read without a long gap. Zero means
+	// that they were never read. In a long gap, a Lease may have been held unnoticed.
 	readSince time.Time
-	lastRead  time.Time        // when they were last
-	there     map[string]*link // by key
-	links     []*link          // those, the oldest first, and then those that have gone, the newest of these first
+	lastRead  time.Time        // last read of Leases
+	there     map[string]*link // existing Links by key
+	links     []*link          // existing Links, oldest first, then deleted Links, latest deletion first
 	linksErr  error
-	listed    bool      // links are those that there are, or were
-	known     bool      // they are, or it is known that they may not be read
-	settled   time.Time // when selectors have changed
+	listed    bool      // Links have been listed, or the kind does not exist
+	known     bool      // listed is true, or permission is missing
+	settled   time.Time // when the last change of selectors has been applied
 }
 
-// New returns a Mirrors that knows nothing yet.
+// New returns a Mirrors that has read nothing yet.
 func New(o Options) *Mirrors { return &Mirrors{o: o} }
 
 // Run reads Leases and Links until ctx ends.
@@ -68,7 +70,8 @@ func (m *Mirrors) Run(ctx context.Context) {
 	links.Wait()
 }
 
-// update makes a change, and calls Changed if there is a difference.
+// update calls change with m.mu held. It then calls Options.Changed and Options.SelectorsChanged as
+// needed.
 func (m *Mirrors) update(change func(now time.Time) (tell bool)) {
 	m.mu.Lock()
 	now := time.Now()
@@ -87,15 +90,16 @@ func (m *Mirrors) update(change func(now time.Time) (tell bool)) {
 	}
 }
 
-// Selectors returns those of a linked cluster.
+// Selectors returns the selectors of a linked cluster.
 func (m *Mirrors) Selectors(cluster string) plan.Selectors {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return deciding(m.links, cluster).selectors
 }
 
-// Complete sets of a cluster what Linkerd's objects have: its Lease, its Age if it has a Link, and that it is
-// Unreadable what it joins.
+// Complete sets the fields of a cluster that depend on Linkerd's objects. It sets the cluster's
+// Lease and, if the cluster has a Link, its Age. It also sets Joins to plan.Unreadable while
+// Isthmus must not add or remove exports of the cluster.
 func (m *Mirrors) Complete(c *plan.Cluster) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,7 +123,7 @@ func (m *Mirrors) Complete(c *plan.Cluster) {
 	}
 }
 
-// Notes are for people: what can't be read.
+// Notes returns messages for people about objects that cannot be read.
 func (m *Mirrors) Notes() (all []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

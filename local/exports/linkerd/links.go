@@ -19,24 +19,24 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// maxLinks bounds what is kept of all Links, in bytes.
+// maxLinks limits the memory for all Links, in bytes.
 const maxLinks = 64 << 20
 
-// link is a Link that is there, or was.
+// link is a Link that exists or did exist.
 type link struct {
 	name, version string
-	cluster       string // that it is for
+	cluster       string // name of its cluster
 	created       time.Time
-	gone          time.Time       // since when it is not there; zero: it is
-	spec          decode.LinkSpec // that is in force
+	gone          time.Time       // time of deletion; zero means the Link exists
+	spec          decode.LinkSpec // specification in force
 	selectors     plan.Selectors
-	problem       string // why it can't be read, so that what was read before is in force; empty: it can
-	unread        bool   // nothing was
+	problem       string // why the Link is invalid, so that the previous selectors apply; empty if valid
+	unread        bool   // no valid version was read
 }
 
-// size is what a Link takes, in bytes, with the selectors that are made of its specification.
+// size returns the memory that a Link takes, in bytes, including its selectors.
 func (l *link) size(string) int64 {
-	const fixed, part = 1 << 10, 256 // of a Link, and of each key, value and expression
+	const fixed, part = 1 << 10, 256 // bytes per Link, and per key, value or expression
 	parts := 0
 	texts := len(l.name) + len(l.version) + len(l.cluster) + len(l.problem)
 	count := func(list ...string) {
@@ -64,7 +64,7 @@ func (l *link) size(string) int64 {
 	return int64(fixed + part*parts + texts)
 }
 
-// defaults are the selectors without a Link: Linkerd's own.
+// defaults are Linkerd's default selectors, which apply without a Link.
 var defaults = new(link).read(decode.LinkSpec{
 	RemoteDiscoverySelector:  metav1.SetAsLabelSelector(labels.Set{"mirror.linkerd.io/exported": "remote-discovery"}),
 	FederatedServiceSelector: metav1.SetAsLabelSelector(labels.Set{"mirror.linkerd.io/federated": "member"}),
@@ -79,9 +79,9 @@ func readLink(o *decode.Link) (*link, bool) {
 		problem: o.Invalid,
 	}
 	spec := o.Spec
-	spec.TargetClusterName = "" // it is no matter of the selectors
+	spec.TargetClusterName = "" // has no effect on selectors
 	if o.APIVersion == decode.LinkVersions[2].String() && spec.FederatedServiceSelector == nil {
-		spec.FederatedServiceSelector = defaults.spec.FederatedServiceSelector // that version has no field for it
+		spec.FederatedServiceSelector = defaults.spec.FederatedServiceSelector // that version lacks the field
 	}
 	return l.read(spec), true
 }
@@ -102,7 +102,8 @@ func (l *link) read(spec decode.LinkSpec) *link {
 	return l
 }
 
-// matcher returns nil for a selector that is empty: it selects nothing.
+// matcher returns the match function of a selector, or nil if the selector is empty. An empty
+// selector selects nothing.
 func matcher(s *metav1.LabelSelector) (func(map[string]string) bool, error) {
 	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
 		return nil, nil
@@ -111,7 +112,8 @@ func matcher(s *metav1.LabelSelector) (func(map[string]string) bool, error) {
 	return func(of map[string]string) bool { return selector.Matches(labels.Set(of)) }, err
 }
 
-// Excluded returns whether a key is one of these, of which DOMAIN/* stands for all of a domain.
+// Excluded returns a function that reports whether a key is in keys. The entry DOMAIN/* matches all
+// keys of a domain.
 func Excluded(keys []string) func(string) bool {
 	return func(key string) bool {
 		domain, _, ok := strings.Cut(key, "/")
@@ -119,7 +121,7 @@ func Excluded(keys []string) func(string) bool {
 	}
 }
 
-// followLinks reads Links until ctx ends.
+// followLinks watches Links until ctx ends.
 func (m *Mirrors) followLinks(ctx context.Context) {
 	all := make(follow.Map[*link])
 	limit := follow.NewMemoryCap(maxLinks)
@@ -143,7 +145,7 @@ func (m *Mirrors) followLinks(ctx context.Context) {
 		Report: func(err error) {
 			m.update(func(time.Time) bool {
 				tell := (err == nil) != (m.linksErr == nil) || !m.known
-				m.linksErr = err // what there is comes with Applied, which follows
+				m.linksErr = err // Applied follows and brings the Links
 				m.known = m.known || apierrors.IsForbidden(err)
 				return tell
 			})
@@ -151,7 +153,7 @@ func (m *Mirrors) followLinks(ctx context.Context) {
 	})).Run(ctx, nil)
 }
 
-// servesLinks reports whether the API server has Links in some version.
+// servesLinks reports whether the API server serves Links in any version.
 func (m *Mirrors) servesLinks(ctx context.Context) (bool, error) {
 	there, err := m.o.Sources.Serves(ctx, "links", decode.LinkVersions...)
 	if !there && err == nil {
@@ -164,7 +166,8 @@ func (m *Mirrors) servesLinks(ctx context.Context) (bool, error) {
 	return there, err
 }
 
-// choose puts the selectors of Links in force, and returns the clusters that get others by that. m.mu is held.
+// choose updates m.links, and so the selectors in force. It returns the clusters whose selectors
+// have changed. The caller holds m.mu.
 func (m *Mirrors) choose(now time.Time) (changed []string) {
 	before := m.links
 	byName := make(map[string]*link)
@@ -202,7 +205,7 @@ func (m *Mirrors) choose(now time.Time) (changed []string) {
 	return changed
 }
 
-// deciding returns the Link that decides on a cluster's selectors: the oldest.
+// deciding returns the Link whose selectors apply to a cluster: the oldest one, or defaults.
 func deciding(links []*link, cluster string) *link {
 	for _, l := range links {
 		if l.cluster == cluster {
