@@ -20,7 +20,7 @@
 //     has adopted. Each write first reads its object and checks this rule on the result.
 //   - Each write carries the object's UID and resource version. If somebody else has changed the
 //     object meanwhile, the writer reads it again before it retries.
-//   - A write begins only while the replica holds the Lease, and is cancelled when the Lease is
+//   - A write begins only while the replica holds the Lease, and is canceled when the Lease is
 //     lost. When Run's context ends, Run finishes pending writes within 10 s and then releases the
 //     Lease.
 //   - While nothing is exported and nothing is written, no replica takes the Lease.

@@ -99,9 +99,9 @@ func isLeft(o *lease.History, c *Change) bool {
 }
 
 // yields reports whether a change is left to another controller, because that controller has
-// reverted the same conditions of a ServiceExport. Several controllers may judge one ServiceExport,
-// for example two installations of Isthmus. Without this rule, they would rewrite its conditions
-// forever.
+// reverted the same conditions of a ServiceExport twice. Several controllers may judge one
+// ServiceExport, for example two installations of Isthmus. Without this rule, they would rewrite
+// its conditions forever.
 func yields(o *lease.History, c *Change) bool {
 	return c.Kind == ServiceExport && o.Undone > 0 && o.Content == c.content()
 }

@@ -28,14 +28,14 @@
 //
 // What callers may rely on about writes:
 //
-//   - A write begins only while the replica holds the Lease, and is cancelled when the Lease is
+//   - A write begins only while the replica holds the Lease, and is canceled when the Lease is
 //     lost.
 //   - When Run's context ends, Run finishes pending writes and then releases the Lease, so that
 //     another replica continues within seconds. Each write takes at most 10 s.
 //   - A failed write does not delay other Services. It is retried indefinitely, with a back-off
 //     from 1 s to 5 min.
 //   - Namespaces take turns, and each may have only a few writes under way (see local/lease). A
-//     write that hangs for 10 s is cancelled. It delays other Services of its namespace only if
+//     write that hangs for 10 s is canceled. It delays other Services of its namespace only if
 //     several writes hang there.
 //   - A change waits 50 ms for other changes. A change of a workload waits another 50 ms once its
 //     Services are known, or up to a second in a namespace with more than 500 Services.

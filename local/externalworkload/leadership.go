@@ -105,8 +105,8 @@ func (t *leadership) mark(svc federation.ServiceID) {
 	t.changed.Set(struct{}{})
 }
 
-// serviceChanged marks a Service if ExternalWorkloads may concern it, which is rare. It takes
-// constant time, because it blocks the goroutine that watches the cluster.
+// serviceChanged marks a Service if ExternalWorkloads may concern it, which is rare. Its cost does
+// not depend on the number of objects, because it blocks the goroutine that watches the cluster.
 func (t *leadership) serviceChanged(svc federation.ServiceID) {
 	if t.cluster.HasWorkloads(svc.Namespace) || t.mayHaveSlices(svc) || len(t.problems.Of(svc)) > 0 {
 		t.mark(svc)
@@ -236,7 +236,7 @@ func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Ou
 // sync writes a Service's slices until they are correct, and returns whether it wrote any. No write
 // begins after work ends or the Lease is lost.
 //
-// sync reads slices anew first. It updates and deletes slices only in the version that it has read.
+// sync lists the slices first. It updates and deletes a slice only in the version that it has read.
 // A Service that selects no workloads and has no slices needs no request.
 func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrote bool, err error) {
 	svc := t.cluster.Selecting(name)

@@ -13,7 +13,8 @@ const queueName = "endpoints_controller_workqueue"
 
 type metrics struct {
 	writes *prometheus.CounterVec // by operation
-	// metrics of the queue of Services to sync, like those of client-go's work queues
+	// adds and the metrics below describe the queue of Services to sync, like the metrics of
+	// client-go's work queues.
 	adds, retries, drops prometheus.Counter
 	waited, worked       prometheus.Histogram
 }

@@ -23,7 +23,7 @@
 //   - Before each write, [Leadership.Write] checks the age of the last renewal. No write begins
 //     more than 10 s after it. Another replica takes the Lease no earlier than 30 s after the last
 //     renewal. A process that was suspended therefore does not write beside the new leader.
-//   - Pending writes are cancelled as soon as the Lease is seen with another holder or none, and no
+//   - Pending writes are canceled as soon as the Lease is seen with another holder or none, and no
 //     later than 10 s after the last renewal.
 //   - When Run's context ends, the Lease is renewed until the last write has ended. Then it is
 //     released, so that another replica takes it within seconds. A Lease of another holder is never
