@@ -64,12 +64,14 @@ type Exports struct {
 	// listed or the API does not serve the kind.
 	MCSVersion string
 
+	// state is nil in a linked cluster. Otherwise, anyone who still has old Exports would keep the
+	// cache of a cluster that has been replaced or unlinked in memory.
 	state   *state
 	version uint64
 }
 
-// Unlisted reports whether the cluster currently has a Service that is not listed. x may be a value
-// that no Cluster has returned.
+// Unlisted reports whether the local cluster currently has a Service that is not listed. For
+// Exports of linked clusters, and for values that no Cluster has returned, Unlisted returns false.
 func (x *Exports) Unlisted(id federation.ServiceID) bool {
 	if x.state == nil {
 		return false
@@ -149,8 +151,10 @@ func (x *exportIndex) current() *Exports {
 		ServiceExports: x.kinds[ofServiceExports].listed,
 		Emptied:        x.kinds[ofServiceExports].absent,
 		MCSVersion:     version,
-		state:          s,
 		version:        x.version,
+	}
+	if s.local != nil {
+		now.state = s
 	}
 	if x.kinds[ofServiceImports].listed {
 		now.Imports = make(map[federation.ServiceID]any, len(x.imports))

@@ -164,6 +164,9 @@ func TestExports(t *testing.T) {
 	}
 	w.put(labelled("a"))
 	expect(1, "ns/b b mirror")
+	if w.Exports().state != nil {
+		t.Error("old Exports of a linked cluster would keep its whole cache in memory")
+	}
 	w.del(labelled("b"), labelled("a"), labelled("plain"), labelled("other"))
 	expect(1, "")
 	if w.state.size() > 0 {
