@@ -235,7 +235,7 @@ func (w *world) put(svc *corev1.Service, list ...*decode.ExternalWorkload) *disc
 	return w.slices[before]
 }
 
-// TestPortsOf: which of a workload's ports a Service's port refers to.
+// TestPortsOf checks which of a workload's ports a Service's port refers to.
 func TestPortsOf(t *testing.T) {
 	w := aWorkload("vm-1", "10.0.0.1", "http=0", "http=8080", "http=8081", "dns=53/UDP", "dns=54/TCP", "9090")
 	for _, x := range []struct {
@@ -256,7 +256,7 @@ func TestPortsOf(t *testing.T) {
 	}
 }
 
-// TestPortsKey: the order of ports does not matter, and all their fields do.
+// TestPortsKey checks that the key depends on all fields of ports, but not on their order.
 func TestPortsKey(t *testing.T) {
 	port := func(name string, number int32, protocol corev1.Protocol) discoveryv1.EndpointPort {
 		return discoveryv1.EndpointPort{Name: &name, Port: &number, Protocol: &protocol}
@@ -287,8 +287,8 @@ func TestPortsKey(t *testing.T) {
 	}
 }
 
-// TestManyPorts: of a Service with more ports than a slice may have the first are
-// used, whatever that costs, and it is reported.
+// TestManyPorts checks that only the first ports of a Service are used if a slice cannot have all,
+// and that this is reported.
 func TestManyPorts(t *testing.T) {
 	svc := aService("web")
 	for i := range 3 * maxPorts {

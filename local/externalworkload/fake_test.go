@@ -30,7 +30,7 @@ import (
 	"isthmus/federation"
 )
 
-// cluster is the own cluster in memory: what a writer reads of it, and where it writes.
+// cluster is a local cluster in memory, which a writer reads and writes.
 type cluster struct {
 	t   testing.TB
 	api *fake.Clientset

@@ -16,9 +16,9 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// TestPlan: from any state of slices, one sync leads to one that a second sync
-// does not change, that holds exactly the right endpoints, and never by more writes
-// than it takes to delete all slices and create them anew. Between them no endpoint is missing.
+// TestPlan checks that one sync corrects slices in any state. Afterwards, slices contain exactly
+// the right endpoints and a second sync changes nothing. A sync never needs more writes than
+// replacing all slices. No endpoint is missing between writes.
 //
 // Behaviours: EW-31, EW-33, EW-34, EW-35, EW-37.
 func TestPlan(t *testing.T) {

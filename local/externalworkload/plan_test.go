@@ -16,7 +16,7 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// TestFirstSlices: the slices of a Service that has none yet.
+// TestFirstSlices checks the first slices of a Service.
 func TestFirstSlices(t *testing.T) {
 	two := []*decode.ExternalWorkload{
 		aWorkload("vm-1", "10.0.0.1", "http=8080"), aWorkload("vm-2", "10.0.0.2", "http=8080"),
@@ -115,8 +115,8 @@ func TestFirstSlices(t *testing.T) {
 	}
 }
 
-// TestTerminatingService: the slices of a Service that is being deleted follow its workloads, and no other one is
-// created.
+// TestTerminatingService checks that the slices of a Service that is being deleted follow its
+// workloads, and that no slice is created.
 func TestTerminatingService(t *testing.T) {
 	w, svc := &world{t: t}, aService("web", "80/8080")
 	w.sync(svc, aWorkload("vm-1", "10.0.0.1", "8080"), aWorkload("vm-2", "10.0.0.2", "8080"))
@@ -140,7 +140,7 @@ func external(s *corev1.Service) *corev1.Service {
 	return s
 }
 
-// TestSliceShape: every field of a new slice.
+// TestSliceShape checks every field of a new slice.
 func TestSliceShape(t *testing.T) {
 	svc := headless(aService("web", "http=80/8080"))
 	svc.Labels = map[string]string{
@@ -187,8 +187,7 @@ func TestSliceShape(t *testing.T) {
 	}
 }
 
-// TestStayTogether: a port that changes leaves workloads in their slices, as far as
-// these are full.
+// TestStayTogether checks that workloads stay in full slices when a port changes.
 //
 // Behaviours: EW-36, EW-39.
 func TestStayTogether(t *testing.T) {
@@ -233,8 +232,9 @@ func atPort(port int, names ...string) (list []*decode.ExternalWorkload) {
 	return list
 }
 
-// TestNoneMissing: while one write after the other is made, each workload stays in a slice, also where two slices
-// wait for each other; but not where no slice may be made first, since the Service is being deleted.
+// TestNoneMissing checks that each workload stays in some slice during all writes, even if two
+// slices wait for each other. The exception is a Service that is being deleted, since it gets no
+// new slices.
 func TestNoneMissing(t *testing.T) {
 	for _, x := range []struct {
 		name    string
@@ -284,8 +284,8 @@ func TestNoneMissing(t *testing.T) {
 	}
 }
 
-// TestWriteFirst: a slice that gets endpoints, and keeps for now what it gives to others, has no more than API
-// servers take.
+// TestWriteFirst checks that a slice that temporarily keeps endpoints for other slices has no more
+// endpoints than API servers accept.
 func TestWriteFirst(t *testing.T) {
 	svc, w := aService("web", "80/8080"), &world{t: t}
 	s := w.put(svc, aWorkload("vm-1", "10.0.0.1", "8080"))
@@ -313,7 +313,7 @@ func (w *world) homes() map[string]string {
 	return h
 }
 
-// TestProblems: what is left out, and that it is reported.
+// TestProblems checks what is left out, and that it is reported.
 func TestProblems(t *testing.T) {
 	long := strings.Repeat("a", 64)
 	for _, x := range []struct {

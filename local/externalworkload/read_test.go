@@ -22,8 +22,8 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// TestReadsOnce: however many slices a Service has, one request reads them, in their present version, and no others,
-// nor those that are being deleted. A Service that selects no workloads and has no slices takes no request.
+// TestReadsOnce checks that one request lists the current slices of a Service, without slices that
+// are being deleted. A Service that selects no workloads and has no slices needs no request.
 //
 // Behaviours: EW-08.
 func TestReadsOnce(t *testing.T) {
@@ -79,8 +79,8 @@ func inTwoSlices(t *testing.T) (*corev1.Service, testLeadership) {
 	return svc, leadership
 }
 
-// TestExchange: slices each of which gets a workload of the other are right after one sync, which writes one of them
-// twice.
+// TestExchange checks that one sync corrects two slices that exchange a workload. It writes one of
+// them twice.
 func TestExchange(t *testing.T) {
 	svc, leadership := inTwoSlices(t)
 	leadership.workloads = slices.Concat(atPort(8080, "1", "4"), atPort(9090, "2", "3"))
@@ -91,7 +91,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestSeveralNew: one sync makes all the slices that are needed.
+// TestSeveralNew checks that one sync creates all the needed slices.
 func TestSeveralNew(t *testing.T) {
 	svc, leadership := inTwoSlices(t)
 	svc.Name = "another"
@@ -102,8 +102,8 @@ func TestSeveralNew(t *testing.T) {
 	}
 }
 
-// TestRefused: once a slice was found invalid others keep the endpoints that were to come into that one first, and
-// get what is new; one whose ports change stays as it is.
+// TestRefused checks that other slices keep the endpoints for a slice that was rejected as invalid,
+// and get new endpoints. A slice whose ports change stays as it is.
 func TestRefused(t *testing.T) {
 	for _, x := range []struct {
 		name, port    string // of the Service, which was old
@@ -155,8 +155,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestRefusedOnce: of slices each of which gets a workload of the other, and that are refused, each is tried and
-// named once.
+// TestRefusedOnce checks that rejected slices that exchange workloads are each tried and reported
+// once.
 func TestRefusedOnce(t *testing.T) {
 	svc, leadership := inTwoSlices(t)
 	leadership.workloads = slices.Concat(atPort(8080, "1", "4"), atPort(9090, "2", "3"))
@@ -167,7 +167,8 @@ func TestRefusedOnce(t *testing.T) {
 	}
 }
 
-// TestBrokenOff: a plan for many workloads ends with its context, and what is left out stays as it was.
+// TestBrokenOff checks that a plan for many workloads ends with its context, and that slices then
+// stay as they were.
 func TestBrokenOff(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -182,8 +183,8 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
-// FuzzWorkload: whatever an ExternalWorkload contains, API servers accept the slices
-// made of it, and a second sync does not change them.
+// FuzzWorkload checks that API servers accept the slices made of any ExternalWorkload, and that a
+// second sync does not change them.
 func FuzzWorkload(f *testing.F) {
 	for _, text := range []string{
 		`{"spec":{"ports":[{"name":"http","port":8080}],"workloadIPs":[{"ip":"10.0.0.1"},{"ip":"2001:db8::1"}]},` +

@@ -20,8 +20,8 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// TestWrites: a replica that leads writes what differs, soon and by one write, and nothing else; it gives the Lease
-// back in the end.
+// TestWrites checks that a leader soon writes each difference in one write, and nothing else. At
+// the end, it releases the Lease.
 //
 // Behaviours: EW-07.
 func TestWrites(t *testing.T) {
@@ -54,7 +54,8 @@ func TestWrites(t *testing.T) {
 
 func unreadied(w *decode.ExternalWorkload) { unready(w) }
 
-// TestCorrects: changes that others make to slices are undone; so is what they did while this replica did not lead.
+// TestCorrects checks that the leader reverts changes that others make to slices, including changes
+// from before its leadership.
 //
 // Behaviours: EW-26.
 func TestCorrects(t *testing.T) {
@@ -94,7 +95,8 @@ func TestCorrects(t *testing.T) {
 	})
 }
 
-// TestProblemsReported: what is left out is reported, logged once, and bounded, and forgotten with the Service.
+// TestProblemsReported checks that problems are reported, logged once, bounded, and removed with
+// their Service.
 func TestProblemsReported(t *testing.T) {
 	running(t, func(r *replica) {
 		for i := range 30 {
@@ -121,7 +123,7 @@ func TestProblemsReported(t *testing.T) {
 	})
 }
 
-// TestMetrics: the series of the queue are there from the start, if asked for.
+// TestMetrics checks that the series of the queue exist from the start if they are enabled.
 func TestMetrics(t *testing.T) {
 	running(t, func(r *replica) {
 		for name, want := range map[string]float64{
@@ -181,8 +183,8 @@ func gathered(t *testing.T, r *replica, name string) float64 {
 	return 0
 }
 
-// TestFails: a Service whose slices can't be written is tried again for ever, while others are written; nothing of it
-// is deleted meanwhile.
+// TestFails checks that a Service whose slices cannot be written is retried indefinitely, and does
+// not delay others. None of its slices is deleted meanwhile.
 func TestFails(t *testing.T) {
 	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "endpointslices"}, "x", errors.New("going"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -220,8 +222,8 @@ func TestFails(t *testing.T) {
 	}
 }
 
-// TestNoWorkloads: where ExternalWorkloads can't be read that is shown, logged once unless they are no kind of
-// object, and slices stay as they are until they can be.
+// TestNoWorkloads checks that slices do not change while ExternalWorkloads cannot be read. The
+// problem is shown, and logged once unless the kind does not exist.
 func TestNoWorkloads(t *testing.T) {
 	resource := schema.GroupResource{Resource: workloadsName}
 	for lines, err := range []error{
@@ -244,8 +246,8 @@ func TestNoWorkloads(t *testing.T) {
 	}
 }
 
-// TestNoLongerReady: a Service whose turn comes once ExternalWorkloads can't be read any more, and all are gone, is
-// left to later.
+// TestNoLongerReady checks that a Service is not synced if ExternalWorkloads become unreadable
+// before its turn.
 func TestNoLongerReady(t *testing.T) {
 	svc := aService("web", "http=80/8080")
 	leadership := newTestLeadership(t, svc)
@@ -258,7 +260,8 @@ func TestNoLongerReady(t *testing.T) {
 	}
 }
 
-// TestConcerned: which Services a workload's change concerns, which is found out in its namespace's turn.
+// TestConcerned checks which Services a change of a workload concerns. They are found in the
+// namespace's turn.
 //
 // Behaviours: EW-23, EW-24, EW-25.
 func TestConcerned(t *testing.T) {
@@ -317,8 +320,8 @@ func TestConcerned(t *testing.T) {
 	}
 }
 
-// TestManyServices: in a namespace with many Services changes of workloads are matched once a second, however many
-// there are.
+// TestManyServices checks that changed workloads are matched only once a second in a namespace with
+// many Services.
 func TestManyServices(t *testing.T) {
 	for _, x := range []struct {
 		services, changes int
@@ -349,8 +352,8 @@ func TestManyServices(t *testing.T) {
 	}
 }
 
-// TestServiceChanged: a Service is marked if it may have to do with ExternalWorkloads, which is found out
-// without a walk over objects.
+// TestServiceChanged checks that a Service is marked if ExternalWorkloads may concern it, without a
+// walk over objects.
 func TestServiceChanged(t *testing.T) {
 	web := aService("web", "80/8080")
 	for name, x := range map[string]struct {

@@ -13,7 +13,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestCandidate: a change is logged once, and the leadership is there as long as it runs.
+// TestCandidate checks that each change is logged once, and that the leadership exists while it
+// runs.
 func TestCandidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.DebugLevel)

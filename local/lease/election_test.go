@@ -50,7 +50,7 @@ func alone(t *testing.T, client *leaseClient) *lock {
 
 var mine = resourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 30}
 
-// TestSlowWrite: a renewal counts from when it began.
+// TestSlowWrite checks that a renewal counts from the time when it began.
 func TestSlowWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &leaseClient{api: &leaseAPI{}}
@@ -69,8 +69,8 @@ func TestSlowWrite(t *testing.T) {
 	})
 }
 
-// TestStoodStill: no write begins once the last renewal is too long ago by the clock, however late
-// the timer fires that ends the leadership.
+// TestStoodStill checks that no write begins if the last renewal is too old by the clock, even if
+// the timer that ends the leadership fires late.
 func TestStoodStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, ctx := alone(t, &leaseClient{api: &leaseAPI{}}), t.Context()
@@ -109,8 +109,8 @@ func TestStoodStill(t *testing.T) {
 	})
 }
 
-// TestLeadership: a leadership goes on as long as the Lease is renewed, and ends when that is known to be
-// impossible, for the reason that is known.
+// TestLeadership checks that a leadership continues while the Lease is renewed, and ends with the
+// right cause once renewal is impossible.
 func TestLeadership(t *testing.T) {
 	type do = func() (*coordinationv1.Lease, error)
 	for name, x := range map[string]struct {
@@ -186,8 +186,8 @@ func TestLeadership(t *testing.T) {
 	}
 }
 
-// TestReleased: a Lease that is ours is released once nothing needs it, though others edit it
-// meanwhile; one that may be ours is read first; any other stays as it is.
+// TestReleased checks that a replica releases its Lease even if others edit the Lease meanwhile. If
+// the holder is uncertain, the replica reads the Lease first. It does not change any other Lease.
 func TestReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &leaseAPI{}
@@ -246,8 +246,8 @@ func TestReleased(t *testing.T) {
 	}
 }
 
-// TestReleaseNotOurs: a replica that stops does not release the Lease of another, which it has not
-// seen yet.
+// TestReleaseNotOurs checks that a stopping replica does not release the Lease of a new holder that
+// it has not seen yet.
 func TestReleaseNotOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &leaseAPI{}
@@ -261,8 +261,8 @@ func TestReleaseNotOurs(t *testing.T) {
 	})
 }
 
-// TestLastWrite: while a write is under way after the end of Run's context, the Lease is renewed, and
-// it is released only then.
+// TestLastWrite checks that the Lease is renewed until the last write has ended, and only then
+// released.
 func TestLastWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &leaseAPI{}

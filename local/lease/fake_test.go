@@ -20,7 +20,7 @@ const leaseName = "writer"
 
 var errAway = errors.New("no answer")
 
-// leaseAPI is an API server with one Lease, which it writes only in the version that it has.
+// leaseAPI is an API server with one Lease. It rejects writes of older versions of the Lease.
 type leaseAPI struct {
 	mu      sync.Mutex
 	lease   *coordinationv1.Lease // nil: it is not there

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestTurns: each turn's tasks, and each's that are within it, have the first place in turn, however many others
-// there are.
+// TestTurns checks that each turn, and each group within a turn, comes first in some pass, however
+// many others there are.
 func TestTurns(t *testing.T) {
 	var tasks []Task[string]
 	for _, of := range []string{"a/1/x", "a/1/y", "a/2/z", "b/1/x", "c/1/x"} {
@@ -29,8 +29,9 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestHanging: tasks of one turn that hang leave room to those of others, also to those that are left to the next
-// pass; when work ends none begins any more, and Run returns once those that are under way have ended.
+// TestHanging checks that hanging tasks of one turn do not block tasks of other turns, including
+// tasks left to the next pass. When work ends, no task begins, and Run returns once the tasks under
+// way have ended.
 func TestHanging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -78,8 +79,8 @@ func TestHanging(t *testing.T) {
 	})
 }
 
-// TestHistory: a failure is forgotten once nothing is to be done for it any more, not while that is unknown; what
-// fails is tried ever later.
+// TestHistory checks that failed tasks are retried with increasing delays. A failure is dropped
+// once there is nothing to do for its object, but not while the work is unknown.
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin, tries, over, unknown := time.Now(), []time.Duration(nil), new(atomic.Bool), new(atomic.Bool)
@@ -121,7 +122,8 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// TestUndone: what others undo is written again three times, ever later, and then once in MaxPause.
+// TestUndone checks that reverted content is written three times with increasing delays, and then
+// once in MaxPause.
 func TestUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var writes []time.Duration

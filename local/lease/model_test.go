@@ -94,9 +94,9 @@ func (c *contenders) pass(d time.Duration) (without time.Duration) {
 	return without
 }
 
-// TestContenders: however the API server answers, and whatever the replicas' clocks show,
-// one at most may write. Once it answers well, one does soon, and is replaced within seconds
-// when it is stopped. Each new holder is counted in the Lease.
+// TestContenders checks that at most one replica may write, whatever the API server answers and the
+// replicas' clocks show. Once the API server works, one replica may write soon, and is replaced
+// within seconds when it stops. The Lease counts each new holder.
 func TestContenders(t *testing.T) {
 	leaderships, unled := 0, time.Duration(0)
 	for seed := range uint64(30) {
