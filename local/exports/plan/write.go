@@ -17,7 +17,7 @@ type writer struct{ *maker }
 // write decides on each group that has members, and on each existing object without members.
 func (m writer) write() {
 	var wanted []*merged
-	union := merger{m.maker}
+	union := merger(m)
 	for _, g := range slices.SortedFunc(maps.Keys(m.members), compareGroups) {
 		one := union.merge(g)
 		if g.kind == Import {
@@ -213,7 +213,7 @@ func (m writer) want(one *merged) {
 // hold.
 func (m writer) wantImport(one *merged) {
 	have := m.Imports[one.of]
-	conditions := reporter{m.maker}
+	conditions := reporter(m)
 	derived := m.Service(one.target())
 	held := !slices.ContainsFunc(one.members, func(p *member) bool { return p.state != OnHold })
 	if held && have == nil {
