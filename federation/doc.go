@@ -24,8 +24,9 @@
 //
 // Consistency:
 //
-//   - The published sets depend only on the newest definitions, the newest links and the current
-//     results of the sources. The order of calls has no effect. Repeating a call changes nothing.
+//   - The published sets depend only on the newest definitions, the newest links, and the results
+//     of the sources when the table reads them. The order of calls has no effect. Repeating a call
+//     changes nothing.
 //   - With a [Preference], and while a cordon takes effect, the sets also depend on the times of
 //     changes. Tables with the same inputs and watches at the same times publish the same sets.
 //   - Published values are never modified, and may be shared. An endpoint that has not changed
@@ -68,8 +69,9 @@
 //     time begins with only the needed tiers.
 //   - No set contains an endpoint that no tier names, or an endpoint of a withdrawn cluster.
 //     Clusters of last resort form one more tier, which is used while nothing else is ready.
-//   - A cluster that is withdrawn, or that no tier names, takes no address from other clusters. A
-//     cluster of last resort takes no address from clusters in service.
+//   - A cluster that is withdrawn, or whose endpoints no tier can name, takes no address from other
+//     clusters. The term zone can name endpoints of any cluster. A cluster of last resort takes no
+//     address from clusters in service.
 //   - A gradual cordon changes a tenth of the cluster's endpoints at a time. The tenths are the
 //     same for all services and tables.
 //   - The table stores no history for a service without tiers whose clusters are all in service.

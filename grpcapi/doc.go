@@ -16,13 +16,16 @@
 //
 // Callers may rely on the following guarantees.
 //
-// Time limits:
+// First responses and their time limits:
 //
-//   - If the request of a call does not arrive within Options.Request, the call ends with
-//     DeadlineExceeded.
+//   - If the request of a call of any method does not arrive within Options.Request, the call ends
+//     with DeadlineExceeded.
 //   - A Get is answered within Options.FirstFrame, with messages or with a status code. The first
 //     message is one add with the whole merged set, or no_endpoints. Package wire splits a set that
 //     is too large for one message.
+//   - If a member's cluster is unreachable or still pending, and no other member has endpoints, the
+//     Get ends with Unavailable. A stale cluster keeps its cached endpoints. If Isthmus restarts
+//     meanwhile, the cluster becomes unreachable and has no endpoints until its API server is back.
 //   - A GetProfile is answered immediately, with a profile or with a status code.
 //
 // Updates of a Get:
@@ -33,7 +36,7 @@
 //     service, its clusters and the client's node.
 //   - An open stream ends only if its client ends it, the stream stalls or is drained, its
 //     connection ends or reaches its maximum age, or its handler panics.
-//   - A client whose Get has the metadata isthmus-explain also learns the tier of each endpoint.
+//   - Only a client whose Get has the metadata isthmus-explain learns the tier of each endpoint.
 //     "isthmus get" sends this metadata. If the tiers change, all endpoints are sent again.
 //
 // Updates of a GetProfile:
@@ -43,7 +46,8 @@
 //   - An invalid ServiceProfile removes no routes. A proxy that has received routes of the service
 //     keeps them, even while the service is deleted and created again. Other proxies get the
 //     default profile.
-//   - While several objects claim the same address, nothing is sent.
+//   - While several objects claim the same address, open streams receive nothing, and new calls end
+//     with Unavailable.
 //
 // Resource limits:
 //

@@ -53,6 +53,8 @@
 //     within 10 s is skipped for a minute.
 //   - Reading takes a few megabytes at most for one cluster. About 100 kB of facts are cached.
 //   - No fact contains credentials. Error texts are printable and short.
+//   - Before an installation, and while no replica is ready, "isthmus check" reads the same facts
+//     by [Read].
 //
 // Clients and Requests are safe for concurrent use. The package starts no goroutines of its own.
 // The goroutines of connections end when the connections are idle and [Client.Close] is called.

@@ -46,6 +46,8 @@ func UserAgent() string {
 }
 
 // NewTyped returns the clients of an API server. They share the connections of client.
+// NewTyped sends no requests. The clients are safe for concurrent use, and start goroutines only
+// for watches.
 func NewTyped(config *rest.Config, client *http.Client) (*Clients, error) {
 	authentication, err1 := authenticationv1.NewForConfigAndClient(config, client)
 	authorization, err2 := authorizationv1.NewForConfigAndClient(config, client)

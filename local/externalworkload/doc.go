@@ -24,16 +24,18 @@
 //     change.
 //   - No endpoint is missing between two writes of slices. After a write of a Service fails, none
 //     of its slices is deleted. No slice loses an endpoint that another slice was to receive first.
-//   - Endpoints that an API server would reject are left out. Status and one log line report them.
+//   - Endpoints and ports that an API server would reject are left out. Status and one log line
+//     report them. The other endpoints and ports of the Service are still written.
 //
 // What callers may rely on about writes:
 //
 //   - A write begins only while the replica holds the Lease, and is canceled when the Lease is
 //     lost.
 //   - When Run's context ends, Run finishes pending writes and then releases the Lease, so that
-//     another replica continues within seconds. Each write takes at most 10 s.
-//   - A failed write does not delay other Services. It is retried indefinitely, with a back-off
-//     from 1 s to 5 min.
+//     another replica continues within seconds. Each write takes at most 10 s, however the API
+//     server behaves, so Run always returns.
+//   - No response of the API server and no content of an object ends Run early. A failed write does
+//     not delay other Services. It is retried indefinitely, with a back-off from 1 s to 5 min.
 //   - Namespaces take turns, and each may have only a few writes under way (see local/lease). A
 //     write that hangs for 10 s is canceled. It delays other Services of its namespace only if
 //     several writes hang there.
@@ -47,9 +49,10 @@
 //
 // The writer watches nothing itself. The local cluster ([Cluster]) caches Services,
 // ExternalWorkloads and the number of marked slices. The writer does not cache slices: before it
-// writes a Service, it lists the Service's slices. Services and ExternalWorkloads may be stale,
-// since a watch that stalls is detected only after about 100 s. A new leader with stale watches may
-// replace newer endpoints by older ones until its watches catch up.
+// writes a Service, it lists the Service's slices. This list is never stale. Services and
+// ExternalWorkloads may be stale, since a watch that stalls is detected only after about 100 s. A
+// new leader with stale watches may replace newer endpoints by older ones until its watches catch
+// up.
 //
 // Call New, Follow and Run once. The other methods may be called at any time. The leader uses
 // several goroutines for writes. Other replicas use only Run's goroutine and the one of the

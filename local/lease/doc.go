@@ -33,6 +33,7 @@
 //     The times in the Lease are only for readers.
 //   - Run may be called again after it has returned. A replica can therefore take part only while
 //     there is something to write.
+//   - Elections for different Leases are independent.
 //
 // The contents and times of the Lease are those of Linkerd's controller, so either program takes
 // over from the other. Run starts one goroutine besides its own.

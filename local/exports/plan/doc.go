@@ -26,7 +26,7 @@
 //     turns and mass losses count only members that an export asked for while this leader led.
 //     Members that only an object names have a limit of their own.
 //   - A member stays while the exports of its cluster are not known. A plan removes nothing of a
-//     cluster that has not synced.
+//     cluster that this replica has not yet seen in sync ([Cluster].Seen).
 //   - Exports are untrusted input. A plan leaves out values that the API would reject, and reports
 //     them. Such values cannot prevent the writes of other members.
 //   - Functions do not modify their arguments. Results share maps and slices with the arguments, so
