@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"syscall"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,8 +27,12 @@ import (
 	"isthmus/internal/text"
 )
 
-// maxFailure limits how much of the kubelet's message about a port is read, in bytes.
-const maxFailure = 1 << 10
+const (
+	// maxFailure limits how much of the kubelet's message about a port is read, in bytes.
+	maxFailure = 1 << 10
+	// maxReasonWait limits how long a connection that was reset waits for the kubelet's message.
+	maxReasonWait = time.Second
+)
 
 // forwarder forwards a free port of 127.0.0.1 to a port of a Pod, until its Cluster is closed or
 // the connection to the API server is lost. Client-go's port forwarding uses a forwarder both as
@@ -41,12 +47,13 @@ type forwarder struct {
 	err                   error // the reason why there is no Connection; valid once ended is closed
 
 	mu      sync.Mutex
-	failure string // the kubelet's message about the port
+	failure string        // the kubelet's message about the port
+	failed  chan struct{} // closed once failure is not empty
 }
 
 // newForwarder returns a forwarder that starts connecting to the API server in the background.
 func newForwarder(ctx context.Context, pod Replica, port int) (*forwarder, error) {
-	f := &forwarder{dialing: ctx, pod: pod, port: port, ended: make(chan struct{})}
+	f := &forwarder{dialing: ctx, pod: pod, port: port, ended: make(chan struct{}), failed: make(chan struct{})}
 	// Discard client-go's logs: explain returns the same errors.
 	lifetime := klog.NewContext(pod.cluster.lifetime, klog.Logger{})
 	var err error
@@ -162,6 +169,9 @@ func (s errorStream) Read(b []byte) (int, error) {
 	n, err := s.Stream.Read(b[:min(len(b), maxFailure)])
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
+	if n > 0 && s.of.failure == "" {
+		close(s.of.failed)
+	}
 	s.of.failure += string(b[:n])
 	if len(s.of.failure) >= maxFailure {
 		err = io.EOF
@@ -178,6 +188,21 @@ func (f *forwarder) over() bool {
 		return f.explain(nil) != nil
 	default:
 		return f.dialing.Err() != nil // the SPDY dialer waits for a response without a limit
+	}
+}
+
+// awaitReason waits for the reason why a connection was reset. Client-go may close the connection
+// before the kubelet's message has arrived. After any other error, awaitReason does not wait.
+func (f *forwarder) awaitReason(err error) {
+	if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		return
+	}
+	timeout := time.NewTimer(maxReasonWait)
+	defer timeout.Stop()
+	select {
+	case <-f.failed:
+	case <-f.CloseChan():
+	case <-timeout.C:
 	}
 }
 
@@ -216,6 +241,7 @@ type Conn struct {
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err != nil {
+		c.by.awaitReason(err)
 		err = c.by.explain(err)
 	}
 	return n, err
@@ -224,6 +250,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 func (c *Conn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	if err != nil {
+		c.by.awaitReason(err)
 		err = c.by.explain(err)
 	}
 	return n, err

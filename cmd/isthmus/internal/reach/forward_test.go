@@ -12,7 +12,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -390,4 +392,38 @@ func TestRefused(t *testing.T) {
 		}
 		server.Close()
 	}
+}
+
+// openConnection is a connection to an API server that stays open.
+type openConnection struct{ httpstream.Connection }
+
+func (openConnection) CloseChan() <-chan bool { return nil }
+
+// lateReason is an error stream on which the kubelet's message arrives after half a second.
+type lateReason struct{ httpstream.Stream }
+
+func (lateReason) Read(b []byte) (int, error) {
+	time.Sleep(time.Second / 2)
+	return copy(b, "nothing listens"), io.EOF
+}
+
+// resetConn is a connection that was reset.
+type resetConn struct{ net.Conn }
+
+func (resetConn) Read([]byte) (int, error) { return 0, syscall.ECONNRESET }
+
+// TestReasonAfterReset checks that a connection that was reset before the kubelet's message arrived
+// reports the message, and that the connection does not wait forever for a message.
+func TestReasonAfterReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &forwarder{Connection: openConnection{}, port: 9996, failed: make(chan struct{})}
+		c := &Conn{Conn: resetConn{}, by: f}
+		if _, err := c.Read(nil); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("without a message: got %v, want the reset", err)
+		}
+		go func() { _, _ = errorStream{lateReason{}, f}.Read(make([]byte, 100)) }()
+		if _, err := c.Read(nil); err == nil || !strings.Contains(err.Error(), "can't be reached: nothing listens") {
+			t.Errorf("with a late message: got %v, want the message", err)
+		}
+	})
 }

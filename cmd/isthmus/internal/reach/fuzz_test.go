@@ -112,6 +112,7 @@ func FuzzFailure(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, message string) {
 		by := &forwarder{
+			failed:     make(chan struct{}),
 			Connection: said{message: strings.NewReader(message)},
 			pod:        Replica{Namespace: "linkerd", Name: "isthmus-0"},
 			port:       9996,
