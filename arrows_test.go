@@ -263,8 +263,6 @@ func TestModules(t *testing.T) {
 func TestSmall(t *testing.T) {
 	heavy := []string{
 		"isthmus/clusterstore/decode/corpus",
-		"isthmus/clusterstore/decode/decodetest",
-		"isthmus/clusterstore/kube/kubetest",
 		"isthmus/internal/apisim",
 		"isthmus/internal/exportspec",
 		"isthmus/internal/tierspec",

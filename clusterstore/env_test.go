@@ -29,7 +29,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
@@ -196,7 +195,7 @@ func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
 			}
 		}
 		store, err := NewStore(
-			&kube.Client{Sources: decodetest.Sources(e.client, nil)},
+			&kube.Client{Sources: fakeSources(e.client, nil)},
 			Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core), Report: e.report},
 		)
 		if err != nil {

@@ -17,7 +17,6 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
@@ -82,7 +81,7 @@ func (x *exportWorld) newOwn(o *ExportOptions) *LocalLink {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: metav1.ObjectMeta{Name: "shop"},
 	}
-	client := &kube.Client{Sources: decodetest.Sources(x.own, metadatafake.NewSimpleMetadataClient(scheme, namespace))}
+	client := &kube.Client{Sources: fakeSources(x.own, metadatafake.NewSimpleMetadataClient(scheme, namespace))}
 	withoutCustom(&client.Sources)
 	made, err := NewLocalLink(LocalLinkOptions{
 		Rules: cluster.Rules{

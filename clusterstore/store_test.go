@@ -21,7 +21,6 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/decode"
-	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/internal/metricstest"
 	"isthmus/clusterstore/kube"
 )
@@ -38,7 +37,7 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 			})
 		}
 		cfg.Client = &kube.Client{
-			Sources: decodetest.Sources(api, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())),
+			Sources: fakeSources(api, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())),
 		}
 		withoutCustom(&cfg.Client.Sources)
 		return cluster.New(cfg)
@@ -49,18 +48,18 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 // withoutCustom makes the sources those of a cluster that does not have Linkerd's resources, and has a ServiceExport
 // and a ServiceImport shop/web.
 func withoutCustom(s *decode.Sources) {
-	s.Servers = decodetest.New[*decode.Server](absent{})
-	s.Workloads = decodetest.New[*decode.ExternalWorkload](absent{})
-	s.Profiles = decodetest.New[*decode.ServiceProfile](absent{})
+	s.Servers = sourceOf[*decode.Server](absent{})
+	s.Workloads = sourceOf[*decode.ExternalWorkload](absent{})
+	s.Profiles = sourceOf[*decode.ServiceProfile](absent{})
 	still := func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil }
 	web := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
-	s.ServiceExports = decodetest.Fake[*mcs.ServiceExport](
+	s.ServiceExports = fakeSource[*mcs.ServiceExport](
 		func(context.Context, metav1.ListOptions) (*mcs.ServiceExportList, error) {
 			return &mcs.ServiceExportList{Items: []mcs.ServiceExport{{ObjectMeta: web}}}, nil
 		},
 		still,
 	)
-	s.ServiceImports = decodetest.Fake[*mcs.ServiceImport](
+	s.ServiceImports = fakeSource[*mcs.ServiceImport](
 		func(context.Context, metav1.ListOptions) (*mcs.ServiceImportList, error) {
 			return &mcs.ServiceImportList{Items: []mcs.ServiceImport{{ObjectMeta: web}}}, nil
 		},

@@ -8,7 +8,7 @@
 // [ReadKubeconfig] decides what a kubeconfig may contain. [New] sets the timeouts and size limits
 // of a client. [Client.Printable] cleans a server's error texts, and [Requests] counts requests.
 // [Clients] are client-go's clients of the API groups that Isthmus uses, and [MCS] are clients of
-// the MCS-API. Package kubetest has client-go's fakes for tests.
+// the MCS-API.
 //
 // What callers may rely on about a kubeconfig:
 //

@@ -21,12 +21,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore/decode"
-	"isthmus/clusterstore/kube/kubetest"
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
 
@@ -45,6 +46,15 @@ type cluster struct {
 	matches   atomic.Int64     // calls of SelectingIn
 	has       *world
 	writes    []string // "create" and so on
+}
+
+// clientsOf returns the typed clients of a writer, which use client-go's fake clientset.
+func clientsOf(api kubernetes.Interface) *kube.Clients {
+	return &kube.Clients{
+		CoordinationV1Interface: api.CoordinationV1(),
+		CoreV1Interface:         api.CoreV1(),
+		DiscoveryV1Interface:    api.DiscoveryV1(),
+	}
 }
 
 func newCluster(t testing.TB, services ...*corev1.Service) *cluster {
@@ -231,7 +241,7 @@ func newTestLeadership(t testing.TB, services ...*corev1.Service) testLeadership
 	t.Helper()
 	c := newCluster(t, services...)
 	w, err := New(Options{
-		Client:     kubetest.Clients(c.api),
+		Client:     clientsOf(c.api),
 		Namespace:  "linkerd",
 		Identity:   "a",
 		Registerer: prometheus.NewRegistry(),
@@ -269,7 +279,7 @@ func running(t *testing.T, test func(r *replica)) {
 			aWorkload("vm-2", "10.0.0.2", "8080"),
 		)
 		w, err := New(Options{
-			Client:       kubetest.Clients(r.api),
+			Client:       clientsOf(r.api),
 			Namespace:    "linkerd",
 			Identity:     "a",
 			QueueMetrics: true,

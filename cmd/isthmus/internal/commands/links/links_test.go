@@ -26,12 +26,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	k8stesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore"
-	"isthmus/clusterstore/kube/kubetest"
+	"isthmus/clusterstore/kube"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
 	"isthmus/internal/adminapi"
@@ -100,9 +101,20 @@ func newOptions(t *testing.T, flags ...string) (*linkOptions, context.Context) {
 	return o, ctx
 }
 
+// clientsOf returns the typed clients of the commands, which use client-go's fake clientset.
+func clientsOf(api kubernetes.Interface) *kube.Clients {
+	return &kube.Clients{
+		AuthenticationV1Interface: api.AuthenticationV1(),
+		AuthorizationV1Interface:  api.AuthorizationV1(),
+		CoordinationV1Interface:   api.CoordinationV1(),
+		CoreV1Interface:           api.CoreV1(),
+		RbacV1Interface:           api.RbacV1(),
+	}
+}
+
 func newFake(title string, objects ...runtime.Object) (*cluster, *fake.Clientset) {
 	api := fake.NewClientset(objects...)
-	return &cluster{Cluster: &reach.Cluster{API: kubetest.Clients(api)}, title: title,
+	return &cluster{Cluster: &reach.Cluster{API: clientsOf(api)}, title: title,
 		uid: types.UID("uid-" + title)}, api
 }
 

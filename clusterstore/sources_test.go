@@ -1,5 +1,4 @@
-// Package decodetest makes Sources of client-go's clients, so that tests can use its fakes.
-package decodetest
+package clusterstore
 
 import (
 	"context"
@@ -20,28 +19,28 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// Sources are those of Kubernetes' own kinds. Without metadata there are none of which only
-// that is read.
-func Sources(c kubernetes.Interface, m metadata.Interface) decode.Sources {
+// fakeSources returns Sources of Kubernetes' own kinds that read client-go's fakes. If m is nil,
+// kinds of which only the metadata is read have no Source.
+func fakeSources(c kubernetes.Interface, m metadata.Interface) decode.Sources {
 	partial := func(group, resource string) decode.Source[*metav1.PartialObjectMetadata] {
 		if m == nil {
 			return nil
 		}
 		from := m.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource})
-		return New[*metav1.PartialObjectMetadata](from)
+		return sourceOf[*metav1.PartialObjectMetadata](from)
 	}
 	return decode.Sources{
 		Serves: func(context.Context, string, ...schema.GroupVersion) (bool, error) {
 			return false, errors.New("fakes have no discovery")
 		},
-		Pods:           New[*corev1.Pod](c.CoreV1().Pods("")),
-		Services:       New[*corev1.Service](c.CoreV1().Services("")),
-		EndpointSlices: New[*discoveryv1.EndpointSlice](c.DiscoveryV1().EndpointSlices("")),
-		Endpoints:      New[*coreEndpoints](c.CoreV1().Endpoints("")),
+		Pods:           sourceOf[*corev1.Pod](c.CoreV1().Pods("")),
+		Services:       sourceOf[*corev1.Service](c.CoreV1().Services("")),
+		EndpointSlices: sourceOf[*discoveryv1.EndpointSlice](c.DiscoveryV1().EndpointSlices("")),
+		Endpoints:      sourceOf[*coreEndpoints](c.CoreV1().Endpoints("")),
 		Secrets: func(namespace string) decode.Source[*corev1.Secret] {
-			return New[*corev1.Secret](c.CoreV1().Secrets(namespace))
+			return sourceOf[*corev1.Secret](c.CoreV1().Secrets(namespace))
 		},
-		Nodes:        New[*corev1.Node](c.CoreV1().Nodes()),
+		Nodes:        sourceOf[*corev1.Node](c.CoreV1().Nodes()),
 		ReplicaSets:  partial("apps", "replicasets"),
 		Jobs:         partial("batch", "jobs"),
 		NodeMetadata: partial("", "nodes"),
@@ -52,31 +51,31 @@ func Sources(c kubernetes.Interface, m metadata.Interface) decode.Sources {
 //lint:ignore SA1019 they are read with --enable-endpoint-slices=false
 type coreEndpoints = corev1.Endpoints
 
-// Lister is a client of one kind.
-type Lister[L runtime.Object] interface {
+// lister is client-go's client of one kind.
+type lister[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// New returns a Source of what a client lists and watches, which are objects O.
-func New[O decode.Object, L runtime.Object](from Lister[L]) decode.Source[O] {
-	return Fake[O](from.List, from.Watch)
+// sourceOf returns a Source that lists and watches with a client of client-go.
+func sourceOf[O decode.Object, L runtime.Object](from lister[L]) decode.Source[O] {
+	return fakeSource[O](from.List, from.Watch)
 }
 
-// Fake returns a Source of what the functions list and watch, which are objects O.
-func Fake[O decode.Object, L runtime.Object](
+// fakeSource returns a Source that lists and watches with the given functions.
+func fakeSource[O decode.Object, L runtime.Object](
 	list func(context.Context, metav1.ListOptions) (L, error),
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error),
 ) decode.Source[O] {
-	return source[O, L]{list, watch}
+	return clientSource[O, L]{list, watch}
 }
 
-type source[O decode.Object, L runtime.Object] struct {
+type clientSource[O decode.Object, L runtime.Object] struct {
 	list  func(context.Context, metav1.ListOptions) (L, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-func (s source[O, L]) List(
+func (s clientSource[O, L]) List(
 	ctx context.Context, o metav1.ListOptions, each func(O, *decode.Refused) error,
 ) (all metav1.ListMeta, err error) {
 	list, err := s.list(ctx, o)
@@ -95,20 +94,20 @@ func (s source[O, L]) List(
 	return all, meta.EachListItem(list, func(one runtime.Object) error { return each(one.(O), nil) })
 }
 
-func (s source[O, L]) Watch(ctx context.Context, o metav1.ListOptions) (decode.Events[O], error) {
+func (s clientSource[O, L]) Watch(ctx context.Context, o metav1.ListOptions) (decode.Events[O], error) {
 	w, err := s.watch(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return events[O]{w, ctx}, nil
+	return clientEvents[O]{w, ctx}, nil
 }
 
-type events[O decode.Object] struct {
+type clientEvents[O decode.Object] struct {
 	from watch.Interface
 	ctx  context.Context
 }
 
-func (e events[O]) Next(each func(decode.Event[O]) error) error {
+func (e clientEvents[O]) Next(each func(decode.Event[O]) error) error {
 	select {
 	case <-e.ctx.Done():
 		return e.ctx.Err()
@@ -123,7 +122,7 @@ func (e events[O]) Next(each func(decode.Event[O]) error) error {
 	}
 }
 
-func (e events[O]) Close() error {
+func (e clientEvents[O]) Close() error {
 	e.from.Stop()
 	return nil
 }
