@@ -119,17 +119,18 @@ var arrows = []arrow{
 
 	// The program: Isthmus and the commands that look at it share no code but clients and types.
 	{packages: "isthmus/cmd/isthmus"},
-	{packages: "isthmus/cmd/isthmus/internal/admin/...", never: []string{commandLine}},
+	{packages: "isthmus/cmd/isthmus/internal/admin", never: []string{commandLine}},
 	{
 		packages: "isthmus/cmd/isthmus/internal/server",
 		never:    []string{commandLine},
 		except:   []string{"isthmus/cmd/isthmus/internal/admin", "isthmus/cmd/isthmus/internal/cli"},
 	},
 	{
-		packages: "isthmus/cmd/isthmus/internal/cli/...",
+		packages: "isthmus/cmd/isthmus/internal/cli",
 		never:    []string{everything, linkerdAPI, grpcModule, kubernetes, kubernetes2},
 		except:   []string{"isthmus/internal/adminapi"},
 	},
+	{packages: "isthmus/cmd/isthmus/internal/cmdtest", never: []string{everything}, except: []string{"isthmus/federation"}},
 	{
 		packages: "isthmus/cmd/isthmus/internal/check",
 		never:    []string{everything, linkerdAPI, grpcModule, kubernetes, kubernetes2},

@@ -29,7 +29,7 @@ import (
 
 	"isthmus/clusterstore"
 	"isthmus/cmd/isthmus/internal/cli"
-	"isthmus/cmd/isthmus/internal/cli/clitest"
+	"isthmus/cmd/isthmus/internal/cmdtest"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/apisim"
 )
@@ -81,7 +81,7 @@ type gatewayProcess struct {
 	metricsAddr string // of the admin server
 
 	client  *http.Client
-	log     *clitest.Output
+	log     *cmdtest.Output
 	signals chan os.Signal
 	code    chan int
 }
@@ -89,10 +89,10 @@ type gatewayProcess struct {
 func startProcess(t *testing.T, api string, args ...string) *gatewayProcess {
 	t.Helper()
 	p := &gatewayProcess{
-		addr:        clitest.FreeAddr(t),
-		metricsAddr: clitest.FreeAddr(t),
+		addr:        cmdtest.FreeAddr(t),
+		metricsAddr: cmdtest.FreeAddr(t),
 		client:      &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute},
-		log:         clitest.NewOutput(),
+		log:         cmdtest.NewOutput(),
 		signals:     make(chan os.Signal, 2),
 		code:        make(chan int, 1),
 	}
@@ -145,9 +145,9 @@ func (p *gatewayProcess) listens() bool {
 
 // follow runs "isthmus get" on the replica until quit receives a signal. It returns once the
 // command has printed endpoints.
-func (p *gatewayProcess) follow(t *testing.T) (live *clitest.Output, quit chan os.Signal, end chan int) {
+func (p *gatewayProcess) follow(t *testing.T) (live *cmdtest.Output, quit chan os.Signal, end chan int) {
 	t.Helper()
-	live, quit, end = clitest.NewOutput(), make(chan os.Signal, 1), make(chan int, 1)
+	live, quit, end = cmdtest.NewOutput(), make(chan os.Signal, 1), make(chan int, 1)
 	go func() {
 		end <- newProgram("isthmus").Run(context.Background(), cli.Process{
 			Args:    []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr},
@@ -164,7 +164,7 @@ func (p *gatewayProcess) follow(t *testing.T) (live *clitest.Output, quit chan o
 func startReady(t *testing.T, args ...string) *gatewayProcess {
 	t.Helper()
 	p := startProcess(t, startAPI(t), args...)
-	clitest.Eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
+	cmdtest.Eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
 	return p
 }
 
@@ -224,9 +224,9 @@ func TestProcess(t *testing.T) {
 // TestProcessWithoutAPI checks that a replica reports a local cluster that does not respond, does
 // not become ready, and still ends on a signal.
 func TestProcessWithoutAPI(t *testing.T) {
-	p := startProcess(t, clitest.FreeAddr(t), "--default-opaque-ports=25,x,80-90", "--outbound-transport-mode=x")
+	p := startProcess(t, cmdtest.FreeAddr(t), "--default-opaque-ports=25,x,80-90", "--outbound-transport-mode=x")
 	var page adminapi.Clusters
-	clitest.Eventually(t, "the local cluster is reported", func() bool {
+	cmdtest.Eventually(t, "the local cluster is reported", func() bool {
 		return json.Unmarshal([]byte(p.get("/debug/clusters")), &page) == nil && page.Local.State == "unreachable"
 	})
 	if p.get("/ready") != "not ready" || p.listens() {
@@ -440,12 +440,12 @@ func TestSeriesOfLinks(t *testing.T) {
 	}))
 	local := startSim(t, "west", objects...)
 	p := startProcess(t, local.Addr(), "--exports=plan", "--shutdown-delay=1ms", "--drain=1ms")
-	clitest.Eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
+	cmdtest.Eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
 	alive := regexp.MustCompile(`(?m)^isthmus_gateway_alive\{.*cluster="east-`)
-	clitest.Eventually(t, "gateways are probed", func() bool {
+	cmdtest.Eventually(t, "gateways are probed", func() bool {
 		return len(alive.FindAllString(p.get("/metrics"), -1)) == len(names)/2
 	})
-	clitest.Eventually(t, "exports are planned", func() bool {
+	cmdtest.Eventually(t, "exports are planned", func() bool {
 		return strings.Contains(p.get("/metrics"), `isthmus_exports{cluster="east-19",kind="federated"}`)
 	})
 	p.follow(t)
@@ -453,7 +453,7 @@ func TestSeriesOfLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	changed := regexp.MustCompile(`(?m)^isthmus_propagation_seconds_count\{cluster="east-.."\} [1-9]`)
-	clitest.Eventually(t, "the change is sent", func() bool { return changed.MatchString(p.get("/metrics")) })
+	cmdtest.Eventually(t, "the change is sent", func() bool { return changed.MatchString(p.get("/metrics")) })
 
 	metrics := p.get("/metrics")
 	for _, name := range names {
@@ -491,7 +491,7 @@ func TestProcessFails(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("KUBECONFIG", "")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	config := kubeconfig(t, clitest.FreeAddr(t))
+	config := kubeconfig(t, cmdtest.FreeAddr(t))
 	for _, c := range []struct {
 		args []string
 		want string

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"testing"
 
-	"isthmus/cmd/isthmus/internal/admin/admintest"
+	"isthmus/cmd/isthmus/internal/cmdtest"
 
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
@@ -16,26 +16,26 @@ import (
 func TestRefusedOnPages(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	table.Define(
-		admintest.ShopID("web"),
+		cmdtest.ShopID("web"),
 		&federation.Definition{
 			Federated: true,
 			Members: []federation.Member{
-				{Cluster: "east", Service: admintest.ShopID("web")},
-				{Cluster: "north", Service: admintest.ShopID("web")},
+				{Cluster: "east", Service: cmdtest.ShopID("web")},
+				{Cluster: "north", Service: cmdtest.ShopID("web")},
 			},
 		},
 	)
-	table.Link(federation.Local, federation.Ready, admintest.Offering(federation.Local, "web"))
+	table.Link(federation.Local, federation.Ready, cmdtest.Offering(federation.Local, "web"))
 	table.SetLink(
 		"east",
 		federation.Link{
 			State:  federation.Ready,
-			Source: admintest.Offering("east", "web", "10.0.0.1:80", "10.0.0.99:80", "10.1.0.1:80", "10.1.0.2:80"),
+			Source: cmdtest.Offering("east", "web", "10.0.0.1:80", "10.0.0.99:80", "10.1.0.1:80", "10.1.0.2:80"),
 			Within: federation.NewRanges(netip.MustParsePrefix("10.0.0.0/24")),
 		},
 	)
-	table.Link("north", federation.Ready, admintest.Offering("north", "web", "10.0.0.1:80"))
-	defer table.Watch(federation.Key{Service: admintest.ShopID("web"), Port: 80}).Close()
+	table.Link("north", federation.Ready, cmdtest.Offering("north", "web", "10.0.0.1:80"))
+	defer table.Watch(federation.Key{Service: cmdtest.ShopID("web"), Port: 80}).Close()
 	want := []adminapi.PortMember{
 		{Cluster: "east", Service: "shop/web", Endpoints: 4, Refused: 3, Refusals: []string{
 			"10.0.0.99:80 belongs to Pod shop/mine of the local cluster",

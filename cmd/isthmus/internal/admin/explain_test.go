@@ -20,7 +20,7 @@ import (
 
 	"isthmus/cmd/isthmus/internal/commands"
 
-	"isthmus/cmd/isthmus/internal/admin/admintest"
+	"isthmus/cmd/isthmus/internal/cmdtest"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -32,7 +32,7 @@ import (
 
 // explained is a source with one slice, and what it leaves out.
 type explained struct {
-	*admintest.Source
+	*cmdtest.Source
 	left []federation.Considered
 }
 
@@ -46,12 +46,12 @@ const hostile = "\x1b[31m</script><b>\u009b\u202e\xff\n"
 func newExplainedGateway(t testing.TB) http.Handler {
 	t.Helper()
 	table := federation.NewTable(federation.Options{})
-	web := admintest.ShopID("web")
-	table.Link(federation.Local, federation.Ready, admintest.Offering(federation.Local, "web", "10.0.0.1:80"))
+	web := cmdtest.ShopID("web")
+	table.Link(federation.Local, federation.Ready, cmdtest.Offering(federation.Local, "web", "10.0.0.1:80"))
 	table.Link(
 		"east",
 		federation.Ready,
-		explained{admintest.Offering("east", "web", "10.0.0.1:80", "10.1.0.1:80"), []federation.Considered{
+		explained{cmdtest.Offering("east", "web", "10.0.0.1:80", "10.1.0.1:80"), []federation.Considered{
 			{Slice: "shop/web-x", Text: hostile, Target: hostile, Verdict: federation.UnusableText, Detail: hostile},
 			{
 				Slice:   "shop/web-x",
@@ -74,7 +74,7 @@ func newExplainedGateway(t testing.TB) http.Handler {
 		d.Members = append(d.Members, federation.Member{Cluster: c, Service: web})
 	}
 	table.Define(web, d)
-	api, err := grpcapi.New(table, admintest.Directory{}, grpcapi.Options{Linger: -1})
+	api, err := grpcapi.New(table, cmdtest.Directory{}, grpcapi.Options{Linger: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"isthmus/cmd/isthmus/internal/admin/admintest"
+	"isthmus/cmd/isthmus/internal/cmdtest"
 
 	"isthmus/federation"
 	"isthmus/grpcapi"
@@ -18,7 +18,7 @@ import (
 // TestImpactPage checks the errors for invalid queries, the streams of a service with several
 // views, and the name of the local cluster.
 func TestImpactPage(t *testing.T) {
-	table, web := federation.NewTable(federation.Options{}), admintest.ShopID("web")
+	table, web := federation.NewTable(federation.Options{}), cmdtest.ShopID("web")
 	table.Define(
 		web,
 		&federation.Definition{

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"isthmus/cmd/isthmus/internal/admin/admintest"
+	"isthmus/cmd/isthmus/internal/cmdtest"
 
 	"k8s.io/client-go/rest"
 
@@ -25,10 +25,10 @@ import (
 func TestLeftovers(t *testing.T) {
 	mirrors := make(map[string][]federation.ServiceID)
 	for _, cluster := range []string{"gone", "linked", "link", "target", "running", "stopped", "released"} {
-		mirrors[cluster] = []federation.ServiceID{admintest.ShopID("web-" + cluster)}
+		mirrors[cluster] = []federation.ServiceID{cmdtest.ShopID("web-" + cluster)}
 	}
 	for i := range 2 * maxLeftServices {
-		mirrors["gone"] = append(mirrors["gone"], admintest.ShopID(fmt.Sprintf("x%02d-gone", i)))
+		mirrors["gone"] = append(mirrors["gone"], cmdtest.ShopID(fmt.Sprintf("x%02d-gone", i)))
 	}
 	lease := func(holder string, renewed time.Time) string {
 		return fmt.Sprintf(`{"spec":{"holderIdentity":%q,"renewTime":%q}}`, holder,

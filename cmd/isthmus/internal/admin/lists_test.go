@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"isthmus/cmd/isthmus/internal/admin/admintest"
+	"isthmus/cmd/isthmus/internal/cmdtest"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
@@ -119,7 +119,7 @@ func manyShops(tb testing.TB, clusters, services int) *shop {
 				ClusterStatus: cluster.Status{State: cluster.Ready, Standing: "in-service"},
 			},
 		)
-		from := admintest.Numbered(name, i, 1)
+		from := cmdtest.Numbered(name, i, 1)
 		if all := from.Offers; i%2 == 1 {
 			from.Offers = func(id federation.ServiceID) []netip.AddrPort {
 				if strings.HasSuffix(id.Name, "7") {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"isthmus/cmd/isthmus/internal/admin/admintest"
+	"isthmus/cmd/isthmus/internal/cmdtest"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
@@ -22,29 +22,29 @@ func TestServicesPage(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	for _, name := range []string{"web", "quiet"} {
 		table.Define(
-			admintest.ShopID(name),
-			&federation.Definition{Members: []federation.Member{{Service: admintest.ShopID(name)}}},
+			cmdtest.ShopID(name),
+			&federation.Definition{Members: []federation.Member{{Service: cmdtest.ShopID(name)}}},
 		)
 	}
 	table.Define(
-		admintest.ShopID("all"),
+		cmdtest.ShopID("all"),
 		&federation.Definition{
 			Federated: true,
 			Imported:  true,
 			Members: []federation.Member{
-				{Service: admintest.ShopID("web")},
-				{Cluster: "east", Service: admintest.ShopID("web")},
+				{Service: cmdtest.ShopID("web")},
+				{Cluster: "east", Service: cmdtest.ShopID("web")},
 			},
 		},
 	)
-	table.Link(federation.Local, federation.Ready, admintest.Offering(federation.Local, "web", "10.0.0.1:80"))
-	w := table.Watch(federation.Key{Service: admintest.ShopID("web"), Port: 80})
+	table.Link(federation.Local, federation.Ready, cmdtest.Offering(federation.Local, "web", "10.0.0.1:80"))
+	w := table.Watch(federation.Key{Service: cmdtest.ShopID("web"), Port: 80})
 	defer w.Close()
 	s := newShop(table)
 	s.served.views = []grpcapi.ViewStatus{
-		{Service: admintest.ShopID("web"), View: adminapi.View{Streams: 2}},
-		{Service: admintest.ShopID("web"), View: adminapi.View{Streams: 1}},
-		{Service: admintest.ShopID("idle")},
+		{Service: cmdtest.ShopID("web"), View: adminapi.View{Streams: 2}},
+		{Service: cmdtest.ShopID("web"), View: adminapi.View{Streams: 1}},
+		{Service: cmdtest.ShopID("idle")},
 		{View: adminapi.View{Streams: 5}},
 	}
 	s.own.problems = []adminapi.Problem{
@@ -90,7 +90,7 @@ func TestFailuresOnPages(t *testing.T) {
 	s.failures = []panics.Failure{
 		{Work: panics.Work{Where: panics.Profile, Object: "10.0.0.1:80"}, Failure: f},
 		{Work: panics.Work{Where: panics.Policy, Object: "east: namespace shop"}, Failure: f},
-		{Work: panics.Work{Where: panics.Service, Service: admintest.ShopID("web")}, Failure: f},
+		{Work: panics.Work{Where: panics.Service, Service: cmdtest.ShopID("web")}, Failure: f},
 	}
 	page := s.services().all()
 	failures := []adminapi.Failure{f}
@@ -98,8 +98,8 @@ func TestFailuresOnPages(t *testing.T) {
 		!reflect.DeepEqual(page[1].Failures, failures) {
 		t.Errorf("page %+v", page)
 	}
-	list := s.explainHandler().failuresOf(admintest.ShopID("web"))
-	if !reflect.DeepEqual(list, failures) || s.explainHandler().failuresOf(admintest.ShopID("api")) != nil {
+	list := s.explainHandler().failuresOf(cmdtest.ShopID("web"))
+	if !reflect.DeepEqual(list, failures) || s.explainHandler().failuresOf(cmdtest.ShopID("api")) != nil {
 		t.Errorf("to explain: %+v", list)
 	}
 }
@@ -107,7 +107,7 @@ func TestFailuresOnPages(t *testing.T) {
 // TestTiersOnPage checks the preference, the clusters in the Service's own annotation that are not
 // linked, and the tiers in use. Clients that invent instance names are only shown in part.
 func TestTiersOnPage(t *testing.T) {
-	table, web := federation.NewTable(federation.Options{}), admintest.ShopID("web")
+	table, web := federation.NewTable(federation.Options{}), cmdtest.ShopID("web")
 	p := &federation.Preference{
 		MinReady:    federation.MinReady{Count: 2},
 		ReturnAfter: 10 * time.Second,
@@ -128,9 +128,9 @@ func TestTiersOnPage(t *testing.T) {
 	table.Link(
 		federation.Local,
 		federation.Ready,
-		admintest.Offering(federation.Local, "web", "10.0.0.1:80", "10.0.0.2:80"),
+		cmdtest.Offering(federation.Local, "web", "10.0.0.1:80", "10.0.0.2:80"),
 	)
-	table.Link("east", federation.Ready, admintest.Offering("east", "web", "10.1.0.1:80"))
+	table.Link("east", federation.Ready, cmdtest.Offering("east", "web", "10.1.0.1:80"))
 	watch := func(c federation.Client) {
 		t.Cleanup(table.Watch(federation.Key{Service: web, Port: 80, Client: c}).Close)
 	}
@@ -168,25 +168,25 @@ func TestTiersOnPage(t *testing.T) {
 func TestLackedPorts(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	table.Define(
-		admintest.ShopID("web"),
+		cmdtest.ShopID("web"),
 		&federation.Definition{
 			Federated: true,
 			Members: []federation.Member{
-				{Service: admintest.ShopID("web")},
-				{Service: admintest.ShopID("other")},
-				{Service: admintest.ShopID("gone")},
+				{Service: cmdtest.ShopID("web")},
+				{Service: cmdtest.ShopID("other")},
+				{Service: cmdtest.ShopID("gone")},
 			},
 		},
 	)
 	s := newShop(table)
 	ports := func(list ...cluster.ServicePort) *cluster.Service { return &cluster.Service{Ports: list} }
 	s.own.services = map[federation.ServiceID]*cluster.Service{
-		admintest.ShopID("web"): ports(
+		cmdtest.ShopID("web"): ports(
 			cluster.ServicePort{Name: "http", Number: 80},
 			cluster.ServicePort{Number: 81},
 			cluster.ServicePort{Name: "admin", Number: 99},
 		),
-		admintest.ShopID("other"): ports(
+		cmdtest.ShopID("other"): ports(
 			cluster.ServicePort{Name: "http", Number: 8080},
 			cluster.ServicePort{Name: "x", Number: 99},
 		),

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"isthmus/cmd/isthmus/internal/cli"
-	"isthmus/cmd/isthmus/internal/cli/clitest"
+	"isthmus/cmd/isthmus/internal/cmdtest"
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
@@ -49,7 +49,7 @@ func TestClustersWatch(t *testing.T) {
 	}})
 	o := &clustersOptions{Target: Target{Options: reach.Options{Address: admin}, Timeout: time.Minute,
 		output: "json"}, watch: true, every: time.Millisecond}
-	out, errs, end := clitest.NewOutput(), clitest.NewOutput(), make(chan error)
+	out, errs, end := cmdtest.NewOutput(), cmdtest.NewOutput(), make(chan error)
 	ctx, signal := context.WithCancel(t.Context())
 	go func() { end <- runClusters(ctx, cli.Process{Name: "isthmus clusters", Stdout: out, Stderr: errs}, o) }()
 	out.Await(t, `"state":"stale"`)

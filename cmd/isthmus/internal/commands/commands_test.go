@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"isthmus/cmd/isthmus/internal/cli"
-	"isthmus/cmd/isthmus/internal/cli/clitest"
+	"isthmus/cmd/isthmus/internal/cmdtest"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/text"
 )
@@ -244,10 +244,10 @@ func TestAdminWaits(t *testing.T) {
 			r *http.Request) {
 			<-r.Context().Done()
 		}})
-	errs, signals, code := clitest.NewOutput(), make(chan os.Signal, 1), make(chan int, 1)
+	errs, signals, code := cmdtest.NewOutput(), make(chan os.Signal, 1), make(chan int, 1)
 	go func() {
 		code <- newProgram().Run(context.Background(),
-			cli.Process{Args: []string{"services", "--admin", admin, "--timeout", "1m"}, Stdout: clitest.NewOutput(),
+			cli.Process{Args: []string{"services", "--admin", admin, "--timeout", "1m"}, Stdout: cmdtest.NewOutput(),
 				Stderr: errs, Signals: signals})
 	}()
 	errs.Await(t, "isthmus services: waiting for /debug/services of "+admin+", for 1m0s at most\n")

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"isthmus/cmd/isthmus/internal/admin"
-	"isthmus/cmd/isthmus/internal/admin/admintest"
+	"isthmus/cmd/isthmus/internal/cmdtest"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"github.com/prometheus/client_golang/prometheus"
@@ -68,13 +68,13 @@ func TestFederationMetrics(t *testing.T) {
 	table.Link(
 		federation.Local,
 		federation.Ready,
-		admintest.Offering(federation.Local, "web", "10.0.0.1:80", "10.0.0.2:80"),
+		cmdtest.Offering(federation.Local, "web", "10.0.0.1:80", "10.0.0.2:80"),
 	)
 	table.SetLink(
 		"east",
 		federation.Link{
 			State:  federation.Ready,
-			Source: admintest.Offering("east", "web", "10.0.0.2:80", "10.0.0.99:80", "10.1.0.4:80"),
+			Source: cmdtest.Offering("east", "web", "10.0.0.2:80", "10.0.0.99:80", "10.1.0.4:80"),
 			Within: federation.NewRanges(netip.MustParsePrefix("10.0.0.0/24")),
 		},
 	)
@@ -122,12 +122,12 @@ func TestFederationMetrics(t *testing.T) {
 //
 // Behaviours: PS-03.
 func TestTierMetrics(t *testing.T) {
-	table, web, plain := federation.NewTable(federation.Options{}), admintest.ShopID("web"), admintest.ShopID("plain")
-	local, east := admintest.Offering(
+	table, web, plain := federation.NewTable(federation.Options{}), cmdtest.ShopID("web"), cmdtest.ShopID("plain")
+	local, east := cmdtest.Offering(
 		federation.Local,
 		"web",
 		"10.0.0.1:80",
-	), admintest.Offering(
+	), cmdtest.Offering(
 		"east",
 		"web",
 		"10.1.0.1:80",
@@ -175,14 +175,14 @@ func TestTierMetrics(t *testing.T) {
 // services of 25 members, each with a Get stream from each of three zones.
 func scrapedWorld(b *testing.B) http.Handler {
 	registry, table := prometheus.NewRegistry(), federation.NewTable(federation.Options{})
-	server, err := grpcapi.New(table, admintest.Directory{}, grpcapi.Options{Registerer: registry, Log: zap.NewNop()})
+	server, err := grpcapi.New(table, cmdtest.Directory{}, grpcapi.Options{Registerer: registry, Log: zap.NewNop()})
 	if err != nil {
 		b.Fatal(err)
 	}
 	registry.MustRegister(federationMetrics(table, false), tierMetrics(table))
 	for i := range 250 {
 		name := federation.ClusterName(fmt.Sprintf("c%03d", i))
-		table.Link(name, federation.Ready, admintest.Numbered(name, i, 10))
+		table.Link(name, federation.Ready, cmdtest.Numbered(name, i, 10))
 	}
 	conn := connect(b, server)
 	for i := range 1000 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"isthmus/cmd/isthmus/internal/admin/admintest"
+	"isthmus/cmd/isthmus/internal/cmdtest"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -37,8 +37,8 @@ func observed() (*reports, func(fields ...string) []string) {
 // TestReports checks the log lines about members, their addresses and tiers.
 func TestReports(t *testing.T) {
 	r, lines := observed()
-	id, addr := admintest.ShopID("web-federated"), netip.MustParseAddrPort("10.0.0.1:80")
-	m := federation.Member{Cluster: "east", Service: admintest.ShopID("web")}
+	id, addr := cmdtest.ShopID("web-federated"), netip.MustParseAddrPort("10.0.0.1:80")
+	m := federation.Member{Cluster: "east", Service: cmdtest.ShopID("web")}
 	r.member(id, m, federation.MemberStatus{Link: federation.Ready, Service: federation.Missing})
 	r.member(id, m, federation.MemberStatus{Link: federation.Ready, Service: federation.Present})
 	r.refused(id, 80, m, federation.Refusal{Addr: addr, Owner: "Pod shop/mine"}, 2)
@@ -73,7 +73,7 @@ func TestReports(t *testing.T) {
 // other one. Clusters that are not linked share one limit.
 func TestReportsHaveLimits(t *testing.T) {
 	r, lines := observed()
-	id := admintest.ShopID("web")
+	id := cmdtest.ShopID("web")
 	for i := range 1000 {
 		for cluster, link := range map[string]federation.LinkState{
 			"east":                    federation.Ready,
@@ -127,7 +127,7 @@ func TestEvents(t *testing.T) {
 	r.stalled("web.shop.svc.cluster.local:80")
 	r.tiers(
 		federation.TierChange{
-			Service:    admintest.ShopID("web"),
+			Service:    cmdtest.ShopID("web"),
 			Zone:       "a",
 			Preference: &federation.Preference{},
 			From:       1,
@@ -137,7 +137,7 @@ func TestEvents(t *testing.T) {
 	)
 	r.tiers(
 		federation.TierChange{
-			Service:    admintest.ShopID("web"),
+			Service:    cmdtest.ShopID("web"),
 			Preference: &federation.Preference{},
 			From:       2,
 			To:         1,

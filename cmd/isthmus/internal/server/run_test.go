@@ -14,8 +14,7 @@ import (
 	"time"
 
 	"isthmus/cmd/isthmus/internal/admin"
-	"isthmus/cmd/isthmus/internal/admin/admintest"
-	"isthmus/cmd/isthmus/internal/cli/clitest"
+	"isthmus/cmd/isthmus/internal/cmdtest"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
@@ -49,7 +48,7 @@ func newTestReplica(t *testing.T) *testReplica {
 	}
 	server, ready := grpc.NewServer(), new(atomic.Bool)
 	s.replica = &replica{
-		addr: clitest.FreeAddr(t), metricsAddr: clitest.FreeAddr(t), ready: ready, server: server, log: zap.NewNop(),
+		addr: cmdtest.FreeAddr(t), metricsAddr: cmdtest.FreeAddr(t), ready: ready, server: server, log: zap.NewNop(),
 		clusters: []part{{"fake cluster", func(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
@@ -111,19 +110,19 @@ func TestReplicaLife(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.run(ctx) }()
 
-	clitest.Eventually(t, "admin answers", func() bool { return s.get("/ping") == "pong" })
+	cmdtest.Eventually(t, "admin answers", func() bool { return s.get("/ping") == "pong" })
 	if s.get("/ready") != "not ready" || s.listens() {
 		t.Fatal("ready before the cluster is synced")
 	}
 	close(s.synced)
-	clitest.Eventually(t, "ready", func() bool { return s.get("/ready") == "ok" })
+	cmdtest.Eventually(t, "ready", func() bool { return s.get("/ready") == "ok" })
 	if !s.listens() || s.firstEnded.Load() {
 		t.Fatal("ready, but gRPC is not served, or a part has ended")
 	}
 	s.open.Store(1)
 	cancel()
-	clitest.Eventually(t, "readiness off", func() bool { return s.get("/ready") == "not ready" })
-	clitest.Eventually(t, "the part that ends first has ended", s.firstEnded.Load)
+	cmdtest.Eventually(t, "readiness off", func() bool { return s.get("/ready") == "not ready" })
+	cmdtest.Eventually(t, "the part that ends first has ended", s.firstEnded.Load)
 	if !s.listens() || s.clusterEnded.Load() {
 		t.Fatal("a stream is open, but the server or the clusters are gone")
 	}
@@ -165,7 +164,7 @@ func TestReplicaAddressTaken(t *testing.T) {
 	s := newTestReplica(t)
 	done := make(chan error, 1)
 	go func() { done <- s.run(t.Context()) }()
-	clitest.Eventually(t, "admin answers", func() bool { return s.get("/ping") == "pong" })
+	cmdtest.Eventually(t, "admin answers", func() bool { return s.get("/ping") == "pong" })
 	late, err := net.Listen("tcp", s.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +185,7 @@ func TestTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table, web := federation.NewTable(federation.Options{}), federation.ServiceID{Namespace: "shop", Name: "web"}
 		local := func(addrs ...string) {
-			table.Link(federation.Local, federation.Ready, admintest.Offering(federation.Local, "web", addrs...))
+			table.Link(federation.Local, federation.Ready, cmdtest.Offering(federation.Local, "web", addrs...))
 		}
 		returnAfter := func(d time.Duration) {
 			p := &federation.Preference{
@@ -202,7 +201,7 @@ func TestTicks(t *testing.T) {
 				},
 			)
 		}
-		table.Link("east", federation.Ready, admintest.Offering("east", "web", "10.1.0.1:80"))
+		table.Link("east", federation.Ready, cmdtest.Offering("east", "web", "10.1.0.1:80"))
 		local()
 		returnAfter(time.Hour)
 		w := table.Watch(federation.Key{Service: web, Port: 80})

@@ -1,5 +1,6 @@
-// Package clitest helps tests that run a program's commands. See package cli.
-package clitest
+// Package cmdtest contains helpers for tests of the packages below cmd: the output of a process,
+// and clusters without API servers.
+package cmdtest
 
 import (
 	"bytes"

@@ -1,6 +1,4 @@
-// Package admintest provides clusters without API servers, for tests of the admin pages of a
-// federation.Table.
-package admintest
+package cmdtest
 
 import (
 	"fmt"
