@@ -15,15 +15,17 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Access is one link Secret, with the means to reach its cluster. An Access contains credentials:
-// use it for requests only, never in a page or a log.
+// Access describes a link Secret and contains the configuration for requests to its cluster. An
+// Access contains credentials. Use an Access for requests only, and never show it in a page or a
+// log.
 type Access struct {
 	adminapi.Cluster              // what the Secret itself shows
 	REST             *rest.Config // nil if the Secret is not used
 }
 
-// ReadAccesses returns what a Store would use of these Secrets, oldest first. All Secrets must be
-// of one namespace. It skips Secrets of other types.
+// ReadAccesses parses Secrets as a Store does, and returns one Access for each link Secret, oldest
+// first. All Secrets must be in the same namespace. ReadAccesses skips Secrets that are not link
+// Secrets.
 func ReadAccesses(secrets []corev1.Secret) []Access {
 	var list []*credentials
 	for i := range secrets {
@@ -51,12 +53,12 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 	return all
 }
 
-// Secrets are listed in pages, whose size the clients limit. A namespace of Isthmus has far fewer
-// Secrets than maxSecrets.
+// ListSecrets lists Secrets in pages, because clients limit the size of a response. A namespace
+// that Isthmus watches contains far fewer than maxSecrets Secrets.
 const secretsOfPage, maxSecrets = 200, 4000
 
-// ListSecrets lists the selected Secrets of a namespace. ListSecrets sets the limit of the list
-// options.
+// ListSecrets lists the Secrets of a namespace that match the list options. ListSecrets overwrites
+// the Limit of the list options.
 func ListSecrets(
 	ctx context.Context, api *kube.Clients, namespace string, which metav1.ListOptions,
 ) (all []corev1.Secret, err error) {
@@ -77,7 +79,7 @@ func ListSecrets(
 // AllLinks selects the link Secrets.
 var AllLinks = metav1.ListOptions{FieldSelector: "type=" + SecretType}
 
-// String returns the names of the Secret and the cluster, without credentials.
+// String returns the names of the Secret and the cluster. The result does not contain credentials.
 func (a Access) String() string {
 	return "Secret " + a.Secret + " for cluster " + federation.ClusterName(a.Cluster.Cluster).String()
 }

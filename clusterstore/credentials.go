@@ -19,7 +19,7 @@ import (
 	"isthmus/internal/guard"
 )
 
-// Type, label, annotations and key of a link Secret.
+// Type, label, annotations and data key of a link Secret.
 const (
 	SecretType              = "mirror.linkerd.io/remote-kubeconfig"
 	ClusterNameLabel        = "multicluster.linkerd.io/cluster-name"
@@ -27,13 +27,13 @@ const (
 	ClusterDomainAnnotation = "multicluster.linkerd.io/cluster-domain"
 	KubeconfigKey           = "kubeconfig"
 
-	// LinkedClusterAnnotation has the identity of the linked cluster: the UID of its namespace
-	// kube-system. The command isthmus link writes it.
+	// LinkedClusterAnnotation identifies the linked cluster by the UID of its namespace
+	// kube-system. The command "isthmus link" sets this annotation.
 	LinkedClusterAnnotation = "isthmus.io/linked-cluster"
 )
 
-// Reasons why a link Secret is not used. They are the values of the label "reason" of
-// isthmus_link_rejected.
+// Reasons why a Store does not use a link Secret. The label "reason" of the metric
+// isthmus_link_rejected has these values.
 const (
 	reasonLabel      = "label"
 	reasonAnnotation = "annotation"
@@ -41,7 +41,7 @@ const (
 	reasonDuplicate  = "duplicate"
 )
 
-// credentials is one parsed version of a link Secret. Its values are immutable.
+// credentials represents one parsed version of a link Secret. Values of this type are immutable.
 type credentials struct {
 	secret  string                 // name of the Secret
 	version string                 // resourceVersion of the Secret
@@ -54,7 +54,7 @@ type credentials struct {
 	identity string       // identity of the cluster by LinkedClusterAnnotation; empty if unknown
 	settings linkSettings // also set if the Secret is refused
 
-	// The following fields are set unless refused is.
+	// The following fields are only set if refused is nil.
 	rest        *rest.Config
 	server      string // host, port and path, for logs and pages
 	trustDomain string
@@ -66,8 +66,8 @@ type credentials struct {
 	expiry      *adminapi.Expiry  // nil if the credentials don't expire
 }
 
-// readSecret parses a Secret of the link type. readSecret does no I/O. defaults apply to
-// annotations that are not set.
+// readSecret parses a link Secret, without I/O. The argument defaults supplies the values for
+// missing annotations.
 func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credentials {
 	c := &credentials{secret: s.Name, version: s.ResourceVersion, created: s.CreationTimestamp.Time, read: now}
 	c.settings = readSettings(s.Annotations, defaults)
@@ -80,8 +80,8 @@ func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credent
 	return c
 }
 
-// readContent parses the annotations and the kubeconfig. If it fails, it also returns the reason
-// for the metric.
+// readContent parses the annotations and the kubeconfig. If readContent returns an error, it also
+// returns the reason for the metric.
 func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	trustDomain, ok := s.Annotations[TrustDomainAnnotation]
 	if !ok {
@@ -115,11 +115,11 @@ func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	return "", nil
 }
 
-// same reports whether both are the same version of a Secret.
+// same reports whether c and o are the same version of a Secret.
 func (c *credentials) same(o *credentials) bool { return c.version == o.version && c.version != "" }
 
-// describe returns the status that follows from the Secret alone. used are the credentials in use
-// for the cluster, or nil.
+// describe returns the status that follows from the Secret alone. The argument used contains the
+// credentials in use for the cluster, and may be nil.
 func (c *credentials) describe(used *credentials) adminapi.Cluster {
 	d := adminapi.Cluster{Cluster: string(c.cluster), Secret: c.secret, Unread: c.settings.warnings}
 	if c.refused != nil {
@@ -136,9 +136,9 @@ func (c *credentials) describe(used *credentials) adminapi.Cluster {
 	return d
 }
 
-// explain adds to an error that the API server refuses the credentials. The server's error alone
-// (Unauthorized, or a TLS alert) looks like a failure of the network or the server. explain returns
-// other errors, and nil, unchanged.
+// explain wraps an error that means that the API server rejects the credentials. Without this
+// explanation, the server's error (Unauthorized, or a TLS alert) looks like a failure of the
+// network or the server. If err is nil or any other error, explain returns it unchanged.
 func (c *credentials) explain(err error) error {
 	refused := ""
 	switch {
@@ -161,9 +161,10 @@ func (c *credentials) explain(err error) error {
 	return fmt.Errorf("the API server refuses the %s: %w; write the link Secret anew", refused, err)
 }
 
-// CheckLink checks a Secret as a Store does. CheckLink returns the cluster's name and warnings
-// about insecure or invalid settings, or an error if the Secret can't be used. The results never
-// quote the kubeconfig. exports is ExportOptions.Settings.
+// CheckLink checks a link Secret in the same way as a Store. If the Secret cannot be used,
+// CheckLink returns an error. Otherwise CheckLink returns the cluster's name and warnings about
+// insecure or invalid settings. The results never quote the kubeconfig. The argument exports is the
+// function in ExportOptions.Settings.
 func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (any, []string)) (
 	name federation.ClusterName, warnings []string, err error,
 ) {
@@ -174,7 +175,7 @@ func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (an
 	return c.cluster, slices.Concat(c.warnings, c.ignored, c.settings.warnings), c.refused
 }
 
-// readClusterName returns the cluster name from the label. readClusterName refuses "local", which
+// readClusterName returns the cluster name from the label. The name "local" is an error, because it
 // means the local cluster in labels, pages, annotations and metrics.
 func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	name, ok := s.Labels[ClusterNameLabel]
@@ -194,8 +195,8 @@ func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	return federation.ClusterName(name), nil
 }
 
-// hash hashes a list of byte strings. hash precedes each string with its length, so that moving
-// bytes between strings changes the hash.
+// hash returns the SHA-256 hash of a list of byte strings. It hashes the length of each string
+// before the string, so that moving bytes from one string to the next changes the result.
 func hash(parts ...[]byte) [sha256.Size]byte {
 	h := sha256.New()
 	for _, p := range parts {
@@ -205,17 +206,17 @@ func hash(parts ...[]byte) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// sortCredentials sorts by the age of the Secrets, oldest first.
+// sortCredentials sorts credentials by the creation time of their Secrets, oldest first.
 func sortCredentials(list []*credentials) {
 	slices.SortFunc(list, func(a, b *credentials) int {
 		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.secret, b.secret))
 	})
 }
 
-// pick returns the credentials to use. The list is sorted and for one cluster. pick returns the
-// oldest valid credentials, or nil if there are none. The exception is a Secret in use that still
-// exists but became invalid. In this case pick returns accepted, so that no edit takes a cluster
-// down.
+// pick returns the credentials to use for a cluster, or nil if none are valid. The list contains
+// the cluster's credentials, oldest first. Usually pick returns the oldest valid credentials. If
+// the Secret in use still exists but has become invalid, pick returns the accepted credentials
+// instead. An invalid edit of the Secret therefore cannot take the cluster down.
 func pick(list []*credentials, accepted *credentials) *credentials {
 	if accepted != nil {
 		now := slices.IndexFunc(list, func(c *credentials) bool { return c.secret == accepted.secret })

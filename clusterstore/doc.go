@@ -1,7 +1,7 @@
 // Package clusterstore turns link Secrets into linked clusters. A [Store] watches the link Secrets
-// of one namespace. For each cluster name on their labels, the Store runs a [cluster.Cluster] and
-// links it in the [federation.Table]. A [LocalLink] does the same for the local cluster, which has
-// no Secret.
+// of one namespace. Each link Secret has a label with a cluster name. For each cluster name, the
+// Store runs a [cluster.Cluster] and links it in the [federation.Table]. A [LocalLink] does the
+// same for the local cluster, which has no Secret.
 //
 //	options := clusterstore.Options{Namespace: "linkerd", Rules: rules, Table: table}
 //	store, err := clusterstore.NewStore(client, options)
@@ -10,41 +10,47 @@
 //
 // What callers may rely on:
 //
-//   - The content of a Secret can't end the process, block another cluster or affect the endpoints
-//     of another cluster.
-//   - A linked cluster lives as long as its Secrets. An unreachable cluster is retried forever, and
-//     its cached endpoints stay in use.
-//   - A cluster that would exceed its memory cap keeps its cache. Its state is stale, or
-//     unreachable if it has never synced, and it is retried.
-//   - At most 32 clusters start at a time. A cluster gives up its turn once it has synced or a
-//     request has failed, and after a second at the latest.
-//   - If several Secrets have the same cluster name, the oldest valid Secret is used. An edit that
-//     makes the Secret in use invalid only changes its status.
-//   - A change of a link's address ranges, standing or region takes effect in one step, without a
-//     new connection. Invalid values of the standing and region annotations count as unset.
-//   - Credentials rotate without an effect on proxies. Another cluster starts with the new
-//     credentials, and replaces the serving cluster in one step once it has synced. The new cluster
-//     first waits for each kind of object that the serving cluster has, unless that kind is given
-//     up (successor.go).
-//   - When Run returns, the table still has its links and endpoints.
-//   - [Store.Exports] returns the exports of the local cluster and of all linked clusters. Exports
-//     of an unusable or unreachable cluster stay as they were. All removals by one list take effect
-//     in one step.
-//   - [Store.Status] lists every Secret of the link type, with the reason if it is not used. No
-//     log, page or error contains credentials.
+//   - The content of a Secret cannot crash the process, block another cluster or change the
+//     endpoints of another cluster.
+//   - A cluster stays linked as long as a link Secret with its name exists. If the cluster becomes
+//     unreachable, the Store keeps retrying, and its cached endpoints stay in use.
+//   - If new objects would exceed the memory cap of a cluster, the cluster keeps its cache and
+//     retries. The state of such a cluster is stale, or unreachable if the cluster has never
+//     synced.
+//   - At most 32 clusters start at the same time. A cluster ends its turn when it has synced, when
+//     a request has failed, or after a second at the latest.
+//   - If several Secrets have the same cluster name, the Store uses the oldest valid Secret. If an
+//     edit makes that Secret invalid, the Store reports the error and keeps using the previous
+//     version.
+//   - A change to a link's address ranges, standing or region takes effect in one step, without a
+//     new connection. The Store ignores invalid values of the annotations for the standing and the
+//     region.
+//   - Rotating credentials does not affect proxies. The Store starts another Cluster with the new
+//     credentials, which replaces the serving Cluster in one step once it has synced. The new
+//     Cluster must first list each kind of which the serving Cluster has objects. The exceptions
+//     are described in successor.go.
+//   - When Run returns, the table still contains the links and their endpoints.
+//   - [Store.Exports] returns the exports of the local cluster and of all linked clusters. The
+//     exports of an unusable or unreachable cluster do not change. If a list removes several
+//     exports, all removals take effect in one step.
+//   - [Store.Status] returns an entry for every link Secret. If a Secret is not used, its entry
+//     contains the reason. Logs, pages and errors never contain credentials.
 //
 // [Store.Run] starts one goroutine that watches Secrets, and one goroutine for each cluster name.
-// Only that goroutine changes the link. [LocalLink.Run] runs the same code for the local cluster.
-// Each Cluster starts further goroutines. Run waits for all of them. All other methods are safe for
-// concurrent use.
+// Only the goroutine of a cluster name changes the link with that name. [LocalLink.Run] runs the
+// same code for the local cluster. Each Cluster starts further goroutines. Run returns after all of
+// these goroutines have ended. All other methods are safe for concurrent use.
 //
-// These packages do the work below this one:
+// Package clusterstore uses these packages:
 //
-//   - clusterstore/cluster caches what one cluster offers.
-//   - clusterstore/gateway finds the usable Linkerd gateways of a cluster on another network.
-//   - clusterstore/follow lists and watches objects, within the memory cap of a cluster.
-//   - clusterstore/kube makes clients, and protects them from hostile credentials and servers.
-//   - clusterstore/decode decodes single objects from responses.
+//   - Package clusterstore/cluster caches the Services, endpoints and policies of one cluster.
+//   - Package clusterstore/gateway finds the usable Linkerd gateways of a cluster on another
+//     network.
+//   - Package clusterstore/follow lists and watches objects, and enforces the memory cap of a
+//     cluster.
+//   - Package clusterstore/kube creates clients, and protects them from hostile credentials and
+//     servers.
+//   - Package clusterstore/decode decodes single objects from responses of API servers.
 //
-// ARCHITECTURE.md in the module's root shows how the packages work together.
+// The file ARCHITECTURE.md in the module's root directory describes how the packages work together.
 package clusterstore

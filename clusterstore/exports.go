@@ -12,30 +12,30 @@ import (
 // ExportOptions connect the exports package to the caches of the local cluster and all linked
 // clusters. All clusters share one value. Both functions are required.
 type ExportOptions struct {
-	// Hooks returns the hooks of a cluster. For the local cluster, the name is empty. The Store
-	// sets Changed.
+	// Hooks returns the hooks for the cluster with the given name. For the local cluster, the name
+	// is empty. The Store sets the field Changed of the result.
 	Hooks func(cluster string) cluster.ExportHooks
 	// Settings parses the annotations of a link Secret. Settings returns at most one warning for
-	// each annotation. The settings must not be nil.
+	// each annotation. The returned settings must not be nil.
 	Settings func(annotations map[string]string) (settings any, warnings []string)
 }
 
-// ClusterExports are the exports of the local cluster or a linked cluster.
+// ClusterExports contains the exports of the local cluster or of one linked cluster.
 type ClusterExports struct {
 	Name   string    // empty for the local cluster
 	Domain string    // DNS domain of the cluster, such as "cluster.local"
 	Linked time.Time // when the link Secret was created
-	// Settings is the result of ExportOptions.Settings. Settings is nil for the local cluster, or
-	// if the Secret can't be used.
+	// Settings is the result of ExportOptions.Settings. Settings is nil for the local cluster, and
+	// for a linked cluster whose Secret cannot be used.
 	Settings     any
 	OtherNetwork bool             // clients reach the cluster through Linkerd gateways
 	Exports      *cluster.Exports // nil if the cluster's exports are not known
 }
 
 // Exports returns the exports of the local cluster, followed by those of all links, sorted by name.
-// linksListed is false if the link Secrets have not been listed yet. Exports and the methods below
-// require Options.Exports. Exports takes time proportional to the number of links and, after a
-// change, to the number of exports.
+// If the link Secrets have not been listed yet, linksListed is false. The methods Exports,
+// ExportsChanged, LookAgain and SelectorsChanged require Options.Exports. The running time of
+// Exports is proportional to the number of links and, after a change, to the number of exports.
 func (s *Store) Exports() (all []ClusterExports, linksListed bool) {
 	s.mu.Lock()
 	dispatched := s.dispatched
@@ -48,19 +48,19 @@ func (s *Store) Exports() (all []ClusterExports, linksListed bool) {
 	return all, dispatched
 }
 
-// ExportsChanged returns a channel that is closed when the result of Exports may have changed since
-// this call.
+// ExportsChanged returns a channel that is closed when the result of Exports may have changed.
 func (s *Store) ExportsChanged() <-chan struct{} {
 	_, changed := s.exportsChanged.Get()
 	return changed
 }
 
-// LookAgain closes the channel of ExportsChanged. LookAgain is called after each change that may
-// affect Exports. Callers use it for changes elsewhere that plans depend on.
+// LookAgain closes the channel that ExportsChanged returned. The Store calls LookAgain after each
+// change that may affect Exports. Callers of the Store call LookAgain after other changes that
+// affect a plan of exports.
 func (s *Store) LookAgain() { s.lookAgain() }
 
-// SelectorsChanged makes the hooks of a cluster read all its Services again. For the local cluster,
-// the name is empty. It does not block.
+// SelectorsChanged makes the hooks of a cluster read all Services of the cluster again. For the
+// local cluster, the name is empty. SelectorsChanged does not block.
 func (s *Store) SelectorsChanged(name string) {
 	l := s.opts.LocalLink.link
 	if name != "" {
@@ -80,7 +80,8 @@ func (s *Store) SelectorsChanged(name string) {
 	}
 }
 
-// exports returns the exports of the link's cluster, or nil if they are not known. v may be nil.
+// exports returns the exports of the link's cluster, or nil if the exports are not known. The
+// receiver may be nil.
 func (v *linkStatus) exports() *cluster.Exports {
 	if v == nil || v.shown() == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"isthmus/clusterstore/gateway"
 )
 
-// linkGateways are the gateways of a link whose cluster is on another network than Isthmus. Only
-// the link's goroutine writes them.
+// linkGateways holds the Linkerd gateways of a link whose cluster is not on the network of Isthmus.
+// Only the goroutine of the link writes these fields.
 type linkGateways struct {
 	tracker *gateway.Tracker   // nil if the cluster's Pods are reached directly
 	targets []gateway.Target   // targets of the tracker
@@ -81,14 +81,14 @@ func (g *linkGateways) end() bool {
 	return true
 }
 
-// settled reports whether the tracker has settled, or no gateways are needed.
+// settled reports whether the tracker has settled, or the link needs no tracker.
 func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.tracker.Settled()) }
 
 // late reports whether the tracker has not settled within namesTake.
 func (g *linkGateways) late() bool { return !g.settled() && time.Since(g.began) >= namesTake }
 
-// untilLate returns a channel that delivers when late becomes true. If late is already true or
-// can't become true, the channel is nil.
+// untilLate returns a channel that receives a value when the tracker becomes late. If the tracker
+// is already late or has settled, the channel is nil.
 func (g *linkGateways) untilLate() <-chan time.Time {
 	if g.settled() || g.late() {
 		return nil
@@ -96,12 +96,13 @@ func (g *linkGateways) untilLate() <-chan time.Time {
 	return time.After(time.Until(g.began.Add(namesTake)))
 }
 
-// allDead reports whether the cluster is reached through gateways, and all of them are dead.
+// allDead reports whether the cluster is reached through gateways and all gateways are dead.
 func (g *linkGateways) allDead() bool {
 	return g.tracker != nil && gateway.AllDead(g.tracker.Addresses())
 }
 
-// targets returns the targets for a cluster with these gateways, and any problems.
+// targets returns the targets for a cluster in which the given gateways were found, and describes
+// any problems.
 func (r *linkSettings) targets(
 	found []*cluster.Gateway, more int, routable func(netip.Addr) bool,
 ) (list []gateway.Target, problem []string) {
@@ -128,7 +129,7 @@ func (r *linkSettings) targets(
 	return list, problem
 }
 
-// namedTargets returns the targets that the link Secret names, and any problems.
+// namedTargets returns the targets that the link Secret names, and describes any problems.
 func (r *linkSettings) namedTargets(
 	found []*cluster.Gateway, routable func(netip.Addr) bool,
 ) (list []gateway.Target, problem []string) {
@@ -158,10 +159,10 @@ func (r *linkSettings) namedTargets(
 	return list, problem
 }
 
-// probeFor returns how to probe an address with this port that the link Secret names. The gateway
-// Service with the same port decides. If there is none, or if several Services have the port but
-// different probes, the result is the zero Probe, and the address is not probed. With a wrong
-// probe, a gateway that is alive would count as dead.
+// probeFor returns the probe for a gateway address in a link Secret. The probe is that of the
+// gateway Service with the same port as the address. If no Service has the port, or if several
+// Services have the port but different probes, probeFor returns the zero Probe. Such an address is
+// not probed, because a wrong probe would mark a healthy gateway as dead.
 func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	for _, g := range found {
 		if g.NodePort == port { // node ports are unique within a cluster
@@ -184,6 +185,6 @@ func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	return first.Probe
 }
 
-// namesTake limits how long unresolved names of gateways may delay readiness after their cluster
-// has synced.
+// namesTake is the maximum time that unresolved gateway names may delay the readiness of a synced
+// cluster.
 const namesTake = time.Second

@@ -22,8 +22,9 @@ import (
 	"isthmus/internal/panics"
 )
 
-// linkEnv is the environment of links. A Store sets it for linked clusters, and [NewLocalLink] for
-// the local cluster. Its fields are fixed before the first link runs.
+// linkEnv contains the dependencies of links. [NewStore] creates a linkEnv for linked clusters, and
+// [NewLocalLink] creates one for the local cluster. The fields do not change after the first link
+// has started.
 type linkEnv struct {
 	rules      cluster.Rules
 	table      *federation.Table
@@ -39,7 +40,7 @@ type linkEnv struct {
 	exports        *ExportOptions               // if nil, exports are not cached
 	exportsChanged *federation.Latest[struct{}] // shared by the local and all linked clusters; nil without exports
 
-	// The following fields are for linked clusters only.
+	// The following fields are only used for linked clusters.
 	namespace string // namespace of the link Secrets
 	network   string // network of Isthmus
 	ipv6      bool
@@ -50,15 +51,15 @@ type linkEnv struct {
 	guard     *gateway.Guard
 }
 
-// lookAgain closes the channel of [Store.ExportsChanged].
+// lookAgain closes the channel that [Store.ExportsChanged] returned.
 func (e *linkEnv) lookAgain() {
 	if e.exportsChanged != nil {
 		e.exportsChanged.Set(struct{}{})
 	}
 }
 
-// newLink returns a link without Secrets. level is the log level of messages that say that the
-// cluster is stale or unreachable.
+// newLink returns a link without Secrets. When the cluster becomes stale or unreachable, the link
+// logs a message at the given level.
 func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *link {
 	return &link{
 		env:     e,
@@ -70,12 +71,13 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 	}
 }
 
-// link represents one cluster name while Secrets with that name exist, or the local cluster. One
-// goroutine runs the link and is the only writer of its fields. The link receives lists of Secrets
-// in its mailbox.
+// link represents the local cluster, or a cluster name while Secrets with that name exist. One
+// goroutine runs the link, and only that goroutine writes the fields of the link. The link receives
+// lists of Secrets through its mailbox.
 //
-// A link has up to two clusters. The table reads serving. The cluster next replaces serving once it
-// has synced. A new link only has next; during a rotation, a link has both.
+// A link has up to two clusters. The table reads from the cluster in the serving field. Once the
+// cluster in the next field has synced, it replaces the cluster in the serving field. In a new
+// link, only the next field is set. During a rotation, both fields are set.
 type link struct {
 	env   *linkEnv               // fixed
 	store *Store                 // fixed; nil for the local cluster
@@ -86,13 +88,13 @@ type link struct {
 
 	mailbox federation.Latest[[]*credentials] // all Secrets with the link's name, oldest first
 	changed *pace.Signal                      // set when the region or the gateways of its clusters change
-	// probed is set when the addresses or the health of the gateways change. probed is separate
-	// from changed, so that it does not wait for the change of the cluster that announced the
-	// gateways.
+	// probed is set when the addresses or the health of the gateways change. Signals limit the rate
+	// of changes, so this change has a signal of its own. Otherwise it would wait because of the
+	// earlier change to the cluster that announced the gateways.
 	probed    *pace.Signal
 	published atomic.Pointer[linkStatus] // for status and metrics
-	// settled is guarded by store.mu. settled is true once the link's state was not pending, or the
-	// link only waited for the names of gateways.
+	// settled is guarded by store.mu. settled becomes true when the link's state is no longer
+	// pending, or when only the names of gateways delay the link.
 	settled bool
 
 	linkStatus
@@ -100,8 +102,8 @@ type link struct {
 	failures   int      // number of clusters that failed in quick succession; see noteFailures
 }
 
-// run reconciles the link until it has no Secrets any more, or ctx ends. Then it stops the link's
-// clusters. If ctx has ended, the table still has the link.
+// run reconciles the link until its last Secret is removed or ctx ends, and then stops the link's
+// clusters. If ctx ends first, the table keeps the link.
 func (l *link) run(ctx context.Context) {
 	defer func() { l.next.stop(); l.serving.stop(); l.gateways.end() }()
 	for ctx.Err() == nil {
@@ -114,7 +116,7 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// reconcile brings the link in line with its Secrets and the health of its clusters. reconcile is
+// reconcile updates the link for its Secrets and the health of its clusters. reconcile is
 // idempotent.
 func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	want := pick(list, l.accepted)
@@ -138,9 +140,9 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	}
 }
 
-// useSettings sets the standing to that of the newest version of the Secret in use. The credentials
-// in use may be from an older version: a Secret whose content became unusable may still have a
-// cordon. If inUse is nil, there are no credentials.
+// useSettings takes the standing from the newest version of the Secret in use. The credentials in
+// use may come from an older version. For example, a cordon takes effect even if the kubeconfig in
+// the Secret has become invalid. If inUse is nil, useSettings resets the standing.
 func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	s := &l.standing
 	if inUse == nil {
@@ -160,8 +162,8 @@ func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	s.secret = l.env.namespace + "/" + c.secret
 }
 
-// useCredentials makes sure that serving or next is a cluster with these credentials. If want is
-// nil, the link gets no cluster.
+// useCredentials makes sure that one of the link's clusters uses the given credentials. If want is
+// nil, useCredentials removes the link's clusters.
 func (l *link) useCredentials(ctx context.Context, want *credentials) {
 	l.accepted = want
 	switch {
@@ -184,7 +186,7 @@ func (l *link) useCredentials(ctx context.Context, want *credentials) {
 }
 
 // useRanges replaces the serving cluster's credentials with another version of the same
-// credentials. The versions may differ in their address ranges only.
+// credentials. The two versions may only have different address ranges.
 func (l *link) useRanges(want *credentials) {
 	before := l.serving.creds
 	l.serving.creds = want
@@ -194,9 +196,9 @@ func (l *link) useRanges(want *credentials) {
 	l.log.Info("address ranges changed", zap.String("secret", want.secret), zap.Int("ranges", len(want.ranges)))
 }
 
-// start replaces next with a new cluster. If the link is pending, the new cluster inherits the
-// deadline of the old one, so that edits of the Secret don't prolong the grace. A cluster that is
-// still waiting for its turn has no deadline.
+// start sets the next field to a new cluster. If the link is pending, the new cluster inherits the
+// deadline of the cluster that it replaces. Edits of the Secret therefore do not extend the time
+// that the link has to sync. A cluster that is still waiting for its turn has no deadline.
 func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.stop()
 	var deadline time.Time
@@ -222,7 +224,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.start(ctx, l.env.starts)
 }
 
-// config returns the configuration of a cluster, except its client.
+// config returns the configuration of a cluster, without a client.
 func (l *link) config(creds *credentials) cluster.Config {
 	return cluster.Config{
 		Exports:     l.exports(),
@@ -251,8 +253,8 @@ func (l *link) logLinked(creds *credentials) {
 	l.log.Info("cluster linked", zap.String("server", creds.server), zap.String("secret", creds.secret), warnings)
 }
 
-// useGateways makes the tracker follow the cluster's gateways if its Pods can't be reached
-// directly.
+// useGateways makes the tracker follow the cluster's gateways. If Isthmus can reach the cluster's
+// Pods directly, useGateways stops the tracker instead.
 func (l *link) useGateways(ctx context.Context) {
 	g := &l.gateways
 	from := cmp.Or(l.serving, l.next)
@@ -276,10 +278,10 @@ func (l *link) useGateways(ctx context.Context) {
 	g.follow(&l.standing.settings, from, l.env.rules.GatewayRoutable)
 }
 
-// elsewhere reports whether the cluster is on another network than Isthmus.
+// elsewhere reports whether the cluster is on a network other than that of Isthmus.
 func (l *link) elsewhere() bool { return l.standing.settings.network != l.env.network }
 
-// readable returns the source by which the table reads the serving cluster.
+// readable returns the source from which the table reads the serving cluster.
 func (l *link) readable() federation.Source {
 	g := &l.gateways
 	switch {
@@ -301,8 +303,9 @@ func (l *link) readable() federation.Source {
 	return g.source
 }
 
-// promote makes next the serving cluster once it has synced, which admitSuccessor may delay. The
-// table switches in one step. Only then does the old serving cluster stop.
+// promote replaces the serving cluster with the cluster in the next field once that cluster has
+// synced. The function admitSuccessor may delay the sync. The table switches from the old to the
+// new cluster in one step. The old cluster stops after the switch.
 func (l *link) promote(ctx context.Context) {
 	if l.next == nil || !closed(l.next.cluster.Synced()) ||
 		l.serving == nil && l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled()) {
@@ -334,7 +337,7 @@ func (l *link) promote(ctx context.Context) {
 	}
 }
 
-// setLink passes the link's present state to the table. setLink is called after each change that
+// setLink passes the link's current state to the table. Callers call setLink after each change that
 // may affect the table.
 func (l *link) setLink() {
 	s := &l.standing
@@ -370,8 +373,8 @@ func (l *link) setLink() {
 	l.env.setLink(l.name, now)
 }
 
-// setRegion records the cluster's region, and logs a change. If new credentials lack the permission
-// to list Nodes, the region stays as it was.
+// setRegion records the cluster's region and logs changes. If new credentials lack the permission
+// to list Nodes, the previous region stays in use.
 func (l *link) setRegion() {
 	s, before := &l.standing, l.standing.region
 	if region, known := cmp.Or(l.serving, l.next).cluster.Region(); known {
@@ -391,7 +394,7 @@ func (l *link) updateState() {
 		l.setState(cluster.Rejected, nil)
 		return
 	case l.serving == nil:
-		// If there is no problem, the state stays as start has set it. An unreachable cluster stays
+		// If there is no problem, the state does not change. An unreachable cluster stays
 		// unreachable until it has synced.
 		l.next.noteProgress()
 		if problem := l.next.problem(l.next.noteHealth()); problem != nil {
@@ -413,7 +416,8 @@ func (l *link) updateState() {
 	}
 }
 
-// setState sets the state, and logs and reports a change. why is the reason, and may be nil.
+// setState sets the link's state. If the state changes, setState logs and reports the change. The
+// argument why is the reason, and may be nil.
 func (l *link) setState(s cluster.State, why error) {
 	before := l.state
 	if before == s {
@@ -438,7 +442,8 @@ func (l *link) setState(s cluster.State, why error) {
 	}
 }
 
-// because appends an error to a text for people. If why is nil, it returns the text.
+// because appends an error to a message. If the error is nil, because returns the message
+// unchanged.
 func because(text string, why error) string {
 	if why == nil {
 		return text
@@ -446,8 +451,8 @@ func because(text string, why error) string {
 	return text + ": " + why.Error()
 }
 
-// admitSuccessor lets the successor finish its first sync once it no longer waits for a kind of
-// object. The arguments are the present health of both clusters.
+// admitSuccessor lets the successor finish its first sync once the successor no longer waits for a
+// kind of object. The arguments contain the current health of both clusters.
 func (l *link) admitSuccessor(serving, next cluster.Health) {
 	n := l.next
 	n.noteAdvantage(serving, next)
@@ -467,8 +472,8 @@ func (l *link) admitSuccessor(serving, next cluster.Health) {
 	close(n.admit)
 }
 
-// whyNotWait returns the reason why a successor no longer waits for the kinds that it has not
-// listed. If it should wait, whyNotWait returns "".
+// whyNotWait returns the reason why a successor should not wait any longer for the kinds that it
+// has not listed. If the successor should wait, whyNotWait returns "".
 func (l *link) whyNotWait(serving, next cluster.Health) string {
 	switch {
 	case l.otherCluster():
@@ -482,15 +487,15 @@ func (l *link) whyNotWait(serving, next cluster.Health) string {
 	return ""
 }
 
-// otherCluster reports whether the Secrets of the successor and the serving cluster identify
+// otherCluster reports whether the Secrets of the successor and of the serving cluster identify
 // different clusters.
 func (l *link) otherCluster() bool {
 	before, now := l.serving.creds.identity, l.next.creds.identity
 	return before != "" && now != "" && before != now
 }
 
-// noteProblem records why a successor can't replace the serving cluster. noteProblem logs and
-// reports the first failure.
+// noteProblem records why a successor cannot replace the serving cluster. When a problem first
+// occurs, noteProblem also logs and reports the problem.
 func (l *link) noteProblem(problem error) {
 	if l.replacing() { // the problem is not caused by new credentials
 		return
@@ -505,12 +510,14 @@ func (l *link) noteProblem(problem error) {
 	l.report(cluster.CredentialsChanged, because(text, problem), true)
 }
 
-// A panic in the lists or watches of a linked cluster ends all of them permanently, and may leave
-// the cache inconsistent. The link then starts another cluster with the same credentials, as in a
-// rotation. Until that cluster has synced, the failed cluster's cache is served as stale.
+// A panic in a list or watch of a linked cluster permanently stops all lists and watches of the
+// cluster. The cache may then be inconsistent. After the panic, the link starts another cluster
+// with the same credentials, as in a rotation. Until the new cluster has synced, the link serves
+// the failed cluster's cache as stale.
 
-// noteFailures schedules the replacement of failed clusters. The pauses are the same as those of a
-// Supervisor. They start over if the cluster ran for at least MaxPause.
+// noteFailures schedules the replacement of failed clusters. The pauses before replacements are the
+// same as those of a Supervisor. If the failed cluster ran for at least MaxPause, the next pause is
+// the shortest one.
 func (l *link) noteFailures() {
 	now := time.Now()
 	for _, r := range [...]*runningCluster{l.next, l.serving} {
@@ -527,7 +534,8 @@ func (l *link) noteFailures() {
 	}
 }
 
-// newest returns the newest cluster with these credentials, or nil if there is none.
+// newest returns the newest cluster with the given credentials. If no cluster uses the credentials,
+// newest returns nil.
 func (l *link) newest(creds *credentials) *runningCluster {
 	for _, r := range [...]*runningCluster{l.next, l.serving} {
 		if r != nil && creds != nil && r.creds.hash == creds.hash {
@@ -537,15 +545,15 @@ func (l *link) newest(creds *credentials) *runningCluster {
 	return nil
 }
 
-// mustReplace reports whether the newest cluster with these credentials has failed and is due for
-// replacement.
+// mustReplace reports whether the newest cluster with the given credentials has failed and is due
+// for replacement.
 func (l *link) mustReplace(creds *credentials) bool {
 	r := l.newest(creds)
 	return r != nil && !r.replaceAt.IsZero() && !time.Now().Before(r.replaceAt)
 }
 
-// untilReplaced returns a channel that delivers when the newest cluster is due for replacement. If
-// the cluster has not failed, the channel is nil.
+// untilReplaced returns a channel that receives a value when the newest cluster is due for
+// replacement. If the newest cluster has not failed, the channel is nil.
 func (l *link) untilReplaced() <-chan time.Time {
 	r := l.newest(l.accepted)
 	if r == nil || r.replaceAt.IsZero() {
@@ -554,7 +562,7 @@ func (l *link) untilReplaced() <-chan time.Time {
 	return time.After(time.Until(r.replaceAt))
 }
 
-// logStanding logs and reports a change of the standing.
+// logStanding logs and reports changes to the cluster's standing.
 func (l *link) logStanding() {
 	s := &l.standing
 	now := s.effective()
@@ -579,7 +587,7 @@ func (l *link) logStanding() {
 	s.logged = now
 }
 
-// logGateways logs and reports gateways that stopped or resumed answering probes.
+// logGateways logs and reports gateways that have stopped or resumed answering probes.
 func (l *link) logGateways() {
 	g := &l.gateways
 	if g.tracker == nil {
@@ -607,8 +615,8 @@ func (l *link) logGateways() {
 	}
 }
 
-// logDuplicates logs, once each, the Secrets that are unused because an older Secret has the same
-// cluster name.
+// logDuplicates logs each Secret that is unused because an older Secret has the same cluster name.
+// logDuplicates logs each of these Secrets only once.
 func (l *link) logDuplicates(list []*credentials) {
 	var duplicates []string
 	for _, c := range list {
@@ -624,7 +632,7 @@ func (l *link) logDuplicates(list []*credentials) {
 	l.duplicates = duplicates
 }
 
-// publish makes the link's present status visible to other goroutines.
+// publish makes the link's current status visible to other goroutines.
 func (l *link) publish() {
 	v := l.linkStatus
 	for _, r := range []**runningCluster{&v.serving, &v.next} {
@@ -640,8 +648,8 @@ func (l *link) report(kind cluster.ChangeKind, text string, problem bool) {
 	l.env.report(cluster.Change{Cluster: l.name, Kind: kind, Text: text, Problem: problem})
 }
 
-// wait blocks until there may be something to reconcile. Causes are new Secrets, changes of a
-// cluster's progress, health, region or gateways, and the ends of the link's time limits.
+// wait blocks until the link may need to be reconciled. The causes are new Secrets, expired time
+// limits, and changes to a cluster's progress, health, region or gateways.
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var began, listed, synced, next, serving <-chan struct{}
 	var overdue, again <-chan time.Time

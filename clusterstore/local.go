@@ -14,8 +14,8 @@ import (
 	"isthmus/internal/panics"
 )
 
-// LocalLinkOptions configure a LocalLink. Table, Log, Report, SetLink, Create and Prepare are
-// required.
+// LocalLinkOptions configures a LocalLink. The fields Table, Log, Report, SetLink, Create and
+// Prepare are required.
 type LocalLinkOptions struct {
 	TrustDomain string
 	Server      string              // host, port and path of the cluster's API, for pages
@@ -23,7 +23,7 @@ type LocalLinkOptions struct {
 	CordonBy    string              // what requests Cordon, for people
 	Region      string              // region of the cluster; empty means the region of its Nodes
 
-	// The following fields are the same as in Options.
+	// The following fields have the same meaning as in Options.
 	Rules      cluster.Rules
 	Table      *federation.Table
 	Log        *zap.Logger
@@ -32,25 +32,24 @@ type LocalLinkOptions struct {
 	Exports    *ExportOptions
 	Supervisor *panics.Supervisor
 
-	// SetLink receives the cluster's link each time that the link may have changed.
+	// SetLink is called with the cluster's link each time the link may have changed.
 	SetLink func(federation.Link)
 	// Create returns the cluster.
 	Create func(cluster.Config) (Cluster, error)
-	// Prepare is called once, after the cluster has synced and before it is linked as ready. ctx is
-	// the context of Run.
+	// Prepare is called once, after the cluster has synced and before the cluster is linked as
+	// ready. The argument is the context that was passed to Run.
 	Prepare func(ctx context.Context)
 }
 
-// LocalLink runs the local cluster. A LocalLink is a link without a Secret, and its cluster is
-// never replaced.
+// LocalLink runs the local cluster. A LocalLink has no Secret, and never replaces its cluster.
 type LocalLink struct {
 	link    *link
 	prepare func(context.Context)
 	synced  chan struct{}
 }
 
-// NewLocalLink returns the local cluster and its link. NewLocalLink does no I/O and starts no
-// goroutine.
+// NewLocalLink creates the local cluster and its link. NewLocalLink does not perform I/O and does
+// not start goroutines.
 func NewLocalLink(o LocalLinkOptions) (*LocalLink, error) {
 	local := &LocalLink{prepare: o.Prepare, synced: make(chan struct{})}
 	local.link = newLocalLink(&o)
@@ -76,8 +75,8 @@ func NewLocalLink(o LocalLinkOptions) (*LocalLink, error) {
 	return local, nil
 }
 
-// newLocalLink returns the link of the local cluster. The link has no Store, because no Secret adds
-// or removes it.
+// newLocalLink returns the link of the local cluster. The link does not belong to a Store, because
+// the local cluster has no Secret.
 func newLocalLink(o *LocalLinkOptions) *link {
 	env := &linkEnv{
 		rules:      o.Rules,
@@ -96,20 +95,20 @@ func newLocalLink(o *LocalLinkOptions) *link {
 	return env.newLink(federation.Local, zap.WarnLevel)
 }
 
-// Run lists and watches the cluster until ctx ends, and returns once the cluster has stopped. The
-// table keeps the cluster's link. Call Run once.
+// Run lists and watches the cluster until ctx ends, and returns once the cluster has stopped. After
+// Run has returned, the table still contains the cluster's link. Call Run only once.
 func (l *LocalLink) Run(ctx context.Context) { l.link.run(ctx) }
 
 // Synced returns a channel that is closed once the cluster is linked as ready.
 func (l *LocalLink) Synced() <-chan struct{} { return l.synced }
 
-// Status returns the present status of the cluster.
+// Status returns the current status of the local cluster.
 func (l *LocalLink) Status() adminapi.Cluster {
 	st := adminapi.Cluster{Cluster: federation.Local.String()}
 	l.link.published.Load().describe(&st)
 	return st
 }
 
-// Look makes the cluster read its trust anchors and Pod networks again. Look returns once the
-// cluster has done so, or ctx ends.
+// Look makes the cluster read its trust anchors and Pod networks again. Look returns when the
+// cluster has read both or ctx ends.
 func (l *LocalLink) Look(ctx context.Context) { await(ctx, l.link.published.Load().look()) }

@@ -8,8 +8,8 @@ import (
 	"isthmus/clusterstore/cluster"
 )
 
-// Metrics of a Store that are collected at each scrape, so that series appear and disappear with
-// their clusters.
+// These metrics of a Store are collected at each scrape. Series therefore appear and disappear
+// together with their clusters.
 var (
 	sizeDesc = prometheus.NewDesc("cluster_store_size",
 		"Number of linked clusters: those with a usable Secret, whatever their state.", nil, nil)
@@ -28,7 +28,7 @@ var (
 		nil)
 )
 
-// newProbes returns the metric for the duration of probes.
+// newProbes returns the histogram of probe durations.
 func newProbes() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "isthmus_gateway_probe_seconds",
@@ -44,7 +44,8 @@ func registerStore(s *Store, r prometheus.Registerer) error {
 // storeMetrics collects a Store's metrics.
 type storeMetrics struct{ store *Store }
 
-// Describe sends nothing. The registry therefore checks the metrics when it collects them.
+// Describe sends nothing. The registry therefore validates the metrics each time they are
+// collected.
 func (m storeMetrics) Describe(chan<- *prometheus.Desc) {}
 
 func (m storeMetrics) Collect(ch chan<- prometheus.Metric) {

@@ -26,14 +26,15 @@ type Cluster interface {
 	Gateways() (list []*cluster.Gateway, more int)
 	Exports() *cluster.Exports // nil if exports are not known or not cached
 	SelectorsChanged()         // if exports are cached
-	// Look makes the cluster read its facts again. The channel is closed once Health has them.
+	// Look makes the cluster read its facts again. The returned channel is closed once Health
+	// contains the new facts.
 	Look() <-chan struct{}
 }
 
-// syncGrace is how long a new link may take to sync before it counts as unreachable.
+// syncGrace is how long a new link may take to sync before the link counts as unreachable.
 const syncGrace = 30 * time.Second
 
-// runningCluster is a Cluster with one version of credentials, between start and stop.
+// runningCluster is a Cluster that runs with one version of its credentials.
 type runningCluster struct {
 	cluster       Cluster
 	creds         *credentials
@@ -47,8 +48,8 @@ type runningCluster struct {
 	admit         chan struct{}   // closed once the cluster may finish its first sync
 	awaits        []awaitedKind   // kinds that a successor must list first
 	betterSince   time.Time       // set by noteAdvantage, for a successor; zero without an advantage
-	// failed is why a successor can't replace the serving cluster. failed is nil if no problem is
-	// known.
+	// failed is the reason why a successor cannot replace the serving cluster. If no problem is
+	// known, failed is nil.
 	failed error
 
 	cancel context.CancelFunc
@@ -56,10 +57,11 @@ type runningCluster struct {
 	done   chan struct{}
 }
 
-// noteAdvantage records the time since when the successor has an advantage. The successor has an
-// advantage if it watches its needed kinds while the serving cluster is stale or its credentials
-// are refused. The time since when the serving cluster is stale would be too early. After a long
-// outage of the API server, the successor may merely be the first of the two to resume its watches.
+// noteAdvantage records the time at which the successor gained an advantage over the serving
+// cluster. The successor has an advantage while it watches all needed kinds, and the serving
+// cluster is stale or the server rejects its credentials. The time at which the serving cluster
+// became stale would be too early. After a long outage of the API server, the successor may just be
+// the first of the two clusters to resume its watches.
 func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	switch {
 	case serving.StaleSince.IsZero() && !revoked(serving), !watchesNeeded(next):
@@ -69,12 +71,13 @@ func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	}
 }
 
-// isBetter reports whether the successor has had its advantage for at least d.
+// isBetter reports whether the successor has had an advantage over the serving cluster for at least
+// d.
 func (r *runningCluster) isBetter(d time.Duration) bool {
 	return !r.betterSince.IsZero() && time.Since(r.betterSince) >= d
 }
 
-// start runs the cluster once it gets its turn.
+// start runs the cluster once the cluster gets its turn.
 func (r *runningCluster) start(ctx context.Context, turns starts) {
 	ctx, r.cancel = context.WithCancel(ctx)
 	r.started = time.Now()
@@ -93,7 +96,7 @@ func (r *runningCluster) start(ctx context.Context, turns starts) {
 	}()
 }
 
-// stop stops the cluster and waits until it has stopped. r may be nil.
+// stop stops the cluster and waits until the cluster has stopped. The receiver may be nil.
 func (r *runningCluster) stop() {
 	if r != nil {
 		r.cancel()
@@ -101,8 +104,8 @@ func (r *runningCluster) stop() {
 	}
 }
 
-// noteHealth returns the cluster's health. noteHealth sets healthChanged to the channel that the
-// next change of the health closes, and records whether a panic has ended the lists and watches.
+// noteHealth returns the cluster's health. It sets healthChanged to a channel that is closed when
+// the health changes next, and records whether a panic has stopped the lists and watches.
 func (r *runningCluster) noteHealth() cluster.Health {
 	r.healthChanged = r.cluster.HealthChanged()
 	h := r.cluster.Health()
@@ -112,7 +115,8 @@ func (r *runningCluster) noteHealth() cluster.Health {
 }
 
 // noteProgress records whether the cluster is waiting for its turn, and whether its deadline has
-// passed. The deadline is measured from the start of the turn. The local cluster has no deadline.
+// passed. The deadline is syncGrace after the start of the cluster's turn. The local cluster has no
+// deadline.
 func (r *runningCluster) noteProgress() {
 	r.waits = !closed(r.began)
 	if r.deadline.IsZero() && !r.waits && r.creds.rest != nil {
@@ -121,9 +125,9 @@ func (r *runningCluster) noteProgress() {
 	r.overdue = !r.deadline.IsZero() && !time.Now().Before(r.deadline)
 }
 
-// problem returns why a cluster has not synced, as of the last noteProgress: a request failed, the
-// cluster waits for kinds of objects, or its deadline has passed. If no problem is known, it
-// returns nil.
+// problem returns the reason why a cluster has not synced, as of the last call to noteProgress.
+// Either a request has failed, the cluster is waiting for kinds of objects, or the deadline has
+// passed. If no problem is known, problem returns nil.
 func (r *runningCluster) problem(h cluster.Health) error {
 	switch {
 	case len(r.awaits) > 0:
@@ -136,7 +140,7 @@ func (r *runningCluster) problem(h cluster.Health) error {
 	return nil
 }
 
-// failedCluster stands in for a Cluster that could not be created.
+// failedCluster takes the place of a Cluster that could not be created.
 type failedCluster struct{ err error }
 
 func (f failedCluster) Run(ctx context.Context) { <-ctx.Done() }
@@ -170,13 +174,13 @@ func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {
 }
 
 // maxStarts is the maximum number of clusters that connect and list at the same time. Without this
-// limit, hundreds of starting clusters would compete for the processors. Their connections and
-// lists would then time out and start over, and no cluster would become ready.
+// limit, hundreds of starting clusters would compete for the processors. Connections and lists
+// would then time out and start over, and no cluster would become ready.
 const maxStarts = 32
 
-// A cluster that does not respond must not delay others, so a turn lasts startSteps steps at most.
-// A step begins when the goroutine notices the end of the previous step. Turns are therefore longer
-// when the processors are busy.
+// A cluster that does not respond must not delay other clusters, so a turn is limited to startSteps
+// steps. A step begins when the goroutine notices the end of the previous step. Turns are therefore
+// longer when the processors are busy.
 const (
 	startSteps = 20
 	startStep  = 50 * time.Millisecond
@@ -187,11 +191,11 @@ type starts struct{ *semaphore.Weighted }
 
 func newStarts() starts { return starts{semaphore.NewWeighted(maxStarts)} }
 
-// take waits for a turn. take returns false if ctx ends first.
+// take waits for a turn. If ctx ends before the turn, take returns false.
 func (s starts) take(ctx context.Context) bool { return s.Acquire(ctx, 1) == nil }
 
-// giveBack ends the turn once the cluster has synced or failed, the turn has lasted long enough, or
-// ctx ends.
+// giveBack ends the turn of a cluster when the cluster has synced or failed, the maximum duration
+// has passed, or ctx ends.
 func (s starts) giveBack(ctx context.Context, c Cluster, synced <-chan struct{}) {
 	defer s.Release(1)
 	step := time.NewTicker(startStep)

@@ -16,8 +16,8 @@ import (
 	"isthmus/federation"
 )
 
-// Annotations of a link Secret that set the standing and the location of its cluster. Invalid
-// values count as unset.
+// These annotations of a link Secret set the standing and the location of its cluster. An invalid
+// value is treated as if the annotation were not set.
 const (
 	CordonAnnotation     = "isthmus.io/cordon"      // false, last-resort or true
 	CordonOverAnnotation = "isthmus.io/cordon-over" // how long a cordon and its end take, from 0s to MaxCordonOver
@@ -25,28 +25,29 @@ const (
 	lostAfterAnnotation  = "isthmus.io/lost-after"  // from MinLostAfter to MaxLostAfter
 	regionAnnotation     = "isthmus.io/region"      // overrides the region label of the cluster's Nodes
 
-	// NetworkAnnotation names the network of the cluster's Pods. If that is not the network of
-	// Isthmus, the Pods can't be reached directly.
+	// NetworkAnnotation names the network of the cluster's Pods. If Isthmus is on a different
+	// network, the Pods cannot be reached directly.
 	NetworkAnnotation = "isthmus.io/network"
-	// gatewayAddressesAnnotation is a list of HOST:PORT that overrides the cluster's own gateways.
+	// gatewayAddressesAnnotation is a list of HOST:PORT that overrides the addresses of the
+	// cluster's gateways.
 	gatewayAddressesAnnotation = "isthmus.io/gateway-addresses"
 	gatewayIdentityAnnotation  = "isthmus.io/gateway-identity" // overrides the identities of the gateways
 )
 
-// RangesAnnotation lists the addresses that a cluster may offer, as comma-separated CIDRs. Without
-// this annotation, the cluster may offer any address.
+// RangesAnnotation lists the address ranges that endpoints of a cluster may use, as comma-separated
+// CIDRs. Without this annotation, endpoints of the cluster may use any address.
 const RangesAnnotation = "isthmus.io/address-ranges"
 
-// Limits of durations. A broken watch is usually replaced within a second. With a lower
-// MinLostAfter, each restart of an API server would make the cluster lost.
+// Limits of durations. A broken watch is usually replaced within a second. If MinLostAfter were
+// shorter, a cluster would count as lost after each restart of its API server.
 const (
 	MinLostAfter  = time.Second    // for Options.LostAfter and the annotation
 	MaxLostAfter  = 24 * time.Hour // for Options.LostAfter and the annotation
 	MaxCordonOver = time.Hour
 )
 
-// linkSettings are the values of these annotations, with defaults for those that are unset. They
-// are immutable.
+// linkSettings contains the values of a link Secret's annotations, with defaults for missing
+// annotations. Values of this type are immutable.
 type linkSettings struct {
 	cordon     federation.Standing
 	cordonBy   string // what requests the cordon; empty means the Secret's annotation
@@ -58,14 +59,14 @@ type linkSettings struct {
 	gateways   []gateway.Target // without identities; if nil, the cluster's own gateways are used
 	identity   string           // identity of all gateways; if empty, each gateway's own identity is used
 	unread     bool             // the annotation for gateways or identity is invalid
-	// readExports is ExportOptions.Settings. If it is nil, exports are not cached.
+	// readExports is ExportOptions.Settings. If readExports is nil, exports are not cached.
 	readExports func(annotations map[string]string) (settings any, warnings []string)
 	exports     any      // result of readExports
 	warnings    []string // one for each invalid annotation
 }
 
-// readSettings parses a Secret's annotations. readSettings returns at most one warning for each
-// annotation.
+// readSettings parses the annotations of a link Secret. The result contains at most one warning for
+// each annotation.
 func readSettings(annotations map[string]string, defaults linkSettings) linkSettings {
 	r := settingsReader{annotations, defaults}
 	readValue(&r, CordonAnnotation, &r.settings.cordon, words{"false", "last-resort", "true"}.read)
@@ -90,9 +91,9 @@ type settingsReader struct {
 	settings    linkSettings
 }
 
-// readValue parses an annotation into the given variable, without surrounding white space. It
-// returns false if the annotation exists and is invalid. If the annotation is missing or invalid,
-// the variable is not changed.
+// readValue parses an annotation into the given variable. Surrounding white space is ignored. If
+// the annotation is missing or invalid, readValue does not change the variable. If the annotation
+// is invalid, readValue returns false.
 func readValue[T any](r *settingsReader, annotation string, into *T, read func(string) (T, error)) bool {
 	text, ok := r.annotations[annotation]
 	if !ok {
@@ -109,7 +110,7 @@ func readValue[T any](r *settingsReader, annotation string, into *T, read func(s
 	return true
 }
 
-// words are the annotation values for each federation.Standing.
+// words contains the annotation's value for each federation.Standing.
 type words [3]string
 
 func (w words) read(text string) (federation.Standing, error) {
@@ -133,8 +134,8 @@ func (w within) read(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// readRegion accepts the values that a Node's region label may have, because regions are compared
-// with that label.
+// readRegion accepts the valid values of a Node's region label, because regions are compared with
+// this label.
 func readRegion(text string) (string, error) {
 	if text == "" || len(validation.IsValidLabelValue(text)) > 0 {
 		return "", fmt.Errorf("%s can't be the name of a region: that has 1 to %d letters, digits, '-', '_' and "+
@@ -166,15 +167,16 @@ func (r *settingsReader) readNetwork() {
 	}
 }
 
-// unreadableNetwork is not a valid network name, so a cluster whose annotation is invalid counts as
-// being on another network. Isthmus must not send traffic to Pods that can't be reached.
+// unreadableNetwork is the network of a cluster with an invalid annotation. It is not a valid
+// network name and therefore never equals the network of Isthmus. Isthmus must not send traffic to
+// Pods that cannot be reached.
 const unreadableNetwork = "(can't be read)"
 
-// namelessNetwork is shown to people as the name of the network of clusters without the annotation.
+// namelessNetwork is the network name that pages show for clusters without the annotation.
 const namelessNetwork = "(without a name)"
 
-// readGatewayAddresses parses a comma-separated list of HOST:PORT. HOST is an IP address or a host
-// name.
+// readGatewayAddresses parses a comma-separated list of HOST:PORT. Each HOST is an IP address or a
+// host name.
 func readGatewayAddresses(text string) (list []gateway.Target, err error) {
 	for item := range strings.SplitSeq(text, ",") {
 		host, port, err := net.SplitHostPort(strings.TrimSpace(item))
@@ -209,12 +211,12 @@ func readGatewayIdentity(text string) (string, error) {
 	return text, nil
 }
 
-// maxRanges is the maximum number of CIDRs of a link. maxRanges is far more than a cluster has
-// networks, and low enough to bound the cost of a Secret.
+// maxRanges is the maximum number of CIDRs in an annotation. Clusters have far fewer networks, and
+// the limit bounds the memory that a Secret can use.
 const maxRanges = 256
 
-// readRanges parses the annotation's value. White space around a CIDR is ignored. Ambiguous CIDRs
-// are errors. An empty list is an error too, because it could mean all addresses or none.
+// readRanges parses the value of RangesAnnotation. White space around a CIDR is ignored. Ambiguous
+// CIDRs are errors. An empty list is an error, because it could mean all addresses or none.
 func readRanges(value string) (federation.Ranges, error) {
 	items := strings.SplitN(value, ",", maxRanges+1)
 	if len(items) > maxRanges {
@@ -260,10 +262,10 @@ func isAddr(text string) bool {
 	return err == nil
 }
 
-// mostQuoted is the maximum number of bytes of a value that a warning or an error quotes.
+// mostQuoted is the maximum number of bytes of a value that warnings and errors quote.
 const mostQuoted = 64
 
-// quote quotes text from outside, truncated to mostQuoted bytes.
+// quote returns untrusted text in quotes, truncated to mostQuoted bytes.
 func quote(text string) string {
 	if len(text) > mostQuoted {
 		return fmt.Sprintf("%q…", text[:mostQuoted])

@@ -11,7 +11,7 @@ import (
 )
 
 // linkStanding holds the standing of a link's cluster, with its reasons, and the cluster's region.
-// Only the link's goroutine writes it. Other goroutines get copies.
+// Only the link's goroutine writes a linkStanding. Other goroutines get copies.
 type linkStanding struct {
 	settings  linkSettings // settings of the newest version of the Secret in use
 	secret    string       // namespace and name of the Secret in use; empty if there is none
@@ -25,11 +25,11 @@ type linkStanding struct {
 	logged      federation.Standing
 }
 
-// effective returns the standing that results from the cordon and the cluster's condition.
+// effective returns the standing that results from the cordon and the condition of the cluster.
 func (s *linkStanding) effective() federation.Standing { return max(s.settings.cordon, s.notByHand()) }
 
-// notByHand returns the standing that results from a lost cluster or dead gateways, without the
-// cordon.
+// notByHand returns the standing that results from the condition of the cluster alone: whether it
+// is lost or all of its gateways are dead.
 func (s *linkStanding) notByHand() federation.Standing {
 	if s.dead {
 		return max(s.lost, federation.LastResort)
@@ -37,16 +37,16 @@ func (s *linkStanding) notByHand() federation.Standing {
 	return s.lost
 }
 
-// mayBeLost reports whether the cluster is lost, or becomes lost at dueAt unless its API can be
-// watched again.
+// mayBeLost reports whether the cluster is lost now, or becomes lost at dueAt unless its API
+// recovers.
 func (s *linkStanding) mayBeLost() bool {
 	return s.settings.whenLost != federation.InService && !s.lostSince.IsZero()
 }
 
 func (s *linkStanding) dueAt() time.Time { return s.lostSince.Add(s.settings.lostAfter) }
 
-// untilLost returns a channel that delivers when the cluster becomes lost. If the cluster is
-// already lost or can't become lost, the channel is nil.
+// untilLost returns a channel that receives a value when the cluster becomes lost. If the cluster
+// is already lost or cannot become lost, the channel is nil.
 func (s *linkStanding) untilLost() <-chan time.Time {
 	if !s.mayBeLost() || s.lost != federation.InService {
 		return nil
@@ -54,7 +54,8 @@ func (s *linkStanding) untilLost() <-chan time.Time {
 	return time.After(time.Until(s.dueAt()))
 }
 
-// reason describes why the cluster is not in service. If it is in service, reason returns "".
+// reason describes why the cluster is not in service. If the cluster is in service, reason returns
+// "".
 func (s *linkStanding) reason() string {
 	var list []string
 	by := "by " + cmp.Or(s.settings.cordonBy, fmt.Sprintf("annotation %s of Secret %s", CordonAnnotation, s.secret))

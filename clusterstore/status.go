@@ -11,7 +11,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// linkStatus is the part of a link that publish copies for other goroutines.
+// linkStatus is the part of a link that the publish method copies for other goroutines.
 type linkStatus struct {
 	accepted *credentials // credentials of next or, without next, of serving
 	serving  *runningCluster
@@ -22,16 +22,17 @@ type linkStatus struct {
 	standing linkStanding
 }
 
-// shown returns the serving cluster, or next if none serves. If the link has no cluster, shown
-// returns nil.
+// shown returns the serving cluster. If no cluster serves, shown returns the cluster that is still
+// syncing. If the link has no cluster, shown returns nil.
 func (v *linkStatus) shown() *runningCluster { return cmp.Or(v.serving, v.next) }
 
-// replacing reports whether next replaces a failed cluster with the same credentials.
+// replacing reports whether the link replaces a failed cluster with another cluster that has the
+// same credentials.
 func (l *linkStatus) replacing() bool {
 	return l.serving != nil && l.next != nil && l.serving.creds.hash == l.next.creds.hash
 }
 
-// describe fills in the status of a link's cluster.
+// describe sets the fields of st that describe the link's cluster.
 func (v *linkStatus) describe(st *adminapi.Cluster) {
 	at := v.shown()
 	h := at.cluster.Health()
@@ -83,7 +84,8 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 	}
 }
 
-// describeGateways fills in the gateways of a cluster on another network.
+// describeGateways sets the fields of st that describe the Linkerd gateways of a cluster on another
+// network.
 func (v *linkStatus) describeGateways(st *cluster.Status) {
 	if v.gateways.tracker == nil {
 		return
@@ -146,7 +148,7 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 	st.GatewayProblems = problems
 }
 
-// probed maps the addresses of the probed gateways to whether they are alive.
+// probed returns a map from the address of each probed gateway to whether the gateway is alive.
 func (v *linkStatus) probed() map[string]bool {
 	if v.gateways.tracker == nil {
 		return nil
@@ -160,8 +162,8 @@ func (v *linkStatus) probed() map[string]bool {
 	return list
 }
 
-// look makes the shown cluster read its facts again. If the cluster is not ready, the channel is
-// nil.
+// look makes the link's cluster read its facts again, and returns a channel that is then closed. If
+// the cluster is not ready, the channel is nil.
 func (v *linkStatus) look() <-chan struct{} {
 	if at := v.shown(); at != nil && v.state == cluster.Ready {
 		return at.cluster.Look()

@@ -38,31 +38,34 @@ type Options struct {
 	Memory     int64                 // memory cap of each linked cluster, in bytes; zero means no cap
 	Network    string                // network of Isthmus; Pods of linked clusters on other networks can't be reached
 	IPv6       bool                  // clients get IPv6 addresses, as in the Table's Options
-	// LocalCluster is the cache of the local cluster. Its addresses are never probed as gateways of
-	// linked clusters. If it is nil, the local cluster's addresses are unknown.
+	// LocalCluster is the cache of the local cluster. Addresses of the local cluster are never
+	// probed as gateways of linked clusters. If LocalCluster is nil, the local cluster's addresses
+	// are unknown.
 	LocalCluster gateway.LocalCluster
 
 	// WhenLost and LostAfter are defaults that link Secrets may override. WhenLost is the standing
-	// of a lost cluster's endpoints. A cluster is lost once its API could not be listed or watched
-	// for LostAfter.
+	// of a lost cluster's endpoints. A cluster is lost if its API could not be listed or watched
+	// for the duration LostAfter.
 	WhenLost  federation.Standing
 	LostAfter time.Duration // zero means DefaultLostAfter
 
-	// Exports makes the Store cache what clusters export. If it is nil, exports are neither listed
-	// nor cached. Otherwise LocalLink is required, and must have the same ExportOptions.
+	// Exports makes the Store cache the exports of all clusters. If Exports is nil, exports are
+	// neither listed nor cached. If Exports is set, LocalLink is required and must use the same
+	// ExportOptions.
 	Exports   *ExportOptions
 	LocalLink *LocalLink
 
-	// Supervisor recovers from panics while a cluster's changes are processed. If it is nil, a
-	// panic ends the process.
+	// Supervisor recovers from panics in the code that processes changes of a cluster. If
+	// Supervisor is nil, a panic ends the process.
 	Supervisor *panics.Supervisor
 
-	// Report is called after each change of a link's state, standing or credentials, and for each
-	// rejected link Secret. Several goroutines may call it at the same time. It must not block.
+	// Report is called after each change to a link's state, standing or credentials, and for each
+	// rejected link Secret. Several goroutines may call Report at the same time. Report must not
+	// block.
 	Report func(cluster.Change) // optional
 }
 
-// defaultSettings returns the settings of a Secret without annotations.
+// defaultSettings returns the settings of a link Secret without annotations.
 func (o *Options) defaultSettings() linkSettings {
 	d := linkSettings{whenLost: o.WhenLost, lostAfter: o.LostAfter}
 	if o.Exports != nil {
@@ -94,11 +97,11 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Store watches the link Secrets of a namespace. The Store runs a Cluster for each cluster name on
-// their labels. The table has the cluster as long as Secrets with that name exist.
+// Store watches the link Secrets of a namespace. The Store runs a Cluster for each cluster name in
+// the labels of these Secrets. A cluster stays in the table as long as Secrets with its name exist.
 //
-// Clusters don't affect each other: each name has its own goroutine, which receives the Secrets
-// with that name.
+// Clusters do not affect each other, because a separate goroutine handles the Secrets with each
+// cluster name.
 type Store struct {
 	client  *kube.Client
 	opts    Options
@@ -113,9 +116,9 @@ type Store struct {
 	links      map[federation.ClusterName]*link
 }
 
-// NewStore validates the options and registers the metrics. NewStore does no I/O and starts no
-// goroutine. client is a client of the local cluster, with permission to list and watch Secrets in
-// the namespace.
+// NewStore validates the options and registers the metrics. NewStore does not perform I/O and does
+// not start goroutines. The client connects to the local cluster, and needs permission to list and
+// watch Secrets in the namespace of the link Secrets.
 func NewStore(client *kube.Client, o Options) (*Store, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -166,8 +169,9 @@ func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (Cluster, erro
 	return cluster.New(cfg)
 }
 
-// Run watches the Secrets until ctx ends. When Run returns, all clusters have stopped, but the
-// table still has their links, so that proxies lose no endpoint during the shutdown. Call Run once.
+// Run watches the link Secrets and runs their clusters until ctx ends. When Run returns, all
+// clusters have stopped, but the table still contains their links. Proxies therefore do not lose
+// endpoints during a shutdown. Call Run only once.
 func (s *Store) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -187,9 +191,9 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// watchSecrets updates s.secrets until ctx ends. watchSecrets selects Secrets by type only, so that
-// the status can report Secrets without the label. While Secrets can't be read, the last snapshot
-// stays.
+// watchSecrets updates s.secrets until ctx ends. It selects Secrets by their type instead of their
+// label, so that Status can report link Secrets without the label. While Secrets cannot be read,
+// watchSecrets does not change s.secrets.
 func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(follow.Map[*credentials])
 	options := follow.Options{Printable: s.client.Printable, Trouble: func(_, text string) {
@@ -212,7 +216,7 @@ func (s *Store) watchSecrets(ctx context.Context) {
 	})).Run(ctx, nil)
 }
 
-// snapshot contains all link Secrets at one time. A snapshot is immutable.
+// snapshot contains all link Secrets at one point in time. A snapshot is immutable.
 type snapshot struct {
 	listed  bool           // the Secrets have been listed
 	secrets []*credentials // oldest first
@@ -225,7 +229,7 @@ func snapshotOf(all follow.Map[*credentials]) snapshot {
 }
 
 // reportReadable records whether link Secrets can be read, and logs each change. If err is nil,
-// they can be read.
+// link Secrets can be read.
 func (s *Store) reportReadable(err error) {
 	log := s.log.With(zap.String("namespace", s.namespace))
 	if err == nil {
@@ -240,8 +244,8 @@ func (s *Store) reportReadable(err error) {
 	}
 }
 
-// logRefused logs each unusable Secret, once for each reason. logged maps the name of each Secret
-// to the reason that was logged last.
+// logRefused logs each unusable Secret, and logs it again when the reason changes. The argument
+// logged maps the name of each Secret to the last reason that was logged.
 func (s *Store) logRefused(now snapshot, logged map[string]string) {
 	refused := make(map[string]bool)
 	for _, c := range now.secrets {
@@ -267,7 +271,7 @@ func (s *Store) logRefused(now snapshot, logged map[string]string) {
 	}
 }
 
-// dispatch sends each link its Secrets, oldest first, and starts links for new names.
+// dispatch sends each link its Secrets, oldest first, and starts links for new cluster names.
 func (s *Store) dispatch(now snapshot, start func(*link)) {
 	lists := make(map[federation.ClusterName][]*credentials)
 	for _, c := range now.secrets {
@@ -295,8 +299,8 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 	s.LookAgain()
 }
 
-// removeIfUnused removes a link without Secrets. removeIfUnused returns false if the link has
-// received Secrets in the meantime.
+// removeIfUnused removes a link that has no Secrets. If the link has received Secrets in the
+// meantime, removeIfUnused returns false.
 func (s *Store) removeIfUnused(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,7 +313,7 @@ func (s *Store) removeIfUnused(l *link) bool {
 	return true
 }
 
-// markSettled records that a link is not pending now, or was not pending before.
+// markSettled records that a link is not pending, or that only the names of its gateways delay it.
 func (s *Store) markSettled(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,8 +321,8 @@ func (s *Store) markSettled(l *link) {
 	s.checkSettled()
 }
 
-// checkSettled closes settled if all links are settled. checkSettled must not be called before the
-// first dispatch. The caller holds s.mu.
+// checkSettled closes the channel s.settled if all links are settled. Do not call checkSettled
+// before the first dispatch. The caller must hold s.mu.
 func (s *Store) checkSettled() {
 	if closed(s.settled) {
 		return
@@ -332,12 +336,13 @@ func (s *Store) checkSettled() {
 }
 
 // Settled returns a channel that is closed once the Secrets have been listed and no link is
-// pending. A link is no longer pending if it is ready, unreachable or rejected, or has waited one
-// second for names of its gateways to resolve. Links that are added later have no effect.
+// pending. A link is no longer pending if it is ready, unreachable or rejected. A link also stops
+// counting as pending after it has waited one second for the names of its gateways to resolve.
+// Links that are added later do not affect a closed channel.
 func (s *Store) Settled() <-chan struct{} { return s.settled }
 
-// SecretsListed reports whether the link Secrets have been listed, and why they can't be read now.
-// If they can be read, err is nil. While they can't be read, links stay as they are.
+// SecretsListed reports whether the link Secrets have been listed. If the link Secrets cannot be
+// read now, err is the reason. While the link Secrets cannot be read, links do not change.
 func (s *Store) SecretsListed() (listed bool, err error) {
 	now, _ := s.secrets.Get()
 	if why := s.readErr.Load(); why != nil {
@@ -349,10 +354,12 @@ func (s *Store) SecretsListed() (listed bool, err error) {
 // Namespace returns the namespace of the link Secrets.
 func (s *Store) Namespace() string { return s.namespace }
 
-// OwnRefused returns the requests for link Secrets that the local cluster's API server has refused.
+// OwnRefused returns the requests for link Secrets that the local cluster's API server has
+// rejected.
 func (s *Store) OwnRefused() []adminapi.RefusedRequest { return s.client.Server().Refused }
 
-// Status returns one entry for each Secret of the link type, used or not, oldest first.
+// Status returns one entry for each link Secret, oldest first. The result includes link Secrets
+// that are not used.
 func (s *Store) Status() []adminapi.Cluster {
 	now, _ := s.secrets.Get()
 	links := s.publishedLinks()
@@ -395,8 +402,8 @@ func (s *Store) status(c *credentials, v *linkStatus) adminapi.Cluster {
 	return st
 }
 
-// rejected returns the number of unusable Secrets by reason, and the clusters that have no usable
-// Secret. Every reason has an entry.
+// rejected returns the number of unusable Secrets by reason, and the clusters without a usable
+// Secret. The result contains an entry for every reason.
 func (s *Store) rejected(
 	links map[federation.ClusterName]*linkStatus,
 ) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
@@ -419,7 +426,7 @@ func (s *Store) rejected(
 	return reasons, clusters
 }
 
-// publishedLinks returns the links that have published a status.
+// publishedLinks returns the published status of each link that has published one.
 func (s *Store) publishedLinks() map[federation.ClusterName]*linkStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -432,9 +439,9 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkStatus {
 	return links
 }
 
-// Followed returns the cluster that serves a link, or else the cluster that is still syncing, and
-// the link's state. If there is no such link, the state is empty. If the link has no cluster, the
-// cluster is nil.
+// Followed returns the serving cluster of a link and the link's state. If no cluster serves,
+// Followed returns the cluster that is still syncing. If the link has no cluster, the returned
+// cluster is nil. If no link has the given name, the state is empty.
 func (s *Store) Followed(name federation.ClusterName) (*cluster.Cluster, cluster.State) {
 	s.mu.Lock()
 	l := s.links[name]
@@ -453,8 +460,9 @@ func (s *Store) Followed(name federation.ClusterName) (*cluster.Cluster, cluster
 	return nil, v.state
 }
 
-// Look makes all ready clusters read their trust anchors and Pod networks again. Look returns once
-// all have done so, or ctx ends. Status then shows the facts with their age.
+// Look makes all ready clusters read their trust anchors and Pod networks again. Look returns when
+// all ready clusters have read their facts or ctx ends. Status shows these facts together with
+// their age.
 func (s *Store) Look(ctx context.Context) {
 	var looks []<-chan struct{}
 	for _, v := range s.publishedLinks() {
@@ -463,7 +471,7 @@ func (s *Store) Look(ctx context.Context) {
 	await(ctx, looks...)
 }
 
-// await returns once all non-nil channels are closed, or ctx ends.
+// await returns when all non-nil channels are closed or ctx ends.
 func await(ctx context.Context, all ...<-chan struct{}) {
 	for _, one := range all {
 		if one == nil {
@@ -477,7 +485,7 @@ func await(ctx context.Context, all ...<-chan struct{}) {
 	}
 }
 
-// closed reports whether a channel is closed. Nothing may be sent on the channel.
+// closed reports whether a channel is closed. The channel must be one on which no values are sent.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:

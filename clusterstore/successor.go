@@ -11,11 +11,12 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// A successor is a cluster with new credentials that starts while another cluster serves. As long
-// as the successor has not listed a kind of object, the cluster seems to have no objects of that
-// kind. Endpoints would vanish, and opaque ports would no longer be opaque. The successor therefore
-// first lists each kind of which the serving cluster has objects, unless admitSuccessor gives that
-// kind up. Only then does it finish its first sync and replace the serving cluster.
+// A successor is a cluster with new credentials that starts while another cluster serves. If a
+// successor replaced the serving cluster before it had listed some kind, all objects of that kind
+// would seem to be deleted. Endpoints would vanish, and opaque ports would no longer be opaque. The
+// successor therefore waits until it has listed each kind of which the serving cluster has objects.
+// Then the successor finishes its first sync and replaces the serving cluster. The function
+// admitSuccessor may end this wait early.
 
 // awaitable is an optional kind of object that affects endpoints.
 type awaitable struct {
@@ -31,7 +32,8 @@ var awaitables = []awaitable{
 	{resource: "jobs", name: "jobs.batch"},
 }
 
-// awaitedKind is a kind that a successor has to list before it replaces the serving cluster.
+// awaitedKind is a kind of object that a successor must list before the successor replaces the
+// serving cluster.
 type awaitedKind struct {
 	kind   awaitable
 	serves int                // number of objects that the serving cluster has
@@ -49,19 +51,19 @@ func (a *awaitedKind) describe() string {
 	return fmt.Sprintf("they have not listed %s yet, of which the cluster has %d", a.kind.name, a.serves)
 }
 
-// awaitedPause is how often a link checks the kinds that its successor waits for.
+// awaitedPause is the interval at which a link checks the kinds that its successor waits for.
 const awaitedPause = 5 * time.Second
 
-// maxStale is how long a successor waits for missing kinds if the serving cluster is stale. The
-// time counts while the successor watches its needed kinds.
+// maxStale is how long a successor waits for missing kinds if the serving cluster is stale. Only
+// time during which the successor watches all needed kinds counts.
 const maxStale = time.Minute
 
-// maxRevoked is the equivalent of maxStale if the API server refuses the serving cluster's
-// credentials. An API server may refuse all credentials for a short time. maxRevoked is therefore
-// longer than the pause before a cluster retries its requests.
+// maxRevoked is how long a successor waits for missing kinds if the API server rejects the serving
+// cluster's credentials. The wait is longer than the pause before a cluster retries its requests,
+// because an API server may briefly reject all credentials.
 const maxRevoked = 10 * time.Second
 
-// awaitedKinds returns the kinds that a successor has to list first.
+// awaitedKinds returns the kinds that a successor must list before it replaces the serving cluster.
 func awaitedKinds(serving, next cluster.Health) (list []awaitedKind) {
 	for _, kind := range awaitables {
 		before := resourceOf(serving, kind.resource)
@@ -101,7 +103,7 @@ func overBudget(h cluster.Health) bool {
 }
 
 // resourceOf returns the health of a kind in a cluster. If the cluster does not watch the kind, the
-// result only has the name.
+// result only contains the kind's name.
 func resourceOf(h cluster.Health, name string) *adminapi.Resource {
 	for i := range h.Resources {
 		if h.Resources[i].Resource == name {
@@ -111,7 +113,7 @@ func resourceOf(h cluster.Health, name string) *adminapi.Resource {
 	return &adminapi.Resource{Resource: name}
 }
 
-// awaitedError describes for people what a successor waits for.
+// awaitedError returns an error that describes which kinds a successor waits for.
 func awaitedError(list []awaitedKind) error {
 	var texts []string
 	for _, a := range list {
