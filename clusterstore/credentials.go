@@ -158,7 +158,7 @@ func (c *credentials) explain(err error) error {
 	if c.expiry != nil && !time.Now().Before(c.expiry.At) {
 		refused += ", expired at " + c.expiry.At.UTC().Format(time.RFC3339)
 	}
-	return fmt.Errorf("the API server refuses the %s: %w; write the link Secret anew", refused, err)
+	return fmt.Errorf("the API server refuses the %s: %w; recreate the link Secret", refused, err)
 }
 
 // CheckLink checks a link Secret in the same way as a Store. If the Secret cannot be used,
@@ -185,10 +185,10 @@ func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	case name == "":
 		return "", fmt.Errorf("label %s is empty", ClusterNameLabel)
 	case name == federation.Local.String():
-		return "", fmt.Errorf("label %s is %[2]q, the name of the cluster that the gateway runs in: link the "+
-			"cluster under another name "+
-			"(linkerd multicluster link-gen --cluster-name NAME), and write that name where "+
-			"multicluster.linkerd.io/remote-discovery has %[2]q",
+		return "", fmt.Errorf("label %s is %[2]q, which is reserved for the local cluster: "+
+			"link the cluster under another name "+
+			"(linkerd multicluster link-gen --cluster-name NAME), "+
+			"and replace %[2]q with that name in the annotations multicluster.linkerd.io/remote-discovery",
 			ClusterNameLabel,
 			name)
 	}

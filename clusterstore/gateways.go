@@ -36,7 +36,7 @@ func (g *linkGateways) follow(r *linkSettings, from *runningCluster, routable fu
 		targets = nil
 		problem = []string{
 			fmt.Sprintf(
-				"annotation %s: %s is no DNS domain: Linkerd gateways find Services by their names in it",
+				"annotation %s: %s is not a DNS domain, so Linkerd gateways cannot resolve the names of Services",
 				ClusterDomainAnnotation,
 				quote(from.creds.domain),
 			),
@@ -45,8 +45,8 @@ func (g *linkGateways) follow(r *linkSettings, from *runningCluster, routable fu
 		targets = slices.Clone(g.targets)
 		named = true
 		problem = []string{
-			"the link Secret's annotations for Linkerd gateways can't be read; the gateways that they named before " +
-				"stay in use",
+			"the link Secret's annotations for Linkerd gateways are invalid; " +
+				"the gateways from the last valid annotations stay in use",
 		}
 	}
 	for i := range targets {
@@ -111,8 +111,8 @@ func (r *linkSettings) targets(
 		return r.namedTargets(found, routable)
 	case len(found) == 0:
 		return nil, []string{
-			"the cluster is on another network, and has no Linkerd gateway: no Service there has the annotation " +
-				"mirror.linkerd.io/multicluster-gateway: \"true\"",
+			"the cluster is on another network, and has no Linkerd gateway: " +
+				"none of its Services has the annotation mirror.linkerd.io/multicluster-gateway: \"true\"",
 		}
 	}
 	for _, g := range found {
@@ -124,7 +124,10 @@ func (r *linkSettings) targets(
 		}
 	}
 	if more > 0 {
-		problem = append(problem, fmt.Sprintf("the cluster has %d gateway Services more than are used", more))
+		problem = append(
+			problem,
+			fmt.Sprintf("the cluster has too many gateway Services: %d of them are not used", more),
+		)
 	}
 	return list, problem
 }
@@ -139,14 +142,14 @@ func (r *linkSettings) namedTargets(
 	}
 	if identity == "" {
 		return nil, []string{
-			"annotation " + gatewayAddressesAnnotation + " needs " + gatewayIdentityAnnotation +
-				": no Service of the cluster has the gateways' identity",
+			"annotation " + gatewayAddressesAnnotation + " requires " + gatewayIdentityAnnotation +
+				", because no Service of the cluster specifies the identity of the gateways",
 		}
 	}
 	for _, x := range r.gateways {
 		if x.IP.IsValid() && !routable(x.IP) {
 			problem = append(problem, fmt.Sprintf(
-				"annotation %s: %v could not be another host's address, and is not used",
+				"annotation %s: %v is not used, because it cannot be the address of another host",
 				gatewayAddressesAnnotation,
 				x.IP,
 			))

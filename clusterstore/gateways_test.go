@@ -178,13 +178,13 @@ func TestGateways(t *testing.T) {
 		e.put(s("network", "far", "gateway-addresses", "198.51.100.1"))
 		e.reached(through("192.0.2.3:4143"))
 		e.status(
-			`s east ready !annotation isthmus.io/gateway-addresses: "198.51.100.1" is no HOST:PORT; it counts as ` +
-				`absent !Linkerd gateways that are not probed…: 192.0.2.3:4143`,
+			`s east ready !annotation isthmus.io/gateway-addresses: "198.51.100.1" is not in the form HOST:PORT; it ` +
+				`counts as absent !Linkerd gateways that are not probed…: 192.0.2.3:4143`,
 		)
 		e.put(s("network", "not a name"))
 		e.reached(through("192.0.2.3:4143"))
 		e.status(
-			`s east ready !annotation isthmus.io/network: "not a name" can't be the name of a network…: ` +
+			`s east ready !annotation isthmus.io/network: "not a name" is not a valid network name…: ` +
 				`192.0.2.3:4143`,
 		)
 		e.put(s())
@@ -278,8 +278,8 @@ func TestGatewaysNotRoutable(t *testing.T) {
 		e.sync(1)
 		e.reached("192.0.2.1:2 gw.example web.shop.svc.cluster.test:80")
 		e.status(
-			"s east ready !annotation isthmus.io/gateway-addresses: 127.0.0.1 could not be another host's address, " +
-				"and is not used !Linkerd gateways that…",
+			"s east ready !annotation isthmus.io/gateway-addresses: 127.0.0.1 is not used, " +
+				"because it cannot be the address of another host !Linkerd gateways that…",
 		)
 	},
 		with(
@@ -410,7 +410,7 @@ func TestGatewaysNeedDomain(t *testing.T) {
 			e.status(
 				"s east ready !annotation multicluster.linkerd.io/cluster-domain: " + quote(
 					domain,
-				) + " is no DNS domain:…",
+				) + " is not a DNS domain…",
 			)
 		}, s)
 	}
@@ -466,7 +466,7 @@ func TestLocalGateways(t *testing.T) {
 			if x := st.Gateways[i]; x.State != adminapi.GatewayNotProbed || x.Reason != why {
 				t.Errorf("%+v, want the reason %q", x, why)
 			}
-			want := "Linkerd gateway " + ip + ":4143 is not probed, and is used also when it is dead: " + why
+			want := "Linkerd gateway " + ip + ":4143 is not probed, and is used even if it is dead: " + why
 			if !slices.Contains(st.Warnings, want) || !slices.Contains(st.GatewayProblems, want) {
 				t.Errorf("%q and %q have no %q", st.Warnings, st.GatewayProblems, want)
 			}
@@ -495,7 +495,7 @@ func TestGatewaysReported(t *testing.T) {
 		f.kill("192.0.2.2")
 		e.pass(time.Minute)
 		e.reported(
-			"east 1 in-service: not cordoned, and its API is followed",
+			"east 1 in-service: not cordoned, and its API is watched",
 			"east 3 Linkerd gateway 192.0.2.1:4143 answers probes again",
 		)
 		e.put(secret("s", "east", "t1", 0))

@@ -155,7 +155,7 @@ func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	}
 	if w := c.settings.warnings; len(w) > 0 && !slices.Equal(w, s.settings.warnings) {
 		l.log.Warn(
-			"annotations of a link Secret can't be read", zap.String("secret", c.secret), zap.Strings("warnings", w),
+			"annotations of a link Secret are invalid", zap.String("secret", c.secret), zap.Strings("warnings", w),
 		)
 	}
 	s.settings = c.settings
@@ -328,7 +328,7 @@ func (l *link) promote(ctx context.Context) {
 	switch {
 	case old == nil:
 	case old.creds.hash == l.serving.creds.hash:
-		l.log.Info("the cluster that a panic had ended is replaced")
+		l.log.Info("cluster replaced after a panic")
 		old.stop()
 	default:
 		l.log.Info("credentials rotated", zap.String("secret", l.serving.creds.secret))
@@ -433,7 +433,9 @@ func (l *link) setState(s cluster.State, why error) {
 		l.log.Log(l.level, "cluster unreachable; it is retried", zap.Error(why))
 	case s == cluster.Stale:
 		l.log.Log(
-			l.level, "cluster is stale: its API is not followed, and its endpoints stay as they were", zap.Error(why),
+			l.level,
+			"cluster is stale: its API cannot be watched, and its cached endpoints stay in use",
+			zap.Error(why),
 		)
 	case s == cluster.Ready && before == cluster.Stale:
 		l.log.Info("cluster is back")
@@ -465,7 +467,7 @@ func (l *link) admitSuccessor(serving, next cluster.Health) {
 		if why == "" {
 			return
 		}
-		l.log.Warn("new credentials are used without all kinds of objects",
+		l.log.Warn("new credentials are used although some kinds of objects are missing",
 			zap.String("secret", n.creds.secret), zap.String("reason", why), zap.Error(awaitedError(n.awaits)))
 		n.awaits = nil
 	}
@@ -477,12 +479,12 @@ func (l *link) admitSuccessor(serving, next cluster.Health) {
 func (l *link) whyNotWait(serving, next cluster.Health) string {
 	switch {
 	case l.otherCluster():
-		return "they are of another cluster (" + LinkedClusterAnnotation + ")"
+		return "the new credentials are for another cluster (annotation " + LinkedClusterAnnotation + ")"
 	case revoked(serving) && l.next.isBetter(maxRevoked):
 		return "the API server no longer accepts the old credentials"
 	case !l.next.isBetter(maxStale):
 	case !overBudget(serving): // otherwise the successor has the same cap, and no advantage
-		return fmt.Sprintf("with the old credentials the cluster has been stale for %v", maxStale)
+		return fmt.Sprintf("the cluster has been stale for %v with the old credentials", maxStale)
 	}
 	return ""
 }
@@ -505,7 +507,7 @@ func (l *link) noteProblem(problem error) {
 	if problem == nil || before != nil {
 		return
 	}
-	const text = "new credentials do not work; the old ones stay in use"
+	const text = "new credentials do not work; the old credentials stay in use"
 	l.log.Warn(text, zap.String("secret", l.next.creds.secret), zap.Error(problem))
 	l.report(cluster.CredentialsChanged, because(text, problem), true)
 }
@@ -529,8 +531,8 @@ func (l *link) noteFailures() {
 		}
 		l.failures++
 		r.replaceAt = now.Add(panics.PauseAfter(l.failures))
-		l.log.Warn("a panic ended the lists and watches of a cluster: "+
-			"a successor is started, and the cache is served until then", zap.Time("at", r.replaceAt))
+		l.log.Warn("a panic stopped the lists and watches of a cluster; "+
+			"Isthmus serves the cached endpoints until it has replaced the cluster", zap.Time("at", r.replaceAt))
 	}
 }
 
@@ -573,9 +575,9 @@ func (l *link) logStanding() {
 	switch {
 	case why != "":
 	case s.lostSince.IsZero():
-		why = "not cordoned, and its API is followed"
+		why = "not cordoned, and its API is watched"
 	default:
-		why = "not cordoned, and not lost by its when-lost and lost-after"
+		why = "not cordoned, and not lost according to when-lost and lost-after"
 	}
 	l.log.Info(
 		"standing of a cluster changed",
@@ -625,7 +627,7 @@ func (l *link) logDuplicates(list []*credentials) {
 		}
 		duplicates = append(duplicates, c.secret)
 		if !slices.Contains(l.duplicates, c.secret) {
-			l.log.Warn("two link Secrets name the same cluster: the older one is used",
+			l.log.Warn("two link Secrets name the same cluster; the older Secret is used",
 				zap.String("secret", l.accepted.secret), zap.String("unused", c.secret))
 		}
 	}

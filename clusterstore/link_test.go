@@ -70,23 +70,23 @@ func TestRejected(t *testing.T) {
 		}
 		e.status(
 			"a - rejected: label multicluster.linkerd.io/cluster-name is missing",
-			`b - rejected: label multicluster.linkerd.io/cluster-name is "local", the name of the cluster that the `+
-				`gateway runs in: link the cluster under another name `+
-				`(linkerd multicluster link-gen --cluster-name NAME), and write that name where `+
-				`multicluster.linkerd.io/remote-discovery has "local"`,
+			`b - rejected: label multicluster.linkerd.io/cluster-name is "local", which is reserved for the local `+
+				`cluster: link the cluster under another name `+
+				`(linkerd multicluster link-gen --cluster-name NAME), `+
+				`and replace "local" with that name in the annotations multicluster.linkerd.io/remote-discovery`,
 			"c - rejected: label multicluster.linkerd.io/cluster-name is empty",
 			"d east rejected: annotation multicluster.linkerd.io/trust-domain is missing",
 			"e east rejected: annotation multicluster.linkerd.io/cluster-domain is missing",
 			"f f rejected: key kubeconfig is missing",
 			"g g rejected: kubeconfig can't be parsed",
 		)
-		if n := e.logs.FilterMessage("link Secret can't be used").Len(); n != 7 || e.logs.Len() != n {
+		if n := e.logs.FilterMessage("link Secret cannot be used").Len(); n != 7 || e.logs.Len() != n {
 			t.Errorf("%d of %d lines report the 7 rejected Secrets", n, e.logs.Len())
 		}
 		e.put(secret("f", "f", "t", 0))
 		e.linked("f=pending")
 		e.last(1)
-		if n := e.logs.FilterMessage("link Secret can't be used").Len(); n != 7 {
+		if n := e.logs.FilterMessage("link Secret cannot be used").Len(); n != 7 {
 			t.Errorf("reported again: %d", n)
 		}
 	}, noLabel, local, empty, noTrust, noDomain, noData, broken, opaque)
@@ -296,7 +296,7 @@ func TestChangesAreReported(t *testing.T) {
 		e.reported("east 0 !stale: connection refused", "east 0 ready")
 		put(s("t2"))
 		e.last(2).fail("Unauthorized")
-		e.reported("east 2 !new credentials do not work; the old ones stay in use: Unauthorized")
+		e.reported("east 2 !new credentials do not work; the old credentials stay in use: Unauthorized")
 		put(s("t3"))
 		e.sync(3)
 		e.reported("east 2 new credentials are in use")
@@ -304,7 +304,7 @@ func TestChangesAreReported(t *testing.T) {
 		put(s("t3"))
 		e.reported(
 			"east 1 !withdrawn: cordoned by annotation…",
-			"east 1 in-service: not cordoned, and its API is followed",
+			"east 1 in-service: not cordoned, and its API is watched",
 		)
 		put(s("t3", "when-lost", "withdraw", "lost-after", "1m"))
 		e.last(3).lose("gone")
@@ -315,7 +315,7 @@ func TestChangesAreReported(t *testing.T) {
 		bad := secret("bad", "north", "t", 0)
 		bad.Data = nil
 		e.put(bad)
-		e.reported("north 0 !link Secret bad can't be used: …")
+		e.reported("north 0 !link Secret bad cannot be used: …")
 	}, secret("s", "east", "t1", 0))
 }
 

@@ -12,18 +12,19 @@ import (
 // together with their clusters.
 var (
 	sizeDesc = prometheus.NewDesc("cluster_store_size",
-		"Number of linked clusters: those with a usable Secret, whatever their state.", nil, nil)
+		"Number of linked clusters with a usable link Secret, in any state.", nil, nil)
 	secretsDesc = prometheus.NewDesc("isthmus_link_secrets",
 		"Number of link Secrets, usable or not.", nil, nil)
 	rotationDesc = prometheus.NewDesc("isthmus_cluster_rotation_failing",
-		"1 while a linked cluster's new credentials do not work and the old ones are used.", []string{"cluster"}, nil)
+		"1 while a linked cluster's new credentials do not work and the old credentials are used, 0 otherwise.",
+		[]string{"cluster"}, nil)
 	rejectedDesc = prometheus.NewDesc("isthmus_link_rejected",
-		"Number of link Secrets that can't be used as they are, by reason.", []string{"reason"}, nil)
+		"Number of link Secrets whose current version is not used, by reason.", []string{"reason"}, nil)
 	unreadableDesc = prometheus.NewDesc("isthmus_link_secrets_unreadable",
-		"1 while link Secrets can't be read, so that links stay as they are.", nil, nil)
+		"1 while link Secrets cannot be read and links do not change, 0 otherwise.", nil, nil)
 	aliveDesc = prometheus.NewDesc("isthmus_gateway_alive",
-		"1 while an address of a gateway of a cluster on another network answers probes, 0 while it does not; "+
-			"absent for those that are not probed.",
+		"1 while a gateway address of a cluster on another network answers probes, 0 while it does not. "+
+			"Addresses that are not probed have no series.",
 		[]string{"cluster", "address"},
 		nil)
 )
@@ -32,7 +33,7 @@ var (
 func newProbes() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "isthmus_gateway_probe_seconds",
-		Help:    "How long probes of a linked cluster's gateways take, whatever comes of them.",
+		Help:    "Duration of successful and failed probes of a linked cluster's gateways.",
 		Buckets: []float64{.05, .5, 2}, // few buckets, because each cluster has a histogram
 	}, []string{"cluster"})
 }

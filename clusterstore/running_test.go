@@ -75,7 +75,7 @@ func TestStartsAreBounded(t *testing.T) {
 func TestTheGraceBeginsWithTheTurn(t *testing.T) {
 	inBubble(t, func(e *env) {
 		if got, want := e.states(), fmt.Sprintf(
-			"map[pending :%d pending waits for its turn: %d clusters at a time are connected to:1]",
+			"map[pending :%d pending waiting for its turn: Isthmus connects to at most %d clusters at a time:1]",
 			maxStarts,
 			maxStarts,
 		); got != want {
@@ -150,9 +150,9 @@ func TestRotationsTakeTurns(t *testing.T) {
 		waiting := 0
 		for _, st := range e.store.Status() {
 			if st.State != cluster.Ready || len(st.Warnings) != 1 ||
-				!strings.HasSuffix(st.Warnings[0], "; the old ones are in use") {
+				!strings.HasSuffix(st.Warnings[0], "; the old credentials stay in use") {
 				t.Errorf("%s is %s, %q", st.Cluster, st.State, st.Warnings)
-			} else if strings.HasPrefix(st.Warnings[0], "new credentials wait for their turn") {
+			} else if strings.HasPrefix(st.Warnings[0], "new credentials have not been tried yet") {
 				waiting++
 			}
 		}
@@ -189,7 +189,7 @@ func TestRotationThatCannotBeMade(t *testing.T) {
 		}
 		synctest.Wait()
 		if st := e.store.Status()[0]; len(st.Warnings) != 1 ||
-			st.Warnings[0] != "new credentials do not work, the old ones are in use: no client" {
+			st.Warnings[0] != "new credentials do not work; the old credentials stay in use: no client" {
 			t.Errorf("%s, %q", st.State, st.Warnings)
 		}
 		e.store.starts.Release(maxStarts)

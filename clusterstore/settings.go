@@ -127,7 +127,7 @@ func (w within) read(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%s is no duration such as 90s or 5m", quote(text))
+		return 0, fmt.Errorf("%s is not a duration such as 90s or 5m", quote(text))
 	case d < w[0] || d > w[1]:
 		return 0, fmt.Errorf("%s is not between %v and %v", quote(text), w[0], w[1])
 	}
@@ -138,8 +138,8 @@ func (w within) read(text string) (time.Duration, error) {
 // this label.
 func readRegion(text string) (string, error) {
 	if text == "" || len(validation.IsValidLabelValue(text)) > 0 {
-		return "", fmt.Errorf("%s can't be the name of a region: that has 1 to %d letters, digits, '-', '_' and "+
-			"'.', and begins and ends with a letter or digit",
+		return "", fmt.Errorf("%s is not a valid region name: use 1 to %d letters, digits, '-', '_' and '.', "+
+			"and begin and end the name with a letter or digit",
 			quote(text), validation.LabelValueMaxLength)
 	}
 	return text, nil
@@ -148,8 +148,8 @@ func readRegion(text string) (string, error) {
 // CheckNetwork returns an error if text is not a valid network name.
 func CheckNetwork(text string) error {
 	if text != "" && len(validation.IsValidLabelValue(text)) > 0 {
-		return fmt.Errorf("%s can't be the name of a network: that has up to %d letters, digits, '-', '_' and '.', "+
-			"and begins and ends with a letter or digit",
+		return fmt.Errorf("%s is not a valid network name: use at most %d letters, digits, '-', '_' and '.', "+
+			"and begin and end the name with a letter or digit",
 			quote(text), validation.LabelValueMaxLength)
 	}
 	return nil
@@ -162,7 +162,7 @@ func (r *settingsReader) readNetwork() {
 	if err := CheckNetwork(text); err != nil {
 		r.settings.network = unreadableNetwork
 		r.settings.warnings = append(r.settings.warnings, fmt.Sprintf(
-			"annotation %s: %v; it counts as another network than the gateway's", NetworkAnnotation, err,
+			"annotation %s: %v; the cluster counts as being on another network", NetworkAnnotation, err,
 		))
 	}
 }
@@ -181,7 +181,7 @@ func readGatewayAddresses(text string) (list []gateway.Target, err error) {
 	for item := range strings.SplitSeq(text, ",") {
 		host, port, err := net.SplitHostPort(strings.TrimSpace(item))
 		if err != nil {
-			return nil, fmt.Errorf("%s is no HOST:PORT", quote(item))
+			return nil, fmt.Errorf("%s is not in the form HOST:PORT", quote(item))
 		}
 		number, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || number == 0 {
@@ -191,7 +191,7 @@ func readGatewayAddresses(text string) (list []gateway.Target, err error) {
 		if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() == "" {
 			x.IP = ip.Unmap()
 		} else if x.Name = strings.Clone(host); !cluster.IsHostname(host) {
-			return nil, fmt.Errorf("%s has neither an IP address nor a name before its port", quote(item))
+			return nil, fmt.Errorf("%s does not begin with an IP address or a host name", quote(item))
 		}
 		if list = append(list, x); len(list) > gateway.MostAddresses {
 			return nil, fmt.Errorf("more than %d addresses", gateway.MostAddresses)
@@ -203,7 +203,7 @@ func readGatewayAddresses(text string) (list []gateway.Target, err error) {
 func readGatewayIdentity(text string) (string, error) {
 	if !cluster.IsIdentity(text) {
 		return "", fmt.Errorf(
-			"%s is no identity such as "+
+			"%s is not an identity such as "+
 				"linkerd-gateway.linkerd-multicluster.serviceaccount.identity.linkerd.cluster.local",
 			quote(text),
 		)
@@ -235,24 +235,28 @@ func readRanges(value string) (federation.Ranges, error) {
 
 func readCIDR(text string) (netip.Prefix, error) {
 	if len(text) > mostQuoted { // longer than any CIDR
-		return netip.Prefix{}, fmt.Errorf("%s is no CIDR", quote(text))
+		return netip.Prefix{}, fmt.Errorf("%s is not a CIDR", quote(text))
 	}
 	if text == "" {
 		return netip.Prefix{}, fmt.Errorf(
-			"a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, or remove the annotation to allow all " +
-				"addresses",
+			"a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, " +
+				"or remove the annotation to allow all addresses",
 		)
 	}
 	p, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil && !strings.Contains(text, "/") && isAddr(text):
-		return p, fmt.Errorf("%q is an address, no CIDR: add the length of its network, such as /32 or /128", text)
+		return p, fmt.Errorf("%q is an address, not a CIDR: add a prefix length, such as /32 or /128", text)
 	case err != nil:
-		return p, fmt.Errorf("%q is no CIDR", text)
+		return p, fmt.Errorf("%q is not a CIDR", text)
 	case p.Addr().Is4In6():
-		return p, fmt.Errorf("%q is an IPv4 network in the form of IPv6: write it as IPv4", text)
+		return p, fmt.Errorf("%q is an IPv4-mapped IPv6 network: write it as an IPv4 network", text)
 	case p != p.Masked():
-		return p, fmt.Errorf("%q has bits set beyond its length: write %v, or a longer prefix", text, p.Masked())
+		return p, fmt.Errorf(
+			"%q has bits set after its prefix length: write %v, or use a longer prefix",
+			text,
+			p.Masked(),
+		)
 	}
 	return p, nil
 }

@@ -36,25 +36,25 @@ func TestReadStanding(t *testing.T) {
 		{CordonAnnotation, "True", `"True" is none of false, last-resort, true`},
 		{CordonAnnotation, "withdraw", `"withdraw" is none of false, last-resort, true`},
 		{whenLostAnnotation, "true", `"true" is none of keep, last-resort, withdraw`},
-		{CordonOverAnnotation, "", `"" is no duration such as 90s or 5m`},
-		{CordonOverAnnotation, "10", `"10" is no duration such as 90s or 5m`},
+		{CordonOverAnnotation, "", `"" is not a duration such as 90s or 5m`},
+		{CordonOverAnnotation, "10", `"10" is not a duration such as 90s or 5m`},
 		{CordonOverAnnotation, "-1s", `"-1s" is not between 0s and 1h0m0s`},
 		{CordonOverAnnotation, "61m", `"61m" is not between 0s and 1h0m0s`},
 		{lostAfterAnnotation, "999ms", `"999ms" is not between 1s and 24h0m0s`},
 		{lostAfterAnnotation, "25h", `"25h" is not between 1s and 24h0m0s`},
 		{
 			lostAfterAnnotation, strings.Repeat("1", 65) + "s",
-			`"` + strings.Repeat("1", 64) + `"… is no duration such as 90s or 5m`,
+			`"` + strings.Repeat("1", 64) + `"… is not a duration such as 90s or 5m`,
 		},
 		{
 			regionAnnotation, "",
-			`"" can't be the name of a region: that has 1 to 63 letters, digits, '-', '_' and '.', and begins and ` +
-				`ends with a letter or digit`,
+			`"" is not a valid region name: use 1 to 63 letters, digits, '-', '_' and '.', ` +
+				`and begin and end the name with a letter or digit`,
 		},
 		{
 			regionAnnotation, "eu west",
-			`"eu west" can't be the name of a region: that has 1 to 63 letters, digits, '-', '_' and '.', and ` +
-				`begins and ends with a letter or digit`,
+			`"eu west" is not a valid region name: use 1 to 63 letters, digits, '-', '_' and '.', ` +
+				`and begin and end the name with a letter or digit`,
 		},
 	} {
 		r := readSettings(map[string]string{tc.annotation: tc.value}, defaults)
@@ -138,15 +138,15 @@ func TestReadRanges(t *testing.T) {
 			"a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, or remove the annotation to allow all " +
 				"addresses",
 		},
-		{"10.1.0.0/16;10.2.0.0/16", `"10.1.0.0/16;10.2.0.0/16" is no CIDR`},
-		{"10.1.2.3", `"10.1.2.3" is an address, no CIDR: add the length of its network, such as /32 or /128`},
-		{"10.1.2.3/8", `"10.1.2.3/8" has bits set beyond its length: write 10.0.0.0/8, or a longer prefix`},
-		{"10.0.0.0/33", `"10.0.0.0/33" is no CIDR`},
-		{"10.0.0.0/08", `"10.0.0.0/08" is no CIDR`},
-		{"010.0.0.0/8", `"010.0.0.0/8" is no CIDR`},
-		{"fe80::%eth0/64", `"fe80::%eth0/64" is no CIDR`},
-		{"::ffff:10.0.0.0/104", `"::ffff:10.0.0.0/104" is an IPv4 network in the form of IPv6: write it as IPv4`},
-		{strings.Repeat("1", 65), `"` + strings.Repeat("1", 64) + `"… is no CIDR`},
+		{"10.1.0.0/16;10.2.0.0/16", `"10.1.0.0/16;10.2.0.0/16" is not a CIDR`},
+		{"10.1.2.3", `"10.1.2.3" is an address, not a CIDR: add a prefix length, such as /32 or /128`},
+		{"10.1.2.3/8", `"10.1.2.3/8" has bits set after its prefix length: write 10.0.0.0/8, or use a longer prefix`},
+		{"10.0.0.0/33", `"10.0.0.0/33" is not a CIDR`},
+		{"10.0.0.0/08", `"10.0.0.0/08" is not a CIDR`},
+		{"010.0.0.0/8", `"010.0.0.0/8" is not a CIDR`},
+		{"fe80::%eth0/64", `"fe80::%eth0/64" is not a CIDR`},
+		{"::ffff:10.0.0.0/104", `"::ffff:10.0.0.0/104" is an IPv4-mapped IPv6 network: write it as an IPv4 network`},
+		{strings.Repeat("1", 65), `"` + strings.Repeat("1", 64) + `"… is not a CIDR`},
 		{strings.Repeat("10.0.0.0/8,", maxRanges) + "10.0.0.0/8", "more than 256 CIDRs"},
 	} {
 		r, err := readRanges(tc.value)

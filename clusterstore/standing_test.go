@@ -172,8 +172,8 @@ func TestCordonWithUnusableSecret(t *testing.T) {
 		e.put(bad)
 		e.steps("east pending", "east ready-t1", "east ready-t1 cordon=withdrawn/0s")
 		e.status(
-			"s east ready !the Secret as it is now can't be used: key kubeconfig is missing; its previous version " +
-				"is used",
+			"s east ready !the current version of the Secret cannot be used: key kubeconfig is missing; " +
+				"the previous version stays in use",
 		)
 		e.standing("s", "withdrawn: cordoned by…")
 	}, secret("s", "east", "t1", 0))
@@ -198,14 +198,14 @@ func TestStandingOfDuplicates(t *testing.T) {
 //
 // Behaviours: CS-20.
 func TestUnreadableStanding(t *testing.T) {
-	const warned = "annotations of a link Secret can't be read"
+	const warned = "annotations of a link Secret are invalid"
 	inBubble(t, func(e *env) {
 		e.status(`s east pending !annotation isthmus.io/cordon: "yes" is none of…`)
 		e.sync(1)
 		e.put(with(secret("s", "east", "t1", 0), "cordon", "yes", "when-lost", "withdraw"))
 		e.put(with(secret("s", "east", "t1", 0), "cordon", "true", "lost-after", "never"))
 		e.status(
-			`s east ready !annotation isthmus.io/lost-after: "never" is no duration such as 90s or 5m; it counts ` +
+			`s east ready !annotation isthmus.io/lost-after: "never" is not a duration such as 90s or 5m; it counts ` +
 				`as absent`,
 		)
 		e.put(with(secret("s", "east", "t1", 0), "cordon", "ture"))
@@ -266,9 +266,9 @@ func TestLost(t *testing.T) {
 		}
 		if want := []any{
 			"east in-service to withdrawn: lost for 2m0s",
-			"east withdrawn to in-service: not cordoned, and not lost by its when-lost and lost-after",
+			"east withdrawn to in-service: not cordoned, and not lost according to when-lost and lost-after",
 			"east in-service to last-resort: lost for 4m0s",
-			"east last-resort to in-service: not cordoned, and its API is followed",
+			"east last-resort to in-service: not cordoned, and its API is watched",
 		}; !slices.Equal(reasons, want) {
 			t.Errorf("logged %q, want %q", reasons, want)
 		}

@@ -61,7 +61,7 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 	case h.Err != nil:
 		st.Reason = h.Err.Error()
 	case v.serving == nil && at.waits:
-		st.Reason = fmt.Sprintf("waits for its turn: %d clusters at a time are connected to", maxStarts)
+		st.Reason = fmt.Sprintf("waiting for its turn: Isthmus connects to at most %d clusters at a time", maxStarts)
 	case v.state == cluster.Unreachable && at.creds.rest != nil:
 		st.Reason = fmt.Sprintf("not synced within %v", syncGrace)
 	}
@@ -69,14 +69,14 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 	case v.serving == nil || v.next == nil || v.replacing():
 	case v.next.waits && v.next.failed == nil:
 		st.Warnings = append(st.Warnings, fmt.Sprintf(
-			"new credentials wait for their turn to be tried: %d clusters at a time are connected to; the old ones "+
-				"are in use",
+			"new credentials have not been tried yet: Isthmus connects to at most %d clusters at a time; "+
+				"the old credentials stay in use",
 			maxStarts,
 		))
 	case v.next.failed == nil:
-		st.Warnings = append(st.Warnings, "new credentials are being tried; the old ones are in use")
+		st.Warnings = append(st.Warnings, "new credentials are being tried; the old credentials stay in use")
 	default:
-		st.NewCredentials = because("new credentials do not work, the old ones are in use", v.next.failed)
+		st.NewCredentials = because("new credentials do not work; the old credentials stay in use", v.next.failed)
 		for _, a := range v.next.awaits {
 			st.Awaited = append(st.Awaited, a.kind.name)
 		}
@@ -116,7 +116,7 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 			x.State = adminapi.GatewayNotProbed
 			x.Reason = a.Refused
 			refused = append(refused, fmt.Sprintf(
-				"Linkerd gateway %s is not probed, and is used also when it is dead: %s", x.Address, a.Refused,
+				"Linkerd gateway %s is not probed, and is used even if it is dead: %s", x.Address, a.Refused,
 			))
 		case a.Dead:
 			x.State = adminapi.GatewayDead
@@ -128,21 +128,23 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 	problems := slices.Concat(v.gateways.problem, v.gateways.tracker.Problems(), refused)
 	if outside > 0 {
 		problems = append(problems, fmt.Sprintf(
-			"Linkerd gateways outside the address ranges of the link (annotation %s), which are not used: %d",
+			"Linkerd gateways that are not used, because they are outside the link's address ranges "+
+				"(annotation %s): %d",
 			RangesAnnotation,
 			outside,
 		))
 	}
 	if n := len(st.Gateways); n > 0 && ipv6 == n { // otherwise clients get the IPv4 addresses
 		problems = append(problems, fmt.Sprintf(
-			"Linkerd gateways at IPv6 addresses, which clients do not get (--enable-ipv6=false): %d", n,
+			"Linkerd gateways that are not used, because IPv6 addresses are disabled (--enable-ipv6=false): %d", n,
 		))
 	}
 	if len(unknown) > 0 {
-		problems = append(problems, "Linkerd gateways that are not probed, since it is not known how "+
-			"(annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service; "+
-			"an address of "+gatewayAddressesAnnotation+" needs the port of mc-gateway there, or its node port), "+
-			"and are used also when they are dead: "+strings.Join(unknown, ", "))
+		problems = append(problems, "Linkerd gateways that are not probed, and are used even if they are dead, "+
+			"because no probe is specified for them "+
+			"(set annotation mirror.linkerd.io/probe-path and port mc-probe on the gateway's Service; "+
+			"in "+gatewayAddressesAnnotation+", use that Service's port mc-gateway or the node port of mc-gateway): "+
+			strings.Join(unknown, ", "))
 	}
 	st.Warnings = slices.Concat(st.Warnings, problems)
 	st.GatewayProblems = problems

@@ -86,13 +86,13 @@ func (o *Options) validate() error {
 	}
 	switch {
 	case o.Namespace == "":
-		return errors.New("clusterstore: Options.Namespace, the namespace of the link Secrets, is empty")
+		return errors.New("clusterstore: Options.Namespace is empty: set it to the namespace of the link Secrets")
 	case o.Table == nil:
 		return errors.New("clusterstore: Options.Table is nil")
 	case o.Exports != nil && (o.Exports.Hooks == nil || o.Exports.Settings == nil ||
 		o.LocalLink == nil || o.LocalLink.link.env.exports != o.Exports):
-		return errors.New("clusterstore: Options.Exports needs its Hooks and Settings, " +
-			"and Options.LocalLink with the same ExportOptions")
+		return errors.New("clusterstore: Options.Exports requires Hooks, Settings, " +
+			"and an Options.LocalLink with the same ExportOptions")
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func (s *Store) Run(ctx context.Context) error {
 func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(follow.Map[*credentials])
 	options := follow.Options{Printable: s.client.Printable, Trouble: func(_, text string) {
-		s.log.Info("link Secrets have to be requested again and again", zap.String("reason", text))
+		s.log.Info("the API server makes Isthmus repeat requests for link Secrets", zap.String("reason", text))
 	}}
 	follow.NewGroup(options, follow.New(follow.Kind[*corev1.Secret, *credentials]{
 		Name: "secrets", Needed: true,
@@ -240,7 +240,7 @@ func (s *Store) reportReadable(err error) {
 	}
 	err = s.client.Printable(err)
 	if s.readErr.CompareAndSwap(nil, &err) {
-		log.Error("link Secrets can't be read; links stay as they are", zap.Error(err))
+		log.Error("link Secrets cannot be read; links do not change", zap.Error(err))
 	}
 }
 
@@ -255,11 +255,11 @@ func (s *Store) logRefused(now snapshot, logged map[string]string) {
 		refused[c.secret] = true
 		if why := c.refused.Error(); logged[c.secret] != why {
 			logged[c.secret] = why
-			s.log.Warn("link Secret can't be used", zap.String("secret", c.secret),
+			s.log.Warn("link Secret cannot be used", zap.String("secret", c.secret),
 				zap.Stringer("cluster", c.cluster), zap.Error(c.refused))
 			s.report(cluster.Change{
 				Cluster: c.cluster,
-				Text:    fmt.Sprintf("link Secret %s can't be used: %s", c.secret, why),
+				Text:    fmt.Sprintf("link Secret %s cannot be used: %s", c.secret, why),
 				Problem: true,
 			})
 		}
@@ -387,14 +387,14 @@ func (s *Store) status(c *credentials, v *linkStatus) adminapi.Cluster {
 		}
 		if c.refused != nil {
 			st.Warnings = append(st.Warnings, fmt.Sprintf(
-				"the Secret as it is now can't be used: %v; its previous version is used", c.refused,
+				"the current version of the Secret cannot be used: %v; the previous version stays in use", c.refused,
 			))
 		}
 	case c.refused != nil:
 		st.Reason = c.refused.Error()
 	case used != nil:
 		st.Reason = fmt.Sprintf(
-			"duplicate: Secret %s is used for cluster %s until it is deleted", used.secret, c.cluster,
+			"duplicate: cluster %s uses Secret %s until that Secret is deleted", c.cluster, used.secret,
 		)
 	default:
 		st.State = cluster.Pending // a new Secret, whose link has not published yet

@@ -43,12 +43,24 @@ type awaitedKind struct {
 func (a *awaitedKind) describe() string {
 	switch {
 	case a.now.Failure == adminapi.Forbidden:
-		return fmt.Sprintf("they lack the permission to list and watch %s, of which the cluster has %d",
-			a.kind.name, a.serves)
+		return fmt.Sprintf(
+			"the new credentials lack the permission to list and watch %s, and the cluster has %d of these objects",
+			a.kind.name,
+			a.serves,
+		)
 	case a.now.Err != "":
-		return fmt.Sprintf("they can't list %s, of which the cluster has %d: %s", a.kind.name, a.serves, a.now.Err)
+		return fmt.Sprintf(
+			"the new credentials cannot list %s, and the cluster has %d of these objects: %s",
+			a.kind.name,
+			a.serves,
+			a.now.Err,
+		)
 	}
-	return fmt.Sprintf("they have not listed %s yet, of which the cluster has %d", a.kind.name, a.serves)
+	return fmt.Sprintf(
+		"%s have not been listed with the new credentials yet, and the cluster has %d of these objects",
+		a.kind.name,
+		a.serves,
+	)
 }
 
 // awaitedPause is the interval at which a link checks the kinds that its successor waits for.

@@ -325,14 +325,16 @@ func TestRotationRefused(t *testing.T) {
 					r.pass(time.Hour)
 					r.saw(wholeCluster)
 					r.inUse("t1", name)
-					want := "new credentials do not work, the old ones are in use: " +
-						"they lack the permission to list and watch " + name +
-						", of which the cluster has 1; a replica that restarts serves the cluster without these objects"
+					want := "new credentials do not work; the old credentials stay in use: " +
+						"the new credentials lack the permission to list and watch " + name +
+						", and the cluster has 1 of these objects; " +
+						"a replica that restarts serves the cluster without these objects"
 					st := r.store.Status()[0]
 					if st.NewCredentials != want || len(st.Warnings) != 1 || st.Warnings[0] != want {
 						t.Errorf("the status says %q, %q", st.NewCredentials, st.Warnings)
 					}
-					r.logged("cluster linked", "cluster ready", "new credentials do not work; the old ones stay in use")
+					r.logged("cluster linked", "cluster ready",
+						"new credentials do not work; the old credentials stay in use")
 					r.api.answer("t2 "+resource, nil)
 					r.pass(optionalTime)
 					r.inUse("t2", "")
@@ -736,14 +738,14 @@ func TestRotationAgain(t *testing.T) {
 		r.api.answer("t2 servers", errBroken)
 		r.api.answer("t2 pods", errNoServer)
 		r.rotate("t2")
-		r.status("s east ready !new credentials do not work, the old ones are in use: pods: connection refused")
+		r.status("s east ready !new credentials do not work; the old credentials stay in use: pods: connection refused")
 		r.api.answer("t2 pods", nil)
 		r.pass(5 * time.Second)
-		r.status("s east ready !new credentials are being tried; the old ones are in use")
+		r.status("s east ready !new credentials are being tried; the old credentials stay in use")
 		r.pass(30 * time.Second)
-		r.status("s east ready !new credentials do not work, the old ones are in use: " +
-			"they can't list servers.policy.linkerd.io, of which the cluster has 1: …")
-		r.logged("new credentials do not work; the old ones stay in use",
-			"new credentials do not work; the old ones stay in use")
+		r.status("s east ready !new credentials do not work; the old credentials stay in use: " +
+			"the new credentials cannot list servers.policy.linkerd.io, and the cluster has 1 of these objects: …")
+		r.logged("new credentials do not work; the old credentials stay in use",
+			"new credentials do not work; the old credentials stay in use")
 	})
 }

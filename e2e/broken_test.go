@@ -552,8 +552,8 @@ var faults = []fault{
 				".*whether its credentials are still good; to renew the link: isthmus link emea .*",
 			},
 			finding{
-				"failure link-state emea: it is unreachable: the API server refuses the token: .*Unauthorized; write " +
-					"the link Secret anew",
+				"failure link-state emea: it is unreachable: the API server refuses the token: .*Unauthorized; recreate " +
+					"the link Secret",
 				"see the checks of its API server .*",
 			},
 		),
@@ -581,7 +581,7 @@ var faults = []fault{
 			},
 			finding{
 				"failure link-state latam: it is unreachable: the API server refuses the client certificate, expired " +
-					"at .*Unauthorized; write the link Secret anew",
+					"at .*Unauthorized; recreate the link Secret",
 				"see the checks of its API server .*",
 			},
 		),

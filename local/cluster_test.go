@@ -192,7 +192,7 @@ func TestLife(t *testing.T) {
 		e.state(federation.Ready, cluster.Stale, "still gone")
 		e.health(cluster.Health{})
 		e.state(federation.Ready, cluster.Ready, "")
-		e.logged("cluster is stale: its API is not followed, and its endpoints stay as they were", "cluster is back")
+		e.logged("cluster is stale: its API cannot be watched, and its cached endpoints stay in use", "cluster is back")
 	})
 }
 

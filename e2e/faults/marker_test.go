@@ -122,7 +122,7 @@ func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Sec
 	}
 	w.rotate(t, links["good"], links["token-echoed"], "new credentials do not work")
 	w.readPages(t, " while new credentials do not work", shown)
-	w.rotate(t, links["good"], links["no-yaml"], "the Secret as it is now can't be used")
+	w.rotate(t, links["good"], links["no-yaml"], "the current version of the Secret cannot be used")
 	w.readPages(t, " while the Secret can't be used", shown)
 	served.Close()
 	await(t, recovery, func() error { return w.streams(t.Context(), 0) })

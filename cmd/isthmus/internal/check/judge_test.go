@@ -102,9 +102,9 @@ func TestJudge(t *testing.T) {
 		}, []string{"failure api east: its API server can't be reached: its certificate is not good: it was " +
 			"issued by x"}},
 		"new credentials": {func(_, east *adminapi.Cluster, _ *Seen) {
-			east.NewCredentials = "new credentials do not work, the old ones are in use: Unauthorized"
+			east.NewCredentials = "new credentials do not work; the old credentials stay in use: Unauthorized"
 		},
-			[]string{"failure link-state east: new credentials do not work, the old ones are in use: Unauthorized"}},
+			[]string{"failure link-state east: new credentials do not work; the old credentials stay in use: Unauthorized"}},
 		"new credentials that wait": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.NewCredentials, east.Awaited = "they lack the permission", []string{"servers.policy.linkerd.io"}
 		}, []string{"failure link-state east: they lack the permission"}},

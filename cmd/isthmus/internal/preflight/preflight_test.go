@@ -77,7 +77,7 @@ func TestPreflight(t *testing.T) {
 			[]string{
 				`failure link-secret link-east: annotation isthmus.io/cordon: "yes" is none of false, last-resort, ` +
 					`true; it counts as absent`,
-				`failure link-secret link-east: annotation isthmus.io/lost-after: "10" is no duration such as 90s ` +
+				`failure link-secret link-east: annotation isthmus.io/lost-after: "10" is not a duration such as 90s ` +
 					`or 5m; it counts as absent`,
 			}},
 		"an expired token": {func(_ *testing.T, w *world) { w.token = jwt(time.Unix(1e9, 0)) },
