@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// audience contains everything that a port publishes to the clients of the whole service or of one
-// instance. Its keys are the clients' nodes.
+// audience holds the sets that a port publishes either for the whole service or for one instance.
+// The keys are the names of the clients' nodes.
 type audience map[string][]*published
 
-// find returns the entry of one kind of client, or nil if there is none.
+// find returns the entry for the given kind of client, or nil if there is none.
 func (a audience) find(c Client) *published {
 	if i := slices.IndexFunc(a[c.Node], func(to *published) bool { return to.client == c }); i >= 0 {
 		return a[c.Node][i]
@@ -17,8 +17,8 @@ func (a audience) find(c Client) *published {
 	return nil
 }
 
-// clients appends the kinds of clients on these nodes to a list. If nodes is nil, it appends all
-// clients, and those without a node first, as Set.HintedTo requires.
+// clients appends to list all kinds of clients on the given nodes. If nodes is nil, clients appends
+// every kind of client, starting with those without a node, as Set.HintedTo requires.
 func (a audience) clients(list []*published, nodes map[string]bool) []*published {
 	if nodes == nil {
 		list = append(list, a[""]...)
@@ -34,8 +34,8 @@ func (a audience) clients(list []*published, nodes map[string]bool) []*published
 	return list
 }
 
-// unlessHinted appends all clients to a list, except clients on other nodes whose endpoints are
-// chosen by node hints.
+// unlessHinted appends to list the kinds of clients that are on the given nodes or whose endpoints
+// are not chosen by node hints.
 func (a audience) unlessHinted(list []*published, nodes map[string]bool) []*published {
 	for _, to := range a.clients(nil, nil) {
 		if set, _ := to.latest.Get(); nodes[to.client.Node] || !set.Hinted {
@@ -45,7 +45,7 @@ func (a audience) unlessHinted(list []*published, nodes map[string]bool) []*publ
 	return list
 }
 
-// published contains the newest set for one kind of client.
+// published holds the newest set for one kind of client.
 type published struct {
 	client   Client // fixed
 	refs     int    // number of watches
@@ -54,8 +54,8 @@ type published struct {
 	steering Latest[*steering] // the port's steering, for Set.Tiers
 }
 
-// decideTiers returns how much of each tier this kind of client now uses. Clients that begin to be
-// steered keep the tiers of their current endpoints until they no longer need them.
+// decideTiers returns how much of each tier this kind of client uses now. When steering begins,
+// clients keep the tiers of their current endpoints until they no longer need these tiers.
 func (to *published) decideTiers(st *steering, t *tally, now time.Time) use {
 	old, _ := to.latest.Get()
 	switch {
@@ -70,7 +70,7 @@ func (to *published) decideTiers(st *steering, t *tally, now time.Time) use {
 	return to.tierView.decide(st, t.counts, now)
 }
 
-// publish publishes the set and the result of Set.Tiers, if they have changed.
+// publish publishes the set, and the steering that Set.Tiers returns, if they have changed.
 func (to *published) publish(set Set, st *steering) {
 	to.publishSteering(st)
 	if old, _ := to.latest.Get(); old != nil {
@@ -82,11 +82,12 @@ func (to *published) publish(set Set, st *steering) {
 	to.latest.Set(new(set))
 }
 
-// publishSteering publishes the result of Set.Tiers, if it has changed.
+// publishSteering publishes the steering that Set.Tiers returns, if the steering has changed.
 func (to *published) publishSteering(st *steering) {
 	var old *steering
 	if c := to.steering.p.Load(); c != nil {
-		// Get would allocate a channel for every set, although Set.Tiers is called for few sets.
+		// This code bypasses Get, which would allocate a channel for every set, although Set.Tiers
+		// is called for few sets.
 		old = c.value
 	}
 	if !old.alike(st) {

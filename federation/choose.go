@@ -2,24 +2,24 @@ package federation
 
 import "slices"
 
-// pass publishes a port to some of its clients once. Results that several clients have in common
-// are computed only once.
+// pass is one round of publishing a port to some of its clients. A pass computes results that
+// several clients share only once.
 //
-// For each client, tally computes the available endpoints, port.decideTiers decides how many of
-// them are in use, and get returns the endpoints that the client gets.
+// For each client, tally finds the available endpoints, port.decideTiers decides how much of each
+// tier is in use, and get returns the client's endpoints.
 type pass struct {
 	port       *port
 	ipv6       bool
 	byHostname map[string]hosted // endpoints of the requested instances
-	// nodes contains the nodes with endpoints, if clients may use only the endpoints on their own
-	// node. Otherwise, or if there is only one client, nodes is nil.
+	// If clients may only use endpoints on their own node, nodes contains the nodes with endpoints.
+	// Otherwise, or if there is only one client, nodes is nil.
 	nodes    map[string]bool
 	tallies  map[tallyKey]*tally
 	gateways []gatewaySlice // gateway slices that the port's members offer
 	omitted  omitted        // reasons for the explanation of one client; nil if nothing is explained
 }
 
-// newPass returns a pass for these clients.
+// newPass returns a pass for the given clients.
 func newPass(p *port, ipv6 bool, clients ...*published) *pass {
 	x := &pass{
 		port:       p,
@@ -39,10 +39,10 @@ func newPass(p *port, ipv6 bool, clients ...*published) *pass {
 	return x
 }
 
-// hosted contains the endpoints of one instance.
+// hosted holds the endpoints of one instance.
 type hosted struct{ ready, unready []*Endpoint }
 
-// hostedBy returns the endpoints of the instances that the clients request.
+// hostedBy returns, by hostname, the endpoints of the instances that the clients request.
 func hostedBy(p *port, clients []*published) map[string]hosted {
 	all := make(map[string]hosted)
 	for _, to := range clients {
@@ -66,14 +66,14 @@ func hostedBy(p *port, clients []*published) map[string]hosted {
 	return all
 }
 
-// gatewaySlice is a slice of a cluster's Linkerd gateways.
+// gatewaySlice is a slice that contains Linkerd gateways of one cluster.
 type gatewaySlice struct {
 	*Slice
 	cluster ClusterName
 }
 
-// tally contains the endpoints of a port that are available to clients of one instance, node and
-// zone, and their number in each tier.
+// tally holds the endpoints of a port that clients of one instance, node and zone can use, and the
+// number of these endpoints in each tier.
 type tally struct {
 	zone   string // the clients' zone, if zone is a term of the preference
 	counts tierCounts
@@ -84,11 +84,11 @@ type tally struct {
 	got    map[choice][]*Endpoint         // the endpoints that clients get
 }
 
-// tallyKey contains the properties of a client that affect its tally.
+// tallyKey holds the properties of a client that affect its tally.
 type tallyKey struct{ instance, node, zone string }
 
-// tally returns the tally of a client. All clients on nodes without endpoints share one tally,
-// because there may be any number of such nodes.
+// tally returns the tally for a client. All clients on nodes without endpoints share one tally,
+// because there may be any number of these nodes.
 func (x *pass) tally(c Client) *tally {
 	key := tallyKey{instance: c.Instance}
 	if x.zoned() {
@@ -105,9 +105,9 @@ func (x *pass) tally(c Client) *tally {
 	return t
 }
 
-// count returns a new tally. The instance and the node limit which endpoints are counted. Zone
-// hints do not: tiers are chosen from all zones, and then hints apply to the result. If clients are
-// not steered, nothing is counted.
+// count computes a new tally. Only endpoints that match the client's instance and node are counted.
+// Zone hints do not affect the counts: tiers are chosen from all zones before hints are applied. If
+// clients are not steered, count counts nothing.
 func (x *pass) count(c Client) *tally {
 	ready, unready := x.port.merged, x.port.unready
 	if c.Instance != "" {
@@ -131,8 +131,8 @@ func (x *pass) count(c Client) *tally {
 	return t
 }
 
-// countTiers counts the endpoints of each tier: those in the tally's list, and the given unready
-// ones. A Pod with an IPv4 and an IPv6 address counts once.
+// countTiers counts the ready and unready endpoints of each tier. A Pod with both an IPv4 and an
+// IPv6 address counts once.
 func (x *pass) countTiers(t *tally, unready []*Endpoint, c Client) {
 	st := x.port.steering
 	t.tiers = st.tiersOf(t.list, c.Zone)
@@ -159,8 +159,9 @@ func (x *pass) countTiers(t *tally, unready []*Endpoint, c Client) {
 }
 
 // countBehind replaces the counts of Linkerd gateways with the counts of the endpoints behind them.
-// counted contains the endpoints that were counted so far. As long as one gateway of a member is
-// left, all endpoints behind it are reachable. Clients of an instance cannot use gateways.
+// The counted argument holds the endpoints counted so far. As long as one gateway of a member is
+// available, all endpoints behind the member's gateways are reachable. Clients of a single instance
+// cannot use gateways.
 func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 	st := x.port.steering
 	counts := &t.counts
@@ -197,19 +198,20 @@ func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 	}
 }
 
-// choice contains the properties of a client that affect which endpoints of a tally it gets.
+// choice holds the properties of a client that determine which endpoints of a tally it receives.
 type choice struct {
 	use
 	zone string // empty if node is set
 	node string // empty unless endpoints are hinted to the node
 }
 
-// get returns the endpoints that clients get if u is in use. If that is the whole list, get returns
-// the list itself.
+// get returns the endpoints for a client whose tiers in use are u. If the client gets every
+// endpoint in the tally, get returns the tally's list without copying it.
 //
-// Hints apply to the endpoints in use, after those of an unusable address family are removed. Hints
-// choose among the local cluster's endpoints only. They are ignored if traffic must stay on the
-// client's node, or if zone is a term of the preference. The address family is chosen last.
+// Hints apply to the endpoints in use, after endpoints of an unusable address family are removed.
+// Hints only choose among endpoints of the local cluster. Hints are ignored if traffic must stay on
+// the client's node, or if the preference contains the term zone. The address family is chosen
+// last.
 func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 	by := choice{use: u, zone: c.Zone}
 	onNode := x.byHintedNode(t, u)[c.Node]
@@ -221,8 +223,8 @@ func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 	}
 
 	list := x.omitted.note(TierNotUsed, t.list, t.inUse(u))
-	// The EndpointSlices of the two families change one after the other. So an IPv6 address that
-	// clients cannot get must not be the only one that is hinted to them.
+	// The EndpointSlices for IPv4 and IPv6 are not updated at the same time. Without this filter,
+	// the only endpoint hinted to a client could be an IPv6 address that the client cannot get.
 	list = x.omitted.note(IPv6Off, list, servable(list, x.ipv6))
 	switch {
 	case x.ignoresHints():
@@ -236,7 +238,7 @@ func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 	return list
 }
 
-// inUse returns the endpoints in use, of all zones and address families.
+// inUse returns the endpoints in use, in all zones and of all address families.
 func (t *tally) inUse(u use) []*Endpoint {
 	if u == everything {
 		return t.list
@@ -257,8 +259,8 @@ func (t *tally) inUse(u use) []*Endpoint {
 	return list
 }
 
-// byHintedNode returns the endpoints in use, by the nodes that node hints choose them for. If node
-// hints do not apply, byHintedNode returns nil.
+// byHintedNode groups the endpoints in use by the nodes that they are hinted to. If node hints do
+// not apply, byHintedNode returns nil.
 func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
 	if x.ignoresHints() {
 		return nil
@@ -271,16 +273,16 @@ func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
 	return byNode
 }
 
-// ignoresHints reports whether hints do not affect which endpoints clients get.
+// ignoresHints reports whether clients get the same endpoints with and without topology hints.
 func (x *pass) ignoresHints() bool { return x.port.summary.byNode || x.zoned() }
 
-// zoned reports whether the client's zone is a term of the preference.
+// zoned reports whether the preference contains the term zone.
 func (x *pass) zoned() bool {
 	st := x.port.steering
 	return st != nil && st.zone != st.unnamed()
 }
 
-// onNode returns all endpoints of linked clusters, and the local cluster's Pods that run on the
+// onNode returns all endpoints of linked clusters, and the local cluster's endpoints on the given
 // node.
 func onNode(list []*Endpoint, node string) []*Endpoint {
 	return filter(list, func(e *Endpoint) bool {
@@ -288,15 +290,15 @@ func onNode(list []*Endpoint, node string) []*Endpoint {
 	})
 }
 
-// hintIndex indexes the endpoints of a list by the nodes that they are hinted to. The index is
-// cached until the list changes, because building it takes longer than everything else at the start
-// of a stream.
+// hintIndex groups the endpoints of a list by the nodes that they are hinted to. The index is
+// cached until the list changes, because building it takes most of the time needed to start a
+// stream.
 type hintIndex struct {
 	list   []*Endpoint
 	byNode map[string][]*Endpoint // nil if node hints do not apply
 }
 
-// of returns the endpoints of a list by the nodes that they are hinted to: see hintedNodes.
+// of returns the cached result of hintedNodes for list, or computes it.
 func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 	if len(list) == 0 {
 		return nil
@@ -308,12 +310,12 @@ func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 	return x.byNode
 }
 
-// hintedNodes returns endpoints by the nodes that they are hinted to. If node hints do not apply,
+// hintedNodes groups endpoints by the nodes that they are hinted to. If node hints do not apply,
 // hintedNodes returns nil.
 //
-// As in kube-proxy, node hints apply only if every endpoint has one. They also apply only if all
-// endpoints are local. Otherwise, one endpoint on the client's node would compete with all
-// endpoints of other clusters.
+// As in kube-proxy, node hints apply only if every endpoint has a node hint. Node hints also
+// require that all endpoints are local. Otherwise, a client with one endpoint on its node would get
+// only this endpoint and the endpoints of other clusters.
 func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 	ignored := func(e *Endpoint) bool { return e.Cluster != Local || len(e.Hints.Nodes()) == 0 }
 	if len(list) == 0 || slices.ContainsFunc(list, ignored) {
@@ -328,9 +330,9 @@ func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 	return byNode
 }
 
-// inZone removes the local endpoints that are not hinted to the zone. As in kube-proxy, hints apply
-// only if every local endpoint has a hint, and at least one is hinted to the zone. inZone never
-// removes endpoints of linked clusters.
+// inZone removes the local endpoints that are not hinted to the given zone. As in kube-proxy, zone
+// hints apply only if every local endpoint has one, and at least one endpoint is hinted to the
+// zone. Endpoints of linked clusters are never removed.
 func inZone(list []*Endpoint, zone string) []*Endpoint {
 	hinted := false
 	for _, e := range list {
@@ -358,8 +360,8 @@ func servable(list []*Endpoint, ipv6 bool) []*Endpoint {
 	return filter(list, func(e *Endpoint) bool { return e.Addr.Addr().Is4() })
 }
 
-// family chooses one address family for each Pod or Workload. If IPv6 is disabled, family removes
-// all IPv6 addresses. Otherwise, it removes an IPv4 address if its Pod or Workload also has an IPv6
+// family keeps one address family for each Pod or Workload. If IPv6 is disabled, family removes all
+// IPv6 addresses. Otherwise, family removes an IPv4 address if its Pod or Workload also has an IPv6
 // address in the list.
 func family(list []*Endpoint, ipv6 bool) []*Endpoint {
 	if len(list) == 0 || list[len(list)-1].Addr.Addr().Is4() {
@@ -390,7 +392,8 @@ func family(list []*Endpoint, ipv6 bool) []*Endpoint {
 	})
 }
 
-// filter returns the endpoints that satisfy f. If all endpoints do, filter returns list itself.
+// filter returns the endpoints for which f returns true. If f returns true for all endpoints,
+// filter returns list itself.
 func filter(list []*Endpoint, f func(*Endpoint) bool) []*Endpoint {
 	n := 0
 	for _, e := range list {

@@ -6,17 +6,18 @@ import (
 	"sync"
 )
 
-// chunkSize is the number of entries that a chunkMap copies at a time, while its lock is held.
-// Copying a chunk takes a few microseconds.
+// chunkSize is the number of entries that a chunkMap copies each time it holds the lock. Copying a
+// chunk takes a few microseconds.
 const chunkSize = 500
 
-// chunkMap is a map whose entries can be copied in chunks. So a walk over all entries does not
-// block other users of the lock that guards the map. Without chunks, a walk over 50,000 definitions
-// held Table.mu for milliseconds and delayed every [Table.Changed]. To measure the delay, run:
+// chunkMap is a map that can be iterated in chunks, so that the lock is not held throughout the
+// iteration. Other users of the lock can proceed between two chunks. Without chunks, iterating over
+// 50,000 definitions would hold Table.mu for milliseconds and delay every [Table.Changed]. To
+// measure the delay, run:
 //
 //	go test -run '^$' -bench ChangedDuringWalks ./federation
 //
-// An entry takes about 50 bytes more than in a Go map.
+// An entry takes about 50 bytes more than an entry of a Go map.
 type chunkMap[K comparable, V any] struct {
 	at   map[K]int // index in list
 	list []chunkEntry[K, V]
@@ -31,7 +32,7 @@ func newChunkMap[K comparable, V any]() chunkMap[K, V] {
 	return chunkMap[K, V]{at: make(map[K]int)}
 }
 
-// get returns the value of a key, or the zero value if there is none.
+// get returns the value for a key, or the zero value if the key does not exist.
 func (m *chunkMap[K, V]) get(key K) (value V) {
 	if i, ok := m.at[key]; ok {
 		return m.list[i].value
@@ -48,7 +49,8 @@ func (m *chunkMap[K, V]) set(key K, value V) {
 	m.list = append(m.list, chunkEntry[K, V]{key, value})
 }
 
-// delete removes a key. It moves the last entry of the list into the gap.
+// delete removes a key from the map. To close the gap, delete moves the last entry of the list into
+// it.
 func (m *chunkMap[K, V]) delete(key K) {
 	i, ok := m.at[key]
 	if !ok {
@@ -62,7 +64,7 @@ func (m *chunkMap[K, V]) delete(key K) {
 	delete(m.at, key)
 }
 
-// all iterates over the entries. The caller must hold the lock throughout.
+// all iterates over the entries. The caller must hold the lock during the whole iteration.
 func (m *chunkMap[K, V]) all(yield func(K, V) bool) {
 	for i := range m.list {
 		if !yield(m.list[i].key, m.list[i].value) {
@@ -71,16 +73,16 @@ func (m *chunkMap[K, V]) all(yield func(K, V) bool) {
 	}
 }
 
-// inChunks iterates over the entries. The caller must not hold mu, which inChunks locks to copy
-// each chunk. The map may change during the walk.
+// inChunks iterates over the entries. The caller must not hold mu, because inChunks locks mu to
+// copy each chunk. The map may change during the iteration.
 //
-//   - Every entry that exists throughout the walk is yielded, with a value that it had during the
-//     walk.
+//   - Every entry that exists throughout the iteration is yielded, with a value that it had during
+//     that time.
 //   - An entry may be yielded twice.
-//   - Entries that are set or deleted during the walk may or may not be yielded.
+//   - Entries that are set or deleted during the iteration may or may not be yielded.
 //
-// The walk proceeds from the end of the list to its beginning. delete moves entries only towards
-// the beginning, so it moves no entry past the walk.
+// The iteration runs from the end of the list to its beginning. Because delete only moves entries
+// toward the beginning, the iteration never misses a moved entry.
 func (m *chunkMap[K, V]) inChunks(mu *sync.Mutex) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		var chunk []chunkEntry[K, V]
@@ -95,8 +97,8 @@ func (m *chunkMap[K, V]) inChunks(mu *sync.Mutex) iter.Seq2[K, V] {
 	}
 }
 
-// copyChunk appends the last entries before index end to a list. It returns the list and the index
-// of the first of these entries.
+// copyChunk appends to a list the last chunk of entries before index end. It returns the list and
+// the index of the first copied entry.
 func (m *chunkMap[K, V]) copyChunk(mu *sync.Mutex, to []chunkEntry[K, V], end int) ([]chunkEntry[K, V], int) {
 	mu.Lock()
 	defer mu.Unlock()

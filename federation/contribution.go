@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// contribution is a member's share as it was last read. It is cached so that a change in one
-// cluster requires reading only that cluster.
+// contribution holds the result of the last read of a member. Because contributions are cached, a
+// change in one cluster only requires reading that cluster again.
 type contribution struct {
 	member    Member
 	src       Source // nil unless the cluster is ready
@@ -26,7 +26,7 @@ type contribution struct {
 	screening              // the offer, and which endpoints of it are refused
 }
 
-// read reads the member's source.
+// read reads the member from its source.
 func (c *contribution) read() offer {
 	share := c.reader.Read()
 	c.status.Service = share.State
@@ -38,7 +38,7 @@ func (c *contribution) read() offer {
 	return share.Slices
 }
 
-// declares reports whether the member's Service is known to declare the port.
+// declares reports whether the member's Service exists and declares the port.
 func (c contribution) declares() bool { return c.status.Serving() && !c.undeclared }
 
 func (c *contribution) noteChange(now time.Time) {
@@ -47,7 +47,7 @@ func (c *contribution) noteChange(now time.Time) {
 	c.total.n.Add(1)
 }
 
-// memberIn returns a member's contribution in the list, or nil if there is none.
+// memberIn returns the contribution of the given member, or nil if the list does not contain one.
 func memberIn(list []contribution, m Member) *contribution {
 	if i := slices.IndexFunc(list, func(c contribution) bool { return c.member == m }); i >= 0 {
 		return &list[i]
@@ -55,22 +55,23 @@ func memberIn(list []contribution, m Member) *contribution {
 	return nil
 }
 
-// updateCount counts the changes of a member's offer at a port. The count is the sum over all
-// watched services with the member. It starts when the first of these services is watched.
+// updateCount counts the changes to what a member offers at a port. The count covers all watched
+// services that include the member. Counting starts when the first of the member's services is
+// watched.
 type updateCount struct {
 	key  updateKey // fixed
 	n    atomic.Uint64
 	uses int // number of services' ports that use it; guarded by Table.mu
 }
 
-// updateKey identifies an updateCount. The undeclared ports of a member share one count, with port
+// updateKey identifies an updateCount. All undeclared ports of a member share one count, with port
 // 0.
 type updateKey struct {
 	Member
 	port uint16
 }
 
-// screening is a member's offer, together with the part that the bounds allow.
+// screening holds a member's offer and the part of the offer that the bounds allow.
 type screening struct {
 	bounds  bounds
 	raw     offer
@@ -78,14 +79,14 @@ type screening struct {
 	partial map[*Slice]*screened // slices of raw with refused endpoints; replaced, never written
 }
 
-// replace stores a new offer, and screens the slices that have changed.
+// replace stores a new offer and screens the slices that have changed.
 func (s *screening) replace(raw offer) {
 	before, after := sameEnds(s.raw, raw)
 	s.screen(raw, func(i int, _ *Slice) bool { return i >= before && i < len(raw)-after })
 }
 
-// screen stores an offer, and computes the part that may be served. changed reports whether a slice
-// of raw must be screened again. For the other slices, screen reuses the former result.
+// screen stores an offer and computes the part that may be served. The changed function reports
+// whether a slice must be screened again. For all other slices, screen reuses the previous result.
 func (s *screening) screen(raw offer, changed func(i int, l *Slice) bool) {
 	s.raw = raw
 	s.allowed = raw
@@ -119,7 +120,7 @@ func (s *screening) screen(raw offer, changed func(i int, l *Slice) bool) {
 	}
 }
 
-// refused returns what is refused of the offer.
+// refused returns the refused endpoints of the offer.
 func (s *screening) refused() (all Refused) {
 	if s.partial == nil {
 		return all
@@ -148,14 +149,14 @@ type screened struct {
 	refused Refused
 }
 
-// bounds restricts the addresses that a linked cluster may offer. The zero value has no
-// restrictions.
+// bounds restricts the addresses that a linked cluster may offer. The zero value allows all
+// addresses.
 type bounds struct {
 	within *Ranges       // nil allows all addresses
 	owners AddressOwners // nil if the owners of the local cluster's addresses are unknown
 }
 
-// refuses reports whether an address is refused, and why.
+// refuses reports whether an address is refused, and returns the reason.
 func (b bounds) refuses(a netip.AddrPort) (why Refusal, refused bool) {
 	if b.within != nil && !b.within.Contains(a.Addr()) {
 		return Refusal{Addr: a}, true
@@ -168,7 +169,7 @@ func (b bounds) refuses(a netip.AddrPort) (why Refusal, refused bool) {
 	return Refusal{}, false
 }
 
-// screen returns the result of screening a slice, or nil if the whole slice is allowed.
+// screen returns the result of screening a slice, or nil if every address is allowed.
 func (b bounds) screen(s *Slice) *screened {
 	var out *screened
 	for i, e := range s.Endpoints {
@@ -186,9 +187,9 @@ func (b bounds) screen(s *Slice) *screened {
 	return b.screenUnready(s, out)
 }
 
-// screenUnready removes the unready addresses outside the ranges. out is the result so far for
-// slice s. Owners are not looked up, for two reasons: unready addresses are only counted, and they
-// are not screened again when an owner changes.
+// screenUnready removes unready addresses outside the allowed ranges. The out argument is the
+// result of screening the ready addresses of slice s. Owners are not looked up, because unready
+// addresses are only counted. When an owner changes, unready addresses are not screened again.
 func (b bounds) screenUnready(s *Slice, out *screened) *screened {
 	unready := s.Unready
 	if b.within != nil {
@@ -203,13 +204,13 @@ func (b bounds) screenUnready(s *Slice, out *screened) *screened {
 	return out
 }
 
-// Refusal is an address that a linked cluster offers and the table refuses.
+// Refusal describes an address that a linked cluster offers but the table refuses.
 type Refusal struct {
 	Addr  netip.AddrPort
 	Owner string // the local object that has the address; empty if the address is outside the link's Ranges
 }
 
-// String returns the address and the reason for the refusal, in words for a log.
+// String returns the address and the reason for the refusal, for logs.
 func (r Refusal) String() string {
 	if r.Owner == "" {
 		return fmt.Sprintf("%v is outside the address ranges of the link", r.Addr)
@@ -217,7 +218,7 @@ func (r Refusal) String() string {
 	return fmt.Sprintf("%v belongs to %s of the local cluster", r.Addr, r.Owner)
 }
 
-// Refused says which endpoints of an offer are refused.
+// Refused summarizes the refused endpoints of an offer.
 type Refused struct {
 	Outside  int       // number of endpoints outside the link's Ranges
 	Owned    int       // number of endpoints whose address belongs to a local object
@@ -237,12 +238,12 @@ func (r *Refused) count(x Refusal) {
 	}
 }
 
-// add adds what is refused of another part of the offer.
+// add adds the refused endpoints of another part of the offer.
 func (r *Refused) add(o *Refused) {
 	r.Outside += o.Outside
 	r.Owned += o.Owned
 	r.Examples = append(r.Examples, o.Examples[:min(len(o.Examples), maxExamples-len(r.Examples))]...)
 }
 
-// maxExamples is the maximum number of refused or contested addresses that are listed for a member.
+// maxExamples is the maximum number of refused or contested addresses listed for each member.
 const maxExamples = 10

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// ClusterName is the name of a linked cluster, as its link Secret gives it.
+// ClusterName is the name of a linked cluster, as set in its link Secret.
 type ClusterName string
 
-// Local is the name of the local cluster, which Isthmus runs in.
+// Local is the name of the local cluster, in which Isthmus runs.
 const Local ClusterName = ""
 
 // String returns the name, or "local" for the local cluster.
@@ -22,8 +22,8 @@ func (c ClusterName) String() string {
 	return string(c)
 }
 
-// ServiceID identifies a service within one cluster. All members of a federated service are in its
-// namespace, by namespace sameness.
+// ServiceID identifies a service within one cluster. All members of a federated service are in the
+// namespace of that service, because of namespace sameness.
 type ServiceID struct{ Namespace, Name string }
 
 func (id ServiceID) String() string { return id.Namespace + "/" + id.Name }
@@ -32,7 +32,7 @@ func (id ServiceID) compare(o ServiceID) int {
 	return cmp.Or(cmp.Compare(id.Namespace, o.Namespace), cmp.Compare(id.Name, o.Name))
 }
 
-// Member is a Service of one cluster that is part of a service.
+// Member identifies a Service in one cluster whose endpoints belong to a service.
 type Member struct {
 	Cluster ClusterName
 	Service ServiceID
@@ -40,29 +40,31 @@ type Member struct {
 
 func (m Member) String() string { return m.Service.String() + "@" + m.Cluster.String() }
 
-// Definition says which members make up a service of the local cluster.
+// Definition lists the members of a service in the local cluster.
 type Definition struct {
-	// Members is sorted by precedence. If several members offer the same address, the first one
-	// wins. No member is listed twice.
+	// Members is sorted by precedence. If several members offer the same address, the first of
+	// these members wins. No member is listed twice.
 	//
-	// A service that is not federated has one member: the service itself, or the remote Service
-	// that it mirrors. Members is empty for a mirror that does not name its remote Service.
+	// A service that is not federated has one member: either the service itself or the remote
+	// Service that it mirrors. For a mirror that does not name its remote Service, Members is
+	// empty.
 	Members []Member
-	// If Federated is true, unavailable members are skipped, and the service exists without them. A
-	// member is unavailable if its cluster is not linked, or if its Service is missing or of type
+	// If Federated is true, the service exists even if members are unavailable. A member is
+	// unavailable if its cluster is not linked, or if its Service does not exist or is of type
 	// ExternalName.
 	Federated bool
-	// If Imported is true, the service belongs to a ServiceImport. The table does not use this
-	// field.
+	// If Imported is true, the service belongs to a ServiceImport. The table does not use Imported.
 	Imported bool
-	// If Strict is true, a member contributes nothing to a port that its Service does not declare.
-	// Otherwise its endpoints are served at the port that the client requested.
+	// If Strict is true, a member does not contribute endpoints to ports that its Service does not
+	// declare. If Strict is false, the member's endpoints are served at the port that the client
+	// requested.
 	Strict bool
-	// If Preference is nil, clients get all endpoints, whatever their cluster and zone.
+	// If Preference is nil, clients get all endpoints, regardless of cluster and zone.
 	Preference *Preference
 }
 
-// equal compares two definitions. A nil definition means that the service is not defined.
+// equal reports whether two definitions are the same. A nil definition means that the service is
+// not defined.
 func (d *Definition) equal(o *Definition) bool {
 	if d == nil || o == nil {
 		return d == o
@@ -74,23 +76,23 @@ func (d *Definition) equal(o *Definition) bool {
 		slices.Equal(d.Members, o.Members)
 }
 
-// plain reports whether the member is an ordinary service of the local cluster. A missing ordinary
-// service is not a fault of federation, so it is never reported.
+// plain reports whether the member is an ordinary service of the local cluster. Ordinary services
+// may be missing without any fault in federation, so a missing one is never reported.
 func (d *Definition) plain(m Member) bool { return !d.Federated && m.Cluster == Local }
 
 // MemberStatus says whether a member contributes endpoints, and if not, why.
 type MemberStatus struct {
 	Link    LinkState
 	Service ServiceState // valid only if Link is Ready
-	// If Unreached is true, the Service exists, but no Linkerd gateway that leads to it is usable.
-	// Only [Table.Unserved] sets Unreached.
+	// If Unreached is true, the Service exists, but all Linkerd gateways that lead to it are
+	// unusable. Only [Table.Unserved] sets Unreached.
 	Unreached bool
 }
 
 // Serving reports whether the member contributes the endpoints of its Service.
 func (s MemberStatus) Serving() bool { return s.Link == Ready && s.Service == Present }
 
-// String returns the reason why the member does not serve, in words for a log.
+// String returns the reason why the member does not serve, for logs.
 func (s MemberStatus) String() string {
 	switch {
 	case s.Link != Ready:
@@ -105,28 +107,30 @@ func (s MemberStatus) String() string {
 	return "serving"
 }
 
-// Preference says which of a service's endpoints clients get, and when. With the zero value,
+// Preference determines which endpoints of a service clients get, and when. With the zero value,
 // clients get all endpoints.
 //
-// A preference has the same meaning for a service with one member, with one exception: there, every
-// term except zone names all clusters. So a team can use the same preference on its own Service and
-// on the federated one.
+// For a service with one member, every term except zone names all clusters. Otherwise, a preference
+// has the same meaning for all services. Teams can therefore use the same preference on an ordinary
+// Service and on a federated one.
 type Preference struct {
-	// Tiers is sorted from best to worst. An endpoint belongs to the first tier that names it. An
-	// endpoint that no tier names is not served. If Tiers is empty, there is one tier with all
-	// clusters.
+	// Tiers is sorted from most to least preferred. An endpoint belongs to the first tier that
+	// names the endpoint. Endpoints that are not named by any tier are not served. If Tiers is
+	// empty, a single tier contains all clusters.
 	Tiers []Tier
-	// MinReady says when a row of tiers suffices, so that clients do not need the next tiers.
+	// MinReady is the number of ready endpoints at which the leading tiers suffice, so that clients
+	// do not need further tiers.
 	MinReady MinReady
-	// ReturnAfter is how long a shorter row of tiers must suffice without interruption before
-	// clients drop the tiers behind the row. ReturnOver is how long dropping these tiers takes.
+	// ReturnAfter is how long fewer tiers must suffice without interruption before clients begin to
+	// drop the tiers that are no longer needed. ReturnOver is how long it takes clients to drop
+	// these tiers.
 	ReturnAfter, ReturnOver time.Duration
 }
 
-// String returns the tiers of the preference as users write them.
+// String returns the tiers of the preference in the syntax that annotations use.
 func (p *Preference) String() string { return p.firstTiers(max(len(p.Tiers), 1)) }
 
-// firstTiers returns the first n tiers in words.
+// firstTiers returns the first n tiers in the syntax that annotations use.
 func (p *Preference) firstTiers(n int) string {
 	words := make([]string, n)
 	for i := range words {
@@ -135,8 +139,8 @@ func (p *Preference) firstTiers(n int) string {
 	return strings.Join(words, ", ")
 }
 
-// tierName returns a tier in words. The index after the last tier stands for clusters of last
-// resort.
+// tierName returns the tier at index i, for users. The index after the last tier stands for
+// clusters of last resort.
 func (p *Preference) tierName(i int) string {
 	switch {
 	case i >= max(len(p.Tiers), 1):
@@ -147,8 +151,8 @@ func (p *Preference) tierName(i int) string {
 	return p.Tiers[i].String()
 }
 
-// equal compares the content of two preferences. Most services share one preference, so the
-// pointers are compared first.
+// equal reports whether two preferences have the same content. The pointers are compared first,
+// because most services share one preference.
 func (p *Preference) equal(o *Preference) bool {
 	if p == o || p == nil || o == nil {
 		return p == o
@@ -163,11 +167,11 @@ func sameTiers(a, b []Tier) bool {
 	return slices.EqualFunc(a, b, func(x, y Tier) bool { return slices.Equal(x, y) })
 }
 
-// Tier is a set of endpoints. An endpoint is in the tier if any term of the tier names the
+// Tier is a set of endpoints. An endpoint belongs to a tier if any term of the tier names the
 // endpoint.
 type Tier []Term
 
-// String returns the tier as users write it.
+// String returns the tier in the syntax that annotations use.
 func (t Tier) String() string {
 	words := make([]string, len(t))
 	for i, term := range t {
@@ -176,13 +180,13 @@ func (t Tier) String() string {
 	return strings.Join(words, "+")
 }
 
-// Term is one item of a tier.
+// Term is one item of a tier, such as the name of a cluster.
 type Term struct {
 	Kind    TermKind
 	Cluster ClusterName // only if Kind is Named
 }
 
-// String returns the term as users write it.
+// String returns the term in the syntax that annotations use.
 func (t Term) String() string {
 	switch {
 	case t.Kind != Named:
@@ -193,18 +197,19 @@ func (t Term) String() string {
 	return string(t.Cluster)
 }
 
-// TermKind says how a term names endpoints.
+// TermKind determines which endpoints a term names.
 type TermKind uint8
 
 const (
 	// AnyCluster names the endpoints of all clusters.
 	AnyCluster TermKind = iota
-	// ClientZone names the endpoints in the client's zone, of any cluster. If the client's zone is
-	// unknown, it names none.
+	// ClientZone names the endpoints in the client's zone, in all clusters. If the client's zone is
+	// unknown, ClientZone does not name any endpoints.
 	ClientZone
 	// LocalCluster names the endpoints of the local cluster.
 	LocalCluster
-	// SameRegion names the endpoints of the local cluster and of all linked clusters in its region.
+	// SameRegion names the endpoints of the local cluster and of all linked clusters in the same
+	// region.
 	SameRegion
 	// Remote names the endpoints of all linked clusters.
 	Remote
@@ -212,7 +217,7 @@ const (
 	Named
 )
 
-// TermWords contains the word for each kind except Named, as users write it.
+// TermWords contains the word that annotations use for each kind except Named.
 var TermWords = [...]string{
 	AnyCluster:   "any",
 	ClientZone:   "zone",
@@ -221,14 +226,15 @@ var TermWords = [...]string{
 	Remote:       "remote",
 }
 
-// MinReady is the number of endpoints that must be ready. If Percent is not zero, the limit is that
-// percentage of all endpoints, ready or not, and at least one. The zero value means 1.
+// MinReady is the number of endpoints that must be ready for tiers to suffice. If Percent is not
+// zero, the number is that percentage of all endpoints, ready or not, but at least one. The zero
+// value is equivalent to one endpoint.
 type MinReady struct {
 	Count   int // zero means 1
 	Percent int // from 1 to 100; zero means that Count applies
 }
 
-// String returns the limit as users write it.
+// String returns the limit in the syntax that annotations use.
 func (m MinReady) String() string {
 	if m.Percent > 0 {
 		return strconv.Itoa(m.Percent) + "%"
@@ -236,8 +242,8 @@ func (m MinReady) String() string {
 	return strconv.Itoa(max(m.Count, 1))
 }
 
-// suffice reports whether the number of ready endpoints is enough. known counts all endpoints,
-// ready or not.
+// suffice reports whether the given number of ready endpoints is enough. The known argument is the
+// number of all endpoints, ready or not.
 func (m MinReady) suffice(ready, known int) bool {
 	if m.Percent > 0 {
 		return ready > 0 && 100*ready >= m.Percent*known

@@ -7,7 +7,8 @@ import (
 )
 
 // Endpoint contains everything that a proxy receives about one address, except what depends on
-// Isthmus's flags or on the client. An Endpoint is immutable once it is published or returned.
+// Isthmus's flags or on the client. An Endpoint is immutable once it has been published or
+// returned.
 type Endpoint struct {
 	Addr    netip.AddrPort // never an IPv4-mapped IPv6 address, and without a zone
 	Cluster ClusterName
@@ -16,27 +17,27 @@ type Endpoint struct {
 	Node     string // the Pod's node; empty for other kinds
 	Hostname string // the endpoint's hostname in the EndpointSlice
 	// Twin identifies the Pod or Workload within the cluster. The IPv4 and IPv6 addresses of one
-	// Pod have the same Twin. The text after the last slash is its name, which is sent as
-	// NameLabel. Twin is empty if the endpoint has no Pod or Workload.
+	// Pod have the same Twin. The part after the last slash is the name of the Pod or Workload,
+	// which is sent as NameLabel. If the endpoint is not a Pod or Workload, Twin is empty.
 	Twin string
 
 	Hints  *Hints  // may be shared between endpoints; nil means none
 	Common *Common // may be shared with sibling endpoints; nil means none
 
 	Kind Kind
-	// If Meshed is true, a Linkerd proxy receives this port's traffic. Protocol hints and HTTP/2
-	// parameters apply only to such endpoints.
+	// If Meshed is true, a Linkerd proxy receives the traffic for the endpoint's port. Protocol
+	// hints and HTTP/2 parameters apply only to meshed endpoints.
 	Meshed bool
-	// If Opaque is true, proxies must not detect the port's protocol.
+	// If Opaque is true, proxies must not detect the protocol of the port.
 	Opaque bool
-	// InboundPort is the inbound port of the endpoint's proxy, for the transport header. Zero means
-	// that the header cannot be used. In that case the inbound port is unknown, or the endpoint is
-	// one of the proxy's own ports.
+	// InboundPort is the inbound port of the endpoint's proxy, for use with the transport header.
+	// If InboundPort is zero, the transport header cannot be used. InboundPort is zero if the
+	// inbound port is unknown, or if the endpoint is itself a port of the proxy.
 	InboundPort uint16
 }
 
 // Equal reports whether the two endpoints have the same content. Equal endpoints are
-// interchangeable, both for clients and for choosing the endpoints of a client.
+// interchangeable, both for clients and when a client's endpoints are chosen.
 func (e *Endpoint) Equal(o *Endpoint) bool {
 	return e == o || e.Addr == o.Addr && e.Kind == o.Kind && e.Cluster == o.Cluster &&
 		e.Zone == o.Zone && e.Node == o.Node && e.Hostname == o.Hostname && e.Twin == o.Twin &&
@@ -44,8 +45,8 @@ func (e *Endpoint) Equal(o *Endpoint) bool {
 		e.Hints.Equal(o.Hints) && e.Common.Equal(o.Common)
 }
 
-// NameLabel returns the label with the name of the Pod or Workload. If the endpoint has neither,
-// NameLabel returns false.
+// NameLabel returns the label that contains the name of the Pod or Workload. If the endpoint is
+// neither a Pod nor a Workload, NameLabel returns false.
 func (e *Endpoint) NameLabel() (Label, bool) {
 	name := "pod"
 	if e.Kind == Workload {
@@ -58,7 +59,8 @@ func (e *Endpoint) NameLabel() (Label, bool) {
 type Kind uint8
 
 const (
-	// Address is a bare address: a manual endpoint, or an address of a Linkerd gateway.
+	// Address is an address without an object: a manual endpoint, or an address of a Linkerd
+	// gateway.
 	Address Kind = iota
 	// Pod is an address of a Kubernetes Pod.
 	Pod
@@ -66,13 +68,14 @@ const (
 	Workload
 )
 
-// Hints contains the topology hints of an endpoint. Both lists are sorted. Hints is immutable.
+// Hints contains the topology hints of an endpoint. Both lists of hints are sorted. Hints is
+// immutable.
 type Hints struct {
 	ForZones []string
 	ForNodes []string // only for endpoints of the local cluster
 }
 
-// Zones returns the hinted zones. It returns nil if h is nil.
+// Zones returns the zones that the hints name. If h is nil, Zones returns nil.
 func (h *Hints) Zones() []string {
 	if h == nil {
 		return nil
@@ -80,7 +83,7 @@ func (h *Hints) Zones() []string {
 	return h.ForZones
 }
 
-// Nodes returns the names of the hinted nodes. It returns nil if h is nil.
+// Nodes returns the nodes that the hints name. If h is nil, Nodes returns nil.
 func (h *Hints) Nodes() []string {
 	if h == nil {
 		return nil
@@ -88,28 +91,28 @@ func (h *Hints) Nodes() []string {
 	return h.ForNodes
 }
 
-// Equal reports whether the two have the same content. A nil *Hints is equal to the zero value.
+// Equal reports whether h and o have the same content. A nil *Hints equals the zero value.
 func (h *Hints) Equal(o *Hints) bool {
 	return h == o || slices.Equal(h.Zones(), o.Zones()) && slices.Equal(h.Nodes(), o.Nodes())
 }
 
-// Common contains the fields that endpoints of one slice often have in common, so that they can
-// share one copy. It is immutable.
+// Common contains the fields that are often the same for many endpoints of a slice, so that these
+// endpoints can share one copy. A Common is immutable.
 type Common struct {
-	// Group contains the labels that are the same for the whole slice: service, namespace and
-	// target_…. It is sorted by name.
+	// Group contains the labels that are the same for all endpoints of the slice: service,
+	// namespace and target_…. Group is sorted by name.
 	Group []Label
-	// Labels contains the labels of the Pod or Workload, sorted by name. It omits the labels that
-	// are derived from other fields: NameLabel, zone, zone_locality and target_cluster.
+	// Labels contains the labels of the Pod or Workload, sorted by name. Labels omits the labels
+	// that are derived from other fields: NameLabel, zone, zone_locality and target_cluster.
 	Labels    []Label
 	Identity  Identity
 	Authority string // authority override; empty means none
 }
 
-// nothing is what Get returns for a nil *Common.
+// nothing is the value that Get returns for a nil *Common.
 var nothing Common
 
-// Get returns c. If c is nil, Get returns the zero value.
+// Get returns c. If c is nil, Get returns a pointer to the zero value.
 func (c *Common) Get() *Common {
 	if c == nil {
 		return &nothing
@@ -117,7 +120,7 @@ func (c *Common) Get() *Common {
 	return c
 }
 
-// Equal reports whether the two have the same content. A nil *Common is equal to the zero value.
+// Equal reports whether c and o have the same content. A nil *Common equals the zero value.
 func (c *Common) Equal(o *Common) bool {
 	a := c.Get()
 	b := o.Get()
@@ -130,20 +133,20 @@ func (c *Common) Equal(o *Common) bool {
 		slices.Equal(a.Labels, b.Labels)
 }
 
-// Identity is the name that the TLS certificate of a peer must bear. At most one of DNS and URI is
-// set. The zero value means no identity.
+// Identity is the name that the TLS certificate of a peer must contain. At most one of DNS and URI
+// is set. The zero value means that the peer does not have an identity.
 type Identity struct {
 	DNS        string // sent as dns_like_identity
 	URI        string // sent as uri_like_identity
 	ServerName string // SNI; if empty, it is not sent
 }
 
-// Label is one metric label.
+// Label is a metric label.
 type Label struct{ Name, Value string }
 
-// PlainLabel reports whether text can be the value of a label. Proxies write label values into
-// their metrics without escaping them. So a quotation mark, backslash or line break would break or
-// forge the metrics.
+// PlainLabel reports whether text is safe to use as the value of a label. Proxies write label
+// values into their metrics without escaping. A quotation mark, backslash or line break in a label
+// value would therefore break or forge the metrics.
 func PlainLabel(text string) bool {
 	return strings.IndexByte(text, '"') < 0 && strings.IndexByte(text, '\\') < 0 && strings.IndexByte(text, '\n') < 0
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Question is the argument of Table.Explain.
+// Question contains the arguments of Table.Explain.
 type Question struct {
 	Key   Key
 	Addr  netip.Addr // limits the explanation to this address, at any port; the zero Addr means all addresses
@@ -25,14 +25,15 @@ type Explanation struct {
 	Broken     bool            // whether an update panicked; clients keep Set, and nothing else is explained
 	Steered    *SteeredClient  // the tiers that the clients use; nil if they are not steered
 	Members    []WatchedMember // in definition order
-	// Addresses is sorted by member and slice. Within a slice, the addresses that are in the Share
-	// come first. If there are more addresses than Limit, those that are not served come first.
+	// Addresses is sorted by member and slice. Within a slice, the addresses in the Share come
+	// before all others. If there are more addresses than Limit, addresses that are not served come
+	// first.
 	Addresses []ExplainedAddress
 	Verdicts  map[Verdict]int // number of addresses with each verdict, listed or not
 	More      int             // number of addresses that are not listed
 }
 
-// ExplainedAddress is an address of a member's slice.
+// ExplainedAddress describes an address in a slice of a member.
 type ExplainedAddress struct {
 	Considered
 	Member   int       // index of the member
@@ -40,11 +41,11 @@ type ExplainedAddress struct {
 	Tier     string    // its tier for these clients; empty if they are not steered, or if it is in no tier
 }
 
-// Explain explains what the clients of a key get. It returns false if the key is not watched, or if
-// ctx ends first.
+// Explain says which addresses the clients of a key get, and why they do not get the others. If the
+// key is not watched, or if ctx ends first, Explain returns false.
 //
-// Explain copies the state of the service under the service's lock, and does all other work without
-// that lock. It omits addresses outside a Share if the Source does not implement Explainer.
+// Explain holds the service's lock only while it copies the state of the service. If the Source
+// does not implement Explainer, Explain omits addresses that are not in a Share.
 func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
 	s := t.watchedService(q.Key.Service)
 	if s == nil {
@@ -65,7 +66,7 @@ func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
 	return x.result, ctx.Err() == nil
 }
 
-// inquiry is a copy of the state that a key's set depends on, while the set is explained.
+// inquiry is a copy of the state that determines a key's set, made to explain the set.
 type inquiry struct {
 	Question
 	ipv6    bool
@@ -79,14 +80,14 @@ type inquiry struct {
 	served, unserved []numberedAddress // the first of these addresses, up to Limit each
 }
 
-// numberedAddress is an address with its position among all explained addresses.
+// numberedAddress is an address together with its position among all explained addresses.
 type numberedAddress struct {
 	number int
 	ExplainedAddress
 }
 
-// inquire copies the state that the key's set depends on. It returns false if the key is not
-// watched.
+// inquire copies the state that determines the key's set. If the key is not watched, inquire
+// returns false.
 func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +119,7 @@ func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 	return x, true
 }
 
-// choose repeats the choice of the client's endpoints, and records why endpoints are omitted.
+// choose chooses the client's endpoints again, and records why endpoints are omitted.
 func (x *inquiry) choose() {
 	p := x.port
 	x.result.Members = p.describe(nil)
@@ -128,7 +129,7 @@ func (x *inquiry) choose() {
 	pass.get(pass.tally(x.Key.Client), x.use, x.Key.Client)
 }
 
-// member explains the addresses of member i.
+// member explains the addresses of the member at index i.
 func (x *inquiry) member(ctx context.Context, i int) {
 	c := &x.port.members[i]
 	byName := make(map[string]*Slice, len(c.raw))
@@ -161,9 +162,9 @@ func (x *inquiry) member(ctx context.Context, i int) {
 	slices.Sort(x.result.Members[i].Ports)
 }
 
-// judge returns the verdict on an endpoint of a share. allowed is the part of the endpoint's slice
-// that the bounds allow. judge checks the steps from the share to the clients in order, and returns
-// the first that omitted the endpoint.
+// judge returns the verdict on an endpoint of a share. The allowed argument is the part of the
+// endpoint's slice that the bounds allow. Among all reasons for omitting the endpoint, judge
+// returns the one that applies first on the way from the share to the clients.
 func (x *inquiry) judge(allowed *Slice, a *ExplainedAddress) Verdict {
 	c := &x.port.members[a.Member]
 	st := x.port.steering
@@ -197,7 +198,8 @@ func (x *inquiry) judge(allowed *Slice, a *ExplainedAddress) Verdict {
 	return why
 }
 
-// newExplainedAddress returns an address of a slice in a member's share, without a verdict.
+// newExplainedAddress returns an explained address without a verdict, for an endpoint of a member's
+// share.
 func newExplainedAddress(member int, l *Slice, e *Endpoint) ExplainedAddress {
 	return ExplainedAddress{
 		Considered: Considered{Slice: l.Name, Addr: e.Addr, Target: e.Twin},
@@ -206,8 +208,8 @@ func newExplainedAddress(member int, l *Slice, e *Endpoint) ExplainedAddress {
 	}
 }
 
-// leftOut adds the addresses that are not in the member's cached share. It returns when each slice
-// changed.
+// leftOut adds the addresses that are not in the member's cached share. It also returns the time of
+// the last change to each slice.
 func (x *inquiry) leftOut(
 	ctx context.Context, i int, byName map[string]*Slice, source Explainer,
 ) (changed map[string]time.Time) {
@@ -247,7 +249,7 @@ func (x *inquiry) leftOut(
 	return changed
 }
 
-// add counts an address, and lists it while there is room.
+// add counts an address, and lists the address if the limit has not been reached.
 func (x *inquiry) add(a ExplainedAddress) {
 	m := &x.result.Members[a.Member]
 	port := a.Addr.Port()
@@ -269,7 +271,7 @@ func (x *inquiry) add(a ExplainedAddress) {
 	}
 }
 
-// describe adds details to an address. They take longer to compute than the verdict.
+// describe adds details to an address. Computing the details takes longer than finding the verdict.
 func (x *inquiry) describe(a *ExplainedAddress) {
 	st := x.port.steering
 	if st != nil && a.Endpoint != nil && st.members[a.Member].standingOf(a.Endpoint) != Withdrawn {
@@ -291,8 +293,8 @@ func (x *inquiry) describe(a *ExplainedAddress) {
 	}
 }
 
-// list sets the listed addresses. If there is no room for all, those that are not served come
-// first.
+// list sets the listed addresses of the explanation. If the explanation cannot list all addresses,
+// those that are not served come first.
 func (x *inquiry) list() {
 	all := append(x.unserved, x.served...)
 	if x.added <= x.Limit {
@@ -305,86 +307,87 @@ func (x *inquiry) list() {
 	x.result.More = x.added - len(x.result.Addresses)
 }
 
-// Verdict says whether clients get an address, and if not, why. If several reasons apply, it is the
-// one that is decided first.
+// Verdict says whether clients get an address, and if not, why. If several reasons apply, the
+// verdict is the first one that Isthmus checks.
 type Verdict uint8
 
 const (
-	// Served means that clients get the address. From a Source, it means that the address is in the
-	// Share.
+	// Served means that clients get the address. In a result of a Source, Served only means that
+	// the address is in the Share.
 	Served Verdict = iota
 
 	// The following verdicts exclude an address from a Share.
 
-	// NoSuchService means that the cluster has no such Service, or that the Service is of type
+	// NoSuchService means that the Service does not exist in the cluster, or that it is of type
 	// ExternalName.
 	NoSuchService
-	// NoSuchPort means that the slice does not have the port for TCP.
+	// NoSuchPort means that the slice does not contain the port for TCP.
 	NoSuchPort
-	// Terminating means that the endpoint is shutting down, and will not be ready again.
+	// Terminating means that the endpoint is shutting down, and will not become ready again.
 	Terminating
 	// NotReady means that the slice lists the endpoint as not ready.
 	NotReady
 	// OtherTarget means that the endpoint refers to something other than a Pod or an
 	// ExternalWorkload.
 	OtherTarget
-	// UnusableText means that the address cannot be parsed, or that a text of the endpoint cannot
-	// be sent.
+	// UnusableText means that the address cannot be parsed, or that a string of the endpoint cannot
+	// be sent to proxies.
 	UnusableText
-	// NotRoutable means that no other host can have the address.
+	// NotRoutable means that the address cannot be reached from other hosts.
 	NotRoutable
-	// PodUnknown means that the Pod or ExternalWorkload is not in the cache.
+	// PodUnknown means that the Pod or ExternalWorkload is not cached.
 	PodUnknown
-	// Unusable means that the ExternalWorkload is unusable.
+	// Unusable means that Isthmus cannot use the ExternalWorkload.
 	Unusable
-	// BehindGateway means that the cluster is on another network, and that clients reach the
-	// endpoint through Linkerd gateways of the cluster.
+	// BehindGateway means that the cluster is on another network, so clients reach the endpoint
+	// through the cluster's Linkerd gateways.
 	BehindGateway
-	// GatewayDead means that the address belongs to a Linkerd gateway that does not respond, while
-	// another gateway of the cluster does.
+	// GatewayDead means that the address belongs to an unresponsive Linkerd gateway, and that
+	// another gateway of the cluster responds.
 	GatewayDead
-	// NothingBehind means that the address belongs to a Linkerd gateway, and that the Service has
-	// no ready endpoint behind it.
+	// NothingBehind means that the address belongs to a Linkerd gateway without a ready endpoint of
+	// the Service behind it.
 	NothingBehind
 
 	// The following verdicts exclude an address from all sets.
 
-	// PortUndeclared means that the service is Strict, and that the member's Service does not
+	// PortUndeclared means that the service is strict, and that the member's Service does not
 	// declare the port for TCP.
 	PortUndeclared
-	// Unread means that the address has just changed in its cluster, and the table has not read the
-	// change yet.
+	// Unread means that the address has just changed in its cluster, and that the table has not
+	// read the change yet.
 	Unread
-	// OutsideRanges means that the cluster's link may not offer the address.
+	// OutsideRanges means that the cluster's link does not allow the address.
 	OutsideRanges
-	// Owned means that the address belongs to an object of the local cluster.
+	// Owned means that the address is assigned to an object in the local cluster.
 	Owned
 	// ClusterCordoned means that a user has withdrawn the cluster.
 	ClusterCordoned
-	// ClusterLost means that the cluster is withdrawn while its API cannot be watched.
+	// ClusterLost means that the cluster is withdrawn until its API can be watched again.
 	ClusterLost
 	// Taken means that clients get the address from another member or another slice.
 	Taken
 
 	// The following verdicts exclude an address from the client's set.
 
-	// OtherInstance means that the endpoint does not have the requested hostname.
+	// OtherInstance means that the endpoint's hostname is not the requested one.
 	OtherInstance
-	// OtherNode means that traffic must stay on the client's node.
+	// OtherNode means that traffic must stay on the client's node, and that the endpoint is on
+	// another node.
 	OtherNode
-	// Unpreferred means that no tier of the service's preference names the address.
+	// Unpreferred means that the service's preference does not name the address in any tier.
 	Unpreferred
-	// TierNotUsed means that the tier of the address is not in use, or that clients have already
-	// stopped using this part of the tier.
+	// TierNotUsed means that clients do not use the tier of the address, or have already stopped
+	// using this part of the tier.
 	TierNotUsed
 	// HintedToOtherNodes means that the endpoint is hinted to other nodes, and that another
 	// endpoint is hinted to the client's node.
 	HintedToOtherNodes
-	// OtherZones means that the endpoint is hinted to other zones than the client's.
+	// OtherZones means that the endpoint is only hinted to zones other than the client's.
 	OtherZones
-	// IPv6Off means that Isthmus does not serve IPv6.
+	// IPv6Off means that the address is an IPv6 address, and that Isthmus does not serve IPv6.
 	IPv6Off
-	// OtherFamily means that clients reach the same Pod at an IPv6 address.
+	// OtherFamily means that clients reach the same Pod at an IPv6 address instead.
 	OtherFamily
 )
 
@@ -419,20 +422,21 @@ var verdictWords = [...]string{
 	OtherFamily:        "other-address-preferred",
 }
 
-// String returns the verdict as a fixed word that programs may rely on.
+// String returns the verdict as a fixed word that scripts may rely on.
 func (v Verdict) String() string { return verdictWords[v] }
 
-// Explainer is an optional interface of a Source. It explains why addresses are in none of its
-// Shares. It must be safe for concurrent use, and must never call the Table.
+// Explainer is an optional interface that a Source may implement. An Explainer explains why
+// addresses are not in any Share. An Explainer must be safe for concurrent use, and must never call
+// the Table.
 type Explainer interface {
-	// Explain iterates over the current addresses of all slices of a Service, one slice after the
-	// other. It says for each address whether a Share of the port contains it, and why not. If a
-	// slice contains an address with and without a port, the address is yielded twice, with the
-	// port first.
+	// Explain iterates over the current addresses in all slices of a Service, one slice after
+	// another. For each address, Explain says whether a Share of the port contains the address, and
+	// if not, why. If a slice contains an address both with and without a port, both are yielded,
+	// the one with the port first.
 	Explain(ServiceID, uint16) iter.Seq[Considered]
 }
 
-// Considered is an address of a slice, and the verdict of its Source.
+// Considered describes an address in a slice, with the verdict of its Source.
 type Considered struct {
 	Slice   string         // Slice.Name
 	Addr    netip.AddrPort // port 0 if the slice does not have the port; invalid if it cannot be parsed
@@ -443,11 +447,12 @@ type Considered struct {
 	Changed time.Time      // when the slice's offer changed last, or was first cached; zero if unknown
 }
 
-// omitted collects the reasons why a client does not get endpoints that other clients may get. A
-// nil map collects nothing.
+// omitted records why a client does not get endpoints that other clients may get. A nil map does
+// not record anything.
 type omitted map[*Endpoint]Verdict
 
-// note records why the endpoints that are in list but not in left were removed. It returns left.
+// note records the verdict for each endpoint that is in list but not in left. It returns its last
+// argument.
 func (o omitted) note(why Verdict, list, left []*Endpoint) []*Endpoint {
 	if o == nil || len(list) == len(left) {
 		return left

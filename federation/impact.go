@@ -7,31 +7,32 @@ import (
 	"slices"
 )
 
-// ServiceImpact compares the endpoints that clients of a service port get now with those that they
-// would get after a cordon.
+// ServiceImpact compares the endpoints that clients of a service port get now with the endpoints
+// they would get after a cordon.
 type ServiceImpact struct {
 	Service ServiceID
-	// If Watched is true, clients watch the port, and Now and Then count endpoints. Otherwise no
-	// port of the service is watched, and each cluster that serves the service counts as 1.
+	// If Watched is true, clients watch the port, and Now and Then contain numbers of endpoints. If
+	// Watched is false, the service is not watched, and each cluster that serves the service counts
+	// as 1.
 	Watched bool
 	Port    uint16 // zero unless Watched is true
 	// Zone and Node identify the clients that would have the fewest endpoints left. Now and Then
-	// describe these clients. If Now and Then are the same for all clients, Zone and Node are
-	// empty.
+	// describe the clients in this Zone and on this Node. If Now and Then are the same for all
+	// clients, Zone and Node are empty.
 	Zone, Node string
 	Now, Then  []ClusterCount // by the members' clusters, in definition order
 }
 
-// ClusterCount is the number of endpoints that clients get from a cluster.
+// ClusterCount is the number of endpoints that clients get from one cluster.
 type ClusterCount struct {
 	Cluster ClusterName
 	Count   int
 }
 
-// bare reports whether clients have endpoints now, but would have none.
+// bare reports whether clients have endpoints now, but would not have any after the cordon.
 func (i *ServiceImpact) bare() bool { return total(i.Now) > 0 && total(i.Then) == 0 }
 
-// total returns the sum over all clusters.
+// total returns the sum of the counts of all clusters.
 func total(list []ClusterCount) (n int) {
 	for _, c := range list {
 		n += c.Count
@@ -39,8 +40,9 @@ func total(list []ClusterCount) (n int) {
 	return n
 }
 
-// compareImpacts sorts impacts by severity. Clients that would lose all their endpoints come first.
-// Then come the clients with the fewest endpoints left. No two clients compare equal.
+// compareImpacts orders impacts by severity, starting with the most severe. Clients that would lose
+// all their endpoints come first. The clients with the fewest remaining endpoints follow. For
+// impacts on different kinds of clients, compareImpacts never returns 0.
 func compareImpacts(a, b *ServiceImpact) int {
 	rank := func(i *ServiceImpact) int {
 		if i.bare() {
@@ -57,12 +59,12 @@ func compareImpacts(a, b *ServiceImpact) int {
 	)
 }
 
-// Impact predicts the effect of cordoning a cluster to standing s, for every service with a member
-// in the cluster. If s is InService, it predicts the effect of removing the cordon. The result is
-// sorted by service and port.
+// Impact predicts the effect of setting the standing of cluster c to s, for every service with a
+// member in the cluster. If s is InService, Impact predicts the effect of removing a cordon. The
+// result is sorted by service and port.
 //
-// Impact chooses endpoints as for clients, but changes nothing. It takes about as long as the
-// change itself. It returns an error if ctx ends first.
+// Impact chooses endpoints in the same way as for clients, but does not change anything. Impact
+// takes about as long as the change itself. If ctx ends first, Impact returns an error.
 func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]ServiceImpact, error) {
 	services := make(map[ServiceID]bool)
 	for id, d := range t.definitions.inChunks(&t.mu) {
@@ -92,8 +94,8 @@ func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]Servic
 	return list, nil
 }
 
-// cordoned returns the inputs of a service as they would be if the cluster were fully cordoned to
-// s.
+// cordoned returns the inputs that a service would have if the cluster's change to standing s were
+// complete.
 func (in inputs) cordoned(c ClusterName, s Standing) inputs {
 	in.links = slices.Clone(in.links)
 	for i := range in.links {
@@ -118,7 +120,7 @@ func (in inputs) serving(o Options) (list []ClusterCount) {
 	return list
 }
 
-// count returns the number of endpoints for each member's cluster.
+// count returns the number of endpoints in each member's cluster.
 func (in inputs) count(endpoints []*Endpoint) (list []ClusterCount) {
 	n := make(map[ClusterName]int)
 	for _, e := range endpoints {
@@ -132,9 +134,9 @@ func (in inputs) count(endpoints []*Endpoint) (list []ClusterCount) {
 	return list
 }
 
-// trials returns copies of the service's ports, sorted by number. It omits ports whose members
-// differ from of, because they have just changed. If the service is nil or broken, trials returns
-// nil.
+// trials returns copies of the service's ports, sorted by number. Ports whose members differ from
+// the given ones have just changed, so trials omits them. If the service is nil or broken, trials
+// returns nil.
 func (s *watchedService) trials(of []Member) (list []*trial) {
 	if s == nil {
 		return nil
@@ -163,8 +165,8 @@ func (s *watchedService) trials(of []Member) (list []*trial) {
 	return list
 }
 
-// trial is a copy of a port, together with the endpoints that each kind of client of the whole
-// service gets.
+// trial is a copy of a port, together with the endpoints of each kind of client of the whole
+// service.
 type trial struct {
 	port
 	clients map[Client][]*Endpoint
@@ -197,8 +199,7 @@ func (x *trial) impact(id ServiceID, in inputs, o Options) ServiceImpact {
 	return *worst
 }
 
-// after returns the endpoints that clients would get if they began to watch a service with these
-// inputs.
+// after returns the endpoints that new clients would get from a service with the given inputs.
 func (x *trial) after(in inputs, o Options) map[Client][]*Endpoint {
 	p := x.port
 	allowed := make([]offer, len(x.members))

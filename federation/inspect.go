@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Linked returns the link state of every linked cluster.
+// Linked returns the link state of each linked cluster.
 func (t *Table) Linked() map[ClusterName]LinkState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -21,8 +21,9 @@ func (t *Table) Linked() map[ClusterName]LinkState {
 	return states
 }
 
-// Definitions returns all definitions. The caller must not modify them. If definitions change
-// during the call, the result may contain some of the changes and lack earlier ones.
+// Definitions returns all definitions. The caller must not modify the returned definitions. If
+// definitions change during the call, the result may contain later changes without containing
+// earlier ones.
 func (t *Table) Definitions() map[ServiceID]*Definition {
 	return maps.Collect(t.definitions.inChunks(&t.mu))
 }
@@ -32,8 +33,8 @@ func (t *Table) Defined(id ServiceID) bool {
 	return t.definition(id) != nil
 }
 
-// watchedNow returns all watched services. If watches begin or end during the call, the result may
-// contain some of the affected services.
+// watchedNow returns all watched services. If watches begin or end during the call, the affected
+// services may or may not be in the result.
 func (t *Table) watchedNow() []*watchedService {
 	var list []*watchedService
 	seen := make(map[*watchedService]bool)
@@ -46,7 +47,7 @@ func (t *Table) watchedNow() []*watchedService {
 	return list
 }
 
-// Unserved is a member that does not serve.
+// Unserved describes a member that does not serve.
 type Unserved struct {
 	Service ServiceID
 	Member  Member
@@ -54,9 +55,9 @@ type Unserved struct {
 }
 
 // Unserved lists the members of federated and mirrored services that currently do not serve or
-// cannot be reached. It includes services that are not watched. The result is sorted by service,
-// then in definition order. Unserved calls Source.State for every member, so its cost grows with
-// the number of members.
+// cannot be reached. The result includes members of services that are not watched. The result is
+// sorted by service, and by precedence of the members within each service. Unserved calls
+// Source.State for every member, so its cost is proportional to the number of members.
 func (t *Table) Unserved() []Unserved {
 	t.mu.Lock()
 	links := maps.Clone(t.links)
@@ -76,14 +77,14 @@ func (t *Table) Unserved() []Unserved {
 	return list
 }
 
-// WatchedPort is a watched port of a service.
+// WatchedPort describes a watched port of a service.
 type WatchedPort struct {
 	Service    ServiceID
 	Port       uint16
 	Undeclared bool // see Set.Undeclared
 
-	// Members is in definition order. It is empty if the service is not defined, or if it is a
-	// mirror that does not name its remote Service.
+	// Members is sorted by precedence. If the service is not defined, or is a mirror that does not
+	// name its remote Service, Members is empty.
 	Members []WatchedMember
 }
 
@@ -96,8 +97,8 @@ type WatchedMember struct {
 	Spreading bool     // whether the standing of its cluster is changing part by part
 	Lost      bool     // whether its cluster is withdrawn only because its API cannot be watched
 	Updates   uint64   // number of changes of its contribution since the port was first watched
-	// Total is the sum of Updates over all services with the member, since the first of them was
-	// watched. It never decreases while any of them is watched.
+	// Total is the sum of Updates over all services that include the member, since the first of
+	// these services was watched. Total does not decrease while any of these services is watched.
 	Total   uint64
 	Changed time.Time // when it changed last; zero if it has not changed since the port was first watched
 	Offered int       // number of offered endpoints, including refused ones
@@ -108,13 +109,13 @@ type WatchedMember struct {
 	Ports     []uint16   // only in an Explanation: a few of the ports of its addresses, sorted
 }
 
-// Conflict is an address that one member offers and another member wins.
+// Conflict describes an address that a member offers, but another member wins.
 type Conflict struct {
 	Addr   netip.AddrPort
 	Winner Member
 }
 
-// String returns the address and its winner, in words for a page.
+// String returns the address and the winning member, as text for users.
 func (c Conflict) String() string {
 	return fmt.Sprintf("%v is sent from %v of cluster %v", c.Addr, c.Winner.Service, c.Winner.Cluster)
 }
@@ -132,9 +133,9 @@ func (t *Table) Watched() []WatchedPort {
 	return list
 }
 
-// EachWatched iterates over all watched ports without building a list. The next iteration
-// overwrites the Members of a port. The services are in no particular order, but all ports of a
-// service are consecutive.
+// EachWatched iterates over all watched ports without building a list. The Members of a port are
+// only valid until the next iteration, which overwrites them. Services are yielded in an
+// unspecified order, but all ports of a service are yielded consecutively.
 func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 	return func(yield func(WatchedPort) bool) {
 		var ports []port
@@ -151,7 +152,7 @@ func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 	}
 }
 
-// describe appends descriptions of the port's members to a list.
+// describe appends a description of each of the port's members to a list.
 func (p *port) describe(list []WatchedMember) []WatchedMember {
 	for i := range p.members {
 		c := &p.members[i]
@@ -179,8 +180,8 @@ func (p *port) describe(list []WatchedMember) []WatchedMember {
 	return list
 }
 
-// countYields counts, for each member, the addresses that another member wins. An address that one
-// member offers in two slices does not count.
+// countYields counts, for each member, the offered addresses that another member wins. An address
+// that a member offers only against itself, in two slices, is not counted.
 func (p *port) countYields(members []WatchedMember) {
 	const none = -1
 	type holders struct{ first, last int } // the members found so far that offer the address
@@ -212,8 +213,8 @@ func (p *port) countYields(members []WatchedMember) {
 	}
 }
 
-// SteeredService is a watched service whose clients do not get all endpoints unconditionally,
-// because it has a preference or a member's cluster is taken out.
+// SteeredService describes a watched service that has a preference, or a member in a cluster that
+// is out of service.
 type SteeredService struct {
 	Service           ServiceID
 	Preference        *Preference     // never nil
@@ -223,14 +224,14 @@ type SteeredService struct {
 	MoreClients       int             // number of further kinds of clients
 }
 
-// TiersFor returns the tiers that clients of a zone use, in words.
+// TiersFor returns the tiers that clients in a zone use, for users.
 func (s SteeredService) TiersFor(zone string) string { return s.Preference.firstTiers(s.InUse[zone]) }
 
-// maxClients is the maximum number of kinds of clients that a page shows for a service.
+// maxClients is the maximum number of kinds of clients that a page shows for each service.
 const maxClients = 100
 
-// Steered lists the watched services that are steered, sorted by service. If clients is true, it
-// also sets Clients and MoreClients, which takes long.
+// Steered lists the watched services whose clients are steered, sorted by service. If clients is
+// true, Steered also sets Clients and MoreClients, which takes considerably longer.
 func (t *Table) Steered(clients bool) []SteeredService {
 	var list []SteeredService
 	for _, s := range t.watchedNow() {
@@ -242,8 +243,9 @@ func (t *Table) Steered(clients bool) []SteeredService {
 	return list
 }
 
-// describeSteered describes the service. If clients is true, it includes the first kinds of
-// clients. If the service is broken or not steered, the result's Preference is nil.
+// describeSteered describes the service for Steered. If clients is true, the description includes
+// the first kinds of clients. If the service is broken or not steered, the Preference of the result
+// is nil.
 func (s *watchedService) describeSteered(clients bool) SteeredService {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,8 +287,9 @@ func (s *watchedService) describeSteered(clients bool) SteeredService {
 	return one
 }
 
-// declaredFirst returns the watched ports, with the undeclared ones last. Clients can request many
-// undeclared ports, and a page shows only maxClients kinds of clients.
+// declaredFirst returns the watched ports, with all declared ports before the undeclared ones.
+// Without this order, clients that request many undeclared ports could fill the maxClients entries
+// of a page.
 func (s *watchedService) declaredFirst() []*port {
 	rank := func(p *port) int {
 		if p.summary.undeclared {
@@ -306,8 +309,8 @@ type SteeredClient struct {
 	Tiers  []TierStatus // in order; the last may be for clusters of last resort
 	Since  time.Time    // when the current tiers came into use
 	Why    string       // why the current tiers came into use, in words
-	// WaitsFor is the condition under which clients use fewer tiers. It is empty if they use one
-	// tier, or if some endpoints are dropped at Next.
+	// WaitsFor describes the condition under which clients will use fewer tiers. If clients use
+	// only one tier, or if endpoints will be dropped at Next, WaitsFor is empty.
 	WaitsFor string
 	Next     time.Time // when endpoints are dropped unless something changes; zero if none are
 }

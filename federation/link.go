@@ -7,45 +7,46 @@ import (
 	"time"
 )
 
-// Link is the current state of a cluster's link, as the table uses it. The zero value means that
-// the cluster is not linked.
+// Link describes the current state of a cluster's link. The zero value means that the cluster is
+// not linked.
 type Link struct {
 	State  LinkState
 	Source Source // nil unless State is Ready; sources must be comparable, such as pointers
 	Within Ranges // the addresses that a linked cluster may offer; nil means all
 	Region string // the cluster's region; empty if unknown
 
-	// Cordon is the standing that a user has set for the cluster. The first Link of a cluster takes
-	// effect at once. A later change of Cordon takes effect in about ten equal steps over
-	// CordonOver. If CordonOver is zero, the change takes effect at once.
+	// Cordon is the standing that a user has set for the cluster. The Cordon of a cluster's first
+	// Link takes effect immediately. Later changes to Cordon take effect in about ten equal steps
+	// over CordonOver. If CordonOver is zero, changes to Cordon take effect immediately.
 	Cordon     Standing
 	CordonOver time.Duration
-	// Lost is the standing of the cluster while its API cannot be watched. A change of Lost takes
-	// effect at once.
+	// Lost is the standing of the cluster while its API cannot be watched. Changes to Lost take
+	// effect immediately.
 	Lost Standing
 }
 
-// equal reports whether two links have the same content. It compares the prefixes of Within.
+// equal reports whether two links have the same content. It compares the content of Within rather
+// than pointers.
 func (l Link) equal(o Link) bool {
 	return l.State == o.State && l.Source == o.Source && l.Region == o.Region &&
 		l.Cordon == o.Cordon && l.CordonOver == o.CordonOver && l.Lost == o.Lost &&
 		(l.Within == nil) == (o.Within == nil) && slices.Equal(l.Within, o.Within)
 }
 
-// LinkState says whether the table can read a cluster, and if not, whether waiting for the cluster
-// makes sense.
+// LinkState says whether the table can read a cluster, and if not, whether clients should wait for
+// the cluster.
 type LinkState uint8
 
 const (
-	// Unlinked means that no usable link names the cluster.
+	// Unlinked means that the cluster does not have a usable link.
 	Unlinked LinkState = iota
-	// Pending means that the link is still starting. Waiting for the cluster makes sense.
+	// Pending means that the link is still starting. Clients should wait for a pending cluster.
 	Pending
-	// Unreachable means that the cluster is linked, but no objects are cached. Waiting for the
-	// cluster does not make sense.
+	// Unreachable means that the cluster is linked, but that its objects are not cached. Clients
+	// should not wait for an unreachable cluster.
 	Unreachable
-	// Ready means that the objects of the cluster are cached. The link stays ready if the API
-	// server becomes unreachable later.
+	// Ready means that the objects of the cluster are cached. A link remains ready even if the API
+	// server of the cluster becomes unreachable later.
 	Ready
 )
 
@@ -53,15 +54,15 @@ func (s LinkState) String() string {
 	return [...]string{"unlinked", "pending", "unreachable", "ready"}[s]
 }
 
-// Standing says to what extent the endpoints of a cluster are taken out of all services. If two
-// standings apply to a cluster, the greater one wins.
+// Standing says to what extent a cluster is out of service, for all services. If two standings
+// apply to a cluster, the higher one wins.
 type Standing uint8
 
 const (
 	// InService means that the endpoints are served normally.
 	InService Standing = iota
-	// LastResort means that the endpoints are served only while a service has no other ready
-	// endpoint.
+	// LastResort means that the endpoints are served only while a service does not have any other
+	// ready endpoint.
 	LastResort
 	// Withdrawn means that the endpoints are not served.
 	Withdrawn
@@ -73,9 +74,9 @@ func (s Standing) String() string { return [...]string{"in-service", "last-resor
 // and do not overlap. If Ranges is nil, all addresses are allowed.
 type Ranges []netip.Prefix
 
-// NewRanges returns the ranges that cover the prefixes, which may be in any order. The prefixes
-// must be valid and must not be IPv4-mapped. Without prefixes, NewRanges returns nil, which allows
-// all addresses.
+// NewRanges returns the ranges that cover the given prefixes, which may be in any order. The
+// prefixes must be valid and must not be IPv4-mapped. If it is called without prefixes, NewRanges
+// returns nil, which allows all addresses.
 func NewRanges(prefixes ...netip.Prefix) Ranges {
 	var r Ranges
 	for _, p := range prefixes {
@@ -93,7 +94,7 @@ func NewRanges(prefixes ...netip.Prefix) Ranges {
 	return r[:n:n]
 }
 
-// Contains reports whether any prefix contains the address. It takes logarithmic time.
+// Contains reports whether any of the prefixes contains the address. It uses a binary search.
 func (r Ranges) Contains(a netip.Addr) bool {
 	if r == nil {
 		return true
@@ -102,14 +103,14 @@ func (r Ranges) Contains(a netip.Addr) bool {
 	return found || i > 0 && r[i-1].Contains(a)
 }
 
-// tableLink is a Link together with the state that the table derives from it.
+// tableLink is a Link together with the state that the table derives from the Link.
 type tableLink struct {
 	Link
 	within *Ranges // Link.Within; the pointer changes only if the content does; nil allows all addresses
 	cordon spread  // the gradual change to Link.Cordon
 }
 
-// replace returns the state of the link after the change to by.
+// replace returns the state of the link after its Link is replaced.
 func (l tableLink) replace(by Link, now func() time.Time) tableLink {
 	next := tableLink{Link: by, within: l.within, cordon: l.cordon}
 	switch {
@@ -127,18 +128,19 @@ func (l tableLink) replace(by Link, now func() time.Time) tableLink {
 	return next
 }
 
-// takesOut reports whether any endpoint of the cluster is taken out, or was taken out since the
+// takesOut reports whether any endpoint of the cluster is out of service, or has been since the
 // cordon was last set.
 func (l tableLink) takesOut() bool { return l.Lost != InService || l.cordon != spread{} }
 
 // standings returns the standing of each part of the cluster, and the time of the next gradual
-// change. The time is zero if no gradual change is due.
+// change. If a gradual change is not in progress, the time is zero.
 func (l *tableLink) standings(now time.Time) (standings, time.Time) {
 	list, next := l.cordon.at(now)
 	return list.atLeast(l.Lost), next
 }
 
-// bounds returns the bounds for the endpoints of cluster c. The local cluster has no bounds.
+// bounds returns the restrictions on the addresses that cluster c may offer. The local cluster may
+// offer all addresses.
 func (l tableLink) bounds(c ClusterName, owners AddressOwners) bounds {
 	if c == Local {
 		return bounds{}
@@ -146,8 +148,8 @@ func (l tableLink) bounds(c ClusterName, owners AddressOwners) bounds {
 	return bounds{l.within, owners}
 }
 
-// status reports whether the cluster's Service of this name serves, according to the current state
-// of its source.
+// status reports whether the cluster's Service with this name serves, according to the current
+// state of the cluster's source.
 func (l tableLink) status(id ServiceID) (s MemberStatus) {
 	if s.Link = l.State; s.Link == Ready {
 		s.Service = l.Source.State(id)
@@ -159,7 +161,7 @@ func (l tableLink) status(id ServiceID) (s MemberStatus) {
 	return s
 }
 
-// spread is a change of standing that takes effect one part at a time.
+// spread describes a change of standing that takes effect one part at a time.
 type spread struct {
 	from  standings // the standings when the change began
 	to    Standing
@@ -167,8 +169,8 @@ type spread struct {
 	step  time.Duration // time between two parts; zero means that all parts have changed
 }
 
-// changeTo returns a change from the current standings to another standing, which begins now. The
-// change takes less time than over if some parts already have the new standing.
+// changeTo returns a spread that begins now and changes the current standings to another standing.
+// If some parts already have the new standing, the change is complete sooner.
 func (s *spread) changeTo(to Standing, over time.Duration, now time.Time) spread {
 	from, _ := s.at(now)
 	if from == uniform(to) {
@@ -177,8 +179,8 @@ func (s *spread) changeTo(to Standing, over time.Duration, now time.Time) spread
 	return spread{from: from, to: to, start: now, step: over / parts}
 }
 
-// at returns the standings at the given time, and the time when the next part changes. That time is
-// zero if all parts have changed.
+// at returns the standings at the given time, and the time when the next part changes. If all parts
+// have changed, the returned time is zero.
 func (s *spread) at(now time.Time) (list standings, next time.Time) {
 	if s.step <= 0 {
 		return uniform(s.to), time.Time{}
@@ -200,10 +202,10 @@ func (s *spread) at(now time.Time) (list standings, next time.Time) {
 	return list, time.Time{}
 }
 
-// standings contains the standing of each part of a cluster's endpoints.
+// standings holds the standing of each part of a cluster's endpoints.
 type standings [parts]Standing
 
-// uniform returns standings that are s for all parts.
+// uniform returns standings in which all parts have the standing s.
 func uniform(s Standing) (list standings) {
 	for i := range list {
 		list[i] = s
@@ -211,7 +213,7 @@ func uniform(s Standing) (list standings) {
 	return list
 }
 
-// atLeast raises all standings below s to s.
+// atLeast returns the standings with all standings below s raised to s.
 func (list standings) atLeast(s Standing) standings {
 	for i := range list {
 		list[i] = max(list[i], s)
@@ -219,13 +221,13 @@ func (list standings) atLeast(s Standing) standings {
 	return list
 }
 
-// parts is the number of parts, of about equal size, that a cluster's endpoints are divided into.
-// Endpoints that leave or come back gradually do so one part at a time.
+// parts is the number of parts into which a cluster's endpoints are divided. All parts are of about
+// the same size. Gradual changes add or remove endpoints one part at a time.
 const parts = 10
 
-// partOf returns the part that an endpoint belongs to. The part is a hash of the Pod's name, or of
-// the address if there is no Pod. So all replicas agree on the part, and all addresses and ports of
-// a Pod are in the same part.
+// partOf returns the part that an endpoint belongs to. The part is derived from a hash of the Pod's
+// name, or of the address if the endpoint is not a Pod. All replicas therefore agree on the parts,
+// and all addresses and ports of a Pod are in the same part.
 func partOf(e *Endpoint) int {
 	hash := fnv.New64a()
 	if e.Twin == "" {

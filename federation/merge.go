@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// offer contains the slices that one member offers. A slice keeps its pointer until it changes.
+// offer contains the slices that one member offers. A slice keeps its pointer as long as its
+// content does not change.
 type offer []*Slice
 
 // behind returns the number of endpoints behind the Linkerd gateways of an offer.
@@ -20,19 +21,19 @@ func (o offer) behind() (n Behind) {
 	return n
 }
 
-// offers contains the offers of a port's members. If several offers contain an address, the first
-// offer wins. Within an offer, the first slice wins. The other slices stay in the list, and take
-// over if the winner is removed.
+// offers contains the offers of all members of a port. If several offers contain an address, the
+// first of these offers wins. If several slices of an offer contain an address, the first of these
+// slices wins. The slices that do not win stay in the list, and take over if the winner is removed.
 type offers []memberOffer
 
-// memberOffer is the offer, or a part of the offer, of the member at an index in port.members: see
+// memberOffer is the offer of the member at an index in port.members, or a part of that offer: see
 // steering.offers.
 type memberOffer struct {
 	member int
 	offer
 }
 
-// at iterates over the slices that contain an address, each with the index of its member.
+// at iterates over the slices that contain an address, together with the indices of their members.
 func (o offers) at(a netip.AddrPort) iter.Seq2[int, *Slice] {
 	return func(yield func(int, *Slice) bool) {
 		for _, one := range o {
@@ -45,12 +46,13 @@ func (o offers) at(a netip.AddrPort) iter.Seq2[int, *Slice] {
 	}
 }
 
-// contested contains every address that several slices offer, whether of one member or of several.
-// It may also contain addresses that were contested earlier. For all other addresses, the changed
-// slice alone determines the winner, without a search through all offers.
+// contested contains every address that more than one slice offers. The slices may belong to the
+// same member. The set may also contain addresses that were contested earlier. For every other
+// address, the changed slice determines the winner without a search through all offers.
 type contested map[netip.AddrPort]struct{}
 
-// merge merges all offers from scratch. The result is sorted, with one endpoint per address.
+// merge merges all offers from scratch. The result is sorted by address, and contains one endpoint
+// per address.
 func merge(offers offers) ([]*Endpoint, contested) {
 	n := 0
 	for _, o := range offers {
@@ -75,13 +77,14 @@ func merge(offers offers) ([]*Endpoint, contested) {
 	}), c
 }
 
-// remerge returns the same result as merge(offers). Its arguments are the results of merge before
-// the offer at index i changed from old. Endpoints equal to those in merged keep their pointer. If
-// nothing has changed, remerge returns merged itself. It may write to c.
+// remerge returns the same endpoints as merge(offers), but reuses an earlier result. The arguments
+// merged and c are the results of merge before the offer at index i changed from old. Endpoints
+// that are equal to those in merged keep their pointers. If the endpoints have not changed, remerge
+// returns merged itself. The map c may be modified.
 //
-// remerge compares only the addresses of slices whose pointer has changed. So the cost depends on
-// the size of the changed slices, apart from copying one list of pointers. If many addresses may
-// have changed, remerge merges from scratch, because that is cheaper.
+// remerge only compares the addresses of slices whose pointers have changed. Apart from copying one
+// list of pointers, the cost of remerge depends only on the size of the changed slices. If many
+// addresses may have changed, remerge calls merge, because merging from scratch is then cheaper.
 func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) ([]*Endpoint, contested) {
 	list := touchedAddrs(old, offers[i].offer)
 	if len(list) == 0 {
@@ -105,8 +108,8 @@ func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) (
 	}), c
 }
 
-// keepPointers replaces each endpoint of list that is equal to one in old with the pointer from
-// old. If the lists are then the same, keepPointers returns old itself. It writes to list, which
+// keepPointers replaces endpoints in list with the pointers of equal endpoints in old. If both
+// lists then contain the same pointers, keepPointers returns old itself. It modifies list, which
 // must not be shared.
 func keepPointers(old, list []*Endpoint) []*Endpoint {
 	j := 0
@@ -127,7 +130,7 @@ func keepPointers(old, list []*Endpoint) []*Endpoint {
 	return list
 }
 
-// touched is an address whose winner may change.
+// touched describes an address whose winner may change.
 type touched struct {
 	addr   netip.AddrPort
 	before bool      // whether a changed slice offered it before
@@ -135,8 +138,8 @@ type touched struct {
 	offers int       // number of changed slices that now offer it
 }
 
-// touchedAddrs lists the addresses whose winner may change if an offer changes from old to new. The
-// list is sorted.
+// touchedAddrs lists the addresses whose winner may change when an offer changes from old to new.
+// The list is sorted.
 func touchedAddrs(old, new offer) []touched {
 	var list []touched
 	forEachOffered(old, new, func(a, b *Endpoint) {
@@ -151,8 +154,8 @@ func touchedAddrs(old, new offer) []touched {
 }
 
 // forEachOffered calls f for the endpoints that differ between two offers. It skips the slices that
-// the offers share at the beginning and at the end. The other slices are compared by index. So an
-// address that moves to another slice is reported as removed and as added.
+// both offers share at the beginning and at the end. The remaining slices are compared by index. An
+// address that moves to another slice is therefore reported as removed and as added.
 func forEachOffered(old, new offer, f func(a, b *Endpoint)) {
 	before, after := sameEnds(old, new)
 	old = old[before : len(old)-after]
@@ -165,8 +168,8 @@ func forEachOffered(old, new offer, f func(a, b *Endpoint)) {
 	}
 }
 
-// sameEnds returns the number of slices that two offers share at the beginning and, of the
-// remaining slices, at the end.
+// sameEnds returns how many slices two offers share at the beginning and at the end. A slice counts
+// only once.
 func sameEnds(a, b offer) (before, after int) {
 	n := min(len(a), len(b))
 	for before < n && a[before] == b[before] {
@@ -178,7 +181,7 @@ func sameEnds(a, b offer) (before, after int) {
 	return before, after
 }
 
-// combine combines the entries for the same address into one. It writes to list.
+// combine merges all entries for the same address into one. It modifies list.
 func combine(list []touched) []touched {
 	n := 0
 	for _, t := range list {
@@ -197,7 +200,8 @@ func combine(list []touched) []touched {
 	return list[:n]
 }
 
-// endpointsAt returns the endpoints of the slice at index i, or nil if there is no such slice.
+// endpointsAt returns the endpoints of the slice at index i, or nil if the offer does not have that
+// many slices.
 func endpointsAt(o offer, i int) []*Endpoint {
 	if i < len(o) {
 		return o[i].Endpoints
@@ -205,8 +209,8 @@ func endpointsAt(o offer, i int) []*Endpoint {
 	return nil
 }
 
-// winner returns the endpoint that wins an address, or nil if no slice offers the address. several
-// reports whether more than one slice offers the address.
+// winner returns the endpoint that wins an address, or nil if the address is not offered. The
+// second result reports whether more than one slice offers the address.
 func winner(offers offers, a netip.AddrPort) (won *Endpoint, several bool) {
 	for _, o := range offers {
 		for _, s := range o.offer {
@@ -221,9 +225,10 @@ func winner(offers offers, a netip.AddrPort) (won *Endpoint, several bool) {
 	return won, false
 }
 
-// patch returns a copy of list in which pick has replaced the endpoint at each of the addresses. If
-// pick returns nil, patch removes the endpoint. was reports whether list contains the address.
-// addrs must be sorted and without duplicates. If nothing changes, patch returns list itself.
+// patch returns a copy of list with the endpoint at each of the given addresses replaced by the
+// result of pick. If pick returns nil, patch removes the endpoint. The second argument of pick
+// reports whether list contains the address. The addresses must be sorted and must not contain
+// duplicates. If pick does not change any endpoint, patch returns list itself.
 func patch(list []*Endpoint, addrs []touched, pick func(t touched, was bool) *Endpoint) []*Endpoint {
 	var out []*Endpoint // the result for all endpoints of list before index from
 	from := 0
@@ -255,7 +260,7 @@ func find(list []*Endpoint, a netip.AddrPort) (int, bool) {
 	return slices.BinarySearchFunc(list, a, func(e *Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
 }
 
-// mergeSorted merges two sorted lists that have no address in common.
+// mergeSorted merges two sorted lists that do not share any address.
 func mergeSorted(a, b []*Endpoint) []*Endpoint {
 	list := make([]*Endpoint, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {
@@ -273,8 +278,8 @@ func same(a, b []*Endpoint) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// forEachChange calls f for every address at which two sorted lists have different pointers, in
-// order. If a list does not contain the address, its argument is nil.
+// forEachChange calls f, in order, for every address at which two sorted lists have different
+// pointers. If one of the lists does not contain the address, f gets nil for that list.
 func forEachChange(a, b []*Endpoint, f func(a, b *Endpoint)) {
 	i, j := 0, 0
 	for i < len(a) && j < len(b) {

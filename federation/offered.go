@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// offeredAddrs maps each address to the watched services that linked clusters offer it to. So if an
-// address changes that no linked cluster offers, the change costs one look-up. A change of any
-// other address affects only those services.
+// offeredAddrs records to which watched services linked clusters offer each address. If linked
+// clusters do not offer an address, a change to the address only costs one lookup. Otherwise, the
+// change affects only the services that the address is offered to.
 type offeredAddrs struct {
 	mu sync.Mutex // a leaf in the lock order
 	v4 addrUses[[4]byte]
@@ -20,8 +20,8 @@ func newOfferedAddrs() offeredAddrs {
 	return offeredAddrs{v4: newAddrUses[[4]byte](), v6: newAddrUses[[16]byte]()}
 }
 
-// services returns the numbers of the services that linked clusters offer the address to, in no
-// particular order.
+// services returns the numbers of the services that linked clusters offer the address to, in an
+// unspecified order.
 func (o *offeredAddrs) services(a netip.Addr) []uint32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -31,7 +31,7 @@ func (o *offeredAddrs) services(a netip.Addr) []uint32 {
 	return o.v6.services(a.As16())
 }
 
-// replace replaces a member's former offer to a service with a new one.
+// replace replaces a member's previous offer to a service with a new one.
 func (o *offeredAddrs) replace(service uint32, old, new offer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -45,7 +45,8 @@ func (o *offeredAddrs) replace(service uint32, old, new offer) {
 	})
 }
 
-// add adds n to the count of an address for a service. n is 1 or -1. o.mu is held.
+// add adds n, which is 1 or -1, to the count of an address for a service. The caller must hold
+// o.mu.
 func (o *offeredAddrs) add(a netip.Addr, service uint32, n int) {
 	if a = a.Unmap(); a.Is4() {
 		o.v4.add(a.As4(), service, n)
@@ -54,8 +55,8 @@ func (o *offeredAddrs) add(a netip.Addr, service uint32, n int) {
 	}
 }
 
-// forget removes all addresses of a service. It searches all addresses, so it also works if a panic
-// left the counts of the service wrong.
+// forget removes all addresses of a service. It searches all addresses, so it works even if a panic
+// has corrupted the counts of the service.
 func (o *offeredAddrs) forget(service uint32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,15 +64,15 @@ func (o *offeredAddrs) forget(service uint32) {
 	o.v6.forget(service)
 }
 
-// addrUses maps addresses to the services that they are offered to. Most addresses have one
-// service. To keep garbage collection cheap, its entry contains no pointers, and keys are as short
-// as possible.
+// addrUses maps each address to the services that it is offered to. Most addresses are offered to a
+// single service. To keep garbage collection cheap, the entries for these addresses do not contain
+// pointers, and their keys are as short as possible.
 type addrUses[K comparable] struct {
 	first map[K]addrUse   // one service for each address
 	more  map[K][]addrUse // the other services, sorted by number
 }
 
-// addrUse is the number of times that an address is offered to one service.
+// addrUse says how often an address is offered to one service.
 type addrUse struct{ service, count uint32 }
 
 func newAddrUses[K comparable]() addrUses[K] {
@@ -111,8 +112,8 @@ func (u addrUses[K]) add(a K, service uint32, n int) {
 	}
 }
 
-// removeFirst removes the first service of an address. The last of the other services takes its
-// place.
+// removeFirst removes the first service of an address. If the address has other services,
+// removeFirst moves the last of them to the first position.
 func (u addrUses[K]) removeFirst(a K) {
 	more := u.more[a]
 	if len(more) == 0 {

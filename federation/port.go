@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// port is one watched port of a service. It contains the offers of its members, the merged list,
-// and the sets published from that list. It is guarded by the lock of the service.
+// port is a watched port of a service. A port holds the offers of its members, the merged list of
+// endpoints, and the sets published from that list. The lock of the service guards the port.
 type port struct {
 	service     *watchedService // fixed, as is number; nil in a copy that only describes the port
 	number      uint16
@@ -33,26 +33,27 @@ func newPort(s *watchedService, number uint16) *port {
 	}
 }
 
-// summary contains what all sets of a port have in common.
+// summary contains the properties that all sets of a port share.
 type summary struct {
 	exists, complete, byNode, undeclared bool
 	reason                               Reason      // the Reason of sets without endpoints
 	cluster                              ClusterName // the Cluster of sets without endpoints
 }
 
-// origin says which change causes sets to be published, in which cluster and when. The zero value
-// stands for a change that does not belong to one cluster, such as a new definition or link.
+// origin identifies the change that causes sets to be published, with its cluster and time. The
+// zero value stands for changes that do not belong to a single cluster, such as a new definition or
+// link.
 type origin struct {
 	cluster ClusterName
 	at      time.Time
 }
 
-// rebuild reads the members that are new, or whose source or Strict has changed. It reuses the
-// contributions of the other members. If scratch is true, rebuild reads all members, counts all
+// rebuild reads new members, and members whose source or Strict has changed. It reuses the
+// contributions of all other members. If scratch is true, rebuild reads all members, counts all
 // their addresses as offered, and publishes to all clients.
 //
-// rebuild stores the fields of the port in one step, after every call that may panic. Functions
-// that describe a port rely on this order.
+// rebuild only modifies the fields of the port after the last call that may panic. If rebuild
+// panics, functions that describe the port still see the previous fields.
 func (p *port) rebuild(in inputs, scratch bool) {
 	s := p.service
 	before := p.members
@@ -85,8 +86,8 @@ func (p *port) rebuild(in inputs, scratch bool) {
 	s.table.report(s.id, in.definition, p.members)
 }
 
-// readMembers returns the contributions of all members. Contributions that it has just read are not
-// yet screened.
+// readMembers returns the contributions of all members. Contributions that were just read have not
+// been screened yet.
 func (p *port) readMembers(in inputs, scratch bool) []contribution {
 	members := make([]contribution, 0, len(in.links))
 	for i, l := range in.links {
@@ -134,7 +135,8 @@ func screenMembers(members []contribution, in inputs) []offer {
 	return allowed
 }
 
-// setSteering sets the steering of the port's clients. If st is nil, it removes their tier views.
+// setSteering sets the steering for the port's clients. If st is nil, setSteering removes the
+// clients' tier views.
 func (p *port) setSteering(st *steering) {
 	if st == nil && p.steering != nil {
 		for _, to := range p.all() {
@@ -154,16 +156,17 @@ func (p *port) read(m Member, at time.Time) {
 	now := p.members[i]
 	raw := now.read()
 	if m.Cluster != Local {
-		// This must happen before owners are looked up: see Table.AddressOwnerChanged.
+		// The offered addresses must be updated before owners are looked up: see
+		// Table.AddressOwnerChanged.
 		p.service.table.offered.replace(p.service.number, now.raw, raw)
 	}
 	now.replace(raw)
 	p.replaceMembers([]memberChange{{i, now}}, origin{m.Cluster, at})
 }
 
-// screenAddr screens the linked clusters' offers of an address again, and publishes the resulting
-// changes. It publishes once for all members. Otherwise, if two members offer an address that now
-// has an owner, the address of the second member would be served for a moment.
+// screenAddr screens an address again in the offers of all linked clusters, and publishes the
+// resulting changes. All members are published together. Otherwise, if two members offered an
+// address that now has an owner, clients would briefly get the address from the second member.
 func (p *port) screenAddr(a netip.Addr) {
 	var now []memberChange
 	for i, c := range p.members {
@@ -176,7 +179,7 @@ func (p *port) screenAddr(a netip.Addr) {
 	p.replaceMembers(now, origin{})
 }
 
-// tick publishes the changes that are due by now.
+// tick publishes the changes that are due.
 func (p *port) tick(now time.Time) {
 	if p.steering == nil {
 		return
@@ -190,7 +193,7 @@ func (p *port) tick(now time.Time) {
 	p.publish(p.dueBy(now), origin{})
 }
 
-// dueBy lists the clients whose tiers shrink with time at or before now.
+// dueBy returns the clients that must drop a part of a tier at or before now.
 func (p *port) dueBy(now time.Time) (list []*published) {
 	for to := range p.failingBack {
 		if !to.tierView.due.After(now) {
@@ -200,14 +203,14 @@ func (p *port) dueBy(now time.Time) (list []*published) {
 	return list
 }
 
-// memberChange is a new contribution of a member.
+// memberChange describes a new contribution of a member.
 type memberChange struct {
 	index int // index in port.members
 	contribution
 }
 
 // replaceMembers stores new contributions of members, and publishes all resulting changes in one
-// step. After the call, list contains the former contributions.
+// step. After the call, list contains the previous contributions.
 func (p *port) replaceMembers(list []memberChange, why origin) {
 	if len(list) == 0 {
 		return
@@ -244,8 +247,8 @@ func (p *port) replaceMembers(list []memberChange, why origin) {
 	}
 }
 
-// replaceOffer stores the allowed part of a member's offer. It returns the new merged list, given
-// the former one.
+// replaceOffer stores the allowed part of a member's offer. It takes the previous merged list and
+// returns the new one.
 func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoint {
 	inService, lastResort := p.steering.divide(i, allowed)
 	for at := range p.offers {
@@ -264,9 +267,9 @@ func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoin
 	return merged
 }
 
-// update stores the merged list and the summary, and publishes the resulting changes. If all is set
-// or the summary changed, it publishes to all clients. Otherwise it publishes only to the clients
-// that the change concerns.
+// update stores the merged list and the summary, and publishes the resulting changes. If all is
+// true or the summary has changed, update publishes to all clients. Otherwise, update publishes
+// only to the clients that the change concerns.
 func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	s := p.service
 	sum := summarize(d, p.members, p.steering)
@@ -290,9 +293,10 @@ func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	}
 }
 
-// summarize derives a port's summary from its members. A service that is not federated counts as a
-// list of at most one member. While the cluster of that member is withdrawn, the service exists and
-// is empty. A Service of type ExternalName is an exception, because it has nothing to withdraw.
+// summarize derives a port's summary from its members. A service that is not federated is treated
+// as a service with at most one member. While the cluster of a service's only member is withdrawn,
+// the service exists and is empty. A Service of type ExternalName is an exception, because it does
+// not have endpoints to withdraw.
 func summarize(d *Definition, members []contribution, st *steering) summary {
 	switch {
 	case d == nil:
@@ -345,17 +349,18 @@ func undeclared(members []contribution) bool {
 }
 
 // concerned lists the clients that may be affected by the change from the given lists to the port's
-// current lists. The summary and the steering must not have changed. The clients are in the order
-// of port.all.
+// current lists. The summary and the steering must not have changed since the given lists were
+// current. The clients are in the same order as in port.all.
 //
-// Clients may request any number of names that no endpoint has. Such clients must not make changes
-// slow for others. So concerned omits clients that the change cannot affect.
+// Clients may request any number of names that do not belong to an endpoint. These clients must not
+// delay updates for other clients. To keep updates fast, concerned omits clients that the change
+// cannot affect.
 //
 //   - Clients of an instance are affected only if an endpoint of the instance has changed.
-//   - If traffic must stay on nodes, clients of a node are affected only if an endpoint on the node
+//   - If traffic must stay on nodes, clients on a node are affected only if an endpoint on the node
 //     or in another cluster has changed.
-//   - Clients whose endpoints are chosen by node hints are affected only if an endpoint hinted to
-//     their node has changed, or an endpoint that decides whether node hints apply.
+//   - If node hints choose the endpoints of clients, the clients are affected only by changes to
+//     endpoints hinted to their node, and by changes that decide whether node hints apply.
 func (p *port) concerned(merged, unready []*Endpoint) []*published {
 	byNode := p.summary.byNode
 	whole := p.audiences[""]
@@ -401,8 +406,8 @@ func (p *port) concerned(merged, unready []*Endpoint) []*published {
 	return list
 }
 
-// publish chooses the endpoints for each of these kinds of clients, and publishes them. The steps
-// are the same for steered and other ports. Without steering, all endpoints are in use.
+// publish chooses and publishes the endpoints for each of the given kinds of clients. The steps are
+// the same with and without steering. Without steering, all endpoints are in use.
 func (p *port) publish(clients []*published, why origin) {
 	opts := &p.service.table.opts
 	now := opts.Now()
@@ -416,7 +421,7 @@ func (p *port) publish(clients []*published, why origin) {
 	}
 }
 
-// decideTiers returns how much of each tier a kind of client now uses.
+// decideTiers returns how much of each tier one kind of client uses now.
 func (p *port) decideTiers(to *published, t *tally, now time.Time) use {
 	if p.steering == nil {
 		return everything
@@ -430,8 +435,8 @@ func (p *port) decideTiers(to *published, t *tally, now time.Time) use {
 	return u
 }
 
-// newSet returns a set of the chosen endpoints. hinted contains all endpoints in use, by the nodes
-// that node hints choose the endpoints for.
+// newSet returns a set of the chosen endpoints. The hinted argument groups all endpoints in use by
+// the nodes that they are hinted to.
 func (p *port) newSet(to *published, chosen []*Endpoint, hinted map[string][]*Endpoint, why origin) Set {
 	set := Set{
 		Version:    1,
@@ -457,8 +462,8 @@ func (p *port) newSet(to *published, chosen []*Endpoint, hinted map[string][]*En
 	return set
 }
 
-// countOffered replaces the offers of the former members with those of the current ones in
-// Table.offered.
+// countOffered replaces the previous members' offers in Table.offered with those of the current
+// members.
 func (p *port) countOffered(before, now []contribution) {
 	s := p.service
 	count := func(m Member, old, new *contribution) {
@@ -483,7 +488,7 @@ func (p *port) countOffered(before, now []contribution) {
 	}
 }
 
-// reportRefused calls Options.ReportRefused if some of a member's addresses are refused now, and
+// reportRefused calls Options.ReportRefused if some of a member's addresses are refused now, but
 // none were refused before.
 func (p *port) reportRefused(now, before *contribution) {
 	s := p.service
@@ -497,7 +502,7 @@ func (p *port) reportRefused(now, before *contribution) {
 	s.table.opts.ReportRefused(s.id, p.number, now.member, all.Examples[0], all.total())
 }
 
-// join adds a kind of client, which has no watch yet.
+// join adds a kind of client that is not watched yet.
 func (p *port) join(c Client) *published {
 	a := p.audiences[c.Instance]
 	if a == nil {
@@ -509,7 +514,7 @@ func (p *port) join(c Client) *published {
 	return to
 }
 
-// leave ends one watch of a kind of client.
+// leave ends one watch by clients of the given kind.
 func (p *port) leave(c Client) {
 	to := p.audiences[c.Instance].find(c)
 	if to.refs--; to.refs == 0 {
@@ -531,7 +536,7 @@ func (p *port) remove(to *published) {
 	}
 }
 
-// removeUnwatched removes the kinds of clients without a watch: see watchedService.add.
+// removeUnwatched removes the kinds of clients that are not watched: see watchedService.add.
 func (p *port) removeUnwatched() {
 	for _, to := range p.all() {
 		if to.refs == 0 {
@@ -540,8 +545,8 @@ func (p *port) removeUnwatched() {
 	}
 }
 
-// all lists all kinds of clients. Clients of the whole service come first, because clients of
-// instances may have requested names that do not exist.
+// all returns all kinds of clients. Clients of the whole service come first, because clients of
+// instances may have requested hostnames that do not exist.
 func (p *port) all() []*published {
 	list := p.whole()
 	for instance, a := range p.audiences {
@@ -552,11 +557,11 @@ func (p *port) all() []*published {
 	return list
 }
 
-// whole lists the kinds of clients of the whole service.
+// whole returns the kinds of clients of the whole service.
 func (p *port) whole() []*published { return p.audiences[""].clients(nil, nil) }
 
-// gatewaySlices returns the offered slices of Linkerd gateways. Tiers count the endpoints behind
-// these gateways instead of the gateways.
+// gatewaySlices returns the offered slices that contain Linkerd gateways. When endpoints are
+// counted by tier, the endpoints behind Linkerd gateways replace the gateways themselves.
 func (p *port) gatewaySlices() (list []gatewaySlice) {
 	for _, o := range p.offers {
 		for _, l := range o.offer {
@@ -568,8 +573,8 @@ func (p *port) gatewaySlices() (list []gatewaySlice) {
 	return list
 }
 
-// copyTo copies the port without its clients, so that the copy can be read without the service's
-// lock. It reuses the memory of the former content of to.
+// copyTo copies the port without its clients, so that the copy can be read without holding the
+// service's lock. The copy reuses memory that the destination has already allocated.
 func (p *port) copyTo(to *port) {
 	*to = port{
 		number:   p.number,

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ProfileKey identifies a destination for the clients of one namespace. Watches of equal keys get
-// the same profiles. A destination is one of:
+// ProfileKey identifies a destination for the clients in one namespace. Watches with the same key
+// receive the same profiles. The destination is one of:
 //
 //   - a service port, if Addr is zero
 //   - one endpoint of a service, if Instance is its hostname
@@ -14,19 +14,19 @@ import (
 type ProfileKey struct {
 	Service  ServiceID
 	Instance string // hostname of an endpoint, as in <hostname>.<service>.<namespace>; empty for the service
-	// Addr is the cluster IP of a service, the address of a Pod, or any other address. It is never
-	// an IPv4-mapped IPv6 address, and has no zone.
+	// Addr is the cluster IP of a service, the address of a Pod, or any other address. Addr must
+	// not be an IPv4-mapped IPv6 address, and must not have a zone.
 	Addr netip.AddrPort
 	Port uint16 // port of the service; zero if Addr is set
-	// Namespace is the namespace of the client. Its ServiceProfiles override those of the service's
-	// namespace. Clients choose the name freely, so the namespace may not exist.
+	// Namespace is the namespace of the client. ServiceProfiles in the client's namespace override
+	// those in the service's namespace. Clients choose the namespace freely, so it may not exist.
 	//
-	// Namespace is empty if it is unknown, is the service's own namespace, or has no effect because
-	// Instance is set.
+	// Namespace is empty if it is unknown, if it is the service's own namespace, or if Instance is
+	// set.
 	Namespace string
 }
 
-// ProfileReason says why a destination has no profile.
+// ProfileReason says why a destination does not have a profile.
 type ProfileReason uint8
 
 const (
@@ -38,18 +38,20 @@ const (
 	NoPort
 	// NoAddress means that the service declares the port, but is of type ExternalName.
 	NoAddress
-	// NoInstance means that no endpoint of the service has the hostname, or that the Pod of the
-	// endpoint is not yet cached.
+	// NoInstance means that the hostname does not match any endpoint of the service, or that the
+	// Pod of the endpoint is not cached yet.
 	NoInstance
-	// Ambiguous means that several objects claim the address, so its owner is unknown.
+	// Ambiguous means that several objects claim the address, so the table cannot tell which object
+	// the address is assigned to.
 	Ambiguous
 )
 
-// Profile describes one destination to a proxy: a service port or one endpoint. It is immutable.
+// Profile describes a destination to a proxy. The destination is a service port or a single
+// endpoint. It is immutable.
 type Profile struct {
 	Reason ProfileReason // unless it is Resolved, all fields below except Claimed are zero
-	// Claimed describes the objects that claim the address, if Reason is Ambiguous. An example is
-	// "2 Services with cluster IP 10.0.0.1".
+	// If Reason is Ambiguous, Claimed describes the objects that claim the address. An example of
+	// Claimed is "2 Services with cluster IP 10.0.0.1".
 	Claimed string
 
 	// Service and Port are set in the profile of a service port.
@@ -57,18 +59,19 @@ type Profile struct {
 	Port    uint16
 	Name    string          // fully qualified name of the service; empty in the profile of an endpoint
 	Routes  *ServiceProfile // nil means the default
-	// If Rejected is true, the ServiceProfile of the service is invalid, and Routes is nil. A proxy
-	// that has received routes for the service keeps them.
+	// If Rejected is true, the service's ServiceProfile is invalid, and Routes is nil. Proxies that
+	// have already received routes for the service keep these routes.
 	Rejected bool
 	Opaque   bool // whether proxies must not detect the service port's protocol
 
-	// Endpoint describes the endpoint at the address. It is nil in the profile of a service. It has
-	// no Group, because all its labels are in Labels. If the owner of the address is unknown,
-	// Endpoint is of kind Address, and its Opaque follows the default opaque ports.
+	// Endpoint describes the endpoint at the address. In the profile of a service, Endpoint is nil.
+	// Endpoint does not have a Group, because Labels contains all its labels. If the address is not
+	// assigned to a known object, Endpoint is of kind Address, and Opaque follows the default
+	// opaque ports.
 	Endpoint *Endpoint
 }
 
-// Equal reports whether the two profiles have the same content. It compares ServiceProfiles by
+// Equal reports whether the two profiles have the same content. Equal compares ServiceProfiles by
 // pointer.
 func (p *Profile) Equal(o *Profile) bool {
 	if p == o || p == nil || o == nil {
@@ -86,8 +89,9 @@ func (p *Profile) Equal(o *Profile) bool {
 	return p.Endpoint.Equal(o.Endpoint)
 }
 
-// ServiceProfile describes the requests to a service: routes, retries and traffic splits. It is
-// immutable. The pointer stays the same until the content of the Kubernetes object changes.
+// ServiceProfile describes how proxies handle requests to a service: routes, retries and traffic
+// splits. It is immutable. The pointer stays the same until the content of the Kubernetes object
+// changes.
 type ServiceProfile struct {
 	Namespace, Name string // namespace and name of the object
 	Routes          []Route
@@ -95,7 +99,7 @@ type ServiceProfile struct {
 	Overrides       []Override
 }
 
-// Route describes one kind of request. The first Route that matches a request applies.
+// Route describes one kind of request. If several routes match a request, the first one applies.
 type Route struct {
 	Name      string
 	Condition Match
@@ -104,7 +108,7 @@ type Route struct {
 	Timeout   time.Duration // zero means no timeout
 }
 
-// MatchKind is the kind of a Match. It determines which fields of the Match are used.
+// MatchKind is the kind of a Match, and determines which fields of the Match are used.
 type MatchKind uint8
 
 const (
@@ -124,7 +128,8 @@ type Match struct {
 	Min, Max uint32
 }
 
-// ResponseClass describes one kind of response. The first class that matches a response applies.
+// ResponseClass describes one kind of response. If several classes match a response, the first one
+// applies.
 type ResponseClass struct {
 	Condition Match
 	Failure   bool
@@ -137,7 +142,7 @@ type RetryBudget struct {
 	TTL          time.Duration
 }
 
-// Override is a destination that receives part of the requests instead of the service.
+// Override is a destination that receives some of the requests instead of the service.
 type Override struct {
 	Authority string // without a port, it means the service's port
 	Weight    uint32

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// MaxUndeclaredPorts is the maximum number of watched ports of a service that no member is known to
-// declare. There is a limit because a client may request any port, and each port is read and merged
-// separately.
+// MaxUndeclaredPorts is the maximum number of watched ports per service that are not known to be
+// declared by any member. The limit exists because clients may request any port, and each port is
+// read and merged separately.
 const MaxUndeclaredPorts = 64
 
 // watchedService is a service that has at least one watch.
@@ -25,7 +25,7 @@ type watchedService struct {
 	refs   int         // number of watches; guarded by table.mu
 	byNode atomic.Bool // whether the sets depend on the client's node
 
-	// mu is held while sources are read and while the result is merged and published.
+	// mu is held while sources are read, and while the results are merged and published.
 	mu          sync.Mutex
 	ports       map[uint16]*port
 	broken      bool // whether a panic left ports half changed: see restore
@@ -39,7 +39,7 @@ func newWatchedService(t *Table, id ServiceID, number uint32) *watchedService {
 	return s
 }
 
-// rebuild publishes the effects of a new definition, or of a changed link of a member's cluster.
+// rebuild publishes the effects of a new definition, or of a changed link to a member's cluster.
 func (s *watchedService) rebuild() {
 	s.change(func() {
 		in := s.table.inputs(s.id)
@@ -58,8 +58,8 @@ func (s *watchedService) readMember(m Member, at time.Time) {
 	})
 }
 
-// screenAddr screens the linked clusters' offers of an address again, and publishes the resulting
-// changes.
+// screenAddr screens an address again in the offers of all linked clusters, and publishes the
+// resulting changes.
 func (s *watchedService) screenAddr(a netip.Addr) {
 	s.change(func() {
 		for _, p := range s.ports {
@@ -68,7 +68,7 @@ func (s *watchedService) screenAddr(a netip.Addr) {
 	})
 }
 
-// tick publishes the changes that are due by now.
+// tick publishes the changes that are due.
 func (s *watchedService) tick() {
 	s.change(func() {
 		now := s.table.opts.Now()
@@ -78,11 +78,11 @@ func (s *watchedService) tick() {
 	})
 }
 
-// finishUnwatch finishes what unwatch began.
+// finishUnwatch completes the work that unwatch has begun.
 func (s *watchedService) finishUnwatch() { s.change(func() {}) }
 
-// change calls f, which publishes a change, with s.mu held. If the service is broken, change
-// restores the service instead, which publishes all changes.
+// change holds s.mu while it calls f, which publishes a change. If the service is broken, change
+// restores the service instead of calling f. Restoring the service publishes all changes.
 func (s *watchedService) change(f func()) {
 	s.locked(func() {
 		if s.broken {
@@ -94,14 +94,15 @@ func (s *watchedService) change(f func()) {
 	})
 }
 
-// finish reschedules the service and reports its tiers. It is called when all ports are up to date.
+// finish reschedules the service and reports its tiers. It must be called after all ports have been
+// updated.
 func (s *watchedService) finish() {
 	s.reschedule()
 	s.reportTiers()
 }
 
-// locked calls f with s.mu held. If f panics, locked marks the service as broken. It does not
-// recover.
+// locked holds s.mu while it calls f. If f panics, locked marks the service as broken. It does not
+// recover from the panic.
 func (s *watchedService) locked(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +112,7 @@ func (s *watchedService) locked(f func()) {
 	done = true
 }
 
-// isBroken reports whether the service is broken. It waits for a running update to end.
+// isBroken reports whether the service is broken. It first waits until a running update has ended.
 func (s *watchedService) isBroken() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +120,7 @@ func (s *watchedService) isBroken() bool {
 }
 
 // restore rebuilds a broken service from scratch. It uses only the watches and the last published
-// sets, because a panic may have left all other state half changed.
+// sets, because a panic may have left all other state inconsistent.
 func (s *watchedService) restore() {
 	s.table.offered.forget(s.number)
 	in := s.table.inputs(s.id)
@@ -142,14 +143,14 @@ func (s *watchedService) restore() {
 	s.broken = false
 }
 
-// watch returns the published sets for the key, and whether unwatch must be called. If the key has
-// no watches yet, watch adds the key.
+// watch returns the published sets for the key, and reports whether unwatch must be called. If the
+// key is not watched yet, watch adds the key.
 //
-// If the service is broken, a watched key keeps its set, which may be out of date. Before watch
-// adds a new key, it restores the service.
+// If the service is broken, a watched key keeps its set, which may be out of date. If the service
+// is broken and the key is new, watch restores the service before it adds the key.
 //
-// If the port is undeclared and MaxUndeclaredPorts is reached, watch adds nothing and returns a set
-// with the reason TooManyPorts.
+// If the port is undeclared and MaxUndeclaredPorts is reached, watch does not add the key, and
+// returns a set with the reason TooManyPorts.
 func (s *watchedService) watch(k Key) (latest *Latest[*Set], added bool) {
 	s.locked(func() {
 		to := s.published(k)
@@ -167,7 +168,7 @@ func (s *watchedService) watch(k Key) (latest *Latest[*Set], added bool) {
 	return latest, added
 }
 
-// published returns the published sets for a watched key, or nil if the key is not watched.
+// published returns the published sets for a key, or nil if the key is not watched.
 func (s *watchedService) published(k Key) *published {
 	p := s.ports[k.Port]
 	if p == nil {
@@ -180,8 +181,8 @@ func (s *watchedService) published(k Key) *published {
 }
 
 // add publishes the first set for a key. If the port is undeclared and MaxUndeclaredPorts is
-// reached, add returns nil. If add panics, restore later removes the entries that add left behind,
-// because they have no watches.
+// reached, add returns nil. If add panics, it leaves entries without watches behind, which restore
+// removes later.
 func (s *watchedService) add(k Key) *published {
 	if s.broken {
 		s.restore()
@@ -204,10 +205,10 @@ func (s *watchedService) add(k Key) *published {
 	return to
 }
 
-// undeclaredPorts returns the number of watched ports that no member is known to declare. Ports of
-// a pending cluster count, because the cluster may turn out to declare none of them while their
-// streams stay open. This affects only new links: after a start, proxies are served once no cluster
-// is pending.
+// undeclaredPorts returns the number of watched ports that are not known to be declared by any
+// member. Ports of pending clusters count, because the cluster may turn out not to declare them
+// while their streams stay open. This rule only affects new links, because after a start Isthmus
+// does not serve proxies until no cluster is pending.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
 		if !slices.ContainsFunc(p.members, contribution.declares) {
@@ -217,8 +218,8 @@ func (s *watchedService) undeclaredPorts() (n int) {
 	return n
 }
 
-// unwatch ends one watch of the key, and reports whether finishUnwatch must be called. It leaves
-// the cleanup of a broken service to restore.
+// unwatch ends one watch of the key, and reports whether finishUnwatch must be called. If the
+// service is broken, unwatch leaves the cleanup to restore.
 func (s *watchedService) unwatch(k Key) (unfinished bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,9 +236,9 @@ func (s *watchedService) unwatch(k Key) (unfinished bool) {
 	return s.steered && k.concernsService(p)
 }
 
-// concernsService reports whether beginning or ending a watch of the key may change when the
-// service is due, or which tiers are reported. A watch of a further instance changes neither. There
-// may be any number of instances, and they become due only after another change.
+// concernsService reports whether starting or ending a watch of the key may change the service's
+// next due time or its reported tiers. A watch of a further instance does not change either of
+// them. There may be any number of instances, and they become due only after another change.
 func (k Key) concernsService(p *port) bool {
 	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
 }
@@ -273,15 +274,16 @@ type tierChanges struct {
 	spills, failBacks uint64 // how often clients of a zone began to use more tiers, and fewer tiers
 }
 
-// noteTiers records whether a kind of client uses other tiers than at the last report.
+// noteTiers records whether the tiers that a kind of client uses have changed since the last
+// report.
 func (s *watchedService) noteTiers(to *published) {
 	if to.tierView != nil && to.tierView.reported != to.tierView.inUse && to.client.Instance == "" {
 		s.tierChanges.changed = true
 	}
 }
 
-// reportTiers reports changes of the tiers in use. If a client comes or goes whose tiers differ
-// from those of the other clients, that is not a change.
+// reportTiers reports changes to the tiers in use. If a client with different tiers appears or
+// disappears, reportTiers does not report a change.
 func (s *watchedService) reportTiers() {
 	if !s.tierChanges.changed {
 		return
@@ -314,8 +316,8 @@ func (s *watchedService) reportTiers() {
 	}
 }
 
-// worst returns, by zone, the client that uses the most tiers now, and the largest number of tiers
-// that any client used at the last report.
+// worst returns two maps, both keyed by zone. They hold the client that uses the most tiers now,
+// and the largest number of tiers used at the last report.
 func (s *watchedService) worst() (now map[string]tierUser, before map[string]int) {
 	now = make(map[string]tierUser)
 	before = make(map[string]int)
@@ -342,9 +344,9 @@ type tierUser struct {
 	*published
 }
 
-// worse reports whether u uses more tiers than the other client, or as many tiers but since a later
-// time. The later client is preferred because it explains the reported change. Ties are broken in
-// an arbitrary but fixed order.
+// worse reports whether u uses more tiers than the other client, or the same number of tiers but
+// since a later time. The client with the later time is preferred because it explains the reported
+// change. Ties are broken in an arbitrary but fixed order.
 func (u tierUser) worse(than tierUser) bool {
 	return cmp.Or(
 		cmp.Compare(u.tierView.inUse, than.tierView.inUse),
@@ -354,8 +356,9 @@ func (u tierUser) worse(than tierUser) bool {
 	) > 0
 }
 
-// TierChange is a change of the number of tiers that clients of a zone use. It describes the ports
-// of the service for which most tiers are in use. It does not cover clients of an instance.
+// TierChange describes a change to the number of tiers that clients in a zone use. If the ports of
+// the service use different numbers of tiers, TierChange describes the ports that use the most.
+// TierChange does not cover clients of a single instance.
 type TierChange struct {
 	Service    ServiceID
 	Zone       string // the clients' zone; empty if unknown
@@ -364,7 +367,7 @@ type TierChange struct {
 	Why        string // the reason, in words for a log
 }
 
-// Tiers returns the tiers that are now in use, in words.
+// Tiers returns the tiers that are now in use, for users.
 func (c TierChange) Tiers() string { return c.Preference.firstTiers(c.To) }
 
 // copies returns copies of the service's ports. It reuses the memory of list.

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// Client contains the properties of a client that affect its endpoints. A field is empty if it is
-// unknown or not part of the request.
+// Client contains the properties of a client that affect its endpoints. If a property is unknown or
+// not part of the request, its field is empty.
 type Client struct {
 	Zone     string // value of topology.kubernetes.io/zone of the client's node
 	Node     string // name of the client's node
 	Instance string // requested hostname, as in <hostname>.<service>.<namespace>
 }
 
-// Key identifies one kind of client of a service port. Watches of equal keys get the same sets.
+// Key identifies one kind of client of a service port. Watches with the same key receive the same
+// sets.
 type Key struct {
 	Service ServiceID
 	Port    uint16
@@ -25,14 +26,14 @@ type Key struct {
 
 func (k Key) String() string { return k.Service.String() + ":" + strconv.Itoa(int(k.Port)) }
 
-// Set contains the endpoints that one kind of client gets for one service port. A published Set
-// never changes.
+// Set contains the endpoints for one kind of client of one service port. A published Set never
+// changes.
 type Set struct {
 	Version  uint64 // one more than the version of the previous Set
 	Exists   bool   // whether the service is defined; for a mirror, whether its remote Service exists too
 	Complete bool   // whether no member's cluster is pending
-	// ByNode is true if internalTrafficPolicy is Local. If the client has a node and its Key does
-	// not, the caller must call Table.Key again.
+	// ByNode is true if the service's internalTrafficPolicy is Local. If the client has a node but
+	// its Key does not, the caller must call Table.Key again.
 	ByNode     bool
 	Hinted     bool        // whether node hints chose the endpoints for the Key's node
 	Undeclared bool        // whether all members are known, at least one serves, and none declares the port
@@ -41,38 +42,39 @@ type Set struct {
 	Changed    time.Time   // when the newest change happened in its cluster, for metrics; zero if unknown
 	Origin     ClusterName // the cluster of the newest change, if Changed is set
 	Endpoints  []*Endpoint // sorted by Addr, one per Addr; unchanged endpoints keep their pointer
-	// Members is the number of the service's members, serving or not. A change of Members alone
-	// does not publish a new Set.
+	// Members is the number of the service's members, whether they serve or not. If only Members
+	// changes, the table does not publish a new Set.
 	Members int
 
 	hinted   map[string][]*Endpoint // by node that node hints choose endpoints for; nil if the Key has a node
 	steering *Latest[*steering]     // see Tiers
 }
 
-// Reason says why a set has no endpoints, if there is a reason other than an empty service.
+// Reason says why a set does not contain endpoints, unless the service is simply empty.
 type Reason uint8
 
 const (
-	// None means that the set has endpoints, or that the service exists and is empty.
+	// None means that the set contains endpoints, or that the service exists and is empty.
 	None Reason = iota
-	// Undefined means that no such service is defined.
+	// Undefined means that the service is not defined.
 	Undefined
-	// NoRemoteService means that a mirror does not name its remote Service.
+	// NoRemoteService means that the service is a mirror that does not name its remote Service.
 	NoRemoteService
 	// NotLinked means that the only cluster of the service is not linked.
 	NotLinked
 	// External means that the service, or the remote Service of a mirror, is of type ExternalName.
 	External
-	// Unknown means that the cluster of a member is pending or unreachable, and no other member
-	// offers endpoints. The service may have endpoints there.
+	// Unknown means that a member's cluster is pending or unreachable, and that the other members
+	// do not offer endpoints. The service may have endpoints in that cluster.
 	Unknown
-	// TooManyPorts means that MaxUndeclaredPorts other ports of the service are watched, and no
-	// member is known to declare this port. The set is final. Only new watches get it.
+	// TooManyPorts means that MaxUndeclaredPorts other ports of the service are watched, and that
+	// no member is known to declare this port. A set with the reason TooManyPorts never changes.
+	// Only new watches receive TooManyPorts.
 	TooManyPorts
 )
 
-// newTooManyPorts returns a final set with the reason TooManyPorts. ByNode is set for clients with
-// a node, so that they do not ask for another Key.
+// newTooManyPorts returns a set with the reason TooManyPorts, which never changes. For clients with
+// a node, ByNode is set, so that they do not request another Key.
 func newTooManyPorts(c Client) *Latest[*Set] {
 	latest := new(Latest[*Set])
 	latest.Set(&Set{
@@ -82,28 +84,29 @@ func newTooManyPorts(c Client) *Latest[*Set] {
 	return latest
 }
 
-// HintedTo reports whether node hints choose the endpoints for clients on a node. If the set's Key
-// has a node, it must be the same node.
+// HintedTo reports whether node hints choose the endpoints for clients on the given node. If the
+// set's Key has a node, the given node must be the same.
 //
-// If HintedTo or ByNode is true, the Key of a client must include its node. While the table
-// publishes a change, it updates the set of the Key without a node first.
+// If HintedTo or ByNode is true, the Key of a client must include the client's node. When the table
+// publishes a change, it updates the set for the Key without a node first.
 func (s *Set) HintedTo(node string) bool {
 	return s.Hinted || node != "" && s.hinted[node] != nil
 }
 
 // Tiers returns the current tiers of the set's service, and a channel that is closed when the tiers
-// change. A change of tiers alone does not publish a new Set.
+// change. If only the tiers change, the table does not publish a new Set.
 func (s *Set) Tiers() (Tiers, <-chan struct{}) {
 	st, changed := s.steering.Get()
 	return Tiers{st}, changed
 }
 
-// Tiers maps the endpoints of a set to the tiers of the service's preference. The zero value maps
-// none. Values are comparable: two values differ if any tier or standing differs.
+// Tiers maps the endpoints of a set to the tiers of the service's preference. The zero value does
+// not contain any tiers. Callers can compare two values with == to find out whether any tier or
+// standing has changed.
 type Tiers struct{ by *steering }
 
-// Of returns the tier of an endpoint in words, for clients in the zone, and the standing of its
-// cluster. If clients of the service get all endpoints, ok is false.
+// Of returns the name of an endpoint's tier for clients in the given zone, and the standing of the
+// endpoint's cluster. If clients of the service get all endpoints, ok is false.
 func (t Tiers) Of(e *Endpoint, zone string) (tier string, standing Standing, ok bool) {
 	if t.by == nil {
 		return "", InService, false
@@ -115,8 +118,8 @@ func (t Tiers) Of(e *Endpoint, zone string) (tier string, standing Standing, ok 
 	return t.by.preference.tierName(i), t.by.byCluster[e.Cluster].standingOf(e), true
 }
 
-// equal reports whether two sets have the same content for clients. It ignores Members, Changed and
-// Origin.
+// equal reports whether two sets have the same content for clients. It ignores the fields Members,
+// Changed and Origin.
 func (s *Set) equal(o *Set) bool {
 	return s.Exists == o.Exists &&
 		s.Complete == o.Complete &&
@@ -129,11 +132,11 @@ func (s *Set) equal(o *Set) bool {
 		same(s.Endpoints, o.Endpoints)
 }
 
-// Diff returns the changes from one set to another: the endpoints that are new or changed, and the
-// addresses that are gone. If from is nil, it counts as an empty set.
+// Diff returns the endpoints that are new or changed between two sets, and the addresses that were
+// removed. If from is nil, it counts as an empty set.
 //
-// Both results are sorted by address. They do not share memory with the sets. Diff does not compare
-// Exists and Reason.
+// Both results are sorted by address. The results do not share memory with the sets. Diff does not
+// compare Exists and Reason.
 func Diff(from, to *Set) (added []*Endpoint, removed []netip.AddrPort) {
 	var before []*Endpoint
 	if from != nil {
@@ -150,7 +153,7 @@ func Diff(from, to *Set) (added []*Endpoint, removed []netip.AddrPort) {
 	return added, removed
 }
 
-// sameNodes reports whether two maps have the same nodes as keys.
+// sameNodes reports whether two maps have the same keys.
 func sameNodes(a, b map[string][]*Endpoint) bool {
 	if len(a) != len(b) {
 		return false
@@ -163,7 +166,7 @@ func sameNodes(a, b map[string][]*Endpoint) bool {
 	return true
 }
 
-// Latest holds the newest value of something. The zero Latest holds the zero value of T. All
+// Latest holds the newest version of a value. The zero Latest holds the zero value of T. All
 // methods are safe for concurrent use and never block.
 type Latest[T any] struct {
 	p atomic.Pointer[cell[T]]
@@ -184,8 +187,8 @@ func (l *Latest[T]) Get() (T, <-chan struct{}) {
 	return c.value, c.replaced
 }
 
-// Set replaces the value. Then it closes the channel that Get returned with the previous value. A
-// goroutine that waits on the channel then finds v or a newer value.
+// Set replaces the value. After replacing the value, Set closes the channel that Get returned with
+// the previous value. A goroutine that waits for the channel therefore finds v or a newer value.
 func (l *Latest[T]) Set(v T) {
 	if old := l.p.Swap(&cell[T]{value: v, replaced: make(chan struct{})}); old != nil {
 		close(old.replaced)
@@ -200,15 +203,15 @@ type Watch[T any] struct {
 	close  func()
 }
 
-// NewWatch returns a watch of latest. The first call of Close calls closed.
+// NewWatch returns a watch on the values of latest. The first call to Close calls closed.
 func NewWatch[T any](latest *Latest[T], closed func()) *Watch[T] {
 	return &Watch[T]{latest: latest, close: closed}
 }
 
 // Get returns the newest value, and a channel that is closed when that value is replaced. After
-// Close, Get still returns the last value.
+// Close, Get returns the last value.
 func (w *Watch[T]) Get() (T, <-chan struct{}) { return w.latest.Get() }
 
-// Close ends the watch. It may be called more than once. It does not wake goroutines that wait on a
-// channel from Get.
+// Close ends the watch. Close may be called more than once. Close does not wake goroutines that
+// wait on a channel returned by Get.
 func (w *Watch[T]) Close() { w.once.Do(w.close) }

@@ -8,42 +8,43 @@ import (
 	"time"
 )
 
-// Options configures a Table. The zero value serves IPv4 only and reports nothing.
+// Options configures a Table. The zero value serves only IPv4 and does not report anything.
 type Options struct {
-	// If IPv6 is true, sets contain IPv6 addresses. Otherwise sets omit them.
+	// If IPv6 is true, sets contain IPv6 addresses. If IPv6 is false, sets omit IPv6 addresses.
 	IPv6 bool
 	// Report is called when a member of a watched service stops serving, serves again, or fails to
-	// serve for another reason than before. It must neither block nor call the Table. If Report is
-	// nil, it is not called.
+	// serve for a different reason. Report must not block, and must not call the Table. If Report
+	// is nil, it is not called.
 	Report func(ServiceID, Member, MemberStatus)
 	// ReportRefused is called when the table begins to refuse addresses that a linked cluster
-	// offers to a watched port. n is the number of refused addresses. The rules of Report apply.
+	// offers to a watched port. The last argument is the number of refused addresses. The same
+	// rules apply to ReportRefused as to Report.
 	ReportRefused func(id ServiceID, port uint16, m Member, first Refusal, n int)
-	// ReportTiers is called when the clients of a zone begin to use more or fewer tiers. The rules
-	// of Report apply.
+	// ReportTiers is called when the clients in a zone begin to use more or fewer tiers. The same
+	// rules apply to ReportTiers as to Report.
 	ReportTiers func(TierChange)
 	// Supervise calls update, which updates a watched service. If update panics, Supervise must
-	// recover. After a pause, it must call the callback named again, which calls Supervise. Until
-	// then clients keep their endpoints.
+	// recover. After a pause, Supervise must call the last argument, which calls Supervise again.
+	// Until the update succeeds, clients keep their endpoints.
 	//
-	// The argument named of identifies the watched service. It stays the same until the last watch
-	// of the service is closed.
+	// The second argument identifies the watched service. The second argument stays the same until
+	// the last watch of the service is closed.
 	//
 	// If Supervise is nil, the Table does not recover from panics.
 	Supervise func(id ServiceID, of any, update, again func())
-	// Now returns the current time, which preferences and cordons depend on. The default is
-	// time.Now.
+	// Now returns the current time, which determines the effects of preferences and cordons. The
+	// default is time.Now.
 	Now func() time.Time
 }
 
-// Table joins definitions with clusters, and publishes the sets that clients get. All methods are
-// safe for concurrent use. Each method publishes all effects before it returns.
+// Table combines definitions with clusters, and publishes the sets that clients get. All methods
+// are safe for concurrent use. Each method publishes all effects before it returns.
 type Table struct {
 	opts Options // fixed
 
-	// mu is a leaf in the lock order. It is held for map access only, never while a source is read.
-	// It may be locked while a watched service's lock is held. Walks over all definitions or
-	// watched services copy the entries in chunks.
+	// mu is a leaf in the lock order. The lock is held only for access to the maps, never while a
+	// source is read. It may be acquired while a watched service's lock is held. Iterations over
+	// all definitions or watched services copy the entries in chunks.
 	mu          sync.Mutex
 	definitions chunkMap[ServiceID, *Definition]
 	links       map[ClusterName]tableLink
@@ -58,7 +59,7 @@ type Table struct {
 	schedule schedule     // watched services that change with time
 }
 
-// serviceMember is one member of one service.
+// serviceMember identifies one member of one service.
 type serviceMember struct {
 	service ServiceID
 	member  Member
@@ -86,8 +87,8 @@ func NewTable(o Options) *Table {
 	}
 }
 
-// Link sets the state of a cluster's link, and its source if the state is Ready. It is SetLink
-// without ranges, region and standing.
+// Link sets the state of a cluster's link, and its source if the state is Ready. Link is equivalent
+// to SetLink with a Link that has no ranges, region or standing.
 func (t *Table) Link(c ClusterName, state LinkState, src Source) {
 	t.SetLink(c, Link{State: state, Source: src})
 }
@@ -95,9 +96,9 @@ func (t *Table) Link(c ClusterName, state LinkState, src Source) {
 // Unlink removes a cluster's link, and publishes the resulting changes.
 func (t *Table) Unlink(c ClusterName) { t.SetLink(c, Link{}) }
 
-// SetLink sets a cluster's link, and publishes the resulting changes. If the link is Ready with
-// another source than before, the new source replaces the old source in one step. So to rotate
-// credentials, link the new source first, and stop the old source after that.
+// SetLink sets a cluster's link, and publishes the resulting changes. If the link is Ready and its
+// source differs from the previous one, the new source replaces the previous source in one step. To
+// rotate credentials, link the new source before stopping the previous one.
 func (t *Table) SetLink(c ClusterName, l Link) {
 	for _, s := range t.replaceLink(c, l) {
 		t.rebuild(s)
@@ -131,9 +132,9 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 	return affected
 }
 
-// mixNamespaces sorts the services so that the first service of every namespace comes first, then
-// the second of every namespace, and so on. So a namespace with many or large services does not
-// delay the others.
+// mixNamespaces reorders the services: the first service of every namespace comes first, followed
+// by the second of every namespace, and so on. With this order, a namespace with many or large
+// services does not delay the others.
 func mixNamespaces(list []*watchedService) {
 	seen := make(map[string]int) // number of services so far, by namespace
 	rank := make(map[*watchedService]int, len(list))
@@ -145,15 +146,16 @@ func mixNamespaces(list []*watchedService) {
 }
 
 // Define sets the definition of a service, and publishes the resulting changes. If d is nil, Define
-// removes the definition. The caller must not modify d afterwards.
+// removes the definition. The caller must not modify d after the call.
 func (t *Table) Define(id ServiceID, d *Definition) {
 	if s := t.define(id, d); s != nil {
 		t.rebuild(s)
 	}
 }
 
-// define stores a definition. It returns the affected watched service, or nil if there is none. It
-// stores the definition last, so that calling define again after a panic repeats all steps.
+// define stores a definition. If the service is watched, define returns the watched service.
+// Otherwise it returns nil. The definition is stored last, so that calling define again after a
+// panic repeats all steps.
 func (t *Table) define(id ServiceID, d *Definition) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,7 +178,7 @@ func (t *Table) define(id ServiceID, d *Definition) *watchedService {
 	return s
 }
 
-// index adds a watched service to byMember. t.mu is held.
+// index adds a watched service to byMember. The caller must hold t.mu.
 func (t *Table) index(s *watchedService, d *Definition) {
 	if d == nil {
 		return
@@ -191,7 +193,7 @@ func (t *Table) index(s *watchedService, d *Definition) {
 	}
 }
 
-// unindex removes a watched service from byMember. t.mu is held.
+// unindex removes a watched service from byMember. The caller must hold t.mu.
 func (t *Table) unindex(s *watchedService, d *Definition) {
 	if d == nil {
 		return
@@ -214,17 +216,18 @@ func (t *Table) unindex(s *watchedService, d *Definition) {
 // rebuild rebuilds a watched service under supervision.
 func (t *Table) rebuild(s *watchedService) { t.opts.Supervise(s.id, s, s.rebuild, s.again) }
 
-// Changed reads a service of a cluster again, and publishes the resulting changes. If no watched
-// service has that member, Changed does nothing.
+// Changed reads a service in cluster c again, and publishes the resulting changes. If no watched
+// service includes the changed service as a member, Changed does nothing.
 //
-// at is the time of the change. It is published in Set.Changed, for metrics, and may be zero.
+// The last argument is the time of the change. The time is published in Set.Changed, for metrics,
+// and may be zero.
 func (t *Table) Changed(c ClusterName, svc ServiceID, at time.Time) {
 	for _, s := range t.havingMember(c, svc) {
 		t.update(s, func() { s.readMember(Member{c, svc}, at) })
 	}
 }
 
-// havingMember returns the watched services that have the member. The caller must not modify the
+// havingMember returns the watched services that include the member. The caller must not modify the
 // list.
 func (t *Table) havingMember(c ClusterName, svc ServiceID) []*watchedService {
 	t.mu.Lock()
@@ -233,17 +236,18 @@ func (t *Table) havingMember(c ClusterName, svc ServiceID) []*watchedService {
 }
 
 // AddressOwnerChanged looks up the owner of an address again, and publishes the resulting changes.
-// An address that now has an owner is removed from the linked clusters' endpoints. An address that
-// no longer has an owner is added again.
+// If the address now has an owner, it is removed from the linked clusters' endpoints. If the
+// address no longer has an owner, it is added to the linked clusters' endpoints again.
 //
-// AddressOwnerChanged costs one look-up if no linked cluster offers the address to a watched port.
+// If no linked cluster offers the address to a watched port, AddressOwnerChanged costs only one
+// lookup.
 func (t *Table) AddressOwnerChanged(a netip.Addr) {
 	for _, s := range t.withNumbers(t.offered.services(a)) {
 		t.update(s, func() { s.screenAddr(a) })
 	}
 }
 
-// withNumbers returns the watched services that have these numbers.
+// withNumbers returns the watched services with the given numbers.
 func (t *Table) withNumbers(numbers []uint32) (services []*watchedService) {
 	if len(numbers) == 0 {
 		return nil
@@ -258,8 +262,8 @@ func (t *Table) withNumbers(numbers []uint32) (services []*watchedService) {
 	return services
 }
 
-// update makes a watched service publish one change, under supervision. It skips a broken service.
-// The pending rebuild of a broken service begins after this change, so it publishes the change too.
+// update publishes one change to a watched service, under supervision. If the service is broken,
+// update skips it. A broken service is rebuilt later, which also publishes the skipped change.
 func (t *Table) update(s *watchedService, publish func()) {
 	if !s.isBroken() {
 		t.opts.Supervise(s.id, s, publish, s.again)
@@ -299,15 +303,15 @@ func (t *Table) inputs(id ServiceID) inputs {
 	return in
 }
 
-// definition returns the newest definition of a service, or nil if there is none.
+// definition returns the newest definition of a service, or nil if the service is not defined.
 func (t *Table) definition(id ServiceID) *Definition {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.definitions.get(id)
 }
 
-// report calls Options.Report for the members whose status has changed. It skips members of pending
-// and unreachable clusters, because such a cluster affects all its services.
+// report calls Options.Report for the members whose status has changed. Members in pending and
+// unreachable clusters are skipped, because such a cluster affects all its services.
 func (t *Table) report(id ServiceID, d *Definition, members []contribution) {
 	if t.opts.Report == nil || d == nil {
 		return
@@ -322,8 +326,8 @@ func (t *Table) report(id ServiceID, d *Definition, members []contribution) {
 	}
 }
 
-// statusChanged stores a member's status, and reports whether it differs from the status that was
-// last reported. A member without a report counts as serving.
+// statusChanged stores a member's status, and reports whether the status differs from the last
+// reported one. A member that has never been reported counts as serving.
 func (t *Table) statusChanged(m serviceMember, s MemberStatus) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -339,7 +343,8 @@ func (t *Table) statusChanged(m serviceMember, s MemberStatus) bool {
 	return !reported || old != s
 }
 
-// forgetReports drops the reports for the members that are in old but not in now. t.mu is held.
+// forgetReports drops the reports for the members that are in old but not in now. The caller must
+// hold t.mu.
 func (t *Table) forgetReports(id ServiceID, old, now *Definition) {
 	if old == nil {
 		return
@@ -351,8 +356,8 @@ func (t *Table) forgetReports(id ServiceID, old, now *Definition) {
 	}
 }
 
-// countUpdates assigns update counts to the members in now, and releases those of the members in
-// before. The two lists may have members in common, but must not share memory.
+// countUpdates assigns update counts to the members in now, and releases the update counts of the
+// members in before. The two lists may have members in common, but must not share memory.
 func (t *Table) countUpdates(port uint16, before, now []contribution) {
 	if undeclared(now) {
 		port = 0
@@ -376,12 +381,12 @@ func (t *Table) countUpdates(port uint16, before, now []contribution) {
 	}
 }
 
-// Key returns the coarsest key whose sets are right for the client, so that as many clients as
-// possible share a key. The key always contains Zone and Instance. It contains Node only if the
-// service's internalTrafficPolicy is Local: see Set.ByNode.
+// Key returns the most general key that is correct for the client, so that as many clients as
+// possible share a key. The key always contains the client's Zone and Instance. The key contains
+// Node only if the service's internalTrafficPolicy is Local: see Set.ByNode.
 //
-// If node hints choose the client's endpoints, the caller must add Node to the key. Only the Set of
-// the key tells whether this is the case: see Set.HintedTo.
+// If node hints choose the client's endpoints, the caller must add Node to the key. Only a Set for
+// the key tells whether node hints choose the endpoints: see Set.HintedTo.
 func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 	s := t.watchedService(id)
 	if s == nil || !s.byNode.Load() {
@@ -390,9 +395,10 @@ func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 	return Key{Service: id, Port: port, Client: c}
 }
 
-// Watch returns a watch of the sets for a key. The watch always has a Set, even if the service is
-// not defined, or the limit of undeclared ports is reached: see TooManyPorts. Watches of equal keys
-// share everything. Watch panics if a source panics while it is read.
+// Watch returns a watch on the sets for a key. The watch always provides a Set, even if the service
+// is not defined, or the limit of undeclared ports has been reached: see TooManyPorts. All watches
+// with the same key share the same sets. Watch panics if a source panics while the table reads the
+// source.
 func (t *Table) Watch(k Key) *Watch[*Set] {
 	s := t.acquire(k.Service)
 	var latest *Latest[*Set]
@@ -411,7 +417,7 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 	})
 }
 
-// acquire returns the watched service of that name, and adds one reference.
+// acquire returns the watched service with the given ID, and adds a reference to the service.
 func (t *Table) acquire(id ServiceID) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -426,7 +432,7 @@ func (t *Table) acquire(id ServiceID) *watchedService {
 	return s
 }
 
-// newNumber returns a number that no watched service uses. t.mu is held.
+// newNumber returns a number that is not in use by a watched service. The caller must hold t.mu.
 func (t *Table) newNumber() uint32 {
 	for {
 		t.lastNumber++
@@ -455,11 +461,11 @@ func (t *Table) watchedService(id ServiceID) *watchedService {
 }
 
 // Due returns the time when Tick must be called next, and a channel that is closed when that time
-// changes. If the time is zero, Tick need not be called.
+// changes. If the returned time is zero, Tick does not need to be called.
 func (t *Table) Due() (time.Time, <-chan struct{}) { return t.schedule.next.Get() }
 
-// Tick publishes the changes that are due by now: endpoints that clients stop using as they fail
-// back, and endpoints that a gradual cordon takes out.
+// Tick publishes the changes that are due: as clients fail back, endpoints of other tiers are
+// removed, and a gradual cordon takes endpoints out of service.
 func (t *Table) Tick() {
 	due := t.schedule.takeDue(t.opts.Now())
 	mixNamespaces(due)
@@ -468,17 +474,17 @@ func (t *Table) Tick() {
 	}
 }
 
-// schedule contains the time when each watched service next changes without an event. Few services
-// do: those whose clients are about to fail back, and those with a cluster whose cordon is in
-// progress.
+// schedule records when each watched service changes next without an event. Few services are
+// scheduled: only those whose clients are about to fail back, and those with a cluster whose cordon
+// is in progress.
 type schedule struct {
 	mu   sync.Mutex // a leaf in the lock order
 	due  map[*watchedService]time.Time
 	next Latest[time.Time] // the earliest time in due, or earlier if a service has changed since; zero if due is empty
 }
 
-// set sets the time when a service is due, or removes the service if at is zero. It runs in
-// constant time. So next may become too early. takeDue corrects next.
+// set sets the time when a service is due. If the time is zero, set removes the service. It runs in
+// constant time. As a result, the next time may be too early. The takeDue method corrects it.
 func (c *schedule) set(s *watchedService, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -495,7 +501,7 @@ func (c *schedule) set(s *watchedService, at time.Time) {
 	}
 }
 
-// takeDue removes the services that are due. It returns them sorted by name.
+// takeDue removes and returns the services that are due. The services are sorted by name.
 func (c *schedule) takeDue(now time.Time) (list []*watchedService) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -514,7 +520,7 @@ func (c *schedule) takeDue(now time.Time) (list []*watchedService) {
 	return list
 }
 
-// setNext publishes the time of the next change, if it differs from before. c.mu is held.
+// setNext publishes the time of the next change if the time has changed. The caller must hold c.mu.
 func (c *schedule) setNext(at time.Time) {
 	if next, _ := c.next.Get(); !at.Equal(next) {
 		c.next.Set(at)

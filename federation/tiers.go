@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// steering decides which endpoints of a port clients get. It combines the tiers of the service's
-// preference with the clusters of the members and the standings of these clusters. The last tier is
-// followed by one for clusters of last resort.
+// steering decides which endpoints of a port clients get. A steering combines the tiers of the
+// service's preference with the members' clusters and the standings of these clusters. After the
+// last tier comes an additional tier for clusters of last resort.
 //
-// A port whose clients get everything has no steering. A steering is immutable.
+// If clients get all endpoints of a port, the port does not have a steering. A steering is
+// immutable.
 type steering struct {
 	preference *Preference // never nil
 	tierCount  int         // number of tiers, without last resort; at least 1
@@ -21,27 +22,27 @@ type steering struct {
 	next       time.Time // when a standing next changes with time; zero if none does
 }
 
-// placement says which tier a cluster's endpoints belong to, and what their standing is.
+// placement holds the tier and the standing of a cluster's endpoints.
 type placement struct {
 	tier     int // first tier that names the whole cluster, or unnamed()
 	standing Standing
 	lost     bool // whether the cluster is withdrawn only because its API cannot be watched
-	// spread is set while the standings of the cluster's parts differ. During that time, standing
-	// is the lowest of them.
+	// While the parts of the cluster have different standings, spread is set. During that time,
+	// standing is the lowest of the parts' standings.
 	spread *standings
-	// If partlyLastResort is true, the cluster is changing to or from last resort: some parts are
-	// of last resort, and others are in service. The parts in service do not make the parts of last
-	// resort unneeded. Otherwise, without other clusters, the few parts in service would have to
-	// take all requests.
+	// If partlyLastResort is true, the cluster is changing to or from last resort. Some of its
+	// parts are in service, and others are last resort. The parts in service do not suffice to stop
+	// using the parts of last resort. Without this rule, if there are no other clusters, the few
+	// parts in service would have to take all requests.
 	partlyLastResort bool
-	// If unused is true, the cluster's endpoints are never served. Clients need not wait for the
-	// cluster, and its endpoints do not compete for addresses.
+	// If unused is true, the cluster's endpoints are never served. Clients do not need to wait for
+	// an unused cluster, and its endpoints do not compete for addresses.
 	unused bool
 }
 
 var noPreference = &Preference{}
 
-// newSteering returns the steering of a service, or nil if its clients get everything.
+// newSteering returns the steering of a service, or nil if clients get all endpoints.
 func newSteering(in inputs, now func() time.Time) *steering {
 	d := in.definition
 	if d == nil || len(d.Members) == 0 {
@@ -59,13 +60,13 @@ func newSteering(in inputs, now func() time.Time) *steering {
 }
 
 // prefers reports whether the service has a preference that can affect clients. For a Service with
-// one member, only the term zone can.
+// one member, only the term zone can affect clients.
 func (st *steering) prefers(d *Definition) bool {
 	return len(st.preference.Tiers) > 0 && (d.Federated || st.zone < st.unnamed())
 }
 
-// placeClusters assigns the members' clusters to tiers. It reports whether any cluster is taken out
-// or about to be taken out.
+// placeClusters assigns the members' clusters to tiers. It reports whether any cluster is out of
+// service or about to go out of service.
 func (st *steering) placeClusters(in inputs, now func() time.Time) (takenOut bool) {
 	tiers := st.preference.Tiers
 	st.tierCount = max(len(tiers), 1)
@@ -90,7 +91,7 @@ func (st *steering) placeClusters(in inputs, now func() time.Time) (takenOut boo
 	return takenOut
 }
 
-// tierOfCluster returns the first tier that names the whole cluster, or unnamed().
+// tierOfCluster returns the first tier that names the whole cluster, or unnamed() if there is none.
 func (st *steering) tierOfCluster(c ClusterName, sameRegion, federated bool) int {
 	if len(st.preference.Tiers) == 0 {
 		return 0
@@ -117,9 +118,9 @@ func (st *steering) tierOfCluster(c ClusterName, sameRegion, federated bool) int
 	return st.unnamed()
 }
 
-// setStanding sets the standing of a placement. It reports whether the cluster is taken out or
-// about to be taken out. A service that is not federated has no endpoints in other clusters, so
-// last resort has no effect on it.
+// setStanding sets the standing of a placement. It reports whether the cluster is out of service or
+// about to go out of service. A service that is not federated does not have endpoints in other
+// clusters, so it ignores the standing LastResort.
 func (st *steering) setStanding(p *placement, l *tableLink, federated bool, now time.Time) bool {
 	list, next := l.standings(now)
 	for i, s := range list {
@@ -147,8 +148,8 @@ func (p *placement) standingOf(e *Endpoint) Standing {
 	return p.standing
 }
 
-// lastResort and unnamed are the two indices after all tiers. lastResort is for endpoints of last
-// resort. unnamed is for endpoints that no tier names, which are not served.
+// lastResort and unnamed return the two indices after all tiers. The first is for endpoints of last
+// resort. The second is for endpoints that are not named by any tier, which are not served.
 func (st *steering) lastResort() int { return st.tierCount }
 
 func (st *steering) unnamed() int { return st.tierCount + 1 }
@@ -159,8 +160,8 @@ func (st *steering) withdrawn(i int) bool { return st != nil && st.members[i].st
 // unused reports whether the endpoints of member i are never served.
 func (st *steering) unused(i int) bool { return st != nil && st.members[i].unused }
 
-// offers lists the offers of all members by precedence. The endpoints in service come first, at the
-// members' indices. The endpoints of last resort follow.
+// offers lists the offers of all members by precedence. Endpoints in service come first, at the
+// same indices as their members. Endpoints of last resort follow the endpoints in service.
 func (st *steering) offers(allowed []offer) offers {
 	first := make(offers, 0, len(allowed))
 	var last offers
@@ -179,7 +180,7 @@ func (st *steering) mayBeLastResort(i int) bool {
 	return st != nil && (st.members[i].spread != nil || st.members[i].standing == LastResort)
 }
 
-// divide divides the offer of member i by the standing of its endpoints. The results omit endpoints
+// divide splits the offer of member i by the standing of its endpoints. Both results omit endpoints
 // that are withdrawn or never served.
 func (st *steering) divide(i int, o offer) (inService, lastResort offer) {
 	if st == nil {
@@ -196,7 +197,7 @@ func (st *steering) divide(i int, o offer) (inService, lastResort offer) {
 	return nil, o
 }
 
-// only returns the part of an offer that has the given standing.
+// only returns the part of an offer with the given standing.
 func (p *placement) only(o offer, s Standing) offer {
 	has := func(e *Endpoint) bool { return p.standingOf(e) == s }
 	var list offer
@@ -213,9 +214,9 @@ func (p *placement) only(o offer, s Standing) offer {
 // countsUnready reports whether the number of unready endpoints affects clients.
 func (st *steering) countsUnready() bool { return st != nil && st.preference.MinReady.Percent > 0 }
 
-// unready returns the offered endpoints that are not ready, except those at the address of a ready
-// endpoint. The list is sorted, with one endpoint per address. If the number of unready endpoints
-// does not affect clients, unready returns nil.
+// unready returns the offered endpoints that are not ready, except those that share an address with
+// a ready endpoint. The list is sorted by address, and contains one endpoint per address. If the
+// number of unready endpoints does not affect clients, unready returns nil.
 func (st *steering) unready(offers offers, merged []*Endpoint) (list []*Endpoint) {
 	if !st.countsUnready() {
 		return nil
@@ -259,7 +260,8 @@ func (st *steering) tiersOf(list []*Endpoint, zone string) []int {
 	return tiers
 }
 
-// countByTier returns the number of endpoints in each tier. The last number is for last resort.
+// countByTier returns the number of endpoints in each tier. The last number is for the endpoints of
+// last resort.
 func (st *steering) countByTier(tiers []int) []int {
 	n := make([]int, st.unnamed()+1)
 	for _, i := range tiers {
@@ -277,7 +279,7 @@ func (st *steering) alike(o *steering) bool {
 		maps.EqualFunc(st.byCluster, o.byCluster, (*placement).equal)
 }
 
-// equal compares the content of two placements.
+// equal reports whether two placements have the same content.
 func (p *placement) equal(o *placement) bool {
 	if p.tier != o.tier || p.standing != o.standing {
 		return false

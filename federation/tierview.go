@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// tierView records which tiers one kind of client uses, and since when shorter rows of tiers have
-// sufficed. docs/preference.md describes the rules in words for users. A tierView is guarded by the
-// watched service's lock.
+// tierView records which tiers one kind of client uses, and since when fewer tiers have sufficed.
+// The file docs/preference.md describes the rules for users. A tierView is guarded by the lock of
+// its watched service.
 type tierView struct {
 	steering *steering // steering of the last decision
 	inUse    int       // number of tiers in use, from the first; last resort counts as one more
-	// reported is the value of inUse at the last report. Before the first report, it is the first
-	// value of inUse.
+	// reported is the value of inUse at the last report. Before the first report, reported is the
+	// first value of inUse.
 	reported int
-	// sufficed[n] is the time since when the first n tiers have sufficed without interruption, for
-	// n from 1. It is zero if they do not suffice. The last element is for last resort: the time
-	// since when another endpoint has been ready (see tierCounts.others).
+	// For n from 1, sufficed[n] is the time since when the first n tiers have sufficed without
+	// interruption. If the first n tiers do not suffice, sufficed[n] is zero. The last element is
+	// for last resort: it is the time since when an endpoint in service has been ready (see
+	// tierCounts.others).
 	sufficed []time.Time
 	use      use       // result of the last call of decide
 	due      time.Time // when use changes unless something else does; zero if it does not
@@ -26,13 +27,13 @@ type tierView struct {
 }
 
 // tierCounts contains the number of endpoints in each tier. The element after the last tier is for
-// last resort.
+// endpoints of last resort.
 type tierCounts struct {
 	ready, known []int
 	others       int // ready endpoints in tiers, of clusters without parts of last resort
 }
 
-// row returns the sums of the first n tiers. It never includes last resort.
+// row returns the sums for the first n tiers. The sums never include endpoints of last resort.
 func (c tierCounts) row(n int) (sum row) {
 	sum.tiers = min(n, len(c.ready)-1)
 	for i := range sum.tiers {
@@ -42,10 +43,10 @@ func (c tierCounts) row(n int) (sum row) {
 	return sum
 }
 
-// row contains the sums of the first tiers.
+// row contains the sums for the leading tiers.
 type row struct{ tiers, ready, known int }
 
-// describe returns the row in words.
+// describe returns the row as text for users.
 func (r row) describe(st *steering) string {
 	names := st.preference.firstTiers(r.tiers)
 	limit := st.preference.MinReady
@@ -55,11 +56,12 @@ func (r row) describe(st *steering) string {
 	return fmt.Sprintf("%s: %d of %d ready, min-ready is %v", names, r.ready, r.known, limit)
 }
 
-// use says how much of each tier clients get. It has one byte per tier: the number of parts of the
-// tier that clients no longer use. If that is all parts, the tier is not in use.
+// use says how much of each tier clients get. It has one byte per tier, which is the number of
+// parts of the tier that clients no longer use. If clients no longer use any part of a tier, the
+// tier is not in use.
 type use string
 
-// everything is the use of clients that are not steered.
+// everything is the use for clients that are not steered.
 const everything use = ""
 
 // has reports whether clients get an endpoint that belongs to the tier at index place.
@@ -75,8 +77,9 @@ func (v *tierView) decidedBy(st *steering) bool {
 	return sameTiers(v.steering.preference.Tiers, st.preference.Tiers)
 }
 
-// restart restarts the view with another preference. got contains the clients' current endpoints.
-// Tiers of these endpoints that are no longer needed are dropped by the usual rules.
+// restart restarts the view with another preference. The third argument contains the clients'
+// current endpoints. If the tiers of these endpoints are no longer needed, they are dropped by the
+// usual rules.
 func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Time) {
 	*v = tierView{steering: st, reported: v.reported}
 	last := 0
@@ -90,12 +93,12 @@ func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Tim
 }
 
 // decide updates the view with new counts, and returns how much of each tier clients get. Tiers
-// that are needed come into use at once. Tiers that are no longer needed stay in use until all
+// that are needed come into use immediately. Tiers that are no longer needed stay in use until all
 // their parts have been dropped.
 //
-// When counts change, clients may already be due to have dropped a tier: both can happen at the
-// same instant, or a timer can be late. So decide first drops these tiers by the previous counts.
-// The result then does not depend on which of the two events comes first.
+// When counts change, a tier may already be due to be dropped. Both can happen at the same time, or
+// the timer can be late. For this case, decide first drops the tiers that were due according to the
+// previous counts. The result then does not depend on which of the two events is processed first.
 func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) use {
 	previous := v.counts
 	remaining := v.withoutLeft(v.inUse, now)
@@ -118,8 +121,8 @@ func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) use {
 	return v.use
 }
 
-// withoutLeft returns how many of the first inUse tiers remain in use after those without remaining
-// parts are dropped. A needed tier always remains.
+// withoutLeft returns how many of the first inUse tiers remain after tiers whose parts have all
+// been dropped are removed. Tiers that are needed always remain.
 func (v *tierView) withoutLeft(inUse int, now time.Time) int {
 	for inUse > 1 && v.left(v.steering, inUse-1, now) == parts {
 		inUse--
@@ -127,9 +130,9 @@ func (v *tierView) withoutLeft(inUse int, now time.Time) int {
 	return inUse
 }
 
-// needed records which rows of tiers suffice now. It returns the number of tiers that clients need:
-// the shortest row that suffices, or all tiers if none does. While no other endpoint is ready, no
-// row suffices and last resort is needed too.
+// needed records how many leading tiers suffice now. It returns the number of tiers that clients
+// need: the smallest number that suffices, or all tiers if even these do not suffice. While only
+// endpoints of last resort are ready, no number of tiers suffices, and last resort is needed too.
 func (v *tierView) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
 	if len(v.sufficed) != st.tierCount+2 {
 		v.sufficed = make([]time.Time, st.tierCount+2)
@@ -164,7 +167,7 @@ func (v *tierView) note(n int, suffices bool, now time.Time) {
 	}
 }
 
-// setInUse sets the number of tiers in use, and records the counts that led to it.
+// setInUse sets the number of tiers in use, and records the counts that led to this number.
 func (v *tierView) setInUse(n int, counts tierCounts, now time.Time) {
 	shorter := n
 	if v.inUse > 0 {
@@ -175,7 +178,7 @@ func (v *tierView) setInUse(n int, counts tierCounts, now time.Time) {
 	v.since = now
 }
 
-// useAt returns how much of each tier clients get, and sets the time when that changes next.
+// useAt returns how much of each tier clients get, and stores the time of the next change.
 func (v *tierView) useAt(st *steering, now time.Time) use {
 	list := make([]byte, st.tierCount+1)
 	v.due = time.Time{}
@@ -193,9 +196,9 @@ func (v *tierView) useAt(st *steering, now time.Time) use {
 	return use(list)
 }
 
-// left returns how many parts of the tier at index place have been dropped. No part is dropped
-// until the tier has been unneeded for ReturnAfter. Then the parts are dropped one at a time over
-// ReturnOver.
+// left returns how many parts of the tier at index place have been dropped. The first part is
+// dropped when the tier has not been needed for ReturnAfter. The other parts are dropped one at a
+// time over ReturnOver.
 func (v *tierView) left(st *steering, place int, now time.Time) int {
 	since := v.unneededSince(st, place)
 	if since.IsZero() {
@@ -213,20 +216,20 @@ func (v *tierView) left(st *steering, place int, now time.Time) int {
 }
 
 // nextLeaves returns when the next part of the tier at index place is dropped, after left parts
-// have been dropped. The result is zero if no part will be dropped.
+// have been dropped. If no further part will be dropped, the result is zero.
 func (v *tierView) nextLeaves(st *steering, place, left int) time.Time {
 	since := v.unneededSince(st, place)
 	if since.IsZero() || left == parts {
 		return time.Time{}
 	}
 	over := st.preference.ReturnOver
-	// Round up, because left rounds down.
+	// The division rounds up, because left rounds down.
 	return since.Add(st.preference.ReturnAfter + (over*time.Duration(left+1)+parts-1)/parts)
 }
 
 // unneededSince returns the time since when the tier at index place has not been needed. A tier is
-// not needed while a row of tiers before it suffices. Last resort is not needed while another
-// endpoint is ready. The result is zero if the tier is needed.
+// not needed while the tiers before it suffice. Last resort is not needed while another endpoint is
+// ready. If the tier is needed, the result is zero.
 func (v *tierView) unneededSince(st *steering, place int) (since time.Time) {
 	if place == st.lastResort() {
 		return v.sufficed[place+1]
