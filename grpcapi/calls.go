@@ -14,9 +14,9 @@ import (
 // statusNoRequest ends a call whose request did not arrive within Options.Request.
 var statusNoRequest = status.New(codes.DeadlineExceeded, "the request did not come in time")
 
-// callMetrics counts calls and their messages, and turns panics into errors. The metric names are
-// those of go-grpc-prometheus. The counters of each method are looked up once: a lookup per message
-// took a tenth of the cost of an update.
+// callMetrics counts calls and their messages, and converts panics into errors. The metrics have
+// the same names as in go-grpc-prometheus. The counters of each method are looked up only once,
+// because one lookup per message took a tenth of the cost of an update.
 type callMetrics struct {
 	panicked       func(method string, reason any) error // fixed
 	requestTimeout time.Duration                         // Options.Request; fixed
@@ -66,8 +66,8 @@ func (c *callMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.started, c.handled, c.received, c.sent, c.seconds}
 }
 
-// prepare creates the series of all methods of a server. It must be called before the server
-// serves.
+// prepare creates the metric series for all methods of a server. It must be called before the
+// server begins to serve.
 func (c *callMetrics) prepare(services map[string]grpc.ServiceInfo) {
 	for service, info := range services {
 		for _, m := range info.Methods {
@@ -99,8 +99,8 @@ func callType(m grpc.MethodInfo) string {
 	return "unary"
 }
 
-// interceptor returns the interceptor that counts calls. gRPC calls it only for methods that the
-// server implements.
+// interceptor returns the interceptor that counts calls. It only counts methods that the server
+// implements, because gRPC does not call interceptors for other methods.
 func (c *callMetrics) interceptor() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 		call := c.begin(ss, info.FullMethod)
@@ -112,7 +112,8 @@ func (c *callMetrics) interceptor() grpc.StreamServerInterceptor {
 	}
 }
 
-// countedCall is a call in progress. It counts the messages of its stream.
+// countedCall wraps the stream of a call in progress. It counts the messages that are sent and
+// received.
 type countedCall struct {
 	grpc.ServerStream
 	metrics *callMetrics
@@ -127,8 +128,8 @@ func (c *callMetrics) begin(ss grpc.ServerStream, name string) *countedCall {
 	return &countedCall{ss, c, m, time.Now()}
 }
 
-// end counts the end of the call. err points to the result of the call, and end sets it if the call
-// panicked. Because end calls recover, it must be deferred directly.
+// end counts the end of the call. The argument points to the call's result, which end replaces with
+// an error if the call panicked. Because end calls recover, it must be deferred directly.
 func (c *countedCall) end(err *error) {
 	if r := recover(); r != nil {
 		*err = c.metrics.panicked(c.method.name, r)
@@ -153,9 +154,10 @@ func (c *countedCall) SendMsg(m any) error {
 	return err
 }
 
-// RecvMsg receives a message. If the message does not arrive within Options.Request, the call ends
-// with DeadlineExceeded. A call uses memory as soon as its headers have arrived. Without this
-// limit, a client that sends nothing more would keep the call open forever.
+// RecvMsg receives a message from the client. If the message does not arrive within
+// Options.Request, the call ends with DeadlineExceeded. A call uses memory as soon as its headers
+// have arrived. Without this limit, a client that does not send anything more would keep the call
+// open forever.
 func (c *countedCall) RecvMsg(m any) error {
 	transport, err := transportOf(c.Context())
 	if err != nil {
@@ -172,7 +174,7 @@ func (c *countedCall) RecvMsg(m any) error {
 	return err
 }
 
-// transportOf returns the call's transport stream (see statusWriter).
+// transportOf returns the transport stream of the call (see statusWriter).
 func transportOf(ctx context.Context) (statusWriter, error) {
 	transport, ok := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
 	if !ok {
@@ -181,10 +183,10 @@ func transportOf(ctx context.Context) (statusWriter, error) {
 	return transport, nil
 }
 
-// streamRegistrar registers unary methods as streams with one message each way. Clients can't tell
-// the difference. For a unary method, gRPC receives the request before it calls an interceptor. For
-// a stream, the interceptor can refuse the call at once, and can end it if the request does not
-// arrive.
+// streamRegistrar registers each unary method as a stream with one request and one response.
+// Clients cannot tell the difference. For a unary method, gRPC receives the request before it calls
+// an interceptor. For a stream, the interceptor can refuse the call immediately, and can end it if
+// the request does not arrive.
 type streamRegistrar struct {
 	*grpc.Server
 	intercept grpc.StreamServerInterceptor // streamRegistrar calls it, because gRPC does not

@@ -11,12 +11,12 @@ import (
 )
 
 // scraped is a prometheus.Collector that computes its series on each scrape. The series describe
-// open streams and views, and come from data that streams share. Streams therefore do no work for
-// them, and the series of a service end with its streams.
+// open streams and views, and are computed from data that all streams share. Streams therefore do
+// not update these series, and the series of a service disappear with its streams.
 type scraped func(chan<- prometheus.Metric)
 
-// Describe implements prometheus.Collector. It sends no descriptions, so Prometheus checks the
-// series when it collects them.
+// Describe implements prometheus.Collector. Describe does not send descriptors, so Prometheus
+// checks the series when it collects them.
 func (scraped) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -30,7 +30,7 @@ func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 var evictedDesc = prometheus.NewDesc("isthmus_views_evicted_total",
 	"Warm views that were closed to make room.", []string{"grpc_method"}, nil)
 
-// collector computes the series about open streams and views.
+// collector computes the series that describe open streams and views.
 type collector struct{ server *Server }
 
 // streams sends the number of calls, streams and views.
@@ -57,7 +57,7 @@ func (c collector) streams(ch chan<- prometheus.Metric) {
 	views.Collect(ch)
 }
 
-// endpoints sends the series about the endpoints of Get streams.
+// endpoints sends the series that describe the endpoints of Get streams.
 func (c collector) endpoints(ch chan<- prometheus.Metric) {
 	x := endpointsScrape{
 		counts:    make(map[memberSeries]memberCount),
@@ -97,13 +97,13 @@ func (c collector) endpoints(ch chan<- prometheus.Metric) {
 	sent.Collect(ch)
 }
 
-// servicePort is a port of a service, declared or not.
+// servicePort identifies a port of a service, whether or not the service declares the port.
 type servicePort struct {
 	service federation.ServiceID
 	port    uint16
 }
 
-// openViews returns the views that Get streams use, by service and port.
+// openViews returns the views that Get streams use, grouped by service and port.
 func (c collector) openViews() map[servicePort][]getUse {
 	views := make(map[servicePort][]getUse)
 	for _, u := range c.server.getViews.uses() {
@@ -115,7 +115,7 @@ func (c collector) openViews() map[servicePort][]getUse {
 	return views
 }
 
-// profiles sends the series about the profiles of GetProfile streams.
+// profiles sends the series that describe the profiles of GetProfile streams.
 func (c collector) profiles(ch chan<- prometheus.Metric) {
 	profiles := gauges("profile_subscribers",
 		"GetProfile streams that a ServiceProfile of this name applies to, if it exists.", "namespace", "profile")
@@ -151,8 +151,8 @@ func (c collector) profiles(ch chan<- prometheus.Metric) {
 	workloads.Collect(ch)
 }
 
-// openGets yields the authorities of open Get streams that have endpoints. It skips undeclared
-// ports.
+// openGets yields the authorities of the open Get streams that have endpoints. It skips ports that
+// are not declared.
 func (c collector) openGets(yield func([]string) bool) {
 	for _, u := range c.server.getViews.uses() {
 		if u.streams == 0 || len(u.newest.Endpoints) == 0 || u.newest.Undeclared {
@@ -165,7 +165,7 @@ func (c collector) openGets(yield func([]string) bool) {
 	}
 }
 
-// openProfiles yields the name and port of each service that an open GetProfile stream is about.
+// openProfiles yields the name and port of each service with an open GetProfile stream.
 func (c collector) openProfiles(yield func([]string) bool) {
 	for _, u := range c.server.profileViews.uses() {
 		to, ok := serviceOf(u.key, u.newest)
@@ -178,7 +178,8 @@ func (c collector) openProfiles(yield func([]string) bool) {
 	}
 }
 
-// memberLabels are the labels of series about one member of a service, for clients with equal keys.
+// memberLabels contains the labels of the series that describe one member of a service, for clients
+// with the same key.
 var memberLabels = []string{"cluster", "namespace", "service", "port", "hostname", "nodename"}
 
 var (
@@ -206,9 +207,9 @@ type memberCount struct {
 	exists            bool
 }
 
-// sendMembers sends the series about members. There is one set of series per member of each
-// service, so the series share their label pairs. Series of prometheus.NewConstMetric would each
-// have their own.
+// sendMembers sends the series that describe members. Every member of every service has several
+// series, which share their label pairs to save memory. The function prometheus.NewConstMetric
+// would allocate separate label pairs for each series.
 func sendMembers(ch chan<- prometheus.Metric, counts map[memberSeries]memberCount) {
 	pairs := make(map[[2]string]*dto.LabelPair) // holds each label pair once
 	pair := func(name, value string) *dto.LabelPair {
@@ -239,7 +240,7 @@ func sendMembers(ch chan<- prometheus.Metric, counts map[memberSeries]memberCoun
 	}
 }
 
-// constSeries is one series of a scrape.
+// constSeries is a metric series for one scrape.
 type constSeries struct {
 	desc    *prometheus.Desc
 	labels  []*dto.LabelPair // sorted by name; must not be modified
@@ -261,17 +262,17 @@ func (s *constSeries) Write(to *dto.Metric) error {
 	return nil
 }
 
-// endpointsScrape is the state of one scrape of the series about endpoints.
+// endpointsScrape holds the state of one scrape of the series that describe endpoints.
 type endpointsScrape struct {
 	counts    map[memberSeries]memberCount
 	sent      map[federation.ClusterName]int
 	byCluster map[federation.ClusterName]int // endpoints of the current view
 }
 
-// getUse describes how Get streams use one view.
+// getUse describes how Get streams use a view.
 type getUse = viewUse[federation.Key, *federation.Set]
 
-// count adds a view of a service with the given members.
+// count adds a view of a service that has the given members.
 func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 	clear(x.byCluster)
 	for _, e := range u.newest.Endpoints {
@@ -295,15 +296,15 @@ func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 	}
 }
 
-// seriesOf returns the series that a view counts for. Clients can make up any number of hostnames
-// and nodes, so some views count without these labels:
+// seriesOf returns the member's series in which a view is counted. Clients can invent any number of
+// hostnames and nodes, so some views are counted without these labels:
 //
-//   - A view without endpoints counts without hostname and node.
-//   - A view without endpoints on its node counts without node.
-//   - A view of node hints counts without node. A Service with a Pod on each of thousands of nodes
-//     would otherwise have as many series.
+//   - A view without endpoints is counted without hostname and node.
+//   - A view without endpoints on its own node is counted without the node.
+//   - A view for which node hints choose the endpoints is counted without the node. Otherwise, a
+//     Service with a Pod on each of thousands of nodes would create as many series.
 //
-// Views of undeclared ports count for port 0.
+// Views of undeclared ports are counted for port 0.
 func seriesOf(m federation.Member, u *getUse) memberSeries {
 	port := u.key.Port
 	if u.newest.Undeclared {
@@ -320,8 +321,8 @@ func seriesOf(m federation.Member, u *getUse) memberSeries {
 	return memberSeries{m, port, u.key.Client.Instance, node}
 }
 
-// shareOf returns how many of a view's endpoints belong to the member p. If the cluster of p has
-// several members of the service, shareOf returns how many endpoints p offers.
+// shareOf returns how many of a view's endpoints belong to member p. If another member of the
+// service is in the same cluster, shareOf returns the number of endpoints that p offers.
 func shareOf(
 	p *federation.WatchedMember,
 	all []federation.WatchedMember,
@@ -336,12 +337,12 @@ func shareOf(
 	return byCluster[p.Member.Cluster]
 }
 
-// profileSeries holds the labels of the series about a ServiceProfile.
+// profileSeries holds the label values of the series that describe a ServiceProfile.
 type profileSeries struct{ namespace, profile string }
 
-// profileSeriesOf returns the series that streams of a key count for. ok is false if the key names
-// an endpoint. A ServiceProfile in the client's namespace takes precedence over one in the
-// service's namespace, so a stream counts for both.
+// profileSeriesOf returns the series in which streams with the given key are counted. If the key
+// names an endpoint, ok is false. A ServiceProfile in the client's namespace takes precedence over
+// one in the service's namespace, so a stream is counted in both series.
 func profileSeriesOf(k federation.ProfileKey, p *federation.Profile, domain string) (list []profileSeries, ok bool) {
 	to, ok := serviceOf(k, p)
 	if !ok {

@@ -19,13 +19,14 @@ import (
 )
 
 // gRPC buffers the messages of a call until its client reads them, even after the call has ended.
-// The client controls the flow control windows of HTTP/2, so it decides how long that takes. A call
-// therefore counts towards Options.ConcurrentStreams until its end has been written to the
-// connection. That limits the number of buffered responses. The limits in this file bound large
-// ones. gRPC discards buffered data only when the connection is closed.
+// The client controls the flow control windows of HTTP/2, and therefore how long messages stay
+// buffered. For this reason, a call counts toward Options.ConcurrentStreams until its end has been
+// written to the connection. Counting these calls limits the number of buffered responses. The
+// limits in this file restrict the size of buffered responses. Buffered data is discarded only when
+// the connection is closed.
 
-// maxStalled is the number of stalled streams at which a connection is closed. Each can leave up to
-// 64 KiB buffered.
+// maxStalled is the number of stalled streams after which a connection is closed. Each stalled
+// stream can leave up to 64 KiB of buffered data behind.
 const maxStalled = 100
 
 // Values of the label reason of isthmus_connections_closed_total.
@@ -34,8 +35,9 @@ const (
 	closedReflection = "reflection" // the client did not read a reflection response in time
 )
 
-// connections implements transport credentials without encryption. The handshake attaches a
-// clientConnection to each connection. Calls get it from connectionOf.
+// connections implements gRPC transport credentials for unencrypted connections. The handshake
+// attaches a clientConnection to each connection. Handlers obtain the clientConnection of a call
+// from connectionOf.
 type connections struct {
 	credentials.TransportCredentials
 	closed *prometheus.CounterVec // by reason
@@ -64,8 +66,9 @@ func (cs *connections) Clone() credentials.TransportCredentials {
 	return &clone
 }
 
-// clientConnection is the state that all calls of one client connection share. It is the AuthInfo
-// of their peer. A nil *clientConnection means that the connection is unknown.
+// clientConnection is the state that all calls on one client connection share. It is the AuthInfo
+// in the peer information of these calls. A nil *clientConnection means that the connection is
+// unknown.
 type clientConnection struct {
 	credentials.AuthInfo
 
@@ -79,7 +82,7 @@ type clientConnection struct {
 	reflected atomic.Int32 // number of reflection responses
 }
 
-// connectionOf returns the connection of a call, or nil if it is unknown.
+// connectionOf returns the connection of a call, or nil if the connection is unknown.
 func connectionOf(ctx context.Context) *clientConnection {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -89,7 +92,8 @@ func connectionOf(ctx context.Context) *clientConnection {
 	return conn
 }
 
-// client returns the client's address. The address is invalid if it is unknown.
+// client returns the IP address of the client. If the address is unknown, client returns the zero
+// value, which is not valid.
 func (c *clientConnection) client() netip.Addr {
 	if c == nil {
 		return netip.Addr{}
@@ -97,15 +101,16 @@ func (c *clientConnection) client() netip.Addr {
 	return c.addr
 }
 
-// noteStall counts a stalled stream. At maxStalled streams it closes the connection, and the proxy
-// reconnects.
+// noteStall counts a stalled stream. When maxStalled streams have stalled, noteStall closes the
+// connection, and the proxy reconnects.
 func (c *clientConnection) noteStall() {
 	if c != nil && c.stalled.Add(1) == maxStalled {
 		c.close(closedStalled)
 	}
 }
 
-// close closes the connection. That frees all data that the client has not read.
+// close closes the connection for the given reason. Closing the connection frees all data that the
+// client has not read.
 func (c *clientConnection) close(reason string) {
 	c.parent.closed.WithLabelValues(reason).Inc()
 	c.parent.log.Warn("connection closed: its client takes no answers",
@@ -115,9 +120,9 @@ func (c *clientConnection) close(reason string) {
 	}
 }
 
-// endOfAge returns the time at which a stream should end because its connection reaches the maximum
-// age. The time is random, so that streams do not all end at once. A zero time means that the
-// stream does not end because of age.
+// endOfAge returns the time at which a stream should end because its connection is reaching the
+// maximum age. The time is random, so that streams do not all end at once. A zero time means that
+// the connection's age does not end the stream.
 func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 	if c == nil || maximum <= 0 {
 		return time.Time{}
@@ -125,29 +130,32 @@ func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 	return c.began.Add(maximum*9/10 + rand.N(max(1, maximum/5)))
 }
 
-// A connection has a maximum age (Options.ConnectionAge), so that a restarted replica gets proxies
-// again:
+// Connections have a maximum age (Options.ConnectionAge), so that proxies return to a restarted
+// replica:
 //
-//   - At 0.72 to 0.88 of the age, gRPC sends GOAWAY. The proxy opens new streams on a new
-//     connection, and keeps its open streams.
-//   - At 0.9 to 1.1 of the age, each stream ends with Unavailable, at a random moment. The proxy
-//     keeps its set and reopens the stream on the new connection, where the first message replaces
-//     the set. So no set shrinks, and the streams of a proxy do not all restart at once.
-//   - Half the age after the GOAWAY, gRPC closes the connection, even if streams are open.
+//   - At 0.72 to 0.88 of the maximum age, the server sends GOAWAY. The proxy opens new streams on a
+//     new connection, and keeps its open streams.
+//   - At a random time between 0.9 and 1.1 of the maximum age, each stream ends with Unavailable.
+//     The proxy keeps its endpoints and reopens the stream on the new connection, where the first
+//     message replaces these endpoints. A proxy therefore never loses endpoints, and its streams do
+//     not all restart at once.
+//   - After the GOAWAY, the server waits for half the maximum age, and then closes the connection
+//     even if streams are still open.
 //
-// Age does not end a stream whose first message has not been sent, because the proxy would treat
-// the end as a refusal. A stream also stays open for minAnswered after its first message.
+// A stream whose first message has not been sent yet is not ended by age, because the proxy would
+// treat the end as a refusal. After its first message, a stream stays open for at least
+// minAnswered.
 
 // statusTooOld ends a stream whose connection has reached its maximum age.
 var statusTooOld = status.New(codes.Unavailable, "the connection has reached its maximum age")
 
-// minAnswered is the shortest time between the first message of a stream and its end by age.
-// Without this time, the streams of a proxy that stays on an old connection would end again and
-// again.
+// minAnswered is the minimum time between the first message of a stream and its end because of the
+// connection's age. Without this minimum, the streams of a proxy that stays on an old connection
+// would end again and again.
 const minAnswered = time.Second
 
 // maximumAge returns keepalive parameters that make gRPC send GOAWAY and later close the
-// connection. gRPC adds a jitter of 10 % to MaxConnectionAge.
+// connection. MaxConnectionAge is 0.8 of the maximum age, because gRPC adds a jitter of 10 %.
 func maximumAge(age time.Duration, p keepalive.ServerParameters) keepalive.ServerParameters {
 	if age > 0 {
 		p.MaxConnectionAge = age * 8 / 10

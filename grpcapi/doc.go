@@ -1,7 +1,7 @@
-// Package grpcapi implements Linkerd's Destination API. It answers a proxy's Get with the sets that
-// a federation.Table publishes. It answers GetProfile with the profiles of a [Directory]. A stream
-// stays open and sends updates for as long as the proxy keeps it open. Package wire encodes the
-// messages.
+// Package grpcapi implements Linkerd's Destination API. The package answers a proxy's Get with the
+// sets that a federation.Table publishes. It answers a GetProfile with the profiles of a
+// [Directory]. Each stream sends updates for as long as the proxy keeps the stream open. Package
+// wire encodes the messages.
 //
 //	s, err := grpcapi.New(table, directory, grpcapi.Options{ClusterDomain: "cluster.local"})
 //	g := s.GRPC()
@@ -18,57 +18,60 @@
 //
 // First responses and their time limits:
 //
-//   - If the request of a call of any method does not arrive within Options.Request, the call ends
-//     with DeadlineExceeded.
-//   - A Get is answered within Options.FirstFrame, with messages or with a status code. The first
-//     message is one add with the whole merged set, or no_endpoints. Package wire splits a set that
-//     is too large for one message.
-//   - If a member's cluster is unreachable or still pending, and no other member has endpoints, the
-//     Get ends with Unavailable. A stale cluster keeps its cached endpoints. If Isthmus restarts
-//     meanwhile, the cluster becomes unreachable and has no endpoints until its API server is back.
-//   - A GetProfile is answered immediately, with a profile or with a status code.
+//   - If a call's request does not arrive within Options.Request, the call ends with
+//     DeadlineExceeded. This limit applies to all methods.
+//   - A Get is answered within Options.FirstFrame, either with messages or with a status code. The
+//     first message is either an add with the whole merged set, or no_endpoints. If a set is too
+//     large for one message, package wire splits the set.
+//   - If a member's cluster is unreachable or still pending, and the other members do not have
+//     endpoints, the Get ends with Unavailable. A stale cluster keeps its cached endpoints. If
+//     Isthmus restarts while a cluster's API server is down, the cluster is unreachable and does
+//     not have endpoints until the API server is back.
+//   - A GetProfile is answered immediately, either with a profile or with a status code.
 //
 // Updates of a Get:
 //
 //   - After the first messages, a proxy receives only differences: first adds of new or changed
-//     endpoints, then removes. If a remove would leave no endpoints, the proxy receives
-//     no_endpoints instead. An add is never empty. This guarantee covers every change of the
-//     service, its clusters and the client's node.
+//     endpoints, and then removes. If a remove would leave the proxy without endpoints, the proxy
+//     receives no_endpoints instead. An add is never empty. Proxies receive only differences even
+//     if the service, its clusters or the client's node changes.
 //   - An open stream ends only if its client ends it, the stream stalls or is drained, its
 //     connection ends or reaches its maximum age, or its handler panics.
-//   - Only a client whose Get has the metadata isthmus-explain learns the tier of each endpoint.
-//     "isthmus get" sends this metadata. If the tiers change, all endpoints are sent again.
+//   - A client learns the tier of each endpoint only if its Get has the metadata isthmus-explain,
+//     which "isthmus get" sends. For these clients, a change to the tiers causes all endpoints to
+//     be sent again.
 //
 // Updates of a GetProfile:
 //
 //   - Each message differs from the previous one. If the destination does not exist, an open stream
 //     receives an empty profile.
-//   - An invalid ServiceProfile removes no routes. A proxy that has received routes of the service
-//     keeps them, even while the service is deleted and created again. Other proxies get the
-//     default profile.
-//   - While several objects claim the same address, open streams receive nothing, and new calls end
-//     with Unavailable.
+//   - An invalid ServiceProfile does not remove routes. A proxy that has received routes for the
+//     service keeps these routes, even while the service is deleted and created again. Proxies that
+//     have not received routes for the service get the default profile.
+//   - While several objects claim the same address, open streams do not receive updates, and new
+//     calls end with Unavailable.
 //
 // Resource limits:
 //
-//   - Data that clients do not read is bounded. See maxStalled for Get and GetProfile, and
-//     maxReflected for reflection. All other responses are small. Each call counts towards
+//   - The amount of data that clients have not read is limited. The constants maxStalled and
+//     maxReflected limit the unread data of Get and GetProfile streams and of reflection,
+//     respectively. Responses to all other methods are small. Each call counts toward
 //     Options.ConcurrentStreams until its client has read the response.
-//   - Until Finish, the server refuses streams at three limits only: the number of open calls
-//     (Options.Streams), the memory of views (Options.ViewBytes), and the undeclared ports of a
-//     service (federation.MaxUndeclaredPorts). Drain refuses no streams.
-//   - At the first two limits, a client address that uses less than the average is still served
-//     (see quota).
+//   - Until Finish is called, only three limits cause the server to refuse streams. The limits are
+//     for open calls (Options.Streams), the memory of views (Options.ViewBytes), and the undeclared
+//     ports of a service (federation.MaxUndeclaredPorts). Drain does not refuse streams.
+//   - When the limit on calls or on memory is reached, a client address that uses less than the
+//     average is still served (see quota).
 //
 // Concurrency:
 //
-//   - A Server is safe for concurrent use. Each open stream uses one goroutine, its gRPC handler's.
-//     The Server does not use grpc.NumStreamWorkers, because streams live for up to an hour and
-//     would occupy all workers.
-//   - Streams with equal keys share a view and its encoded messages.
-//   - Only a few streams produce updates at a time (see turns). Otherwise the goroutines that read
-//     watches would wait behind thousands of streams.
+//   - A Server is safe for concurrent use. Each open stream uses one goroutine, which is the
+//     goroutine of its gRPC handler. The Server does not use grpc.NumStreamWorkers, because streams
+//     live for up to an hour and would occupy all workers.
+//   - Streams with the same key share a view and its encoded messages.
+//   - Only a few streams produce updates at the same time (see turns). Without this restriction,
+//     the goroutines that read watches would wait behind thousands of streams.
 //
-// To read the code, begin with serve in stream.go. ARCHITECTURE.md, at the module's root, describes
-// how the packages work together.
+// The best starting point for reading the code is the function serve in stream.go. ARCHITECTURE.md,
+// in the root directory of the module, describes how the packages work together.
 package grpcapi

@@ -12,7 +12,7 @@ import (
 	"isthmus/federation"
 )
 
-// openStreams is the set of open streams of both RPCs.
+// openStreams is the set of all open Get and GetProfile streams.
 type openStreams struct {
 	mu       sync.Mutex
 	all      map[*stream]struct{}
@@ -26,7 +26,7 @@ func newOpenStreams() *openStreams {
 	return o
 }
 
-// add adds a stream. It returns false if the server has finished.
+// add adds a stream to the set. If the server has finished, add returns false.
 func (o *openStreams) add(st *stream) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -55,7 +55,7 @@ func (o *openStreams) count() int {
 	return len(o.all)
 }
 
-// byView returns the Get streams of a service, by view.
+// byView returns the Get streams of a service, grouped by view.
 func (o *openStreams) byView(svc federation.ServiceID) map[*getView][]*stream {
 	views := make(map[*getView][]*stream)
 	o.mu.Lock()
@@ -68,8 +68,9 @@ func (o *openStreams) byView(svc federation.ServiceID) map[*getView][]*stream {
 	return views
 }
 
-// drain ends each stream that is open now and has been answered, after a random part of over. It
-// returns when it has ended the last of these streams, or when ctx is done. See Server.Drain.
+// drain ends each answered stream that is open now, after a random delay of at most the given
+// duration. It returns when it has ended the last of these streams, or when ctx is done. See
+// Server.Drain.
 func (o *openStreams) drain(ctx context.Context, over time.Duration) {
 	start := time.Now()
 	timer := time.NewTimer(0)
@@ -85,14 +86,14 @@ func (o *openStreams) drain(ctx context.Context, over time.Duration) {
 	}
 }
 
-// plannedEnd says when drain ends a stream.
+// plannedEnd says when drain will end a stream.
 type plannedEnd struct {
 	stream *stream
 	after  time.Duration // since drain was called
 }
 
-// planEnds plans the ends of the answered streams, ordered by time. Other streams are left open,
-// because a proxy would treat their end as a refusal.
+// planEnds plans when to end each answered stream, and sorts the results by time. Streams that have
+// not been answered are left open, because a proxy would treat their end as a refusal.
 func (o *openStreams) planEnds(over time.Duration) []plannedEnd {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -111,7 +112,8 @@ func (o *openStreams) planEnds(over time.Duration) []plannedEnd {
 	return list
 }
 
-// waitUnused returns true when no stream has been open for d, and false if ctx is done first.
+// waitUnused returns true as soon as no stream has been open for the duration d. If ctx is done
+// first, it returns false.
 func (o *openStreams) waitUnused(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

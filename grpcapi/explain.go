@@ -14,7 +14,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Question describes the Get of a proxy to explain.
+// Question describes the proxy's Get call that Explain explains.
 type Question struct {
 	Authority string
 	Token     string
@@ -41,7 +41,7 @@ type ViewStatus struct {
 	Service federation.ServiceID // zero if the destination is an address
 }
 
-// explainer answers questions of the debug API.
+// explainer implements the methods of Server that the debug API calls.
 type explainer struct{ server *Server }
 
 // explain implements Server.Explain.
@@ -140,20 +140,20 @@ func (x explainer) ofProfile(u viewUse[federation.ProfileKey, *federation.Profil
 	}
 }
 
-// destination returns the full authority of a key.
+// destination returns the full authority of a key, including the port.
 func (x explainer) destination(k federation.Key) string {
 	return target{k.Service, k.Client.Instance, k.Port}.authority(x.server.opts.ClusterDomain)
 }
 
 const (
-	// slowAfter is how long a send may block before the stream counts as slow.
+	// slowAfter is how long a send may block before its stream is considered slow.
 	slowAfter = time.Second
-	// maxHeld is the largest number of views of a service that are described.
+	// maxHeld is the maximum number of views that are described for each service.
 	maxHeld = 100
 )
 
-// heldViews describes the views of a service that streams use. more is the number of views it
-// omits.
+// heldViews describes the views of a service that streams use. The second result is the number of
+// omitted views.
 func (x explainer) heldViews(svc federation.ServiceID) (list []adminapi.HeldView, more int) {
 	for v, streams := range x.server.streams.byView(svc) {
 		list = append(list, x.heldView(v, streams))

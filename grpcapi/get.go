@@ -32,8 +32,7 @@ type getStream struct {
 	tiers      federation.Tiers // the tiers that were sent with the endpoints
 	otherTiers <-chan struct{}  // closed when tiers is out of date
 
-	// the Server.clock time since when the set has been empty while a cluster is pending; 0 if it
-	// is not
+	// the Server.clock time since when the set has been empty while a cluster is pending, or 0
 	emptySince int64
 	heldBack   bool // the newest set is held back because it is empty
 }
@@ -65,8 +64,9 @@ func (st *getStream) begin(ctx context.Context) error {
 	return nil
 }
 
-// firstSet waits for a complete set. After Options.FirstFrame it returns an incomplete one. It does
-// not wait for unreachable clusters, because their sets are complete.
+// firstSet waits until the set is complete. If the set is still incomplete after
+// Options.FirstFrame, firstSet returns the incomplete set. It does not wait for unreachable
+// clusters, because a set counts as complete without them.
 func (st *getStream) firstSet(ctx context.Context) (*federation.Set, error) {
 	var late <-chan time.Time
 	for {
@@ -92,8 +92,8 @@ func (st *getStream) firstSet(ctx context.Context) (*federation.Set, error) {
 	}
 }
 
-// refusal returns the error for a call whose first set is the given one, or nil if the call is
-// served. A later set never ends an open stream.
+// refusal returns the error with which to refuse a call whose first set is the given one, or nil if
+// the call is served. Once a stream is open, later sets never cause it to end.
 func (st *getStream) refusal(set *federation.Set) error {
 	if len(set.Endpoints) > 0 {
 		return nil
@@ -151,8 +151,8 @@ func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
 	}
 }
 
-// produce returns the messages that bring the proxy to the newest set, if any. It ends the stream's
-// turn, even if it panics.
+// produce returns the messages, if any, that update the proxy to the newest set. It ends the
+// stream's turn, even if producing the messages panics.
 func (st *getStream) produce() []*wire.Frame {
 	defer st.endTurn()
 	st.heldBack = false // if newest has no set yet, another set follows
@@ -169,9 +169,9 @@ func (st *getStream) produce() []*wire.Frame {
 	return frames
 }
 
-// advance returns the messages that bring the proxy to the given set, if any, and stores the set as
-// sent. If the set is empty while a cluster is pending, advance holds it back for
-// Options.FirstFrame. The pending cluster may have endpoints, but the proxy must not use the old
+// advance returns the messages, if any, that update the proxy to the given set, and stores the set
+// as sent. If the set is empty while a cluster is pending, advance holds the set back for
+// Options.FirstFrame. The pending cluster may have endpoints, but the proxy must not use outdated
 // endpoints for long.
 func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 	all := st.tiersChanged(set) || st.view.key.Client.Zone != st.sentZone
@@ -194,8 +194,9 @@ func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 
 func (st *getStream) emptyFor() time.Duration { return time.Duration(st.server.now() - st.emptySince) }
 
-// step returns the messages of a step between two sets of the view, and stores the second one as
-// sent. If from is nil, the proxy has no set yet. If all is true, step sends every endpoint.
+// step returns the messages that describe the change between two sets of the view, and stores the
+// second set as sent. If from is nil, the proxy has not received a set yet. If all is true, step
+// sends every endpoint.
 func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
 	st.sent = to
 	st.sentZone = st.view.key.Client.Zone
@@ -213,8 +214,8 @@ func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
 	}
 }
 
-// tiersChanged reports whether the tiers of the set's endpoints have changed since they were sent.
-// It returns false for clients that do not ask for tiers.
+// tiersChanged reports whether the tiers of the set's endpoints have changed since the endpoints
+// were sent. For clients that do not request tiers, tiersChanged returns false.
 func (st *getStream) tiersChanged(set *federation.Set) bool {
 	if !st.explains {
 		return false
@@ -224,8 +225,8 @@ func (st *getStream) tiersChanged(set *federation.Set) bool {
 	return now != st.tiers
 }
 
-// emptyTimeout returns a channel that fires when an empty set has been held back for long enough.
-// It returns nil if no set is held back.
+// emptyTimeout returns a channel that receives when an empty set has been held back for long
+// enough. If the stream is not holding back a set, emptyTimeout returns nil.
 func (st *getStream) emptyTimeout() <-chan time.Time {
 	if !st.heldBack {
 		return nil
@@ -233,13 +234,14 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 	return st.after(max(0, st.server.opts.FirstFrame-st.emptyFor()))
 }
 
-// newest returns the newest set for the client, from the view of its current key. While the table
-// changes between traffic policies, ok is false. The set may then be for clients of the other
-// policy, or for no client, and another set follows soon.
+// newest returns the newest set for the client, from the view of its current key. While the
+// service's traffic policy is changing, ok is false. The set may then be for clients of the other
+// policy, or not for any client, and another set follows soon.
 //
-// The set of the view without node says whether node hints choose endpoints for the client. The set
-// of the view with the node may disagree: its next set is about to follow, or its clients have
-// other tiers in use. In that case, newest returns the set of the view with the node.
+// The set of the view without a node determines whether node hints choose endpoints for the client.
+// The set of the view with the client's node may disagree: its next set may be about to follow, or
+// its clients may use other tiers. If the two sets disagree, newest returns the set of the view
+// with the client's node.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for moves := 0; ; moves++ { // counts the moves between the views with and without node
 		set, replaced = st.view.get()
@@ -258,7 +260,7 @@ func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok
 	}
 }
 
-// updateZone looks up the client's zone and switches to the view of that zone.
+// updateZone looks up the client's zone and switches to the view for that zone.
 func (st *getStream) updateZone() {
 	if st.client.Node != "" {
 		st.client.Zone, st.zoneChanged = st.server.dir.Zone(st.client.Node)
@@ -266,8 +268,8 @@ func (st *getStream) updateZone() {
 	st.switchView()
 }
 
-// switchView switches to the view of the client's current key. It returns false if the stream
-// already uses that view.
+// switchView switches to the view for the client's current key. If the stream already uses that
+// view, switchView returns false.
 func (st *getStream) switchView() bool {
 	key := st.server.table.Key(st.target.service, st.target.port, st.client)
 	if st.hinted {
@@ -284,14 +286,15 @@ func (st *getStream) switchView() bool {
 	st.view = st.server.getViews.acquire(key)
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.table.Watch, st.server.viewMemory, costOfSet)
 	if set, _ := st.view.get(); set.Reason == federation.TooManyPorts {
-		// This refusal is final. The next stream of the key asks the table again.
+		// Because this refusal is final, the view is discarded. The next stream with the same key
+		// gets a new answer from the table.
 		st.server.getViews.forget(st.view)
 	}
 	st.usedView.Store(st.view)
 	return true
 }
 
-// stalled ends the stream and counts the stall.
+// stalled ends the stream and counts it as stalled.
 func (st *getStream) stalled() {
 	if st.end(statusStalled) {
 		m := st.server.metrics
@@ -310,5 +313,5 @@ func (st *getStream) close() {
 	st.stream.close()
 }
 
-// name returns the full authority.
+// name returns the full authority of the requested destination.
 func (st *getStream) name() string { return st.target.authority(st.server.opts.ClusterDomain) }

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// Statuses of calls that are refused because a limit is reached.
+// These statuses refuse a call because a limit has been reached.
 var (
 	statusTooManyCalls = status.New(codes.ResourceExhausted,
 		"too many calls are open: add replicas, or raise the memory limit and --max-streams")
@@ -23,11 +23,11 @@ var (
 		"no memory is left for further destinations: raise the memory limit and --view-memory")
 )
 
-// quota is a limit on calls or memory that client addresses share.
+// quota is a limit on calls or memory, shared by all client addresses.
 //
-// Below the limit, each address gets what it asks for. At the limit, an address that uses less than
-// the average is still served, until usage exceeds the limit by an eighth. So the client that uses
-// most can't lock out clients of other addresses.
+// Below the limit, every client address can use as much as it requests. At the limit, an address
+// that uses less than the average is still served, until the total exceeds the limit by an eighth.
+// The client that uses the most therefore cannot lock out clients with other addresses.
 type quota struct {
 	limit   int64          // fixed, as are full, refused and log
 	full    *status.Status // the status of a call that is refused at the limit
@@ -45,8 +45,8 @@ func newQuota(limit int, full *status.Status, refused prometheus.Counter, log *z
 	return &quota{limit: int64(limit), full: full, refused: refused, log: log, by: make(map[netip.Addr]int64)}
 }
 
-// take takes one unit for an address. If the address may not have more, take returns false and
-// takes nothing.
+// take charges one unit to a client address. If the address may not use more, take returns false
+// without charging it.
 func (q *quota) take(client netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -60,7 +60,7 @@ func (q *quota) take(client netip.Addr) bool {
 	return false
 }
 
-// give returns the unit that take took.
+// give returns a unit that the address has taken.
 func (q *quota) give(client netip.Addr) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -68,8 +68,8 @@ func (q *quota) give(client netip.Addr) {
 	q.addLocked(-1)
 }
 
-// use changes the amount in use without charging an address. It reports whether the new amount is
-// within the limit.
+// use changes the amount in use without charging a client address. It reports whether the new
+// amount is within the limit.
 func (q *quota) use(amount int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -77,7 +77,8 @@ func (q *quota) use(amount int64) bool {
 	return q.used <= q.limit
 }
 
-// addLocked changes the amount in use. The caller holds q.mu, as for all methods named …Locked.
+// addLocked changes the amount in use. The caller must hold q.mu, as for all methods whose names
+// end in Locked.
 func (q *quota) addLocked(amount int64) {
 	q.used += amount
 	if q.used <= q.limit-q.limit/10 {
@@ -85,7 +86,7 @@ func (q *quota) addLocked(amount int64) {
 	}
 }
 
-// charge changes the amount that an address is charged.
+// charge changes the amount that is charged to a client address.
 func (q *quota) charge(client netip.Addr, amount int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -111,7 +112,7 @@ func (q *quota) inUse() int64 {
 	return q.used
 }
 
-// mayExceed reports whether a client may keep its charges although the limit is reached.
+// mayExceed reports whether a client may keep its charges even though the limit has been reached.
 func (q *quota) mayExceed(client netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,8 +124,8 @@ func (q *quota) mayExceedLocked(client netip.Addr) bool {
 	return lessThanAverage && q.used <= q.limit+q.limit/8
 }
 
-// refuse counts a refused call and returns its error. It logs the first refusal, and the next one
-// after a tenth of the limit has been free.
+// refuse counts a refused call and returns the error for the client. It logs the first refusal. The
+// next refusal is logged only after a tenth of the limit has been free.
 func (q *quota) refuse(what string) error {
 	q.refused.Inc()
 	q.mu.Lock()
@@ -137,12 +138,12 @@ func (q *quota) refuse(what string) error {
 	return q.full.Err()
 }
 
-// tap is a tap.ServerInHandle, which gRPC calls when the headers of a call have arrived. tap counts
-// each call until its context is canceled.
+// tap is a tap.ServerInHandle, which gRPC calls when the headers of a call have arrived. It counts
+// each call until the call's context is canceled.
 //
-// tap does not refuse a call that has a deadline. gRPC would not cancel the context of such a call,
-// and its timer would use memory until the deadline, which the client chooses. The interceptor
-// refuses the call instead.
+// A call with a deadline is not refused in tap, because its context would not be canceled. The
+// context's timer would use memory until the deadline, which the client chooses. The interceptor
+// refuses these calls instead.
 func (q *quota) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	client := connectionOf(ctx).client()
 	if q.take(client) {
@@ -156,43 +157,44 @@ func (q *quota) tap(ctx context.Context, info *tap.Info) (context.Context, error
 	return ctx, err
 }
 
-// refusalKey is the context key of the error that refuses a call.
+// refusalKey is the context key for the error with which to refuse a call.
 type refusalKey struct{}
 
-// refusal returns the error that refuses the call with this context, or nil.
+// refusal returns the error with which to refuse the call, or nil.
 func refusal(ctx context.Context) error {
 	err, _ := ctx.Value(refusalKey{}).(error)
 	return err
 }
 
-// Reflection is for people who debug. Its responses are large and repeat the request, so these
-// limits bound how much unread data clients can leave:
+// Reflection is intended for users who debug the API. Reflection responses are large and repeat the
+// request, so these limits bound the amount of data that clients can leave unread:
 //
-//   - At most maxReflections calls run at a time.
+//   - At most maxReflections reflection calls run at the same time.
 //   - If the client does not read a response within Options.Request, its connection is closed.
-//     Requests that it sends meanwhile wait in its flow control window of 64 KiB.
-//   - A connection gets at most maxReflected responses. Responses of short calls fit into buffers,
-//     where no timeout applies.
+//     Requests that the client sends in the meantime wait in its flow control window of 64 KiB.
+//   - Each connection gets at most maxReflected responses. This limit is necessary because the
+//     responses to short calls fit into buffers, where the timeout does not apply.
 const (
 	maxReflections = 10
 	maxReflected   = 500
 )
 
-// Statuses of calls beyond the limits on reflection.
+// These statuses refuse calls that exceed the limits on reflection.
 var (
 	statusReflections = status.New(codes.ResourceExhausted, "too many reflection calls at a time: try again later")
 	statusReflected   = status.New(codes.ResourceExhausted,
 		"too many answers of reflection on one connection: use a new one")
 )
 
-// limitedReflection is the gRPC server that reflection.Register gets.
+// limitedReflection is the grpc.ServiceRegistrar that is passed to reflection.Register.
 type limitedReflection struct {
 	*grpc.Server
 	timeout time.Duration // for the client to read a response
 	open    atomic.Int32
 }
 
-// RegisterService implements grpc.ServiceRegistrar. It registers handlers that enforce the limits.
+// RegisterService implements grpc.ServiceRegistrar. It registers handlers that enforce the limits
+// on reflection.
 func (l *limitedReflection) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	limited := *desc
 	limited.Streams = nil
@@ -210,15 +212,16 @@ func (l *limitedReflection) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	l.Server.RegisterService(&limited, impl)
 }
 
-// reflectionCall is one reflection call.
+// reflectionCall is the server stream of one reflection call.
 type reflectionCall struct {
 	grpc.ServerStream
 	timeout time.Duration
 	conn    *clientConnection // nil if unknown
 }
 
-// SendMsg sends a response. If the client does not read it in time, the connection is closed.
-// Ending only the call would not help, because its status would wait behind the responses.
+// SendMsg sends a response to the client. If the client does not read the response in time, SendMsg
+// closes the connection. Ending only the call would not help, because the call's status would wait
+// behind the unread responses.
 func (c *reflectionCall) SendMsg(m any) error {
 	if c.conn == nil {
 		return status.Error(codes.Internal, "the gateway can't bound reflection without its own transport credentials")

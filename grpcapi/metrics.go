@@ -14,8 +14,8 @@ import (
 	"isthmus/federation"
 )
 
-// metrics holds the series that are updated when events happen. The series about open streams are
-// computed on each scrape (see scraped).
+// metrics holds the series that are updated when events happen. The series that describe open
+// streams are computed on each scrape instead (see scraped).
 type metrics struct {
 	domain string // Options.ClusterDomain; fixed
 
@@ -99,7 +99,7 @@ func newCounter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
-// profileChanged counts a change of a profile that streams use.
+// profileChanged counts a change to a profile that streams use.
 func (m *metrics) profileChanged(k federation.ProfileKey, p *federation.Profile) {
 	of, ok := profileSeriesOf(k, p, m.domain)
 	if !ok {
@@ -111,13 +111,13 @@ func (m *metrics) profileChanged(k federation.ProfileKey, p *federation.Profile)
 	}
 }
 
-// maxOverflows limits the number of series. Without this limit, clients could create series by
-// asking for made-up hostnames of a service and stalling.
+// maxOverflows limits the number of series in overflows. Without this limit, clients could create
+// any number of series by requesting invented hostnames of a service and then stalling.
 const maxOverflows = 1000
 
-// overflows counts stalled streams by destination. The labels hold the full authority, not the
-// spelling of the client. A series exists while open streams could count for it, so that it begins
-// at zero. A series that has counted a stall stays until its service is removed, or until
+// overflows counts stalled streams by destination. The labels contain the full authority, even if
+// the client requested a shorter form. A series begins at zero, and exists while open streams could
+// be counted in it. A series that has counted a stall exists until its service is removed, or until
 // maxOverflows other series have counted a stall.
 type overflows struct {
 	table *federation.Table // fixed, as are desc and open
@@ -139,7 +139,7 @@ func newOverflows(t *federation.Table, open iter.Seq[[]string], desc *prometheus
 	return &overflows{table: t, desc: desc, open: open, byLabels: byLabels}
 }
 
-// inc counts one stall.
+// inc counts a stalled stream.
 func (o *overflows) inc(service federation.ServiceID, labels ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -152,7 +152,7 @@ func (o *overflows) inc(service federation.ServiceID, labels ...string) {
 	one.n++
 }
 
-// collect sends the series.
+// collect sends the series to Prometheus.
 func (o *overflows) collect(ch chan<- prometheus.Metric) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -177,8 +177,8 @@ func (o *overflows) collect(ch chan<- prometheus.Metric) {
 
 func keyOf(labels []string) string { return strings.Join(labels, "\x00") }
 
-// propagation measures, by cluster, the time from a change to the message that sends it. A
-// cluster's series exists while the cluster is linked.
+// propagation measures, for each cluster, the time between a change and the message that sends the
+// change. The series of a cluster exists while the cluster is linked.
 type propagation struct {
 	table *federation.Table
 
@@ -217,8 +217,8 @@ func (p *propagation) add(c federation.ClusterName) prometheus.Histogram {
 	return h
 }
 
-// Describe implements prometheus.Collector. It sends no descriptions, because the set of clusters
-// changes.
+// Describe implements prometheus.Collector. Describe does not send descriptors, because the set of
+// clusters changes.
 func (p *propagation) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -238,15 +238,15 @@ func (p *propagation) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// profileUpdates counts changes of the profiles that streams use. Each scrape drops series without
-// streams. The zero value is ready to use.
+// profileUpdates counts changes to the profiles that streams use. Each scrape drops the series
+// without open streams. The zero value is ready to use.
 type profileUpdates struct {
 	mu sync.Mutex
 	by map[profileSeries]uint64
 }
 
-// maxProfileUpdates is the largest number of series between two scrapes. Clients can make up
-// namespaces, so the number needs a limit.
+// maxProfileUpdates is the maximum number of series between two scrapes. The number must be limited
+// because clients can invent namespaces.
 const maxProfileUpdates = 100_000
 
 func (u *profileUpdates) inc(s profileSeries) {
@@ -258,7 +258,7 @@ func (u *profileUpdates) inc(s profileSeries) {
 	u.by[s]++
 }
 
-// keep drops the series without open streams and returns a copy of the others.
+// keep drops the series without open streams and returns a copy of the other series.
 func (u *profileUpdates) keep(open map[profileSeries]bool) map[profileSeries]uint64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()

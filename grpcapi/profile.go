@@ -28,7 +28,8 @@ func newProfileStream(s *Server, key federation.ProfileKey, out sink, transport 
 	return st
 }
 
-// begin implements producer. It does not wait, because each destination has a profile immediately.
+// begin implements producer. It does not wait, because a profile for each destination is available
+// immediately.
 func (st *profileStream) begin(context.Context) error {
 	st.view = st.server.profileViews.acquire(st.key)
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.dir.Profile, st.server.viewMemory, costOfProfile)
@@ -66,7 +67,8 @@ func (st *profileStream) next(ctx context.Context) ([]*wire.Frame, error) {
 	}
 }
 
-// newest returns the newest variant. It ends the stream's turn, even if it panics.
+// newest returns the newest variant of the profile for the proxy. It ends the stream's turn, even
+// if it panics.
 func (st *profileStream) newest() (v *profileVariant) {
 	defer st.endTurn()
 	v, st.replaced = st.view.variant(st.sentRoutes)
@@ -76,9 +78,10 @@ func (st *profileStream) newest() (v *profileVariant) {
 // advance stores a variant as sent, and reports whether the variant must be sent. While several
 // objects claim the address, advance returns false.
 //
-// advance also remembers the routes that the proxy has. Other routes of the same or of another
-// service replace these routes. A profile without a service does not: how many of such short
-// changes a proxy receives depends on how fast it reads.
+// In addition, advance stores the routes that the proxy has received. Later routes replace the
+// stored routes, even if they are for another service. A profile without a service does not replace
+// the stored routes. A slow proxy may skip such a short-lived profile, while a fast proxy receives
+// it.
 func (st *profileStream) advance(now *profileVariant) bool {
 	if now.profile.Reason == federation.Ambiguous {
 		return false
@@ -91,8 +94,9 @@ func (st *profileStream) advance(now *profileVariant) bool {
 	return before == nil || before != now && !before.frames[0].Equal(now.frames[0])
 }
 
-// refusal returns the error for a call whose first profile is the given one, or nil if the call is
-// served. On an open stream, such a profile is sent as an empty message.
+// refusal returns the error with which to refuse a call whose first profile is the given one, or
+// nil if the call is served. If an open stream gets a profile that would cause a refusal, the
+// stream sends an empty message instead.
 func (st *profileStream) refusal(p *federation.Profile) error {
 	key := st.key
 	switch p.Reason {
@@ -104,13 +108,14 @@ func (st *profileStream) refusal(p *federation.Profile) error {
 	case federation.NoAddress:
 		return invalidAuthority(st.name())
 	case federation.Ambiguous:
-		// Proxies retry Unavailable, and conflicts get resolved. FailedPrecondition would be final.
+		// The code is Unavailable because proxies then retry, and the conflict will be resolved.
+		// Proxies would not retry after FailedPrecondition.
 		return status.Errorf(codes.Unavailable, "found %s", p.Claimed)
 	}
 	return nil
 }
 
-// stalled ends the stream and counts the stall.
+// stalled ends the stream and counts it as stalled.
 func (st *profileStream) stalled() {
 	if st.end(statusStalled) {
 		st.countStall()
@@ -119,7 +124,8 @@ func (st *profileStream) stalled() {
 	}
 }
 
-// countStall counts a stall. A stream of a cluster IP counts for the service that has the IP now.
+// countStall counts a stalled stream. A stream for a cluster IP is counted for the service that the
+// IP is assigned to now.
 func (st *profileStream) countStall() {
 	m := st.server.metrics
 	m.stalled.Inc()
@@ -131,8 +137,8 @@ func (st *profileStream) countStall() {
 	}
 }
 
-// serviceOf returns the service port that a profile is about. For a cluster IP, that is the service
-// that has the IP now. ok is false if the profile is an endpoint's.
+// serviceOf returns the service port that a profile describes. For a cluster IP, the result is the
+// service that the IP is assigned to now. If the profile describes an endpoint, ok is false.
 func serviceOf(k federation.ProfileKey, p *federation.Profile) (to target, ok bool) {
 	if !k.Addr.IsValid() && k.Instance == "" {
 		return targetOf(k), true
@@ -148,7 +154,7 @@ func (st *profileStream) close() {
 	st.stream.close()
 }
 
-// name returns the full authority.
+// name returns the full authority of the requested destination.
 func (st *profileStream) name() string {
 	if st.key.Addr.IsValid() {
 		return st.key.Addr.String()

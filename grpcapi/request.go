@@ -18,15 +18,15 @@ import (
 	"isthmus/internal/text"
 )
 
-// target is the service port, or one endpoint of it, that an authority names.
+// target is what an authority names: a service port, or one endpoint of a service port.
 type target struct {
 	service  federation.ServiceID
 	instance string // hostname of the endpoint; empty if the target is the whole service
 	port     uint16
 }
 
-// parseAuthority parses [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN[:PORT]. The default port is 80.
-// Errors are status errors.
+// parseAuthority parses [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN[:PORT]. The default port is 80. All
+// errors are gRPC status errors.
 func parseAuthority(authority, domain string) (target, error) {
 	host, port, ok := splitPort(authority)
 	if !ok {
@@ -44,10 +44,10 @@ func parseAuthority(authority, domain string) (target, error) {
 	return target{}, invalidAuthority(authority) // with the fields that are strings
 }
 
-// parseDestination parses the authority of a GetProfile. It accepts the form of a Get and
-// IP[:PORT]. An IPv4-mapped IPv6 address becomes the IPv4 address. An address with a zone, such as
-// fe80::1%eth0, is invalid because zones only have a meaning on the client's machine. Errors are
-// status errors.
+// parseDestination parses the authority of a GetProfile call. It accepts an IP[:PORT] in addition
+// to the authorities of Get calls. It converts an IPv4-mapped IPv6 address to an IPv4 address. An
+// address with a zone, such as fe80::1%eth0, is invalid because a zone only has a meaning on the
+// client's machine. All errors are gRPC status errors.
 func parseDestination(authority, domain string) (federation.ProfileKey, error) {
 	host, port, ok := splitPort(authority)
 	if !ok {
@@ -62,8 +62,8 @@ func parseDestination(authority, domain string) (federation.ProfileKey, error) {
 	return federation.ProfileKey{}, invalidAuthority(authority)
 }
 
-// parseName parses [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN. Empty names and names longer than a DNS
-// label are invalid, because no object can have them.
+// parseName parses [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN. Names that are empty or longer than a
+// DNS label are invalid, because Kubernetes does not allow them.
 func parseName(host, domain string) (t target, ok bool) {
 	name, ok := strings.CutSuffix(host, ".svc."+domain)
 	if !ok {
@@ -107,18 +107,19 @@ func invalidAuthority(authority string) error {
 	return status.Errorf(codes.InvalidArgument, "Invalid authority: %s", quoted(authority))
 }
 
-// maxQuoted is longer than any valid authority.
+// maxQuoted is the maximum length of client input in a status. It exceeds the length of any valid
+// authority.
 const maxQuoted = 512
 
-// quoted returns the beginning of client input for use in a status. It is short because the status
-// stays in memory until the client reads it.
+// quoted returns the beginning of client input, for use in a status. The result is short because a
+// status stays in memory until the client reads it.
 func quoted(s string) string {
 	return text.Truncate(s, maxQuoted)
 }
 
 // splitPort splits an authority into host and port, and removes the brackets of an IPv6 address. It
-// rejects ports with many leading zeros: the host shares the memory of the authority and is stored,
-// so the authority must be short.
+// rejects ports with many leading zeros, because the host is stored and keeps the whole authority
+// in memory.
 func splitPort(authority string) (host string, port uint16, ok bool) {
 	if !strings.Contains(authority, ":") {
 		return authority, 80, true
@@ -134,7 +135,7 @@ func splitPort(authority string) (host string, port uint16, ok bool) {
 	return host, uint16(n), true
 }
 
-// token is the context token of a request, with which a proxy describes itself.
+// token is the context token of a request, in which a proxy describes itself.
 type token struct {
 	Namespace string `json:"ns"`
 	Node      string `json:"nodeName"`
@@ -142,22 +143,22 @@ type token struct {
 }
 
 const (
-	// maxLabel is the length of the longest DNS label, and so of the longest name of a Service, a
+	// maxLabel is the maximum length of a DNS label, and therefore of the name of a Service, a
 	// namespace or an endpoint.
 	maxLabel = 63
-	// maxName is the length of the longest name of a Node or a Pod in Kubernetes.
+	// maxName is the maximum length of the name of a Node or a Pod.
 	maxName = 253
 )
 
-// parseToken parses a context token. A token is a JSON object or, from old proxies, ns:NAMESPACE.
-// Fields that are invalid or too long for a name stay empty, because a proxy with an invalid token
-// is served too.
+// parseToken parses a context token. A token is either a JSON object or, if the proxy is old, a
+// string of the form ns:NAMESPACE. If a field is invalid or too long for a name, the field stays
+// empty. Proxies with invalid tokens are served too.
 func parseToken(s string) token {
 	t := readToken(s)
 	return token{bounded(t.Namespace, maxLabel), bounded(t.Node, maxName), bounded(t.Pod, maxName)}
 }
 
-// bounded returns name, or the empty string if name is longer than limit.
+// bounded returns name, or an empty string if name is longer than the limit.
 func bounded(name string, limit int) string {
 	if len(name) > limit {
 		return ""
@@ -186,13 +187,13 @@ func readToken(s string) token {
 	return token{}
 }
 
-// jsonSpace holds the characters that JSON allows between tokens.
+// jsonSpace contains the characters that JSON allows between tokens.
 const jsonSpace = " \t\r\n"
 
-// plainToken parses a JSON object in the form that proxies write: known fields whose values are
-// ASCII without escapes. For all other input, ok is false, and the caller uses encoding/json. That
-// package needs so much stack that it would take a tenth of the cost of a new stream. See
-// docs/performance.md.
+// plainToken parses a JSON object in the form that proxies write: known fields with ASCII values
+// that do not contain escape sequences. For all other input, plainToken returns false, and the
+// caller uses encoding/json. The package encoding/json needs so much stack that it would account
+// for a tenth of the cost of a new stream (see docs/performance.md).
 func plainToken(s string) (t token, ok bool) {
 	rest, ok := strings.CutPrefix(strings.Trim(s, jsonSpace), "{")
 	for ok {
@@ -229,7 +230,7 @@ func plainToken(s string) (t token, ok bool) {
 	return token{}, false
 }
 
-// plainText cuts the quoted string at the beginning of s.
+// plainText removes the quoted string at the beginning of s and returns the string and the rest.
 func plainText(s string) (text, rest string, ok bool) {
 	s, ok = strings.CutPrefix(strings.TrimLeft(s, jsonSpace), `"`)
 	text, rest, closed := strings.Cut(s, `"`)
@@ -237,7 +238,7 @@ func plainText(s string) (text, rest string, ok bool) {
 	return text, rest, ok && closed && !strings.ContainsFunc(text, special)
 }
 
-// addNamespace adds the client's namespace to a key if it can change the profile.
+// addNamespace adds the client's namespace to a key if the namespace can affect the profile.
 func (t token) addNamespace(k federation.ProfileKey) federation.ProfileKey {
 	if k.Instance == "" && t.Namespace != k.Service.Namespace {
 		k.Namespace = t.Namespace
@@ -245,9 +246,9 @@ func (t token) addNamespace(k federation.ProfileKey) federation.ProfileKey {
 	return k
 }
 
-// Metadata of a Get that asks for the tier and standing of each endpoint (see
-// wire.Encoder.Explaining). No proxy sends it. The messages of such a stream are encoded for that
-// stream alone.
+// A Get with this metadata requests the tier and standing of each endpoint (see
+// wire.Encoder.Explaining). Proxies never send this metadata. Messages for a stream with this
+// metadata are encoded for that stream alone.
 const (
 	explainKey   = "isthmus-explain"
 	explainTiers = "tiers"

@@ -25,25 +25,25 @@ import (
 	"isthmus/internal/panics"
 )
 
-// Directory looks up the local cluster's Nodes and the profiles of destinations. It is safe for
-// concurrent use, and never blocks on I/O.
+// Directory looks up the local cluster's Nodes and the profiles of destinations. A Directory must
+// be safe for concurrent use, and must never block on I/O.
 type Directory interface {
-	// Zone returns the zone of a Node and a channel that is closed when the zone may have changed.
-	// The zone is empty if it is unknown.
+	// Zone returns the zone of a Node, and a channel that is closed when the zone may have changed.
+	// If the zone is unknown, Zone returns an empty string.
 	Zone(node string) (zone string, changed <-chan struct{})
-	// Profile returns a watch of a destination's profile. The watch always has a Profile.
+	// Profile returns a watch on a destination's profile. The watch must always provide a Profile.
 	Profile(federation.ProfileKey) *federation.Watch[*federation.Profile]
 }
 
-// Options configures a Server. A zero field means the default. Negative values are invalid unless
-// the field says otherwise.
+// Options configures a Server. If a field is zero, its default applies. Negative values are invalid
+// unless the field's comment says otherwise.
 type Options struct {
 	ClusterDomain string // the cluster's DNS domain; default cluster.local
 
 	Messages wire.Options // how messages describe endpoints
 
-	// Pace is the shortest time between the starts of two messages. The default is 50ms. A negative
-	// value means no pause.
+	// Pace is the minimum time between the starts of two messages on a stream. The default is 50ms.
+	// If Pace is negative, streams do not pause between messages.
 	Pace       time.Duration
 	Stall      time.Duration // ends a stream whose proxy does not read a message for this long; default 60s
 	Request    time.Duration // limits how long a client may take to connect or to send a request; default 10s
@@ -53,23 +53,23 @@ type Options struct {
 	ConnectionAge     time.Duration // the age at which a proxy must reconnect; default 30m, negative means never
 	ConcurrentStreams uint32        // limit of open calls per connection; default 10,000
 
-	// Streams limits the open calls of all connections together. Calls beyond the limit are
-	// refused. The default is 150,000.
+	// Streams is the maximum number of open calls on all connections together. Calls beyond this
+	// maximum are refused. The default is 150,000.
 	Streams int
-	// ViewBytes limits the estimated memory of all views. Calls that need more are refused. The
-	// default is 2 GiB.
+	// ViewBytes is the maximum estimated memory of all views, in bytes. Calls that would exceed
+	// ViewBytes are refused. The default is 2 GiB.
 	ViewBytes int
 
 	Linger    time.Duration // how long idle views stay cached; default 30s, negative means not at all
 	IdleViews int           // limit of idle views per RPC; default 1024
 	IdleBytes int           // limit of the estimated memory of idle views per RPC; default 20 MiB
 
-	// Stalled is called with the destination of a stream that ends because its proxy does not read.
-	// It must not block. If Stalled is nil, it is not called.
+	// Stalled is called with the destination of a stream that ends because its proxy does not read
+	// messages. Stalled must not block. If Stalled is nil, it is not called.
 	Stalled func(destination string)
 
-	// Supervisor counts and logs panics. Each panic ends the call that caused it. The default is a
-	// Supervisor whose metrics are not registered.
+	// Supervisor counts and logs panics. Each panic ends the call that caused it. By default, the
+	// metrics of the Supervisor are not registered.
 	Supervisor *panics.Supervisor
 
 	Log        *zap.Logger           // nil means no logs
@@ -126,7 +126,8 @@ type Server struct {
 	streams      *openStreams
 }
 
-// New returns a Server that serves the sets of a table. It starts no goroutine. Call GRPC to serve.
+// New returns a Server that serves the sets of a table. New does not start goroutines. To serve
+// requests, call the Server's GRPC method.
 func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	if table == nil || dir == nil {
 		return nil, errors.New("the Destination server needs a table and a directory")
@@ -165,25 +166,26 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 }
 
 const (
-	// maxRequest is larger than any valid request.
+	// maxRequest is the maximum size of a request in bytes, which is more than any valid request
+	// needs.
 	maxRequest = 16 << 10
-	// maxHeaders limits the size of a call's headers, in bytes. Each header counts 32 bytes more.
-	// The headers of a proxy take less than 1 KiB. gRPC keeps headers in memory until the call
-	// ends.
+	// maxHeaders is the maximum size of a call's headers, in bytes. In addition to its text, each
+	// header counts as 32 bytes. A proxy's headers take less than 1 KiB. Headers stay in memory
+	// until the call ends.
 	maxHeaders = 2 << 10
-	// requestWindow is the flow control window of a call and of a connection, in bytes. It is
-	// HTTP/2's default, and the smallest value that gRPC allows. Without this setting, gRPC grows
-	// the windows of a client that sends much up to 16 MiB.
+	// requestWindow is the flow control window of each call and of each connection, in bytes. The
+	// value is HTTP/2's default and the minimum that gRPC allows. Without this setting, the windows
+	// of a client that sends a lot of data would grow up to 16 MiB.
 	requestWindow = 64<<10 - 1
-	// readBuffer is the size of a connection's read buffer. A proxy sends a few hundred bytes for a
-	// call and about a dozen bytes for anything else.
+	// readBuffer is the size of a connection's read buffer, in bytes. A proxy sends a few hundred
+	// bytes for each call, and about a dozen bytes for everything else.
 	readBuffer = 1 << 10
 )
 
 // GRPC returns a gRPC server with the Destination, health and reflection services. Options in extra
-// override those of the Server, and interceptors in extra run after those of the Server. extra must
-// not set a tap handle or credentials. The health service reports SERVING until MarkNotServing or
-// Finish.
+// override the options of the Server, and interceptors in extra run after those of the Server. The
+// extra options must not include a tap handle or credentials. The health service reports SERVING
+// until MarkNotServing or Finish is called.
 func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(wire.NewCodec()),
@@ -211,48 +213,50 @@ func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	return g
 }
 
-// Streams returns the number of open streams of both RPCs.
+// Streams returns the number of open Get and GetProfile streams.
 func (s *Server) Streams() int { return s.streams.count() }
 
 // MarkNotServing makes the health service report NOT_SERVING, so that clients that check health
-// choose another replica. The server still serves all streams until Finish.
+// choose another replica. The server continues to serve all streams until Finish is called.
 func (s *Server) MarkNotServing() { s.health.Shutdown() }
 
-// Drain ends each stream that is open now with Unavailable, after a random part of Options.Drain.
-// So the proxies do not all connect to another replica at once. Streams that open later are served
-// and stay open, even if they come from the same proxies. A stream whose first message has not been
-// sent also stays open. Drain returns when it has ended the last stream, or when ctx is done.
+// Drain ends each stream that is open now with Unavailable, after a random delay of at most
+// Options.Drain. Because of the random delays, proxies do not all connect to another replica at
+// once. Streams that are opened after the call to Drain are served and stay open, even for the same
+// proxies. A stream whose first message has not been sent yet also stays open. Drain returns when
+// it has ended the last stream, or when ctx is done.
 //
-// Drain refuses no new streams. A refused proxy doubles its wait after each refusal, up to a
-// minute, and resets the wait only when it receives a first message. It also uses DNS responses
-// that are up to half a minute old. A refusal would therefore keep it away from every replica. A
-// proxy that is served loses only 0.1 s.
+// Drain does not refuse new streams. After each refusal, a proxy doubles the time that it waits
+// before it retries, up to a minute. Only a first message resets this time. Proxies also use DNS
+// responses that are up to half a minute old. A refusal would therefore keep a proxy away from
+// every replica. A proxy whose stream is ended by Drain waits only 0.1 s before it reconnects.
 func (s *Server) Drain(ctx context.Context) { s.streams.drain(ctx, s.opts.Drain) }
 
-// WaitUnused returns true when no stream has been open for d, and false if ctx is done first. d
-// must be longer than the 0.1 s that a proxy waits before it reconnects.
+// WaitUnused returns true as soon as no stream has been open for the duration d. If ctx is done
+// first, it returns false. The duration must exceed the 0.1 s that a proxy waits before it
+// reconnects.
 func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool {
 	return s.streams.waitUnused(ctx, d)
 }
 
-// Finish ends all streams with Unavailable and refuses new ones. It does not wait for the streams
-// to end. Call it when clients can no longer connect.
+// Finish ends all streams with Unavailable and refuses new ones. Finish does not wait until the
+// streams have ended. It should be called when clients can no longer connect.
 func (s *Server) Finish() {
 	s.MarkNotServing()
 	s.streams.finish()
 }
 
-// Explain explains which endpoints a proxy gets and why. It uses the view that the proxy's stream
-// would use, including the state of that view. Errors are status errors.
+// Explain describes which endpoints a proxy gets, and why. The explanation is based on the view
+// that the proxy's stream would use, including the view's state. All errors are gRPC status errors.
 func (s *Server) Explain(ctx context.Context, q Question) (*Explanation, error) {
 	return explainer{s}.explain(ctx, q)
 }
 
-// Views lists all views, those with the most streams first.
+// Views returns all views, sorted by number of streams in descending order.
 func (s *Server) Views() []ViewStatus { return explainer{s}.views() }
 
-// makeRoom closes idle views until the memory of views is within its limit. It returns false if
-// views that streams use exceed the limit.
+// makeRoom closes idle views until the memory of views is within the limit. If the views in use
+// alone exceed the limit, makeRoom returns false.
 func (s *Server) makeRoom() bool {
 	s.getViews.makeRoom()
 	s.profileViews.makeRoom()
@@ -265,14 +269,15 @@ func (s *Server) panicked(method string, r any) error {
 	return status.Error(codes.Internal, "the gateway failed to handle this call")
 }
 
-// profileTooLarge logs that the default replaces a ServiceProfile.
+// profileTooLarge logs that a ServiceProfile is too large and that the default replaces it.
 func (s *Server) profileTooLarge(sp *federation.ServiceProfile, bytes int) {
 	s.log.Warn("ServiceProfile is too large for proxies: they get the default",
 		zap.String("profile", sp.Namespace+"/"+sp.Name), zap.Int("bytes", bytes))
 }
 
-// clock converts a time to nanoseconds on the server's monotonic clock. The result is never 0, so 0
-// can mean "not set". Fields of a stream that several goroutines use are atomic integers.
+// clock converts a time to nanoseconds on the server's monotonic clock. The result is never 0, so
+// that 0 can mean "not set". Times on this clock fit into atomic integers, which several goroutines
+// can use.
 func (s *Server) clock(t time.Time) int64 { return int64(t.Sub(s.began)) }
 
 func (s *Server) now() int64 { return s.clock(time.Now()) }
@@ -311,7 +316,7 @@ func (s destinationService) GetProfile(req *pb.GetDestination, out pb.Destinatio
 	return serve(out.Context(), newProfileStream(s.Server, who.addNamespace(key), out, transport))
 }
 
-// read parses the request of either RPC.
+// read parses the request of a Get or GetProfile call.
 func (s destinationService) read(ctx context.Context, req *pb.GetDestination, method string) (
 	path string, who token, transport statusWriter, err error,
 ) {

@@ -14,47 +14,48 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// sink sends the messages of a stream. It is a part of grpc.ServerStream.
+// sink sends the messages of a stream. A grpc.ServerStream implements sink.
 type sink interface{ SendMsg(m any) error }
 
-// producer produces the messages of one stream. It is a getStream or a profileStream. serve calls
-// begin and first once, and then calls next repeatedly. Errors end the stream and have a gRPC code.
+// producer produces the messages of one stream. A producer is either a getStream or a
+// profileStream. The function serve calls begin and first once, and then calls next repeatedly.
+// Errors end the stream and contain a gRPC status code.
 type producer interface {
 	common() *stream
 	// name returns the full authority of the destination.
 	name() string
-	// begin waits for the first set or profile. It returns an error if the call is refused.
+	// begin waits for the first set or profile. If the call is refused, begin returns an error.
 	begin(context.Context) error
-	// first returns the first messages. serve calls it after begin, when the stream has been
+	// first returns the first messages. It is called after begin, once the stream has been
 	// admitted.
 	first() []*wire.Frame
-	// next waits until there are messages to send, and returns them.
+	// next waits until there are messages to send, and returns these messages.
 	next(context.Context) ([]*wire.Frame, error)
-	// close releases the view and the timers.
+	// close releases the stream's view and stops its timers.
 	close()
 }
 
-// statusWriter is gRPC's transport stream, which can end a call from any goroutine. WriteStatus
-// sends the status after all earlier messages and cancels the call's context. That also unblocks
-// SendMsg. Only the first call of WriteStatus has an effect.
+// statusWriter is gRPC's transport stream, which any goroutine can use to end a call. WriteStatus
+// sends the status after all earlier messages and cancels the call's context. Canceling the context
+// also unblocks SendMsg. Only the first call to WriteStatus has an effect.
 //
-// Canceling the context alone, as a tap handle could, is not enough. grpc-go would then respond
-// Canceled before the handler can return Unavailable. WriteStatus is not part of gRPC's API, so
-// transportOf finds it by its signature. If a release of grpc-go hides the method, every stream
-// ends with Internal and all tests of this package fail.
+// Canceling the context alone, as a tap handle could, is not enough. In that case, grpc-go would
+// respond with Canceled before the handler can return Unavailable. WriteStatus is not part of
+// gRPC's API, so transportOf checks for a method with this signature. If a release of grpc-go hides
+// the method, every stream ends with Internal and all tests of this package fail.
 type statusWriter interface{ WriteStatus(*status.Status) error }
 
-// Statuses of streams that another goroutine ends.
+// These statuses end streams from another goroutine.
 var (
 	statusDraining = status.New(codes.Unavailable, "the gateway is shutting down")
 	statusStalled  = status.New(codes.Unavailable, "the proxy has taken no update for too long")
 )
 
-// stream is the state that streams of both RPCs have in common. Only the goroutine of its handler
-// may use it. Any goroutine may call end.
+// stream is the state that Get and GetProfile streams have in common. Only the goroutine of the
+// stream's handler may use this state. As an exception, any goroutine may call end.
 //
-// A stream has no queue. It stores what it has sent last, and skips intermediate states. So a slow
-// proxy blocks only its own stream.
+// Streams do not queue messages. A stream stores the state that it has sent last, and skips
+// intermediate states. A slow proxy therefore blocks only its own stream.
 type stream struct {
 	server    *Server
 	out       sink
@@ -63,7 +64,7 @@ type stream struct {
 	viewFits bool  // the view is within the limit of Server.viewMemory, or has been admitted
 	viewCost int64 // bytes of the view if this stream was the first to need it; otherwise 0
 
-	// Times are on Server.clock.
+	// All times are on Server.clock.
 	conn    *clientConnection // nil if unknown; fixed by connect
 	charged int64             // bytes charged to the client (see admit)
 	alone   int64             // the bytes of charged that belong to no view (see setAlone)
@@ -79,13 +80,13 @@ type stream struct {
 	answered atomic.Bool                   // the first messages have been sent
 	endedBy  atomic.Pointer[status.Status] // the status with which another goroutine ended the stream, or nil
 
-	// For explanations. Only a Get sets these fields.
+	// The debug API uses these fields to explain the stream. Only a Get stream sets these fields.
 	usedView atomic.Pointer[getView]        // nil if none yet
 	heldSet  atomic.Pointer[federation.Set] // the set that the proxy has or is being sent; nil if none yet
 }
 
-// init sets the fields that do not change. onStall is called if the proxy does not read a message
-// in time.
+// init sets the fields that do not change. The function onStall is called if the proxy does not
+// read a message in time.
 func (st *stream) init(s *Server, out sink, transport statusWriter, onStall func()) {
 	st.server = s
 	st.out = out
@@ -95,8 +96,8 @@ func (st *stream) init(s *Server, out sink, transport statusWriter, onStall func
 
 func (st *stream) common() *stream { return st }
 
-// serve serves one Get or GetProfile whose request has arrived. It sends the first messages as soon
-// as they are known, and then updates until the call ends.
+// serve serves one Get or GetProfile call whose request has arrived. It sends the first messages as
+// soon as these are available, and then sends updates until the call ends.
 func serve(ctx context.Context, p producer) error {
 	st := p.common()
 	st.connect(ctx)
@@ -127,7 +128,7 @@ func serve(ctx context.Context, p producer) error {
 	}
 }
 
-// connect sets the fields about the call and its connection.
+// connect sets the fields that describe the call and its connection.
 func (st *stream) connect(ctx context.Context) {
 	st.done = ctx.Done()
 	st.conn = connectionOf(ctx)
@@ -136,9 +137,8 @@ func (st *stream) connect(ctx context.Context) {
 	}
 }
 
-// admit checks whether there is enough memory for the stream, and returns the error if there is
-// not. If the stream is the first to need its view, the client's address is charged for the view
-// until the stream is closed.
+// admit returns an error if there is not enough memory for the stream. If the stream is the first
+// that needs its view, the view is charged to the client's address until the stream is closed.
 func (st *stream) admit(name string) error {
 	s := st.server
 	st.charge(st.viewCost)
@@ -153,15 +153,15 @@ func (st *stream) admit(name string) error {
 	return s.viewMemory.refuse(name)
 }
 
-// charge changes the number of bytes that the client's address is charged until the stream is
+// charge changes the number of bytes that are charged to the client's address until the stream is
 // closed.
 func (st *stream) charge(more int64) {
 	st.charged += more
 	st.server.viewMemory.charge(st.conn.client(), more)
 }
 
-// setAlone sets the size of the messages that are encoded for this stream alone. They count until
-// the stream is closed, because gRPC keeps messages until the client reads them.
+// setAlone sets the size of the messages that are encoded only for this stream. The messages count
+// until the stream is closed, because gRPC stores messages until the client reads them.
 func (st *stream) setAlone(bytes int) {
 	more := int64(bytes) - st.alone
 	st.alone += more
@@ -169,8 +169,8 @@ func (st *stream) setAlone(bytes int) {
 	st.charge(more)
 }
 
-// sendAll sends messages one by one. If the proxy does not read one within Options.Stall, onStall
-// ends the stream. The error has a gRPC code.
+// sendAll sends the given messages one after another. If the proxy does not read a message within
+// Options.Stall, onStall ends the stream. The returned error contains a gRPC status code.
 func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 	for i, f := range frames {
 		if i > 0 {
@@ -190,7 +190,8 @@ func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 	return nil
 }
 
-// guardSend starts to guard a send. If the send takes longer than Options.Stall, the stream ends.
+// guardSend starts the timer for a send. If the send takes longer than Options.Stall, the stream
+// ends.
 func (st *stream) guardSend(now int64) {
 	stall := st.server.opts.Stall
 	st.sending.Store(now)
@@ -201,8 +202,9 @@ func (st *stream) guardSend(now int64) {
 	}
 }
 
-// guardAge stops guarding a send. After the first messages, the same timer waits for the end of the
-// connection's age. A second timer would cost memory.
+// guardAge stops the timer for a send. After the first messages, guardAge restarts the timer so
+// that it fires when the connection reaches its maximum age. Using the same timer for both purposes
+// saves memory.
 func (st *stream) guardAge() {
 	st.sending.Store(0)
 	end := st.endAt.Load()
@@ -223,7 +225,8 @@ func (st *stream) markAnswered() {
 }
 
 // pause waits until Options.Pace has passed since the start of the last message. The time that a
-// slow proxy took to read that message counts. pause returns false if the stream ends first.
+// slow proxy took to read the last message counts as part of the pause. If the stream ends during
+// the pause, the result is false.
 func (st *stream) pause() (ok bool) {
 	st.madeAt = st.server.now()
 	wait := st.server.opts.Pace - time.Duration(st.madeAt-st.sentAt.Load())
@@ -249,27 +252,30 @@ func (st *stream) after(d time.Duration) <-chan time.Time {
 	return st.timer.C
 }
 
-// turnsPerProcessor is the number of streams per processor that may produce updates at a time.
+// turnsPerProcessor is the number of streams per processor that may produce updates at the same
+// time.
 const turnsPerProcessor = 8
 
-// turns is a semaphore that holds a value for each stream that is producing an update. First
-// messages need no turn.
+// turns is a semaphore that limits how many streams produce updates at the same time. Streams
+// produce their first messages without a turn.
 //
-// Go runs goroutines roughly in the order in which they become runnable. A change of a service that
+// Go runs goroutines roughly in the order in which they become runnable. A change to a service that
 // most proxies use makes tens of thousands of streams runnable. Without turns, the goroutines that
 // read watches and publish sets would wait behind all these updates, several times for each event.
-// With turns they only wait until each stream has begun to wait for its turn. A waiting stream also
-// skips sets that are replaced meanwhile.
+// With turns, these goroutines only wait until each stream has begun to wait for its turn. A stream
+// that waits for a turn also skips sets that are replaced in the meantime.
 //
-// A stream holds its turn while it looks up its set and encodes messages, or waits for another
-// stream that encodes the same messages. It may also switch views during its turn.
+// A stream holds its turn while it looks up its set and encodes messages. It also holds the turn
+// while it waits for another stream that is encoding the same messages. A stream may also switch
+// views during its turn.
 type turns chan struct{}
 
 // newTurns returns turns for the current number of processors.
 func newTurns() turns { return make(turns, turnsPerProcessor*runtime.GOMAXPROCS(0)) }
 
-// takeTurn waits for a turn, and returns false if the stream ends first. endTurn ends the turn. A
-// turn ends before the messages are sent, so that a slow proxy delays no other.
+// takeTurn waits for a turn. If the stream ends first, takeTurn returns false. The turn lasts until
+// endTurn is called. A turn ends before the messages are sent, so that a slow proxy does not delay
+// other streams.
 func (st *stream) takeTurn() (ok bool) {
 	select {
 	case st.server.turns <- struct{}{}:
@@ -287,8 +293,8 @@ func (st *stream) takeTurn() (ok bool) {
 
 func (st *stream) endTurn() { <-st.server.turns }
 
-// expire runs when the guard fires, because a send takes too long or the connection is too old. It
-// may run late, after the send has ended and the timer has been reset.
+// expire is called when the timer fires, because a send is taking too long or the connection is too
+// old. It may be called late, after the send has ended and the timer has been reset.
 func (st *stream) expire() {
 	now := st.server.now()
 	sending := st.sending.Load()
@@ -303,7 +309,8 @@ func (st *stream) expire() {
 	}
 }
 
-// end ends the stream. Any goroutine may call it. It returns false if the stream has already ended.
+// end ends the stream with the given status. Any goroutine may call end. If the stream has already
+// ended, end returns false.
 func (st *stream) end(s *status.Status) bool {
 	if !st.endedBy.CompareAndSwap(nil, s) {
 		return false
@@ -314,7 +321,7 @@ func (st *stream) end(s *status.Status) bool {
 	return true
 }
 
-// endError returns the error of a stream whose context is done.
+// endError returns the error for a stream whose context is done.
 func (st *stream) endError(ctx context.Context) error {
 	if s := st.endedBy.Load(); s != nil {
 		return s.Err()
@@ -322,7 +329,7 @@ func (st *stream) endError(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-// release closes a producer and counts its stall, if it stalled.
+// release closes a producer and counts its stall if it has stalled.
 func release(p producer) {
 	st := p.common()
 	defer st.server.streams.remove(st)
@@ -332,7 +339,7 @@ func release(p producer) {
 	}
 }
 
-// close stops the timers and releases the memory that the stream is charged for.
+// close stops the timers and releases the memory that was charged for the stream.
 func (st *stream) close() {
 	if st.timer != nil {
 		st.timer.Stop()

@@ -11,8 +11,8 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// viewBase is the state that views of both RPCs have in common: the key that streams share the view
-// by, and a watch of the newest value.
+// viewBase is the state that views of both RPCs have in common. It consists of the key that the
+// view's streams share, and a watch on the newest value.
 type viewBase[K comparable, T any] struct {
 	key K
 
@@ -28,10 +28,10 @@ type viewBase[K comparable, T any] struct {
 	served bool  // guarded by mu; more streams may use the view, even if the quota is exhausted
 }
 
-// startWatch starts the watch and takes its cost from the quota, unless the watch has been started.
-// cost is the amount taken, which is 0 if the watch had been started. fits reports whether the
-// quota has room, or streams that are served already use the view. If fits is false, stream.admit
-// decides.
+// startWatch starts the watch and charges its cost to the quota, unless the watch has already been
+// started. The result fits reports whether the quota has room, or whether the view is already used
+// by streams that are served. The result cost is the charged amount, which is 0 if the watch had
+// already been started. If fits is false, stream.admit decides whether the stream is served.
 func (b *viewBase[K, T]) startWatch(
 	watch func(K) *federation.Watch[T],
 	from *quota,
@@ -51,20 +51,22 @@ func (b *viewBase[K, T]) startWatch(
 	return b.served, cost
 }
 
-// markServed lets more streams use the view, because a stream that uses it has been admitted.
+// markServed allows more streams to use the view, because a stream that uses the view has been
+// admitted.
 func (b *viewBase[K, T]) markServed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.served = true
 }
 
-// setCost changes the amount of quota that the view uses. The caller holds b.mu.
+// setCost changes the amount of quota that the view uses. The caller must hold b.mu.
 func (b *viewBase[K, T]) setCost(cost int64) {
 	b.quota.use(cost - b.cost)
 	b.cost = cost
 }
 
-// close closes the watch, if there is one. No stream may use the view any more.
+// close closes the watch if it has been started. After the call to close, streams must not use the
+// view.
 func (b *viewBase[K, T]) close() {
 	if b.watch != nil {
 		b.watch.Close()
@@ -72,31 +74,33 @@ func (b *viewBase[K, T]) close() {
 	}
 }
 
-// get returns the newest value and a channel that is closed when the value is replaced.
+// get returns the newest value, and a channel that is closed when the value is replaced.
 func (b *viewBase[K, T]) get() (T, <-chan struct{}) { return b.watch.Get() }
 
 func (b *viewBase[K, T]) base() *viewBase[K, T] { return b }
 
-// cachedView is a getView or a profileView.
+// cachedView is either a getView or a profileView.
 type cachedView[K comparable, T any] interface {
 	comparable
 	base() *viewBase[K, T]
-	// becomeIdle is called when the last stream has left the view. It frees what an idle view does
-	// not need, and returns the estimated size of the rest in bytes. Zero means that the view
-	// should not be cached.
+	// becomeIdle is called when the last stream has stopped using the view. It frees the memory
+	// that an idle view does not need, and returns the estimated size of the rest in bytes. Zero
+	// means that the view should not be cached.
 	becomeIdle() int
 }
 
-// viewCache holds the views of one RPC by key. A view that no stream uses is idle. Idle views stay
-// cached for Options.Linger, because a proxy usually reopens a quiet stream that has ended.
+// viewCache holds the views of one RPC by key. A view is idle if it is not used by any stream. Idle
+// views stay cached for Options.Linger, because a proxy usually reopens a quiet stream soon after
+// the stream has ended.
 //
-// Clients can make up names, so views of destinations that do not exist are not cached. Clients can
-// also make up namespaces and ports of a Pod or of an instance. These views can evict other idle
-// views, which are then created again. They can't exceed Options.IdleViews and Options.IdleBytes.
-// When the quota is exhausted, no idle view is cached, and existing idle views are evicted.
+// Views of destinations that do not exist are not cached, because clients can invent names. Clients
+// can also invent namespaces, and ports of a Pod or of an instance. Views of these destinations can
+// evict other idle views, which must then be created again when they are needed. All idle views
+// together cannot exceed Options.IdleViews and Options.IdleBytes. When the quota is exhausted,
+// further views are not cached, and existing idle views are evicted.
 //
-// Idle views are in a plain LRU with one timer for the oldest view. The expirable LRU of the same
-// library starts a goroutine that never ends.
+// Idle views are stored in a simple LRU cache, with one timer for the oldest view. The expirable
+// cache in the same library is not used, because it starts a goroutine that never ends.
 type viewCache[K comparable, T any, V cachedView[K, T]] struct {
 	create    func(K) V // fixed, as are quota, linger, maxIdle and maxWeight
 	quota     *quota
@@ -127,8 +131,8 @@ func newViewCache[K comparable, T any, V cachedView[K, T]](o Options, of *quota,
 	return c
 }
 
-// acquire returns the view of a key, creating it if necessary. The caller must call startWatch
-// first, and release when its stream no longer uses the view.
+// acquire returns the view for a key, creating the view if necessary. The caller must call
+// startWatch before using the view, and release when its stream no longer uses the view.
 func (c *viewCache[K, T, V]) acquire(k K) V {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +147,7 @@ func (c *viewCache[K, T, V]) acquire(k K) V {
 	return v
 }
 
-// removeIdle removes a view from the idle views, if it is idle. The caller holds c.mu.
+// removeIdle removes the view from the idle views if it is idle. The caller must hold c.mu.
 func (c *viewCache[K, T, V]) removeIdle(b *viewBase[K, T]) {
 	if c.idle.Remove(b.key) {
 		c.weight -= b.weight
@@ -157,8 +161,8 @@ func (c *viewCache[K, T, V]) release(v V) {
 	}
 }
 
-// retire ends a stream's use of a view. It returns the views that the caller must close: this view,
-// or older idle views that it evicts.
+// retire ends a stream's use of a view. It returns the views that the caller must close: either the
+// view itself, or the older idle views that it evicts.
 func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,8 +194,9 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	return old
 }
 
-// forget makes the next stream of the key get a new view. The caller is a stream that uses the old
-// view. The old view is closed when no stream uses it.
+// forget removes a view from the cache, so that the next stream with the same key gets a new view.
+// The caller must be a stream that uses the old view. The old view is closed when it is no longer
+// used by any stream.
 func (c *viewCache[K, T, V]) forget(v V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,8 +206,8 @@ func (c *viewCache[K, T, V]) forget(v V) {
 	}
 }
 
-// oldest returns the view that has been idle longest, or nil if no view is idle. The caller holds
-// c.mu.
+// oldest returns the view that has been idle for the longest time, or nil if there are no idle
+// views. The caller must hold c.mu.
 func (c *viewCache[K, T, V]) oldest() *viewBase[K, T] {
 	_, oldest, ok := c.idle.GetOldest()
 	if !ok {
@@ -211,14 +216,14 @@ func (c *viewCache[K, T, V]) oldest() *viewBase[K, T] {
 	return oldest.base()
 }
 
-// remove removes an idle view, which the caller then closes. The caller holds c.mu.
+// remove removes an idle view, which the caller must then close. The caller must hold c.mu.
 func (c *viewCache[K, T, V]) remove(b *viewBase[K, T]) {
 	c.removeIdle(b)
 	delete(c.all, b.key)
 }
 
-// evictOldest removes the view that has been idle longest, and counts it as evicted. It returns nil
-// if no view is idle. The caller holds c.mu.
+// evictOldest removes the view that has been idle for the longest time, and counts the view as
+// evicted. If there are no idle views, evictOldest returns nil. The caller must hold c.mu.
 func (c *viewCache[K, T, V]) evictOldest() *viewBase[K, T] {
 	b := c.oldest()
 	if b != nil {
@@ -228,7 +233,7 @@ func (c *viewCache[K, T, V]) evictOldest() *viewBase[K, T] {
 	return b
 }
 
-// makeRoom closes idle views, the oldest first, until the quota has room.
+// makeRoom closes idle views, beginning with the oldest, until the quota has room.
 func (c *viewCache[K, T, V]) makeRoom() {
 	for !c.quota.hasRoom() {
 		c.mu.Lock()
@@ -241,7 +246,7 @@ func (c *viewCache[K, T, V]) makeRoom() {
 	}
 }
 
-// expire closes the views that have been idle for linger.
+// expire closes the views that have been idle for at least the linger time.
 func (c *viewCache[K, T, V]) expire() {
 	var over []*viewBase[K, T]
 	c.mu.Lock()
@@ -259,7 +264,8 @@ func (c *viewCache[K, T, V]) expire() {
 	}
 }
 
-// count returns the number of all views, of idle views, and of views that were closed to make room.
+// count returns the number of all views, the number of idle views, and the number of views that
+// were closed to make room.
 func (c *viewCache[K, T, V]) count() (all, idle int, evicted uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,7 +279,7 @@ type viewUse[K comparable, T any] struct {
 	newest  T
 }
 
-// uses lists all views that have a watch.
+// uses returns a copy of the state of each view whose watch has been started.
 func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
 	c.mu.Lock()
 	all := make([]*viewBase[K, T], 0, len(c.all))
@@ -300,22 +306,23 @@ func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
 }
 
 const (
-	// maxSteps is the number of steps to the newest set that a view caches.
+	// maxSteps is the maximum number of steps to the newest set that a view caches.
 	maxSteps = 8
-	// manyEndpoints is the smallest number of endpoints of a large set.
+	// manyEndpoints is the number of endpoints from which a set counts as large.
 	manyEndpoints = 64
-	// firstKept is how long a view of a large set caches the first messages of streams. Most
-	// streams begin at about the same time, and these messages are a large part of the replica's
-	// memory.
+	// firstKept is how long a view of a large set caches the first messages for new streams. Most
+	// streams begin at about the same time, and their first messages use a large part of the
+	// replica's memory.
 	firstKept = time.Second
 )
 
-// getView is the view of one federation.Key. All Get streams of that key share it. It holds the
-// newest set of the table and its encoded messages.
+// getView is the view for one federation.Key. All Get streams with the same key share a getView. A
+// getView holds the newest set of the table and its encoded messages.
 //
-// The first stream that needs a message encodes it, and all streams send the same bytes. Streams
-// that skipped the same sets need the same step, so they share its messages too. The first messages
-// of a large set are encoded again after firstKept.
+// The first stream that needs a message encodes the message, and all streams send the same bytes.
+// Streams that have skipped the same sets need the same step, so they share the messages of that
+// step too. After firstKept, the first messages of a large set are dropped and must be encoded
+// again.
 type getView struct {
 	viewBase[federation.Key, *federation.Set]
 	enc wire.Encoder
@@ -331,11 +338,11 @@ func newGetView(k federation.Key, enc wire.Encoder) *getView {
 	return v
 }
 
-// endpointBytes is the estimated memory of an endpoint in a set and its messages.
+// endpointBytes is the estimated memory for an endpoint in a set and in the set's messages.
 const endpointBytes = 300
 
-// viewBytes is the estimated memory of a view without its endpoints and members. memberBytes is the
-// estimated memory of a member per port, whether or not it serves.
+// viewBytes is the estimated memory of a view without its endpoints and members. The constant
+// memberBytes is the estimated memory of a member for each port, whether or not the member serves.
 const (
 	viewBytes   = 1 << 10
 	memberBytes = 400
@@ -346,14 +353,15 @@ func costOfSet(s *federation.Set) int {
 	return viewBytes + len(s.Endpoints)*endpointBytes + s.Members*memberBytes
 }
 
-// updateCost charges the quota for the newest set, because a view may have begun with a small set.
+// updateCost charges the cost of the newest set to the quota, because a view may have begun with a
+// smaller set.
 func (v *getView) updateCost(set *federation.Set) {
 	v.mu.Lock()
 	defer v.mu.Unlock() // deferred, because a panic ends one stream only
 	v.updateCostLocked(set)
 }
 
-// updateCostLocked is updateCost for callers that hold v.mu.
+// updateCostLocked is like updateCost, but the caller must hold v.mu.
 func (v *getView) updateCostLocked(set *federation.Set) {
 	if v.watch != nil && set.Version > v.costVersion { // in tests, a view may have no watch
 		v.costVersion = set.Version
@@ -361,10 +369,11 @@ func (v *getView) updateCostLocked(set *federation.Set) {
 	}
 }
 
-// becomeIdle implements cachedView. These views are not cached:
+// becomeIdle implements cachedView. The following views are not cached:
 //
-//   - A view without endpoints is cheap to create, and clients can make up any number of names.
-//   - A view of an undeclared port would keep its place among federation.MaxUndeclaredPorts.
+//   - A view without endpoints is cheap to create, and clients can invent any number of names.
+//   - A cached view of an undeclared port would continue to count toward
+//     federation.MaxUndeclaredPorts.
 //   - While a cluster is pending, any port may turn out to be undeclared.
 func (v *getView) becomeIdle() int {
 	set, _ := v.get()
@@ -374,28 +383,30 @@ func (v *getView) becomeIdle() int {
 	return costOfSet(set)
 }
 
-// lazyFrames holds the messages of a step. The first call of frames encodes them.
+// lazyFrames holds the messages of a step between two sets. The first call to frames encodes the
+// messages.
 type lazyFrames struct {
 	from, to *federation.Set // from is nil for a stream that begins, which gets the whole set
 	all      bool
 	frames   func() []*wire.Frame
 }
 
-// messages returns the messages of the step between two sets (see wire.Encoder.Step). to is a set
-// of this view. from is a set of any view, or nil if there is none.
+// messages returns the messages for the step between two sets (see wire.Encoder.Step). The second
+// set must be a set of this view. The first may be a set of any view, or nil.
 func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
 	return v.lazy(from, to, all).frames()
 }
 
-// messagesAfterHints returns the messages of the step from a set that node hints have chosen. They
-// add all endpoints of the new set, as for a stream that begins. When node hints no longer count,
-// the streams of all nodes take such a step at once, each from a different small set. This way they
-// share the large messages.
+// messagesAfterHints returns the messages for the step from a set that node hints have chosen. The
+// messages add all endpoints of the new set, as for a new stream. When node hints stop applying,
+// the streams of all nodes take such a step at the same time, each from a different small set.
+// Adding all endpoints lets these streams share the large messages.
 func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 	return append(slices.Clip(v.messages(nil, to, false)), v.enc.Removal(from, to)...)
 }
 
-// messagesFor returns the messages of a step for a single stream (see stream.setAlone).
+// messagesFor returns the messages of a step that are encoded only for a single stream (see
+// stream.setAlone).
 func (v *getView) messagesFor(enc wire.Encoder, from, to *federation.Set, all bool) []*wire.Frame {
 	v.updateCost(to)
 	return encode(&enc, from, to, all)
@@ -430,8 +441,8 @@ func (v *getView) lazy(from, to *federation.Set, all bool) *lazyFrames {
 	return f
 }
 
-// keep caches a step, and drops the steps to older sets. If the step itself leads to an older set,
-// keep returns false. The caller holds v.mu.
+// keep caches a step, and drops the steps that lead to older sets. If the given step leads to an
+// older set, keep returns false. The caller must hold v.mu.
 func (v *getView) keep(f *lazyFrames) bool {
 	if n := len(v.steps); n > 0 {
 		newest := v.steps[n-1].to
@@ -448,7 +459,7 @@ func (v *getView) keep(f *lazyFrames) bool {
 	return true
 }
 
-// forgetFirst drops the first messages of the set with the given version.
+// forgetFirst drops the first messages for the set with the given version.
 func (v *getView) forgetFirst(version uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -456,12 +467,13 @@ func (v *getView) forgetFirst(version uint64) {
 	v.steps = slices.DeleteFunc(v.steps, first)
 }
 
-// profileView is the view of one federation.ProfileKey. All GetProfile streams of that key share
-// it. It holds the newest profile and its encoded messages.
+// profileView is the view for one federation.ProfileKey. All GetProfile streams with the same key
+// share a profileView. A profileView holds the newest profile and its encoded messages.
 //
-// One profile can have several messages, called variants. If a ServiceProfile is rejected, each
-// proxy keeps the routes of the service that it has received last. So the message depends on these
-// routes. Each variant is encoded once for all streams that need it.
+// A profile can have several encoded messages, which are called variants. If a ServiceProfile is
+// rejected, each proxy keeps the last routes that it has received for the service. The message for
+// a rejected ServiceProfile therefore depends on these routes. Each variant is encoded once for all
+// streams that need it.
 type profileView struct {
 	viewBase[federation.ProfileKey, *federation.Profile]
 	server *Server
@@ -475,23 +487,23 @@ func newProfileView(k federation.ProfileKey, s *Server) *profileView {
 	return v
 }
 
-// profileVariant is an encoded profile with one routing.
+// profileVariant is a profile that has been encoded with one routing.
 type profileVariant struct {
 	profile *federation.Profile
 	routing *wire.Routing
 	frames  []*wire.Frame // exactly one
 }
 
-// sentRoutes holds the routes that a proxy has received last, and their service. The zero value
-// means none.
+// sentRoutes holds the last routes that a proxy has received, together with their service. The zero
+// value means that the proxy has not received routes.
 type sentRoutes struct {
 	service federation.ServiceID
 	routes  *federation.ServiceProfile // nil means the default routes
 }
 
-// becomeIdle implements cachedView. It frees the messages, which are cheap to encode again. Views
-// of destinations that do not exist or are unknown are not cached, because clients can make up any
-// number of names and addresses.
+// becomeIdle implements cachedView. It frees the messages, because encoding them again is cheap.
+// Views of destinations that do not exist or are unknown are not cached, because clients can invent
+// any number of names and addresses.
 func (v *profileView) becomeIdle() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -503,12 +515,12 @@ func (v *profileView) becomeIdle() int {
 	return costOfProfile(p)
 }
 
-// costOfProfile returns the estimated memory of a view. Routes do not count, because they belong to
-// the ServiceProfile.
+// costOfProfile returns the estimated memory of a view. Routes are not included, because their
+// memory belongs to the ServiceProfile.
 func costOfProfile(*federation.Profile) int { return viewBytes }
 
-// variant returns the newest profile in the variant for a proxy that has received the given routes.
-// The channel is closed when the profile is replaced.
+// variant returns the newest profile, encoded for a proxy that has already received the given
+// routes. The returned channel is closed when the profile is replaced.
 func (v *profileView) variant(last sentRoutes) (newest *profileVariant, replaced <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"isthmus/federation"
 )
 
-// Options configures how messages describe endpoints. The zero value turns all options off.
+// Options configures how messages describe endpoints. With the zero value, all options are off.
 type Options struct {
 	H2Upgrade            bool                  // hint that meshed Pods accept HTTP/2
 	ForceOpaqueTransport bool                  // make clients use the proxy's inbound port of each meshed endpoint
@@ -31,8 +31,8 @@ type Encoder struct {
 	http2   []byte // the encoded field of MeshedHTTP2; nil means none
 }
 
-// NewEncoder returns an Encoder for clients in an unknown zone. It returns an error if it can't
-// encode the HTTP/2 parameters. The Encoder does not retain the parameters.
+// NewEncoder returns an Encoder for clients whose zone is unknown. If the HTTP/2 parameters cannot
+// be encoded, NewEncoder returns an error. The Encoder does not retain the parameters.
 func NewEncoder(o Options) (Encoder, error) {
 	e := Encoder{options: o}
 	e.options.MeshedHTTP2 = nil
@@ -46,21 +46,23 @@ func NewEncoder(o Options) (Encoder, error) {
 	return e, nil
 }
 
-// InZone returns an Encoder for clients in the given zone. An empty zone means that it is unknown.
+// InZone returns an Encoder for clients in the given zone. An empty string means that the zone is
+// unknown.
 func (e Encoder) InZone(zone string) Encoder {
 	e.zone = zone
 	return e
 }
 
-// Explaining returns an Encoder for clients that ask why they get an endpoint. It adds the labels
-// isthmus_tier and isthmus_standing, unless the service serves all its endpoints to every client.
+// Explaining returns an Encoder for clients that request the reason for each endpoint. The Encoder
+// adds the labels isthmus_tier and isthmus_standing to endpoints, unless every client gets all
+// endpoints of the service.
 func (e Encoder) Explaining(t federation.Tiers) Encoder {
 	e.tiers = t
 	return e
 }
 
-// Full encodes the whole set for a proxy that has no set. It returns at least one message. On a new
-// stream, the first message replaces everything that the proxy has.
+// Full encodes the whole set for a proxy that has not received a set yet. Full always returns at
+// least one message. On a new stream, the first message replaces all endpoints that the proxy has.
 func (e *Encoder) Full(s *federation.Set) []*Frame {
 	if len(s.Endpoints) == 0 {
 		return []*Frame{noEndpoints(s.Exists)}
@@ -72,9 +74,9 @@ func (e *Encoder) Full(s *federation.Set) []*Frame {
 	return e.addSharing(shared, spread(s.Endpoints), anyNumber)
 }
 
-// Step encodes the difference between two sets. It returns first the adds of new and changed
-// endpoints, and then the removes. It returns no messages if proxies see no difference. If all is
-// true, it adds every endpoint of the newer set.
+// Step encodes the difference between two sets. The returned messages first add new and changed
+// endpoints, and then remove endpoints. If the difference is not visible to proxies, Step does not
+// return any messages. If all is true, Step adds every endpoint of the newer set.
 func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 	if len(to.Endpoints) == 0 {
 		if len(from.Endpoints) == 0 && from.Exists == to.Exists {
@@ -96,7 +98,8 @@ func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 	return frames
 }
 
-// Removal encodes only the removes of a step. It returns nil if the step removes no endpoint.
+// Removal encodes only the removals of a step. If the step does not remove endpoints, Removal
+// returns nil.
 func (e *Encoder) Removal(from, to *federation.Set) []*Frame {
 	if _, removed := federation.Diff(from, to); len(removed) > 0 {
 		return remove(removed)
@@ -104,13 +107,13 @@ func (e *Encoder) Removal(from, to *federation.Set) []*Frame {
 	return nil
 }
 
-// add encodes the given endpoints. The list must not be empty.
+// add encodes an update that adds the given endpoints. The list must not be empty.
 func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
 	return e.addSharing(e.sharedLabels(list), list, anyNumber)
 }
 
-// addSharing encodes endpoints that all have the shared labels. It returns nil if they need more
-// messages than limit.
+// addSharing encodes endpoints that all have the shared labels. If the endpoints need more messages
+// than limit, addSharing returns nil.
 func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpoint, limit int) []*Frame {
 	var head []byte
 	for _, l := range shared {
@@ -128,7 +131,7 @@ func remove(addrs []netip.AddrPort) []*Frame {
 	})
 }
 
-// noEndpoints encodes that a service has no endpoints.
+// noEndpoints encodes the message for a service without endpoints.
 func noEndpoints(exists bool) *Frame {
 	var body []byte
 	if exists {
@@ -139,7 +142,7 @@ func noEndpoints(exists bool) *Frame {
 }
 
 // appendAddr appends the fields of an endpoint's WeightedAddr. It omits the shared labels, which
-// the message contains once.
+// the message contains only once.
 func (e *Encoder) appendAddr(b []byte, ep *federation.Endpoint, shared []federation.Label) []byte {
 	b = nested(b, addrAddr, func(b []byte) []byte { return appendTCP(b, ep.Addr) })
 	w := uint64(weight)
@@ -170,7 +173,7 @@ func appendTCP(b []byte, addr netip.AddrPort) []byte {
 	return appendNumber(b, tcpPort, uint64(addr.Port()))
 }
 
-// appendPeer appends the fields of a WeightedAddr that say how to connect to the endpoint:
+// appendPeer appends the fields of a WeightedAddr that determine how to connect to the endpoint:
 // identity, protocol, HTTP/2 parameters and authority.
 func (e *Encoder) appendPeer(b []byte, ep *federation.Endpoint) []byte {
 	common := ep.Common.Get()
@@ -204,8 +207,8 @@ func appendIdentity(b []byte, id federation.Identity) []byte {
 
 func identified(id federation.Identity) bool { return id.DNS != "" || id.URI != "" }
 
-// meshed reports whether the endpoint gets protocol hints. A bare address that has an identity
-// belongs to a Linkerd gateway, which is meshed.
+// meshed reports whether to send protocol hints for the endpoint. An address that has an identity
+// but no Pod or Workload belongs to a Linkerd gateway, which is meshed.
 func meshed(ep *federation.Endpoint) bool {
 	switch ep.Kind {
 	case federation.Workload:
@@ -216,9 +219,9 @@ func meshed(ep *federation.Endpoint) bool {
 	return ep.Meshed
 }
 
-// appendHint appends the protocol hint of a meshed endpoint. A bare address gets no hint unless
-// HTTP/2 is on. Other endpoints always get a hint, because even an empty hint means that the
-// endpoint is meshed.
+// appendHint appends the protocol hint of a meshed endpoint. For an address without a Pod or
+// Workload, the hint is omitted unless HTTP/2 is enabled. For all other endpoints, the hint is
+// always sent, because even an empty hint means that the endpoint is meshed.
 func (e *Encoder) appendHint(b []byte, ep *federation.Endpoint) []byte {
 	h2 := e.options.H2Upgrade || ep.Kind == federation.Workload
 	if ep.Kind == federation.Address {
@@ -246,8 +249,8 @@ func (e *Encoder) appendHint(b []byte, ep *federation.Endpoint) []byte {
 // sameZone reports whether the client and the endpoint are known to be in the same zone.
 func (e *Encoder) sameZone(ep *federation.Endpoint) bool { return e.zone != "" && zone(ep) == e.zone }
 
-// zone returns the zone of an endpoint as clients see it. As in Linkerd, bare addresses have no
-// zone.
+// zone returns the zone of an endpoint that is sent to clients. As in Linkerd, addresses without a
+// Pod or Workload do not have a zone.
 func zone(ep *federation.Endpoint) string {
 	if ep.Kind == federation.Address {
 		return ""
@@ -257,10 +260,11 @@ func zone(ep *federation.Endpoint) string {
 
 const weight = 10000
 
-// sharedLabels returns the labels that all endpoints of the list have, so that the message contains
-// each of them once. For a typical Deployment, only the Pod's name and locality differ, and the
-// message is a third smaller. For a single endpoint, sharedLabels returns only the labels of its
-// slice. The message then has the same form as one of Linkerd's controller.
+// sharedLabels returns the labels that all endpoints of the list have in common, so that the
+// message contains each of these labels only once. The endpoints of a typical Deployment differ
+// only in the Pod's name and locality, so sharing labels makes the message a third smaller. For a
+// single endpoint, sharedLabels returns only the labels of the endpoint's slice. The message for a
+// single endpoint then has the same form as a message from Linkerd's controller.
 func (e *Encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
 	if len(list) == 1 {
 		return list[0].Common.Get().Group
@@ -285,8 +289,8 @@ func (e *Encoder) appendLabels(b []byte, ep *federation.Endpoint, shared []feder
 	return b
 }
 
-// labelRoom is larger than the usual number of labels of an endpoint, so that a list of labels
-// needs no allocation.
+// labelRoom exceeds the usual number of labels of an endpoint, so that a list of labels does not
+// need to grow.
 const labelRoom = 16
 
 // labels appends all labels of an endpoint to list. The names of the labels are unique.
@@ -329,15 +333,16 @@ const targetCluster = "target_cluster"
 
 func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
 
-// ofAddress reports whether a label must be on the address and is never shared. "linkerd
-// diagnostics endpoints" looks for the endpoint's name on the address. Proxies look there for
-// zone_locality. Proxies also compare endpoints by their labels. If a label were shared in one
-// message and not in the next, they would rebuild the endpoint.
+// ofAddress reports whether a label must be sent with the address and must not be shared. For
+// example, "linkerd diagnostics endpoints" expects the endpoint's name among the labels of the
+// address. Proxies expect the label zone_locality among the labels of the address. Proxies also
+// compare endpoints by their labels. If a label were shared in one message but not in the next,
+// proxies would treat the endpoint as changed and rebuild it.
 func ofAddress(l federation.Label) bool {
 	return l.Name == "pod" || l.Name == "external_workload" || l.Name == zoneLocality && l.Value != "unknown"
 }
 
-// explain appends the labels for clients that ask for tiers.
+// explain appends the labels for clients that request tiers.
 func (e *Encoder) explain(list []federation.Label, ep *federation.Endpoint) []federation.Label {
 	tier, standing, ok := e.tiers.Of(ep, e.zone)
 	if !ok {
@@ -349,8 +354,8 @@ func (e *Encoder) explain(list []federation.Label, ep *federation.Endpoint) []fe
 	)
 }
 
-// maxTier is the largest number of bytes of a tier's name in a label. A Service may name many
-// clusters in one tier, and each endpoint carries the label.
+// maxTier is the maximum length of a tier's name in a label, in bytes. The length is limited
+// because a tier may name many clusters, and each endpoint has the label.
 const maxTier = 100
 
 func shorten(name string) string {
@@ -366,8 +371,8 @@ func appendLabel(b []byte, field protowire.Number, name, value string) []byte {
 	})
 }
 
-// Profile encodes a profile as one message. The routing is only used if the profile is a service's.
-// If the destination has no profile, the message is empty.
+// Profile encodes a profile as a single message. The routing is only used if the profile describes
+// a service. If there is no profile for the destination, the message is empty.
 func (e *Encoder) Profile(p *federation.Profile, r *Routing) *Frame {
 	var parts mem.BufferSlice
 	switch {
@@ -379,7 +384,7 @@ func (e *Encoder) Profile(p *federation.Profile, r *Routing) *Frame {
 	return &Frame{parts}
 }
 
-// endpointProfile encodes an endpoint's profile. As in Linkerd's controller, the label zone is
+// endpointProfile encodes the profile of an endpoint. As in Linkerd's controller, the label zone is
 // always empty.
 func (e *Encoder) endpointProfile(ep *federation.Endpoint) []byte {
 	b := marshal(&pb.DestinationProfile{RetryBudget: retryBudget(defaultBudget()), OpaqueProtocol: ep.Opaque})

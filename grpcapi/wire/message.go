@@ -18,12 +18,12 @@ import (
 	"isthmus/federation"
 )
 
-// Frame is one encoded message, which Codec passes to gRPC unchanged. It is immutable. Any number
-// of streams may send it at the same time. Frames may share parts of their data.
+// Frame is an encoded message, which Codec passes to gRPC unchanged. A Frame is immutable. Any
+// number of streams may send the same Frame at the same time. Frames may share parts of their data.
 type Frame struct{ data mem.BufferSlice }
 
-// Equal reports whether two frames have the same parts with the same bytes. Shared parts compare
-// fast, because bytes.Equal compares addresses first.
+// Equal reports whether two frames consist of the same parts with the same bytes. Comparing shared
+// parts is fast, because bytes.Equal compares their addresses first.
 func (f *Frame) Equal(o *Frame) bool {
 	return slices.EqualFunc(f.data, o.data, func(a, b mem.Buffer) bool {
 		return bytes.Equal(a.ReadOnlyData(), b.ReadOnlyData())
@@ -34,7 +34,7 @@ func (f *Frame) Equal(o *Frame) bool {
 func (f *Frame) Size() int { return f.data.Len() }
 
 // Codec passes the bytes of Frames to gRPC, and uses gRPC's protobuf codec for all other messages.
-// The buffers of a Frame have no reference count, so gRPC may free the same Frame any number of
+// The buffers of a Frame are not reference-counted, so gRPC may free the same Frame any number of
 // times.
 type Codec struct{ encoding.CodecV2 }
 
@@ -49,23 +49,23 @@ func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// maxMessage is the largest size of a message, with some margin. Proxies reject messages above 4
-// MiB, the default limit of their gRPC library, tonic.
+// maxMessage is the maximum size of a message, with some margin. Proxies reject messages larger
+// than 4 MiB, which is the default limit of their gRPC library, tonic.
 const maxMessage = 4<<20 - 16<<10
 
-// maxBody is maxMessage without the tag and the length of the one field of an Update. A length
+// maxBody is maxMessage minus the tag and the length of the single field of an Update. A length
 // below 1<<28 takes four bytes.
 const maxBody = maxMessage - 5
 
-// scratch holds buffers for messages that are being encoded.
+// scratch holds buffers for encoding messages.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// anyNumber as a limit means that there is no limit on the number of messages.
+// anyNumber is a limit that allows any number of messages.
 const anyNumber = math.MaxInt
 
-// pack encodes n items in as few Updates as maxMessage allows, each as full as possible. Each
-// Update begins with head. The function item appends the item at index i. pack returns nil if the
-// items need more messages than limit.
+// pack encodes n items in as few Updates as maxMessage allows, with each Update as full as
+// possible. Each Update begins with head. The function item appends the item at index i. If the
+// items need more messages than limit, pack returns nil.
 func pack(field protowire.Number, head []byte, n, limit int, item func(b []byte, i int) []byte) []*Frame {
 	var frames []*Frame
 	buffer := scratch.Get().(*[]byte)
@@ -86,18 +86,18 @@ func pack(field protowire.Number, head []byte, n, limit int, item func(b []byte,
 	return append(frames, newFrame(field, body))
 }
 
-// newFrame returns an Update with one field. It copies body.
+// newFrame returns an Update with one field. It copies the given body.
 func newFrame(field protowire.Number, body []byte) *Frame {
 	size := protowire.SizeTag(field) + protowire.SizeBytes(len(body))
 	b := protowire.AppendTag(make([]byte, 0, size), field, protowire.BytesType)
 	return &Frame{mem.BufferSlice{mem.SliceBuffer(protowire.AppendBytes(b, body))}}
 }
 
-// spread orders the endpoints of a set that is too large for one message. A proxy that reconnects
-// drops all endpoints that are not in the first message, until it receives the next one. So the
-// first message must contain a fair share of each cluster and of each zone in it, wherever the
-// message ends. The order depends only on the addresses, so that each stream and each replica
-// begins with the same endpoints.
+// spread orders the endpoints of a set that is too large for one message. When a proxy reconnects,
+// it drops all endpoints that are not in the first message, until it receives the next message. The
+// first message must therefore contain a fair share of each cluster, and of each zone in the
+// cluster, regardless of where the message ends. The order depends only on the addresses, so that
+// the messages of all streams and replicas begin with the same endpoints.
 func spread(list []*federation.Endpoint) []*federation.Endpoint {
 	all := make([]placed, len(list))
 	for i, ep := range list {
@@ -115,7 +115,7 @@ func spread(list []*federation.Endpoint) []*federation.Endpoint {
 	return order
 }
 
-// placed is an endpoint and its position in its group.
+// placed is an endpoint together with its position in its group.
 type placed struct {
 	ep       *federation.Endpoint
 	hash     uint64
@@ -127,7 +127,8 @@ type clusterZone struct {
 	zone    string
 }
 
-// interleave mixes groups in proportion to their sizes. It preserves the order within each group.
+// interleave mixes the endpoints of all groups in proportion to the sizes of the groups. It
+// preserves the order within each group.
 func interleave[K comparable](all []placed, group func(*federation.Endpoint) K) {
 	size := make(map[K]int)
 	rank := make(map[K]int)
@@ -150,7 +151,7 @@ func hashAddr(ep *federation.Endpoint) uint64 {
 	return h.Sum64()
 }
 
-// Field numbers of Update and of the messages in it.
+// These constants are the field numbers of Update and of the messages in it.
 const (
 	updateAdd         protowire.Number = 1
 	updateRemove      protowire.Number = 2
@@ -162,7 +163,7 @@ const (
 	noEndpointsExists protowire.Number = 1
 )
 
-// Field numbers of WeightedAddr and of the messages in it.
+// These constants are the field numbers of WeightedAddr and of the messages in it.
 const (
 	addrAddr      protowire.Number = 1
 	addrWeight    protowire.Number = 3
@@ -188,20 +189,21 @@ const (
 	v6Last  protowire.Number = 2
 )
 
-// Field numbers of an entry of metric_labels.
+// These constants are the field numbers of an entry of metric_labels.
 const (
 	labelName  protowire.Number = 1
 	labelValue protowire.Number = 2
 )
 
-// profileEndpoint is the number of the field endpoint of DestinationProfile. Like the fields of
-// Update, it is not encoded by the generated code.
+// profileEndpoint is the number of the field endpoint in DestinationProfile. Like the fields of
+// Update, the field endpoint is encoded without the generated code.
 const profileEndpoint protowire.Number = 6
 
 // onlyField is the field number in messages that wrap a single value.
 const onlyField protowire.Number = 1
 
-// nested appends a field that is a message. The function body appends the fields of that message.
+// nested appends a field whose value is a message. The function body appends the fields of that
+// message.
 func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	start := len(b)
@@ -219,7 +221,7 @@ func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
 	return b
 }
 
-// wrapped appends a field that is a message with a single string.
+// wrapped appends a field whose value is a message that contains a single string.
 func wrapped(b []byte, field protowire.Number, s string) []byte {
 	return nested(b, field, func(b []byte) []byte { return appendText(b, onlyField, s) })
 }

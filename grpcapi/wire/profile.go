@@ -21,35 +21,37 @@ import (
 	"isthmus/federation"
 )
 
-// maxProfile is the largest message that proxies accept. A profile must fit into one message.
+// maxProfile is the maximum size of a message that proxies accept. A profile must fit into a single
+// message.
 const maxProfile = 4 << 20
 
-// maxRouting is the largest routing. It leaves room for the other fields of a profile, which are
-// numbers and names of limited length.
+// maxRouting is the maximum size of a routing. The rest of maxProfile leaves room for the other
+// fields of a profile, which are numbers and names of limited length.
 const maxRouting = maxProfile - 1<<10
 
-// Routing is the encoded part of a service port's profile that comes from a ServiceProfile: routes,
-// retry budget and traffic splits. This part can be large, and the clients of each namespace have
-// their own profile. So a Routing is encoded once, when it is first needed, and all messages share
-// its bytes. This works because the order of protobuf fields does not matter.
+// Routing is the part of a service port's encoded profile that is derived from a ServiceProfile:
+// routes, retry budget and traffic splits. A Routing can be large, and the clients in each
+// namespace have their own profile. Each Routing is therefore encoded only once, when it is first
+// needed, and all messages share its bytes. Sharing the bytes works because the order of protobuf
+// fields does not matter.
 type Routing struct {
 	profile *federation.ServiceProfile
 	data    func() mem.SliceBuffer
 }
 
-// ServiceProfile returns the ServiceProfile that the routing comes from, or nil for the default
-// routing.
+// ServiceProfile returns the ServiceProfile that the routing is derived from, or nil for the
+// default routing.
 func (r *Routing) ServiceProfile() *federation.ServiceProfile { return r.profile }
 
-// routingKey identifies a routing. The port applies to overrides without a port.
+// routingKey identifies a routing. The port is used for overrides that do not specify a port.
 type routingKey struct {
 	profile *federation.ServiceProfile
 	port    uint16
 }
 
 // Routings creates routings and shares each of them. It holds only weak pointers, and drops a
-// routing when the garbage collector has freed it. So routings need not be released. It is safe for
-// concurrent use.
+// routing when the garbage collector has freed it. Routings therefore do not need to be released. A
+// Routings is safe for concurrent use.
 type Routings struct {
 	tooLarge func(*federation.ServiceProfile, int) // fixed, as is plain
 	plain    *Routing                              // the default, for services without a ServiceProfile
@@ -59,8 +61,8 @@ type Routings struct {
 }
 
 // NewRoutings returns an empty Routings. If a ServiceProfile might make a profile larger than
-// proxies accept, the default replaces its routing. tooLarge is then called with the ServiceProfile
-// and the size of its routing, when a profile with that routing is first encoded.
+// proxies accept, the default replaces its routing. When a profile with that routing is first
+// encoded, tooLarge is called with the ServiceProfile and the size of its routing.
 func NewRoutings(tooLarge func(sp *federation.ServiceProfile, bytes int)) *Routings {
 	b := marshal(routing(&federation.ServiceProfile{}, 0))
 	return &Routings{
@@ -70,8 +72,8 @@ func NewRoutings(tooLarge func(sp *federation.ServiceProfile, bytes int)) *Routi
 	}
 }
 
-// Of returns the routing of a ServiceProfile. If sp is nil, it returns the default routing. For the
-// same pointer and port it returns the same Routing while that Routing is referenced.
+// Of returns the routing of a ServiceProfile. If sp is nil, Of returns the default routing. As long
+// as a Routing is referenced, Of returns the same Routing for the same pointer and port.
 func (rs *Routings) Of(sp *federation.ServiceProfile, port uint16) *Routing {
 	if sp == nil {
 		return rs.plain
@@ -89,7 +91,7 @@ func (rs *Routings) Of(sp *federation.ServiceProfile, port uint16) *Routing {
 	return r
 }
 
-// forget removes a routing that has been freed, unless a new one has replaced it.
+// forget removes a routing that has been freed, unless a new routing has replaced it.
 func (rs *Routings) forget(k routingKey, w weak.Pointer[Routing]) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -98,7 +100,8 @@ func (rs *Routings) forget(k routingKey, w weak.Pointer[Routing]) {
 	}
 }
 
-// encode encodes a routing. If the routing is too large for proxies, encode returns the default.
+// encode encodes a routing. If the routing is too large for proxies, encode returns the default
+// routing.
 func (rs *Routings) encode(k routingKey) mem.SliceBuffer {
 	b := marshal(routing(k.profile, k.port))
 	if len(b) > maxRouting {
@@ -117,7 +120,7 @@ func defaultBudget() *federation.RetryBudget {
 func marshal(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
-		// Only invalid UTF-8 can't be encoded, and validUTF8 prevents it.
+		// Encoding can only fail because of invalid UTF-8, which validUTF8 replaces.
 		panic(fmt.Sprintf("a profile can't be encoded: %v", err))
 	}
 	return b
@@ -138,7 +141,7 @@ func serviceProfile(p *federation.Profile) *pb.DestinationProfile {
 	}
 }
 
-// routing returns the fields that come from a ServiceProfile.
+// routing returns the fields of a profile that are derived from a ServiceProfile.
 func routing(sp *federation.ServiceProfile, port uint16) *pb.DestinationProfile {
 	d := &pb.DestinationProfile{RetryBudget: retryBudget(cmp.Or(sp.Budget, defaultBudget()))}
 	for i := range sp.Routes {
@@ -165,7 +168,7 @@ func resource(r *meta.Resource) *meta.Metadata {
 	return &meta.Metadata{Kind: &meta.Metadata_Resource{Resource: r}}
 }
 
-// withPort adds the port to an authority that has none.
+// withPort adds the port to an authority that does not have one.
 func withPort(authority string, port uint16) string {
 	if _, _, err := net.SplitHostPort(authority); err == nil {
 		return authority

@@ -1,6 +1,6 @@
-// Package wiretest holds helpers that the tests of grpcapi and grpcapi/wire share. It has a short
-// notation for messages, and example endpoints and profiles. It does not import the packages under
-// test.
+// Package wiretest contains helpers that the tests of grpcapi and grpcapi/wire share. The helpers
+// include a short notation for messages, and example endpoints and profiles. The package does not
+// import the packages under test.
 package wiretest
 
 import (
@@ -20,7 +20,8 @@ import (
 	"isthmus/federation"
 )
 
-// Until waits up to a minute until ok returns true. Another goroutine must make it true.
+// Until waits for up to a minute until ok returns true. The condition must be made true by another
+// goroutine.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -32,7 +33,7 @@ func Until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Unmarshal decodes a frame into a message, using the frame's codec.
+// Unmarshal uses the codec of a frame to decode the frame into a message.
 func Unmarshal(codec encoding.CodecV2, frame any, to proto.Message) error {
 	data, err := codec.Marshal(frame)
 	if err != nil {
@@ -41,8 +42,8 @@ func Unmarshal(codec encoding.CodecV2, frame any, to proto.Message) error {
 	return proto.Unmarshal(data.Materialize(), to)
 }
 
-// Decode returns the updates in frames. It fails the test if an update has fields that proxies do
-// not know.
+// Decode returns the updates in the given frames. It fails the test if an update contains fields
+// that proxies do not know.
 func Decode[Frame any](t testing.TB, codec encoding.CodecV2, frames []Frame) []*pb.Update {
 	t.Helper()
 	var all []*pb.Update
@@ -68,14 +69,14 @@ func Labels(kv ...string) []federation.Label {
 	return list
 }
 
-// HTTP2Params returns the parameters that Linkerd's charts set.
+// HTTP2Params returns the HTTP/2 parameters that Linkerd's charts set.
 func HTTP2Params() *pb.Http2ClientParams {
 	return &pb.Http2ClientParams{KeepAlive: &pb.Http2ClientParams_KeepAlive{
 		Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(3 * time.Second), WhileIdle: true,
 	}}
 }
 
-// Shop returns the meshed Pod that appears in the logs of the reference.
+// Shop returns a meshed Pod that also appears in the logs of Linkerd's destination controller.
 func Shop() *federation.Endpoint {
 	const id = "default.simple-app.serviceaccount.identity.linkerd.cluster.local"
 	return &federation.Endpoint{
@@ -90,7 +91,7 @@ func Shop() *federation.Endpoint {
 	}
 }
 
-// Many returns n endpoints, each with a name that is labelBytes longer than usual.
+// Many returns n endpoints whose names are longer than usual by labelBytes.
 func Many(n, labelBytes int) []*federation.Endpoint {
 	list := make([]*federation.Endpoint, n)
 	for i := range list {
@@ -172,7 +173,7 @@ func ProfileLine(p *pb.DestinationProfile) string {
 	return strings.Join(words, " ")
 }
 
-// AddrOf converts the address of a message.
+// AddrOf converts an address from a message to a netip.AddrPort.
 func AddrOf(a *net.TcpAddress) netip.AddrPort {
 	var ip netip.Addr
 	switch a := a.Ip.Ip.(type) {
