@@ -2,21 +2,23 @@ package adminapi
 
 import "time"
 
-// APIServer is the state of a cluster's API server as one replica sees it. The replica fills it
-// from the requests that it makes to list and watch the cluster. In addition, the replica reads the
-// version, trust anchors and Pod networks when the server first responds, and again every hour.
-// Reading the page causes no request, unless the page is requested with [FreshParameter].
+// APIServer describes a cluster's API server from the point of view of one replica. Most fields
+// come from the requests with which the replica lists and watches the cluster. In addition, the
+// replica reads the version, trust anchors and Pod networks when the server first responds, and
+// then every hour. A request for the page does not cause requests to the API server, unless the
+// page is requested with [FreshParameter].
 type APIServer struct {
 	Answered time.Time `json:"answered,omitzero"` // time of the server's last response; zero if there was none
-	// Error is why the newest request got no response. If Error is empty, the request got one.
+	// Error says why the newest request did not get a response. If the newest request got a
+	// response, Error is empty.
 	Error string `json:"error,omitempty"`
-	// Certificate is what is wrong with the server's certificate, if that is the Error.
-	// OtherAuthority reports whether another authority than that of the credentials issued the
-	// certificate.
+	// If the Error is about the server's certificate, Certificate says what is wrong with the
+	// certificate. OtherAuthority reports whether the certificate was issued by a different
+	// certificate authority than the one in the credentials.
 	Certificate    string `json:"certificate,omitempty"`
 	OtherAuthority bool   `json:"otherAuthority,omitempty"`
-	// ClientCertificate is why the server rejects the client certificate of the credentials, such
-	// as "expired certificate", if that is the Error.
+	// If the Error is a rejected client certificate, ClientCertificate says why the server rejects
+	// the certificate, such as "expired certificate".
 	ClientCertificate string           `json:"clientCertificate,omitempty"`
 	Refused           []RefusedRequest `json:"refusedRequests,omitempty"` // by resource and verb
 	Clock             *Clock           `json:"clock,omitempty"`           // nil if no response had a date
@@ -25,57 +27,59 @@ type APIServer struct {
 	VersionError string        `json:"versionError,omitempty"` // why the version could not be read
 	Anchors      *TrustAnchors `json:"trustAnchors,omitempty"` // nil if not read yet
 	Networks     *PodNetworks  `json:"podNetworks,omitempty"`  // nil if not read yet
-	// Expiry is when the credentials of a link expire. If Expiry is nil, they do not expire.
+	// Expiry says when the credentials of a link expire. If the credentials do not expire, Expiry
+	// is nil.
 	Expiry *Expiry `json:"expiry,omitempty"`
 }
 
 // FreshParameter is the query parameter with which "isthmus check" requests /debug/clusters. The
-// value of the parameter is true. Before the replica responds, it again reads trust anchors that
-// are at least 10 s old, and Pod networks that are at least a minute old. The replica waits up to 2
-// s for both.
+// value of the parameter is true. If the parameter is set, the replica rereads trust anchors that
+// are at least 10 s old, and Pod networks that are at least 1 min old. Before it responds, the
+// replica waits up to 2 s for the trust anchors and Pod networks.
 const FreshParameter = "fresh"
 
-// RefusedRequest is a kind of request whose newest response was an error.
+// RefusedRequest describes a kind of request whose newest response was an error.
 type RefusedRequest struct {
 	Verb     string `json:"verb"`     // an RBAC verb, such as list
 	Resource string `json:"resource"` // such as jobs.batch or configmaps/NAME, or a path such as /version
 	Status   int    `json:"status"`   // HTTP status code
 }
 
-// Clock compares an API server's clock with the replica's, using the Date of its newest response.
+// Clock compares an API server's clock with the replica's clock, using the Date header of the
+// newest response.
 type Clock struct {
 	Ahead float64 `json:"aheadSeconds"` // negative if the server's clock is behind
-	// Within is the precision of Ahead. Within covers the duration of the request and the missing
-	// fraction of a second in the Date.
+	// Within is the precision of Ahead, in seconds. The precision covers the duration of the
+	// request and the fraction of a second that the Date header omits.
 	Within float64 `json:"withinSeconds"`
 }
 
-// TrustAnchors are the certificates that the proxies of a cluster trust. TrustAnchors come from the
-// ConfigMap linkerd-identity-trust-roots in the namespace of the control plane.
+// TrustAnchors describes the certificates that the proxies of a cluster trust. The trust anchors
+// come from the ConfigMap linkerd-identity-trust-roots in the namespace of the control plane.
 type TrustAnchors struct {
 	Error string   `json:"error,omitempty"` // why the trust anchors are unknown; empty if they are known
 	List  []Anchor `json:"list,omitempty"`  // without duplicates
-	// AgeSeconds is the time since the trust anchors were read.
+	// AgeSeconds is the number of seconds since the trust anchors were read.
 	AgeSeconds int `json:"ageSeconds,omitempty"`
 }
 
-// Anchor is one trusted certificate.
+// Anchor describes one trusted certificate.
 type Anchor struct {
 	SHA256  string    `json:"sha256"` // SHA-256 fingerprint of the certificate, in hexadecimal
 	Expires time.Time `json:"expires"`
 }
 
-// PodNetworks are the Pod CIDRs of a cluster's Nodes.
+// PodNetworks contains the Pod CIDRs of a cluster's Nodes.
 type PodNetworks struct {
 	Error  string   `json:"error,omitempty"`  // why the CIDRs are unknown; empty if they are known
 	Nodes  int      `json:"nodes"`            // number of Nodes that were read
 	Partly bool     `json:"partly,omitempty"` // the cluster has more Nodes than were read
 	CIDRs  []string `json:"cidrs,omitempty"`  // sorted; adjacent ranges are merged
-	// AgeSeconds is the time since the Nodes were read.
+	// AgeSeconds is the number of seconds since the Nodes were read.
 	AgeSeconds int `json:"ageSeconds,omitempty"`
 }
 
-// Expiry is the expiry time of a credential.
+// Expiry describes when a credential expires.
 type Expiry struct {
 	What string    `json:"what"` // "token" or "client certificate"
 	At   time.Time `json:"at"`

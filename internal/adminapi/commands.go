@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// ClustersOutput is the output of "isthmus clusters -o json", as one object per line.
+// ClustersOutput is the output of "isthmus clusters -o json", with one object per line.
 type ClustersOutput struct {
 	Time    time.Time `json:"time"`    // when the replica sent the page, by the replica's clock
 	Gateway string    `json:"gateway"` // NAMESPACE/POD, or HOST:PORT
 	Clusters
 	Others []OtherReplica `json:"otherGateways,omitempty"`
-	// Unchecked is why the program can't judge the page, which is of another version. Unchecked is
-	// empty if the program can judge the page.
+	// If the page comes from a different version, Unchecked says why the program cannot judge the
+	// page. If the program can judge the page, Unchecked is empty.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
@@ -23,8 +23,8 @@ type ServicesOutput struct {
 	Gateway  string         `json:"gateway"`
 	Services []Service      `json:"services"` // the requested services; never null
 	Others   []OtherReplica `json:"otherGateways,omitempty"`
-	// Unchecked is why the program can't judge the page, which is of another version. Unchecked is
-	// empty if the program can judge the page.
+	// If the page comes from a different version, Unchecked says why the program cannot judge the
+	// page. If the program can judge the page, Unchecked is empty.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
@@ -33,8 +33,8 @@ type ExportsOutput struct {
 	Time    time.Time `json:"time"`
 	Gateway string    `json:"gateway"`
 	Exports
-	// Unchecked is why the program can't judge the page, which is of another version. Unchecked is
-	// empty if the program can judge the page.
+	// If the page comes from a different version, Unchecked says why the program cannot judge the
+	// page. If the program can judge the page, Unchecked is empty.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
@@ -43,12 +43,12 @@ type ExplainOutput struct {
 	Time    time.Time `json:"time"`
 	Gateway string    `json:"gateway"`
 	Explanation
-	// Unchecked is why the program can't judge the page, which is of another version. Unchecked is
-	// empty if the program can judge the page.
+	// If the page comes from a different version, Unchecked says why the program cannot judge the
+	// page. If the program can judge the page, Unchecked is empty.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
-// OtherReplica lists the differences between another replica and the replica that is shown.
+// OtherReplica lists the differences between another replica and the one that is shown.
 type OtherReplica struct {
 	Gateway     string   `json:"gateway"`
 	Error       string   `json:"error,omitempty"`     // why the replica can't be queried
@@ -63,7 +63,7 @@ type VersionOutput struct {
 	Error    string         `json:"error,omitempty"` // why no replica can be queried
 }
 
-// ReplicaBuild is the build of one replica, or the reason why it is unknown.
+// ReplicaBuild describes the build of one replica, or says why the build is unknown.
 type ReplicaBuild struct {
 	Gateway string `json:"gateway"`
 	*Build
@@ -82,13 +82,13 @@ type CheckOutput struct {
 	Results   []CheckResult    `json:"results"` // never null
 }
 
-// Places where checks run.
+// These are the places where checks run.
 const (
 	CheckedReplicas = "gateway"
 	CheckedHere     = "here" // on the machine of the command, with --pre or if there is no replica
 )
 
-// CheckedReplica is a replica that the command queries.
+// CheckedReplica describes a replica that the command queries.
 type CheckedReplica struct {
 	Gateway string `json:"gateway"`           // NAMESPACE/POD, or HOST:PORT
 	Version string `json:"version,omitempty"` // empty if the replica did not respond
@@ -98,8 +98,8 @@ type CheckedReplica struct {
 	Error   string `json:"error,omitempty"`   // why the replica did not respond
 }
 
-// GetOutput is what "isthmus get -o json" prints for each state of the stream: the endpoints that a
-// proxy holds at that time.
+// For each state of the stream, "isthmus get -o json" prints a GetOutput: the endpoints that a
+// proxy has at that time.
 type GetOutput struct {
 	Time      time.Time  `json:"time"`
 	Authority string     `json:"authority"` // as requested
@@ -107,31 +107,31 @@ type GetOutput struct {
 	Endpoints []Endpoint `json:"endpoints"` // sorted by address; never null
 }
 
-// Endpoint is what a proxy knows about one address.
+// Endpoint describes everything that a proxy receives about one address.
 type Endpoint struct {
 	Address netip.AddrPort `json:"address"`
 	Cluster string         `json:"cluster"` // local, unless the replica labels the endpoint with another cluster
-	// Sent is a WeightedAddr of linkerd2-proxy-api in protobuf's JSON, as the proxy receives it.
-	// The metricLabels of Sent also include the labels of the whole message. In addition, they
-	// include isthmus_tier, the endpoint's tier in the service's preference, and isthmus_standing,
-	// the standing of the endpoint's cluster. Proxies do not receive isthmus_tier and
+	// Sent is a WeightedAddr of linkerd2-proxy-api in protobuf's JSON format, as the proxy receives
+	// it. The metricLabels in Sent also contain the labels that apply to the whole message. The
+	// metricLabels also contain isthmus_tier, the endpoint's tier, and isthmus_standing, the
+	// standing of the endpoint's cluster. Proxies do not receive the labels isthmus_tier and
 	// isthmus_standing.
 	Sent json.RawMessage `json:"sent"`
 }
 
-// ProfileOutput is what "isthmus profile -o json" prints for each profile.
+// For each profile, "isthmus profile -o json" prints a ProfileOutput.
 type ProfileOutput struct {
 	Time      time.Time `json:"time"`
 	Authority string    `json:"authority"` // as requested
-	// Address is the address of the profile's endpoint. Address is only set if the authority is an
-	// address that is not assigned to a Service.
+	// Address is the address of the endpoint that the profile describes. Address is set only if the
+	// authority is an address that is not assigned to a Service.
 	Address netip.AddrPort `json:"address,omitzero"`
-	// Sent is a DestinationProfile of linkerd2-proxy-api in protobuf's JSON, as the proxy receives
-	// it.
+	// Sent is a DestinationProfile of linkerd2-proxy-api in protobuf's JSON format, as the proxy
+	// receives it.
 	Sent json.RawMessage `json:"sent"`
 }
 
-// CheckResult is the result of one check on one object, as "isthmus check" prints it.
+// CheckResult is the result of one check on one object, as printed by "isthmus check".
 type CheckResult struct {
 	Section string     `json:"section"`
 	Check   string     `json:"check"`            // stable name of the check
@@ -142,10 +142,10 @@ type CheckResult struct {
 	Gateway string     `json:"gateway,omitempty"` // the replica that found it, if other replicas did not
 }
 
-// CheckLevel is the level of a result.
+// CheckLevel says how serious a result is.
 type CheckLevel string
 
-// Levels of results, from best to worst.
+// These are the levels of results, from best to worst.
 const (
 	CheckOK        CheckLevel = "ok"
 	CheckUnchecked CheckLevel = "unchecked" // unknown: not permitted to read it, or no time

@@ -1,6 +1,7 @@
 // Package adminapi defines the JSON types of the debug API and of command output (-o json).
 //
-// Isthmus writes the pages of the debug API. The page at /, the commands and tests read them.
+// Isthmus writes the pages of the debug API. The page at /, the commands and tests read the pages
+// of the debug API.
 //
 // The pages have the following types:
 //
@@ -13,24 +14,25 @@
 //	/debug/streams   [Streams]
 //	/debug/version   [Build]
 //
-// The query parameter view=list requests a part of the clusters, services, streams or events. The
-// parameters q (words to search for), show (a subset of the lines), sort, limit and page select the
-// part. The response is a [ClusterList], [ServiceList], [StreamList] or [EventList]. Its ETag is
-// the number of a snapshot that all readers share.
+// The query parameter view=list requests a list of clusters, services, streams or events. The
+// parameters q (words to search for), show (a subset of the lines), sort, limit and page determine
+// which lines the list contains, and their order. The response is a [ClusterList], [ServiceList],
+// [StreamList] or [EventList]. The ETag of the response is the number of a snapshot that all
+// readers share.
 //
-// Conventions of all pages:
+// All pages follow these conventions:
 //
-//   - A field whose tag has omitempty or omitzero is omitted if it has no value.
-//   - Durations are written as in Go, such as 1h0m0s. Times are written as in RFC 3339.
-//   - A service is written NAMESPACE/NAME.
-//   - The local cluster has the name "local".
-//   - No page contains credentials.
+//   - If a field whose tag contains omitempty or omitzero does not have a value, it is omitted.
+//   - Durations use Go's format, such as 1h0m0s. Times use the format of RFC 3339.
+//   - Services are written as NAMESPACE/NAME.
+//   - The name of the local cluster is "local".
+//   - Pages never contain credentials.
 //
-// Compatibility:
+// The format may change in these ways:
 //
 //   - New fields may be added. Readers must ignore fields that they do not know.
-//   - Every response has the version of the pages' format, [Format], in the header [FormatHeader].
-//     [Build] and [Replica] contain it too.
-//   - A reader must not interpret a page with another format, or without one. The fields of such a
-//     page may have another meaning or be missing.
+//   - Every response contains the version of the pages' format, [Format], in the header
+//     [FormatHeader]. [Build] and [Replica] also contain the version.
+//   - If the version in a page is different or missing, readers must not interpret the page. The
+//     fields of a page with another version may have different meanings or be missing.
 package adminapi

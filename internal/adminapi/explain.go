@@ -2,8 +2,8 @@ package adminapi
 
 import "time"
 
-// Explanation is /debug/explain. The page explains how Isthmus treats each address of a service for
-// one client.
+// Explanation is the JSON document at /debug/explain. The page explains how Isthmus treats each
+// address of a service for one client.
 type Explanation struct {
 	Authority string   `json:"authority"` // NAME:PORT of the service
 	Client    Client   `json:"client"`
@@ -11,11 +11,11 @@ type Explanation struct {
 	Federated bool     `json:"federated"`
 	Imported  bool     `json:"imported,omitempty"` // it is the Service of a ServiceImport
 	Problems  []string `json:"problems"`           // of the Service's annotations and labels
-	// Failures are why Isthmus can't update the service. While there are failures, no address is
-	// explained.
+	// If Isthmus cannot update the service, Failures says why. While Failures is not empty, the
+	// page does not explain any addresses.
 	Failures []Failure `json:"failures,omitempty"`
-	// Refused is the error that a new stream would get. Refused is empty if a new stream would be
-	// served.
+	// Refused is the error that a new stream would receive. If a new stream would be served,
+	// Refused is empty.
 	Refused    string             `json:"refused,omitempty"`
 	Set        Set                `json:"set"`
 	Preference *Preference        `json:"preference,omitempty"`
@@ -24,12 +24,13 @@ type Explanation struct {
 	Verdicts   map[string]int     `json:"verdicts"`        // number of addresses by verdict, listed or not
 	Addresses  []ExplainedAddress `json:"addresses"`
 	More       int                `json:"moreAddresses,omitempty"` // number of addresses that are not listed
-	// Held is what proxies hold of the service. Held does not depend on the client of the page.
+	// Held describes the endpoints of the service that proxies currently have. Held does not depend
+	// on the client that the page is about.
 	Held     []HeldView `json:"streams"`
 	MoreHeld int        `json:"moreStreamViews,omitempty"` // number of views that are not listed
 }
 
-// Client is the location of a client, as far as it affects the client's endpoints.
+// Client contains the properties of a client's location that affect its endpoints.
 type Client struct {
 	Namespace string `json:"namespace,omitempty"`
 	Node      string `json:"node,omitempty"`
@@ -37,7 +38,7 @@ type Client struct {
 	Instance  string `json:"instance,omitempty"` // hostname of the instance that the client requests
 }
 
-// Set is the set of endpoints that a client gets.
+// Set describes the set of endpoints that a client gets.
 type Set struct {
 	Version   uint64    `json:"version"`
 	Endpoints int       `json:"endpoints"`
@@ -46,7 +47,7 @@ type Set struct {
 	Origin    string    `json:"origin,omitempty"` // cluster that caused the last change
 }
 
-// ExplainedMember is a member of the service and its contribution.
+// ExplainedMember describes a member of the service and its contribution.
 type ExplainedMember struct {
 	Cluster        string    `json:"cluster"`
 	Service        string    `json:"service"` // name of the Service in that cluster
@@ -57,13 +58,12 @@ type ExplainedMember struct {
 	StandingReason string    `json:"standingReason,omitempty"`
 	NodeLocal      bool      `json:"nodeLocal,omitempty"` // internalTrafficPolicy is Local
 	Ports          []uint16  `json:"ports"`               // ports of its slices that the port resolves to
-	// Changed is when the endpoints that the member offers last changed while the service was
-	// watched.
+	// Changed is the time when the member's endpoints last changed while the service was watched.
 	Changed time.Time `json:"changed,omitzero"`
 	Updates uint64    `json:"updates"` // number of such changes
 }
 
-// ExplainedAddress is one address of one slice of a member.
+// ExplainedAddress describes one address in one slice of a member.
 type ExplainedAddress struct {
 	Cluster   string    `json:"cluster"`
 	Service   string    `json:"service"`
@@ -82,7 +82,8 @@ type ExplainedAddress struct {
 	Identity  string    `json:"identity,omitempty"`
 }
 
-// HeldView is what the streams of one view hold. The clients of a view get the same endpoints.
+// HeldView describes the endpoints that the streams of one view have received. All clients of a
+// view get the same endpoints.
 type HeldView struct {
 	Destination string    `json:"destination"`
 	Node        string    `json:"node,omitempty"`

@@ -2,21 +2,22 @@ package adminapi
 
 import "time"
 
-// Exports is /debug/exports. The page shows the exports of all clusters, the objects that Isthmus
-// writes for them, and the pending changes.
+// Exports is the JSON document at /debug/exports. The page shows the exports of all clusters, the
+// objects that Isthmus writes for these exports, and the pending changes.
 //
-// The query parameter service limits the page to exports, or objects written for them, of that
-// name. The value is NAME, NAMESPACE/NAME, or NAMESPACE/ for a whole namespace. The parameter can
-// be repeated.
+// The query parameter service limits the page to exports with that name and to objects that are
+// written for them. The value is NAME, NAMESPACE/NAME, or NAMESPACE/ for a whole namespace. The
+// parameter can be repeated to request several names.
 type Exports struct {
 	Replica Replica       `json:"replica"` // the replica that responds
 	Writer  ExportsWriter `json:"writer"`
-	// Unread is why the other fields of this page are unknown. Unread is empty if they are known.
+	// If the other fields of this page are unknown, Unread says why. If the other fields of this
+	// page are known, Unread is empty.
 	Unread    string           `json:"unread,omitempty"`
 	Exports   []Export         `json:"exports"`
 	Conflicts []ExportConflict `json:"conflicts"`
 	Changes   []ExportChange   `json:"changes"` // pending, or what --exports=on would do
-	// Written and WrittenImports are the Services and ServiceImports that have Isthmus's mark.
+	// Written and WrittenImports list the Services and ServiceImports that have Isthmus's mark.
 	Written        []string `json:"written"`
 	WrittenImports []string `json:"writtenImports"`
 	// MoreExports, MoreConflicts and MoreChanges are the numbers of omitted items.
@@ -25,38 +26,40 @@ type Exports struct {
 	MoreChanges   int `json:"moreChanges,omitempty"`
 }
 
-// ExportsWriter is the state of the writer of exported Services, as one replica sees it.
+// ExportsWriter describes the state of the component that writes exported Services, from the point
+// of view of one replica.
 type ExportsWriter struct {
 	Mode string `json:"mode"` // value of --exports: plan or on
-	// Identity and Holder are only set if Mode is on.
+	// Identity and Holder are set only if Mode is on.
 	Identity string `json:"identity,omitempty"` // of this replica
-	// Holder is the holder of the Lease, as last seen. Holder is empty if there is no holder or the
-	// holder is unknown. If there is nothing to write, no replica acquires the Lease.
+	// Holder is the last known holder of the Lease. If the Lease is not held, or its holder is
+	// unknown, Holder is empty. Replicas acquire the Lease only if there is something to write.
 	Holder  string `json:"holder,omitempty"`
 	Leading bool   `json:"leading"` // whether this replica is the leader
-	// MCS is the version of the MCS-API for ServiceImports. MCS is "none" if the cluster does not
-	// serve the kind, or the kind can't be read. MCS is empty if ServiceExports are not a source,
-	// or if the version is unknown.
+	// MCS is the version of the MCS-API that Isthmus uses for ServiceImports. If the cluster does
+	// not serve ServiceImports, or they cannot be read, MCS is "none". If ServiceExports are not a
+	// source, or the version is unknown, MCS is empty.
 	MCS string `json:"mcs,omitempty"`
-	// LeaseError is why the Lease can't be used. LeaseError is empty if the Lease can be used.
+	// LeaseError says why the Lease cannot be used. If the Lease can be used, LeaseError is empty.
 	LeaseError string `json:"leaseError,omitempty"`
-	// Notes say which of Linkerd's Links, or Leases of its service mirrors, can't be read, and what
-	// applies instead.
+	// Notes lists the Links of Linkerd, and the Leases of its service mirrors, that cannot be read,
+	// and says what applies instead.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// ExportsSummary summarizes the problems of the writer of exported Services.
+// ExportsSummary summarizes the problems with writing exported Services.
 type ExportsSummary struct {
 	ExportsWriter
-	// Unread is why the other fields are unknown. Unread is empty if they are known.
+	// If the other fields are unknown, Unread says why. If the other fields are known, Unread is
+	// empty.
 	Unread  string `json:"unread,omitempty"`
 	Pending int    `json:"pending"` // number of objects to be written or deleted
-	// Unwritten lists exports that are not completely written, by state. Unwritten lists at most
-	// five per state.
+	// Unwritten lists the exports that are not completely written, grouped by state. For each
+	// state, Unwritten lists at most five exports.
 	Unwritten map[string][]string `json:"unwritten,omitempty"`
 }
 
-// Export is a Service that a cluster exports or used to export, as one kind of object.
+// Export describes a Service that a cluster exports or used to export, as one kind of object.
 type Export struct {
 	Cluster string `json:"cluster"`
 	Export  string `json:"export"` // NAMESPACE/NAME in its cluster
@@ -69,7 +72,7 @@ type Export struct {
 	Until  time.Time `json:"until,omitzero"`   // when the state ends by itself; zero means never
 }
 
-// States of an Export in addition to those of a plan.
+// An Export can be in the following states in addition to the states of a plan.
 const (
 	ExportWouldBeWritten = "would be written" // with --exports=on
 	ExportBeingWritten   = "being written"
@@ -77,7 +80,7 @@ const (
 	ExportChangedBack    = "changed back" // others repeatedly revert the change
 )
 
-// ExportConflict is a difference between exports of one name.
+// ExportConflict describes a difference between exports with the same name.
 type ExportConflict struct {
 	Object  string `json:"object"` // as in Export
 	Kind    string `json:"kind"`
@@ -85,21 +88,22 @@ type ExportConflict struct {
 	Message string `json:"message"`
 }
 
-// ExportChange is an object that is to be created, updated or deleted.
+// ExportChange describes an object that will be created, updated or deleted.
 type ExportChange struct {
 	Verb string `json:"verb"` // create, update, status or delete
-	// ObjectKind is Service, ServiceImport or ServiceExport. Of a ServiceExport, only conditions
-	// change.
+	// ObjectKind is Service, ServiceImport or ServiceExport. If ObjectKind is ServiceExport, only
+	// conditions change.
 	ObjectKind string        `json:"objectKind"`
 	Object     string        `json:"object"`
 	Kind       string        `json:"kind"`
 	Of         string        `json:"of"` // the exports that cause the change
 	Fields     []ExportField `json:"fields"`
-	// Error is why the change failed. Error is empty if this replica knows of no attempt.
+	// Error says why the change failed. If this replica does not know of an attempt, Error is
+	// empty.
 	Error string `json:"error,omitempty"`
 }
 
-// ExportField is one changed field. Long values are truncated.
+// ExportField describes one changed field. Long values of a field are truncated.
 type ExportField struct {
 	Field  string `json:"field"`
 	Before string `json:"before,omitempty"` // empty if the field does not exist

@@ -17,7 +17,7 @@ type List[T any] struct {
 // Severity says how urgent a line is.
 type Severity int
 
-// Severities, from lowest to highest.
+// These are the severities, from lowest to highest.
 const (
 	Fine    Severity = iota
 	Notable          // it works, but not in the usual way
@@ -25,7 +25,7 @@ const (
 	Broken
 )
 
-// ClusterList is /debug/clusters?view=list.
+// ClusterList is the response to /debug/clusters?view=list.
 type ClusterList struct {
 	Replica  Replica              `json:"replica"`  // the replica that responds
 	States   map[ClusterState]int `json:"states"`   // number of clusters by state
@@ -39,30 +39,30 @@ type Replica struct {
 	Version string `json:"version"`
 	Ready   bool   `json:"ready"`
 	Domain  string `json:"domain"` // cluster domain
-	// Format is [Format]. Zero means that the replica is older than this field.
+	// Format is [Format]. If Format is zero, the version of the replica is older than this field.
 	Format int `json:"format,omitempty"`
 }
 
-// ClusterLine is a cluster without its resources and memory. The local cluster has the name
-// "local". Long texts are truncated.
+// ClusterLine describes a cluster without its resources and memory. The name of the local cluster
+// is "local". Long strings are truncated.
 type ClusterLine struct {
 	Cluster
 	Severity Severity `json:"severity"`
 }
 
-// ServiceList is /debug/services?view=list.
+// ServiceList is the response to /debug/services?view=list.
 type ServiceList struct {
 	Troubled int `json:"troubled"` // number of services that are Partial or Broken
 	Unserved int `json:"unserved"` // number of services that are Broken
 	List[ServiceLine]
 }
 
-// ServiceLine is the summary of a service. Long texts are truncated.
+// ServiceLine summarizes a service. Long strings are truncated.
 type ServiceLine struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Kind is import, federated, mirrored, plain or undefined. Undefined means that there is no
-	// such Service.
+	// Kind is import, federated, mirrored, plain or undefined. If the Service does not exist, Kind
+	// is undefined.
 	Kind        string       `json:"kind"`
 	Port        uint16       `json:"port,omitempty"`        // the port of Endpoints; zero if no port is known
 	Ports       []uint16     `json:"ports,omitempty"`       // known ports, at most 20
@@ -74,13 +74,13 @@ type ServiceLine struct {
 	Streams     int          `json:"streams"`
 	Problems    []string     `json:"problems,omitempty"` // of its annotations and labels
 	Prefer      string       `json:"prefer,omitempty"`   // tiers of its preference; empty if clients get all endpoints
-	// Tiers are the tiers that clients use, at most 6 entries. Tiers is empty if clients get all
-	// endpoints.
+	// Tiers lists the tiers that clients use, with at most 6 entries. If clients get all endpoints,
+	// Tiers is empty.
 	Tiers    []ZoneTiers `json:"tiers,omitempty"`
 	Severity Severity    `json:"severity"`
 }
 
-// MemberLine is the summary of a member.
+// MemberLine summarizes a member of a service.
 type MemberLine struct {
 	Cluster   string `json:"cluster"`
 	Service   string `json:"service,omitempty"` // name of the Service in that cluster, if it differs
@@ -89,28 +89,28 @@ type MemberLine struct {
 	Standing  string `json:"standing,omitempty"` // standing of the cluster; empty if it is in service
 }
 
-// ZoneTiers are the tiers that the clients of a zone use.
+// ZoneTiers describes the tiers that the clients in one zone use.
 type ZoneTiers struct {
 	Zone  string `json:"zone,omitempty"` // empty if unknown
 	InUse string `json:"inUse"`          // names of the tiers
 	Count int    `json:"count"`
 }
 
-// StreamList is /debug/streams?view=list. The page omits views without streams, and truncates long
-// texts.
+// StreamList is the response to /debug/streams?view=list. The page omits views without streams, and
+// truncates long strings.
 type StreamList struct {
 	Streams int `json:"streams"` // of all views
 	List[View]
 }
 
-// EventList is /debug/events?view=list.
+// EventList is the response to /debug/events?view=list.
 type EventList struct {
 	Most int `json:"most"` // maximum number of events in the log
 	List[Event]
 }
 
-// Streams is /debug/streams. The page shows the destinations that proxies watch, and the number of
-// streams of each view.
+// Streams is the JSON document at /debug/streams. The page shows the destinations that proxies
+// watch, and the number of streams for each view.
 type Streams struct {
 	Streams int    `json:"streams"`
 	Views   []View `json:"views"` // most streams first
@@ -127,13 +127,13 @@ type View struct {
 	Endpoints   int    `json:"endpoints"`           // endpoints sent to each stream
 }
 
-// Events is /debug/events: the newest events.
+// Events is the JSON document at /debug/events, which contains the newest events.
 type Events struct {
 	Most   int     `json:"most"`   // maximum number of events in the log
 	Events []Event `json:"events"` // newest first
 }
 
-// Event is a change that the replica observed, once or several times.
+// Event describes a change that the replica has observed once or several times.
 type Event struct {
 	Kind    EventKind `json:"kind"`
 	Object  string    `json:"object"` // cluster, service or destination
@@ -144,10 +144,10 @@ type Event struct {
 	Count   int       `json:"count"`   // number of occurrences
 }
 
-// EventKind is the subject of an event.
+// EventKind says what an event is about.
 type EventKind string
 
-// Kinds of events.
+// These are the kinds of events.
 const (
 	EventCluster  EventKind = "cluster"  // state of a cluster
 	EventStanding EventKind = "standing" // standing of a cluster
