@@ -11,8 +11,8 @@ import (
 	"isthmus/federation"
 )
 
-// addressIndex maps addresses of the local cluster to the objects that have them. state.mu guards
-// it.
+// addressIndex maps each address in the local cluster to the objects with that address. The mutex
+// state.mu guards an addressIndex.
 //
 // Pods and ExternalWorkloads are in separate maps, because any number of ExternalWorkloads may have
 // the same address.
@@ -36,7 +36,7 @@ func newAddressIndex() addressIndex {
 	}
 }
 
-// index returns the map that contains objects with the given location.
+// index returns the map for objects of the same kind as the object at the given location.
 func (x *addressIndex) index(at *location) map[netip.Addr][]*pod {
 	if at.workload {
 		return x.workloads
@@ -44,9 +44,10 @@ func (x *addressIndex) index(at *location) map[netip.Addr][]*pod {
 	return x.pods
 }
 
-// claimants returns the objects with the strongest claim to an address, and the claim. The claim is
-// noClaim if there are no such objects. ExternalWorkloads are looked up only if no Pod has a
-// stronger claim, because any number of them may have the same address.
+// claimants returns the objects with the strongest claim to an address, and that claim. If no
+// object claims the address, the returned claim is noClaim. If a Pod has a stronger claim,
+// claimants does not look up ExternalWorkloads, because any number of ExternalWorkloads may have
+// the same address.
 func (x *addressIndex) claimants(addr netip.AddrPort) ([]*pod, claim) {
 	pods, byPods := x.claimed(x.pods, addr)
 	if byPods < byWorkload {
@@ -80,16 +81,16 @@ func unindex[K, V comparable](index map[K][]V, key K, value V) {
 }
 
 const (
-	// maxConflictsAt is the maximum number of conflicts listed for one IP.
+	// maxConflictsAt is the maximum number of conflicts that are listed for one IP.
 	maxConflictsAt = 10
 	// maxPortsAt is the maximum number of ports that are compared at one IP. maxCrowdedAt is the
-	// maximum number of ports occurring more than once that are looked up. Both constants limit the
-	// time under state.mu, because one Pod may have 65,535 host ports.
+	// maximum number of duplicate ports that are looked up at one IP. Both constants limit how long
+	// state.mu is held, because a single Pod may have 65,535 host ports.
 	maxPortsAt   = 20_000
 	maxCrowdedAt = 1000
 	// maxConflicts is the maximum number of conflicts that AddressConflicts returns.
 	maxConflicts = 100
-	// maxClaimants is the maximum number of objects named for one conflict.
+	// maxClaimants is the maximum number of objects that are listed for one conflict.
 	maxClaimants = 3
 )
 
@@ -136,9 +137,9 @@ func (x *addressIndex) conflictsAt(ip netip.Addr, since time.Time) (list []confl
 	return list
 }
 
-// crowdedPorts returns the ports of an IP that occur more than once among the host ports of Pods
-// and the ports of ExternalWorkloads, sorted. It compares the first maxPortsAt ports, and returns
-// at most maxCrowdedAt.
+// crowdedPorts returns the duplicates among the host ports of Pods and the ports of
+// ExternalWorkloads at an IP. The result is sorted. To limit the running time, crowdedPorts
+// compares only the first maxPortsAt ports and returns at most maxCrowdedAt ports.
 func (x *addressIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
 	pods, workloads := x.pods[ip], x.workloads[ip]
 	if len(pods) < 2 && len(workloads) < 2 {
@@ -179,7 +180,8 @@ func (x *addressIndex) portsAt(pods, workloads []*pod) iter.Seq[uint16] {
 	}
 }
 
-// conflict is an address that several objects claim, so it is assigned to none of them.
+// conflict is an address that several objects claim. The address is not assigned to any of these
+// objects.
 type conflict struct {
 	addr    netip.AddrPort // port 0 means all ports
 	claimed string         // see Found.Claimed
@@ -194,8 +196,8 @@ func (x *conflict) address() string {
 	return x.addr.String()
 }
 
-// conflicts contains the ambiguous addresses of the local cluster. The worker for profiles updates
-// them after each change of an object that claims an address.
+// conflicts contains the ambiguous addresses of the local cluster. After each change to an object
+// that claims an address, the worker for profiles updates the conflicts.
 type conflicts struct {
 	mu   sync.Mutex // held only for map access
 	byIP map[netip.Addr][]conflict
@@ -212,7 +214,8 @@ func (c *conflicts) all() (list []conflict) {
 	return list
 }
 
-// set replaces the conflicts at an IP. A conflict that already existed keeps its time.
+// set replaces the conflicts at an IP. If a conflict already existed, set preserves the time at
+// which that conflict was found.
 func (c *conflicts) set(ip netip.Addr, found []conflict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

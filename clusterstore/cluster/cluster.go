@@ -20,7 +20,7 @@ import (
 	"isthmus/internal/panics"
 )
 
-// Config configures a Cluster. Client, Log and Changed are required.
+// Config configures a Cluster. The fields Client, Log and Changed are required.
 type Config struct {
 	Name        federation.ClusterName
 	Client      *kube.Client // Run closes it before it returns
@@ -30,31 +30,32 @@ type Config struct {
 	Metrics     *Metrics          // the same for all clusters; nil disables metrics
 	Memory      *follow.MemoryCap // limits the cache; nil means no limit
 	// Supervisor recovers from panics in Changed and in the evaluation of Servers. For the local
-	// cluster, it also recovers from panics while profiles are updated or address conflicts are
-	// computed.
+	// cluster, Supervisor also recovers from panics during updates of profiles and address
+	// conflicts.
 	//
-	// A panic while a linked cluster is listed or watched ends all lists and watches of that
-	// cluster. Health then reports Failed, and the cache stays. A panic while the local cluster is
-	// listed or watched always ends the process. If Supervisor is nil, every panic ends the
-	// process.
+	// A panic in a list or watch of a linked cluster stops all lists and watches of that cluster.
+	// After the panic, Health reports Failed, and the cache remains readable. A panic in a list or
+	// watch of the local cluster always ends the process. If Supervisor is nil, every panic ends
+	// the process.
 	Supervisor *panics.Supervisor
 
 	// Changed is called after the endpoints of a service may have changed. The argument at is the
 	// time of the first event that caused the call. Calls rotate through the namespaces. Two calls
-	// may run concurrently, but never for the same namespace. Changed is not called before Synced.
-	// At Synced, the cache is complete.
+	// may run concurrently, but never for the same namespace. Changed is not called before the
+	// cluster has synced. When the cluster has synced, the cache is complete.
 	Changed func(svc federation.ServiceID, at time.Time)
 
 	// If LinkChanged is set, it is called after the result of Region or Gateways has changed, even
-	// before Synced. LinkChanged is called without locks and may call methods of the Cluster. If
-	// must not block.
+	// before the cluster has synced. The caller of LinkChanged holds no locks, so LinkChanged may
+	// call methods of the Cluster. LinkChanged must not block.
 	LinkChanged func()
 
-	// If Admit is set, Synced waits until Admit is closed. See [Cluster.Listed].
+	// If Admit is set, the cluster does not finish its first sync before Admit is closed. See
+	// [Cluster.Listed].
 	Admit <-chan struct{}
 
-	// Looks limits how many clusters concurrently read their trust anchors and Pod networks. Nil
-	// means no limit.
+	// Looks limits how many clusters concurrently read their trust anchors and Pod networks. If
+	// Looks is nil, there is no limit.
 	Looks kube.Turns
 
 	Exports *ExportHooks // if nil, nothing is cached for exports
@@ -70,7 +71,7 @@ func (c *Config) sliceManager() string {
 	return c.local.SliceManager
 }
 
-// Rules are the settings for reading Pods, which are the same for all clusters.
+// Rules contains settings that are the same for all clusters.
 type Rules struct {
 	ControllerNamespace string // namespace of the control plane whose Pods have identities
 	DefaultOpaquePorts  Ports  // of Pods without the annotation
@@ -78,18 +79,18 @@ type Rules struct {
 	LoopbackGateways    bool   // for tests: gateways of other networks may have loopback addresses
 }
 
-// GatewayRoutable reports whether a Linkerd gateway may have the address ip. The address must be
-// one that another host can have.
+// GatewayRoutable reports whether ip is a valid address for a Linkerd gateway. A valid address is
+// one that can belong to another host.
 func (r Rules) GatewayRoutable(ip netip.Addr) bool {
 	return Routable(ip) || r.LoopbackGateways && ip.IsLoopback()
 }
 
-// Cluster caches the objects of one cluster and is a [federation.Source] of its endpoints. Cluster
-// joins EndpointSlices with Services, Pods, Pod owners, ExternalWorkloads, and the Servers that
-// select Pods or ExternalWorkloads.
+// Cluster caches the objects of one cluster, and is a [federation.Source] of the cluster's
+// endpoints. To compute endpoints, Cluster joins EndpointSlices with Services, Pods, Pod owners,
+// ExternalWorkloads, and the Servers that select Pods or ExternalWorkloads.
 //
-// The cache stays for the lifetime of the Cluster, however long the API server is unreachable. The
-// cluster is watched again within 10 s after its API server returns.
+// A Cluster keeps its cache for its whole lifetime, no matter how long the API server is
+// unreachable. Within 10 s after the API server recovers, the Cluster watches it again.
 type Cluster struct {
 	// fixed
 	cfg       Config
@@ -103,8 +104,8 @@ type Cluster struct {
 
 var _ federation.Source = (*Cluster)(nil)
 
-// New checks the configuration and returns a Cluster. New does no network I/O and starts no
-// goroutine.
+// New validates the configuration and returns a Cluster. New does not perform network I/O and does
+// not start goroutines.
 func New(cfg Config) (*Cluster, error) {
 	if cfg.Client == nil || cfg.Log == nil || cfg.Changed == nil {
 		return nil, fmt.Errorf("cluster %s: Client, Log and Changed are needed", cfg.Name)
@@ -139,8 +140,9 @@ func New(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// newResources returns the resources that the cluster lists and watches. Each kind is defined in
-// its own file. To add a kind, list it here and in kinds (metrics.go), which names its metrics.
+// newResources returns the resources that the cluster lists and watches. Each kind of object is
+// defined in its own file. A new kind must be listed in newResources, and in the variable kinds
+// (metrics.go) with the names of its metrics.
 func (c *Cluster) newResources() []*follow.Resource {
 	all := []*follow.Resource{resource(c, serviceKind(c)), resource(c, podKind(c))}
 	if c.cfg.Rules.EndpointSlices {
@@ -173,15 +175,15 @@ func resource[O decode.Object, T any](c *Cluster, k follow.Kind[O, T]) *follow.R
 	return follow.New(k)
 }
 
-// serves returns a function that reports whether the cluster serves an optional resource.
+// serves returns a function that reports whether the API server serves an optional resource.
 func (c *Cluster) serves(resource schema.GroupVersionResource) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		return c.cfg.Client.Sources.Serves(ctx, resource.Resource, resource.GroupVersion())
 	}
 }
 
-// Run lists and watches the cluster until ctx ends. Run returns after all its goroutines have
-// ended. The cache remains readable. Run must be called only once.
+// Run lists and watches the cluster until ctx ends. Run returns after all of its goroutines have
+// ended. After Run has returned, the cache remains readable. Run must be called only once.
 func (c *Cluster) Run(ctx context.Context) {
 	untilStopped := ctx.Done() // a failure does not close this channel
 	ctx, fail := context.WithCancel(ctx)
@@ -206,8 +208,9 @@ func (c *Cluster) Run(ctx context.Context) {
 	c.cfg.Client.Close()
 }
 
-// untilPanic calls f, which handles one part of the cluster, and recovers from a panic of f. A
-// panic ends all lists and watches of the cluster, because its cache may be partially updated.
+// untilPanic calls f and recovers if f panics. The function f handles one part of the cluster.
+// After a panic, untilPanic stops all lists and watches of the cluster, because the panic may have
+// left a partial update in the cache.
 func (c *Cluster) untilPanic(part string, f func()) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -220,7 +223,7 @@ func (c *Cluster) untilPanic(part string, f func()) {
 	f()
 }
 
-// goLive evaluates all policies, and then lets the state report changes.
+// goLive evaluates all policies, and then allows the state to report changes.
 func (c *Cluster) goLive() {
 	for _, namespace := range c.state.policies.namespaces() {
 		c.evaluatePolicy(namespace, time.Now())
@@ -228,8 +231,8 @@ func (c *Cluster) goLive() {
 	c.state.reportChanges()
 }
 
-// evaluatePolicy evaluates the policy of a namespace. It logs one warning when the policy becomes
-// too large.
+// evaluatePolicy evaluates the policy of a namespace. When the policy becomes too large,
+// evaluatePolicy logs a single warning.
 func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
 	evaluate := func() {
 		if reason := c.state.policies.evaluate(namespace); reason != "" {
@@ -247,9 +250,9 @@ func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
 	c.cfg.Supervisor.Do(work, func() { c.cfg.Changed(svc, at) }, func() { c.changed(svc, at) })
 }
 
-// updateLink calls update, and then Config.LinkChanged if the result of Region or Gateways has
-// changed. It is called after a complete list or after a single event, so that partial lists have
-// no effect.
+// updateLink calls the function update. If the result of Region or Gateways has changed, updateLink
+// then calls Config.LinkChanged. Callers call updateLink only after a complete list or a single
+// event, so that partial lists have no effect.
 func (c *Cluster) updateLink(update func() (changed bool)) {
 	c.state.mu.Lock()
 	changed := update()
@@ -259,22 +262,23 @@ func (c *Cluster) updateLink(update func() (changed bool)) {
 	}
 }
 
-// Listed returns a channel that is closed once Config.Admit is the only thing that the first sync
-// waits for.
+// Listed returns a channel that is closed once the first sync is only waiting for Config.Admit.
 func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 
-// Synced returns a channel that is closed once all required resources (EndpointSlices or Endpoints,
-// Services, Pods) have been listed and can be read. Optional resources (ReplicaSets, Jobs, Nodes,
-// Servers, ExternalWorkloads, ServiceProfiles) have been listed by then if the cluster allows and
-// answers the lists in time. All Servers have been evaluated by then.
+// Synced returns a channel that is closed once all required resources have been listed and can be
+// read. The required resources are Services, Pods, and EndpointSlices or Endpoints. The optional
+// resources are ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads and ServiceProfiles. Before
+// the channel is closed, each optional resource has also been listed, unless the API server
+// rejected the list or did not respond in time. All listed Servers have also been evaluated before
+// the channel is closed.
 func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
 
 // Look makes the cluster read its trust anchors and Pod networks again. Look returns a channel that
 // is closed once Health contains the result. See [kube.Keeper.Look].
 func (c *Cluster) Look() <-chan struct{} { return c.facts.Look() }
 
-// HealthChanged returns a channel that is closed at the next change of Err or StaleSince of Health,
-// or of the synced state. To miss no change, get the channel before calling Health.
+// HealthChanged returns a channel that is closed when the synced state, Health.Err or
+// Health.StaleSince changes. To not miss a change, get the channel before you call Health.
 func (c *Cluster) HealthChanged() <-chan struct{} { return c.group.HealthChanged() }
 
 // Health returns the current health of the cluster.
@@ -288,7 +292,7 @@ func (c *Cluster) Health() Health {
 	return h
 }
 
-// State returns the state of a Service: missing, present, or of type ExternalName.
+// State reports whether a Service is missing, present, or of type ExternalName.
 func (c *Cluster) State(svc federation.ServiceID) federation.ServiceState {
 	return c.state.services.stateOf(svc)
 }
@@ -303,8 +307,9 @@ func (c *Cluster) Service(id federation.ServiceID) *Service {
 	return nil
 }
 
-// Gateways returns the first maxGateways Linkerd gateways of the cluster, sorted by namespace and
-// name. The result more is the number of gateways beyond this limit.
+// Gateways returns up to maxGateways Linkerd gateways of the cluster, sorted by namespace and name.
+// If the cluster has more gateways, Gateways also returns the number of gateways that are missing
+// from the list.
 func (c *Cluster) Gateways() (list []*Gateway, more int) {
 	c.state.mu.RLock()
 	list = slices.Collect(maps.Values(c.state.gateways.byService))
@@ -318,24 +323,25 @@ func (c *Cluster) Gateways() (list []*Gateway, more int) {
 	return list, 0
 }
 
-// Region returns the region (topology.kubernetes.io/region) that all Nodes share. The region is
-// empty if there are no Nodes, if their regions differ, or if a Node has no region. If known is
-// false, Nodes have never been listed. While Nodes cannot be read, Region returns the last known
-// region.
+// Region returns the region (topology.kubernetes.io/region) that all Nodes of the cluster share.
+// The region is empty if the cluster has no Nodes, if the regions of the Nodes differ, or if a Node
+// has no region. If Nodes have never been listed, known is false. While Nodes cannot be read,
+// Region returns the last known region.
 func (c *Cluster) Region() (region string, known bool) {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
 	return c.state.nodes.region, c.state.nodes.regionKnown
 }
 
-// Exports returns the values that the export hooks returned for the cluster's objects. The values
-// stay while the API server is unreachable. Exports returns nil if Config.Exports is nil, or if
-// Services have not been listed since the start or since SelectorsChanged. The running time depends
-// on the number of exports, not on the number of Services.
+// Exports returns the values that the export hooks returned for the cluster's objects. While the
+// API server is unreachable, Exports returns the last known values. If Config.Exports is nil,
+// Exports returns nil. Exports also returns nil until Services have been listed, both after the
+// start and after a call to SelectorsChanged. The running time of Exports depends on the number of
+// exports, not on the number of Services.
 func (c *Cluster) Exports() *Exports { return c.state.exports.current() }
 
-// SelectorsChanged makes the hook read all Services again. Exports returns nil until the Services
-// have been listed. SelectorsChanged does not block.
+// SelectorsChanged makes the Cluster list all Services again and call the hook for each Service.
+// Until the Services have been listed, Exports returns nil. SelectorsChanged does not block.
 func (c *Cluster) SelectorsChanged() {
 	c.state.mu.Lock()
 	defer c.state.mu.Unlock()
@@ -348,13 +354,14 @@ func (c *Cluster) Declares(svc federation.ServiceID, port uint16) bool {
 	return c.state.services.declares(svc, port)
 }
 
-// Reader returns a reader of one service port. After a change, Read joins only the EndpointSlices
-// that have changed.
+// Reader returns a reader for one port of a Service. After a change, the reader only joins the
+// EndpointSlices that have changed.
 func (c *Cluster) Reader(svc federation.ServiceID, port uint16) federation.Reader {
 	return &reader{state: c.state, service: svc, port: port}
 }
 
-// Explain implements [federation.Explainer]. Explain locks the state for one slice at a time.
+// Explain implements [federation.Explainer]. To hold the lock only briefly, Explain locks the state
+// for one EndpointSlice at a time.
 func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return explain(c.state, svc, port)
 }

@@ -1,11 +1,11 @@
 // Package cluster reads the endpoints of one Kubernetes cluster. A [Cluster] lists and watches
-// Services, EndpointSlices, Pods and the other objects that determine endpoints. A Cluster caches
-// only the fields of these objects that it needs, and joins the objects when a reader asks. A
-// Cluster is a [federation.Source].
+// Services, EndpointSlices, Pods and the other objects that determine endpoints. A Cluster only
+// caches the fields of these objects that it needs. When a reader requests endpoints, the Cluster
+// joins the cached objects. A Cluster is a [federation.Source].
 //
-// The package knows nothing about links or other clusters, so it reads the local cluster like any
-// linked cluster. [Local] represents the local cluster. Local adds ServiceProfiles, and the objects
-// that addresses are assigned to.
+// The package knows nothing about links or other clusters, so it treats the local cluster like any
+// linked cluster. The type [Local] represents the local cluster. A Local also caches
+// ServiceProfiles, and the objects to which addresses are assigned.
 //
 //	c, err := cluster.New(cluster.Config{Name: "east", Client: client, Log: log, Changed: changed})
 //	go c.Run(ctx)
@@ -14,55 +14,56 @@
 //
 // # Guarantees
 //
-//   - While the API server is unreachable, all cached endpoints stay. The cluster is watched again
-//     within 10 s after the API server returns.
-//   - Events may arrive in any order. A slice may arrive before its Pod, a Pod or Service may be
-//     relabelled or arrive late, and an owner may be listed last. The result depends only on the
-//     objects.
-//   - No content of an object crashes the process or produces a message that cannot be encoded. An
-//     endpoint is left out if one of its texts is not valid UTF-8. An endpoint is also left out if
-//     no API server would accept its address in a slice (loopback, link-local, multicast or
-//     unspecified).
-//   - The Servers, Pods and Pod labels of one namespace do not slow down other namespaces. Server
-//     selectors are evaluated without holding a lock that others wait for. After a Server changes,
-//     a dedicated goroutine evaluates the selectors, one namespace at a time. Each namespace has a
-//     limit (maxPolicy). Servers beyond the limit are ignored, and every replica ignores the same
-//     ones.
-//   - Changes of different namespaces are reported in turn.
-//   - Readers and [Local.ServiceProfile] return the same pointers for objects that have not
-//     changed.
+//   - While the API server is unreachable, all cached endpoints stay in use. Within 10 s after the
+//     API server recovers, the Cluster watches it again.
+//   - Events may arrive in any order. For example, an EndpointSlice may arrive before its Pod, and
+//     an owner may be listed last. The order does not affect the resulting endpoints, which only
+//     depend on the objects.
+//   - The content of an object cannot crash the process, and cannot lead to a message that cannot
+//     be encoded. A Cluster ignores an endpoint if one of its strings is not valid UTF-8. A Cluster
+//     also ignores an endpoint with a loopback, link-local, multicast or unspecified address,
+//     because API servers do not accept these addresses in EndpointSlices.
+//   - The Servers, Pods and Pod labels in one namespace do not slow down other namespaces. After a
+//     Server has changed, a dedicated goroutine evaluates the selectors of Servers, one namespace
+//     at a time. No other goroutine waits for a lock during the evaluation. The constant maxPolicy
+//     limits the Servers in each namespace. Servers beyond the limit are ignored, and every replica
+//     ignores the same Servers.
+//   - Changes are reported for one namespace after the other, so that each namespace gets its turn.
+//   - Readers and [Local.ServiceProfile] return the same pointer for an object as long as the
+//     object does not change.
 //   - ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles, ServiceExports and
-//     ServiceImports are optional. If a kind is forbidden or absent, [Cluster.Health] reports that,
-//     and the kind is retried within 30 s.
+//     ServiceImports are optional. If the API server forbids or does not serve a kind,
+//     [Cluster.Health] reports the problem, and the Cluster retries within 30 s.
 //   - All methods except Run are safe for concurrent use.
-//   - Changes are reported only after the first sync, because readers wait for that sync.
+//   - A Cluster only reports changes after its first sync, because readers wait for the first sync.
 //
 // # From an event to endpoints
 //
 // An EndpointSlice passes through these steps:
 //
-//   - endpointSliceKind defines how EndpointSlices are listed and watched, and compactSlice
-//     extracts the cached fields.
-//   - sliceIndex.set connects the slice with its Pods, gives the slice a new stamp, and marks its
-//     Service.
-//   - A goroutine of [Cluster.Run] reports marked Services to Config.Changed, and the callee calls
-//     Read of a reader.
-//   - Read joins only the slices whose stamps are new.
-//   - [Cluster.Explain] describes the verdict on each address, from the same join.
+//   - The function endpointSliceKind defines how EndpointSlices are listed and watched. The
+//     function compactSlice extracts the fields to cache.
+//   - The method sliceIndex.set connects the EndpointSlice to its Pods, assigns a new stamp, and
+//     marks the Service as changed.
+//   - A goroutine of [Cluster.Run] calls Config.Changed for each marked Service. Config.Changed
+//     then calls the Read method of a reader.
+//   - The Read method only joins EndpointSlices with new stamps.
+//   - [Cluster.Explain] uses the same join to describe the verdict on each address.
 //
 // # Concurrency
 //
-// One mutex (state.mu) guards the objects and their indexes; the type state describes the indexes.
-// The mutex is held for map access and, shared, while a slice is joined. The mutex is never held
-// during I/O, while a function of Config runs, or while selectors are evaluated.
+// The mutex state.mu guards the cached objects and their indexes. Goroutines hold the mutex while
+// they access maps, and hold a read lock while they join an EndpointSlice. No goroutine holds the
+// mutex during I/O, during a call to a function in Config, or while it evaluates selectors.
 //
-// Each resource has one goroutine that updates the state. Two more goroutines call Config.Changed,
-// and one evaluates policies. For the local cluster, one goroutine calls
-// LocalConfig.ProfileChanged. These goroutines do not wait for each other, and they merge bursts of
-// changes. Each goroutine serves the namespaces in turn, so no namespace delays the others.
+// For each resource, one goroutine updates the state. Two more goroutines call Config.Changed, and
+// one goroutine evaluates policies. For the local cluster, one goroutine calls
+// LocalConfig.ProfileChanged. These goroutines do not wait for each other, and merge bursts of
+// changes. Each goroutine handles the namespaces in turn, so no namespace delays the others.
 //
-// To add a kind of object, write its file after the model of node.go. The file contains the cached
-// form, the function that extracts it, its size and its index. Then list the kind in newResources.
+// To add a kind of object, create a new file with the structure of node.go. The file defines the
+// cached form of the object, the function that extracts the cached form, its size and its index.
+// Then add the kind to newResources.
 //
-// ARCHITECTURE.md, at the module's root, shows how the packages work together.
+// The file ARCHITECTURE.md in the module's root directory describes how the packages work together.
 package cluster

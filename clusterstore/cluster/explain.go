@@ -11,8 +11,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// explain returns the verdict on each address of a Service. It locks the state for one slice at a
-// time.
+// explain returns the verdict on each address of a Service. To hold the lock only briefly, explain
+// locks the state for one slice at a time.
 func explain(s *state, svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return func(yield func(federation.Considered) bool) {
 		var list []federation.Considered
@@ -27,8 +27,8 @@ func explain(s *state, svc federation.ServiceID, port uint16) iter.Seq[federatio
 	}
 }
 
-// explainSlice joins a slice with a temporary reader, and appends the verdicts on its addresses to
-// list.
+// explainSlice joins a slice with a temporary reader, and appends a verdict for each address of the
+// slice to the list.
 func explainSlice(
 	s *state, list []federation.Considered, l *slice, svc federation.ServiceID, port uint16,
 ) []federation.Considered {
@@ -56,7 +56,7 @@ func explainSlice(
 	return list
 }
 
-// considered describes the verdict on an address.
+// considered returns a description of the verdict on an address.
 func considered(l *slice, a *address, at *addressFacts, port uint16, why federation.Verdict) federation.Considered {
 	x := federation.Considered{
 		Slice:   l.key,
@@ -74,8 +74,8 @@ func considered(l *slice, a *address, at *addressFacts, port uint16, why federat
 	return x
 }
 
-// DescribeTarget describes the Twin of an endpoint in words: the Pod or ExternalWorkload behind an
-// address. DescribeTarget returns "" for a bare address.
+// DescribeTarget returns a description of the Pod or ExternalWorkload that the Twin field of an
+// endpoint identifies. For a bare address, DescribeTarget returns "".
 func DescribeTarget(target string) string {
 	switch targetKind(target) {
 	case federation.Pod:
@@ -86,10 +86,11 @@ func DescribeTarget(target string) string {
 	return ""
 }
 
-// maxLeftText is the maximum length of a text in explanations, in bytes.
+// maxLeftText is the maximum length of a string in an explanation, in bytes.
 const maxLeftText = 100
 
-// beginning returns at most the first maxLeftText bytes of s, without retaining the memory of s.
+// beginning returns a copy of at most the first maxLeftText bytes of s. The copy does not keep s in
+// memory.
 func beginning(s string) string {
 	return strings.Clone(strings.ToValidUTF8(text.Truncate(s, maxLeftText), "\uFFFD"))
 }

@@ -14,19 +14,19 @@ import (
 	"isthmus/federation"
 )
 
-// ExportHooks make a Cluster cache values that its user derives from objects, for exports. The
-// Cluster only compares these values, and counts them for the memory cap. A value must be immutable
-// and must not share memory with the object.
+// ExportHooks contains functions that derive values from objects, which a Cluster then caches for
+// exports. A Cluster compares these values and counts their memory, but does not interpret them. A
+// value must be immutable and must not share memory with the object.
 //
-// Several goroutines call the hooks, and the hooks must not block. Service, Listed and Changed are
-// required.
+// Several goroutines call the hooks, and the hooks must not block. The fields Service, Listed and
+// Changed are required.
 type ExportHooks struct {
-	// Service returns the value to cache for a Service. If the value is nil, nothing is cached. If
-	// the hook may return another value for an unchanged Service from now on, call
-	// [Cluster.SelectorsChanged].
+	// Service returns the value to cache for a Service. If the value is nil, the Cluster does not
+	// cache a value. After a change that affects the results of this hook for existing Services,
+	// call [Cluster.SelectorsChanged].
 	Service func(*corev1.Service) any
-	// Listed reports whether Exports.List includes a Service with that value, which is not nil.
-	// Other Services appear only if a ServiceExport has their name.
+	// Listed reports whether Exports.List includes a Service with the given value, which is never
+	// nil. Other Services only appear in the list if a ServiceExport has the same name.
 	Listed func(value any) bool
 	// ServiceExport returns the value to cache for a ServiceExport. If the hook is nil,
 	// ServiceExports are not read.
@@ -34,12 +34,12 @@ type ExportHooks struct {
 	// ServiceImport returns the value to cache for a ServiceImport of the local cluster. If the
 	// hook is nil, ServiceImports are not read.
 	ServiceImport func(*mcs.ServiceImport) any
-	// Changed is called after the result of Exports has changed. Changed is called without locks,
-	// and may call methods of the Cluster.
+	// Changed is called after the result of Cluster.Exports has changed. The caller of Changed
+	// holds no locks, so Changed may call methods of the Cluster.
 	Changed func()
 }
 
-// Export contains the values that the hooks returned for the objects of one name.
+// Export contains the values that the hooks returned for the objects with one name.
 type Export struct {
 	ID            federation.ServiceID
 	Service       any // nil if there is no Service, or the hook returned nil
@@ -47,31 +47,32 @@ type Export struct {
 }
 
 // Exports contains the values that the hooks returned for the objects of a cluster. Exports never
-// reflects a partial list. Exports must not be modified.
+// contains the result of a partial list. Do not modify Exports.
 type Exports struct {
-	// List contains the listed Services and all ServiceExports. Each name occurs once. The order is
-	// undefined.
+	// List contains the listed Services and all ServiceExports, in no particular order. Each name
+	// occurs only once.
 	List []Export
-	// ServiceExports reports whether List is complete for ServiceExports. ServiceExports is true if
-	// ServiceExports have been listed, or if the API does not serve the kind. In the second case,
-	// Emptied is also true.
+	// ServiceExports reports whether List contains all ServiceExports. The field is true if
+	// ServiceExports have been listed, or if the API does not serve ServiceExports. If the API does
+	// not serve ServiceExports, Emptied is also true.
 	ServiceExports, Emptied bool
 
-	// Only in the local cluster:
+	// The following fields are only set for the local cluster.
 	Namespaces map[string]bool              // Namespaces that are not being deleted; nil before their first list
 	Imports    map[federation.ServiceID]any // nil before their first list
-	// MCSVersion is the API version of Imports. MCSVersion is empty if ServiceImports have not been
-	// listed or the API does not serve the kind.
+	// MCSVersion is the API version of Imports. If ServiceImports have not been listed or the API
+	// does not serve ServiceImports, MCSVersion is empty.
 	MCSVersion string
 
-	// state is nil in a linked cluster. Otherwise, anyone who still has old Exports would keep the
-	// cache of a cluster that has been replaced or unlinked in memory.
+	// state is nil for a linked cluster. Otherwise, a reference to old Exports would keep the cache
+	// of a replaced or unlinked cluster in memory.
 	state   *state
 	version uint64
 }
 
-// Unlisted reports whether the local cluster currently has a Service that is not listed. For
-// Exports of linked clusters, and for values that no Cluster has returned, Unlisted returns false.
+// Unlisted reports whether a Service with the given ID currently exists in the local cluster
+// without being listed. For Exports that come from a linked cluster or not from a Cluster at all,
+// Unlisted returns false.
 func (x *Exports) Unlisted(id federation.ServiceID) bool {
 	if x.state == nil {
 		return false
@@ -82,15 +83,15 @@ func (x *Exports) Unlisted(id federation.ServiceID) bool {
 	return e.state() != federation.Missing && !x.state.exports.isListed(id)
 }
 
-// exportIndex contains the values that the hooks returned. A nil exportIndex means that there are
-// no hooks.
+// exportIndex contains the values that the hooks returned. If a cluster has no hooks, its
+// exportIndex is nil.
 type exportIndex struct {
 	// fixed
 	state      *state
 	hooks      *ExportHooks
 	mcsVersion func() string // of the MCS API kinds
 
-	// state.mu guards the following fields.
+	// The mutex state.mu guards the following fields.
 	services       map[federation.ServiceID]any // values of the listed Services
 	namespaces     map[string]any               // false if the Namespace is being deleted
 	serviceExports map[string]any               // by key
@@ -101,14 +102,14 @@ type exportIndex struct {
 	latest atomic.Pointer[Exports]
 }
 
-// exportedKind is the state of one kind of object.
+// exportedKind records whether one kind of object has been listed or changed.
 type exportedKind struct {
 	listed  bool
 	changed bool // in a list or event that has not been applied completely
 	absent  bool // the API does not serve the kind, which then counts as listed
 }
 
-// The kinds of objects with hooks.
+// These constants are the kinds of objects that have hooks.
 const (
 	ofServices = iota
 	ofNamespaces
@@ -128,7 +129,7 @@ func newExportIndex(s *state, hooks *ExportHooks, mcsVersion func() string) *exp
 	}
 }
 
-// current returns the result of Cluster.Exports. x may be nil.
+// current returns the result of Cluster.Exports. The receiver may be nil.
 func (x *exportIndex) current() *Exports {
 	if x == nil {
 		return nil
@@ -198,8 +199,8 @@ func (x *exportIndex) list() []Export {
 	return list
 }
 
-// pending reports whether Exports must wait for the end of a list, or for the first list of
-// Services.
+// pending reports whether Exports has to wait until a list is complete or until Services have been
+// listed.
 func (x *exportIndex) pending() bool {
 	for _, p := range x.kinds {
 		if p.changed {
@@ -235,15 +236,16 @@ func (x *exportIndex) setService(key string, from, to *Service) {
 	}
 }
 
-// forgetServices makes Exports wait for the next list of Services. The caller must hold state.mu.
+// forgetServices makes Exports return nil until Services have been listed again. The caller must
+// hold state.mu.
 func (x *exportIndex) forgetServices() {
 	x.kinds[ofServices].listed = false
 	x.latest.Store(nil)
 }
 
-// applied is called after a complete list or a single event of a kind, so that partial lists are
-// invisible. If wantsList returns true, the hook has not read all objects of the kind since
-// SelectorsChanged. x may be nil.
+// applied is called after a complete list or a single event for a kind, so that Exports never
+// contains a partial list. If wantsList returns true, the hook has not yet read all objects of the
+// kind since SelectorsChanged was called. The receiver may be nil.
 func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	if x == nil {
 		return
@@ -262,7 +264,7 @@ func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	}
 }
 
-// setAbsent records whether a kind is absent from the API.
+// setAbsent records whether the API does not serve a kind.
 func (x *exportIndex) setAbsent(kind int, absent bool) {
 	x.state.mu.Lock()
 	p := &x.kinds[kind]
@@ -278,8 +280,8 @@ func (x *exportIndex) setAbsent(kind int, absent bool) {
 	}
 }
 
-// size returns the memory that the state uses for the value of a Service of a linked cluster, in
-// bytes. It includes the entry in Exports.
+// size returns the memory that the state uses for the value of a Service in a linked cluster, in
+// bytes. The result includes the memory of the entry in Exports.
 func (x *exportIndex) size(value any) int64 {
 	if value == nil {
 		return 0
@@ -291,13 +293,13 @@ func (x *exportIndex) size(value any) int64 {
 	return n
 }
 
-// serviceExportSize returns the memory that the state uses for a ServiceExport of a linked cluster,
-// in bytes. It includes the entry in Exports.
+// serviceExportSize returns the memory that the state uses for a ServiceExport in a linked cluster,
+// in bytes. The result includes the memory of the entry in Exports.
 func serviceExportSize(value any, _ string) int64 {
 	return valueSize(value) + indexEntry[any]() + exportPlace
 }
 
-// exportPlace is the memory of an element of Exports.List, including its copies in derived lists.
+// exportPlace is the memory of one element of Exports.List, including its copies in derived lists.
 var exportPlace = listSize[Export](3)
 
 func sameExport(a, b any) bool { return reflect.DeepEqual(a, b) }
@@ -311,8 +313,8 @@ func namespaceKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, any] {
 	)
 }
 
-// serviceExportKind defines how ServiceExports are listed, watched and cached. A ServiceExport that
-// is being deleted counts as deleted.
+// serviceExportKind defines how ServiceExports are listed, watched and cached. A ServiceExport with
+// a deletion timestamp counts as deleted.
 func serviceExportKind(c *Cluster) follow.Kind[*mcs.ServiceExport, any] {
 	compact := func(o *mcs.ServiceExport) (any, bool) {
 		return c.cfg.Exports.ServiceExport(o), o.DeletionTimestamp == nil
@@ -333,8 +335,8 @@ func serviceImportKind(c *Cluster) follow.Kind[*mcs.ServiceImport, any] {
 	))
 }
 
-// exportKind defines how a kind of object other than Services is cached for exports. It stores the
-// results of compact in the map all.
+// exportKind defines how a kind of object other than Services is cached for exports. The results of
+// the function compact are stored in the given map.
 func exportKind[O decode.Object](
 	c *Cluster, kind int, name string, from decode.Source[O], all map[string]any, compact func(O) (any, bool),
 ) follow.Kind[O, any] {
@@ -350,7 +352,8 @@ func exportKind[O decode.Object](
 	}
 }
 
-// ofMCS extends a kind of the MCS API so that its presence in the API is recorded.
+// ofMCS changes the definition of a kind in the MCS API, so that the index records whether the API
+// serves the kind.
 func ofMCS[O decode.Object](c *Cluster, kind int, k follow.Kind[O, any]) follow.Kind[O, any] {
 	k.Serves = func(ctx context.Context) (bool, error) {
 		there, err := c.cfg.Client.Sources.Serves(ctx, k.Name, decode.MCSVersions...)

@@ -15,18 +15,19 @@ import (
 )
 
 const (
-	// workloadPrefix begins the keys of ExternalWorkloads in state.pods. The keys of Pods have only
-	// one slash.
+	// workloadPrefix is the prefix of the keys of ExternalWorkloads in state.pods. A Pod's key
+	// cannot be confused with such a key, because it contains only one slash.
 	workloadPrefix = "workload/"
 	// proxyPortName is the name of the port on which an ExternalWorkload's proxy accepts traffic.
-	// Without a port of that name, the proxy uses proxyInboundPort.
+	// If an ExternalWorkload has no port with this name, its proxy uses proxyInboundPort.
 	proxyPortName    = "linkerd-proxy"
 	proxyInboundPort = 4143
 )
 
-// workloadKind defines how ExternalWorkloads are listed, watched and cached. An ExternalWorkload is
-// cached as a pod with different facts. An ExternalWorkload is in the namespace of its slice, and
-// its proxy handles all its ports. The zone and readiness come from the slice.
+// workloadKind defines how ExternalWorkloads are listed, watched and cached. The cache represents
+// an ExternalWorkload as a pod with different facts. An ExternalWorkload is in the namespace of its
+// slice, and its proxy handles all of its ports. The zone and the readiness of an ExternalWorkload
+// come from the slice.
 func workloadKind(c *Cluster) follow.Kind[*decode.ExternalWorkload, compactedPod] {
 	k := follow.Kind[*decode.ExternalWorkload, compactedPod]{
 		Name:    "externalworkloads",
@@ -91,7 +92,7 @@ func workloadPorts(spec *decode.ExternalWorkloadSpec) namedPorts {
 }
 
 // workloadLocation returns the addresses of an ExternalWorkload. An ExternalWorkload always counts
-// as running, because only slices contain its readiness.
+// as running, because its readiness is only known from slices.
 func workloadLocation(o *decode.ExternalWorkload) *location {
 	s := &location{life: podRunning, workload: true}
 	for _, ip := range o.Spec.WorkloadIPs {
@@ -106,7 +107,8 @@ func workloadLocation(o *decode.ExternalWorkload) *location {
 	return s
 }
 
-// compactSelected returns the fields of an ExternalWorkload that slices need.
+// compactSelected returns a copy of an ExternalWorkload with only the fields from which
+// EndpointSlices are built.
 func compactSelected(o *decode.ExternalWorkload) *decode.ExternalWorkload {
 	kept := &decode.ExternalWorkload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, Labels: o.Labels},
@@ -131,8 +133,9 @@ func sameSelected(a, b *decode.ExternalWorkload) bool {
 		slices.Equal(a.Status.Conditions, b.Status.Conditions)
 }
 
-// workloadTarget returns the key of an address's ExternalWorkload, which is in the namespace of the
-// slice. If ok is false, the address has no ExternalWorkload.
+// workloadTarget returns the key of the ExternalWorkload to which an address refers. The
+// ExternalWorkload is in the namespace of the slice. If the address does not refer to an
+// ExternalWorkload, workloadTarget returns false.
 func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	if ref == nil || ref.Kind != "ExternalWorkload" || !nameable(ref.Name) {
 		return "", false
@@ -140,8 +143,8 @@ func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 	return workloadPrefix + follow.JoinKey(namespace, ref.Name), true
 }
 
-// setWorkload updates the data that only ExternalWorkloads have. Empty facts mean that the
-// ExternalWorkload does not exist.
+// setWorkload updates the data that exists only for ExternalWorkloads. If the ExternalWorkload has
+// been deleted, its facts are empty.
 func setWorkload(s *state, key string, to compactedPod) {
 	invalid := ""
 	if to.facts.isRead() {

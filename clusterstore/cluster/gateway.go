@@ -36,8 +36,8 @@ const (
 	probePeriod    = 3 * time.Second // default if the period is unreadable, as in the chart
 )
 
-// Gateway is a Linkerd gateway: a Service through which other clusters reach the Services of a
-// cluster. It is immutable.
+// Gateway is a Linkerd gateway, which is a Service through which other clusters reach the Services
+// of a cluster. A Gateway is immutable.
 type Gateway struct {
 	Service  federation.ServiceID
 	IPs      []netip.Addr // of the load balancer or, without one, the external IPs
@@ -51,16 +51,16 @@ type Gateway struct {
 	NodeProbe Probe  // probe at a Node; zero if mc-probe has no node port or path
 }
 
-// Probe says how to check whether a gateway is alive: with GET PATH at the gateway's address. The
-// zero value means that the gateway cannot be probed.
+// Probe describes the HTTP GET request that checks whether a gateway is alive. If a gateway cannot
+// be probed, its Probe is the zero value.
 type Probe struct {
 	Port   uint16
 	Path   string // begins with a slash
 	Period time.Duration
 }
 
-// readGateway returns the gateway that a Service represents, or nil if the Service is not a
-// gateway.
+// readGateway returns the Gateway that a Service represents. If the Service is not a Linkerd
+// gateway, readGateway returns nil.
 func readGateway(o *corev1.Service, r Rules) *Gateway {
 	if o.Annotations[gatewayAnnotation] != "true" || !IsHostname(o.Namespace) || !IsHostname(o.Name) {
 		return nil
@@ -101,8 +101,8 @@ func readGateway(o *corev1.Service, r Rules) *Gateway {
 	return g
 }
 
-// Problem says, for people, why the gateway cannot be used or why some of its addresses are not
-// used. It returns "" if there is no problem.
+// Problem describes why the gateway or some of its addresses cannot be used. If there is no
+// problem, Problem returns "".
 func (g *Gateway) Problem() string {
 	switch {
 	case g.Port == 0:
@@ -120,8 +120,8 @@ func (g *Gateway) Problem() string {
 	return ""
 }
 
-// addHost adds an address or a hostname. It leaves out addresses and hostnames that another host
-// cannot have.
+// addHost adds an address or a hostname to the gateway. If the address or hostname cannot belong to
+// another host, addHost ignores it.
 func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
 	ip, isIP := parseIP(text)
 	switch {
@@ -140,11 +140,11 @@ func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
 	}
 }
 
-// IsIdentity reports whether a text can be the name of a proxy's identity.
+// IsIdentity reports whether a string is a valid name for a proxy's identity.
 func IsIdentity(text string) bool { return IsHostname(text) && !strings.HasSuffix(text, ".") }
 
-// IsHostname reports whether a text can be a hostname. A hostname consists of labels of letters,
-// digits, hyphens and underscores, separated by dots.
+// IsHostname reports whether a string is a valid hostname. A hostname consists of labels of
+// letters, digits, hyphens and underscores, separated by dots.
 func IsHostname(text string) bool {
 	if text == "" || len(text) > 253 {
 		return false
@@ -162,7 +162,7 @@ func IsHostname(text string) bool {
 	return true
 }
 
-// probePath reports whether a text can be sent as the path of a request.
+// probePath reports whether a string is a valid path for an HTTP request.
 func probePath(text string) bool {
 	if len(text) > maxPath || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") {
 		return false
@@ -186,7 +186,7 @@ func readPeriod(text string) time.Duration {
 	return min(max(d, minProbePeriod), maxProbePeriod)
 }
 
-// size returns the memory of a gateway, in bytes. A nil Gateway takes none.
+// size returns the memory of a gateway, in bytes. If the receiver is nil, size returns zero.
 func (g *Gateway) size() int64 {
 	if g == nil {
 		return 0
@@ -205,7 +205,8 @@ func (g *Gateway) equal(o *Gateway) bool {
 		slices.Equal(g.IPs, o.IPs) && slices.Equal(g.Names, o.Names)
 }
 
-// gatewayIndex contains the Services of a cluster that are Linkerd gateways. state.mu guards it.
+// gatewayIndex contains the Services of a cluster that are Linkerd gateways. The mutex state.mu
+// guards a gatewayIndex.
 type gatewayIndex struct {
 	byService map[federation.ServiceID]*Gateway
 	changed   bool // since the last call of takeChanged
@@ -215,8 +216,8 @@ func newGatewayIndex() gatewayIndex {
 	return gatewayIndex{byService: make(map[federation.ServiceID]*Gateway)}
 }
 
-// set updates the index after a change of a Service. If from is nil, the Service was not a gateway.
-// If to is nil, the Service is no longer a gateway.
+// set updates the index after a change to a Service. The argument from is nil if the Service was
+// not a gateway before. The argument to is nil if the Service is not a gateway now.
 func (x *gatewayIndex) set(id federation.ServiceID, from, to *Gateway) {
 	if from.equal(to) {
 		return
@@ -229,7 +230,7 @@ func (x *gatewayIndex) set(id federation.ServiceID, from, to *Gateway) {
 	}
 }
 
-// takeChanged reports whether a gateway has changed since the last call.
+// takeChanged reports whether a gateway has changed since the last call to takeChanged.
 func (x *gatewayIndex) takeChanged() bool {
 	changed := x.changed
 	x.changed = false

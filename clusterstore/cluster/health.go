@@ -10,7 +10,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// State is the state of a local or linked cluster, as pages, logs and metrics show it.
+// State is the state of a local or linked cluster, as shown on pages and in logs and metrics.
 type State = adminapi.ClusterState
 
 // The states of a cluster.
@@ -22,13 +22,13 @@ const (
 	Stale       = adminapi.Stale
 )
 
-// Status describes a cluster's state for people. Status never contains credentials.
+// Status describes a cluster's state to users. A Status never contains credentials.
 type Status = adminapi.ClusterStatus
 
-// NoGatewayAnswers is the StandingReason of a cluster whose Linkerd gateways are all dead.
+// NoGatewayAnswers is the StandingReason if all Linkerd gateways of a cluster are dead.
 const NoGatewayAnswers = adminapi.NoGatewayAnswers
 
-// ChangeKind says what a Change is about.
+// ChangeKind is the subject of a Change.
 type ChangeKind int
 
 // The kinds of changes.
@@ -39,7 +39,7 @@ const (
 	GatewayChanged                       // a gateway has died or answers again
 )
 
-// Change is a change of a local or linked cluster that is reported to people. Change never contains
+// Change describes a change in a local or linked cluster to users. A Change never contains
 // credentials.
 type Change struct {
 	Cluster federation.ClusterName
@@ -48,26 +48,29 @@ type Change struct {
 	Problem bool   // false if the cluster is as it should be
 }
 
-// Health says whether a cluster's API can be read, and which of its objects cannot be used.
+// Health describes whether a cluster's API can be read, and which objects in the cluster cannot be
+// used.
 type Health struct {
 	follow.Health
-	// MalformedProxies is the number of meshed Pods whose proxy's listen addresses are missing or
-	// unreadable. Such Pods are served without transport header.
+	// MalformedProxies is the number of meshed Pods for which the listen addresses of the proxy are
+	// missing or invalid. Isthmus serves these Pods without a transport header.
 	MalformedProxies int
-	// Unusable lists the malformed Servers, ExternalWorkloads and ServiceProfiles, with the
-	// reasons. Malformed objects are treated as absent, except for ServiceProfiles. If only a part
-	// of a ServiceProfile cannot be used, the rest is used. A ServiceProfile that is unusable as a
-	// whole still hides other ServiceProfiles for the same Service.
+	// Unusable describes the malformed Servers, ExternalWorkloads and ServiceProfiles, with
+	// reasons. Malformed Servers and ExternalWorkloads are treated as if they did not exist. If
+	// only a part of a ServiceProfile is malformed, the rest of the ServiceProfile is used. A
+	// ServiceProfile that cannot be used at all still hides other ServiceProfiles for the same
+	// Service.
 	Unusable []string
 	// RejectedProfiles is the number of ServiceProfiles that cannot be used at all.
 	RejectedProfiles int
-	// Memory is the memory that counts against the cluster's memory cap. Without a cap, it is zero.
+	// Memory describes the memory that counts against the cluster's memory cap. For a cluster
+	// without a memory cap, Memory is the zero value.
 	Memory adminapi.Memory
-	// API describes the API server, except for when the credentials expire.
+	// API describes the API server. The expiry of the credentials is not set.
 	API adminapi.APIServer
 }
 
-// Warnings describes, for people, the objects that are not used or only partly used.
+// Warnings returns messages about the objects that are not used or only partly used.
 func (h Health) Warnings() (list []string) {
 	if h.MalformedProxies > 0 {
 		list = append(list, fmt.Sprintf(

@@ -10,8 +10,8 @@ import (
 	"isthmus/federation"
 )
 
-// reader is a [federation.Reader] of one service port. It caches the joined endpoints of each
-// slice, with the stamp that the slice had.
+// reader is a [federation.Reader] for one port of a Service. A reader caches the joined endpoints
+// of each slice, together with the stamp of the slice.
 type reader struct {
 	// fixed
 	state   *state
@@ -21,11 +21,11 @@ type reader struct {
 	share federation.Share
 	spec  *Service      // the Service that share was made from
 	parts []joinedSlice // sorted by key
-	// explained, if not nil, collects the verdict on each address.
+	// If explained is not nil, the verdict on each address is appended to it.
 	explained *[]federation.Considered
 }
 
-// joinedSlice is the result of joining one slice.
+// joinedSlice contains the result of joining one slice.
 type joinedSlice struct {
 	key     string
 	stamp   uint64
@@ -33,9 +33,10 @@ type joinedSlice struct {
 	slice   *federation.Slice
 }
 
-// Read returns the share of the cluster now. If the Service does not exist, the share is empty,
-// even if the Service has slices. If nothing has changed, Read returns the same slices. In a
-// changed slice, it returns the same pointers for endpoints that are equal.
+// Read returns a Share with the cluster's current endpoints for the Service and port. If the
+// Service does not exist, the Share is empty, even if slices for the Service exist. If nothing has
+// changed, Read returns the same slices as the previous call. A changed slice contains the same
+// pointers for endpoints that have not changed.
 func (r *reader) Read() federation.Share {
 	r.state.mu.RLock()
 	defer r.state.mu.RUnlock()
@@ -53,21 +54,21 @@ func (r *reader) Read() federation.Share {
 	return r.share
 }
 
-// useSpec copies the fields of the share that come from the Service.
+// useSpec updates the fields of the share that depend on the Service.
 func (r *reader) useSpec(s *Service) {
 	r.spec = s
 	r.share.NodeLocal = s.NodeLocal
 	r.share.Undeclared = !s.HasPort(r.port)
 }
 
-// current reports whether the parts still match the slices in list.
+// current reports whether the cached results are up to date for the given slices.
 func (r *reader) current(list []*slice, ref portRef) bool {
 	return slices.EqualFunc(r.parts, list, func(p joinedSlice, l *slice) bool {
 		return p.stamp == l.stamp && p.portRef == ref
 	})
 }
 
-// read joins the slices that have changed.
+// read joins the slices that have changed since the last call to read.
 func (r *reader) read(list []*slice, ref portRef) {
 	parts := make([]joinedSlice, 0, len(list))
 	offered := make([]*federation.Slice, 0, len(list))
@@ -93,9 +94,9 @@ func (r *reader) read(list []*slice, ref portRef) {
 	r.share.Slices = offered
 }
 
-// join makes endpoints from the addresses of a slice, ready or not. before is the previous result.
-// If nothing has changed, join returns before. Otherwise it reuses the endpoints of before that are
-// equal.
+// join creates endpoints from the ready and unready addresses of a slice. The argument before is
+// the previous result. If nothing has changed, join returns the previous result. Otherwise, join
+// reuses each endpoint of the previous result that has not changed.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
 	j := joiner{state: r.state, requested: r.port, mirror: &l.mirror, group: groupLabels(l, r.state.cluster)}
 	if len(before.Endpoints) > 0 {
@@ -139,8 +140,8 @@ func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federati
 	return made
 }
 
-// joiner makes the endpoints of one slice. The node, identity, opaque ports, skipped ports and
-// proxy ports come from the Pod. The zone comes from the slice.
+// joiner creates the endpoints of one slice. The node, identity, opaque ports, skipped ports and
+// proxy ports come from the Pod. The zone of an endpoint comes from the slice.
 type joiner struct {
 	state     *state
 	requested uint16  // the service port
@@ -151,8 +152,8 @@ type joiner struct {
 	made   federation.Endpoint // the endpoint being built
 	common *federation.Common  // of the previous endpoint, which siblings share
 
-	// The fields below cache the Pod of the previous address and everything derived from it. The
-	// next Pod usually is a sibling that differs only in its node.
+	// The following fields cache the Pod of the previous address and the data derived from that
+	// Pod. Usually, the next Pod is a sibling that only differs in its node.
 	prefix    string // common prefix of the Pod keys of the namespace
 	facts     podFacts
 	template  template
@@ -167,7 +168,7 @@ type joiner struct {
 	hints     *federation.Hints
 }
 
-// useAddress sets the joiner's fields that depend on the address facts.
+// useAddress sets the fields of the joiner that depend on the facts of an address.
 func (j *joiner) useAddress(at unique.Handle[addressFacts]) {
 	if j.at != at {
 		j.at = at
@@ -176,8 +177,9 @@ func (j *joiner) useAddress(at unique.Handle[addressFacts]) {
 	}
 }
 
-// endpoint appends the endpoint of an address to list, reusing an equal one from before. If the
-// address has no endpoint that can be served, endpoint appends nothing and returns the reason.
+// endpoint creates the endpoint of an address and appends it to the list. If the previous result
+// contains an equal endpoint, that endpoint is reused. If the address cannot be served, endpoint
+// does not change the list and returns the reason.
 func (j *joiner) endpoint(
 	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
 ) ([]*federation.Endpoint, federation.Verdict) {
@@ -199,8 +201,9 @@ func (j *joiner) endpoint(
 	return j.take(list, before)
 }
 
-// unready appends an endpoint for an address that is not ready, with the fields needed to count the
-// address. It appends nothing if the endpoint could not be sent when ready.
+// unready appends an endpoint for an address that is not ready. Only the fields that are needed to
+// count the address are set. If the endpoint could not be sent even when it becomes ready, unready
+// does not change the list.
 func (j *joiner) unready(
 	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
 ) []*federation.Endpoint {
@@ -217,8 +220,9 @@ func (j *joiner) unready(
 	return list
 }
 
-// take appends the endpoint being built to list, reusing an equal one from before. If the endpoint
-// cannot be sent, take appends nothing and returns the reason.
+// take appends the new endpoint to the list. If the previous result contains an equal endpoint,
+// take appends that endpoint instead. If the endpoint cannot be sent to proxies, take does not
+// change the list and returns the reason.
 func (j *joiner) take(list, before []*federation.Endpoint) ([]*federation.Endpoint, federation.Verdict) {
 	if i, ok := findAddr(before, j.made.Addr); ok && before[i].Equal(&j.made) {
 		j.common = before[i].Common // replaces the equal value that share may have created
@@ -231,8 +235,8 @@ func (j *joiner) take(list, before []*federation.Endpoint) ([]*federation.Endpoi
 	return append(list, &e), federation.Served
 }
 
-// share returns the fields that an endpoint has in common with its siblings. If the previous
-// endpoint has equal fields, share returns the same pointer.
+// share returns a pointer to the fields that an endpoint has in common with its siblings. If the
+// previous endpoint has equal fields, share returns the pointer of the previous endpoint.
 func (j *joiner) share(c federation.Common) *federation.Common {
 	c.Group = j.group
 	if !j.common.Equal(&c) {
@@ -242,8 +246,8 @@ func (j *joiner) share(c federation.Common) *federation.Common {
 	return j.common
 }
 
-// bare fills in the endpoint of an address without a Pod or ExternalWorkload. Such an address was
-// written by hand, or belongs to a Linkerd gateway of another cluster.
+// bare sets the fields of the endpoint for an address without a Pod or ExternalWorkload. An address
+// without either object was added manually, or belongs to a Linkerd gateway of another cluster.
 func (j *joiner) bare(e *federation.Endpoint) {
 	e.Kind = federation.Address
 	common := federation.Common{Identity: federation.Identity{DNS: j.mirror.identity}}
@@ -253,8 +257,8 @@ func (j *joiner) bare(e *federation.Endpoint) {
 	e.Common = j.share(common)
 }
 
-// pod fills in the endpoint of a Pod or ExternalWorkload, and returns Served. If p has not been
-// read yet or cannot be used, pod returns the reason.
+// pod sets the fields of the endpoint for a Pod or ExternalWorkload, and returns Served. If the
+// object has not been read yet or cannot be used, pod returns the reason instead.
 func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 	if p == nil || !p.facts.isRead() {
 		return federation.PodUnknown
@@ -286,14 +290,14 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 	return federation.Served
 }
 
-// hasPort reports whether set contains the port of an endpoint. For a host port, set may contain
-// either the container port, which proxies know, or the host port itself.
+// hasPort reports whether a set of ports contains the port of an endpoint. If the endpoint's port
+// is a host port, the set may contain the host port or the container port.
 func (j *joiner) hasPort(set Ports, port uint16) bool {
 	return set.Contains(port) || j.behind != 0 && set.Contains(j.behind)
 }
 
-// usePod sets the joiner's fields that depend on the Pod and its namespace. It does nothing if the
-// previous Pod had the same values.
+// usePod sets the fields of the joiner that depend on a Pod and its namespace. If the previous Pod
+// had the same values, usePod does nothing.
 func (j *joiner) usePod(p *pod) {
 	if j.node != p.facts.node {
 		j.node = p.facts.node
@@ -312,8 +316,9 @@ func (j *joiner) usePod(p *pod) {
 	j.policy = j.state.policies.byNamespace[namespace]
 }
 
-// proxyIdentity returns the TLS identity of a Pod's proxy. The identities of Pods injected by other
-// control planes are unknown. An ExternalWorkload has its identity in its spec.
+// proxyIdentity returns the TLS identity of the proxy of a Pod or ExternalWorkload. If another
+// control plane has injected the proxy, the identity is unknown. The identity of an
+// ExternalWorkload comes from its spec.
 func (j *joiner) proxyIdentity(namespace string, t *template) federation.Identity {
 	s := j.state
 	if t.external() {
@@ -327,7 +332,8 @@ func (j *joiner) proxyIdentity(namespace string, t *template) federation.Identit
 	return federation.Identity{DNS: name, ServerName: name}
 }
 
-// newHints returns the topology hints in at, or nil if there are none.
+// newHints returns the topology hints of an address. If the address has no hints, newHints returns
+// nil.
 func newHints(at *addressFacts) *federation.Hints {
 	if at.zones == "" && at.nodes == "" {
 		return nil
@@ -335,7 +341,7 @@ func newHints(at *addressFacts) *federation.Hints {
 	return &federation.Hints{ForZones: splitHints(at.zones), ForNodes: splitHints(at.nodes)}
 }
 
-// splitHints returns the names that joinHints has joined.
+// splitHints reverses joinHints and returns the list of names.
 func splitHints(s string) []string {
 	if s == "" {
 		return nil
@@ -343,13 +349,14 @@ func splitHints(s string) []string {
 	return strings.Split(strings.TrimSuffix(s, hintEnd), hintEnd)
 }
 
-// sortByAddr sorts list and keeps only the first endpoint of each address.
+// sortByAddr sorts a list of endpoints by address. If several endpoints have the same address,
+// sortByAddr keeps only the first of them.
 func sortByAddr(list []*federation.Endpoint) []*federation.Endpoint {
 	slices.SortStableFunc(list, func(a, b *federation.Endpoint) int { return a.Addr.Compare(b.Addr) })
 	return slices.CompactFunc(list, func(a, b *federation.Endpoint) bool { return a.Addr == b.Addr })
 }
 
-// findAddr returns the index of an address in a sorted list.
+// findAddr returns the index of the endpoint with the given address in a sorted list.
 func findAddr(list []*federation.Endpoint, at netip.AddrPort) (int, bool) {
 	compare := func(e *federation.Endpoint, at netip.AddrPort) int { return e.Addr.Compare(at) }
 	return slices.BinarySearchFunc(list, at, compare)

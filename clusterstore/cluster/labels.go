@@ -9,15 +9,16 @@ import (
 	"isthmus/federation"
 )
 
-// labelSet is a set of labels, encoded as strings that can be compared and shared. The keys are
-// separate from the values, because Pods of many workloads have the same keys. labelEnd follows
-// each key and each value. Keys are sorted, but templateHashLabel comes first if it is present.
-// Endpoints need only this label, and objects may have tens of thousands of labels.
+// labelSet is a set of labels, encoded as strings that can be compared and shared. Keys and values
+// are in separate strings, because Pods of different workloads often have the same keys. The
+// separator labelEnd follows each key and each value. Keys are sorted, except that
+// templateHashLabel is always the first key. Endpoints only need the value of templateHashLabel,
+// and objects may have tens of thousands of labels.
 type labelSet struct{ keys, values string }
 
-// labelEnd cannot occur in a key or a value, because API servers accept only letters, digits, "-",
-// "_", "." and "/". If a malicious server sends labelEnd, it garbles only the labels of that
-// object.
+// labelEnd cannot occur in a valid key or value, because API servers only accept letters, digits,
+// "-", "_", "." and "/". If a malicious server sends an object with labelEnd in a label, only the
+// labels of that object become garbled.
 const labelEnd = "\x00"
 
 func newLabelSet(from map[string]string) labelSet {
@@ -56,7 +57,7 @@ func compareLabels(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// all iterates over the labels.
+// all is an iterator over the labels in the set.
 func (s *labelSet) all(yield func(key, value string) bool) {
 	for keys, values := s.keys, s.values; keys != ""; {
 		var key, value string
@@ -68,7 +69,7 @@ func (s *labelSet) all(yield func(key, value string) bool) {
 	}
 }
 
-// templateHash returns the value of templateHashLabel. It reads only the first label.
+// templateHash returns the value of templateHashLabel. The method only reads the first label.
 func (s *labelSet) templateHash() (value string, exists bool) {
 	if !strings.HasPrefix(s.keys, templateHashLabel+labelEnd) {
 		return "", false
@@ -77,8 +78,8 @@ func (s *labelSet) templateHash() (value string, exists bool) {
 	return value, true
 }
 
-// podLabels returns the labels that the endpoints of a Pod or ExternalWorkload share with those of
-// its siblings, sorted by name.
+// podLabels returns the labels that the endpoints of a Pod or ExternalWorkload have in common with
+// the endpoints of its siblings. The labels are sorted by name.
 func podLabels(p *pod, t *template) []federation.Label {
 	labels := make([]federation.Label, 0, 4)
 	if !t.external() {
@@ -100,14 +101,14 @@ func podLabels(p *pod, t *template) []federation.Label {
 	return labels
 }
 
-// labelName reports whether a kind of owner may be the name of a label. Proxies copy label names
+// labelName reports whether the kind of an owner is a valid label name. Proxies copy label names
 // into their metrics unchanged.
 func labelName(kind string) bool {
 	odd := func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 	return kind != "" && (kind[0] < '0' || kind[0] > '9') && !strings.ContainsFunc(kind, odd)
 }
 
-// reserved reports whether a kind of owner would hide another label.
+// reserved reports whether a label named after the kind of an owner would hide another label.
 func reserved(kind string) bool {
 	switch kind {
 	case "pod", "external_workload", "serviceaccount", "control_plane_ns", "pod_template_hash", "zone", "zone_locality",
@@ -117,9 +118,10 @@ func reserved(kind string) bool {
 	return false
 }
 
-// groupLabels returns the labels that all endpoints of a slice have, sorted by name. Only slices of
-// the local cluster may name the cluster behind a gateway, because the local service mirror writes
-// that name. A linked cluster could otherwise pass off its endpoints as those of another cluster.
+// groupLabels returns the labels that all endpoints of a slice have in common, sorted by name. Only
+// a slice in the local cluster may name the cluster behind a gateway, because the local service
+// mirror sets that name. Otherwise, a linked cluster could present its endpoints as the endpoints
+// of another cluster.
 func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 	labels := []federation.Label{
 		{Name: "namespace", Value: l.service.Namespace},
@@ -137,11 +139,12 @@ func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 	return labels
 }
 
-// maxText is the maximum length of a text that is sent to proxies, in bytes.
+// maxText is the maximum length of a string that is sent to proxies, in bytes.
 const maxText = 1 << 10
 
-// sendable reports whether all texts of an endpoint can be sent. A text that cannot be encoded must
-// not spoil the message for endpoints of other clusters, or the metrics of proxies.
+// sendable reports whether all strings of an endpoint can be sent to proxies. A string that cannot
+// be encoded would also affect endpoints of other clusters in the same message, and the metrics of
+// proxies.
 func sendable(e *federation.Endpoint) bool {
 	c := e.Common.Get()
 	for _, list := range [...][]federation.Label{c.Group, c.Labels} {
