@@ -35,7 +35,7 @@ func command(o *options) cli.Command {
 	return cli.Command{
 		Use:        "gateway",
 		Aliases:    []string{"destination"}, // as in a Linkerd install
-		Summary:    "serve Linkerd's Destination API over this and all linked clusters",
+		Summary:    "serve Linkerd's Destination API for the local cluster and all linked clusters",
 		Intro:      intro,
 		Ending:     ending,
 		Flags:      o.sections(),
@@ -44,32 +44,34 @@ func command(o *options) cli.Command {
 	}
 }
 
-const intro = `isthmus gateway serves Linkerd's Destination API: it watches the cluster it runs
-in and every cluster that a link Secret names, merges the endpoints of each
-service across them, and streams the result to proxies.
+const intro = `isthmus gateway serves Linkerd's Destination API. Isthmus watches the local
+cluster and every cluster that a link Secret names, merges the endpoints of each
+service across these clusters, and streams the result to proxies.
 
 Usage: isthmus gateway [FLAGS]      (alias: isthmus destination)
 
-Flags take one dash or two, and their value after "=" or a space; booleans take
-it after "=" only.`
+Flags start with one dash or two. Their value follows "=" or a space. The value
+of a boolean flag follows "=" only.`
 
 const ending = `Examples:
-  As the charts of Linkerd run it, within a cluster:
+  Run in a cluster, with the arguments of Linkerd's charts:
     isthmus gateway --controller-namespace linkerd --cluster-domain cluster.local \
       --identity-trust-domain cluster.local --enable-ipv6=false \
       --outbound-transport-mode transport-header \
       --default-opaque-ports 25,587,3306,4444,5432,6379,9300,11211
-  On your machine, against a cluster of your kubeconfig, to look around:
+  Run on your machine against a cluster of your kubeconfig, to look around:
     isthmus gateway --kubeconfig ~/.kube/config --addr 127.0.0.1:8086 \
       --metrics-addr 127.0.0.1:9996 --log-level debug
     curl -s 127.0.0.1:9996/debug/clusters
     isthmus get web.shop.svc.cluster.local:80 --addr 127.0.0.1:8086
 
-SIGTERM or SIGINT ends it gently, a second one at once.
+SIGTERM or SIGINT starts a graceful shutdown. A second signal ends the process at
+once.
 
-In a container with a memory limit, GOMEMLIMIT is 90 % of that unless set: rather
-than be killed, the gateway then collects garbage more often. GOGC follows what is
-in use unless set: 200 with little in use, 15 with much.`
+If GOMEMLIMIT is not set, Isthmus sets it to 90 % of the container's memory limit.
+Near the limit, Isthmus then collects garbage more often, so that the container is
+not killed. If GOGC is not set, Isthmus adapts it to the memory in use, from 200 for
+a small heap to 15 for a large one.`
 
 // options are the values of the command's flags.
 type options struct {
@@ -136,13 +138,13 @@ type note struct {
 func (o *options) sections() []cli.Section {
 	return []cli.Section{
 		cli.NewSection("Addresses", o.addressFlags),
-		cli.NewSection("The cluster the gateway runs in", o.localFlags),
+		cli.NewSection("Local cluster", o.localFlags),
 		cli.NewSection("Linked clusters", o.linkedFlags),
-		cli.NewSection("For arguments of older versions", o.ignoredFlags),
-		cli.NewSection("Which clusters clients use", o.preferenceFlags),
-		cli.NewSection("Clusters that are taken out", o.standingFlags),
-		cli.NewSection("Services for what linked clusters export", o.exportFlags),
-		cli.NewSection("What proxies are sent", o.messageFlags),
+		cli.NewSection("Flags of older versions, without effect", o.ignoredFlags),
+		cli.NewSection("Preferences between clusters", o.preferenceFlags),
+		cli.NewSection("Clusters out of service", o.standingFlags),
+		cli.NewSection("Services for exports of linked clusters", o.exportFlags),
+		cli.NewSection("Messages to proxies", o.messageFlags),
 		cli.NewSection("Streams", o.streamFlags),
 		cli.NewSection("Logs, metrics, traces", o.reportFlags),
 	}
@@ -151,128 +153,140 @@ func (o *options) sections() []cli.Section {
 // addressFlags defines the flags for addresses.
 func (o *options) addressFlags(s *pflag.FlagSet) {
 	parse(s, &o.addr, "addr", ":8086", hostPort,
-		"`HOST:PORT` of the gRPC server for proxies. It is listened on once the gateway is ready.")
+		"Serve proxies over gRPC at `HOST:PORT`. The replica listens there once it is ready.")
 	parse(s, &o.metricsAddr, "metrics-addr", ":9996", hostPort,
-		"`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, a page for people at /, /debug/clusters, "+
+		"Serve admin requests over HTTP at `HOST:PORT`: /ping, /ready, /metrics, a web page at /, /debug/clusters, "+
 			"/debug/services, /debug/streams, /debug/events, /debug/explain, /debug/impact, /debug/version and, "+
 			"with --exports, /debug/exports.")
 	parse(s, &o.hosts, "admin-hosts", "", admin.ParseHosts,
-		"`NAMES`, divided by commas, by which browsers may reach the admin server's pages too, "+
-			"such as gateway.example.com. Without it they may by IP addresses, localhost, names without a dot, "+
-			"and names below the cluster domain, .svc and the gateway's namespace. "+
-			"Others are refused, since a site can make its own name resolve to the gateway. "+
-			"/metrics, /ping and /ready are answered by any name.")
+		"Let browsers also reach the admin pages under these comma-separated DNS `NAMES`, "+
+			"such as gateway.example.com. "+
+			"Browsers can always use IP addresses, localhost, names without a dot, "+
+			"and names that end in the cluster domain, .svc or the namespace of the replica. "+
+			"Requests for other names are rejected, because any site can make its own name resolve to the replica. "+
+			"/metrics, /ping and /ready can be requested under any name.")
 }
 
 // localFlags defines the flags for the local cluster.
 func (o *options) localFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.kubeconfig, "kubeconfig", "",
-		"Kubeconfig `FILE` to reach the cluster with. Without it: $KUBECONFIG, ~/.kube/config, "+
-			"or the Pod's ServiceAccount.")
+		"Use the kubeconfig `FILE` to connect to the local cluster. "+
+			"The default is $KUBECONFIG, ~/.kube/config or the Pod's ServiceAccount.")
 	parse(s, &o.namespace, "controller-namespace", "linkerd", notEmpty("the namespace of Linkerd's control plane"),
-		"`NAMESPACE` of Linkerd's control plane: link Secrets are read there, "+
-			"and Pods of that control plane get an identity.")
-	s.StringVar(&o.domain, "cluster-domain", "", "DNS `DOMAIN` of the cluster. Empty: cluster.local, with a warning.")
+		"Set the `NAMESPACE` of Linkerd's control plane. "+
+			"Isthmus reads link Secrets from this namespace and assigns identities to its control plane Pods.")
+	s.StringVar(&o.domain, "cluster-domain", "",
+		"Set the DNS `DOMAIN` of the local cluster. The default is cluster.local, with a warning in the log.")
 	s.StringVar(&o.trustDomain, "identity-trust-domain", "",
-		"Trust `DOMAIN` of the cluster's identities. Empty: cluster.local, with a warning.")
+		"Set the trust `DOMAIN` of identities in the local cluster. "+
+			"The default is cluster.local, with a warning in the log.")
 	s.BoolVar(&o.slices, "enable-endpoint-slices", true,
-		"Read EndpointSlices, in all clusters; otherwise core Endpoints. "+
-			"Also write EndpointSlices for Services that select ExternalWorkloads, in turns with the other replicas.")
+		"Read EndpointSlices instead of core Endpoints in all clusters. "+
+			"One replica at a time also writes EndpointSlices for Services that select ExternalWorkloads.")
 }
 
 // linkedFlags defines the flags for linked clusters.
 func (o *options) linkedFlags(s *pflag.FlagSet) {
 	parse(s, &o.clusterMemory, "cluster-memory", "", quantity(minClusterMemory),
-		"`QUANTITY` of memory, such as 64Mi, that the cache of one linked cluster may take, by estimate. "+
-			"A list that is being read may take as much again beside it. "+
-			"A cluster beyond the cap keeps what it had, and is stale until it is small again. "+
-			"The gateway's own cluster has no such cap. "+
-			"Empty: a quarter of what the process may use (the container's memory limit, "+
-			"less if GOMEMLIMIT is less, or without one the machine's memory), at most 256Mi.")
+		"Limit the estimated memory of each linked cluster's cache to `QUANTITY`, such as 64Mi. "+
+			"A list in progress may use the same amount in addition. "+
+			"If a cluster exceeds the memory cap, Isthmus serves its old cache as stale until the cluster fits again. "+
+			"The local cluster has no memory cap. "+
+			"The default is a quarter of the usable memory, but at most 256Mi. "+
+			"The usable memory is the smaller of GOMEMLIMIT and the container's memory limit, "+
+			"or the machine's memory if neither is set.")
 }
 
 // ignoredFlags defines flags of older versions that have no effect.
 func (o *options) ignoredFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.relist, "relist", "",
-		"`INTERVAL`; ignored with a warning: Isthmus no longer lists resources beside their watches.")
+		"Accept an `INTERVAL` without effect, and log a warning. Isthmus no longer lists resources periodically.")
 	s.StringVar(&o.audit, "audit", "",
-		"`DURATION`; ignored with a warning: Isthmus no longer lists resources beside their watches.")
+		"Accept a `DURATION` without effect, and log a warning. Isthmus no longer lists resources periodically.")
 }
 
 // messageFlags defines the flags for the content of messages to proxies.
 func (o *options) messageFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.ipv6, "enable-ipv6", true,
-		"Send IPv6 addresses, and prefer a Pod's IPv6 address to its IPv4 one. Needs EndpointSlices.")
-	s.BoolVar(&o.h2Upgrade, "enable-h2-upgrade", true, "Hint that meshed Pods take HTTP/2, so that proxies upgrade.")
+		"Send IPv6 addresses, and prefer a Pod's IPv6 address to its IPv4 address. Requires EndpointSlices.")
+	s.BoolVar(&o.h2Upgrade, "enable-h2-upgrade", true,
+		"Tell proxies that meshed Pods support HTTP/2, so that the proxies upgrade connections.")
 	s.StringVar(&o.transport, "outbound-transport-mode", "transparent",
-		"`MODE` transport-header sends traffic to every meshed Pod through its proxy's inbound port, "+
-			"transparent does so for opaque ports only.")
+		"Choose the `MODE` of traffic to meshed Pods. "+
+			"In mode transport-header, all traffic passes through the inbound port of the Pod's proxy. "+
+			"In mode transparent, only traffic to opaque ports does.")
 	s.StringVar(&o.opaquePorts, "default-opaque-ports", "",
-		"`PORTS` (a comma-separated list of numbers and LOW-HIGH ranges) whose protocol proxies do not detect, "+
-			"unless an annotation of the Pod or Service replaces the list. Invalid items are warned about and skipped.")
+		"Disable protocol detection for these comma-separated `PORTS`, which are numbers or ranges LOW-HIGH. "+
+			"An annotation of a Pod or Service replaces the list. Invalid items are skipped with a warning.")
 	parse(s, &o.http2, "meshed-http2-client-params", "", o.parseHTTP2,
-		"HTTP/2 parameters for connections to meshed Pods, as `JSON` like "+
-			`{"keep_alive":{"interval":{"seconds":10}}}. Unknown keys are warned about and skipped.`)
+		"Set HTTP/2 parameters for connections to meshed Pods, as `JSON` like "+
+			`{"keep_alive":{"interval":{"seconds":10}}}. Unknown keys are skipped with a warning.`)
 	s.BoolVar(&o.zoneWeights, "ext-endpoint-zone-weights", false,
-		"Experimental: endpoints in the client's zone get ten times the weight.")
+		"Give endpoints in the client's zone ten times the weight of other endpoints (experimental).")
 	s.BoolVar(&o.targetCluster, "target-cluster-label", true,
-		"Label the metrics of endpoints in linked clusters target_cluster=NAME.")
+		"Add the metric label target_cluster=NAME to endpoints in linked clusters.")
 }
 
 // streamFlags defines the flags for streams and their end.
 func (o *options) streamFlags(s *pflag.FlagSet) {
 	parse(s, &o.pace, "pace", "50ms", notNegative,
-		"After a message, wait this `DURATION` before looking for the next change, "+
-			"so that many changes become few messages. 0: do not wait.")
+		"Wait for `DURATION` after each message before sending the next change, "+
+			"to combine many changes into few messages. "+
+			"If the duration is 0, Isthmus does not wait.")
 	parse(s, &o.stall, "stream-stall-timeout", "1m", duration(1, longest, "a duration above 0, such as 60s"),
-		"End a stream whose proxy has taken nothing for this `DURATION` although there is something to send.")
+		"End a stream if its proxy has not read pending messages for `DURATION`.")
 	parse(s, &o.maxAge, "max-connection-age", "30m", parseAge,
-		"Move the streams of a connection that is older than this `DURATION`, more or less, "+
-			"to new connections one by one, so that a replica that has been restarted gets proxies again. "+
-			"Proxies keep their endpoints meanwhile. 0: never.")
+		"Move the streams of each connection older than about `DURATION` to a new connection, one by one. "+
+			"This returns proxies to replicas that were restarted. "+
+			"Proxies continue to use their endpoints in the meantime. "+
+			"If the duration is 0, connections have no maximum age.")
 	parse(s, &o.maxCalls, "max-concurrent-streams", "10000", number,
-		"A connection may have this `NUMBER` of open calls; more wait for one of them to end. "+
-			"A proxy has one connection, and some calls for each destination that it uses: few have more than 100. "+
-			"Raise it if a meshed client talks to more than 10,000 Pods and ports, as a Prometheus server may.")
+		"Allow at most `NUMBER` open calls per connection. Additional calls wait until one ends. "+
+			"A proxy opens one connection, with a few calls per destination. Few proxies need more than 100 calls. "+
+			"Raise the limit if a meshed client, such as Prometheus, connects to more than 10,000 Pods and ports.")
 	parse(s, &o.maxStreams, "max-streams", "", numberOrNone,
-		"`NUMBER` of calls that may be open at a time, over all connections. Beyond it, further calls get "+
-			"ResourceExhausted. A client address with fewer calls than the average address is still served, "+
-			"up to an eighth more. "+
-			"Empty: half of the memory that the process may use (see --cluster-memory), divided by 14 KiB.")
+		"Allow at most `NUMBER` open calls over all connections. "+
+			"Additional calls are rejected with ResourceExhausted. "+
+			"Client addresses with fewer calls than average may exceed the limit by up to an eighth. "+
+			"The default is half of the usable memory (see --cluster-memory), divided by 14 KiB.")
 	parse(s, &o.viewMemory, "view-memory", "", quantity(minViewMemory),
-		"`QUANTITY` of memory, such as 512Mi, that the sets and profiles that proxies ask for may take, "+
-			"by estimate. Beyond it, calls that ask for something new get ResourceExhausted. "+
-			"A client address that uses less than the average address is still served, "+
-			"up to an eighth more. Open calls stay. "+
-			"Empty: a quarter of what the process may use (see --cluster-memory), at most 2Gi.")
+		"Limit the estimated memory of the endpoint sets and profiles that proxies watch to `QUANTITY`, such as 512Mi. "+
+			"Beyond the limit, calls for new destinations are rejected with ResourceExhausted. "+
+			"Client addresses that use less memory than average may exceed the limit by up to an eighth. "+
+			"Open calls continue. "+
+			"The default is a quarter of the usable memory (see --cluster-memory), but at most 2Gi.")
 	parse(s, &o.delay, "shutdown-delay", "23s", notNegative,
-		"On SIGTERM, go on serving, but not ready, for this `DURATION`, "+
-			"so that proxies learn by DNS where other replicas are; --drain follows. "+
-			"With --drain it must be at least a second less than the Pod's terminationGracePeriodSeconds. "+
-			"The safest choice is a grace of 60 s with --shutdown-delay=32s --drain=20s; see docs/operations.md.")
+		"Continue to serve for `DURATION` after SIGTERM while unready, "+
+			"so that proxies find other replicas through DNS. "+
+			"The period of --drain follows. "+
+			"The two periods must be at least a second shorter than the Pod's terminationGracePeriodSeconds. "+
+			"The safest choice is a grace period of 60 s with --shutdown-delay=32s --drain=20s; see docs/operations.md.")
 	parse(s, &o.drain, "drain", "6s", notNegative,
-		"After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, "+
-			"so that other replicas do not get all proxies at once. "+
-			"Proxies that come back are served until then; "+
-			"at the end of it the listener is closed and the streams that are left end. 0: all at once. "+
-			"The process ends at most a second after the two: "+
-			"keep their sum a second below terminationGracePeriodSeconds "+
-			"(30, unless the Pod sets it). Outside of a Pod both are skipped while no stream is open.")
+		"End the open streams one by one over `DURATION` after --shutdown-delay, "+
+			"so that other replicas do not receive all proxies at once. "+
+			"Isthmus serves proxies that reconnect during this period. "+
+			"At the end of the period, Isthmus closes the listener and ends the remaining streams. "+
+			"If the duration is 0, all streams end at once. "+
+			"The process exits at most a second after the two periods. "+
+			"Their sum must therefore be a second below terminationGracePeriodSeconds (30 by default). "+
+			"Outside of a Pod, Isthmus skips both periods if no stream is open.")
 	parse(s, new(uint32), "stream-queue-capacity", "100", number,
-		"A `NUMBER` above 0; without effect, since streams have no queues. For the arguments of a Linkerd install.")
+		"Accept a `NUMBER` above 0 for compatibility with the arguments of Linkerd. "+
+			"The flag has no effect, because streams have no queues.")
 }
 
 // reportFlags defines the flags for logs, metrics and traces.
 func (o *options) reportFlags(s *pflag.FlagSet) {
 	parse(s, &o.level, "log-level", "info", parseLevel,
-		"`LEVEL` of the log: "+logLevelNames+". With debug and trace, client libraries log more too.")
-	s.StringVar(&o.logFormat, "log-format", "plain", "`FORMAT` of the log: plain or json.")
+		"Log messages of this `LEVEL` and above: "+logLevelNames+". "+
+			"The levels debug and trace also apply to client libraries.")
+	s.StringVar(&o.logFormat, "log-format", "plain", "Write the log in this `FORMAT`: plain or json.")
 	s.StringVar(&o.traces, "trace-collector", "",
-		"`HOST:PORT` of an OpenTelemetry collector, which gets a span for every call (OTLP over gRPC, no TLS). "+
-			"Empty: no traces.")
+		"Send a span for every call to the OpenTelemetry collector at `HOST:PORT` (OTLP over gRPC, without TLS). "+
+			"By default, Isthmus does not send traces.")
 	s.BoolVar(&o.serviceMetrics, "service-metrics", false,
-		"Export the members of every federated service, and what each offers, as series of their own: "+
-			"some for each service and cluster.")
+		"Export metrics for each member of each federated service, and for the endpoints that the member offers. "+
+			"The number of series grows with services times clusters.")
 	s.BoolVar(&o.pprof, "enable-pprof", false, "Serve /debug/pprof/ at the admin address.")
 	s.BoolVar(&o.queueMetrics, "export-queue-metrics", true,
 		"Export the work queue metrics (workqueue_*) of the writer of EndpointSlices for ExternalWorkloads.")
@@ -288,7 +302,7 @@ func (o *options) accept(p cli.Process) (done bool, err error) {
 		return true, nil
 	case o.ipv6 && !o.slices:
 		return false, cli.Usagef("--enable-ipv6 needs EndpointSlices: " +
-			"give --enable-ipv6=false or --enable-endpoint-slices=true")
+			"set --enable-ipv6=false or --enable-endpoint-slices=true")
 	}
 	o.complete()
 	return false, nil

@@ -43,56 +43,62 @@ type exportSources struct{ labels, serviceExports bool }
 // exportFlags defines the flags for exported Services.
 func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	cli.Choice(s, &o.exports, "exports", "",
-		"`MODE` in which Services are written here for those that clusters export: "+
-			"NAME-CLUSTER for the label mirror.linkerd.io/exported=remote-discovery, "+
-			"NAME-federated for mirror.linkerd.io/federated=member, and a ServiceImport with its Service "+
-			"NAME-clusterset for ServiceExports. "+
-			"off: none are. plan: isthmus exports shows what would be written; "+
-			"nothing is, and no right to write is needed. on: one replica at a time writes them, "+
-			"with the rights of manifests/install/exports. Other Services are never changed, "+
-			"except what Linkerd's service mirror wrote, once that has stopped; docs/exports.md.",
+		"Choose the `MODE` of writing Services for the Services that clusters export. "+
+			"In mode off, Isthmus writes nothing. "+
+			"In mode plan, isthmus exports shows what would be written, and no write permission is needed. "+
+			"In mode on, one replica at a time writes the objects, with the permissions in manifests/install/exports. "+
+			"Isthmus writes NAME-CLUSTER for the label mirror.linkerd.io/exported=remote-discovery, "+
+			"and NAME-federated for the label mirror.linkerd.io/federated=member. "+
+			"For ServiceExports, Isthmus writes a ServiceImport and its Service NAME-clusterset. "+
+			"Isthmus never changes other Services, "+
+			"except Services that Linkerd's service mirror wrote before it stopped; see docs/exports.md.",
 		exportsOff, exportsPlan, exportsOn)
 	parse(s, &o.sources, "export-sources", "labels,serviceexports", parseSources,
-		"`SOURCES` of exports, divided by commas: labels are Linkerd's, "+
-			"serviceexports are those of the MCS-API (KEP-1645; docs/mcs.md), "+
-			"which have no effect where the kind is not installed. What was written for one that is left out stays as "+
-			"it is.")
+		"Use these comma-separated `SOURCES` of exports: "+
+			"labels (Linkerd's labels) and serviceexports (of the MCS-API, KEP-1645; see docs/mcs.md). "+
+			"The source serviceexports has no effect if the kind is not installed. "+
+			"If you remove a source, the objects that were written for it stay unchanged.")
 	parse(s, &o.clusterName, "cluster-name", "local", label,
-		"`NAME` of the gateway's own cluster in the status of ServiceImports. "+
-			"Give it the name by which other clusters know it. A link of that name takes no part in ServiceImports.")
+		"Use this `NAME` for the local cluster in the status of ServiceImports. "+
+			"Choose the name that other clusters use for this cluster. "+
+			"A link with the same name is excluded from ServiceImports.")
 	parse(s, &o.exportTo, "export-namespaces", "*,!kube-*,!linkerd*", plan.ParsePatterns,
-		"`PATTERNS` of namespaces that linked clusters may export to, divided by commas: "+
-			"names in which * stands for any characters. One has to match, and none that begins with !. "+
-			"A link Secret's annotation isthmus.io/export-namespaces replaces them. "+
-			"The namespaces of --controller-namespace and --multicluster-namespace are never exported to.")
+		"Let linked clusters export to the namespaces that match these comma-separated `PATTERNS`, "+
+			"in which * matches any characters. "+
+			"A namespace must match at least one pattern, and none of the patterns that start with !. "+
+			"A link Secret's annotation isthmus.io/export-namespaces replaces the patterns. "+
+			"Clusters can never export to the namespaces of --controller-namespace and --multicluster-namespace.")
 	parse(s, &o.excludeLabels, "export-exclude-labels", "", plan.ParseKeyPatterns,
-		"`PATTERNS` of keys of labels that are not copied to what is written, divided by commas: "+
-			"keys in which * stands for any characters, and ! before those that are copied all the same, "+
-			"such as example.com/*,tmp-*,!tmp-a. "+
-			"A link Secret's annotation isthmus.io/export-exclude-labels replaces them. "+
-			"Labels by which well-known software finds its own objects are never copied; docs/exports.md lists them.")
+		"Do not copy labels whose keys match these comma-separated `PATTERNS` to written objects. "+
+			"In a pattern, * matches any characters. "+
+			"A pattern that starts with ! selects keys that are copied anyway, such as in example.com/*,tmp-*,!tmp-a. "+
+			"A link Secret's annotation isthmus.io/export-exclude-labels replaces the patterns. "+
+			"Isthmus never copies the labels that well-known software uses to find its own objects. "+
+			"See docs/exports.md for a list of these labels.")
 	parse(s, &o.unlinkedAfter, "unlinked-after", "10m",
 		duration(10*time.Second, 168*time.Hour, "a duration from 10s to 168h, such as 10m"),
-		"`DURATION`, from 10s to 168h, for which what is written for a cluster stays after its link Secret has gone, "+
-			"or after more than half of its exports have gone at once.")
+		"Delete the objects written for a cluster only `DURATION` (10s to 168h) after its link Secret was deleted, "+
+			"or after more than half of its exports disappeared at once.")
 	parse(s, &o.maxPerNamespace, "max-exports-per-namespace", strconv.Itoa(plan.DefaultPerNamespace), exportLimit,
-		"Write at most `NUMBER` objects, from 1 to 5000, in one namespace for the exports of one cluster, "+
-			"linked or local. A lower number deletes nothing that is still exported. "+
-			"Pods do not start in a namespace with some 2,000 Services.")
+		"Write at most `NUMBER` objects (1 to 5000) per namespace for the exports of one linked or local cluster. "+
+			"A lower limit does not delete objects for existing exports. "+
+			"Pods cannot start in a namespace with about 2,000 Services.")
 	parse(s, &o.maxPerLink, "max-exports-per-link", strconv.Itoa(plan.DefaultPerLink), exportLimit,
-		"Write at most `NUMBER` objects, from 1 to 5000, for the exports of one linked cluster. "+
-			"For all clusters together, at most 5000 are written.")
+		"Write at most `NUMBER` objects (1 to 5000) for the exports of one linked cluster. "+
+			"For all clusters together, Isthmus writes at most 5000 objects.")
 	parse(s, &o.localExport.Federated, "local-federated-selector", "mirror.linkerd.io/federated=member", selects,
-		"`SELECTOR`, by labels, of Services of the gateway's own cluster that become members of federated Services. "+
-			"An empty one selects none. As in the arguments of Linkerd's local service mirror.")
+		"Add the local Services that match this label `SELECTOR` to federated Services. "+
+			"An empty selector matches nothing. "+
+			"Linkerd's local service mirror accepts the same selector.")
 	parse(s, &o.localExport.ExcludedLabels, "local-excluded-labels", "", excludes,
-		"`KEYS` of labels, divided by commas, that are not copied from Services of the own cluster; "+
-			"DOMAIN/* stands for all of a domain.")
+		"Do not copy labels with these comma-separated `KEYS` from local Services. "+
+			"DOMAIN/* matches all keys of a domain.")
 	parse(s, &o.localExport.ExcludedAnnotations, "local-excluded-annotations", "", excludes,
-		"`KEYS` of annotations, likewise.")
+		"Do not copy annotations with these comma-separated `KEYS` from local Services. "+
+			"DOMAIN/* matches all keys of a domain.")
 	parse(s, &o.multiclusterNamespace, "multicluster-namespace", "linkerd-multicluster", label,
-		"`NAMESPACE` of Linkerd's multicluster extension: of its Links, "+
-			"and of the Leases by which its service mirrors show that they run.")
+		"Set the `NAMESPACE` of Linkerd's multicluster extension. "+
+			"The extension keeps its Links and the Leases of its service mirrors there.")
 }
 
 // exportLimit parses a limit on the number of objects that are written for exports.
@@ -112,7 +118,7 @@ func parseSources(text string) (of exportSources, err error) {
 		case "serviceexports":
 			of.serviceExports = true
 		default:
-			return of, errors.New("give labels, serviceexports, or both, divided by a comma")
+			return of, errors.New("give labels, serviceexports, or both, separated by a comma")
 		}
 	}
 	return of, nil
@@ -124,7 +130,7 @@ func selects(selector string) (func(map[string]string) bool, error) {
 	parsed, err := labels.Parse(selector)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w: give a selector by labels, such as mirror.linkerd.io/federated=member", err)
+		return nil, fmt.Errorf("%w: give a label selector, such as mirror.linkerd.io/federated=member", err)
 	case parsed.Empty():
 		return nil, nil
 	}
@@ -144,7 +150,7 @@ func excludes(list string) (func(key string) bool, error) {
 			problems = validation.IsDNS1123Subdomain(domain)
 		}
 		if len(problems) > 0 {
-			return nil, fmt.Errorf("%q is no key: %s", key, strings.Join(problems, "; "))
+			return nil, fmt.Errorf("%q is not a valid key: %s", key, strings.Join(problems, "; "))
 		}
 		keys = append(keys, key)
 	}

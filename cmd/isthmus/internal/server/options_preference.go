@@ -36,49 +36,54 @@ func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 		}, usage)
 	}
 	prefer("prefer", o.preference.String(),
-		"`TIERS` of endpoints, best first, divided by commas, as in \"zone, local, any\". "+
-			"A tier is one term or several joined by +: "+
-			"zone (the client's), local (the gateway's own cluster), region (clusters in its region, see --region), "+
+		"Send clients the endpoints of these comma-separated `TIERS`, best first, as in \"zone, local, any\". "+
+			"A tier is a term, or several terms joined by +. "+
+			"The terms are zone (the client's zone), local (the local cluster), "+
+			"region (clusters in the local cluster's region, see --region), "+
 			"remote (all linked clusters), any (all clusters), "+
-			"or a linked cluster's name (cluster/NAME if it is called like one of these). "+
-			"Clients get the first tiers that together have enough ready endpoints, see --min-ready. "+
-			"What no tier names is never served: end with any if all clusters may be used. "+
-			"A Service's annotation isthmus.io/prefer replaces it, as isthmus.io/min-ready, "+
-			"isthmus.io/return-after and isthmus.io/return-over do for --min-ready, --return-after and --return-over.")
+			"and the names of linked clusters (cluster/NAME if the name is also a term). "+
+			"Clients receive the first tiers that together have enough ready endpoints (see --min-ready). "+
+			"Endpoints that no tier includes are never served. To use all clusters, add the tier any at the end. "+
+			"A Service's annotation isthmus.io/prefer replaces the value. "+
+			"The annotations isthmus.io/min-ready, isthmus.io/return-after and isthmus.io/return-over "+
+			"replace --min-ready, --return-after and --return-over.")
 	prefer("min-ready", o.preference.MinReady.String(),
-		"`NUMBER` of ready endpoints that are enough, or a percentage, such as 50%, of all endpoints of these tiers: "+
-			"with fewer, the next tier is added, at once.")
+		"Add the next tier at once if the tiers in use have fewer than `NUMBER` ready endpoints. "+
+			"A percentage, such as 50%, refers to all endpoints of these tiers.")
 	prefer("return-after", "10s",
-		"Drop a tier again once those before it have been enough for this `DURATION` without a break, from 0s to 1h.")
+		"Drop a tier once the tiers before it have had enough ready endpoints for `DURATION` (0s to 1h) "+
+			"without interruption.")
 	prefer("return-over", "0s",
-		"Spread the dropping over this `DURATION`, about a tenth of the endpoints at a time, from 0s to 10m. "+
-			"0s: all at once.")
+		"Drop the endpoints of a tier gradually over `DURATION` (0s to 10m), about a tenth at a time. "+
+			"If the duration is 0s, all endpoints are dropped at once.")
 }
 
 // standingFlags defines the flags that take clusters out of service.
 func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 	parse(s, &o.cordon, "cordon-local", "false", standing("false", "last-resort", "true"),
-		"`CORDON` true takes the endpoints of the gateway's own cluster out of all services, "+
-			"last-resort serves them only while a service has no other ready endpoint, false serves them. "+
-			"Linked clusters have the annotation isthmus.io/cordon of their link Secrets.")
+		"Set the `CORDON` of the local cluster. "+
+			"If the value is true, no service includes the local cluster's endpoints. "+
+			"If the value is last-resort, the endpoints are served only while a service has no other ready endpoint. "+
+			"For a linked cluster, annotate its link Secret with isthmus.io/cordon.")
 	parse(s, &o.region, "region", "", parseRegion,
-		"`NAME` of the region that the gateway's own cluster is in, for the term region of --prefer. "+
-			"Empty: the one that all its Nodes have as their label topology.kubernetes.io/region.")
+		"Set the `NAME` of the local cluster's region, for the term region of --prefer. "+
+			"By default, Isthmus uses the label topology.kubernetes.io/region if all Nodes have the same value.")
 	parse(s, &o.network, "network", "", parseNetwork,
-		"`NAME` of the network that the gateway's own cluster is on. "+
-			"The Pods of a linked cluster whose link Secret has another one as its annotation isthmus.io/network "+
-			"can't be reached from here: its Linkerd gateways are served in their place. "+
-			"Empty: the network without a name, that link Secrets without the annotation are on too.")
+		"Set the `NAME` of the local cluster's network. "+
+			"If a link Secret's annotation isthmus.io/network names a different network, "+
+			"the cluster's Pods are unreachable, and Isthmus sends the cluster's Linkerd gateways instead. "+
+			"By default, the network has no name, like the network of link Secrets without the annotation.")
 	parse(s, &o.whenLost, "when-lost", "keep", standing("keep", "last-resort", "withdraw"),
-		"`ACTION` for a linked cluster whose API has not been followed for --lost-after: "+
-			"keep its endpoints, serve them as last-resort only, or withdraw them until it is followed again. "+
-			"An API server may be out of reach while its cluster works, "+
-			"and proxies find endpoints that do not answer by themselves: so keep is the safe choice. "+
-			"A link Secret's annotation isthmus.io/when-lost replaces it.")
+		"Take this `ACTION` for a linked cluster whose API has been unreachable for --lost-after. "+
+			"The actions are keep (serve its endpoints), last-resort (serve them only as last resort), "+
+			"and withdraw (do not serve them until the API can be watched again). "+
+			"The safe choice is keep: the cluster may work although its API server is unreachable, "+
+			"and proxies detect unresponsive endpoints themselves. "+
+			"A link Secret's annotation isthmus.io/when-lost replaces the action.")
 	parse(s, &o.lostAfter, "lost-after", clusterstore.DefaultLostAfter.String(),
 		duration(clusterstore.MinLostAfter, clusterstore.MaxLostAfter, "a duration from 1s to 24h, such as 1m"),
-		"`DURATION` after which --when-lost applies, from 1s to 24h. "+
-			"A link Secret's annotation isthmus.io/lost-after replaces it.")
+		"Apply --when-lost after `DURATION` (1s to 24h). "+
+			"A link Secret's annotation isthmus.io/lost-after replaces the duration.")
 }
 
 // parseNetwork parses --network.
@@ -88,8 +93,8 @@ func parseNetwork(text string) (string, error) { return text, clusterstore.Check
 func parseRegion(text string) (string, error) {
 	if text != "" && len(validation.IsValidLabelValue(text)) > 0 {
 		return "", fmt.Errorf(
-			"give the name of a region as Nodes have it in their label: "+
-				"at most %d letters, digits, dashes, dots and underscores, the first and last a letter or digit",
+			"give the name of a region as in the region label of Nodes: "+
+				"at most %d letters, digits, dashes, dots and underscores, with a letter or digit at both ends",
 			validation.LabelValueMaxLength)
 	}
 	return text, nil
