@@ -542,7 +542,7 @@ var faults = []fault{
 		},
 		repair: verb("unlink", "emea", "--yes"),
 		check: append(
-			unchecked("emea", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
+			unchecked("emea", "its API server responds with an error", "rights", "trust-anchors", "pod-networks"),
 			finding{
 				"unchecked link-expiry emea: the API server refuses its credentials",
 				"renew the link: isthmus link emea .*",
@@ -570,9 +570,9 @@ var faults = []fault{
 		},
 		repair: verb("unlink", "latam", "--yes"),
 		check: append(
-			unchecked("latam", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
+			unchecked("latam", "its API server responds with an error", "rights", "trust-anchors", "pod-networks"),
 			finding{
-				"failure link-expiry latam: its client certificate has expired, at .*",
+				"failure link-expiry latam: its client certificate expired at .*",
 				"renew the link: isthmus link latam .*",
 			},
 			finding{
@@ -596,7 +596,7 @@ var faults = []fault{
 			unchecked("apac", noAnswer, "clock-skew", "rights", "trust-anchors", "pod-networks"),
 			finding{
 				"failure api apac: its API server can't be reached: .*connection refused",
-				"check the address and the network between the two; .*",
+				"check the address, and the network between Isthmus and the API server; .*",
 			},
 			finding{
 				"failure link-state apac: it is unreachable: .*connection refused",
@@ -604,7 +604,7 @@ var faults = []fault{
 			},
 			finding{
 				"warning link-secret cluster-credentials-apac: links cluster apac insecurely: .*",
-				"write it anew with the API server's certificate authority",
+				"recreate the Secret with the API server's certificate authority",
 			},
 		),
 	}, {
@@ -692,7 +692,7 @@ var faults = []fault{
 		check: []finding{
 			{
 				"failure trust-anchors south: no trust anchor in common .*",
-				"rotate trust anchors in all clusters alike: .*",
+				"use the same trust anchors in all clusters; to rotate them: .*",
 			},
 		},
 	}, {

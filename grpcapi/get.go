@@ -300,7 +300,7 @@ func (st *getStream) stalled() {
 		m := st.server.metrics
 		m.stalled.Inc()
 		m.getOverflow.inc(st.target.service, st.name())
-		st.server.log.Warn("stream ended: its proxy takes no updates", zap.String("service", st.name()))
+		st.server.log.Warn("stream ended: its proxy does not read updates", zap.String("service", st.name()))
 		st.server.opts.Stalled(st.name())
 	}
 }

@@ -119,7 +119,7 @@ func (st *profileStream) refusal(p *federation.Profile) error {
 func (st *profileStream) stalled() {
 	if st.end(statusStalled) {
 		st.countStall()
-		st.server.log.Warn("stream ended: its proxy takes no updates", zap.String("profile", st.name()))
+		st.server.log.Warn("stream ended: its proxy does not read updates", zap.String("profile", st.name()))
 		st.server.opts.Stalled(st.name())
 	}
 }

@@ -140,7 +140,7 @@ func TestUsageErrors(t *testing.T) {
 			`isthmus gateway: unexpected argument "false": gateway takes none; flags begin with a dash, and a ` +
 				`boolean's value follows "="`,
 		},
-		{"gateway --enable-endpoint-slices=false", "--enable-ipv6 needs EndpointSlices: give --enable-ipv6=false or"},
+		{"gateway --enable-endpoint-slices=false", "--enable-ipv6 needs EndpointSlices: set --enable-ipv6=false or"},
 		{`gateway --stream-queue-capacity=0`, `--stream-queue-capacity is "0": give a number from 1`},
 		{
 			`gateway --controller-namespace=`,
@@ -149,7 +149,7 @@ func TestUsageErrors(t *testing.T) {
 		{`gateway --stream-stall-timeout=0`, `--stream-stall-timeout is "0": give a duration above 0`},
 		{
 			`gateway --max-connection-age=1ms`,
-			`--max-connection-age is "1ms": give a duration of a second or more, such as 30m, or 0 for none`,
+			`--max-connection-age is "1ms": give a duration of a second or more, such as 30m, or 0 for no limit`,
 		},
 		{
 			`gateway --max-concurrent-streams=4294967296`,
@@ -203,11 +203,11 @@ func TestUsageErrors(t *testing.T) {
 			`gateway --export-sources=labels,mcs`,
 			`--export-sources is "labels,mcs": give labels, serviceexports, or both`,
 		},
-		{`gateway --cluster-name=East`, `--cluster-name is "East": give a name as namespaces have it: `},
+		{`gateway --cluster-name=East`, `--cluster-name is "East": give a name with the syntax of namespace names: `},
 		{`gateway --export-exclude-labels=a/b/c`, `"a/b/c" is no pattern of keys of labels`},
 		{`gateway --export-namespaces=Shop`, `"Shop" is no pattern of namespaces`},
 		{`gateway --local-federated-selector=!`, `--local-federated-selector is "!": `},
-		{`gateway --local-excluded-annotations=a_/*,c`, `"a_/*" is no key`},
+		{`gateway --local-excluded-annotations=a_/*,c`, `"a_/*" is not a valid key`},
 		{"get a --token {", "isthmus get: --token: unexpected end of JSON input: give JSON like"},
 	} {
 		t.Run(c.args, func(t *testing.T) {

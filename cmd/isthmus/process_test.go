@@ -259,7 +259,7 @@ func TestProcessWithoutAPI(t *testing.T) {
 	for _, want := range []string{
 		`--default-opaque-ports: \"x\" is not a port`,
 		`"level":"error"`,
-		`"msg":"gateway starts","version":"`,
+		`"msg":"Isthmus starts","version":"`,
 		`--outbound-transport-mode is \"x\"`,
 		`"signal":"terminated"`,
 	} {
@@ -497,7 +497,7 @@ func TestProcessFails(t *testing.T) {
 		want string
 	}{
 		{[]string{"--kubeconfig=/does/not/exist"}, "isthmus gateway: --kubeconfig: stat /does/not/exist: no such file"},
-		{nil, "isthmus gateway: no cluster to run in: this is not a Pod, and there is neither"},
+		{nil, "isthmus gateway: no cluster: the process is not in a Pod, and neither"},
 		{
 			[]string{"--kubeconfig", config, "--metrics-addr", l.Addr().String()},
 			"isthmus gateway: --metrics-addr: listen tcp ",

@@ -25,7 +25,7 @@ func encode(value any) answer {
 
 func (a answer) serve(w http.ResponseWriter) {
 	if a.err != nil {
-		http.Error(w, "the page can't be written: "+printable(a.err.Error()), http.StatusInternalServerError)
+		http.Error(w, "cannot encode the page: "+printable(a.err.Error()), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -183,7 +183,7 @@ func TestPages(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	encode(func() {}).serve(w)
-	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "the page can't be written") {
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "cannot encode the page") {
 		t.Errorf("a page that can't be encoded: %d %s", w.Code, w.Body)
 	}
 }

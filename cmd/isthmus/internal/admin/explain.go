@@ -68,7 +68,7 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(w, printable(status.Convert(err).Message()), http.StatusServiceUnavailable)
 	case len(explained.text) > maxKept:
-		http.Error(w, "the answer has too long texts to be made: ask for one address, by address=10.0.0.1",
+		http.Error(w, "the explanation is too large: request one address, such as address=10.0.0.1",
 			http.StatusInsufficientStorage)
 	default:
 		explained.serve(w)
@@ -101,8 +101,8 @@ func (h explainHandler) explanation(ctx context.Context, q grpcapi.Question) (an
 func (h explainHandler) question(asked url.Values) (grpcapi.Question, error) {
 	q := grpcapi.Question{Token: asked.Get("token"), Limit: maxExplained}
 	if asked.Get("authority") == "" {
-		return q, errors.New(`authority is missing: ask for /debug/explain?authority=web.shop.svc.cluster.local:80, ` +
-			`with token={"ns":"shop","nodeName":"node-1"} for a client there, and address=10.0.0.1 for one address`)
+		return q, errors.New(`authority is missing: request /debug/explain?authority=web.shop.svc.cluster.local:80, ` +
+			`with token={"ns":"shop","nodeName":"node-1"} for a client on that node, and address=10.0.0.1 for one address`)
 	}
 	var err error
 	q.Authority, err = h.authority(asked.Get("authority"))
@@ -112,7 +112,7 @@ func (h explainHandler) question(asked url.Values) (grpcapi.Question, error) {
 	if text := asked.Get("address"); text != "" {
 		ip, err := netip.ParseAddr(text)
 		if err != nil || ip.Zone() != "" {
-			return q, errors.New("address is no IP address, such as 10.0.0.1")
+			return q, errors.New("address is not an IP address, such as 10.0.0.1")
 		}
 		q.Addr = ip.Unmap()
 	}
@@ -154,7 +154,7 @@ func (h explainHandler) authority(given string) (string, error) {
 	if id, ok := importName(host); ok {
 		return h.ofImport(id, port)
 	}
-	return "", fmt.Errorf("%q is no service of the cluster domain %s: %s",
+	return "", fmt.Errorf("%q is not a service of the cluster domain %s: %s",
 		text.Truncate(given, maxRepeated), h.Domain, authorityForms)
 }
 
@@ -186,8 +186,8 @@ func (h explainHandler) ofImport(serviceImport federation.ServiceID, port string
 	if !ok {
 		name := text.Truncate(serviceImport.String(), maxRepeated)
 		return "", fmt.Errorf("no Service is written for ServiceImport %s, "+
-			"so clients of its DNS name get no endpoints: a headless ServiceImport never has one. "+
-			"isthmus exports %s shows what is written for that name, and why",
+			"so its clients receive no endpoints. A headless ServiceImport never has a Service. isthmus "+
+			"exports %s shows what is written, and why",
 			name, name)
 	}
 	return h.withPort(id, "", port)
@@ -201,18 +201,17 @@ func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
 	case owner.Service != nil:
 		return h.withPort(*owner.Service, "", port)
 	case owner.Claimed != "":
-		return "", fmt.Errorf("several objects of the gateway's cluster claim %v: %s: "+
-			"clients that dial it wait until only one has it. "+
-			"isthmus check names these objects if the conflict lasts", ip, printable(owner.Claimed))
+		return "", fmt.Errorf("several objects of the local cluster claim %v: %s: "+
+			"clients that dial the address wait until only one object claims it. isthmus check names these objects "+
+			"if the conflict lasts", ip, printable(owner.Claimed))
 	case owner.Name != "":
-		return "", fmt.Errorf("%v belongs to %s of the gateway's cluster, not to a Service: "+
-			"clients that dial it connect straight to it. "+
-			"Name the service that they dial, and give this address by address (--address)", ip, printable(owner.Name))
+		return "", fmt.Errorf("%v belongs to %s of the local cluster, not to a Service: clients that dial the "+
+			"address connect directly to it. Name the service that clients dial, and give this address in address "+
+			"(--address)", ip, printable(owner.Name))
 	}
-	return "", fmt.Errorf("%v is no Service's cluster IP, nor a Pod's, in the gateway's cluster: "+
-		"clients that dial it connect straight to it. "+
-		"If it is an address of a linked cluster, name the service that clients dial, "+
-		"and give this address by address (--address)", ip)
+	return "", fmt.Errorf("%v is neither a Service's cluster IP nor a Pod's IP in the local cluster: clients that "+
+		"dial the address connect directly to it. If the address belongs to a linked cluster, name the service that "+
+		"clients dial, and give this address in address (--address)", ip)
 }
 
 // failuresOf returns why a service can't be updated.

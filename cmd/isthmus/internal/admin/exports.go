@@ -27,8 +27,8 @@ const (
 )
 
 // ExportsUnread is the message for exports whose sources have not been read yet.
-const ExportsUnread = "the Services and Namespaces of the gateway's cluster, or the link Secrets, " +
-	"have not been read as a whole yet: isthmus clusters shows why"
+const ExportsUnread = "the Services and Namespaces of the local cluster, or the link Secrets, have not been listed " +
+	"completely yet: isthmus clusters shows why"
 
 // ExportsSource provides the input of plans for exports.
 type ExportsSource interface {
@@ -201,7 +201,7 @@ func (e *Exports) Collect(ch chan<- prometheus.Metric) {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
 	unknown := gauges("isthmus_exports_plan_unknown",
-		"1 while it is not known what is to be written for exports, so that nothing is written, else 0.")
+		"1 while Isthmus cannot determine what to write for exports and writes nothing, 0 otherwise.")
 	if v.plan == nil {
 		unknown.WithLabelValues().Set(1)
 		unknown.Collect(ch)
@@ -210,23 +210,23 @@ func (e *Exports) Collect(ch chan<- prometheus.Metric) {
 	unknown.WithLabelValues().Set(0)
 
 	exports := gauges("isthmus_exports",
-		"Services that clusters export, once for each kind of object that they are written as, or would be.",
+		"Services that clusters export, counted once for each kind of object that Isthmus writes or would write.",
 		"cluster", "kind")
 	refused := gauges("isthmus_exports_refused",
-		"Exports of which nothing is written, by reason: "+
-			"those states of docs/exports.md that are not written, being written, would be written, kept or held.",
+		"Exports for which nothing is written, by reason. The reasons are states in docs/exports.md, except "+
+			"written, being written, would be written, kept and held.",
 		"cluster", "reason")
 	held := gauges("isthmus_exports_held",
-		"What is written for exports that are gone, and stays for --unlinked-after; "+
-			"cluster empty: since it is linked no longer.", "cluster")
-	written := gauges("isthmus_written_services", "Services that this gateway has written for exports.", "kind")
-	conflicts := gauges("isthmus_export_conflicts", "Differences between exports of one name.", "kind", "reason")
+		"Objects that stay for --unlinked-after although their export no longer exists. The cluster is empty if it "+
+			"is no longer linked.", "cluster")
+	written := gauges("isthmus_written_services", "Services that Isthmus has written for exports.", "kind")
+	conflicts := gauges("isthmus_export_conflicts", "Differences between exports with the same name.", "kind", "reason")
 	pending := gauges("isthmus_exports_pending",
-		"Objects that are to be written or deleted for exports, or would be with --exports=on.")
+		"Objects that Isthmus has to write or delete for exports, or would with --exports=on.")
 	pending.WithLabelValues().Set(float64(len(v.changes)))
 	fullest := gauges("isthmus_exports_limit_ratio",
-		"Part of --max-exports-per-link, or of --max-exports-per-namespace, that exports use, "+
-			"for the link and the namespace that use most. Above 1, some exports are not written.",
+		"Share of --max-exports-per-link or --max-exports-per-namespace in use, for the link and the namespace with "+
+			"the largest share. Above 1, some exports are not written.",
 		"per", "cluster", "namespace")
 
 	linked := make(map[string]bool)

@@ -108,7 +108,7 @@ func (l *Leftovers) links(ctx context.Context) (clusters map[string]bool, err er
 	options := metav1.ListOptions{Limit: maxLinks}
 	page, err := l.sources.Links(l.namespace).List(ctx, options, func(o *decode.Link, _ *decode.Refused) error {
 		if o == nil {
-			return errors.New("a Link can't be read")
+			return errors.New("cannot decode a Link")
 		}
 		clusters[cmp.Or(o.Spec.TargetClusterName, o.Name)] = true
 		clusters[o.Name] = true
@@ -121,7 +121,7 @@ func (l *Leftovers) links(ctx context.Context) (clusters map[string]bool, err er
 		err = fmt.Errorf("there are more than %d", maxLinks)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("namespace %s: Links can't be read: %w", l.namespace, err)
+		return nil, fmt.Errorf("namespace %s: cannot read Links: %w", l.namespace, err)
 	}
 	return clusters, nil
 }
@@ -140,7 +140,7 @@ func (l *Leftovers) runs(ctx context.Context, cluster string) (bool, error) {
 	}
 	err := l.sources.Document(ctx, path, &lease)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("namespace %s: Leases can't be read: %w", l.namespace, err)
+		return false, fmt.Errorf("namespace %s: cannot read Leases: %w", l.namespace, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -114,7 +114,7 @@ func leftoverText(l adminapi.LeftoverMirrors) string {
 		text += fmt.Sprint(" ", l.Services)
 	}
 	for _, what := range []string{"Links", "Leases"} {
-		if strings.Contains(l.Unknown, what+" can't be read") {
+		if strings.Contains(l.Unknown, "cannot read "+what) {
 			text += ": " + what
 		}
 	}

@@ -88,7 +88,7 @@ func (l *limiter) turn(w http.ResponseWriter, r *http.Request) (end func(), ok b
 	}
 	l.count(addr, -1)
 	w.Header().Set("Retry-After", "5")
-	http.Error(w, "too many requests are being served: try again", http.StatusServiceUnavailable)
+	http.Error(w, "too many concurrent requests: try again later", http.StatusServiceUnavailable)
 	return nil, false
 }
 

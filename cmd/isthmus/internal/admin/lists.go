@@ -44,7 +44,7 @@ func (l *listHandler) or(page http.Handler) http.Handler {
 		case "list":
 			l.serve(w, r)
 		default:
-			http.Error(w, fmt.Sprintf("view is %.20q: give list, or no view for all there is", view),
+			http.Error(w, fmt.Sprintf("view is %.20q: give list, or omit view to get the whole page", view),
 				http.StatusBadRequest)
 		}
 	})

@@ -56,31 +56,31 @@ func (l *clusterCheck) checkServer() {
 	if s.Answered.IsZero() {
 		l.why = "its API server does not answer"
 	}
-	const credentials = "check what the kubeconfig's server is, and whether its credentials are still good"
+	const credentials = "check the server in the kubeconfig, and whether its credentials are still valid"
 	failing := slices.IndexFunc(s.Refused, func(r adminapi.RefusedRequest) bool { return l.isFailure(r.Status) })
 	switch {
 	case s.ClientCertificate != "":
-		add(Failure, "the API server refuses the client certificate: "+s.ClientCertificate,
-			l.hintOfServer("give the gateway one that is good, by an authority that the API server trusts"))
+		add(Failure, "the API server rejects the client certificate: "+s.ClientCertificate,
+			l.hintOfServer("use a valid certificate from an authority that the API server trusts"))
 	case s.Error != "":
 		text := s.Error
-		hint := "check the address and the network between the two"
+		hint := "check the address, and the network between Isthmus and the API server"
 		if s.Certificate != "" {
-			text = "its certificate is not good: " + s.Certificate
-			hint = "check that the address is the API server's, and by which name its certificate is good"
+			text = "its certificate is not valid: " + s.Certificate
+			hint = "check that the address belongs to the API server, and which names its certificate covers"
 		}
 		if s.OtherAuthority {
-			hint = "correct the certificate authority of the kubeconfig, or the address if it is not the API server's"
+			hint = "correct the certificate authority in the kubeconfig, or the address if it belongs to another server"
 		}
 		add(Failure, "its API server can't be reached: "+text, l.hintOfServer(hint))
 	case s.Answered.IsZero():
-		l.why = "its API server has not been asked yet"
+		l.why = "its API server has not been contacted yet"
 		add(Unchecked, l.why, "")
 	case s.VersionError != "":
-		l.why = "its API server answers with an error"
+		l.why = "its API server responds with an error"
 		add(Failure, s.VersionError, l.hintOfServer(credentials))
 	case failing >= 0:
-		l.why = "its API server answers with an error"
+		l.why = "its API server responds with an error"
 		r := s.Refused[failing]
 		answer := fmt.Sprintf("%d %s to %s %s", r.Status, http.StatusText(r.Status), r.Verb, r.Resource)
 		add(Failure, "the API server answers "+answer, l.hintOfServer(credentials))
@@ -119,7 +119,7 @@ func (l *clusterCheck) checkClock() {
 		add(Unchecked, l.why, "")
 		return
 	case c == nil:
-		add(Unchecked, "its API server sends no Date", "")
+		add(Unchecked, "its API server does not send a Date header", "")
 		return
 	}
 	off := time.Duration(c.Ahead * float64(time.Second))
@@ -128,7 +128,7 @@ func (l *clusterCheck) checkClock() {
 		off, way = -off, "behind"
 	}
 	text := fmt.Sprintf("its clock is %s %s", roughly(off), way)
-	const hint = "synchronize the clocks of both clusters' nodes (NTP): tokens and certificates are good or not by them"
+	const hint = "synchronize the clocks of the nodes in both clusters (NTP): tokens and certificates depend on them"
 	switch {
 	case off >= skewFailure:
 		add(Failure, text, hint)
@@ -167,7 +167,7 @@ func (l *clusterCheck) checkKinds() {
 		add(Warning, "not installed: "+strings.Join(absent, ", "),
 			"install Linkerd's CRDs: linkerd install --crds | kubectl apply -f -")
 	case len(unknown) > 0:
-		add(Unchecked, "the API server does not show whether it has "+strings.Join(unknown, ", "), "")
+		add(Unchecked, "the API server does not say whether it serves "+strings.Join(unknown, ", "), "")
 	default:
 		add(OK, "Linkerd's CRDs are installed", "")
 	}
@@ -176,7 +176,7 @@ func (l *clusterCheck) checkKinds() {
 const (
 	overBudget = "over budget" // part of a Reason
 	// moreMemory is the hint for a cluster that needs more memory.
-	moreMemory = "raise --cluster-memory, and the gateway's memory limit with it"
+	moreMemory = "raise --cluster-memory and the memory limit of Isthmus"
 )
 
 // checkState reports the state and the standing of the cluster, and the objects that are not used.
@@ -200,45 +200,46 @@ func (l *clusterCheck) checkState() {
 	case l.State == adminapi.Ready:
 		add(OK, text, "")
 	case strings.Contains(l.Reason, overBudget):
-		add(Failure, text, "see what it has so much of: isthmus clusters; if it is to be so large, "+moreMemory)
+		add(Failure, text, "isthmus clusters shows which objects use the memory; if the cluster is meant to be this "+
+			"large, "+moreMemory)
 	case l.State == adminapi.Pending:
-		add(Warning, text, "it has just been linked: wait, for half a minute at most")
+		add(Warning, text, "the cluster was linked just now: wait up to half a minute")
 	default:
 		add(Failure, text,
-			"see the checks of its API server and of rights; isthmus clusters shows what can't be read, and since when")
+			"see the results of the checks api and rights; isthmus clusters shows what can't be read, and since when")
 	}
 	if out && l.State != adminapi.Ready {
 		add(Warning, fmt.Sprintf("it is %s: %s", l.Standing, l.StandingReason), uncordon)
 	}
 	if l.NewCredentials != "" {
-		hint := "undo the last change of its link Secret, or renew the link: " +
-			"isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply"
+		hint := "undo the last change to its link Secret, or renew the link: isthmus " +
+			"link " + l.Cluster.Cluster + " --context CONTEXT --apply"
 		if len(l.Awaited) > 0 {
-			hint = "let the new credentials list and watch " + strings.Join(l.Awaited, ", ") +
-				", in that cluster: kubectl apply -f manifests/link/remote-access.yaml; or " + hint +
-				"; docs/links.md has other ways out"
+			hint = "allow the new credentials to list and watch " + strings.Join(l.Awaited, ", ") +
+				" in that cluster: kubectl apply -f manifests/link/remote-access.yaml; or " + hint +
+				"; docs/links.md describes other solutions"
 		}
 		add(Failure, l.NewCredentials, hint)
 	}
 	if l.Memory.Near() && l.State == adminapi.Ready {
 		percent := 100 * l.Memory.Used / l.Memory.Limit
-		add(Warning, fmt.Sprintf("it takes %d %% of the memory that a linked cluster may take", percent),
-			moreMemory+": beyond its budget a cluster is stale")
+		add(Warning, fmt.Sprintf("it uses %d %% of the memory cap of a linked cluster", percent),
+			moreMemory+": a cluster beyond its memory cap is stale")
 	}
 	add = l.about(sectionLinks, Objects, l.Cluster.Cluster)
 	for _, text := range l.ObjectWarnings {
-		add(Warning, text, "correct these objects in that cluster, with the owners of their namespaces")
+		add(Warning, text, "ask the owners of the namespaces in that cluster to correct these objects")
 	}
 	for _, x := range l.NeverRead() {
 		if x.Failure != adminapi.Forbidden { // checkPermissions reports missing permissions
 			add(Warning, x.Unread(),
-				"see why that cluster's API server can't list them, such as a conversion webhook that does not answer")
+				"find out why that cluster's API server can't list them, such as an unresponsive conversion webhook")
 		}
 	}
 	for _, x := range l.Resources {
 		if x.Trouble != "" {
 			add(Warning, x.Resource+": "+x.Trouble,
-				"look at that cluster's API server, and at what stands between it and the gateway")
+				"check that cluster's API server, and the network between Isthmus and the API server")
 		}
 	}
 	if l.Network != "" && (l.State == adminapi.Ready || l.State == adminapi.Stale) {
@@ -258,29 +259,28 @@ func (l *clusterCheck) checkGateways() {
 			dead = append(dead, fmt.Sprintf("%s (%s)", g.Address, g.Reason))
 		}
 	}
-	const run = "see that the gateway's Pods run, and that its ports mc-gateway and mc-probe can be reached from here"
+	const run = "check that the gateway's Pods run, and that its ports mc-gateway and mc-probe are reachable from here"
 	switch {
 	case len(usable) == 0:
-		add(Failure, "no Linkerd gateway of it can be used",
+		add(Failure, "none of its Linkerd gateways can be used",
 			"give the gateway's Service there what Linkerd's multicluster chart does (an address of a load "+
 				"balancer, a port mc-gateway, the annotation mirror.linkerd.io/gateway-identity), "+
 				"or name gateways on the link Secret by isthmus.io/gateway-addresses and "+
 				"isthmus.io/gateway-identity, within its isthmus.io/address-ranges if it has these")
 	case len(dead) == len(usable):
 		add(Failure, "none of its Linkerd gateways answers probes: "+strings.Join(dead, ", "),
-			run+"; until one answers, it is served only where a service has no other endpoint")
+			run+"; until one answers, services use the cluster only if they have no other endpoints")
 	case len(dead) > 0:
 		list := strings.Join(dead, ", ")
 		add(Warning,
-			fmt.Sprintf("Linkerd gateways that do not answer probes, %d of %d: %s", len(dead), len(usable), list), run)
+			fmt.Sprintf("%d of %d Linkerd gateways do not answer probes: %s", len(dead), len(usable), list), run)
 	case len(l.GatewayProblems) == 0:
 		addresses := text.Count(len(l.Gateways), "address", "addresses")
 		add(OK, fmt.Sprintf("it is on network %s, and its Linkerd gateways have %s", l.Network, addresses), "")
 	}
 	for _, problem := range l.GatewayProblems {
 		add(Warning, problem,
-			"correct that at the gateway's Service in that cluster, or on the link Secret: isthmus clusters shows "+
-				"each address")
+			"correct the gateway's Service in that cluster, or the link Secret: isthmus clusters shows each address")
 	}
 }
 
@@ -315,11 +315,11 @@ func expiry(now, at time.Time, soon time.Duration) (level Level, text string) {
 	when := at.UTC().Format("2006-01-02 15:04 MST")
 	switch {
 	case left <= 0:
-		return Failure, "has expired, at " + when
+		return Failure, "expired at " + when
 	case left < soon:
 		return Warning, fmt.Sprintf("expires in %s, at %s", roughly(left), when)
 	}
-	return OK, "is good until " + when
+	return OK, "is valid until " + when
 }
 
 // roughly formats a duration in words, rounded to the largest unit that fits nearly twice.
@@ -342,7 +342,8 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 	add := l.about(sectionAPI, Rights, l.Cluster.Cluster)
 	if l.local && noAccount != "" {
 		add(Unchecked, "there is no ServiceAccount "+noAccount+" yet",
-			"the installation makes it and grants what it needs; --service-account names another")
+			"the installation creates the ServiceAccount and its permissions; to check another one, use "+
+				"--service-account")
 		return
 	}
 	rights := LinkPermissions()
@@ -369,7 +370,7 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 		if verbs := r.missing(l.API.Refused); len(verbs) > 0 {
 			if neededForImports {
 				hint += ", or isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply" +
-					"; if ServiceExports are not wanted: --export-sources=labels"
+					"; if you do not need ServiceExports: --export-sources=labels"
 			}
 			texts[r.Level] = append(texts[r.Level], fmt.Sprintf("%s %v (%s)", strings.Join(verbs, ", "), r, r.Lost))
 			worst = slices.MaxFunc([]Level{worst, r.Level}, func(a, b Level) int { return Rank(a) - Rank(b) })
@@ -379,12 +380,12 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 	switch worst {
 	case OK:
 		if l.fromHere {
-			add(OK, "all rights are granted", "")
+			add(OK, "all permissions are granted", "")
 			return
 		}
-		add(OK, "no right that has been used is missing", "")
+		add(OK, "no permission that has been used is missing", "")
 	case Unchecked: // a missing optional permission is no problem
-		add(OK, "all needed rights are granted; optional and not granted: "+text, "")
+		add(OK, "all required permissions are granted; missing optional permissions: "+text, "")
 	default:
 		add(worst, "not permitted: "+text, hint)
 	}
@@ -426,7 +427,7 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	}
 	hint := ""
 	if level != OK {
-		hint = "rotate trust anchors in all clusters alike: " +
+		hint = "use the same trust anchors in all clusters; to rotate them: " +
 			"https://linkerd.io/2/tasks/manually-rotating-control-plane-tls-credentials/"
 	}
 	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
@@ -461,7 +462,7 @@ func anchorsExpiry(list []adminapi.Anchor, now time.Time) (level Level, text str
 		}
 	}
 	if expired > 0 {
-		return Warning, fmt.Sprintf("%d of %d trust anchors have expired; one %s", expired, len(list), text)
+		return Warning, fmt.Sprintf("%d of %d trust anchors have expired; the last one %s", expired, len(list), text)
 	}
 	return OK, "the trust anchor " + text
 }
@@ -476,10 +477,10 @@ func compareAnchors(here, there []adminapi.Anchor) (level Level, text string) {
 	}
 	switch n, m := len(here), len(there); {
 	case common == 0:
-		return Failure, "no trust anchor in common with the local cluster: proxies refuse each other's identities"
+		return Failure, "the local cluster trusts none of its trust anchors: proxies reject each other's identities"
 	case common < n || common < m:
-		return Warning, fmt.Sprintf("%d of %d trust anchors here and of %d there are the same: "+
-			"proxies with a certificate by another one are refused", common, n, m)
+		return Warning, fmt.Sprintf("only %d of the %d trust anchors here and the %d there are the same: "+
+			"certificates of other anchors are rejected", common, n, m)
 	}
 	return OK, "the same trust anchors as here"
 }
@@ -517,16 +518,18 @@ func (l *clusterCheck) checkNetwork(overlaps []string) {
 			texts = append(slices.Clone(texts), fmt.Sprintf("%d more", more))
 		}
 		add(Warning, "Pod CIDRs overlap: "+strings.Join(texts, "; "),
-			"federated Services need flat networks, in which an address is one Pod's: give new clusters other "+
-				"--cluster-cidr ranges, or reach them through Linkerd gateways (annotation isthmus.io/network of "+
-				"the link Secret)")
+			"federated Services need flat networks, in which each address belongs to one Pod: use different "+
+				"--cluster-cidr ranges for new clusters, or reach the clusters through Linkerd gateways (annotation "+
+				"isthmus.io/network of the link Secret)")
 	case n.Nodes == 0:
 		add(OK, "it has no Nodes", "")
 	case len(n.CIDRs) == 0:
-		add(Unchecked, "its Nodes have no Pod CIDR", "some network plugins don't use them: compare their own ranges")
+		add(Unchecked, "its Nodes have no Pod CIDR", "some network plugins do not use Pod CIDRs: compare the ranges "+
+			"of the plugins")
 	case n.Partly:
-		add(OK, fmt.Sprintf("its Pod CIDRs overlap no other's, as far as %d of its Nodes have them", n.Nodes), "")
+		add(OK, fmt.Sprintf("its Pod CIDRs do not overlap with other clusters, according to %d of its "+
+			"Nodes", n.Nodes), "")
 	default:
-		add(OK, "its Pod CIDRs overlap no other's", "")
+		add(OK, "its Pod CIDRs do not overlap with other clusters", "")
 	}
 }

@@ -27,8 +27,8 @@ func NameClashes(links []string) (texts []string) {
 			if len(texts) == mostClashes {
 				return texts
 			}
-			texts = append(texts, fmt.Sprintf("links %s and %s: a Service NAME-%s of %s gets no mirror, "+
-				"because the name NAME-%s belongs to %s",
+			texts = append(texts, fmt.Sprintf("links %s and %s: a Service NAME-%s of %s is not mirrored, because "+
+				"the name NAME-%s belongs to %s",
 				short, long, long[:i-1], short, long, long))
 		}
 	}
@@ -44,11 +44,11 @@ func checkExports(r *report, s *Seen) {
 	add := r.about(SectionReplicas, Exports, "")
 	switch {
 	case x.Unread != "":
-		add(Warning, "what is to be written for exports is not known: "+x.Unread,
-			"the gateway has to list and watch Services and Namespaces: kubectl apply -k manifests/install/exports")
+		add(Warning, "Isthmus cannot determine what to write for exports: "+x.Unread,
+			"allow Isthmus to list and watch Services and Namespaces: kubectl apply -k manifests/install/exports")
 	case x.LeaseError != "":
 		add(Warning, "the Lease of the replica that writes Services for exports can't be used: "+x.LeaseError,
-			"grant what manifests/install/rbac.yaml has for leases")
+			"grant the permissions for leases in manifests/install/rbac.yaml")
 	case x.Mode == "plan":
 		add(OK, fmt.Sprintf("with --exports=on, %d Services would be created, updated or deleted for exports",
 			x.Pending), "")
@@ -56,8 +56,9 @@ func checkExports(r *report, s *Seen) {
 		add(OK, "Services for exports are written by "+x.Holder, "")
 	case x.Pending > 0:
 		add(Warning,
-			fmt.Sprintf("%d Services are to be written for exports, and no replica holds the Lease", x.Pending),
-			"that is so for some seconds after a replica has ended; if it stays, see the replicas' logs")
+			fmt.Sprintf("%d Services for exports have to be written, but no replica holds the Lease", x.Pending),
+			"this is normal for a few seconds after a replica stops; if the warning remains, see the logs of the "+
+				"replicas")
 	default:
 		add(OK, "there are no exports to write Services for", "")
 	}
@@ -71,16 +72,17 @@ func checkExports(r *report, s *Seen) {
 	switch {
 	case len(missing) > 0:
 		add(Warning,
-			"not permitted: "+strings.Join(missing, ", ")+" (ServiceExports are not imported; labels are followed)",
-			"kubectl apply -k manifests/install/exports; or --export-sources=labels")
+			"not permitted: "+strings.Join(missing, ", ")+" (ServiceExports are not imported, but exports by label "+
+				"work)",
+			"kubectl apply -k manifests/install/exports; or set --export-sources=labels")
 	case x.MCS == "none":
-		add(OK, "ServiceExports are not imported: this cluster does not have the kinds of the MCS-API; "+
-			"labels are followed",
-			"to import them: docs/mcs.md; else --export-sources=labels")
+		add(OK, "ServiceExports are not imported, because this cluster lacks the kinds of the MCS-API; exports by "+
+			"label work",
+			"to import them, see docs/mcs.md; otherwise set --export-sources=labels")
 	}
 	for _, note := range x.Notes {
 		add(Unchecked, note,
-			"where Linkerd's multicluster extension is installed: kubectl apply -k manifests/install/exports/linkerd")
+			"if Linkerd's multicluster extension is installed: kubectl apply -k manifests/install/exports/linkerd")
 	}
 	var links []string
 	for _, c := range s.Clusters.Clusters {
@@ -88,11 +90,12 @@ func checkExports(r *report, s *Seen) {
 	}
 	for _, text := range NameClashes(links) {
 		add(Warning, text,
-			"link one of the clusters under another name, or do not export such Services by remote-discovery")
+			"link one of the clusters under another name, or do not export such Services with the label "+
+				"remote-discovery")
 	}
 	for _, state := range slices.Sorted(maps.Keys(x.Unwritten)) {
 		add(Warning, fmt.Sprintf("exports that are not written: %s: %s", state, strings.Join(x.Unwritten[state], "; ")),
-			"isthmus exports lists all; docs/exports.md says what to do about each state")
+			"isthmus exports lists all exports; docs/exports.md explains what to do about each state")
 	}
 }
 
@@ -105,13 +108,14 @@ func checkWriter(r *report, s *Seen) {
 	switch w := s.Writer; {
 	case w.LeaseError != "":
 		add(Warning, "the Lease of the replica that writes EndpointSlices can't be used: "+w.LeaseError,
-			"grant what manifests/install/rbac.yaml has for leases")
+			"grant the permissions for leases in manifests/install/rbac.yaml")
 	case w.Holder == "":
 		add(Warning, "no replica holds the Lease for writing EndpointSlices",
-			"that is so for some seconds after a replica has ended; if it stays: isthmus clusters shows why")
+			"this is normal for a few seconds after a replica stops; if the warning remains, isthmus clusters shows "+
+				"why")
 	case w.Error != "":
 		add(Warning, "EndpointSlices for ExternalWorkloads can't be written: "+w.Error,
-			"grant what manifests/install/rbac.yaml has for endpointslices")
+			"grant the permissions for endpointslices in manifests/install/rbac.yaml")
 	default:
 		add(OK, "EndpointSlices for ExternalWorkloads are written by "+w.Holder, "")
 	}

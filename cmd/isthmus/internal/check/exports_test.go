@@ -18,15 +18,15 @@ func TestExports(t *testing.T) {
 		"plan": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "plan"}, Pending: 3},
 			[]string{"ok: with --exports=on, 3 Services would be created, updated or deleted for exports"}},
 		"unread": {&adminapi.ExportsSummary{ExportsWriter: on, Unread: "why"},
-			[]string{"warning: what is to be written for exports is not known: why"}},
+			[]string{"warning: Isthmus cannot determine what to write for exports: why"}},
 		"nothing": {&adminapi.ExportsSummary{ExportsWriter: on},
 			[]string{"ok: there are no exports to write Services for"}},
 		"no imports": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", MCS: "none"}},
 			[]string{"ok: there are no exports to write Services for",
-				"ok: ServiceExports are not imported: this cluster does not have the kinds of the MCS-API; labels " +
-					"are followed"}},
+				"ok: ServiceExports are not imported, because this cluster lacks the kinds of the MCS-API; exports " +
+					"by label work"}},
 		"no leader": {&adminapi.ExportsSummary{ExportsWriter: on, Pending: 2},
-			[]string{"warning: 2 Services are to be written for exports, and no replica holds the Lease"}},
+			[]string{"warning: 2 Services for exports have to be written, but no replica holds the Lease"}},
 		"no right": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on",
 			LeaseError: "forbidden"}},
 			[]string{"warning: the Lease of the replica that writes Services for exports can't be used: forbidden"}},
@@ -60,8 +60,8 @@ func TestNameClashes(t *testing.T) {
 			got = append(got, r.Text)
 		}
 	}
-	want := []string{"links west and eu-west: a Service NAME-eu of west gets no mirror, " +
-		"because the name NAME-eu-west belongs to eu-west"}
+	want := []string{"links west and eu-west: a Service NAME-eu of west is not mirrored, because the name " +
+		"NAME-eu-west belongs to eu-west"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -80,8 +80,8 @@ func TestExportsForbidden(t *testing.T) {
 	seen := Seen{Clusters: adminapi.Clusters{Exports: &exports}}
 	seen.Local.API = &adminapi.APIServer{Refused: []adminapi.RefusedRequest{{Verb: "list",
 		Resource: "serviceimports.multicluster.x-k8s.io", Status: 403}}}
-	const want = "not permitted: serviceimports.multicluster.x-k8s.io (ServiceExports are not imported; labels are " +
-		"followed)"
+	const want = "not permitted: serviceimports.multicluster.x-k8s.io (ServiceExports are not imported, but exports " +
+		"by label work)"
 	if !slices.ContainsFunc(Judge(seen),
 		func(r Result) bool { return r.Check == Exports && r.Level == Warning && r.Text == want }) {
 		t.Errorf("no %q in %+v", want, Judge(seen))

@@ -76,7 +76,7 @@ func Judge(s Seen) []Result {
 // problem of a link Secret.
 func checkSecrets(r *report, s *Seen) {
 	add := r.about(sectionLinks, LinkSecrets, "")
-	grant := "grant what manifests/install/rbac.yaml has for secrets in namespace " + s.Secrets.Namespace
+	grant := "grant the permissions for secrets from manifests/install/rbac.yaml in namespace " + s.Secrets.Namespace
 	switch why := s.Secrets.Reason; {
 	case why == "" && s.Secrets.Listed:
 		add(OK, fmt.Sprintf("link Secrets can be read: there are %d", len(s.Clusters.Clusters)), "")
@@ -98,21 +98,22 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 	switch {
 	case c.SecretRefused != "" && c.API != nil:
 		why := c.Cluster + ": " + c.SecretRefused
-		add(Failure, "can't be used as it is now, and the version before is, for cluster "+why,
+		add(Failure, "can't be used, so Isthmus still uses its previous version for cluster "+why,
 			"undo the last change: kubectl describe "+secret)
 	case c.SecretRefused != "":
 		add(Failure, "can't be used: "+c.SecretRefused,
-			"write it anew (isthmus link NAME --context CONTEXT --apply), or correct it: kubectl describe "+secret)
+			"recreate the Secret (isthmus link NAME --context CONTEXT --apply), or correct it: kubectl "+
+				"describe "+secret)
 	case c.UsedInstead != "":
 		add(Failure,
 			fmt.Sprintf("is one of two for cluster %s: Secret %s, which is older, is used", c.Cluster, c.UsedInstead),
-			"delete the one that is not wanted, or give it another label multicluster.linkerd.io/cluster-name")
+			"delete the Secret that you do not need, or change its label multicluster.linkerd.io/cluster-name")
 	case len(c.Insecure)+len(c.Ignored)+len(c.Unread) == 0:
 		add(OK, "links cluster "+c.Cluster, "")
 	}
 	for _, why := range c.Insecure {
 		add(Warning, "links cluster "+c.Cluster+" insecurely: "+why,
-			"write it anew with the API server's certificate authority")
+			"recreate the Secret with the API server's certificate authority")
 	}
 	for _, field := range c.Ignored {
 		add(Warning, "links cluster "+c.Cluster+" by a kubeconfig with "+field+": it is ignored",
@@ -120,7 +121,7 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 	}
 	for _, why := range c.Unread {
 		add(Failure, why,
-			"correct the annotation, or remove it: kubectl edit "+secret+"; docs/links.md has what it may be")
+			"correct the annotation, or remove it: kubectl edit "+secret+"; docs/links.md lists the valid values")
 	}
 }
 
@@ -137,14 +138,13 @@ func checkMemory(r *report, s *Seen) {
 	}
 	add := r.about(sectionLinks, LinkMemory, "")
 	percent := m.Used * 100 / m.Limit
-	text := fmt.Sprintf("all linked clusters together take %d %% of the memory limit (GOMEMLIMIT)", percent)
+	text := fmt.Sprintf("all linked clusters together use %d %% of the memory limit (GOMEMLIMIT)", percent)
 	if m.Used <= m.Limit/100*mostLinkedMemory {
 		add(OK, text, "")
 		return
 	}
 	add(Warning, fmt.Sprintf("%s, more than %d %%", text, mostLinkedMemory),
-		"raise the memory limit of the container, or lower --cluster-memory, "+
-			"which then makes the largest clusters stale")
+		"raise the memory limit of the container, or lower --cluster-memory, which makes the largest clusters stale")
 }
 
 // checkNetworks reports overlapping Pod CIDRs of clusters on the same network. For each pair of
@@ -159,7 +159,7 @@ func checkNetworks(clusters []*clusterCheck) {
 				continue
 			}
 			if mine, other, found := overlap(ranges[i], ranges[j]); found && mine == other {
-				overlaps = append(overlaps, fmt.Sprintf("%v is also of %s", mine, before.Cluster.Cluster))
+				overlaps = append(overlaps, fmt.Sprintf("%v is also used by %s", mine, before.Cluster.Cluster))
 			} else if found {
 				overlaps = append(overlaps, fmt.Sprintf("%v overlaps %v of %s", mine, other, before.Cluster.Cluster))
 			}

@@ -40,7 +40,7 @@ func TestJudge(t *testing.T) {
 				Resource: "externalworkloads.workload.linkerd.io", Status: 403},
 				{Verb: "list", Resource: "jobs.batch", Status: 403}}
 		}, []string{"warning rights east: not permitted: list jobs.batch (labels do not name its CronJobs)",
-			"failure rights local: not permitted: watch pods (the gateway does not get ready)"}},
+			"failure rights local: not permitted: watch pods (replicas do not become ready)"}},
 		"an optional right": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "nodes", Status: 403}}
 			east.API.Networks = &adminapi.PodNetworks{Error: "the credentials may not read Nodes"}
@@ -55,31 +55,32 @@ func TestJudge(t *testing.T) {
 				Resource: "externalworkloads.workload.linkerd.io", Status: 403}}
 		}, []string{"warning rights local: not permitted: list externalworkloads.workload.linkerd.io " +
 			"(ExternalWorkloads are not served)",
-			"unchecked crds local: the API server does not show whether it has externalworkloads.workload.linkerd.io"}},
+			"unchecked crds local: the API server does not say whether it serves " +
+				"externalworkloads.workload.linkerd.io"}},
 		"a missing kind, and a missing right to it": {func(own, _ *adminapi.Cluster, s *Seen) {
 			s.FromHere = true
 			own.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "servers.policy.linkerd.io",
 				Status: 403}, {Verb: "get", Resource: "servers.policy.linkerd.io", Status: 404},
 				{Verb: "list", Resource: "externalworkloads.workload.linkerd.io", Status: 403}}
-		}, []string{"warning rights local: not permitted: list servers.policy.linkerd.io (Servers make no port " +
+		}, []string{"warning rights local: not permitted: list servers.policy.linkerd.io (Servers do not make ports " +
 			"opaque); list externalworkloads.workload.linkerd.io (ExternalWorkloads are not served)",
 			"warning crds local: not installed: servers.policy.linkerd.io"}},
 		"credentials that are refused now": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.State, east.Reason = adminapi.Stale, "pods: Unauthorized"
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "pods", Status: 401}}
 		}, []string{"failure api east: the API server answers 401 Unauthorized to list pods", "unchecked rights " +
-			"east: its API server answers with an error", "failure link-state east: it is stale: pods: Unauthorized",
+			"east: its API server responds with an error", "failure link-state east: it is stale: pods: Unauthorized",
 			"unchecked link-expiry east: the API server refuses its credentials",
-			"unchecked trust-anchors east: its API server answers with an error",
-			"unchecked pod-networks east: its API server answers with an error"}},
+			"unchecked trust-anchors east: its API server responds with an error",
+			"unchecked pod-networks east: its API server responds with an error"}},
 		"an API server that fails": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.State, east.Reason = adminapi.Stale, "pods: later"
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "pods", Status: 503}}
 		}, []string{"failure api east: the API server answers 503 Service Unavailable to list pods",
-			"unchecked rights east: its API server answers with an error",
+			"unchecked rights east: its API server responds with an error",
 			"failure link-state east: it is stale: pods: later",
-			"unchecked trust-anchors east: its API server answers with an error",
-			"unchecked pod-networks east: its API server answers with an error"}},
+			"unchecked trust-anchors east: its API server responds with an error",
+			"unchecked pod-networks east: its API server responds with an error"}},
 		"one resource that fails": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "jobs.batch", Status: 500}}
 		}, nil},
@@ -89,7 +90,7 @@ func TestJudge(t *testing.T) {
 			"east: it is stale: pods: refused"}},
 		"a client certificate that is refused": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Error, east.API.ClientCertificate = "remote error: tls: expired certificate", "expired certificate"
-		}, []string{"failure api east: the API server refuses the client certificate: expired certificate"}},
+		}, []string{"failure api east: the API server rejects the client certificate: expired certificate"}},
 		"one that has never answered": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.State, east.Reason, east.API = adminapi.Unreachable, "pods: refused",
 				&adminapi.APIServer{Error: "connection refused"}
@@ -99,7 +100,7 @@ func TestJudge(t *testing.T) {
 			"unchecked trust-anchors east: " + silent, "unchecked pod-networks east: " + silent}},
 		"another's certificate": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Error, east.API.Certificate, east.API.OtherAuthority = "tls: no", "it was issued by x", true
-		}, []string{"failure api east: its API server can't be reached: its certificate is not good: it was " +
+		}, []string{"failure api east: its API server can't be reached: its certificate is not valid: it was " +
 			"issued by x"}},
 		"new credentials": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.NewCredentials = "new credentials do not work; the old credentials stay in use: Unauthorized"
@@ -133,36 +134,38 @@ func TestJudge(t *testing.T) {
 			_ *Seen) {
 			east.SecretRefused = "no kubeconfig"
 		},
-			[]string{"failure link-secret link-east: can't be used as it is now, and the version before is, for " +
+			[]string{"failure link-secret link-east: can't be used, so Isthmus still uses its previous version for " +
 				"cluster east: no kubeconfig"}},
 		"a token": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Expiry = &adminapi.Expiry{What: "token", At: time.Unix(0, 0)}
 		},
-			[]string{"failure link-expiry east: its token has expired, at 1970-01-01 00:00 UTC"}},
+			[]string{"failure link-expiry east: its token expired at 1970-01-01 00:00 UTC"}},
 		"a client certificate that expires soon": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Expiry = &adminapi.Expiry{What: "client certificate", At: soon}
 		}, []string{"warning link-expiry east: its client certificate expires in 3 days, at " + clock(soon)}},
 		"an anchor that has expired": {func(own, east *adminapi.Cluster, _ *Seen) {
 			own.API.Anchors, east.API.Anchors = anchors(old), anchors(old)
-		}, []string{"failure trust-anchors east: the trust anchor has expired, at 1970-01-01 00:00 UTC",
-			"failure trust-anchors local: the trust anchor has expired, at 1970-01-01 00:00 UTC"}},
+		}, []string{"failure trust-anchors east: the trust anchor expired at 1970-01-01 00:00 UTC",
+			"failure trust-anchors local: the trust anchor expired at 1970-01-01 00:00 UTC"}},
 		"an anchor that expires soon": {func(own, east *adminapi.Cluster, _ *Seen) {
 			own.API.Anchors, east.API.Anchors = anchors(soon), anchors(soon)
 		}, []string{"warning trust-anchors east: the trust anchor expires in 3 days, at " + clock(soon),
 			"warning trust-anchors local: the trust anchor expires in 3 days, at " + clock(soon)}},
 		"an old anchor among good ones": {func(own, east *adminapi.Cluster, _ *Seen) {
 			own.API.Anchors, east.API.Anchors = anchors(old, late), anchors(late, old)
-		}, []string{"warning trust-anchors east: 1 of 2 trust anchors have expired; one is good until 2100-01-01 " +
+		}, []string{"warning trust-anchors east: 1 of 2 trust anchors have expired; the last one is valid until " +
+			"2100-01-01 " +
 			"00:00 UTC",
-			"warning trust-anchors local: 1 of 2 trust anchors have expired; one is good until 2100-01-01 00:00 UTC"}},
+			"warning trust-anchors local: 1 of 2 trust anchors have expired; the last one is valid until 2100-01-01 " +
+				"00:00 UTC"}},
 		"more anchors": {func(own, east *adminapi.Cluster, _ *Seen) {
 			own.API.Anchors, east.API.Anchors = anchors(late), anchors(late, late.Add(time.Hour))
-		}, []string{"warning trust-anchors east: 1 of 1 trust anchors here and of 2 there are the same: proxies " +
-			"with a certificate by another one are refused"}},
+		}, []string{"warning trust-anchors east: only 1 of the 1 trust anchors here and the 2 there are the " +
+			"same: certificates of other anchors are rejected"}},
 		"fewer anchors": {func(own, east *adminapi.Cluster, _ *Seen) {
 			own.API.Anchors, east.API.Anchors = anchors(late, late.Add(time.Hour)), anchors(late)
-		}, []string{"warning trust-anchors east: 1 of 2 trust anchors here and of 1 there are the same: proxies " +
-			"with a certificate by another one are refused"}},
+		}, []string{"warning trust-anchors east: only 1 of the 2 trust anchors here and the 1 there are the " +
+			"same: certificates of other anchors are rejected"}},
 		"no Nodes": {func(_, east *adminapi.Cluster, _ *Seen) { east.API.Networks = &adminapi.PodNetworks{} }, nil},
 		"Nodes without a Pod CIDR": {func(_, east *adminapi.Cluster,
 			_ *Seen) {
@@ -205,12 +208,12 @@ func TestOverlaps(t *testing.T) {
 		}
 	}
 	want := []string{
-		"warning pod-networks c: Pod CIDRs overlap: 10.0.0.0/24 is also of b",
+		"warning pod-networks c: Pod CIDRs overlap: 10.0.0.0/24 is also used by b",
 		"warning pod-networks east: Pod CIDRs overlap: 10.1.0.0/16 overlaps 10.0.0.0/8 of local",
 		"warning pod-networks north: Pod CIDRs overlap: 10.1.2.0/24 overlaps 10.0.0.0/8 of local; 10.1.2.0/24 " +
 			"overlaps 10.1.0.0/16 of east",
 		"warning pod-networks south: Pod CIDRs overlap: fd00::/80 overlaps fd00::/64 of north",
-		"warning pod-networks twin: Pod CIDRs overlap: 192.168.0.0/16 is also of south",
+		"warning pod-networks twin: Pod CIDRs overlap: 192.168.0.0/16 is also used by south",
 	}
 	if got := found(seen); !slices.Equal(got, want) {
 		t.Errorf("found\n%s", strings.Join(got, "\n"))

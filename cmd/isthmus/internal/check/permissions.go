@@ -24,24 +24,24 @@ var read = []string{"get", "list", "watch"}
 // (manifests/install/rbac.yaml).
 func LocalPermissions() []Permission {
 	return []Permission{
-		{"", "pods", read, "", false, Failure, "the gateway does not get ready"},
-		{"", "services", read, "", false, Failure, "the gateway does not get ready"},
-		{"", "endpoints", read, "", false, Warning, "it can't be run with --enable-endpoint-slices=false"},
+		{"", "pods", read, "", false, Failure, "replicas do not become ready"},
+		{"", "services", read, "", false, Failure, "replicas do not become ready"},
+		{"", "endpoints", read, "", false, Warning, "--enable-endpoint-slices=false does not work"},
 		{
 			"", "nodes", read, "", false, Warning,
-			"it does not know zones and the region, and may probe Nodes as gateways of linked clusters",
+			"zones and the region are unknown, and Isthmus may probe local Nodes as gateways of linked clusters",
 		},
-		{"discovery.k8s.io", "endpointslices", read, "", false, Failure, "the gateway does not get ready"},
+		{"discovery.k8s.io", "endpointslices", read, "", false, Failure, "replicas do not become ready"},
 		{"discovery.k8s.io", "endpointslices", []string{"create", "update", "patch", "delete"}, "", false, Warning,
-			"no EndpointSlices are written for ExternalWorkloads"},
+			"EndpointSlices for ExternalWorkloads are not written"},
 		{"apps", "replicasets", read, "", false, Warning, "labels do not name Deployments"},
 		{"batch", "jobs", read, "", false, Warning, "labels do not name CronJobs"},
 		{"linkerd.io", "serviceprofiles", read, "", false, Warning, "ServiceProfiles have no effect"},
-		{"policy.linkerd.io", "servers", read, "", false, Warning, "Servers make no port opaque"},
+		{"policy.linkerd.io", "servers", read, "", false, Warning, "Servers do not make ports opaque"},
 		{"workload.linkerd.io", "externalworkloads", read, "", false, Warning, "ExternalWorkloads are not served"},
-		{"", "secrets", read, "", true, Failure, "no cluster is linked, and a gateway that starts does not get ready"},
+		{"", "secrets", read, "", true, Failure, "no cluster is linked, and new replicas do not become ready"},
 		{"coordination.k8s.io", "leases", []string{"create", "get", "update", "patch"}, "", true, Warning,
-			"no EndpointSlices are written for ExternalWorkloads"},
+			"EndpointSlices for ExternalWorkloads are not written"},
 		{"", "configmaps", []string{"get"}, anchorsConfigMap, true, Unchecked, "trust anchors can't be compared"},
 	}
 }
@@ -49,17 +49,18 @@ func LocalPermissions() []Permission {
 // ExportPermissions returns the additional permissions for --exports=on
 // (manifests/install/exports/rbac.yaml).
 func ExportPermissions() []Permission {
-	const mcs, unwritten = "multicluster.x-k8s.io", "no ServiceImports are written"
+	const mcs, unwritten = "multicluster.x-k8s.io", "ServiceImports are not written"
 	write := []string{"create", "update", "delete"}
 	status := []string{"update"}
 	return []Permission{
-		{"", "services", write, "", false, Warning, "no Services are written for exports"},
+		{"", "services", write, "", false, Warning, "Services for exports are not written"},
 		{"", "namespaces", read, "", false, Warning, "nothing is written for exports"},
 		{mcs, "serviceexports", read, "", false, Warning, unwritten},
 		{mcs, "serviceimports", read, "", false, Warning, unwritten},
 		{mcs, "serviceimports", write, "", false, Warning, unwritten},
-		{mcs, "serviceimports/status", status, "", false, Warning, "they do not name the clusters that export"},
-		{mcs, "serviceexports/status", status, "", false, Warning, "they have no conditions"},
+		{mcs, "serviceimports/status", status, "", false, Warning, "ServiceImports do not name the clusters that " +
+			"export"},
+		{mcs, "serviceexports/status", status, "", false, Warning, "ServiceExports have no conditions"},
 	}
 }
 
@@ -70,15 +71,15 @@ func LinkPermissions() []Permission {
 		{"", "pods", read, "", false, Failure, "the cluster does not join"},
 		{"", "services", read, "", false, Failure, "the cluster does not join"},
 		{"", "endpoints", read, "", false, Warning,
-			"a gateway with --enable-endpoint-slices=false does not get its endpoints"},
+			"replicas with --enable-endpoint-slices=false do not read its endpoints"},
 		{"discovery.k8s.io", "endpointslices", read, "", false, Failure, "the cluster does not join"},
 		{"apps", "replicasets", read, "", false, Warning, "labels do not name its Deployments"},
 		{"batch", "jobs", read, "", false, Warning, "labels do not name its CronJobs"},
-		{"policy.linkerd.io", "servers", read, "", false, Warning, "its Servers make no port opaque"},
+		{"policy.linkerd.io", "servers", read, "", false, Warning, "its Servers do not make ports opaque"},
 		{"workload.linkerd.io", "externalworkloads", read, "", false, Unchecked,
 			"its ExternalWorkloads are not served"},
 		{"multicluster.x-k8s.io", "serviceexports", read, "", false, Unchecked, "its ServiceExports are not read"},
-		{"", "nodes", read, "", false, Unchecked, "its region and its Pods' networks are not known"},
+		{"", "nodes", read, "", false, Unchecked, "its region and Pod CIDRs are unknown"},
 		{"", "configmaps", []string{"get"}, anchorsConfigMap, false, Unchecked, "its trust anchors can't be compared"},
 	}
 }

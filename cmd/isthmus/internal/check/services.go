@@ -23,24 +23,25 @@ func checkServices(r *report, s *Seen) {
 		for _, f := range x.Failures {
 			r.ofService(Updates, x.Service, Failure, f.String(),
 				"report this bug with the stack from the log (message \"panic: this is a bug in Isthmus\"); "+
-					"docs/operations.md says what to do meanwhile")
+					"docs/operations.md says what to do until the bug is fixed")
 		}
 		for _, problem := range x.Problems {
 			r.ofService(Definitions, x.Service, Warning, problem,
-				"correct the Service's annotations and labels; docs/links.md and docs/preference.md have what they "+
-					"may be")
+				"correct the Service's annotations and labels; docs/links.md and docs/preference.md list the valid "+
+					"values")
 		}
 		if x.Preference != nil {
 			for _, cluster := range x.Preference.Unlinked {
 				r.ofService(Definitions, x.Service, Warning,
 					fmt.Sprintf("annotation isthmus.io/prefer: no cluster %s is linked", cluster),
-					"correct the name in the annotation, or link it: isthmus link NAME --context CONTEXT --apply")
+					"correct the name in the annotation, or link the cluster: isthmus link NAME --context CONTEXT "+
+						"--apply")
 			}
 		}
 	}
 	for _, fine := range []struct{ check, text string }{
-		{Members, services(federated)}, {Ports, "all members have the ports that are asked for"},
-		{Addresses, "no address that proxies watch is offered twice"},
+		{Members, services(federated)}, {Ports, "all members have the ports of their services"},
+		{Addresses, "no two members offer the same watched address"},
 		{Definitions, "all annotations and labels can be used"},
 		{Updates, "no update of a service has panicked"},
 	} {
@@ -77,9 +78,9 @@ func checkMembers(r *report, s *adminapi.Service) {
 		}
 		if len(m.LacksPorts) > 0 {
 			r.ofService(Ports, s.Service, Warning,
-				fmt.Sprintf("%s of cluster %s has no port %s: clients of that port are sent to that port of its Pods",
+				fmt.Sprintf("%s of cluster %s has no port %s: clients connect to the same port number of its Pods",
 					m.Service, m.Cluster, strings.Join(m.LacksPorts, ", ")),
-				"give both Services the same port numbers; their target ports may differ")
+				"use the same port numbers in both Services; their target ports may differ")
 		}
 	}
 }
@@ -91,12 +92,12 @@ func memberHint(service, reason string) string {
 	case "no gateway of the cluster can be used":
 		return "see the check of the cluster's gateways"
 	case "no such Service in the cluster", "Service is of type ExternalName":
-		return "create the Service there, or take that member out of the annotations of Service " + service
+		return "create the Service there, or remove the member from the annotations of Service " + service
 	case "cluster is unlinked":
 		return "correct the cluster's name in the annotations of Service " + service +
 			", or link it: isthmus link NAME --context CONTEXT --apply"
 	}
-	return "see why the cluster can't be read, among the checks of links and API servers, and by: isthmus clusters"
+	return "see why the cluster can't be read: isthmus clusters, and the checks of links and API servers"
 }
 
 // checkAddresses reports addresses that two members offer.
@@ -106,14 +107,14 @@ func checkAddresses(r *report, s *adminapi.Service) {
 			if m.Conflicts == 0 {
 				continue
 			}
-			text := fmt.Sprintf("port %d: another member too offers %s of %s of cluster %s", p.Port,
+			text := fmt.Sprintf("port %d: another member also offers %s of %s of cluster %s", p.Port,
 				text.Count(m.Conflicts, "address", "addresses"), m.Service, m.Cluster)
 			if len(m.ConflictsWith) > 0 {
 				text += ": " + m.ConflictsWith[0]
 			}
 			r.ofService(Addresses, s.Service, Warning, text,
-				"either two clusters use the same addresses, or one of them is linked twice; "+
-					"isthmus.io/address-ranges on link Secrets keeps them apart (docs/links.md)")
+				"two clusters use the same addresses, or one cluster is linked twice; to separate them, annotate "+
+					"the link Secrets with isthmus.io/address-ranges (docs/links.md)")
 		}
 	}
 }
@@ -127,7 +128,7 @@ func checkLeftovers(r *report, s *Seen) {
 		if more := left.Number - len(left.Services); more > 0 {
 			names += fmt.Sprintf(" and %d more", more)
 		}
-		message := fmt.Sprintf("it is not linked, and Linkerd's service mirror has left %s of it: %s",
+		message := fmt.Sprintf("it is not linked, but Linkerd's service mirror has left %s: %s",
 			text.Count(left.Number, "mirror", "mirrors"), names)
 		remove := "kubectl delete services --all-namespaces --selector " +
 			"'mirror.linkerd.io/mirrored-service=true,mirror.linkerd.io/cluster-name=" + left.Cluster +
@@ -136,10 +137,11 @@ func checkLeftovers(r *report, s *Seen) {
 			add(Warning, message, remove)
 			continue
 		}
-		message = fmt.Sprintf("it has no link Secret, and whether a service mirror of Linkerd still writes "+
-			"%s of it is not known: %s (%s)", text.Count(left.Number, "mirror", "mirrors"), names, left.Unknown)
-		add(Unchecked, message, "permit to read Links and Leases: kubectl apply -k manifests/install/exports/linkerd; "+
-			"if no service mirror runs for it: "+remove)
+		message = fmt.Sprintf("it has no link Secret, and it is unknown whether a service mirror of Linkerd still "+
+			"writes %s: %s (%s)", text.Count(left.Number, "mirror", "mirrors"), names, left.Unknown)
+		add(Unchecked, message, "allow Isthmus to read Links and Leases: kubectl apply -k "+
+			"manifests/install/exports/linkerd; "+
+			"if no service mirror runs for the cluster: "+remove)
 	}
 }
 
@@ -163,18 +165,19 @@ func checkConflicts(r *report, s *Seen, now time.Time) {
 			continue
 		}
 		r.about(sectionNetworks, Conflicts, x.Address)(Warning,
-			fmt.Sprintf("%s have claimed it for %s: %s; GetProfile answers Unavailable until only one does",
+			fmt.Sprintf("%s have claimed it for %s: %s; GetProfile returns Unavailable until only one object claims "+
+				"the address",
 				x.Claimed, roughly(now.Sub(x.Since)), strings.Join(x.Objects, ", ")),
-			"delete or correct all of these objects but one; "+
-				"the Pods of a node that no longer exists: kubectl delete pod -n NAMESPACE NAME --force")
+			"delete or correct all but one of these objects; to delete Pods of a node that no longer exists: "+
+				"kubectl delete pod -n NAMESPACE NAME --force")
 	}
 	if more := lasting - maxConflicts + s.MoreConflicts; lasting > maxConflicts {
 		text := text.Count(more, "more address is", "more addresses are") + " claimed by several objects"
 		r.about(sectionNetworks, Conflicts, "")(Warning, text,
-			"/debug/clusters lists the oldest conflicts, as addressConflicts")
+			"/debug/clusters lists the oldest conflicts in addressConflicts")
 	}
 	if lasting == 0 {
 		r.about(sectionNetworks, Conflicts, "")(OK,
-			"no address of this cluster has been claimed by several objects for long", "")
+			"no address of this cluster has been claimed by several objects for a minute or longer", "")
 	}
 }

@@ -55,7 +55,7 @@ func TestServiceChecks(t *testing.T) {
 				"cluster", "failure members shop/web: shop/web of cluster north does not serve: cluster is unlinked"}},
 		"ports": {web(adminapi.Member{Cluster: "east", LacksPorts: []string{"80 (http is 8080 there)", "81"}}), nil,
 			[]string{"warning ports shop/web: shop/web of cluster east has no port 80 (http is 8080 there), 81: " +
-				"clients of that port are sent to that port of its Pods"}},
+				"clients connect to the same port number of its Pods"}},
 		"a preference": {preferring, nil,
 			[]string{"warning definitions shop/web: annotation isthmus.io/prefer: no cluster esat is linked"}},
 		"a problem": {adminapi.Service{Service: "shop/odd", Problems: []string{"bad"}}, nil,
@@ -68,7 +68,8 @@ func TestServiceChecks(t *testing.T) {
 				"it has panicked 2 times since 1970-01-01T00:00:00Z (service: boom); " +
 				"clients keep what they were sent before"}},
 		"addresses": {twice, nil, []string{
-			"warning addresses shop/web: port 80: another member too offers 2 addresses of shop/web of cluster north"}},
+			"warning addresses shop/web: port 80: another member also offers 2 addresses of shop/web of cluster " +
+				"north"}},
 		"the Lease": {web(), &adminapi.SliceWriter{Holder: "a", LeaseError: "forbidden"},
 			[]string{"warning slice-writer : the Lease of the replica that writes EndpointSlices can't be used: " +
 				"forbidden"}},
@@ -108,11 +109,10 @@ func TestLeftovers(t *testing.T) {
 		{Cluster: "other", Number: 1, Services: []string{"shop/a-other"}, Unknown: "Leases can't be read"},
 	}
 	got, want := found(seen), []string{
-		"warning leftover-mirrors old: it is not linked, and Linkerd's service mirror has left 12 mirrors of it: " +
+		"warning leftover-mirrors old: it is not linked, but Linkerd's service mirror has left 12 mirrors: " +
 			"shop/a-old, shop/b-old and 10 more",
-		"unchecked leftover-mirrors other: it has no link Secret, " +
-			"and whether a service mirror of Linkerd still writes 1 mirror of it is not known: " +
-			"shop/a-other (Leases can't be read)",
+		"unchecked leftover-mirrors other: it has no link Secret, and it is unknown whether a service mirror of " +
+			"Linkerd still writes 1 mirror: shop/a-other (Leases can't be read)",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
@@ -151,7 +151,7 @@ func TestConflicts(t *testing.T) {
 		"brief": {[]adminapi.AddressConflict{conflict(1, conflictLasts/2)}, 0, 0, "", ""},
 		"one lasts": {[]adminapi.AddressConflict{conflict(1, 5*time.Minute), conflict(2, time.Second)}, 0, 1,
 			"warning address-conflicts 10.0.0.1: 2 Pods with IP 10.0.0.1 have claimed it for 5 minutes: " +
-				"Pod a/x, Pod b/y; GetProfile answers Unavailable until only one does", ""},
+				"Pod a/x, Pod b/y; GetProfile returns Unavailable until only one object claims the address", ""},
 		"many": {many, 100, maxConflicts + 1,
 			"warning address-conflicts : 104 more addresses are claimed by several objects", "10.0.0.9"},
 	} {

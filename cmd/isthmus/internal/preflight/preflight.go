@@ -121,7 +121,7 @@ func (x *inspection) run(ctx context.Context) {
 		err = api.AddTyped()
 	}
 	if err != nil {
-		x.found.Error = "no client can be made of its credentials: " + err.Error()
+		x.found.Error = "cannot create a client from its credentials: " + err.Error()
 		return
 	}
 	defer api.Close()

@@ -24,8 +24,8 @@ func TestPreflight(t *testing.T) {
 			w.local.refused = []string{"list secrets", "watch pods"}
 		},
 			[]string{
-				"failure rights local: not permitted: watch pods (the gateway does not get ready); " +
-					"list secrets (no cluster is linked, and a gateway that starts does not get ready)",
+				"failure rights local: not permitted: watch pods (replicas do not become ready); " +
+					"list secrets (no cluster is linked, and new replicas do not become ready)",
 			}},
 		"before an installation": {func(_ *testing.T, w *world) {
 			w.pre, w.local.refused = true, []string{"list pods"}
@@ -37,8 +37,9 @@ func TestPreflight(t *testing.T) {
 		"rights for exports": {func(_ *testing.T, w *world) {
 			w.exports, w.local.refused = true, []string{"create services", "update serviceimports/status"}
 		}, []string{
-			"warning rights local: not permitted: create services (no Services are written for exports); " +
-				"update serviceimports/status.multicluster.x-k8s.io (they do not name the clusters that export)",
+			"warning rights local: not permitted: create services (Services for exports are not written); " +
+				"update serviceimports/status.multicluster.x-k8s.io (ServiceImports do not name the clusters that " +
+				"export)",
 		}},
 		"rights for exports that are not asked for": {
 			func(_ *testing.T, w *world) { w.local.refused = []string{"create services"} },
@@ -81,7 +82,7 @@ func TestPreflight(t *testing.T) {
 					`or 5m; it counts as absent`,
 			}},
 		"an expired token": {func(_ *testing.T, w *world) { w.token = jwt(time.Unix(1e9, 0)) },
-			[]string{"failure link-expiry east: its token has expired, at 2001-09-09 01:46 UTC"}},
+			[]string{"failure link-expiry east: its token expired at 2001-09-09 01:46 UTC"}},
 		"a clock that is ahead": {
 			func(_ *testing.T, w *world) { w.east.ahead = 2 * time.Minute },
 			[]string{"warning clock-skew east: its clock is 2 minutes ahead"},
@@ -90,8 +91,8 @@ func TestPreflight(t *testing.T) {
 			w.east.answers[anchorsPath] = corev1.ConfigMap{Data: map[string]string{"ca-bundle.crt": other}}
 		},
 			[]string{
-				"failure trust-anchors east: no trust anchor in common with the local cluster: " +
-					"proxies refuse each other's identities",
+				"failure trust-anchors east: the local cluster trusts none of its trust anchors: proxies reject " +
+					"each other's identities",
 			}},
 		"anchors that may not be read": {func(_ *testing.T, w *world) {
 			w.east.answers[anchorsPath] = http.StatusForbidden
@@ -113,10 +114,10 @@ func TestPreflight(t *testing.T) {
 		},
 			[]string{
 				"failure api east: the API server answers 401 Unauthorized for its version",
-				"unchecked rights east: its API server answers with an error",
+				"unchecked rights east: its API server responds with an error",
 				"unchecked link-expiry east: the API server refuses its credentials",
-				"unchecked trust-anchors east: its API server answers with an error",
-				"unchecked pod-networks east: its API server answers with an error"}},
+				"unchecked trust-anchors east: its API server responds with an error",
+				"unchecked pod-networks east: its API server responds with an error"}},
 		"a cluster that is silent": {func(_ *testing.T, w *world) { w.east.silent = true },
 			[]string{
 				"failure api east: its API server can't be reached: no answer within 3s",

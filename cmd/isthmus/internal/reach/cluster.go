@@ -262,7 +262,7 @@ func (c *Cluster) explain(err error, does, right string) error {
 		return fmt.Errorf("%s does not %s: %s", c, does, text.Quoted(status.ErrStatus.Message))
 	}
 	if invalid, _ := guard.Certificate(err); invalid != "" {
-		return fmt.Errorf("%s can't be used, since its certificate is not good: %s\n  Correct its server or its "+
+		return fmt.Errorf("%s can't be used, since its certificate is not valid: %s\n  Correct its server or its "+
 			"certificate authority in the kubeconfig, or choose another context by %s", c, invalid,
 			c.options.contextFlag())
 	}

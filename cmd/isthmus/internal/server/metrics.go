@@ -29,7 +29,7 @@ func newRegistry(version string) *prometheus.Registry {
 func newBuildMetric(version string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "isthmus_build_info",
-		Help: "1, by what the gateway was built from.",
+		Help: "Always 1. The labels describe the build of Isthmus.",
 		ConstLabels: prometheus.Labels{
 			"version":   version,
 			"revision":  cli.Revision(),
@@ -79,11 +79,11 @@ func clusterGauges(linked linkStates, name, help string) *prometheus.GaugeVec {
 // collectMembers collects the members of all services, watched or not.
 func collectMembers(ch chan<- prometheus.Metric, t *federation.Table, linked linkStates, byService bool) {
 	members := clusterGauges(linked, "isthmus_members",
-		"Members of federated and mirrored services, by cluster; empty: it is not linked.")
+		"Members of federated and mirrored services, by cluster. The cluster is empty if it is not linked.")
 	unavailable := clusterGauges(linked, "isthmus_member_unavailable",
-		"Members of those that contribute nothing; /debug/clusters shows the reason.")
+		"Members of federated and mirrored services that contribute no endpoints. See /debug/clusters for the reasons.")
 	serving := gauges("isthmus_service_member",
-		"1 for a member of a federated or mirrored service that serves, 0 for one that does not.",
+		"1 if the member of a federated or mirrored service serves, 0 if not.",
 		"namespace", "service", "cluster", "member")
 	for id, d := range t.Definitions() {
 		for _, m := range d.Members {
@@ -120,16 +120,15 @@ func ifLinked(c federation.ClusterName, linked linkStates) string {
 // collectWatched collects the endpoints of the service ports that proxies watch.
 func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked linkStates, byService bool) {
 	offered := clusterGauges(linked, "isthmus_endpoints_offered",
-		"Endpoints that clusters offer of the service ports that proxies watch.")
+		"Endpoints that clusters offer for the service ports that proxies watch.")
 	yielded := gauges("isthmus_address_conflicts",
-		"Offered addresses that are sent from another member of the service.", "cluster")
+		"Offered addresses that Isthmus sends as endpoints of another member of the service.", "cluster")
 	yielded.WithLabelValues(federation.Local.String())
 	refused := gauges("isthmus_endpoints_refused",
-		"Offered endpoints that are not taken from a linked cluster, by reason: "+
-			"outside its address ranges, or at an address of the local cluster. "+
-			"/debug/clusters has examples.", "cluster", "reason")
+		"Endpoints of linked clusters that Isthmus rejects, by reason. Their address is outside the cluster's "+
+			"address ranges, or belongs to the local cluster. See /debug/clusters for examples.", "cluster", "reason")
 	byMember := gauges("isthmus_service_endpoints_offered",
-		"Endpoints that a cluster offers of a service port that proxies watch.",
+		"Endpoints that a cluster offers for a service port that proxies watch.",
 		"namespace", "service", "port", "cluster", "member")
 	for w := range t.EachWatched() {
 		port := w.Port
@@ -166,8 +165,8 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 
 // tierChanges describes the metric that counts changes of the tiers in use.
 var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
-	"How often clients of a zone have come to use more tiers (spill), or fewer (return), "+
-		"while the service was watched.",
+	"How often clients of a zone started to use more tiers (spill) or fewer tiers (return). Only watched services "+
+		"count.",
 	[]string{"namespace", "service", "direction"}, nil)
 
 // tierMetrics collects the tiers in use of watched services with a preference. Zones are the zones
@@ -175,8 +174,8 @@ var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
 func tierMetrics(t *federation.Table) scraped {
 	return func(ch chan<- prometheus.Metric) {
 		inUse := gauges("isthmus_tier_in_use",
-			"How many tiers besides the first clients of a zone use of a service with a preference, "+
-				"at the port where they use most; /debug/services shows why.",
+			"Number of tiers, besides the first tier, that clients of a zone use for a service with a preference. "+
+				"The port with the most tiers counts. See /debug/services for the reasons.",
 			"namespace", "service", "zone")
 		for _, s := range t.Steered(false) {
 			if len(s.Preference.Tiers) == 0 {

@@ -250,7 +250,8 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 			"Client addresses with fewer calls than average may exceed the limit by up to an eighth. "+
 			"The default is half of the usable memory (see --cluster-memory), divided by 14 KiB.")
 	parse(s, &o.viewMemory, "view-memory", "", quantity(minViewMemory),
-		"Limit the estimated memory of the endpoint sets and profiles that proxies watch to `QUANTITY`, such as 512Mi. "+
+		"Limit the estimated memory of the endpoint sets and profiles that proxies watch to `QUANTITY`, such as "+
+			"512Mi. "+
 			"Beyond the limit, calls for new destinations are rejected with ResourceExhausted. "+
 			"Client addresses that use less memory than average may exceed the limit by up to an eighth. "+
 			"Open calls continue. "+
@@ -260,7 +261,8 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 			"so that proxies find other replicas through DNS. "+
 			"The period of --drain follows. "+
 			"The two periods must be at least a second shorter than the Pod's terminationGracePeriodSeconds. "+
-			"The safest choice is a grace period of 60 s with --shutdown-delay=32s --drain=20s; see docs/operations.md.")
+			"The safest choice is a grace period of 60 s with --shutdown-delay=32s --drain=20s; see "+
+			"docs/operations.md.")
 	parse(s, &o.drain, "drain", "6s", notNegative,
 		"End the open streams one by one over `DURATION` after --shutdown-delay, "+
 			"so that other replicas do not receive all proxies at once. "+
@@ -315,26 +317,26 @@ func (o *options) complete() {
 	}
 	const fallback = "cluster.local"
 	if o.trustDomain == "" {
-		warn("--identity-trust-domain is not given: %s is used", fallback)
+		warn("--identity-trust-domain is not set: using %s", fallback)
 	}
 	if o.relist != "" {
-		warn("--relist has no effect any more: remove it from the arguments")
+		warn("--relist no longer has an effect: remove it from the arguments")
 	}
 	if o.audit != "" {
-		warn("--audit has no effect any more: remove it from the arguments")
+		warn("--audit no longer has an effect: remove it from the arguments")
 	}
 	if o.domain == "" {
-		warn("--cluster-domain is not given: %s is used", fallback)
+		warn("--cluster-domain is not set: using %s", fallback)
 	}
 	o.trustDomain = cmp.Or(o.trustDomain, fallback)
 	o.domain = cmp.Or(o.domain, fallback)
 	if o.transport != "transport-header" && o.transport != "transparent" {
-		text := fmt.Sprintf("--outbound-transport-mode is %q: transparent is used; "+
-			"transport-header would be the other mode", o.transport)
+		text := fmt.Sprintf("--outbound-transport-mode is %q: using transparent; the other valid mode is "+
+			"transport-header", o.transport)
 		o.notes = append(o.notes, note{zap.ErrorLevel, text})
 	}
 	if o.logFormat != "plain" && o.logFormat != "json" {
-		warn("--log-format is %q: plain is used; json would be the other format", o.logFormat)
+		warn("--log-format is %q: using plain; the other valid format is json", o.logFormat)
 	}
 }
 
@@ -459,8 +461,8 @@ func restConfig(path string) (*rest.Config, error) {
 	case path != "":
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	case errors.Is(err, clientcmd.ErrEmptyConfig) || clientcmd.IsEmptyConfig(err):
-		return nil, errors.New("no cluster to run in: this is not a Pod, " +
-			"and there is neither $KUBECONFIG nor ~/.kube/config; name a file by --kubeconfig")
+		return nil, errors.New("no cluster: the process is not in a Pod, and neither $KUBECONFIG nor ~/.kube/config " +
+			"exists: set --kubeconfig=FILE")
 	default:
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}

@@ -126,8 +126,8 @@ func TestNotes(t *testing.T) {
 		{
 			nil,
 			[]note{
-				{zap.WarnLevel, "--identity-trust-domain is not given: cluster.local is used"},
-				{zap.WarnLevel, "--cluster-domain is not given: cluster.local is used"},
+				{zap.WarnLevel, "--identity-trust-domain is not set: using cluster.local"},
+				{zap.WarnLevel, "--cluster-domain is not set: using cluster.local"},
 			},
 		},
 		{
@@ -135,22 +135,22 @@ func TestNotes(t *testing.T) {
 			[]note{
 				{
 					zap.ErrorLevel,
-					`--outbound-transport-mode is "x": transparent is used; transport-header would be the other mode`,
+					`--outbound-transport-mode is "x": using transparent; the other valid mode is transport-header`,
 				},
 			},
 		},
 		{append(domains, "--outbound-transport-mode=transport-header", "--log-format=json"), nil},
 		{
 			append(domains, "--audit=1h"),
-			[]note{{zap.WarnLevel, "--audit has no effect any more: remove it from the arguments"}},
+			[]note{{zap.WarnLevel, "--audit no longer has an effect: remove it from the arguments"}},
 		},
 		{
 			append(domains, "--relist=off"),
-			[]note{{zap.WarnLevel, "--relist has no effect any more: remove it from the arguments"}},
+			[]note{{zap.WarnLevel, "--relist no longer has an effect: remove it from the arguments"}},
 		},
 		{
 			append(domains, "--log-format=xml"),
-			[]note{{zap.WarnLevel, `--log-format is "xml": plain is used; json would be the other format`}},
+			[]note{{zap.WarnLevel, `--log-format is "xml": using plain; the other valid format is json`}},
 		},
 		{
 			append(domains, `--meshed-http2-client-params={"keepAlive":{}}`),

@@ -50,7 +50,7 @@ func (r *reports) member(id federation.ServiceID, m federation.Member, s federat
 // refused is a federation.Options.ReportRefused. refused logs that the first addresses of a member
 // are rejected.
 func (r *reports) refused(id federation.ServiceID, port uint16, m federation.Member, first federation.Refusal, n int) {
-	r.clusters.logger(m.Cluster.String()).Warn("addresses that a cluster offers are refused",
+	r.clusters.logger(m.Cluster.String()).Warn("addresses of a cluster are rejected",
 		zap.Stringer("service", id), zap.Uint16("port", port), zap.Stringer("cluster", m.Cluster),
 		zap.Stringer("member", m.Service), zap.Int("refused", n), zap.Stringer("first", first))
 }
@@ -94,7 +94,7 @@ func (r *reports) stalled(destination string) {
 	r.events.Add(adminapi.Event{
 		Kind:    adminapi.EventStall,
 		Object:  destination,
-		Text:    "a stream ended: its proxy takes no updates",
+		Text:    "a stream ended: its proxy does not read updates",
 		Problem: true,
 	})
 }

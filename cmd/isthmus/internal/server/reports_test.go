@@ -56,7 +56,7 @@ func TestReports(t *testing.T) {
 	want := []string{
 		"member of a service does not serve map[" + fmt.Sprintf(of, "", " reason:no such Service in the cluster"),
 		"member of a service serves again map[" + fmt.Sprintf(of, "", ""),
-		"addresses that a cluster offers are refused map[" + fmt.Sprintf(
+		"addresses of a cluster are rejected map[" + fmt.Sprintf(
 			of,
 			" first:10.0.0.1:80 belongs to Pod shop/mine of the local cluster",
 			" port:80 refused:2",
@@ -103,13 +103,13 @@ func TestReportsHaveLimits(t *testing.T) {
 		count[strings.TrimRight(line, "0123456789\n")]++
 	}
 	for line, want := range map[string]int{
-		"member of a service does not serve shop/web east":          logBurst,
-		"member of a service does not serve shop/web north":         logBurst,
-		"member of a service does not serve shop/web no-such-":      logBurst,
-		"addresses that a cluster offers are refused shop/web evil": logBurst,
-		"addresses that a cluster offers are refused shop/web east": 1,
-		"clients use more tiers of a service flaps/web <nil>":       logBurst,
-		"clients use more tiers of a service shop/web <nil>":        1,
+		"member of a service does not serve shop/web east":     logBurst,
+		"member of a service does not serve shop/web north":    logBurst,
+		"member of a service does not serve shop/web no-such-": logBurst,
+		"addresses of a cluster are rejected shop/web evil":    logBurst,
+		"addresses of a cluster are rejected shop/web east":    1,
+		"clients use more tiers of a service flaps/web <nil>":  logBurst,
+		"clients use more tiers of a service shop/web <nil>":   1,
 	} {
 		if n := count[line]; n < want || n > want+10 { // one more each second
 			t.Errorf("%d times %q", n, line)
@@ -152,7 +152,7 @@ func TestEvents(t *testing.T) {
 	if want := []string{
 		"cluster east true stale: gone", "gateway east false answers again",
 		"rotation local false new credentials are in use",
-		"stall web.shop.svc.cluster.local:80 true a stream ended: its proxy takes no updates",
+		"stall web.shop.svc.cluster.local:80 true a stream ended: its proxy does not read updates",
 		"standing east false withdrawn: lost",
 		"tier shop/web false clients use fewer tiers: any (why)",
 		"tier shop/web true clients in zone a use more tiers: any, last-resort (why)",

@@ -37,7 +37,7 @@ func run(ctx context.Context, p cli.Process, o *options) error {
 		return err
 	}
 	built := p.Build
-	log.Info("gateway starts",
+	log.Info("Isthmus starts",
 		zap.String("version", built.Version), zap.String("commit", built.Commit), zap.String("go", built.Go))
 	limitMemory(log)
 	r, err := newReplica(o, built, log)
@@ -371,7 +371,7 @@ func start(ctx context.Context, fail context.CancelCauseFunc, parts ...part) *ru
 			case err != nil:
 				fail(fmt.Errorf("%s: %w", p.name, err))
 			default:
-				fail(fmt.Errorf("%s has ended by itself", p.name))
+				fail(fmt.Errorf("%s ended unexpectedly", p.name))
 			}
 		})
 	}

@@ -147,7 +147,7 @@ func TestReplicaFails(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- s.run(t.Context()) }()
 			s.fail <- end
-			want := "fake cluster has ended by itself"
+			want := "fake cluster ended unexpectedly"
 			if end != nil {
 				want = "fake cluster: broken"
 			}

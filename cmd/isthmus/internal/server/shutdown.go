@@ -77,7 +77,7 @@ func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.
 func (s *shutdown) run(l *trackingListener) {
 	s.markNotServing()
 	if n := s.streams(); n > 0 || s.always {
-		s.log.Info("shutdown: waiting for clients to go elsewhere", zap.Int("streams", n), zap.Duration("for", s.delay))
+		s.log.Info("shutdown: waiting for clients to leave", zap.Int("streams", n), zap.Duration("for", s.delay))
 		s.handOver()
 		s.log.Info("shutdown: serving ends", zap.Int("streams", s.streams()))
 	}
@@ -104,7 +104,7 @@ func (s *shutdown) handOver() {
 	if s.always {
 		<-ctx.Done()
 	} else if s.waitUnused(ctx, goneAfter) {
-		s.log.Info("shutdown: all clients have gone elsewhere")
+		s.log.Info("shutdown: all clients have left")
 	}
 	cancel()
 	draining.Wait()

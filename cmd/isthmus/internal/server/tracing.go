@@ -59,12 +59,12 @@ func (t *tracing) run(ctx context.Context) error {
 	t.bridgeLog()
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(t.collector), otlptracegrpc.WithInsecure())
 	if err != nil {
-		t.log.Warn("no traces: --trace-collector can't be used", zap.String("collector", t.collector), zap.Error(err))
+		t.log.Warn("traces are off: cannot use --trace-collector", zap.String("collector", t.collector), zap.Error(err))
 		<-ctx.Done()
 		return nil
 	}
 	t.provider.RegisterSpanProcessor(trace.NewBatchSpanProcessor(exporter))
-	t.log.Info("traces go to a collector", zap.String("collector", t.collector))
+	t.log.Info("sending traces to a collector", zap.String("collector", t.collector))
 	<-ctx.Done()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLimit)
 	defer cancel()

@@ -103,7 +103,7 @@ func parseAge(text string) (time.Duration, error) {
 	if d, err := time.ParseDuration(text); err == nil && d == 0 {
 		return 0, nil
 	}
-	return duration(time.Second, longest, "a duration of a second or more, such as 30m, or 0 for none")(text)
+	return duration(time.Second, longest, "a duration of a second or more, such as 30m, or 0 for no limit")(text)
 }
 
 func parseLevel(text string) (logLevel, error) {
@@ -128,7 +128,7 @@ func standing(words ...string) func(string) (federation.Standing, error) {
 // label parses a name with the syntax of namespace names.
 func label(text string) (string, error) {
 	if problems := validation.IsDNS1123Label(text); len(problems) > 0 {
-		return "", fmt.Errorf("give a name as namespaces have it: %s", strings.Join(problems, "; "))
+		return "", fmt.Errorf("give a name with the syntax of namespace names: %s", strings.Join(problems, "; "))
 	}
 	return text, nil
 }

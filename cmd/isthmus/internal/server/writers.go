@@ -246,7 +246,7 @@ func (e *exporter) reportUnread(ctx context.Context) {
 	if !pace.Sleep(ctx, unreadAfter) {
 		return
 	}
-	hint := "grant what manifests/install/exports has"
+	hint := "grant the permissions in manifests/install/exports"
 	reasons := e.unread()
 	if _, known := e.store.Exports(); known {
 		if len(reasons) > 0 {
@@ -260,7 +260,7 @@ func (e *exporter) reportUnread(ctx context.Context) {
 		reasons = []string{admin.ExportsUnread}
 		hint = "isthmus check shows what is missing"
 	}
-	e.log.Warn("what is to be written for exports is not known, so nothing is written",
+	e.log.Warn("cannot determine what to write for exports: nothing is written",
 		zap.Strings("reasons", reasons), zap.String("hint", hint))
 	for {
 		changed := e.store.ExportsChanged()
@@ -274,7 +274,7 @@ func (e *exporter) reportUnread(ctx context.Context) {
 			pace.Sleep(ctx, time.Second) // batches changes
 		}
 	}
-	e.log.Info("what is to be written for exports is known now")
+	e.log.Info("can now determine what to write for exports")
 	<-ctx.Done()
 }
 
@@ -341,7 +341,7 @@ func replicaName() (string, error) {
 	}
 	name, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("this replica has no name for the Lease: $HOSTNAME is not set: %w", err)
+		return "", fmt.Errorf("cannot determine the name of this replica for the Lease: $HOSTNAME is not set: %w", err)
 	}
 	return name, nil
 }

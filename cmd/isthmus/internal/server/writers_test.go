@@ -114,8 +114,8 @@ func TestExportsUnread(t *testing.T) {
 	imports := adminapi.Resource{
 		Resource: "serviceimports", Err: "serviceimports is forbidden", Failure: adminapi.Forbidden,
 	}
-	const unknown, known = "what is to be written for exports is not known, so nothing is written",
-		"what is to be written for exports is known now"
+	const unknown, known = "cannot determine what to write for exports: nothing is written",
+		"can now determine what to write for exports"
 	for name, test := range map[string]struct {
 		known     bool
 		resources []adminapi.Resource

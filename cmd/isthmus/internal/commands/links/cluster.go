@@ -50,7 +50,7 @@ func identify(ctx context.Context, clusters ...*cluster) error {
 func (c *cluster) failed(doing string, err error) error {
 	text := commands.Printable(err.Error())
 	if invalid, _ := guard.Certificate(err); invalid != "" {
-		return fmt.Errorf("%s: could not %s: its certificate is not good: %s\n  Is it the API server of that "+
+		return fmt.Errorf("%s: could not %s: its certificate is not valid: %s\n  Is it the API server of that "+
 			"cluster? Correct its server or its certificate authority in the kubeconfig", c.title, doing, invalid)
 	}
 	switch {

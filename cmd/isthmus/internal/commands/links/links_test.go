@@ -492,7 +492,7 @@ func TestWarnOfClashes(t *testing.T) {
 		other := labelled(names[1])
 		same := labelled(names[0])
 		warnOfClashes(&work{p: cli.Process{Name: "isthmus", Stderr: &stderr}}, names[0], []corev1.Secret{other, same})
-		const want = "a Service NAME-eu of west gets no mirror, because the name NAME-eu-west belongs to eu-west"
+		const want = "a Service NAME-eu of west is not mirrored, because the name NAME-eu-west belongs to eu-west"
 		if got := stderr.String(); strings.Count(got, want) != 1 {
 			t.Errorf("link %s: %q", names[0], got)
 		}
