@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// print is a hash of an object's key, which would take several times as much memory. Collisions are
-// not expected, because an API server does not know the seed of the hash.
+// print is a hash of an object's key. A print takes much less memory than the key. Collisions are
+// very unlikely, because no API server knows the seed of the hash.
 type print uint64
 
 // prints computes prints.
@@ -18,21 +18,23 @@ func newPrints() prints { return prints{maphash.MakeSeed()} }
 
 func (p prints) of(key string) print { return print(maphash.String(p.seed, key)) }
 
-// Sizes that the memory cap counts for an object besides its key and value, in bytes. A test of
-// clusterstore/cluster compares the sums with the heap.
+// The memory cap counts these sizes, in bytes, in addition to an object's key and value. A test in
+// clusterstore/cluster compares the total size of a cache with the heap.
 const (
-	// objectSize is what an object takes in this package: an entry of account.sizes, and the string
-	// header of its key.
+	// objectSize is the memory that this package uses for each object: an entry of account.sizes,
+	// and the string header of the object's key.
 	objectSize = 56
-	// shareSize is what a shared value takes in this package: an entry of account.shared.
+	// shareSize is the memory that this package uses for each shared value, which is an entry of
+	// account.shared.
 	shareSize = 96
-	// sameSize is what an unchanged object of a list takes, of which only the print is staged.
+	// sameSize is the memory that this package uses for an unchanged object of a list. Only the
+	// print of an unchanged object is staged.
 	sameSize = 32
 )
 
-// account counts the objects of one resource against the cluster's memory cap: the cached objects
-// and, while a list is being read, the staged objects. An account is not safe for concurrent use. A
-// nil *account counts nothing.
+// account counts the memory of one resource against the cluster's memory cap. It counts the cached
+// objects and, while a list is being read, the staged objects. An account is not safe for
+// concurrent use. A nil *account counts nothing.
 type account struct {
 	memory *MemoryCap // fixed
 	what   string     // fixed; the resource
@@ -43,11 +45,12 @@ type account struct {
 	shared map[any]*share  // shared values by handle
 	sums   sums
 
-	// committing is true while the objects of a list move into the Store. Old objects are dropped
-	// last, so the sums would count old and new objects together. The cap therefore keeps the sums
-	// of the whole list until the end.
+	// committing is true while the objects of a list move into the Store. During the move, the
+	// cache contains both old and new objects, because old objects are dropped last. The memory cap
+	// does not count the old objects, so it is only updated after the move.
 	committing bool
-	// counted and staged are the sums that the cap counts now.
+	// The counted and staged fields are the bytes that the memory cap currently counts for the
+	// resource.
 	counted, staged int64
 }
 
@@ -57,19 +60,20 @@ type sums struct {
 	listed int64 // objects of the list that is being read, with their future size in the cache
 	staged int64 // memory that the list takes beside the cache
 
-	// Each shared value counts once in each of these sums:
+	// The following sums count each shared value once.
 	cachedShared int64 // shared values of cached objects
 	listedShared int64 // shared values of listed objects
 	stagedShared int64 // shared values of listed objects only
 }
 
-// counted returns the bytes that count against the cap: the larger of the cache and the list.
+// counted returns the bytes that count against the memory cap: the size of the cache or of the
+// list, whichever is larger.
 func (s *sums) counted() int64 { return max(s.cached+s.cachedShared, s.listed+s.listedShared) }
 
-// beside returns the bytes that are staged beside the cache.
+// beside returns the bytes that a list stages in addition to the cache.
 func (s *sums) beside() int64 { return s.staged + s.stagedShared }
 
-// share counts the references to a shared value.
+// share counts the references to one shared value.
 type share struct {
 	cached, listed int // references from cached and from listed objects
 	size           int64
@@ -91,8 +95,8 @@ func newAccount(m *MemoryCap, resource string, p prints) *account {
 	return &account{memory: m, what: resource, prints: p, sizes: make(map[print]int64), shared: make(map[any]*share)}
 }
 
-// refer adds references from cached and from listed objects to shared values. Negative numbers
-// remove references.
+// refer adds references to shared values, separately for cached and listed objects. Negative
+// numbers remove references.
 func (a *account) refer(to handles, cached, listed int) {
 	for handle, size := range to.all {
 		one := a.shared[handle]
@@ -110,7 +114,7 @@ func (a *account) refer(to handles, cached, listed int) {
 	}
 }
 
-// sumShare adds a shared value to the sums, multiplied by sign.
+// sumShare adds the size of a shared value to the sums, or subtracts it if sign is -1.
 func (a *account) sumShare(one *share, sign int64) {
 	if one.cached > 0 {
 		a.sums.cachedShared += sign * one.size
@@ -139,8 +143,8 @@ func (a *account) stageSame(key string, of handles) error {
 	return a.stageAs(sameSize, a.sizes[a.prints.of(key)], of)
 }
 
-// stageNone counts an object of a list that will not be cached. Otherwise, a list of such objects
-// could be endless.
+// stageNone counts an object of a list that will not be cached. If such objects did not count, a
+// list of them could be endless.
 func (a *account) stageNone() error {
 	if a == nil {
 		return nil
@@ -148,7 +152,8 @@ func (a *account) stageNone() error {
 	return a.stageAs(sameSize, 0, nil)
 }
 
-// stageAs counts an object of a list with its present size and its future size in the cache.
+// stageAs counts an object of a list. The object has one size while it is staged, and another once
+// it is cached.
 func (a *account) stageAs(staged, listed int64, of handles) error {
 	a.refer(of, 0, 1)
 	a.sums.staged += staged
@@ -162,15 +167,16 @@ func (a *account) stageAs(staged, listed int64, of handles) error {
 	return err
 }
 
-// unstage removes the references of a staged object. The object's own bytes count until the end of
-// the list, so that a list which repeats objects exceeds the cap.
+// unstage removes the references of a staged object. The object's own bytes still count until the
+// list ends. A list that repeats objects forever therefore exceeds the memory cap.
 func (a *account) unstage(of handles) {
 	if a != nil {
 		a.refer(of, 0, -1)
 	}
 }
 
-// commit starts to move the staged objects into the cache. unstageAll ends the move.
+// commit marks the start of moving the staged objects into the cache. The end is marked with
+// unstageAll.
 func (a *account) commit() {
 	if a != nil {
 		a.committing = true
@@ -194,8 +200,9 @@ func (a *account) unstageAll() {
 	a.settle()
 }
 
-// announced refuses a list whose first page announces too many more objects. announced assumes that
-// each of them is as small as the smallest object of the page.
+// announced returns an error if a list would exceed the memory cap with the objects that its first
+// page announces. Each of these objects is assumed to be as small as the smallest object on the
+// first page.
 func (a *account) announced(least, more int64) error {
 	if a == nil || more <= 0 || least == 0 {
 		return nil
@@ -208,7 +215,8 @@ func (a *account) announced(least, more int64) error {
 	return a.memory.fits(whole.counted()-a.counted, a.what)
 }
 
-// keep records that a staged object replaces a cached one, whose handles are before.
+// keep counts a staged object as cached. The object replaces a cached object, whose shared values
+// are passed in the before argument.
 func (a *account) keep(key string, size int64, of, before handles) {
 	if a == nil {
 		return
@@ -222,7 +230,8 @@ func (a *account) keep(key string, size int64, of, before handles) {
 	a.record(p, size)
 }
 
-// put counts an object that will replace a cached one, whose handles are before.
+// put counts an object that an event adds or changes. The object replaces a cached object, whose
+// shared values are passed in the before argument.
 func (a *account) put(key string, size int64, of, before handles) error {
 	if a == nil {
 		return nil
@@ -247,7 +256,7 @@ func (a *account) record(p print, size int64) {
 	a.peak = max(a.peak, len(a.sizes))
 }
 
-// drop subtracts a cached object with these handles.
+// drop stops counting a cached object and its references to shared values.
 func (a *account) drop(key string, of handles) {
 	if a == nil {
 		return
@@ -264,8 +273,8 @@ func (a *account) drop(key string, of handles) {
 	}
 }
 
-// charge counts the sums against the cap. If the sums exceed the cap, it returns an error and
-// changes nothing.
+// charge counts the new sums against the memory cap. If the sums exceed the cap, charge returns an
+// error and changes nothing.
 func (a *account) charge() error {
 	counted := a.sums.counted()
 	staged := a.sums.beside()
@@ -277,7 +286,7 @@ func (a *account) charge() error {
 	return nil
 }
 
-// settle counts the sums against the cap after a change that can't be refused.
+// settle is like charge, but for changes that cannot be refused.
 func (a *account) settle() {
 	if a.committing {
 		return
@@ -289,11 +298,11 @@ func (a *account) settle() {
 	a.staged = staged
 }
 
-// refusedKey returns the key that counts for a refused object. No object has such a key, because
-// decode refuses names with a slash.
+// refusedKey returns the key under which an account counts a refused object. The key differs from
+// every object's key, because package decode refuses names that contain a slash.
 func refusedKey(key string) string { return "//" + key }
 
-// refusedEntrySize is the size of an entry of Resource.unusable without its texts, in bytes.
+// refusedEntrySize is the size of an entry of Resource.unusable in bytes, without its strings.
 const refusedEntrySize = 128
 
 // refusedSize is the size that the memory cap counts for a refused object, in bytes.

@@ -13,8 +13,8 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// stage holds the objects of a list until the list is complete. For objects that equal their cached
-// version, it only holds prints.
+// stage holds the objects of a list until the list is complete. An object that equals its cached
+// version is only held as a print.
 type stage[T any] struct {
 	prints  prints
 	begun   bool                     // at least one object of the list has been read
@@ -32,7 +32,7 @@ func newStage[T any](p prints) *stage[T] {
 	}
 }
 
-// has reports whether the list has an object with that key, refused or not.
+// has reports whether the list contains an object with the given key. Refused objects count too.
 func (s *stage[T]) has(key string) bool {
 	_, listed := s.objects[key]
 	_, refused := s.refused[key]
@@ -40,7 +40,7 @@ func (s *stage[T]) has(key string) bool {
 	return listed || refused || same
 }
 
-// compacted is a decoded object that is not in the Store yet.
+// compacted is an object that has been decoded but not yet put into the Store.
 type compacted[T any] struct {
 	key     string
 	version string
@@ -51,19 +51,19 @@ type compacted[T any] struct {
 	size    int64  // bytes that the memory cap counts, without shared values; zero without a cap
 }
 
-// named returns an object that only has a name and a version.
+// named returns an object with only a name and a version.
 func named[T any](namespace, name, version string) *compacted[T] {
 	return &compacted[T]{key: JoinKey(namespace, name), version: strings.Clone(version)}
 }
 
-// stored is the Store's value for a key, if there is one.
+// stored is the result of looking up a key in the Store.
 type stored[T any] struct {
 	value T
 	there bool
 }
 
 // feed compacts each object of type O to a T as it is decoded, and puts the T into the kind's
-// Store. Only the goroutine of Resource.run calls its methods.
+// Store. Only the goroutine that executes Resource.run calls the methods of a feed.
 type feed[O decode.Object, T any] struct {
 	kind     Kind[O, T]
 	resource *Resource
@@ -84,7 +84,8 @@ func (f *feed[O, T]) useMemoryCap() {
 	f.account = newAccount(limit, f.resource.name, f.prints)
 }
 
-// compact returns the compacted object, or an object that says why it is refused.
+// compact returns the compacted form of an object. If the object is refused, the result contains
+// only the name, the version and the reason.
 func (f *feed[O, T]) compact(o O, refused *decode.Refused) *compacted[T] {
 	if refused != nil {
 		c := named[T](refused.Namespace, refused.Name, refused.ResourceVersion)
@@ -135,14 +136,14 @@ func (e compactedEvents[O, T]) next() (out event, err error) {
 
 var errNoName = errors.New("the API server sent an object without a name: check that the server is an API server")
 
-// beginList discards what is staged, and starts a new stage.
+// beginList discards all staged objects and starts a new stage.
 func (f *feed[O, T]) beginList() {
 	f.abandonList()
 	f.stage = newStage[T](f.prints)
 }
 
-// abandonList discards what is staged. If the abandoned list had any objects, later lists are
-// paced.
+// abandonList discards all staged objects. If the abandoned list contained any objects, later lists
+// are paced.
 func (f *feed[O, T]) abandonList() {
 	if f.stage != nil {
 		f.resource.relists = f.resource.relists || f.stage.begun
@@ -151,7 +152,7 @@ func (f *feed[O, T]) abandonList() {
 	f.account.unstageAll()
 }
 
-// stagePage reads and stages one page.
+// stagePage reads one page of a list and stages its objects.
 func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (metav1.ListMeta, int, error) {
 	n := 0
 	least := int64(0)
@@ -171,14 +172,14 @@ func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (me
 	return list, n, err
 }
 
-// skipPage reads one page and discards its objects.
+// skipPage reads one page of a list and discards its objects.
 func (f *feed[O, T]) skipPage(ctx context.Context, opts metav1.ListOptions) (metav1.ListMeta, int, error) {
 	list, err := f.kind.Source.List(ctx, opts, func(O, *decode.Refused) error { return nil })
 	return list, 0, err
 }
 
-// paceList waits until one more object of a list may be handled. paceList does not pace the first
-// list. Later lists are paced because a server can make Isthmus list repeatedly.
+// paceList waits until the rate limit admits one more object of a list. The first list is not
+// rate-limited. Later lists are, because a server can make Isthmus list repeatedly.
 func (f *feed[O, T]) paceList(ctx context.Context) error {
 	f.stage.begun = true
 	if !f.resource.relists {
@@ -187,9 +188,9 @@ func (f *feed[O, T]) paceList(ctx context.Context) error {
 	return f.resource.pace(ctx)
 }
 
-// stageObject stages an object, and replaces a staged object with the same key. A refused object
-// replaces nothing. Each call counts against the memory cap until the end of the list, so that a
-// list which repeats objects ends.
+// stageObject stages an object. The object replaces any staged object with the same key, unless it
+// is refused. Each call counts against the memory cap until the list ends. A list that repeats
+// objects forever therefore exceeds the cap.
 func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	if c.key == "" {
 		return errNoName
@@ -232,7 +233,8 @@ func (f *feed[O, T]) unstage(key string) {
 	}
 }
 
-// commit puts the staged objects into the Store, and drops all other objects.
+// commit puts the staged objects into the Store and drops all objects that the list does not
+// contain.
 func (f *feed[O, T]) commit() {
 	staged := f.stage
 	f.stage = nil
@@ -244,10 +246,10 @@ func (f *feed[O, T]) commit() {
 }
 
 // replaceAll replaces the contents of the Store with the staged objects, and reports whether it
-// dropped any object. Objects are dropped last, so that their replacements (another slice, Pod,
-// Server or ServiceProfile) are there before. Their addresses are released first, by PrepareDrop.
-// Otherwise an address could be assigned to two objects for a moment. A proxy that gets that
-// ambiguous answer does not ask again.
+// dropped any object. Old objects are dropped last, because another slice, Pod, Server or
+// ServiceProfile may replace them. The addresses of old objects are released first, with
+// PrepareDrop. Otherwise, an address could be assigned to two objects for a moment. A proxy that
+// looks up the address at that moment receives an ambiguous response and does not ask again.
 func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 	f.account.commit()
 	var gone []string
@@ -275,7 +277,7 @@ func (f *feed[O, T]) clear() {
 }
 
 // apply applies an event to the Store. If the object would exceed the memory cap, apply returns an
-// error and the cached version stays. The cached version of a refused object stays too.
+// error and the cached version stays. If the object is refused, the cached version stays too.
 func (f *feed[O, T]) apply(e event) error {
 	f.resource.group.event()
 	err := f.applyEvent(e)
@@ -300,7 +302,8 @@ func (f *feed[O, T]) applyEvent(e event) error {
 	return nil
 }
 
-// store puts, drops or refuses an object.
+// store handles an added or changed object. The object is put into the Store, dropped from the
+// Store, or recorded as refused.
 func (f *feed[O, T]) store(c *compacted[T]) error {
 	switch {
 	case c.refused != "":
@@ -328,12 +331,13 @@ func (f *feed[O, T]) stored(key string) (s stored[T]) {
 	return s
 }
 
-// same reports whether the stored value is the same as that of c.
+// same reports whether putting c into the Store would change nothing.
 func (f *feed[O, T]) same(s stored[T], c *compacted[T]) bool {
 	return s.there && f.kind.Same(s.value, c.value)
 }
 
-// putAll puts the objects of a list into the Store, and objects that belong together in one step.
+// putAll puts the objects of a list into the Store. Objects that compare equal with Kind.Together
+// are put in one step.
 func (f *feed[O, T]) putAll(list []*compacted[T]) {
 	compare := func(a, b *compacted[T]) int { return 1 }
 	if together := f.kind.Together; together != nil {
@@ -350,7 +354,7 @@ func (f *feed[O, T]) putAll(list []*compacted[T]) {
 	}
 }
 
-// putStep puts objects of a list into the Store in one step.
+// putStep puts several objects into the Store in one step.
 func (f *feed[O, T]) putStep(list []*compacted[T]) {
 	before := make([]stored[T], len(list))
 	for i, c := range list {
@@ -371,7 +375,8 @@ func (f *feed[O, T]) putStep(list []*compacted[T]) {
 	}
 }
 
-// hasPut records that c has replaced before in the Store.
+// hasPut is called after c has been put into the Store. The before argument is the value that c
+// replaced.
 func (f *feed[O, T]) hasPut(c *compacted[T], before stored[T]) {
 	if !before.there {
 		f.resource.objects.Add(1)
@@ -407,7 +412,8 @@ func (f *feed[O, T]) forgive(key string) {
 	f.resource.noteRefused(key, "")
 }
 
-// keepRefused records the refused objects of a list. Their sizes must have been staged.
+// keepRefused records the refused objects of a list. The sizes of the refused objects must have
+// been staged.
 func (f *feed[O, T]) keepRefused(all map[string]string) {
 	for key := range f.resource.setRefused(all) {
 		f.account.drop(refusedKey(key), nil)
@@ -434,9 +440,9 @@ func (f *feed[O, T]) handlesOf(s stored[T]) handles {
 	return f.handles(s.value)
 }
 
-// Feed applies objects as a list or a watch does, for tests of a kind without an API server. A Feed
-// is not safe for concurrent use, and its Group must not run. It panics if an object has another
-// type or exceeds the memory cap.
+// Feed passes objects to a Store as a list or a watch would. Tests use a Feed to test a kind
+// without an API server. A Feed is not safe for concurrent use, and must not be used while its
+// Group runs. A Feed panics if an object has the wrong type or exceeds the memory cap.
 type Feed interface {
 	Update(o any) // an added or changed object
 	Delete(o any)

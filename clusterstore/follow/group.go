@@ -14,29 +14,30 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Limits of the events of a cluster with a memory cap. Objects of lists count too, except those of
-// first lists. An event takes some 20 µs of processor time.
+// These limits apply to the events of a cluster with a memory cap. Listed objects count as events,
+// except for those of first lists. Handling an event takes about 20 µs of CPU time.
 const (
 	eventRate  = 10_000 // per second
 	eventBurst = 20_000
 )
 
-// Options apply to all resources of a Group, which belong to one API.
+// Options apply to all resources of a Group.
 type Options struct {
-	// Printable cleans an error before the health shows it, because its text may come from the API
+	// Printable makes an error safe to display, because the error's message may come from the API
 	// server. If Printable is nil, errors are shown unchanged.
 	Printable func(error) error
 	// Trouble, if set, is called when an API server makes a resource repeat requests without a
-	// failure. It is called once for each cause until that cause has not occurred for some minutes.
-	// Several goroutines may call it at the same time.
+	// failure. Trouble is called once for each cause, and again only if the cause recurs after
+	// several minutes. Several goroutines may call it at the same time.
 	Trouble func(resource, text string)
-	// Contain, if set, runs the goroutine of a resource and recovers from its panics. After a
-	// panic, it calls Fail.
+	// Contain, if set, must call the follow function and recover from its panics. After a panic,
+	// Contain must call [Group.Fail].
 	Contain func(resource string, follow func())
-	// Admit, if set, delays the end of the first sync until it is closed. See [Group.Listed].
+	// Admit, if set, delays the end of the first sync until the channel is closed. See
+	// [Group.Listed].
 	Admit <-chan struct{}
-	// Memory limits the memory of the cached and staged objects. If it is nil, there is no limit,
-	// and events are handled at once.
+	// Memory limits the memory of the cached and staged objects. If Memory is nil, neither the
+	// memory nor the rate of events is limited.
 	Memory *MemoryCap
 }
 
@@ -61,18 +62,19 @@ type Group struct {
 	}
 }
 
-// The first sync waits for optional resources, because a resource that is not listed yet seems to
-// have no objects.
+// The first sync also waits for optional resources, because a resource that has not been listed yet
+// appears to be empty.
 const (
-	// optionalPatience is how long after Run the first sync waits for optional resources.
+	// optionalPatience is how long the first sync waits for optional resources, from the start of
+	// Run.
 	optionalPatience = 25 * time.Second
-	// optionalGrace is how long the first sync waits at least for optional resources after the
-	// needed ones are listed. optionalGrace is longer than the longest pause after a failure.
+	// optionalGrace is the minimum time that the first sync waits for optional resources after the
+	// needed ones are listed. The time is longer than the longest pause after a failure.
 	optionalGrace = 5 * time.Second
 )
 
-// NewGroup returns a Group of these resources, which must not be in another Group. NewGroup starts
-// no goroutine.
+// NewGroup returns a Group of the given resources, which must not belong to another Group. NewGroup
+// does not start any goroutine.
 func NewGroup(o Options, resources ...*Resource) *Group {
 	if o.Printable == nil {
 		o.Printable = func(err error) error { return err }
@@ -92,8 +94,8 @@ func NewGroup(o Options, resources ...*Resource) *Group {
 }
 
 // Run lists and watches the resources until ctx ends, and returns once all its goroutines have
-// ended. If synced is not nil, Run calls it after the first sync, before Synced is closed. Call Run
-// once.
+// ended. If the synced function is not nil, Run calls it after the first sync, before the channel
+// of [Group.Synced] is closed. Run must be called only once.
 func (g *Group) Run(ctx context.Context, synced func()) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -114,9 +116,9 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 	close(g.done)
 }
 
-// firstSync waits until all needed resources are listed. For optional resources, it waits until
-// they are listed, refused, absent or over budget, within the limits of optionalPatience and
-// optionalGrace. It returns false if ctx ends first.
+// firstSync waits until all needed resources are listed. It also waits until each optional resource
+// is listed, refused, absent or over budget, but no longer than optionalPatience and optionalGrace
+// allow. If ctx ends first, firstSync returns false.
 func (g *Group) firstSync(ctx context.Context) bool {
 	began := time.Now()
 	for _, r := range g.resources {
@@ -144,7 +146,7 @@ func (g *Group) firstSync(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// admitted waits for Options.Admit. admitted returns false if ctx ends first.
+// admitted waits until Options.Admit is closed. If ctx ends first, admitted returns false.
 func (g *Group) admitted(ctx context.Context) bool {
 	if g.options.Admit == nil {
 		return true
@@ -157,22 +159,26 @@ func (g *Group) admitted(ctx context.Context) bool {
 	}
 }
 
-// Listed returns a channel that is closed once the first sync only waits for [Options].Admit. By
-// delaying Admit, the caller can let the Group list more optional resources before it has synced.
+// Listed returns a channel that is closed when [Options].Admit is all that the first sync still
+// waits for. The caller can close Admit later, so that the Group lists more optional resources
+// before it has synced.
 func (g *Group) Listed() <-chan struct{} { return g.listed }
 
 // Synced returns a channel that is closed once the Stores contain all objects of needed resources.
-// They also contain the objects of those optional resources that could be listed in time.
+// By then, the Stores also contain the objects of each optional resource that could be listed in
+// time.
 func (g *Group) Synced() <-chan struct{} { return g.done }
 
-// HealthChanged returns a channel that is closed at the next change of Health's Err or StaleSince,
-// or of a Resource's Synced or Failure. Get the channel before you call Health.
+// HealthChanged returns a channel that is closed on the next change to the Err or StaleSince field
+// of the Health, or to the Synced or Failure field of a resource. To miss no change, get the
+// channel before you call Health.
 func (g *Group) HealthChanged() <-chan struct{} {
 	_, changed := g.version.Get()
 	return changed
 }
 
-// update changes the health. update closes the channel of HealthChanged if change returns true.
+// update calls the change function, which modifies the health. If change returns true, update
+// closes the channel of HealthChanged.
 func (g *Group) update(change func() (report bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -224,8 +230,8 @@ func (g *Group) setAbsent(s *resourceState, absent bool) {
 	})
 }
 
-// setLate records that the first sync ends without a resource. setLate keeps any earlier failure,
-// which says more than errLate.
+// setLate records that the first sync ended before a resource was listed. If the resource has
+// already failed, the earlier error stays, because it is more specific than errLate.
 func (g *Group) setLate(s *resourceState) {
 	g.update(func() bool {
 		if s.synced || s.err != nil {
@@ -240,7 +246,7 @@ func (g *Group) setLate(s *resourceState) {
 	})
 }
 
-// setThrottled records when the server accepts requests again.
+// setThrottled records until when the server has asked for a pause.
 func (g *Group) setThrottled(s *resourceState, until time.Time) {
 	g.update(func() bool {
 		s.throttled = until
@@ -248,8 +254,8 @@ func (g *Group) setThrottled(s *resourceState, until time.Time) {
 	})
 }
 
-// setListed records that a resource is listed. Its error stays until the resource is watched too,
-// because a resource that can only be listed becomes stale.
+// setListed records that a resource is listed. The resource's error stays until the resource is
+// also watched, because a resource that can only be listed becomes stale.
 func (g *Group) setListed(s *resourceState) {
 	g.event()
 	g.update(func() bool {
@@ -269,8 +275,8 @@ func (g *Group) setHealthy(s *resourceState) {
 	})
 }
 
-// Fail makes the Group stale permanently, because its lists and watches have ended. Only the first
-// error is recorded.
+// Fail marks the Group as stale permanently, because its lists and watches have ended. If Fail is
+// called again, the first error stays.
 func (g *Group) Fail(err error) {
 	g.update(func() bool {
 		if g.failed.err != nil {
@@ -285,8 +291,8 @@ func (g *Group) Fail(err error) {
 // event records that a list, an event or a bookmark has been received.
 func (g *Group) event() { g.lastEvent.Store(time.Now().UnixNano()) }
 
-// Reads reports whether a resource has been listed, and why it can't be read now. If it can be
-// read, err is nil. For a resource that is not in the Group, listed is false.
+// Reads reports whether a resource has been listed, and returns the error that currently prevents
+// reading it. If the Group does not contain the resource, Reads returns false and nil.
 func (g *Group) Reads(name string) (listed bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -298,7 +304,7 @@ func (g *Group) Reads(name string) (listed bool, err error) {
 	return false, nil
 }
 
-// Health returns the present health of all resources.
+// Health returns the current health of all resources.
 func (g *Group) Health() Health {
 	var all Health
 	if ns := g.lastEvent.Load(); ns != 0 {

@@ -13,9 +13,10 @@ import (
 // Health reports whether the resources of an API can be listed and watched.
 type Health struct {
 	Err error // newest lasting failure of a needed resource or of one that is over budget; nil if there is none
-	// StaleSince is the start of the oldest lasting failure that makes the Group stale, or zero if
-	// there is none. A Group is stale if a needed resource that was listed can't be read, or if any
-	// resource is over budget, except those aside.
+	// StaleSince is when the oldest of the failures that make the Group stale began. It is zero if
+	// the Group is not stale. A Group is stale if a needed resource that was listed cannot be read
+	// now, or if any resource is over budget. Resources whose [Kind].Aside is true never make a
+	// Group stale.
 	StaleSince time.Time
 	LastEvent  time.Time       // when a list, an event or a bookmark was last received; zero if none was
 	Failed     bool            // lists and watches have ended because of Err; see Group.Fail
@@ -24,14 +25,14 @@ type Health struct {
 }
 
 // RefusedObject is an object that could not be decoded, because it is too large or exceeds another
-// limit. Its previous version stays in the Store.
+// limit. The Store keeps the previous version of a refused object.
 type RefusedObject struct {
 	Resource string
 	Key      string // as returned by [JoinKey]
 	Why      string // cleaned for display
 }
 
-// resourceState is the health of one resource. resourceState is guarded by Group.mu.
+// resourceState is the health of one resource. Group.mu guards every resourceState.
 type resourceState struct {
 	synced   bool
 	err      error
@@ -46,9 +47,9 @@ type resourceState struct {
 	lasts   bool                 // the failure occurred again after lastingAfter
 }
 
-// lastingAfter is how long after its first occurrence a failure must occur again to count as
-// lasting. A starting API server refuses requests for a moment, before it knows all tokens and
-// permissions.
+// A failure counts as lasting if it occurs again at least lastingAfter after its first occurrence.
+// Short failures are normal while an API server starts, because the server does not know all tokens
+// and permissions at first.
 const lastingAfter = 10 * time.Second
 
 // classify records the class of a failure.
@@ -60,11 +61,11 @@ func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {
 	s.lasts = now.Sub(s.first) >= lastingAfter
 }
 
-// errLate is the failure of a resource that was not listed before the first sync ended.
+// errLate is the error of a resource that was not listed before the first sync ended.
 var errLate = errors.New("the API server has not sent the list yet")
 
-// classOf returns the class of a failure. classOf never returns Absent, which needs a confirmation
-// by API discovery.
+// classOf returns the class of a failure. It never returns Absent, because only API discovery can
+// confirm that a resource is absent.
 func classOf(err error) adminapi.ReadFailure {
 	switch {
 	case isOver(err):
@@ -78,15 +79,16 @@ func classOf(err error) adminapi.ReadFailure {
 }
 
 const (
-	// troublePause is how long after its last occurrence a trouble ends.
+	// A trouble ends when it has not occurred for troublePause.
 	troublePause = 5 * time.Minute
-	// troubleCount is how many occurrences make a trouble. API servers occasionally end watches
-	// early, for example when they restart, and a slow one may send a bookmark late.
+	// troubleCount is the number of occurrences from which a behavior counts as a trouble. Single
+	// occurrences are normal: API servers end watches early when they restart, and slow servers
+	// send bookmarks late.
 	troubleCount = 3
 )
 
-// A cause is a behavior of a server that leads to too many requests, although no response is a
-// failure.
+// A cause is a behavior of an API server that leads to too many requests, although none of the
+// responses is a failure.
 type cause string
 
 const (
@@ -101,7 +103,8 @@ const (
 	overdueWatch cause = "the API server does not end watches at their timeoutSeconds"
 )
 
-// trouble records such behavior of a server towards one Resource, so that the Health can show it.
+// trouble records which behavior of an API server makes one Resource send too many requests. The
+// Health shows the trouble.
 type trouble struct {
 	mu    sync.Mutex
 	count int // occurrences in a row
@@ -110,8 +113,8 @@ type trouble struct {
 	seen  map[cause]time.Time // when each cause was last recorded as a trouble
 }
 
-// add counts an occurrence. add returns true if the occurrence should be logged: once for each
-// cause until that cause has not occurred for troublePause.
+// add counts an occurrence, and reports whether to log it. A cause is logged once, and again only
+// after it has not occurred for troublePause.
 func (t *trouble) add(c cause, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +134,7 @@ func (t *trouble) add(c cause, text string) bool {
 	return now.Sub(before) > troublePause
 }
 
-// now returns the present trouble, or "" if there is none.
+// now returns the text of the current trouble, or "" if there is no trouble.
 func (t *trouble) now() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,46 +10,51 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// Kind describes one kind of object, and the Store for it. The API has the object as an O, and the
-// Store as a T. The functions are called by one goroutine at a time, unless noted otherwise.
+// Kind describes one kind of object and the Store that caches it. O is the type of a decoded
+// object, and T is the type of a cached value. Only one goroutine at a time calls the functions of
+// a Kind, unless noted otherwise.
 type Kind[O decode.Object, T any] struct {
 	Name   string // resource name, as in URLs
 	Needed bool   // the Group is not synced without it
 	Aside  bool   // may be over budget without making the Group unhealthy
-	// Unawaited excludes the kind from the first sync. Unawaited must not be set for a needed kind.
+	// If Unawaited is true, the first sync does not wait for the kind. Unawaited must be false for
+	// a needed kind.
 	Unawaited bool
 	Source    decode.Source[O]
 	Fields    string // field selector; empty selects all objects
-	// Serves, if set, asks API discovery whether the API has the resource. An error means that the
-	// answer is unknown. Serves is for optional kinds.
+	// Serves, if set, reports whether the API has the resource, according to API discovery. An
+	// error means that the API server did not say whether the resource exists. Only optional kinds
+	// need Serves.
 	Serves func(context.Context) (bool, error)
 
-	// Compact returns the value to cache for an object. The value must not refer to the object's
-	// memory, including its strings. If ok is false, the object is treated as if it did not exist.
-	// Compact must be a pure function, and two goroutines may call it at the same time.
+	// Compact returns the value to cache for an object. The value must not share memory with the
+	// object, not even strings. If ok is false, the object is treated as if it did not exist.
+	// Compact must be a pure function, and two goroutines may call Compact at the same time.
 	Compact func(O) (value T, ok bool)
 	Into    Store[T]
-	// Size returns the bytes that a value takes in the Store, without its key and its shared
-	// values. The result includes what the Store holds for objects that the value names, existing
-	// or not. Size is required with Options.Memory, and must depend on its arguments only.
+	// Size returns the memory in bytes that a value uses in the Store, excluding its key and its
+	// shared values. The result includes any memory that the Store uses for other objects because
+	// the value names them. Size is required if Options.Memory is set. The result must only depend
+	// on the arguments.
 	Size func(value T, key string) int64
-	// Shared, if set, calls yield with each value that other objects may share, such as a
-	// [unique.Handle], and with the value's size in bytes. Shared stops when yield returns false. A
+	// Shared, if set, iterates over the parts of a value that other objects may share, such as a
+	// [unique.Handle], and their sizes in bytes. The iteration stops when yield returns false. A
 	// shared value counts once against the memory cap, however many objects refer to it.
 	Shared func(value T, yield func(handle any, size int64) bool)
-	// Same reports whether replacing one value with the other would change nothing.
+	// Same reports whether two values are equivalent, so that replacing one with the other changes
+	// nothing.
 	Same func(a, b T) bool
-	// Together, if set, compares objects. Objects of a list that compare equal are put into the
-	// Store in one step, and the Store must be a [Joint]. So anything that moves between such
-	// objects is always in one of them.
+	// Together, if set, compares objects. If objects of a list compare equal, they are put into the
+	// Store in one step. An item that moves from one of these objects to another is therefore never
+	// missing. The Store must implement [Joint].
 	Together func(a, b T) int
-	// Changed, if set, is called after each change of the Store. If ok is true, the value is new or
-	// was not Same as before. If ok is false, the object was dropped.
+	// Changed, if set, is called after each change of the Store. If ok is true, the value is new,
+	// or differs from the previous value according to Same. If ok is false, the object was dropped.
 	Changed func(key string, value T, ok bool)
-	// Applied, if set, is called after a whole list or an event has been put into the Store.
+	// Applied, if set, is called after each list or event, once the Store reflects it.
 	Applied func()
-	// Report, if set, is called with each failure, and with nil each time that the objects can be
-	// read. Several goroutines may call it at the same time.
+	// Report, if set, is called with the error of each failure, and with nil after each success.
+	// Several goroutines may call Report at the same time.
 	Report func(error)
 	// Lag, if set, observes the age of received updates, in seconds.
 	Lag prometheus.Observer
@@ -57,20 +62,20 @@ type Kind[O decode.Object, T any] struct {
 
 // Joint is a Store that accepts several objects in one step.
 type Joint[T any] interface {
-	// PutTogether calls f. f may call put for any number of objects, and must not call other
-	// methods of the Store.
+	// PutTogether calls f with a function that puts one object into the Store. The Store changes in
+	// one step once f has returned. The function f must not call other methods of the Store.
 	PutTogether(f func(put func(key string, value T)))
 }
 
-// Store holds the objects of a Kind. Only one goroutine at a time calls its methods. [JoinKey]
-// returns the keys.
+// Store holds the objects of a Kind. Only one goroutine at a time calls the methods of a Store. The
+// keys are those that [JoinKey] returns.
 type Store[T any] interface {
 	Put(key string, value T)
 	// Get returns the value for a key.
 	Get(key string) (value T, ok bool)
 	Drop(key string) // called for existing keys only
-	// PrepareDrop is called for each object of the Store that is missing in a new list, before any
-	// object of that list is put. The object is dropped afterwards.
+	// PrepareDrop is called for each object of the Store that is missing from a new list. The calls
+	// precede all calls to Put for the list. The missing objects are dropped afterwards.
 	PrepareDrop(key string)
 	// Keys iterates over the keys of all objects in the Store.
 	Keys(yield func(key string) bool)

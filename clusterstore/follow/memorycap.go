@@ -8,16 +8,16 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// ErrOverBudget is wrapped by each error that means that a cluster would exceed its memory cap.
+// ErrOverBudget is wrapped by all errors that report that a cluster would exceed its memory cap.
 var ErrOverBudget = errors.New("over budget")
 
-// MemoryCap limits the estimated memory of one cluster's cache, in bytes. For each resource, it
-// counts the larger of the cache and the list that is being read. What lists stage beside the cache
-// is counted separately, with the same limit. A nil *MemoryCap has no limit. A MemoryCap is safe
-// for concurrent use.
+// MemoryCap limits the estimated memory of one cluster's cache, in bytes. For each resource, a
+// MemoryCap counts either the cache or the list that is being read, whichever is larger. The memory
+// that lists stage in addition to the cache is counted separately, with the same limit. A nil
+// *MemoryCap has no limit. A MemoryCap is safe for concurrent use.
 //
-// A change that would exceed the cap is refused. Nothing waits for memory, and no cached object is
-// evicted.
+// A MemoryCap refuses changes that would exceed the limit. No cached object is evicted to free
+// memory, and no change waits for free memory.
 type MemoryCap struct {
 	limit int64 // fixed
 
@@ -26,7 +26,8 @@ type MemoryCap struct {
 	staged  int64 // bytes staged by lists that are being read
 }
 
-// NewMemoryCap returns a MemoryCap of limit bytes. If limit is zero, it returns nil.
+// NewMemoryCap returns a MemoryCap with the given limit in bytes. If the limit is zero,
+// NewMemoryCap returns nil.
 func NewMemoryCap(limit int64) *MemoryCap {
 	if limit == 0 {
 		return nil
@@ -34,7 +35,7 @@ func NewMemoryCap(limit int64) *MemoryCap {
 	return &MemoryCap{limit: limit}
 }
 
-// Usage returns the counted bytes and the limit. If m is nil, both are zero.
+// Usage returns the counted bytes and the limit. Both are zero for a nil MemoryCap.
 func (m *MemoryCap) Usage() adminapi.Memory {
 	if m == nil {
 		return adminapi.Memory{}
@@ -44,7 +45,7 @@ func (m *MemoryCap) Usage() adminapi.Memory {
 	return adminapi.Memory{Used: m.counted, Limit: m.limit}
 }
 
-// add adds bytes to both counters. If one of them would exceed the cap, add changes nothing and
+// add adds bytes to both counters. If a counter would exceed the limit, add changes nothing and
 // returns an error that wraps [ErrOverBudget].
 func (m *MemoryCap) add(counted, staged int64, resource string) error {
 	m.mu.Lock()
@@ -57,7 +58,7 @@ func (m *MemoryCap) add(counted, staged int64, resource string) error {
 	return nil
 }
 
-// adjust is like add, but never fails. adjust is for changes that free memory, or move it from a
+// adjust is like add, but never fails. It is used for changes that free memory or move it from a
 // list to the cache.
 func (m *MemoryCap) adjust(counted, staged int64) {
 	m.mu.Lock()
@@ -66,14 +67,15 @@ func (m *MemoryCap) adjust(counted, staged int64) {
 	m.staged += staged
 }
 
-// fits returns the error that add would return for counted bytes.
+// fits returns the error that add would return for the counted bytes, but changes nothing.
 func (m *MemoryCap) fits(counted int64, resource string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.check(counted, 0, resource)
 }
 
-// check returns an error if the counters may not grow by these numbers. The caller holds m.mu.
+// check returns an error if the given bytes would make a counter exceed the limit. The caller holds
+// m.mu.
 func (m *MemoryCap) check(counted, staged int64, resource string) error {
 	switch {
 	case counted > 0 && counted > m.limit-m.counted:
@@ -86,7 +88,7 @@ func (m *MemoryCap) check(counted, staged int64, resource string) error {
 	return nil
 }
 
-// size formats a number of bytes for people.
+// size formats a number of bytes in a readable unit.
 func size(n int64) string {
 	if n < 1<<20 {
 		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))

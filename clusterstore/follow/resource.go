@@ -24,7 +24,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// Limits of requests. Only a page after a page with many objects may exceed them.
+// These limits apply to requests, except for the next page of a list after a page with many
+// objects.
 const (
 	requestRate  = 1 // per second
 	requestBurst = 5
@@ -38,15 +39,15 @@ const (
 	pageTimeout = 30 * time.Second
 	// maxListTime limits the duration of a whole list.
 	maxListTime = 5 * time.Minute
-	// slowList is the duration after which a list is shown as a trouble.
+	// slowList is the duration after which a list counts as a trouble.
 	slowList = time.Minute
-	// richPage is the number of objects that a page must have so that the next page is requested at
-	// once. API servers fill their pages.
+	// If a page contains at least richPage objects, the next page is requested immediately.
+	// Normally, API servers fill their pages.
 	richPage = pageSize / 10
-	// maxPoorPages is how many pages in a row may have fewer objects.
+	// maxPoorPages is the maximum number of consecutive pages with fewer than richPage objects.
 	maxPoorPages = 10
-	// maxOutdated is how many times in a row a server may report that a version is too old, or not
-	// known yet, before that is a failure.
+	// maxOutdated is the maximum number of consecutive errors about a version that do not count as
+	// a failure. Such an error says that the version is too old, or not known to the server yet.
 	maxOutdated = 5
 )
 
@@ -60,64 +61,65 @@ var (
 )
 
 const (
-	// steadyWatch is how long a watch must last before the backoff starts over.
+	// The backoff is reset once a watch has lasted steadyWatch.
 	steadyWatch = 30 * time.Second
-	// emptyWatch is how long a watch without events must last to show that the server responds. A
-	// server that ends each watch earlier could hide all changes.
+	// emptyWatch is how long a watch without events must last to show that the server is working. A
+	// server that ends every watch earlier could hide all changes.
 	emptyWatch = time.Second
-	// resumeWithin is how long after the last sign of the server a watch may be resumed. After a
-	// longer outage, a server that was restored from a backup may have passed the last version
-	// again. A comparison of versions would not detect that.
+	// A watch may be resumed until resumeWithin after the server last responded. After a longer
+	// outage, a server that was restored from a backup may have reached the last version again. In
+	// that case, comparing versions would not detect the restore.
 	resumeWithin = time.Minute
-	// lostAfter is the longest time that a server may have been silent when its connection is found
-	// to be lost. Pings and keep-alive probes detect lost connections; see package kube.
+	// lostAfter is the longest time between a server's last response and the detection of a lost
+	// connection. Package kube detects lost connections with pings and keep-alive probes.
 	lostAfter = 15 * time.Second
 )
 
-// backoff is the pause between attempts. The pause is always less than 4 s, so that a returning
-// cluster is watched within 10 s, however long the outage was. Each resource uses a copy.
+// backoff determines the pause between attempts. Each pause is shorter than 4 s, so that a cluster
+// is watched within 10 s after an outage of any length. Each resource uses a copy of backoff.
 var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Cap: 3 * time.Second, Steps: 10, Jitter: 0.3}
 
-// Pauses that are longer than the backoff.
+// The following pauses are longer than the backoff.
 const (
-	// optionalPause is the pause of an optional resource that is forbidden or absent. Together with
-	// the backoff, the pause is less than 30 s.
+	// optionalPause is how long an optional resource pauses if it is forbidden or absent. The sum
+	// of optionalPause and the backoff is less than 30 s.
 	optionalPause = 25 * time.Second
-	// discoveryPause is how often API discovery is asked during that pause whether an absent
-	// resource exists.
+	// During optionalPause, API discovery is queried at intervals of discoveryPause to find out
+	// whether an absent resource exists.
 	discoveryPause = 5 * time.Second
 
-	// A resource that is over budget pauses for overRest times the duration of its newest list,
-	// within these limits.
+	// A resource that is over budget pauses for overRest times the duration of its last list. The
+	// pause is at least minOverPause and at most maxOverPause.
 	overRest     = 4
 	minOverPause = 5 * time.Second
 	maxOverPause = 30 * time.Second
 
-	// A needed resource that may be listed but not watched is listed repeatedly. Each list is as
-	// expensive as the first one, so the pause doubles after maxWatchRefusals in a row, up to
+	// A needed resource that may be listed but not watched is listed repeatedly. Such lists are
+	// expensive, so the pause doubles after maxWatchRefusals consecutive refusals, up to
 	// maxUnwatchedPause.
 	maxWatchRefusals  = 3
 	maxUnwatchedPause = 30 * time.Second
 
-	// maxThrottle limits the pause that a server may request by 429 with Retry-After. maxRetryAfter
-	// limits the pause for other codes: a load balancer may ask for minutes, but a returning
-	// cluster must be watched within 10 s.
+	// maxThrottle limits the pause that a server may request with a 429 and Retry-After. For other
+	// codes, the limit is maxRetryAfter, because a cluster must be watched within 10 s after an
+	// outage. A load balancer may ask for minutes.
 	maxThrottle   = 60 * time.Second
 	maxRetryAfter = 10 * time.Second
-	// throttleJitter is the fraction by which such a pause may exceed the requested pause, so that
-	// resources and replicas don't return at the same time.
+	// throttleJitter is the largest fraction by which a pause may exceed the requested pause. The
+	// jitter prevents resources and replicas from sending their next requests at the same time.
 	throttleJitter = 0.25
 )
 
 const (
 	// maxRefusedText limits the cached reason why an object is refused, in bytes.
 	maxRefusedText = 200
-	// shownRefused is how many refused objects of a resource the health names.
+	// shownRefused is the maximum number of refused objects that the Health names for each
+	// resource.
 	shownRefused = 3
 )
 
-// Resource lists and watches one kind of object and fills the kind's Store, as client-go's
-// Reflector does. A Resource reports failures to its Group.
+// Resource lists and watches one kind of object and fills the kind's Store, like a Reflector of
+// client-go. A Resource reports failures to its Group.
 type Resource struct {
 	// fixed
 	name   string
@@ -130,8 +132,8 @@ type Resource struct {
 	feed   feeder
 	group  *Group
 	lag    *lag // nil if the lag is not measured
-	// tried is closed once the resource is listed. For an optional resource, it is also closed once
-	// the resource is refused, confirmed to be absent, or over budget.
+	// The tried channel is closed once the resource is listed. If the resource is optional, the
+	// channel is also closed once the resource is refused, confirmed to be absent, or over budget.
 	tried chan struct{}
 
 	triedOnce sync.Once // closes tried
@@ -145,7 +147,7 @@ type Resource struct {
 	state    resourceState     // guarded by group.mu
 	unusable map[string]string // guarded by group.mu; why objects are refused, by key
 
-	// The following fields belong to the goroutine of run.
+	// Only the goroutine that executes run uses the following fields.
 	version   string        // resource version of the Store
 	heard     time.Time     // when the last list ended, or a watch last showed that the server responds
 	backoff   wait.Backoff  // remaining steps
@@ -158,7 +160,7 @@ type Resource struct {
 	refusals  int           // consecutive watches refused with 403, each after a list
 }
 
-// feeder decodes the responses for a Resource, and fills its Store.
+// feeder decodes the responses to a Resource's requests and fills the Resource's Store.
 type feeder interface {
 	Feed
 	open(context.Context, metav1.ListOptions) (events, error)
@@ -172,7 +174,8 @@ type feeder interface {
 	useMemoryCap()
 }
 
-// New returns a Resource for a kind of object. Pass it to [NewGroup]. The Group starts it.
+// New returns a Resource for a kind of object. Pass the Resource to [NewGroup]. [Group.Run] starts
+// the Resource.
 func New[O decode.Object, T any](k Kind[O, T]) *Resource {
 	r := &Resource{
 		name:   k.Name,
@@ -196,7 +199,7 @@ func New[O decode.Object, T any](k Kind[O, T]) *Resource {
 // Name returns the name of the kind.
 func (r *Resource) Name() string { return r.name }
 
-// Feed returns the Feed, for tests.
+// Feed returns a [Feed], which tests use instead of an API server.
 func (r *Resource) Feed() Feed { return r.feed }
 
 // ListAgain makes the resource list its objects again soon, for example because the results of
@@ -208,11 +211,11 @@ func (r *Resource) ListAgain() {
 	}
 }
 
-// WantsList reports whether ListAgain has been called since the newest complete list began. Within
-// Kind.Applied, the newest list is the one that has just been applied, if any.
+// WantsList reports whether ListAgain has been called since the newest complete list began. During
+// a call to Kind.Applied, the list that was just applied counts as complete.
 func (r *Resource) WantsList() bool { return r.listedFor.Load() != r.wanted.Load() }
 
-// step is the first step of listAndWatch.
+// A step is an action with which listAndWatch begins.
 type step uint8
 
 const (
@@ -230,9 +233,9 @@ func (r *Resource) run(ctx context.Context) {
 	}
 }
 
-// listAndWatch lists the objects unless a watch can be resumed, and watches until a failure. If a
-// watch has merely ended, the next watch follows without a pause. listAndWatch returns the step to
-// begin with after the pause.
+// listAndWatch lists the objects unless a watch can be resumed, and watches until a failure. If the
+// server ends a watch normally, the next watch begins without a pause. After a failure,
+// listAndWatch returns the step with which to begin after a pause.
 func (r *Resource) listAndWatch(ctx context.Context, begin step) step {
 	if begin == toResume {
 		same, err := r.sameHistory(ctx)
@@ -285,9 +288,9 @@ func (r *Resource) list(ctx context.Context) error {
 	return nil
 }
 
-// pages stages all pages of a list and returns the list's version. The list is consistent with the
-// API server's storage, not its cache. A page is requested at once if the previous page had many
-// objects. Other pages wait for the request rate.
+// pages stages all pages of a list and returns the list's version. The API server must read the
+// list from its storage, not from its cache. A page is requested immediately if the previous page
+// contained many objects. Other pages wait for the rate limit.
 func (r *Resource) pages(ctx context.Context) (version string, err error) {
 	began := time.Now()
 	poor := 0
@@ -322,10 +325,11 @@ func (r *Resource) pages(ctx context.Context) (version string, err error) {
 	}
 }
 
-// pageFunc reads one page, and returns the number of its objects.
+// pageFunc reads one page and returns the number of objects on the page.
 type pageFunc func(context.Context, metav1.ListOptions) (metav1.ListMeta, int, error)
 
-// readPage reads one page within pageTimeout.
+// readPage reads one page of a list. If that takes longer than pageTimeout, readPage returns an
+// error.
 func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (metav1.ListMeta, int, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, pageTimeout, errSlowPage)
 	defer stop()
@@ -336,7 +340,8 @@ func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (meta
 	return page, n, err
 }
 
-// late returns an error if a list has taken too long. late shows a slow list as a trouble.
+// late returns an error if a list has taken too long. A list that is merely slow is recorded as a
+// trouble.
 func (r *Resource) late(began time.Time) error {
 	switch took := time.Since(began); {
 	case took > maxListTime:
@@ -347,9 +352,9 @@ func (r *Resource) late(began time.Time) error {
 	return nil
 }
 
-// sameHistory reports whether a watch from the last version would miss nothing. sameHistory lists
-// one object to get the server's present version. After a restore from a backup, that version is
-// lower than the last one.
+// sameHistory reports whether a watch from the last version would receive all changes. To get the
+// server's current version, sameHistory lists one object. After a restore from a backup, the
+// current version is lower than the last version.
 func (r *Resource) sameHistory(ctx context.Context) (bool, error) {
 	if time.Since(r.heard) > resumeWithin {
 		return false, nil
@@ -381,9 +386,9 @@ func (r *Resource) open(ctx context.Context) (*watcher, error) {
 	return w, nil
 }
 
-// watch applies the events of a watch until the watch ends. If ended is true, the watch has merely
-// ended, and the next watch may follow without a pause. Otherwise, next is the step to begin with
-// after a pause.
+// watch applies the events of a watch until the watch ends. If ended is true, the watch ended
+// normally, and the next watch may begin without a pause. If ended is false, the caller pauses and
+// then begins with the returned step.
 func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool) {
 	defer w.close()
 	r.watching.Store(w)
@@ -413,9 +418,9 @@ func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool
 	}
 }
 
-// afterNoAnswer returns the step after a failure to open a watch or to read the present version. If
-// the server only requests a pause, the result is again. If the server rejects the request itself,
-// it may have lost the kind or no longer know the version, so the objects are listed.
+// afterNoAnswer returns the step after a failure to open a watch or to read the current version. If
+// the server only requests a pause, the failed step is repeated. If the server rejects the request
+// itself, the objects are listed, because the server may no longer know the kind or the version.
 func afterNoAnswer(err error, again step) step {
 	switch {
 	case apierrors.IsTooManyRequests(err):
@@ -426,10 +431,10 @@ func afterNoAnswer(err error, again step) step {
 	return toResume
 }
 
-// afterWatch returns the step after a watch that ended with err. If ended is true, the watch has
-// merely ended, and the next watch may follow without a pause. After a silent watch, the objects
-// are listed. The list shows whether the server still responds, and what the watch has missed. A
-// new watch could be silent too.
+// afterWatch returns the step after a watch that ended with err. If ended is true, the watch ended
+// normally, and the next watch may begin without a pause. After a silent watch, the objects are
+// listed, because a new watch could be silent too. The list shows whether the server still
+// responds, and which changes the watch missed.
 func (r *Resource) afterWatch(w *watcher, err error) (next step, ended bool) {
 	lost := utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 	empty := !w.brought && time.Since(w.began) < emptyWatch
@@ -449,19 +454,19 @@ func (r *Resource) afterWatch(w *watcher, err error) (next step, ended bool) {
 	return toWatch, true
 }
 
-// heardAt records that the server responded at a time. An earlier time than the recorded one is
-// ignored.
+// heardAt records that the server responded at the given time. If a later time is already recorded,
+// heardAt does nothing.
 func (r *Resource) heardAt(at time.Time) {
 	if at.After(r.heard) {
 		r.heard = at
 	}
 }
 
-// admit waits until another request may be sent.
+// admit waits until the rate limit admits another request.
 func (r *Resource) admit(ctx context.Context) error { return r.requests.Wait(ctx) }
 
-// pace waits until the cluster may handle one more event. Further events wait in the connection,
-// and so at the server.
+// pace waits until the rate limit admits one more event of the cluster. Until then, further events
+// queue in the connection and on the server.
 func (r *Resource) pace(ctx context.Context) error {
 	if r.group.events == nil {
 		return nil
@@ -469,9 +474,9 @@ func (r *Resource) pace(ctx context.Context) error {
 	return r.group.events.Wait(ctx)
 }
 
-// failed records why a list, or the start of a watch, has failed. The Store stays as it is. An
-// error that a version is too old, or not known yet, only counts as a failure after maxOutdated
-// such errors in a row.
+// failed records the error of a list or of an attempt to open a watch. The Store does not change.
+// If the error says that a version is too old, or not known yet, it only counts as a failure after
+// maxOutdated consecutive errors.
 func (r *Resource) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -488,7 +493,7 @@ func (r *Resource) failed(ctx context.Context, err error) {
 		r.markTried()
 	}
 	shown := err
-	// Leave out the request's URL, which differs between attempts.
+	// Do not show the URL of the request, because the URL differs between attempts.
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		shown = u.Err
 	}
@@ -504,7 +509,7 @@ func (r *Resource) listed() {
 	r.reportReadable()
 }
 
-// reportReadable reports that the objects can be read.
+// reportReadable calls Kind.Report with nil, because the objects can be read.
 func (r *Resource) reportReadable() {
 	if r.report != nil {
 		r.report(nil)
@@ -514,7 +519,8 @@ func (r *Resource) reportReadable() {
 // markTried lets the Group's first sync continue.
 func (r *Resource) markTried() { r.triedOnce.Do(func() { close(r.tried) }) }
 
-// throttle delays the next request by the Retry-After of an error, within the maximum.
+// throttle delays the next request if the server sent Retry-After with an error. The delay is
+// limited by maxThrottle or maxRetryAfter.
 func (r *Resource) throttle(err error) {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok || seconds <= 0 {
@@ -529,8 +535,8 @@ func (r *Resource) throttle(err error) {
 	r.group.setThrottled(&r.state, r.throttled)
 }
 
-// unwatched counts a watch that was refused after a list because the permission is missing. For
-// such an error, it returns the error with a hint.
+// unwatched is called if a watch fails after a successful list. If the permission is missing,
+// unwatched counts the refusal and returns the error with a hint.
 func (r *Resource) unwatched(err error) error {
 	if !apierrors.IsForbidden(err) {
 		r.refusals = 0
@@ -540,8 +546,8 @@ func (r *Resource) unwatched(err error) error {
 	return fmt.Errorf("it may be listed, but not watched: %w: grant the verb watch of %s", err, r.name)
 }
 
-// backOff pauses before the next attempt. The pause is the longest of three: the next step of the
-// backoff, the pause that the last failure requires, and the pause that the server requests.
+// backOff pauses before the next attempt. The pause depends on the backoff, on the kind of the last
+// failure, and on the pause that the server has requested.
 func (r *Resource) backOff(ctx context.Context) {
 	why := r.rest
 	r.rest = noRest
@@ -561,9 +567,9 @@ func (r *Resource) backOff(ctx context.Context) {
 	pace.Sleep(ctx, max(pause, time.Until(r.throttled)))
 }
 
-// pauseOptional pauses an optional resource that was denied. If the resource was not found and API
-// discovery confirms that, its objects are dropped. The pause then ends as soon as discovery finds
-// the resource. Otherwise the objects stay.
+// pauseOptional pauses an optional resource that is forbidden or was not found. If API discovery
+// confirms that the resource does not exist, its objects are dropped. In that case, the pause ends
+// as soon as discovery finds the resource. In all other cases, the objects stay.
 func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	ctx, stop := context.WithTimeout(ctx, optionalPause)
 	defer stop()
@@ -595,7 +601,8 @@ func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	}
 }
 
-// note shows a trouble in the health, and reports it once. err is the server's error, or nil.
+// note records a trouble, which the Health shows, and reports the trouble once. The err argument is
+// the server's error, or nil if there is none.
 func (r *Resource) note(c cause, err error) {
 	text := string(c)
 	if err != nil {
@@ -606,7 +613,8 @@ func (r *Resource) note(c cause, err error) {
 	}
 }
 
-// refusedText returns the cached reason why an object is refused. The text is never empty.
+// refusedText returns the reason why an object is refused, cleaned and truncated for display. The
+// text is never empty.
 func (r *Resource) refusedText(why error) string {
 	return text.Truncate(cmp.Or(r.group.options.Printable(why).Error(), "it can't be decoded"), maxRefusedText)
 }
@@ -649,15 +657,15 @@ func (r *Resource) refusedObjects() (n int, some []RefusedObject) {
 	return len(r.unusable), some
 }
 
-// outdated reports whether the version of a watch or a list is too old for the server, or not known
-// to it yet.
+// outdated reports whether an error says that a version is too old for the server, or not known to
+// the server yet.
 func outdated(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// answered reports whether a server has rejected the request itself with a code 4xx. Otherwise, the
-// server is unreachable or overloaded.
+// answered reports whether the server rejected the request itself with a 4xx code. For all other
+// errors, the server is unreachable or overloaded.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -667,7 +675,7 @@ func answered(err error) bool {
 	return code >= 400 && code < 500 && code != 429
 }
 
-// rest is why the pause after a failure is longer than the backoff.
+// rest is the reason why the pause after a failure must be longer than the backoff.
 type rest uint8
 
 const (
@@ -690,5 +698,5 @@ func restAfter(err error, needed bool) rest {
 	return noRest
 }
 
-// isOver reports whether the memory cap has refused something.
+// isOver reports whether err means that a change would have exceeded the memory cap.
 func isOver(err error) bool { return errors.Is(err, ErrOverBudget) }

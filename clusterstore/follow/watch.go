@@ -15,26 +15,27 @@ import (
 )
 
 const (
-	// watchTime is the shortest duration that a watch requests. The requested duration is random,
-	// up to twice as long, so that watches don't all end at the same time.
+	// Each watch requests a random duration between watchTime and twice watchTime, so that watches
+	// do not all end at the same time.
 	watchTime = 5 * time.Minute
-	// watchOverrun is how much longer than requested a watch may last.
+	// A watch may last at most watchOverrun longer than requested.
 	watchOverrun = 10 * time.Second
-	// watchSilence is how long a watch may be without an event or a bookmark. API servers send
-	// bookmarks once a minute (defaultBookmarkFrequency in k8s.io/apiserver/pkg/storage/cacher).
+	// watchSilence is the longest time that a watch may be open without receiving an event or a
+	// bookmark. API servers send bookmarks once a minute (defaultBookmarkFrequency in
+	// k8s.io/apiserver/pkg/storage/cacher).
 	watchSilence = 100 * time.Second
-	// shortWatch is the shortest normal duration of a watch.
+	// A watch that ends before shortWatch has passed may be a trouble.
 	shortWatch = 10 * time.Second
 )
 
-// Reasons why Isthmus ends a watch.
+// The following errors are the reasons why Isthmus ends a watch.
 var (
 	errSilent  = errors.New("nothing has come")
 	errOverdue = errors.New("the server does not end the watch")
 	errAgain   = errors.New("the objects are to be listed again")
 )
 
-// event is an event of a watch, with a compacted object.
+// event is an event of a watch whose object has been compacted.
 type event struct {
 	kind    watch.EventType
 	object  any // a *compacted of the feed
@@ -47,8 +48,9 @@ type events interface {
 	Close() error
 }
 
-// watcher is one watch. The watcher ends if it is silent for too long, or lasts longer than
-// requested. Only the goroutine that opened it may use it, except for stop.
+// watcher is one open watch. The watch ends if it receives nothing for too long, or lasts longer
+// than requested. Only the goroutine that opened a watcher may use it. As an exception, any
+// goroutine may call stop.
 type watcher struct {
 	from     events // events from the server
 	resource *Resource
@@ -61,7 +63,7 @@ type watcher struct {
 	timer *time.Timer // ends ctx
 }
 
-// newWatcher requests a watch from the resource's last version.
+// newWatcher requests a watch that begins at the resource's last version.
 func newWatcher(ctx context.Context, r *Resource) (*watcher, error) {
 	seconds := int64((1 + rand.Float64()) * watchTime.Seconds())
 	w := &watcher{resource: r, began: time.Now()}
@@ -97,7 +99,8 @@ func (w *watcher) close() {
 	_ = w.from.Close()
 }
 
-// next waits for the next event. Only the time in next counts as silence.
+// next waits for the next event. Only the time that the goroutine waits in next counts towards
+// watchSilence.
 func (w *watcher) next() (event, error) {
 	if !time.Now().Before(w.end) { // without a pause between events, the timer might never fire
 		w.note(errOverdue)
@@ -120,7 +123,7 @@ func (w *watcher) next() (event, error) {
 	return e, nil
 }
 
-// note records a trouble if the end of the watch indicates one.
+// note records a trouble if a watch has ended in a way that indicates one.
 func (w *watcher) note(err error) {
 	r := w.resource
 	switch {
@@ -140,8 +143,8 @@ func (w *watcher) note(err error) {
 	}
 }
 
-// broken reports whether a watch has merely ended, so that a new one can continue from the last
-// version.
+// broken reports whether a watch ended without an error from the server, so that a new watch can
+// continue from the last version.
 func broken(err error) bool {
 	if errors.As(err, new(apierrors.APIStatus)) {
 		return false // an error from the server, whatever its text
@@ -149,16 +152,17 @@ func broken(err error) bool {
 	return err == io.EOF || err == errOverdue || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
 }
 
-// lag measures the age of received updates of one resource by the times in their managedFields. API
-// servers write these times in whole seconds. The goroutine of Resource.run owns a lag. A nil lag
-// measures nothing.
+// lag measures the age of one resource's updates when they are received. The age is computed from
+// the times in an object's managedFields, which API servers write in whole seconds. Only the
+// goroutine that executes Resource.run uses a lag. A nil lag measures nothing.
 //
-// Not every update has a new time. For example, an update that only marks an object for deletion
-// keeps the time of the last change, which may be long ago. Storing the time of each object would
-// cost memory for every Pod. Instead, lag uses the fact that a new time is nearly always the newest
-// of all. An update counts if no newer time has been seen, and an equal time was first seen at most
-// a second ago. Anybody may write a time in the future into an object. Such a time counts as now,
-// because otherwise no update would count until then.
+// Not every update sets a new time. For example, if an update only marks an object for deletion,
+// the time is that of an earlier change, which may be long ago. To detect new times exactly,
+// Isthmus would need memory for the time of every object. Instead, lag relies on the fact that a
+// new time is nearly always the newest time of the resource. An update is measured only if no
+// object had a newer time, and its time was first received at most a second ago. Any user may write
+// a time in the future into an object. Times in the future are replaced with the current time,
+// because otherwise no update would be measured until then.
 type lag struct {
 	seconds prometheus.Observer // fixed
 
@@ -166,8 +170,8 @@ type lag struct {
 	since  time.Time // when an update with that time was first received; zero if the time came from a list
 }
 
-// updated returns the Unix time of an object's last update in seconds, or zero if the object has no
-// such time.
+// updated returns the Unix time of an object's last update in seconds. If the object's
+// managedFields contain no update, the result is zero.
 func (l *lag) updated(o metav1.Object) (newest int64) {
 	if l == nil {
 		return 0
@@ -180,7 +184,8 @@ func (l *lag) updated(o metav1.Object) (newest int64) {
 	return min(newest, time.Now().Unix())
 }
 
-// seen records the time of a listed or new object, which is not an update.
+// seen records the time of a listed or new object, but measures nothing, because the object was not
+// updated.
 func (l *lag) seen(updated int64) {
 	if l != nil && updated > l.newest {
 		l.newest = updated
