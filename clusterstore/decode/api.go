@@ -33,8 +33,8 @@ const (
 	maxObject = 4 << 20
 	// maxSmall is the maximum size of objects that are read into shared buffers.
 	maxSmall = 64 << 10
-	// maxFrame is the size above which an object ends the response. Objects of API servers are far
-	// smaller.
+	// maxFrame is the maximum size of an object that can be skipped. A larger object ends the
+	// response with an error. API servers never send objects of that size.
 	maxFrame = 16 << 20
 	// maxList is the maximum size of a list, or of one page, after decompression.
 	maxList = 256 << 20
@@ -48,24 +48,26 @@ const (
 type api struct {
 	http *http.Client
 	base *url.URL
-	// large has an element while an object larger than maxSmall is read or decoded. Only one such
-	// object is in memory at a time, even if a server pauses all its watches within large objects.
+	// The large channel contains an element while an object larger than maxSmall is being read or
+	// decoded. Only one such object is in memory at a time, even if a server pauses all its watches
+	// within large objects.
 	large chan struct{}
 }
 
-// server returns the name of the API server for errors. The path is part of the name, because
-// several clusters may share a host.
+// server returns the name of the API server for error messages. The name includes the path of the
+// URL, because several clusters may share a host.
 func (a *api) server() string { return a.base.Host + strings.TrimRight(a.base.EscapedPath(), "/") }
 
-// endpoint is the location of a resource at an API server.
+// endpoint is the location of a resource on an API server.
 type endpoint struct {
 	*api
 	path string
 	of   schema.GroupResource
 }
 
-// NewSources returns the sources of the API server at a URL. NewSources sends no request. The
-// client must not follow redirects, and must limit the bodies of errors only.
+// NewSources returns the sources of the API server at a URL, without sending a request. The HTTP
+// client must not follow redirects. It must limit the bodies of error responses, and no other
+// bodies.
 func NewSources(client *http.Client, base *url.URL) Sources {
 	a := &api{client, base, make(chan struct{}, 1)}
 	imports := newNewest(MCSVersions, func(v schema.GroupVersion) Source[*mcs.ServiceImport] {
@@ -111,7 +113,7 @@ func newEndpoint(a *api, v schema.GroupVersion, name, namespace string) endpoint
 	return endpoint{a, path + "/" + name, v.WithResource(name).GroupResource()}
 }
 
-// pathOf returns the path of a version of a group.
+// pathOf returns the URL path of an API version.
 func pathOf(v schema.GroupVersion) string {
 	if v.Group == "" {
 		return "/api/" + v.Version
@@ -119,8 +121,9 @@ func pathOf(v schema.GroupVersion) string {
 	return "/apis/" + v.String()
 }
 
-// get sends a request. A response with a status other than 200 becomes an [apierrors.StatusError].
-// A response of another content type is an error.
+// get sends a request and returns the body of the response. If the status is not 200, get returns
+// an [apierrors.StatusError]. If the content type is not the requested one, get returns an error
+// too.
 func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string) (io.ReadCloser, error) {
 	query, err := metav1.ParameterCodec.EncodeParameters(&o, schema.GroupVersion{Version: "v1"})
 	if err != nil {
@@ -156,8 +159,8 @@ func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string)
 	return response.Body, nil
 }
 
-// failure returns a response as an error, as client-go does. The error contains the response's
-// Retry-After.
+// failure converts a response to an error in the same way as client-go. The error includes the
+// Retry-After of the response.
 func (r *endpoint) failure(response *http.Response, contentType string) error {
 	err := r.statusError(response, contentType)
 	seconds := retryAfter(response.Header.Get("Retry-After"), time.Now())
@@ -172,11 +175,13 @@ func (r *endpoint) failure(response *http.Response, contentType string) error {
 	return err
 }
 
-// maxRetryAfter is the maximum of Retry-After, in seconds. Longer times are reduced to the maximum.
+// maxRetryAfter is the longest accepted Retry-After, in seconds. Longer times are reduced to
+// maxRetryAfter.
 const maxRetryAfter = 3600
 
-// retryAfter returns the seconds that a Retry-After header requests, by a number or a date. Zero
-// means that the header requests no pause or is malformed.
+// retryAfter returns the number of seconds that a Retry-After header requests. The header contains
+// a number or a date. If the header is empty or malformed, or its date has passed, retryAfter
+// returns zero.
 func retryAfter(text string, now time.Time) int32 {
 	if digits := strings.TrimSpace(text); digits != "" && strings.Trim(digits, "0123456789") == "" {
 		seconds, err := strconv.Atoi(digits)
@@ -192,7 +197,7 @@ func retryAfter(text string, now time.Time) int32 {
 	return int32(max(0, min(at.Sub(now).Seconds()+1, maxRetryAfter)))
 }
 
-// statusError returns the Status of a response as an error.
+// statusError converts the Status in a response to an error.
 func (r *endpoint) statusError(response *http.Response, contentType string) error {
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxStatus)) // a truncated text is good enough
 	var err error
@@ -216,7 +221,8 @@ func (r *endpoint) statusError(response *http.Response, contentType string) erro
 
 var statusKind = metav1.SchemeGroupVersion.WithKind("Status").Kind
 
-// statusError returns s as an error, or nil if s is not a failure.
+// statusError converts a Status to an error. If the Status is not a failure, statusError returns
+// nil.
 func statusError(s *metav1.Status) error {
 	if s.Status != metav1.StatusFailure {
 		return nil
@@ -224,15 +230,15 @@ func statusError(s *metav1.Status) error {
 	return &apierrors.StatusError{ErrStatus: *s}
 }
 
-// errEvent is the error for ERROR events without a usable Status.
+// errEvent is returned for an ERROR event that does not contain a usable Status.
 var errEvent = errors.New("the API server ended the watch by an error that is no Status, or too large")
 
-// errType is the error for an event type that does not exist.
+// errType is returned for an event whose type does not exist.
 var errType = errors.New(
 	"the API server sent an event of a type that does not exist: check that the server is an API server",
 )
 
-// errKind returns the error for objects of another kind.
+// errKind returns the error for an object of the wrong kind.
 func errKind(what, wanted string) error {
 	return fmt.Errorf(
 		"the API server sent %s of another kind than %s: check that the server is an API server", what, wanted,
@@ -246,16 +252,16 @@ func errFrame(size uint64) error {
 	)
 }
 
-// limited returns a reader that fails after limit bytes.
+// limited returns a reader that returns an error after the given number of bytes.
 func limited(from io.Reader, limit int64) io.Reader {
 	return guard.Limited(from, limit, fmt.Errorf("the API server's answer is larger than %d MiB", limit>>20))
 }
 
 const (
-	// documentTimeout limits the duration of a response that is decoded as a whole.
+	// documentTimeout limits the duration of a request whose response is decoded as a whole.
 	documentTimeout = 10 * time.Second
-	// maxDocument limits the size of such a response, in bytes. API discovery of a group takes some
-	// kilobytes.
+	// maxDocument is the maximum size, in bytes, of a response that is decoded as a whole. The API
+	// discovery of a group is a few kilobytes.
 	maxDocument = 1 << 20
 )
 

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// custom is the format of custom resources, which API servers send in JSON. custom decodes the
-// fields that T has. Linkerd's types implement UnmarshalJSON. The number of values in an object
-// limits the size of the result.
+// custom is the format of custom resources, which API servers send in JSON. Only fields of the type
+// T are decoded. Linkerd's types implement UnmarshalJSON. The size of a decoded object is limited,
+// because the number of JSON values in an object is limited.
 type custom[T any, O interface {
 	*T
 	Object
@@ -27,7 +27,7 @@ func newCustom[T any, O interface {
 
 func (custom[T, O]) accept(string) string { return runtime.ContentTypeJSON }
 
-// list reads a list, whose metadata and kind may come after the items.
+// list reads a list. The metadata and the kind of a list may follow the items.
 func (c custom[T, O]) list(in *input, each func(data []byte, whole error) error) (all metav1.ListMeta, err error) {
 	v := values{in}
 	var of metav1.TypeMeta
@@ -59,7 +59,7 @@ func (c custom[T, O]) list(in *input, each func(data []byte, whole error) error)
 	return all, err
 }
 
-// next reads an event, which is an object with the members type and object.
+// next reads an event, which is a JSON object with the members "type" and "object".
 func (c custom[T, O]) next(
 	in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error,
 ) error {
@@ -103,7 +103,8 @@ func unmarshal(data []byte, o Object) error {
 	return utiljson.Unmarshal(data, o)
 }
 
-// names is the decoded part of an object that is refused, or whose kind is not known yet.
+// names contains the fields that are decoded even if an object is refused, or before its kind is
+// known.
 type names struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        struct {
@@ -113,7 +114,8 @@ type names struct {
 	} `json:"metadata"`
 }
 
-// namesOf decodes the names as far as possible.
+// namesOf decodes the names of an object. If parts of the object are malformed, the result contains
+// the fields that could be decoded.
 func namesOf(data []byte) *names {
 	var n names
 	_ = utiljson.Unmarshal(data, &n) // Unmarshal continues after malformed parts

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// Resource is a custom resource. For most kinds, the status is not decoded.
+// Resource is a custom resource. The status of most kinds is not decoded.
 type Resource[Spec, Status any] struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -36,7 +36,7 @@ func (r *Resource[Spec, Status]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// part decodes a part of an object. If the part is missing or malformed, value is the zero value.
+// part decodes a spec or a status. If it is missing or malformed, part returns the zero value.
 func part[T any](name string, data []byte) (value T, invalid string) {
 	if len(data) == 0 {
 		return value, ""
@@ -51,15 +51,16 @@ func part[T any](name string, data []byte) (value T, invalid string) {
 // Link defines which Services of another cluster Linkerd's service mirror mirrors.
 type Link = Resource[LinkSpec, struct{}]
 
-// LinkSpec selects the Services to mirror. A nil or empty selector selects none.
+// LinkSpec selects the Services to mirror. A nil or empty selector does not select any Services.
 type LinkSpec struct {
 	TargetClusterName string `json:"targetClusterName"`
 	// Selector selects Services that are reached through gateways.
 	Selector                 *metav1.LabelSelector `json:"selector,omitempty"`
 	RemoteDiscoverySelector  *metav1.LabelSelector `json:"remoteDiscoverySelector,omitempty"`
 	FederatedServiceSelector *metav1.LabelSelector `json:"federatedServiceSelector,omitempty"` // not in v1alpha1
-	// Annotations and labels that are not copied. DOMAIN/* means all keys of a domain. Versions
-	// before v1alpha3 do not have these fields.
+	// ExcludedAnnotations and ExcludedLabels are the keys that the service mirror does not copy.
+	// The pattern DOMAIN/* matches all keys of a domain. Versions before v1alpha3 do not have these
+	// fields.
 	ExcludedAnnotations []string `json:"excludedAnnotations,omitempty"`
 	ExcludedLabels      []string `json:"excludedLabels,omitempty"`
 }
@@ -67,11 +68,12 @@ type LinkSpec struct {
 // ProtocolOpaque is the ProxyProtocol of ports without protocol detection.
 const ProtocolOpaque = "opaque"
 
-// Server is Linkerd's policy for a port of the selected Pods or ExternalWorkloads in its namespace.
-// Server does not represent a process.
+// Server is a policy resource of Linkerd. It applies to one port of the selected Pods or
+// ExternalWorkloads in its namespace.
 type Server = Resource[ServerSpec, struct{}]
 
-// ServerSpec has one of the two selectors. The other one is nil and selects nothing.
+// ServerSpec has either a PodSelector or an ExternalWorkloadSelector. The other selector is nil and
+// does not select anything.
 type ServerSpec struct {
 	PodSelector              *metav1.LabelSelector `json:"podSelector,omitempty"`
 	ExternalWorkloadSelector *metav1.LabelSelector `json:"externalWorkloadSelector,omitempty"`
@@ -79,10 +81,10 @@ type ServerSpec struct {
 	ProxyProtocol            string                `json:"proxyProtocol,omitempty"`
 }
 
-// ExternalWorkload is a process outside the cluster that runs with a proxy.
+// ExternalWorkload represents a process that runs outside the cluster, with a proxy.
 type ExternalWorkload = Resource[ExternalWorkloadSpec, ExternalWorkloadStatus]
 
-// ExternalWorkloadSpec has the workload's addresses, ports and identity.
+// ExternalWorkloadSpec contains the addresses, ports and identity of a workload.
 type ExternalWorkloadSpec struct {
 	MeshTLS     MeshTLS      `json:"meshTLS"`
 	Ports       []PortSpec   `json:"ports,omitempty"`
@@ -121,19 +123,19 @@ type WorkloadCondition struct {
 	Message            string      `json:"message,omitempty"`
 }
 
-// ServiceProfile defines the routes of a Service: how proxies classify, retry and split its
-// requests. Its name is the DNS name of the Service, including the cluster's domain.
+// ServiceProfile defines how proxies classify, retry and split the requests to a Service. The name
+// of a ServiceProfile is the DNS name of the Service, including the cluster's domain.
 type ServiceProfile = Resource[ServiceProfileSpec, struct{}]
 
-// ServiceProfileSpec is the content of a profile. An element of its lists is nil if the object has
-// null there, which is never valid.
+// ServiceProfileSpec is the spec of a ServiceProfile. If a list in the JSON contains null, the
+// corresponding element is nil. Such a spec is never valid.
 type ServiceProfileSpec struct {
 	Routes       []*RouteSpec   `json:"routes,omitempty"`
 	RetryBudget  *RetryBudget   `json:"retryBudget,omitempty"`
 	DstOverrides []*WeightedDst `json:"dstOverrides,omitempty"`
 }
 
-// RouteSpec is a route: a class of requests.
+// RouteSpec is a route, which is a class of requests.
 type RouteSpec struct {
 	Name            string           `json:"name"`
 	Condition       *Match           `json:"condition"`
@@ -142,8 +144,8 @@ type RouteSpec struct {
 	Timeout         string           `json:"timeout,omitempty"` // a Go duration
 }
 
-// Match matches a request or response if all its set fields match. Requests have no status.
-// Responses have neither a path nor a method.
+// Match is a condition for a request or response. The condition is met if all fields that are set
+// match. Requests do not have a status, and responses have neither a path nor a method.
 type Match struct {
 	All       []*Match `json:"all,omitempty"`
 	Not       *Match   `json:"not,omitempty"`
@@ -160,7 +162,7 @@ type ResponseClass struct {
 }
 
 // Range is an inclusive range of status codes. If one bound is zero, the range only contains the
-// other one.
+// other bound.
 type Range struct {
 	Min uint32 `json:"min,omitempty"`
 	Max uint32 `json:"max,omitempty"`
@@ -179,8 +181,8 @@ type WeightedDst struct {
 	Weight    Amount `json:"weight"`
 }
 
-// Amount is a Kubernetes quantity as text, such as 500m or 1. This package does not parse it,
-// because a large exponent takes very long.
+// Amount is the string form of a Kubernetes quantity, such as 500m or 1. This package does not
+// parse quantities, because parsing a large exponent can take very long.
 type Amount string
 
 // UnmarshalJSON decodes a string or a number.
@@ -196,15 +198,16 @@ func (a *Amount) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Groups and versions of the types.
+// These are the groups and versions of the types.
 var (
 	ProfileVersion  = schema.GroupVersion{Group: "linkerd.io", Version: "v1alpha2"}
 	PolicyVersion   = schema.GroupVersion{Group: "policy.linkerd.io", Version: "v1beta3"}
 	WorkloadVersion = schema.GroupVersion{Group: "workload.linkerd.io", Version: "v1beta1"}
 )
 
-// LinkVersions are the versions of Links, newest first. A server has the versions of its Linkerd
-// release. Each version has fewer fields than the previous one in the list.
+// LinkVersions are the versions of Links, newest first. The Linkerd release of a cluster determines
+// which versions its API server has. Each version in the list has fewer fields than the previous
+// version.
 var LinkVersions = []schema.GroupVersion{
 	{Group: "multicluster.linkerd.io", Version: "v1alpha3"},
 	{Group: "multicluster.linkerd.io", Version: "v1alpha2"},

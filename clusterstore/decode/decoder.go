@@ -22,7 +22,7 @@ type decoder[T any] struct {
 	room   room
 }
 
-// newKind returns a kind. text lists the fields to decode, in the format of kinds.go.
+// newKind returns a kind. The text argument names the fields to decode, in the format of kinds.go.
 func newKind[T any](of schema.GroupVersionKind, text string) *kind[T] {
 	k := &kind[T]{GroupVersionKind: of}
 	fields := usedFields(text)
@@ -34,12 +34,12 @@ func newKind[T any](of schema.GroupVersionKind, text string) *kind[T] {
 	return k
 }
 
-// decode decodes data into the object.
+// decode decodes an encoded object into d.object.
 func (d *decoder[T]) decode(data []byte) error {
 	return d.table.decode(reflect.ValueOf(&d.object).Elem(), data)
 }
 
-// use calls f with a decoder for one object.
+// use calls f with a decoder, which may decode one object.
 func (k *kind[T]) use(f func(*decoder[T]) error) error {
 	d := k.decoders.Get().(*decoder[T])
 	err := f(d)
@@ -50,13 +50,14 @@ func (k *kind[T]) use(f func(*decoder[T]) error) error {
 	return err
 }
 
-// room is the reused memory of one decoder. Decoding therefore leaves no garbage. The memory is
-// limited: an object that needs more gets its own.
+// room is memory that a decoder uses for one object after another, so that decoding usually creates
+// no garbage. The memory is limited. For an object that needs more, additional memory is allocated.
 type room struct {
 	clears []func()
 }
 
-// clear resets the last object. Nothing may refer to that object or its bytes afterwards.
+// clear makes the memory of the last object available for the next object. The caller must not use
+// the last object or its bytes after that.
 func (r *room) clear() {
 	for _, c := range r.clears {
 		c()
@@ -68,8 +69,8 @@ const (
 	maxMap    = 64       // entries of a map
 )
 
-// shelf has the values of one field of an object. A list is contiguous, because it is complete
-// before the next list begins.
+// shelf holds the values of one field of an object. The elements of each list are contiguous,
+// because one list is complete before the next list begins.
 type shelf struct {
 	all  reflect.Value // a slice of zero values
 	used int           // number of values in use
@@ -99,7 +100,7 @@ func (s *shelf) clear() {
 // count returns the number of values.
 func (s *shelf) count() int { return s.used + s.more }
 
-// grow appends a zero value to a list, and returns that value.
+// grow appends a zero value to a list and returns the new element.
 func (s *shelf) grow(list reflect.Value) reflect.Value {
 	n := list.Len()
 	if n == 0 && s.used < s.all.Len() {
@@ -116,7 +117,7 @@ func (s *shelf) grow(list reflect.Value) reflect.Value {
 	return list.Index(n)
 }
 
-// holds reports whether element n of a list is the next free value of the shelf.
+// holds reports whether the list element with index n is the next free value of the shelf.
 func (s *shelf) holds(list reflect.Value, n int) bool {
 	if s.used == s.all.Len() || n == list.Cap() {
 		return false
@@ -126,7 +127,7 @@ func (s *shelf) holds(list reflect.Value, n int) bool {
 	) == s.all.Index(s.used).Addr().UnsafePointer()
 }
 
-// one returns a pointer to a zero value.
+// one returns a pointer to a new zero value.
 func (s *shelf) one() reflect.Value {
 	if s.used == s.all.Len() {
 		s.more++

@@ -1,67 +1,78 @@
-// Package decode decodes the responses of API servers. Objects are decoded one at a time while the
-// response arrives, and only the fields that Isthmus uses. Its design bounds the memory and the
-// work for each object.
+// Package decode decodes the responses of API servers. The package decodes objects one at a time
+// while a response arrives, and skips all fields that Isthmus does not use. Both the memory and the
+// CPU time for each object are limited.
 //
 //	sources := decode.NewSources(httpClient, baseURL)
 //	list, err := sources.Pods.List(ctx, options, func(pod *corev1.Pod, refused *decode.Refused) error {
 //		… // pod is valid until this returns: keep copies
 //	})
 //
-// What callers may rely on:
+// Callers may rely on the following:
 //
-//   - Of each object, the fields in the kind's table (kinds.go) have the values that client-go
-//     would decode. Tests compare the two, and also the cached results. Only the annotations of
-//     Linkerd's and Isthmus's domains are decoded, only the newest update time of managedFields,
-//     and only the environment variables with a proxy's addresses.
-//   - Memory never holds a whole list or page. An object of up to 64 KiB is read into a shared
-//     buffer. Larger objects are read one at a time for each API server, so that a server which
-//     pauses within large objects takes the memory of one. An idle watch takes 1 KiB.
-//   - An object is refused if it is larger than 4 MiB in protobuf, exceeds the limit of a list or
-//     text, or can't be decoded. The caller gets its name and version, and the response continues.
-//     Limits are those of the API's own validation, where it has them. DELETED events and bookmarks
-//     are never refused, but may only have names and a version.
-//   - A response that no API server sends ends with an error. Examples are an object without a name
-//     or with a name longer than 253 bytes, and an object of another kind. An object larger than 16
-//     MiB, or than 4 MiB of JSON, and a list larger than 256 MiB are errors too. So are 64 KiB of
-//     white space between two JSON values, and Kubernetes' own kinds in JSON. A truncated list is
-//     an error too.
+//   - The decoded fields (kinds.go) have the same values that client-go would decode. Tests compare
+//     the results of this package with those of client-go.
+//   - The only decoded annotations are those in the domains of Linkerd and Isthmus. The only
+//     decoded environment variables are those with a proxy's addresses. The only decoded time in
+//     managedFields is that of the newest update.
+//   - A list or page is never in memory as a whole. Objects of up to 64 KiB are read into shared
+//     buffers. For each API server, only one larger object is in memory at a time, even if the
+//     server pauses within many large objects. An idle watch uses 1 KiB.
+//   - An object is refused if it is larger than 4 MiB in protobuf, contains a list or string that
+//     exceeds a limit, or cannot be decoded. The caller receives the name and the version of a
+//     refused object, and decoding continues with the next object.
+//   - The limits of lists and strings are those of the API's own validation, if it has any.
+//   - Objects of DELETED and BOOKMARK events are never refused, but may only contain names and a
+//     version.
+//   - A response ends with an error if it contains something that no API server sends. Examples are
+//     an object of the wrong kind, an object without a name, and a name longer than 253 bytes.
+//     Other examples are an object larger than 16 MiB, a JSON object larger than 4 MiB, and a list
+//     larger than 256 MiB. A response also ends with an error if it contains 64 KiB of white space
+//     between two JSON values, or one of Kubernetes' own kinds in JSON.
+//   - A truncated list is an error.
 //   - ERROR events, and responses with a status other than 200, become the same errors as in
-//     client-go. At most 64 KiB of them are decoded.
-//   - Responses that are not lists, such as API discovery, have 1 MiB at most ([Sources].Document).
-//   - JSON is refused if it has more than 50,000 elements or more than 50,000 members, because 3
-//     bytes can become a struct of a hundred.
+//     client-go. At most 64 KiB of an error are decoded.
+//   - Responses that are not lists, such as those of API discovery, are limited to 1 MiB
+//     ([Sources].Document).
+//   - A JSON object with more than 50,000 elements or members is refused, because 3 bytes of JSON
+//     can become a struct of 100 bytes.
 //
-// Sources are safe for concurrent use. The package starts no goroutine. All API servers share the
-// decoders and their reused memory, which is limited (decoder.go).
+// Sources are safe for concurrent use. The package does not start any goroutines. All API servers
+// share the decoders, which reuse a limited amount of memory (decoder.go).
 //
-// Reasons for the design:
+// The following paragraphs give the reasons for the design:
 //
-//   - A table is built from a text that lists the used fields, and from the protobuf tags of
-//     Kubernetes' own structs. It sets the fields by reflection. The generated Unmarshal methods
-//     decode whole objects, which takes more than three times the processor time, and 21 kB of
-//     garbage for a Pod. A function for each field was not faster than reflection, and took more
-//     code. Filtering the bytes first cost more time than it saved.
-//   - For JSON, this package only finds where values end, and encoding/json decodes them. The
-//     Decoder of encoding/json is not used. The Decoder rescans white space with each part that
-//     arrives, so that a server could keep a processor busy. The Decoder also holds the memory of
-//     the largest value until the list ends.
-//   - Strings share the memory of the buffer ([unsafe.String]), because most are only compared or
-//     looked up. The bytes of Secrets are copied first, because most of them are cached.
-//   - Custom resources only exist in JSON. They are few, and are decoded as a whole: Linkerd's into
-//     the types of this package, and those of the MCS-API into its own types. An object of the
-//     MCS-API with a malformed part is refused.
+//   - The package uses tables that set fields with reflection. A table is built from a string that
+//     names the decoded fields, and from the protobuf tags of Kubernetes' own structs.
+//   - The generated Unmarshal methods are not used, because they decode whole objects. Decoding a
+//     whole Pod takes more than three times the CPU time and produces 21 kB of garbage.
+//   - Generated code for each field was not faster than reflection, and needed more code. Filtering
+//     the encoded bytes before decoding cost more time than it saved.
+//   - For JSON, this package only finds where each value ends, and encoding/json decodes the value.
+//     A json.Decoder is not used, because it scans white space again whenever data arrives. A
+//     hostile server could therefore keep a CPU busy. A json.Decoder also holds the memory of the
+//     largest value until the list ends.
+//   - Decoded strings share the memory of the buffer ([unsafe.String]), because most strings are
+//     only compared or looked up. The bytes of Secrets are copied first, because most of them are
+//     cached.
+//   - Custom resources are only available in JSON. There are few of them, so they are decoded as a
+//     whole. Linkerd's resources are decoded into types of this package, and resources of the
+//     MCS-API into the types of the MCS-API.
+//   - An object of the MCS-API is refused if any part of it is malformed.
 //
-// Linkerd's custom resources ([ServiceProfile], [Server], [ExternalWorkload], [Link]) have their
-// own Go types, with the fields that Isthmus reads. Importing Linkerd's module would add the
-// dependencies of its control plane for a few small structs:
+// Linkerd's custom resources ([ServiceProfile], [Server], [ExternalWorkload], [Link]) are decoded
+// into types of this package, which only contain the fields that Isthmus reads. Importing Linkerd's
+// module instead would add all dependencies of Linkerd's control plane. The types follow these
+// rules:
 //
-//   - A malformed spec or status does not make the list unreadable. The malformed part has its zero
-//     value. For a spec, Invalid holds the reason.
-//   - A spec is decoded completely or not at all, because half of a policy may mean the opposite of
-//     the whole.
-//   - Malformed metadata is an error, because API servers write and check metadata themselves. It
-//     makes the resource of that one cluster unreadable, and nothing else.
-//   - The types are plain data. Objects are safe for concurrent reads while nobody writes them.
+//   - An object with a malformed spec or status does not make its list unreadable. The malformed
+//     spec or status is set to its zero value. If the spec is malformed, the Invalid field holds
+//     the reason.
+//   - A spec is decoded completely or not at all, because one half of a policy may mean the
+//     opposite of the whole policy.
+//   - Malformed metadata is an error, because API servers write and check metadata themselves. Such
+//     an error only makes the affected resource of the affected cluster unreadable.
+//   - The types are plain data. Concurrent reads of an object are safe as long as no goroutine
+//     writes to it.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.
 package decode

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// maxValues is the maximum number of elements, and of members, of a JSON object. 3 bytes can
-	// become a struct of a hundred.
+	// maxValues limits the number of list elements in a JSON object, and the number of members. The
+	// limits exist because 3 bytes of JSON can become a struct of 100 bytes.
 	maxValues = 50_000
 	// maxBlanks is the maximum number of bytes of white space between two values. API servers send
-	// one at most.
+	// at most one byte.
 	maxBlanks = 64 << 10
 )
 
@@ -28,11 +28,11 @@ var (
 	)
 )
 
-// values reads JSON values as they arrive. values scans each byte of a value once. Decoding the
-// value finds other syntax errors.
+// values reads JSON values as they arrive, and scans each byte only once. The scan only finds the
+// end of a value, so syntax errors within the value are detected when it is decoded.
 type values struct{ *input }
 
-// first returns the next byte that is not white space, without consuming it.
+// first skips white space and returns the next byte without consuming it.
 func (v values) first() (byte, error) {
 	for range maxBlanks {
 		c, err := v.ReadByte()
@@ -46,7 +46,8 @@ func (v values) first() (byte, error) {
 	return 0, errBlanks
 }
 
-// expect consumes the next byte, which must be wanted.
+// expect skips white space and consumes the next byte. If the byte is not the wanted one, expect
+// returns an error.
 func (v values) expect(wanted byte) error {
 	c, err := v.first()
 	if err == nil && c != wanted {
@@ -58,7 +59,8 @@ func (v values) expect(wanted byte) error {
 	return err
 }
 
-// elements reads an object or list, and calls next to read each element. null has no elements.
+// elements reads a JSON object or list, and calls the next function to read each element. JSON null
+// is treated as empty.
 func (v values) elements(open, end byte, next func() error) error {
 	if c, err := v.first(); err == nil && c == 'n' {
 		return v.skip()
@@ -85,7 +87,7 @@ func (v values) elements(open, end byte, next func() error) error {
 	}
 }
 
-// members reads an object, and calls member to read the value of each member.
+// members reads a JSON object, and calls the member function to read the value of each member.
 func (v values) members(member func(key string) error) error {
 	return v.elements('{', '}', func() error {
 		key, err := v.text()
@@ -99,7 +101,7 @@ func (v values) members(member func(key string) error) error {
 	})
 }
 
-// skip reads and discards the next value.
+// skip reads and discards the next JSON value.
 func (v values) skip() error { return v.value(func([]byte) error { return nil }) }
 
 // text reads a short string.
@@ -113,8 +115,8 @@ func (v values) text() (text string, err error) {
 	return text, err
 }
 
-// value reads the next value, and calls f with its bytes, which are valid until f returns. A value
-// larger than maxObject is an error.
+// value reads the next JSON value and calls f with its bytes. The bytes are only valid until f
+// returns. If the value is larger than maxObject, the value method returns an error.
 func (v values) value(f func(data []byte) error) error {
 	if _, err := v.first(); err != nil {
 		return err
@@ -151,15 +153,15 @@ func (v values) value(f func(data []byte) error) error {
 	return f(data)
 }
 
-// scanner finds the end of a value.
+// scanner finds the end of a JSON value.
 type scanner struct {
 	depth           int
 	quoted, escaped bool
 	scalar          bool // the value is not a string, list or object
 }
 
-// scan returns how many of the bytes belong to the value, and whether they end it. The first byte
-// of a value must not be white space.
+// scan returns how many of the bytes belong to the current JSON value, and reports whether the
+// value ends there. The first byte of a value must not be white space.
 func (s *scanner) scan(data []byte) (n int, ended bool) {
 	for i, c := range data {
 		switch {
@@ -192,7 +194,7 @@ func (s *scanner) scan(data []byte) (n int, ended bool) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
-// countable returns an error if the data has too many values.
+// countable returns an error if the JSON data contains too many values.
 func countable(data []byte) error {
 	limits := guard.Limits{Elements: maxValues, Fields: maxValues}
 	if _, err := io.Copy(io.Discard, guard.JSON(bytes.NewReader(data), limits)); err != nil {

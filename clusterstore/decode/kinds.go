@@ -9,10 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The used texts list the fields that are decoded, by their JSON names. Braces enclose the fields
-// of a struct. The number after a list or map is its maximum number of elements. A second number is
-// the maximum of all such lists in one object. The number after a string is its maximum length in
-// bytes, instead of maxText. Where the API's own validation has limits, these are the same.
+// The constants whose names begin with "used" contain the JSON names of the fields to decode.
+// Braces enclose the fields of a struct. A number after a list or map is the maximum number of its
+// elements. A second number is the maximum number of elements of all such lists in one object. A
+// number after a string is the maximum length of the string in bytes. The default maximum length is
+// maxText. If the API's own validation has a limit, the number is the same.
 const (
 	usedMeta = `metadata {
 		name 253  namespace 253  uid 253  resourceVersion 253  creationTimestamp  deletionTimestamp
@@ -42,8 +43,9 @@ const (
 			` + usedReference + `
 		}
 		ports 20000 { name protocol port }`
-	// Endpoints have no limit but that of an object, so these numbers follow from its size. Pods,
-	// not Endpoints, determine the location of a ready address.
+	// API servers limit Endpoints only by the size of the whole object, so the following numbers
+	// are derived from that size. The nodeName of ready addresses is not decoded, because the
+	// location of a ready address is that of its Pod.
 	usedEndpoints = usedMeta + `
 		subsets 50000 {
 			addresses 150000 { ip hostname ` + usedReference + ` }
@@ -54,7 +56,8 @@ const (
 	usedNode   = usedMeta + ` spec { podCIDR podCIDRs 1000 }  status { addresses 1000 { address } }`
 )
 
-// Kubernetes' own kinds. All clusters share their decoders.
+// The following variables are Kubernetes' own kinds. All clusters share the decoders of these
+// kinds.
 var (
 	pods           = newKind[corev1.Pod](corev1.SchemeGroupVersion.WithKind("Pod"), usedPod)
 	services       = newKind[corev1.Service](corev1.SchemeGroupVersion.WithKind("Service"), usedService)
@@ -69,22 +72,22 @@ var (
 
 func init() { secrets.copies = true }
 
-// coreEndpoints is the predecessor of EndpointSlice.
+// coreEndpoints is the deprecated API that EndpointSlice replaces.
 //
-//lint:ignore SA1019 they are read with --enable-endpoint-slices=false
+//lint:ignore SA1019 Endpoints are read with --enable-endpoint-slices=false
 type coreEndpoints = corev1.Endpoints
 
-// partialVersion has the group that is missing in [metav1.SchemeGroupVersion].
+// partialVersion is [metav1.SchemeGroupVersion] with the group, which that variable lacks.
 var partialVersion = schema.GroupVersion{Group: metav1.GroupName, Version: "v1"}
 
-// usedAnnotation reports whether an annotation may be used.
+// usedAnnotation reports whether to decode the annotation with the given key.
 func usedAnnotation(key string) bool {
 	return strings.Contains(key, "linkerd.io/") || strings.Contains(key, "isthmus.io/") ||
 		key == metav1.InitialEventsAnnotationKey
 }
 
-// usedVariable reports whether an environment variable may be used. These are the variables with
-// the addresses at which a proxy listens.
+// usedVariable reports whether to decode an environment variable. Isthmus only uses variables that
+// contain an address on which a proxy listens.
 func usedVariable(name string) bool {
 	return strings.HasPrefix(name, "LINKERD2_PROXY_") && strings.HasSuffix(name, "_LISTEN_ADDR")
 }

@@ -43,8 +43,8 @@ func (p protobuf[T, O]) accept(suffix string) string {
 	return fmt.Sprintf("%s;as=%s%s;g=%s;v=%s", protobufType, p.Kind, suffix, p.Group, p.Version)
 }
 
-// list reads a prefix and a runtime.Unknown. In its raw bytes, field 1 is the list's metadata, and
-// field 2 has the objects.
+// list reads a list, which is encoded as a prefix and a runtime.Unknown. In the raw bytes of the
+// runtime.Unknown, field 1 contains the metadata of the list, and each field 2 contains an object.
 func (p protobuf[T, O]) list(in *input, each func(data []byte, whole error) error) (all metav1.ListMeta, err error) {
 	prefix, err := in.Peek(len(protobufPrefix))
 	switch {
@@ -93,8 +93,9 @@ func (p protobuf[T, O]) list(in *input, each func(data []byte, whole error) erro
 	return all, err
 }
 
-// fields reads the fields of a message of left bytes. fields calls f with the number and size of
-// each field, and f must read the field. io.EOF means that the input ends after a field.
+// fields reads the fields of a message. The left argument is the size of the message in bytes. For
+// each field, f is called with the number and the size of the field, and must read the field. If
+// the input ends after a complete field, fields returns io.EOF.
 func (in *input) fields(left uint64, f func(number protowire.Number, size uint64) error) error {
 	for left > 0 {
 		tag, err := binary.ReadUvarint(in)
@@ -123,7 +124,7 @@ func (in *input) skip(size uint64) error {
 	return unexpected(err)
 }
 
-// next reads a frame, which is a metav1.WatchEvent after its length.
+// next reads a frame, which consists of a length and a metav1.WatchEvent.
 func (p protobuf[T, O]) next(
 	in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error,
 ) error {
@@ -175,7 +176,8 @@ func (p protobuf[T, O]) decode(data []byte, whole error, f func(O, error) error)
 	})
 }
 
-// readNames sets the names and the version of an object as far as possible. data may be truncated.
+// readNames sets the names and the version of an object. If the encoded object is truncated or
+// malformed, readNames sets the fields that can be read.
 func readNames(data []byte, o metav1.Object) {
 	eachPart(data, func(number protowire.Number, data []byte) {
 		if number != metadataNumber {
@@ -231,8 +233,8 @@ func unwrap(data []byte) (of schema.GroupVersionKind, raw []byte) {
 	return of, raw
 }
 
-// eachPart calls f for each string or message of an encoded message. If the message is truncated, f
-// also gets the truncated part.
+// eachPart calls f for each string or message in an encoded message. If the encoded message is
+// truncated, the last call contains a truncated part.
 func eachPart(data []byte, f func(number protowire.Number, data []byte)) {
 	for len(data) > 0 {
 		number, wire, n := protowire.ConsumeTag(data)

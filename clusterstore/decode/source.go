@@ -16,21 +16,22 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// format is the encoding of a kind: protobuf or JSON.
+// format is the encoding of a kind, which is either protobuf or JSON.
 type format[O Object] interface {
-	// accept returns the content type to request for an object. With the suffix List, it returns
-	// the content type for a list.
+	// accept returns the content type to request for an object. If the suffix is "List", accept
+	// returns the content type for a list.
 	accept(suffix string) string
-	// list reads a list, and calls each with the bytes of each object, as [input.part] does.
+	// list reads a list and, like [input.part], calls a function with the bytes of each object.
 	list(in *input, each func(data []byte, whole error) error) (metav1.ListMeta, error)
-	// next reads an event, and calls f once with the bytes of its object. If there is none, next
-	// returns io.EOF.
+	// next reads an event and calls f once with the bytes of the event's object. If there are no
+	// more events, next returns io.EOF.
 	next(in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error) error
-	// decode decodes an object, and calls f with it. If whole is not nil, or the object can't be
-	// decoded, f gets the error. The object then only has the names and the version that could be
-	// read.
+	// decode decodes an object and calls f with the result. The whole argument is the error of an
+	// incomplete object, or nil. If whole is not nil, or the object cannot be decoded, f receives
+	// the error and an object with only the names and the version.
 	decode(data []byte, whole error, f func(O, error) error) error
-	// status returns an encoded Status as an error, or nil if data is not the Status of a failure.
+	// status returns an encoded Status as an error. If the data is not the Status of a failure,
+	// status returns nil.
 	status(data []byte) error
 }
 
@@ -41,7 +42,7 @@ type source[O Object] struct {
 	kind schema.GroupVersionKind
 }
 
-// readers has buffered readers for lists.
+// readers contains buffered readers for lists.
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 32<<10) }}
 
 func (s *source[O]) List(
@@ -64,7 +65,8 @@ func (s *source[O]) List(
 	return all, cutOff(err)
 }
 
-// object decodes an object and calls each.
+// object decodes an object and calls a function with the object, or with the reason why it is
+// refused.
 func (s *source[O]) object(data []byte, whole error, each func(O, *Refused) error) error {
 	return s.decode(data, whole, func(o O, err error) error {
 		version := o.GetResourceVersion()
@@ -136,11 +138,13 @@ func (s *source[O]) event(
 	})
 }
 
-// newest is a kind with several versions. newest uses the first version that the API server has.
+// newest is the Source of a kind with several versions. It uses the first version in the list that
+// the API server has.
 type newest[O Object] struct {
 	versions []schema.GroupVersion
 	of       []Source[O]
-	// used is the version of the last successful list or watch. used is nil before the first one.
+	// The used field is the version of the last successful list or watch. It is nil before the
+	// first success.
 	used atomic.Pointer[schema.GroupVersion]
 }
 
@@ -176,7 +180,7 @@ func (n *newest[O]) try(ask func(Source[O]) error) {
 	}
 }
 
-// version returns the version that was last used, or "" if none was.
+// version returns the version that was last used, or "" if no version was used yet.
 func (n *newest[O]) version() string {
 	if v := n.used.Load(); v != nil {
 		return v.Version
@@ -184,7 +188,7 @@ func (n *newest[O]) version() string {
 	return ""
 }
 
-// eventType returns the type of an event, or "" if there is no such type.
+// eventType returns the event type with the given name, or "" if the type does not exist.
 func eventType(name []byte) watch.EventType {
 	for _, t := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark, watch.Error} {
 		if string(name) == string(t) {
@@ -194,8 +198,8 @@ func eventType(name []byte) watch.EventType {
 	return ""
 }
 
-// isKey reports whether an object's name and namespace are valid. With a slash in one of them, the
-// key could be that of another object.
+// isKey reports whether an object's name and namespace are valid. A slash in a name is invalid,
+// because two objects could then have the same key.
 func isKey(o metav1.Object) bool {
 	namespace := o.GetNamespace()
 	name := o.GetName()
@@ -203,18 +207,18 @@ func isKey(o metav1.Object) bool {
 		!strings.Contains(name, "/")
 }
 
-// input is a response as it arrives.
+// input reads a response as it arrives.
 type input struct {
 	*bufio.Reader
 	api *api
 	ctx context.Context
 }
 
-// buffers has buffers for small objects.
+// buffers contains buffers for small objects.
 var buffers = sync.Pool{New: func() any { return new([maxSmall]byte) }}
 
-// part reads an object of the given size, and calls f with its bytes, which are valid until f
-// returns. If the object is too large, f gets its beginning and an error.
+// part reads an object of the given size and calls f with its bytes. The bytes are only valid until
+// f returns. If the object is too large, f receives the beginning of the object and an error.
 func (in *input) part(size uint64, f func(data []byte, whole error) error) error {
 	if size > maxFrame {
 		return errFrame(size)
@@ -242,7 +246,7 @@ func (in *input) part(size uint64, f func(data []byte, whole error) error) error
 	return f(data, tooLarge(size))
 }
 
-// hold waits until another large object of the API server may be read.
+// hold waits until no other large object of the API server is in memory.
 func (in *input) hold() (release func(), err error) {
 	select {
 	case in.api.large <- struct{}{}:
@@ -260,7 +264,7 @@ func unexpected(err error) error {
 	return err
 }
 
-// cutOff adds to an error that the response is truncated, if that is the reason.
+// cutOff adds a hint to err if the error means that the response was truncated.
 func cutOff(err error) error {
 	if err = unexpected(err); errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("the answer is cut off: %w", err)
@@ -268,7 +272,8 @@ func cutOff(err error) error {
 	return err
 }
 
-// errNoKey ends the response, because a refused object without a name could not be reported.
+// errNoKey is an error for the whole response, because an object without a name cannot be reported
+// as refused.
 var errNoKey = errors.New(
 	"the API server sent an object without a name, or with one that no object can have: check that the server is " +
 		"an API server",

@@ -14,23 +14,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// table decodes a protobuf message into a struct of Kubernetes. table contains the fields to
-// decode, by their numbers, and skips all others.
+// table decodes a protobuf message into a struct of Kubernetes. The index of a field in the table
+// is its protobuf field number. Fields that are not in the table are skipped.
 type table []field
 
-// field describes how to decode one field.
+// field describes how to decode one field of a message.
 type field struct {
 	index int // index in the struct
 	wire  protowire.Type
 	set   setter // if nil, the field is skipped
 }
 
-// setter sets a field to a number, or to the bytes of a string or message.
+// setter sets a field of a struct. The number argument is the value of a number, and the data
+// argument contains the bytes of a string or message.
 type setter func(into reflect.Value, number uint64, data []byte) error
 
 var errMalformed = errors.New("it is not valid protobuf")
 
-// decode merges data into a struct, as the generated Unmarshal methods do.
+// decode merges an encoded message into a struct, like the generated Unmarshal methods.
 func (t table) decode(into reflect.Value, data []byte) error {
 	for len(data) > 0 {
 		number, wire, n := protowire.ConsumeTag(data)
@@ -67,8 +68,8 @@ func (t table) decode(into reflect.Value, data []byte) error {
 	return nil
 }
 
-// Maximum lengths of strings, in bytes. They limit what callers cache; decoding itself copies
-// nothing.
+// These are maximum lengths of strings, in bytes. The limits protect the caches of callers, because
+// decoding does not copy strings.
 const (
 	maxName       = 253       // of an object's name, as in API servers
 	maxText       = 16 << 10  // more than any used field may have
@@ -81,14 +82,14 @@ func lend(data []byte) string { return unsafe.String(unsafe.SliceData(data), len
 // used describes a field to decode.
 type used struct {
 	path string // path in error texts
-	// For a list, each is the maximum number of its elements, and all is the maximum for all such
-	// lists of an object. For a string, each is the maximum number of bytes, or zero for the
-	// default.
+	// For a list, the each field is the maximum number of elements in the list. The all field is
+	// the maximum number of elements in all such lists of an object. For a string, the each field
+	// is the maximum length in bytes, and zero means the default.
 	each, all int
 	below     map[string]*used
 }
 
-// usedFields parses a text in the format of kinds.go.
+// usedFields parses a list of fields in the format of kinds.go.
 func usedFields(text string) *used {
 	open := []*used{{below: make(map[string]*used)}}
 	var last *used
@@ -109,8 +110,8 @@ func usedFields(text string) *used {
 	return open[0]
 }
 
-// tableOf returns the table for a struct. The struct's tags have the numbers and names of its
-// fields.
+// tableOf returns the table for a struct. The numbers and names of the fields are taken from the
+// tags of the struct.
 func tableOf(r *room, of reflect.Type, u *used) (t table) {
 	found := 0
 	for i := range of.NumField() {
@@ -136,7 +137,7 @@ func tableOf(r *room, of reflect.Type, u *used) (t table) {
 	return t
 }
 
-// setterOf returns the wire type and the setter for a field of a type.
+// setterOf returns the wire type and the setter for a field of the given type.
 func setterOf(r *room, of reflect.Type, u *used) (protowire.Type, setter) {
 	switch of {
 	case reflect.TypeFor[metav1.Time]():

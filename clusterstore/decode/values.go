@@ -9,14 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// mapEntry is the encoding of a map's entry.
+// mapEntry is the message that encodes one entry of a map.
 type mapEntry struct {
 	Key   []byte `protobuf:"bytes,1,opt,name=key"`
 	Value []byte `protobuf:"bytes,2,opt,name=value"`
 }
 
-// mapSetter returns a setter that adds an entry to a map with string keys. If keep is not nil, it
-// only adds entries whose keys keep accepts.
+// mapSetter returns a setter that adds an entry to a map with string keys. If the keep function is
+// not nil, the setter ignores entries for whose keys keep returns false.
 func mapSetter[V any](r *room, u *used, longest int, keep func(string) bool, value func([]byte) V) setter {
 	var kept map[string]V
 	r.clears = append(r.clears, func() {
@@ -55,7 +55,8 @@ func mapSetter[V any](r *room, u *used, longest int, keep func(string) bool, val
 	}
 }
 
-// momentSetter returns a setter for a time, in whole seconds as in Kubernetes.
+// momentSetter returns a setter for a time. Like Kubernetes, the setter drops fractions of a
+// second.
 func momentSetter(r *room) setter {
 	var at metav1.Timestamp
 	t := tableOf(r, reflect.TypeOf(at), usedFields("seconds"))
@@ -74,7 +75,7 @@ func momentSetter(r *room) setter {
 	}
 }
 
-// updatesSetter returns a setter for managedFields, which only decodes the time of the newest
+// updatesSetter returns a setter for managedFields. The setter only decodes the time of the newest
 // update.
 func updatesSetter(r *room) setter {
 	var one metav1.ManagedFieldsEntry
@@ -99,8 +100,8 @@ func updatesSetter(r *room) setter {
 	}
 }
 
-// variablesSetter returns a setter that adds an environment variable if it is used. For unused
-// variables, it only reads the name.
+// variablesSetter returns a setter that adds an environment variable if Isthmus uses the variable.
+// The values of all other variables are skipped.
 func variablesSetter(add setter) setter {
 	return func(into reflect.Value, number uint64, data []byte) error {
 		wanted := false

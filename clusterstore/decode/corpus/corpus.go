@@ -1,4 +1,5 @@
-// Package corpus makes objects for tests, of all fields, and knows which of them are used.
+// Package corpus generates random objects for tests, and defines which fields of the objects
+// Isthmus uses.
 package corpus
 
 import (
@@ -14,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Maker makes objects whose fields are all set now and then.
+// Maker generates objects with random fields. Each field is set in some of the objects.
 type Maker struct{ *rand.Rand }
 
 var madeTexts = []string{
@@ -29,7 +30,8 @@ var madeTexts = []string{
 
 func (m Maker) text() string { return madeTexts[m.IntN(len(madeTexts))] }
 
-// fill sets a value. Nested ones become rare with depth.
+// fill sets a value and its nested fields at random. The deeper a field is nested, the less often
+// it is set.
 func (m Maker) fill(v reflect.Value, depth int) {
 	if m.IntN(4) == 0 && depth > 0 || depth > 9 {
 		return
@@ -82,7 +84,8 @@ func (m Maker) fill(v reflect.Value, depth int) {
 	}
 }
 
-// Make fills an object, which has a name, and no slash in its namespace: those end an answer.
+// Make fills an object at random. The name of the object is never empty, and its namespace never
+// contains a slash, because package decode rejects a response with invalid names.
 func (m Maker) Make(o metav1.Object) {
 	m.fill(reflect.ValueOf(o).Elem(), 0)
 	o.SetName(fmt.Sprint("n", m.IntN(1000)))
@@ -92,7 +95,7 @@ func (m Maker) Make(o metav1.Object) {
 	}
 }
 
-// UsedMeta has the paths of the fields that are used of all kinds.
+// UsedMeta contains the paths of the metadata fields that Isthmus uses for all kinds.
 const UsedMeta = "ObjectMeta.Name ObjectMeta.Namespace ObjectMeta.UID ObjectMeta.ResourceVersion " +
 	"ObjectMeta.CreationTimestamp ObjectMeta.DeletionTimestamp " +
 	"ObjectMeta.Labels ObjectMeta.Annotations ObjectMeta.OwnerReferences.Kind ObjectMeta.OwnerReferences.Name " +
@@ -102,7 +105,7 @@ const usedContainer = "Spec.%[1]s.Name Spec.%[1]s.Ports.Name Spec.%[1]s.Ports.Ho
 	"Spec.%[1]s.Ports.ContainerPort Spec.%[1]s.Ports.Protocol " +
 	"Spec.%[1]s.Env.Name Spec.%[1]s.Env.Value "
 
-// Paths of the fields that are used, by kind.
+// The following variables contain the paths of the fields that Isthmus uses for each kind.
 var (
 	UsedPod = UsedMeta + fmt.Sprintf(usedContainer, "Containers") + fmt.Sprintf(usedContainer, "InitContainers") +
 		"Spec.ServiceAccountName Spec.NodeName Spec.HostNetwork Status.Phase Status.HostIP Status.PodIP " +
@@ -130,7 +133,7 @@ func usedCore(list string) string {
 	)
 }
 
-// Prune leaves only the used fields of a value.
+// Prune sets all fields of a value to zero, except for the used fields.
 func Prune(v reflect.Value, used []string) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -163,7 +166,7 @@ func Prune(v reflect.Value, used []string) {
 	}
 }
 
-// Zero removes a field from a value, wherever it is there.
+// Zero sets a field to its zero value, in all structs of the value that contain the field.
 func Zero(v reflect.Value, path string) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -185,7 +188,7 @@ func Zero(v reflect.Value, path string) {
 	}
 }
 
-// IsSet reports whether a field is set somewhere in a value.
+// IsSet reports whether the field at a path is set anywhere in a value.
 func IsSet(v reflect.Value, path string) bool {
 	switch v.Kind() {
 	case reflect.Pointer:
