@@ -18,12 +18,14 @@ import (
 	"isthmus/internal/text"
 )
 
-// Client has the clients of one cluster's API. [New] returns a Client with all limits of this
-// package; tests fill in fakes. A Client is safe for concurrent use.
+// Client provides access to the API server of one cluster. A Client that [New] returns has all
+// limits of this package. Tests create Clients with fakes instead. A Client is safe for concurrent
+// use.
 type Client struct {
 	Sources decode.Sources // for lists and watches
 
-	// Clients is set by [Client.AddTyped]. Only callers that write or check permissions need it.
+	// Clients is nil until [Client.AddTyped] is called. Only callers that write objects or check
+	// permissions need Clients.
 	*Clients
 
 	own      bool
@@ -34,16 +36,17 @@ type Client struct {
 	close    func() // closes the connections
 }
 
-// New returns a client of a cluster. New sends no request. Each client has its own connections, so
-// that closing one cluster's connections never disturbs another cluster. A client has no
-// client-side rate limit, because it runs only a handful of watches. requests counts the client's
-// requests, and may be nil.
+// New returns a Client for a cluster, without sending a request. Each Client has its own
+// connections, so that closing one cluster's connections never affects another cluster. Requests
+// are not rate-limited, because a Client only runs a few watches. If the requests argument is not
+// nil, it counts the requests of the Client.
 func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*Client, error) {
 	cfg := rest.CopyConfig(from)
 	cfg.QPS = -1
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	// The local cluster is close, so compression would cost more processor time than it saves.
+	// The network to the local API server is fast, so compression would cost more CPU time than it
+	// saves.
 	cfg.DisableCompression = cfg.DisableCompression || name == federation.Local
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = UserAgent()
@@ -63,8 +66,9 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	return c, nil
 }
 
-// AddTyped sets Clients. Call it once, before others use the Client. client-go reads whole
-// responses into memory, so [guard.Sized] limits those of linked clusters.
+// AddTyped sets Clients. It must be called at most once, before other goroutines use the Client.
+// Because client-go reads whole responses into memory, [guard.Sized] limits the responses of linked
+// clusters.
 func (c *Client) AddTyped() (err error) {
 	client := c.singleTries()
 	if !c.own {
@@ -74,13 +78,13 @@ func (c *Client) AddTyped() (err error) {
 	return err
 }
 
-// singleTries returns the HTTP client for client-go, which never retries a request.
+// singleTries returns an HTTP client with which client-go never retries a request.
 func (c *Client) singleTries() *http.Client {
 	return newHTTPClient(withoutRetryAfter{c.http.Transport})
 }
 
-// MCS returns clients of the MCS-API by version. Use it for the local cluster only, because
-// responses are not limited.
+// MCS returns a client for each version of the MCS-API. It must only be called for the local
+// cluster, because the sizes of responses are not limited.
 func (c *Client) MCS() (map[string]MCS, error) {
 	all := make(map[string]MCS)
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
@@ -93,15 +97,16 @@ func (c *Client) MCS() (map[string]MCS, error) {
 	return all, nil
 }
 
-// Close closes the client's connections. Requests fail afterwards, including those in flight.
+// Close closes the connections of the Client. All requests in flight fail, and so do later
+// requests.
 func (c *Client) Close() {
 	if c.close != nil {
 		c.close()
 	}
 }
 
-// Printable returns err as the function [Printable] does, without the client's token. A server that
-// is not an API server may send back the token.
+// Printable is like the function [Printable], but also removes the Client's token from the message.
+// A server that is not an API server may include the token in its response.
 func (c *Client) Printable(err error) error {
 	if c.config == nil {
 		return Printable(err)
@@ -109,8 +114,8 @@ func (c *Client) Printable(err error) error {
 	return Printable(withoutToken(err, c.config.BearerToken))
 }
 
-// Server returns what responses have shown of the API server so far, without the facts. Server
-// contains no credentials.
+// Server returns the information about the API server that its responses have contained so far. The
+// result does not include the facts, and does not contain credentials.
 func (c *Client) Server() adminapi.APIServer {
 	if c.observer == nil {
 		return adminapi.APIServer{}
@@ -126,8 +131,8 @@ func (c *Client) Server() adminapi.APIServer {
 	return now
 }
 
-// Answered returns a channel that is closed once the API server has sent any response. If the
-// Client was not made by [New], the channel is nil.
+// Answered returns a channel that is closed after the API server's first response. If the Client
+// was not created by [New], the channel is nil.
 func (c *Client) Answered() <-chan struct{} {
 	if c.observer == nil {
 		return nil
@@ -135,8 +140,8 @@ func (c *Client) Answered() <-chan struct{} {
 	return c.observer.answered
 }
 
-// Printable makes an error safe to log and show, as [text.Clean] does. The error's text may come
-// from a server or an object. If nothing has to be changed, Printable returns err itself.
+// Printable uses [text.Clean] to make an error safe to log and display. The error's message may
+// come from a server or an object. If the message is safe already, Printable returns err itself.
 func Printable(err error) error {
 	message := err.Error()
 	if fit := text.Clean(message, text.Long); fit != message {
@@ -145,7 +150,8 @@ func Printable(err error) error {
 	return err
 }
 
-// withoutToken returns err, or an error without the token if err's text contains it.
+// withoutToken removes the token from the message of an error. If the message does not contain the
+// token, withoutToken returns err itself.
 func withoutToken(err error, token string) error {
 	if token == "" {
 		return err
@@ -160,8 +166,8 @@ func withoutToken(err error, token string) error {
 	return err
 }
 
-// reworded returns an error with another text. The new error only preserves whether err means that
-// the credentials are refused.
+// reworded returns an error with a different message. If err means that the credentials were
+// refused, the new error means the same. All other properties of err are lost.
 func reworded(err error, text string) error {
 	if apierrors.IsUnauthorized(err) {
 		return apierrors.NewUnauthorized(text)

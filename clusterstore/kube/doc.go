@@ -1,67 +1,78 @@
-// Package kube makes clients of Kubernetes API servers that are safe against hostile credentials
-// and servers. It also reads the facts by which two clusters are compared.
+// Package kube provides clients for Kubernetes API servers. The clients are safe to use with
+// hostile credentials and hostile servers. The package also reads the facts that Isthmus uses to
+// compare clusters.
 //
 //	cfg, warnings, err := kube.ReadKubeconfig(secret.Data["kubeconfig"])
 //	client, err := kube.New("east", cfg, requests)
 //	list, err := client.Sources.Pods.List(ctx, metav1.ListOptions{}, each)
 //
 // [ReadKubeconfig] decides what a kubeconfig may contain. [New] sets the timeouts and size limits
-// of a client. [Client.Printable] cleans a server's error texts, and [Requests] counts requests.
-// [Clients] are client-go's clients of the API groups that Isthmus uses, and [MCS] are clients of
-// the MCS-API.
+// of a client. [Client.Printable] makes a server's errors safe to display. [Requests] counts
+// requests. [Clients] contains client-go's clients for the API groups that Isthmus uses. [MCS]
+// contains clients for the MCS-API.
 //
-// What callers may rely on about a kubeconfig:
+// Callers may rely on the following for kubeconfigs:
 //
-//   - It never makes the process run a program, read a file, use a proxy or impersonate another
-//     user.
-//   - It is refused if it is larger than 64 KiB, is nested deeply, or has a duplicate field. YAML
-//     anchors, aliases, merge keys, and RSA keys longer than 8192 bits are refused too.
-//   - Unknown fields are ignored.
-//   - Neither errors nor warnings quote it, except for short names of unknown fields.
+//   - A kubeconfig cannot make Isthmus run a program, read a file, use a proxy or impersonate
+//     another user.
+//   - A kubeconfig is refused if it is larger than 64 KiB, is deeply nested, or contains a
+//     duplicate field. A kubeconfig with a YAML anchor, alias or merge key, or with an RSA key
+//     longer than 8192 bits, is refused too.
+//   - Unknown fields in a kubeconfig are ignored.
+//   - Errors and warnings never quote a kubeconfig, except for short names of unknown fields.
 //
-// About requests:
+// Callers may rely on the following for requests:
 //
-//   - A server that does not respond causes an error within seconds. The dial timeout detects an
-//     unreachable server. The timeouts of the TLS handshake and the response header detect a server
-//     that accepts connections but sends nothing. Pings detect a server that disappears later.
-//   - If a server refuses a request by GOAWAY or by resetting its stream, the request is sent three
-//     times at most.
-//   - A silent watch is not an error here. Package follow detects it.
-//   - Package decode limits the responses for [Client].Sources object by object. Package guard
-//     limits client-go's responses from linked clusters ([Client.AddTyped]). Client-go's responses
-//     from the local cluster are not limited, because Isthmus trusts its API server.
-//   - Only the caller's context limits the duration of a response that keeps sending.
-//   - At most 64 KiB of an error's body are read, within 5 s. The error has the status even if the
-//     body is cut off. net/http buffers at most 512 KiB of a response that nobody reads.
-//   - Redirects are not followed, and protocols are not switched.
-//   - Client-go never retries a request, because it does not see Retry-After. Errors of
+//   - If a server does not respond, the request fails within seconds. A dial timeout detects
+//     unreachable servers. Timeouts for the TLS handshake and the response header detect servers
+//     that accept connections but send nothing. Pings detect servers that disappear later.
+//   - If a server refuses a request with GOAWAY or by resetting the stream, the request is sent at
+//     most three times.
+//   - This package does not detect silent watches. Package follow does.
+//   - Package decode limits the size of each object that [Client].Sources returns. Package guard
+//     limits responses that client-go reads from linked clusters ([Client.AddTyped]). Responses
+//     that client-go reads from the local cluster are not limited, because Isthmus trusts the local
+//     API server.
+//   - While a server keeps sending data, only the caller's context limits the duration of the
+//     response.
+//   - At most 64 KiB of an error response are read, within 5 s. The error contains the status code
+//     even if the response is truncated.
+//   - At most 512 KiB of a response are buffered before they are read.
+//   - Redirects are not followed, and a response that switches protocols is an error.
+//   - Client-go never retries a request, because Retry-After is hidden from client-go. Errors of
 //     [Client].Sources contain Retry-After (package decode).
-//   - A resource only counts as absent ([decode.Sources].Serves) if API discovery reports that in
-//     the form that API servers use. A 404 alone or an empty list of groups is not enough.
-//   - [Client.Server] returns what responses show besides the requested data: the requests that
-//     were refused, by verb and resource, the server's clock, and why there was no response. At
-//     most 100 refused requests are recorded.
-//   - Each Client has its own connections. A linked cluster is reached directly at its kubeconfig's
-//     server. Only the local cluster may be reached by the environment's proxy.
+//   - A resource counts as absent ([decode.Sources].Serves) only if the server sends valid API
+//     discovery documents without the resource. A 404 response alone is not enough, and neither is
+//     an empty list of groups.
+//   - [Client.Server] returns information about the server from its responses: the refused requests
+//     by verb and resource, the time of the server's clock, and the error of the last failed
+//     request. At most 100 refused requests are recorded.
+//   - Each Client has its own connections. Requests to a linked cluster are always sent directly to
+//     the server in the kubeconfig. Requests to the local cluster may use a proxy from the
+//     environment variables.
 //
-// About facts (trust anchors, Pod networks and the server's version):
+// Facts are the trust anchors, the Pod networks and the server's version. Callers may rely on the
+// following for facts:
 //
-//   - A [Keeper] reads them once the API server has responded, and then every hour. Viewing a page
-//     does not cause a request.
-//   - [Keeper.Look] rereads trust anchors that are at least 10 s old, and Nodes if the last attempt
-//     was at least a minute ago. Eight clusters are read at a time. A cluster that does not respond
+//   - A [Keeper] reads facts after the API server's first response, and then every hour. Viewing a
+//     page never causes a request.
+//   - [Keeper.Look] reads trust anchors again if the last attempt was at least 10 s ago, and Nodes
+//     if the last attempt was at least a minute ago.
+//   - At most eight clusters are read with Look at the same time. A cluster that does not respond
 //     within 10 s is skipped for a minute.
-//   - Reading takes a few megabytes at most for one cluster. About 100 kB of facts are cached.
-//   - No fact contains credentials. Error texts are printable and short.
-//   - Before an installation, and while no replica is ready, "isthmus check" reads the same facts
-//     by [Read].
+//   - Reading the facts of one cluster uses at most a few megabytes of memory. The cached facts use
+//     at most about 100 kB.
+//   - Facts do not contain credentials. All error messages are short and safe to display.
+//   - The command "isthmus check" reads the same facts with [Read] before an installation, and
+//     while no replica is ready.
 //
-// Clients and Requests are safe for concurrent use. The package starts no goroutines of its own.
-// The goroutines of connections end when the connections are idle and [Client.Close] is called.
+// Clients and Requests are safe for concurrent use. The package does not start goroutines, except
+// for those of net/http. These goroutines end after [Client.Close].
 //
-// Requests has the metrics of Linkerd's destination controller, with an additional label for the
-// cluster. Linkerd has one client for Kubernetes' own resources and one for Linkerd's. Isthmus has
-// one client for both, so the label "client" depends on the path of the request.
+// Requests provides the metrics of Linkerd's destination controller, with an additional label for
+// the cluster. Linkerd uses one client for Kubernetes' own resources and another for Linkerd's
+// resources. Isthmus uses one client for both, and derives the label "client" from the path of each
+// request.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.
 package kube

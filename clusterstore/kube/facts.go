@@ -32,7 +32,7 @@ import (
 
 const readWithin = time.Minute
 
-// Facts are facts about one cluster at the time of reading. They are immutable.
+// Facts are facts about one cluster at the time when they were read. Facts are immutable.
 type Facts struct {
 	version, versionError string
 	anchors               adminapi.TrustAnchors
@@ -41,7 +41,7 @@ type Facts struct {
 	networksAt            time.Time // when the networks were read
 }
 
-// AddTo adds the facts to s. If f is nil, nothing has been read yet.
+// AddTo adds the facts to s. If f is nil, AddTo does nothing, because no facts have been read yet.
 func (f *Facts) AddTo(s *adminapi.APIServer) {
 	if f == nil {
 		return
@@ -55,9 +55,9 @@ func (f *Facts) AddTo(s *adminapi.APIServer) {
 	s.Networks = &networks
 }
 
-// Read reads the facts of a cluster. namespace is the namespace of the control plane. complete is
-// false if a later retry may read more. It is true if the only failures are missing objects and
-// missing permissions.
+// Read reads the facts of a cluster. The namespace argument is the namespace of the control plane.
+// Read also reports whether the facts are complete. Facts count as incomplete if a retry could read
+// more of them. Missing objects and missing permissions do not make the facts incomplete.
 func Read(ctx context.Context, client *Client, namespace string) (f *Facts, complete bool) {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
@@ -73,7 +73,8 @@ func Read(ctx context.Context, client *Client, namespace string) (f *Facts, comp
 	return f, complete
 }
 
-// readAnchors reads the trust anchors. The facts also have the text of the error.
+// readAnchors reads the trust anchors. If that fails, readAnchors returns the error and also
+// records its message in the facts.
 func (f *Facts) readAnchors(ctx context.Context, client *Client, namespace string) error {
 	list, err := readAnchors(ctx, client.Sources, namespace)
 	f.anchors = adminapi.TrustAnchors{List: list}
@@ -84,7 +85,8 @@ func (f *Facts) readAnchors(ctx context.Context, client *Client, namespace strin
 	return err
 }
 
-// readNetworks reads the Pod CIDRs. The facts also have the text of the error.
+// readNetworks reads the Pod CIDRs. If that fails, readNetworks returns the error and also records
+// its message in the facts.
 func (f *Facts) readNetworks(ctx context.Context, client *Client) error {
 	networks, err := readNetworks(ctx, client.Sources.Nodes)
 	f.networks = networks
@@ -95,25 +97,26 @@ func (f *Facts) readNetworks(ctx context.Context, client *Client) error {
 	return err
 }
 
-// contentError means that the API server returned the object, but the object can't be used.
+// contentError means that the API server returned the object, but the object is unusable.
 type contentError struct{ error }
 
 func (e contentError) Unwrap() error { return e.error }
 
-// settled reports whether a read has succeeded, or will fail until the cluster or its RBAC
+// settled reports whether a read succeeded, or will keep failing until the cluster or its RBAC
 // permissions change.
 func settled(err error) bool {
 	return err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 }
 
-// tellsPresent reports whether the result of a read, which may be an error, shows the present state
-// of the cluster. After other errors, such as a timeout, the state is unknown.
+// tellsPresent reports whether the result of a read shows the current state of the cluster. Some
+// errors do, such as a missing object. After other errors, such as a timeout, the current state is
+// unknown.
 func tellsPresent(err error) bool {
 	_, content := errors.AsType[contentError](err)
 	return content || settled(err)
 }
 
-// unread describes why something can't be read.
+// unread returns the reason why a read failed, for display.
 func unread(client *Client, what string, err error) string {
 	switch {
 	case apierrors.IsForbidden(err):
@@ -126,7 +129,7 @@ func unread(client *Client, what string, err error) string {
 	return client.Printable(err).Error()
 }
 
-// Version requests an API server's version, such as v1.36.3.
+// Version returns the version of an API server, such as v1.36.3.
 func Version(ctx context.Context, from decode.Sources) (string, error) {
 	var info version.Info
 	err := from.Document(ctx, "/version", &info)
@@ -140,13 +143,13 @@ func Version(ctx context.Context, from decode.Sources) (string, error) {
 	return text.Clean(info.GitVersion, text.Short), err
 }
 
-// ConfigMap and key from which Linkerd's proxies get their trust anchors.
+// Linkerd's proxies get their trust anchors from this key of this ConfigMap.
 const (
 	AnchorsConfigMap = "linkerd-identity-trust-roots"
 	anchorsKey       = "ca-bundle.crt"
 )
 
-// maxCertificates is the maximum number of certificates that are read from one PEM text.
+// maxCertificates is the maximum number of certificates that are read from one PEM file.
 const maxCertificates = 100
 
 func readAnchors(ctx context.Context, from decode.Sources, namespace string) ([]adminapi.Anchor, error) {
@@ -189,8 +192,8 @@ func parseAnchors(text string) (anchors []adminapi.Anchor, err error) {
 	return anchors, nil
 }
 
-// certificates parses the certificates of a PEM text. A block that is not a certificate is an
-// error.
+// certificates parses the certificates in a PEM file. Other blocks are ignored. If a certificate is
+// malformed, certificates returns an error.
 func certificates(text []byte) (list []*x509.Certificate, err error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
@@ -210,15 +213,16 @@ func certificates(text []byte) (list []*x509.Certificate, err error) {
 }
 
 const (
-	// maxNodes is the maximum number of Nodes that are read of one cluster. A Node takes some ten
-	// kilobytes, so the API server encodes only nodePage of them at once.
+	// maxNodes is the maximum number of Nodes that are read from one cluster. Each page of the list
+	// contains at most nodePage Nodes, because a Node is about ten kilobytes.
 	maxNodes, nodePage = 5000, 500
-	// maxRanges is the maximum number of ranges that are cached for one cluster. maxRanges limits
-	// the cost of comparisons.
+	// maxRanges is the maximum number of IP ranges that are cached for one cluster. The limit
+	// bounds the cost of comparing clusters.
 	maxRanges = 1000
 )
 
-// errEnough stops a list, because a hostile server may never end it.
+// errEnough ends a list of Nodes after maxNodes, because a hostile server could send an endless
+// list.
 var errEnough = errors.New("there are more Nodes than are read")
 
 // readNetworks reads the Pod CIDRs of a cluster's Nodes.
@@ -256,8 +260,8 @@ func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n admi
 	return n, nil
 }
 
-// join returns the smallest set of ranges that contains exactly the addresses of these ranges. The
-// result has no overlaps. Nodes' ranges are mostly parts of one range of the cluster.
+// join merges IP ranges. The result is the smallest list of ranges that contains exactly the same
+// addresses, without overlaps. The ranges of Nodes are usually parts of one range of the cluster.
 func join(ranges map[netip.Prefix]bool) (joined []netip.Prefix) {
 	list := make([]netip.Prefix, 0, len(ranges))
 	for p := range ranges {
@@ -284,14 +288,14 @@ func join(ranges map[netip.Prefix]bool) (joined []netip.Prefix) {
 	return joined
 }
 
-// Expiry returns which of a link's credentials expires first, and when. If no credentials expire,
-// it returns nil.
+// Expiry returns the name and the expiry time of the credential that expires first. If none of the
+// credentials expire, Expiry returns nil.
 func Expiry(cfg *rest.Config) (first *adminapi.Expiry) {
 	if at, ok := tokenExpiry(cfg.BearerToken); ok {
 		first = &adminapi.Expiry{What: "token", At: at.UTC()}
 	}
-	// The first certificate is the client's own. A chain is only valid while all its certificates
-	// are.
+	// The first certificate is the client certificate, and the others are its chain. The chain is
+	// only valid while all of its certificates are valid.
 	if list, err := certificates(cfg.CertData); err == nil {
 		for _, c := range list {
 			if first == nil || c.NotAfter.Before(first.At) {
@@ -302,8 +306,9 @@ func Expiry(cfg *rest.Config) (first *adminapi.Expiry) {
 	return first
 }
 
-// writable returns t in UTC, or the nearest time with a year of four digits, which JSON requires.
-// Certificates may be valid until an hour of the year 10000 in UTC.
+// writable returns t in UTC. The JSON encoding of a time requires a year of four digits, so
+// writable returns the nearest possible time for other years. A certificate that is valid until the
+// end of the year 9999 may expire in the year 10000 in UTC.
 func writable(t time.Time) time.Time {
 	if t = t.UTC(); t.Year() > 9999 {
 		return time.Unix(latest, 0).UTC()
@@ -316,8 +321,8 @@ func writable(t time.Time) time.Time {
 
 const latest = 253402300799 // end of the year 9999
 
-// tokenExpiry returns when a token expires, if it is a JSON Web Token with an expiry. tokenExpiry
-// does not verify the token.
+// tokenExpiry returns when a token expires. If the token is not a JSON Web Token with an expiry, ok
+// is false. The token is not verified.
 func tokenExpiry(token string) (at time.Time, ok bool) {
 	parts := strings.SplitN(token, ".", 4)
 	if len(parts) != 3 {

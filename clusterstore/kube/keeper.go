@@ -12,26 +12,26 @@ const (
 	listsFirst = 5 * time.Second // facts are read after this time even if the cluster's objects are not listed yet
 )
 
-// Limits of looks.
+// These limits apply to looks.
 const (
-	// looksAtOnce is how many clusters may run a look at the same time.
+	// looksAtOnce is the maximum number of clusters that run a look at the same time.
 	looksAtOnce = 8
 
 	anchorsEvery  = 10 * time.Second // shortest interval between two reads of trust anchors
 	networksEvery = time.Minute      // shortest interval between two reads of Pod networks
 	lookWithin    = 10 * time.Second // timeout of one look at one cluster
-	// pauseAfter is how long a cluster is skipped after its look has timed out, because each look
-	// takes a turn from other clusters.
+	// pauseAfter is how long a cluster is skipped after a look has timed out. Without the pause, an
+	// unresponsive cluster would keep other clusters waiting.
 	pauseAfter = time.Minute
 )
 
-// Turns limits how many clusters may run a look at the same time.
+// Turns limits how many clusters run a look at the same time.
 type Turns chan struct{}
 
 // NewTurns returns Turns for looksAtOnce clusters.
 func NewTurns() Turns { return make(Turns, looksAtOnce) }
 
-// take waits for a turn. take returns false if ctx ends first. If t is nil, there is no limit.
+// take waits for a turn. If ctx ends first, take returns false. Nil Turns have no limit.
 func (t Turns) take(ctx context.Context) bool {
 	if t == nil {
 		return true
@@ -50,7 +50,7 @@ func (t Turns) giveBack() {
 	}
 }
 
-// Keeper reads and caches the facts of one cluster. Use [NewKeeper] to make one.
+// Keeper reads and caches the facts of one cluster. [NewKeeper] creates a Keeper.
 type Keeper struct {
 	// fixed
 	client    *Client
@@ -62,25 +62,27 @@ type Keeper struct {
 	mu     sync.Mutex
 	facts  *Facts        // nil before the first read
 	looked chan struct{} // closed when the requested or running look ends; nil if there is none
-	// Times of the last attempts, and the time until which looks are paused after a timeout.
+	// The first two fields are the times of the last attempts. The third is the time until which
+	// looks are paused after a timeout.
 	anchorsTried, networksTried, paused time.Time
 }
 
-// NewKeeper returns a Keeper without facts. namespace is the namespace of the control plane.
+// NewKeeper returns a Keeper that has not read any facts yet. The namespace argument is the
+// namespace of the control plane.
 func NewKeeper(client *Client, namespace string, turns Turns) *Keeper {
 	return &Keeper{client: client, namespace: namespace, turns: turns, every: readAgain, asked: make(chan struct{}, 1)}
 }
 
-// Facts returns the cached facts, or nil if nothing has been read yet.
+// Facts returns the cached facts, or nil if no facts have been read yet.
 func (k *Keeper) Facts() *Facts {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.facts
 }
 
-// Look makes Run reread the facts that are due. Look returns a channel that is closed once Run has
-// read them. If no facts are due, the channel is already closed. Before the API server's first
-// response, the channel stays open.
+// Look makes Run read all facts that are due again. It returns a channel that is closed once Run
+// has read the facts. If no facts are due, the channel is already closed. The channel stays open at
+// least until the API server has sent its first response.
 func (k *Keeper) Look() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -100,7 +102,7 @@ func (k *Keeper) Look() <-chan struct{} {
 	return k.looked
 }
 
-// due reports what a look may read. The caller holds k.mu.
+// due reports which facts a look may read now. The caller holds k.mu.
 func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 	if now.Before(k.paused) {
 		return false, false
@@ -108,8 +110,8 @@ func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 	return now.Sub(k.anchorsTried) >= anchorsEvery, now.Sub(k.networksTried) >= networksEvery
 }
 
-// Run reads the facts once the API server has responded and the cluster's objects are listed. It
-// reads them again every hour, and when Look requests that. Run returns when ctx ends.
+// Run reads the facts after the API server's first response, once the cluster's objects are listed.
+// It reads the facts again every hour, and after calls to Look. When ctx ends, Run returns.
 func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	defer k.endLook()
 	select {
@@ -140,7 +142,8 @@ func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	}
 }
 
-// serveLooks serves calls of Look for the duration wait. serveLooks returns false if ctx has ended.
+// serveLooks handles calls to Look until the given time has passed. If ctx ends first, serveLooks
+// returns false.
 func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -156,8 +159,8 @@ func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// look reads the facts that are due. The trust anchors come first, because they are small. If a
-// read does not show the present state, the cached facts stay, with their age.
+// look reads the facts that are due. It reads the trust anchors first, because they are small. If a
+// read fails without showing the current state, the cached facts and their age stay.
 func (k *Keeper) look(ctx context.Context) {
 	defer k.endLook()
 	if !k.turns.take(ctx) {
@@ -190,7 +193,7 @@ func (k *Keeper) look(ctx context.Context) {
 	}
 }
 
-// store replaces the facts, and records which of them were attempted.
+// store replaces the cached facts, and records which facts Run has just tried to read.
 func (k *Keeper) store(f Facts, anchors, networks bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -203,7 +206,7 @@ func (k *Keeper) store(f Facts, anchors, networks bool) {
 	}
 }
 
-// pause suspends looks for a while, because the last look has timed out.
+// pause suspends looks for pauseAfter, because the last look timed out.
 func (k *Keeper) pause() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -27,10 +27,11 @@ import (
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 )
 
-// maxKubeconfig is in bytes. A kubeconfig of one cluster has a few kilobytes, mostly certificates.
+// maxKubeconfig is the maximum size of a kubeconfig, in bytes. A kubeconfig for one cluster is
+// usually a few kilobytes, mostly certificates.
 const maxKubeconfig = 64 << 10
 
-// strictCodec is clientcmd's codec, but refuses duplicate fields.
+// strictCodec is like the codec of package clientcmd, but returns an error for duplicate fields.
 var strictCodec = func() runtime.Codec {
 	scheme := clientcmdlatest.Scheme
 	s := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{
@@ -44,16 +45,17 @@ var strictCodec = func() runtime.Codec {
 
 var errUnparsable = errors.New("kubeconfig can't be parsed")
 
-// ReadKubeconfig parses a link's kubeconfig, and returns an error if it can't be used. A user who
-// may write the Secret must not be able to make Isthmus run a program, read its Pod's files, use a
-// proxy or impersonate another user. A kubeconfig may therefore only have a server, its certificate
-// authority, and a token or a client certificate, all inline. Its YAML is limited in size and
-// depth, and must not have anchors, aliases or merge keys. The length of RSA keys is limited too.
-// Unknown fields are ignored, as client-go does.
+// ReadKubeconfig parses the kubeconfig of a link, and returns an error if the kubeconfig is
+// unusable. A user who may write the Secret must not be able to make Isthmus run a program, read
+// files of its Pod, use a proxy or impersonate another user. Therefore, a kubeconfig may only
+// contain a server, its certificate authority, and a token or a client certificate. All of these
+// must be inline. The size and depth of the YAML are limited, and the YAML must not contain
+// anchors, aliases or merge keys. The length of RSA keys is limited too. Unknown fields are
+// ignored, as in client-go.
 //
-// Errors and warnings never quote the kubeconfig, because that could reveal credentials. They only
-// show the names of unknown fields, if the names can hardly be secrets. Errors of parsers quote
-// their input, so they are not wrapped.
+// Errors and warnings never quote the kubeconfig, because quotes could reveal credentials. The only
+// exceptions are names of unknown fields that are unlikely to be secrets. Errors of parsers are not
+// wrapped, because they quote the input.
 func ReadKubeconfig(data []byte) (*rest.Config, Warnings, error) {
 	var cfg *rest.Config
 	var insecure []string
@@ -70,13 +72,14 @@ func ReadKubeconfig(data []byte) (*rest.Config, Warnings, error) {
 	return nil, Warnings{}, err
 }
 
-// Warnings are about a usable kubeconfig.
+// Warnings describe problems of a kubeconfig that is usable nevertheless.
 type Warnings struct {
 	Insecure []string // insecure but accepted settings: disabled TLS verification, and plain http
 	Ignored  []string // unknown fields, without their values
 }
 
-// readConfig reads the current context of a kubeconfig. warnings are about insecure settings.
+// readConfig returns the client configuration for the current context of a kubeconfig. It also
+// returns a warning for each insecure setting.
 func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string, err error) {
 	cluster, user, err := currentContext(file)
 	if err != nil {
@@ -118,8 +121,9 @@ func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string,
 	return cfg, warnings, nil
 }
 
-// decodeKubeconfig decodes YAML within limits. decodeKubeconfig returns a text for each unknown
-// field, even if it fails. Empty data is an empty kubeconfig. Errors do not quote the data.
+// decodeKubeconfig decodes the YAML of a kubeconfig, within limits. It returns a description of
+// each unknown field, even if it also returns an error. Empty data is decoded as an empty
+// kubeconfig. Errors do not quote the data.
 func decodeKubeconfig(data []byte) (*clientcmdapi.Config, []string, error) {
 	if len(data) > maxKubeconfig {
 		return nil, nil, fmt.Errorf("kubeconfig is too large: %d bytes, more than %d: "+
@@ -143,7 +147,7 @@ func decodeKubeconfig(data []byte) (*clientcmdapi.Config, []string, error) {
 }
 
 // currentContext returns the cluster and the user of the current context. If current-context is not
-// set, it uses the only context.
+// set, the kubeconfig must contain exactly one context.
 func currentContext(file *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {
 	context := file.Contexts[file.CurrentContext]
 	if file.CurrentContext == "" {
@@ -207,8 +211,8 @@ func refuse(list []refusal) error {
 	return nil
 }
 
-// readServer parses the API server's URL. readServer refuses a URL with a user name or password,
-// which would appear in logs.
+// readServer parses the URL of an API server. A URL with a user name or password is refused,
+// because both would appear in logs.
 func readServer(server string) (*url.URL, error) {
 	u, err := url.Parse(server)
 	switch {
@@ -232,8 +236,7 @@ func ServerName(server string) string {
 	return u.Host + strings.TrimRight(u.EscapedPath(), "/")
 }
 
-// checkCredentials refuses credentials with which every request would fail, so that there is one
-// clear error.
+// checkCredentials returns a clear error for credentials with which every request would fail.
 func checkCredentials(cfg *rest.Config) error {
 	t := cfg.TLSClientConfig
 	if err := checkKeyLengths(t.CAData); err != nil {
@@ -262,17 +265,17 @@ func checkCredentials(cfg *rest.Config) error {
 	return nil
 }
 
-// maxIgnored is the maximum number of unknown fields that are named.
+// maxIgnored is the maximum number of unknown fields that are listed by name.
 const maxIgnored = 8
 
-// harmless matches the names of unknown fields that may be shown. In a broken file, other names may
-// be secrets.
+// harmless matches names of unknown fields that are safe to show. In a broken file, other names
+// could be secrets.
 var harmless = regexp.MustCompile(`^[A-Za-z-]{1,40}$`)
 
 var errTwice = errors.New("kubeconfig has a field that is there twice: remove one of the two")
 
-// dropUnknown removes the fields that client-go does not know and ignores. dropUnknown returns a
-// text for each of the first maxIgnored fields. Duplicate fields are an error.
+// dropUnknown removes all fields that client-go does not know. It returns a description of each of
+// the first maxIgnored removed fields. If a field is duplicate, dropUnknown returns an error.
 func dropUnknown(document *yaml.Node) (ignored []string, err error) {
 	u := &unknownFields{}
 	for _, root := range document.Content {
@@ -284,15 +287,15 @@ func dropUnknown(document *yaml.Node) (ignored []string, err error) {
 	return u.texts, u.err
 }
 
-// unknownFields collects the removed fields.
+// unknownFields removes unknown fields and collects their descriptions.
 type unknownFields struct {
 	texts []string
 	count int
 	err   error
 }
 
-// visit removes the unknown fields of a value that will be decoded as the type. If the value has
-// another form, the decoder reports that.
+// visit removes unknown fields from a value that will be decoded as the given type. A value that
+// does not fit the type is left to the decoder, which returns an error.
 func (u *unknownFields) visit(n *yaml.Node, as reflect.Type) {
 	switch as.Kind() {
 	case reflect.Pointer:
@@ -311,7 +314,7 @@ func (u *unknownFields) visit(n *yaml.Node, as reflect.Type) {
 	}
 }
 
-// visitFields implements visit for a mapping.
+// visitFields implements visit for a YAML mapping.
 func (u *unknownFields) visitFields(n *yaml.Node, as reflect.Type) {
 	known := make(map[string]reflect.Type)
 	for field := range as.Fields() {
@@ -337,7 +340,7 @@ func (u *unknownFields) visitFields(n *yaml.Node, as reflect.Type) {
 	n.Content = kept
 }
 
-// note records a removed field.
+// note records a field that has been removed.
 func (u *unknownFields) note(key *yaml.Node) {
 	u.count++
 	if u.count > maxIgnored {
@@ -351,23 +354,25 @@ func (u *unknownFields) note(key *yaml.Node) {
 }
 
 const (
-	// maxDepth is the maximum nesting of maps and lists. A kubeconfig without extensions needs 8
-	// levels.
+	// maxDepth is the maximum nesting depth of maps and lists. A kubeconfig without extensions has
+	// at most 8 levels.
 	maxDepth = 20
-	// maxRSA is the maximum length of a number of an RSA key, in bits. maxRSA equals the limit of
-	// crypto/tls for a peer's key. The cost of a key grows with the cube of its length, and no
-	// timeout stops the calculation. A key that fills a kubeconfig would take hours.
+	// maxRSA is the maximum length of the integers in an RSA key, in bits. The limit is the same as
+	// that of crypto/tls for the key of a peer. The CPU time for a key grows with the cube of its
+	// length, and the computation cannot be canceled. A key as large as a kubeconfig would take
+	// hours.
 	maxRSA = 8192
 )
 
 var errLongKey = errors.New("has an RSA key that is longer than 8192 bits: use a shorter one, or ECDSA")
 
-// plainYAML returns the only document of a YAML text. A decoder copies the content of each alias,
-// so that some hundred kilobytes could become gigabytes. A document with an anchor is therefore
-// refused. The document is encoded again, because the decoder uses another parser, which might find
-// an alias that this parser did not find.
+// plainYAML returns the only document of a YAML file. It refuses a document with an anchor, because
+// a decoder copies the content of each alias, so that a few hundred kilobytes could become
+// gigabytes. The document is encoded again, because the decoder uses a different parser. The other
+// parser could find an alias that this parser did not find.
 //
-// plainYAML removes fields that are unknown in a kubeconfig, and returns a text for each.
+// Fields that do not exist in kubeconfigs are removed, and plainYAML returns a description of each
+// removed field.
 func plainYAML(data []byte) (plain []byte, ignored []string, err error) {
 	documents := yaml.NewDecoder(bytes.NewReader(data))
 	var document, next yaml.Node
@@ -387,7 +392,8 @@ func plainYAML(data []byte) (plain []byte, ignored []string, err error) {
 	return plain, ignored, err
 }
 
-// checkNode refuses anchors, merge keys and deep nesting, and removes comments.
+// checkNode removes comments from a YAML node. It returns an error if the node contains an anchor
+// or a merge key, or is nested too deeply.
 func checkNode(n *yaml.Node, depth int) error {
 	n.HeadComment = ""
 	n.LineComment = ""
@@ -412,9 +418,9 @@ func checkNode(n *yaml.Node, depth int) error {
 	return nil
 }
 
-// checkKeyLengths returns an error if a PEM text has a certificate or private key with an RSA
-// number that is too long. checkKeyLengths does not parse the private key, because crypto/x509
-// calculates with all numbers before it checks that they belong together.
+// checkKeyLengths returns an error if a PEM file contains a certificate or a private key whose RSA
+// integers are too long. The private key is not parsed with crypto/x509, because that package
+// performs expensive computations with all integers before it validates the key.
 func checkKeyLengths(text []byte) error {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		long := false
@@ -431,7 +437,8 @@ func checkKeyLengths(text []byte) error {
 	return nil
 }
 
-// hasLongNumber reports whether DER data contains a number longer than maxRSA, at any level.
+// hasLongNumber reports whether DER data contains an integer longer than maxRSA, at any nesting
+// level.
 func hasLongNumber(der []byte) bool {
 	for len(der) > 0 {
 		var v asn1.RawValue

@@ -15,10 +15,10 @@ import (
 )
 
 // maxRefusals is the maximum number of refused requests that are recorded for one server. Isthmus
-// makes some thirty kinds of requests.
+// sends about thirty different requests.
 const maxRefusals = 100
 
-// observer records what responses of an API server show besides the requested data.
+// observer records information about an API server from the server's responses.
 type observer struct {
 	printable func(error) error
 	answered  chan struct{} // closed by the first response
@@ -36,7 +36,7 @@ func newObserver(printable func(error) error) *observer {
 	}
 }
 
-// over returns a RoundTripper that observes the requests of next.
+// over returns a RoundTripper that calls next and observes all requests and responses.
 func (o *observer) over(next http.RoundTripper) http.RoundTripper { return observing{next, o} }
 
 type observing struct {
@@ -78,9 +78,9 @@ func (o *observer) answer(r *http.Request, response *http.Response, sent, receiv
 	}
 }
 
-// forget removes the refusals that a successful response disproves: those of the same kind of
-// request, and those of API discovery for the resource. A successful watch also removes the refusal
-// of a list, because a client lists again after a refused watch.
+// forget removes the refusals that a successful response disproves. These are refusals of the same
+// request, and of API discovery for the resource. A successful watch also removes the refusal of a
+// list, because a client lists again after a refused watch.
 func (o *observer) forget(kind adminapi.RefusedRequest, path string) {
 	delete(o.refused, kind)
 	if kind.Verb == "watch" {
@@ -105,9 +105,10 @@ func (o *observer) failure(err error) {
 	o.now.ClientCertificate = guard.RefusedCertificate(err)
 }
 
-// clockOf compares a server's clock with the local clock. If the response has no date, it returns
-// nil. The server responded between sent and received, and its date is truncated to seconds, so
-// clockOf compares the middle of both intervals.
+// clockOf compares a server's clock with the local clock. If the response does not contain a date,
+// clockOf returns nil. The exact time of the response is unknown, and the date is truncated to
+// seconds. Therefore, clockOf compares the middle of the possible local times with the middle of
+// the possible server times.
 func clockOf(date string, sent, received time.Time) *adminapi.Clock {
 	at, err := http.ParseTime(date)
 	if err != nil {
@@ -118,7 +119,7 @@ func clockOf(date string, sent, received time.Time) *adminapi.Clock {
 	return &adminapi.Clock{Ahead: at.Add(half).Sub(sent.Add(took / 2)).Seconds(), Within: (took/2 + half).Seconds()}
 }
 
-// kindOf returns the kind of a request, without a status.
+// kindOf returns the verb and the resource of a request. The status of the result is not set.
 func kindOf(r *http.Request) adminapi.RefusedRequest {
 	verb := map[string]string{
 		http.MethodPost:   "create",
@@ -155,8 +156,8 @@ func kindOf(r *http.Request) adminapi.RefusedRequest {
 	return adminapi.RefusedRequest{Verb: verb, Resource: resource}
 }
 
-// withoutBase removes the path of the kubeconfig's server from a path. That path may contain a
-// secret of a proxy.
+// withoutBase removes the path of the server's URL in the kubeconfig from the path of a request.
+// The path of the server's URL may contain a secret of a proxy.
 func withoutBase(path string) string {
 	for _, of := range []string{"/apis/", "/api/", "/version"} {
 		if i := strings.LastIndex(path, of); i >= 0 {
@@ -166,7 +167,7 @@ func withoutBase(path string) string {
 	return "/" + path[strings.LastIndex(path, "/")+1:]
 }
 
-// SortRefused sorts by resource and verb.
+// SortRefused sorts refused requests by resource and verb.
 func SortRefused(list []adminapi.RefusedRequest) {
 	slices.SortFunc(list, func(a, b adminapi.RefusedRequest) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Verb, b.Verb))

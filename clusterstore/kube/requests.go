@@ -15,24 +15,24 @@ import (
 	"isthmus/federation"
 )
 
-// Values of the label "client". Linkerd's destination controller has one client for Kubernetes' own
-// resources and one for Linkerd's.
+// These are the values of the label "client". Linkerd's destination controller uses one client for
+// Kubernetes' own resources and another for Linkerd's resources.
 const (
 	clientKubernetes = "k8s"
 	clientLinkerd    = "l5dCrd"
 )
 
-// Requests has metrics of requests to API servers, by cluster. A cluster has series between [New]
-// and [Requests.Forget]. A response after Forget does not create them again. Requests is a
-// [prometheus.Collector]. A nil *Requests counts nothing.
+// Requests provides metrics about the requests to the API server of each cluster. The time series
+// of a cluster exist from [New] until [Requests.Forget]. Later responses do not create the series
+// again. Requests is a [prometheus.Collector]. A nil *Requests counts nothing.
 type Requests struct {
 	mu        sync.Mutex
 	byCluster map[string]*clusterRequests // guarded by mu
 }
 
-// clusterRequests has the metrics of one cluster. The local cluster has the same metrics as
-// Linkerd's destination controller. A linked cluster has fewer series, because each replica has
-// those series for every link.
+// clusterRequests contains the metrics of one cluster. The metrics of the local cluster are the
+// same as those of Linkerd's destination controller. The metrics of a linked cluster have fewer
+// time series, because every replica exports them for every link.
 type clusterRequests struct {
 	linked               bool
 	total, errors        *prometheus.CounterVec
@@ -40,10 +40,11 @@ type clusterRequests struct {
 	inFlight, qps, burst *prometheus.GaugeVec   // qps and burst only exist for the local cluster
 }
 
-// linkedLatency has the latency buckets of a linked cluster.
+// linkedLatency contains the latency buckets for linked clusters.
 var linkedLatency = []float64{.01, .05, .25, 1, 5, 20}
 
-// NewRequests returns Requests without clusters. The caller registers them.
+// NewRequests returns Requests without any clusters. The caller registers the Requests with
+// Prometheus.
 func NewRequests() *Requests {
 	return &Requests{byCluster: make(map[string]*clusterRequests)}
 }
@@ -92,7 +93,7 @@ func newClusterRequests(name federation.ClusterName) *clusterRequests {
 	return c
 }
 
-// linkerdLatency returns the latency buckets of Linkerd's destination controller.
+// linkerdLatency returns the latency buckets that Linkerd's destination controller uses.
 func linkerdLatency() []float64 {
 	return slices.Concat(
 		prometheus.LinearBuckets(.01, .01, 5),
@@ -102,7 +103,7 @@ func linkerdLatency() []float64 {
 	)
 }
 
-// answered counts a request that got a response.
+// answered counts a request that received a response.
 func (c *clusterRequests) answered(client, code, method string, took time.Duration) {
 	c.total.WithLabelValues(client, code, method).Inc()
 	labels := []string{client, code, method}
@@ -112,8 +113,8 @@ func (c *clusterRequests) answered(client, code, method string, took time.Durati
 	c.latency.WithLabelValues(labels...).Observe(took.Seconds())
 }
 
-// Describe implements prometheus.Collector. Describe sends nothing, so that the registry checks the
-// metrics when it collects them.
+// Describe implements prometheus.Collector. It does not describe any metrics, so the registry
+// checks the metrics when they are collected.
 func (m *Requests) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -128,7 +129,8 @@ func (m *Requests) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Forget removes a cluster's series. Requests that are still in flight do not create them again.
+// Forget removes the time series of a cluster. Requests that are still in flight do not create the
+// series again.
 func (m *Requests) Forget(name federation.ClusterName) {
 	if m == nil {
 		return
@@ -138,7 +140,7 @@ func (m *Requests) Forget(name federation.ClusterName) {
 	delete(m.byCluster, name.String())
 }
 
-// cluster returns a cluster's metrics. cluster creates them if there are none.
+// cluster returns the metrics of a cluster, and creates the metrics if they do not exist.
 func (m *Requests) cluster(name federation.ClusterName) *clusterRequests {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -192,8 +194,8 @@ func clientOf(path string) string {
 	return clientKubernetes
 }
 
-// codeOf returns the label of a status code. All codes that HTTP does not define share one label,
-// because a server may send any code and the number of labels must be limited.
+// codeOf returns the label value for a status code. All codes that HTTP does not define have the
+// value "unknown", because a hostile server could send many different codes.
 func codeOf(code int) string {
 	if http.StatusText(code) == "" {
 		return "unknown"

@@ -17,10 +17,11 @@ import (
 	"isthmus/federation"
 )
 
-// Timeouts of a connection or request. Together they make a server that does not respond an error
-// within seconds. The server may be unreachable (dial), accept connections but send nothing (TLS
-// handshake, response header), or disappear later (pings). API servers send the header of a watch
-// at once, so headerTimeout also applies to watches.
+// With these timeouts, a request fails within seconds if the server does not respond. The dial
+// timeout detects unreachable servers. The timeouts for the TLS handshake and the response header
+// detect servers that accept connections but send nothing. Pings detect servers that disappear
+// later. API servers send the header of a watch immediately, so headerTimeout also applies to
+// watches.
 const (
 	dialTimeout   = 5 * time.Second
 	headerTimeout = 10 * time.Second
@@ -28,15 +29,16 @@ const (
 	pingTimeout   = 3 * time.Second
 )
 
-// If a server closes each HTTP/2 connection by GOAWAY, net/http repeats the request hundreds of
-// times a second. If the server refuses each stream, net/http repeats the request for a minute. The
-// timeouts above do not stop that. These limits therefore apply to everything before the response.
+// If a server closes each HTTP/2 connection with GOAWAY, net/http repeats the request hundreds of
+// times a second. If a server refuses each stream, net/http repeats the request for a minute. The
+// timeouts above do not prevent these repetitions. The following limits do, because they apply to
+// everything that happens before the response.
 const (
 	maxTries     = 3
 	beginTimeout = dialTimeout + dialTimeout + headerTimeout // as long as one try may take
 )
 
-// Errors of requests without a response.
+// These are errors of requests that received no response.
 var (
 	errTries = fmt.Errorf(
 		"the API server closed the connection or refused the request %d times: check what is in front of it", maxTries,
@@ -44,15 +46,15 @@ var (
 	errNoAnswer = fmt.Errorf("the API server did not begin to answer within %v", beginTimeout)
 )
 
-// maxWaiting is the maximum number of unread bytes of a response that are buffered. The default of
-// net/http is 4 MiB for each watch.
+// maxWaiting is the maximum number of bytes of a response that are buffered before they are read.
+// The default of net/http is 4 MiB for each watch.
 const maxWaiting = 512 << 10
 
 // maxHeader is the maximum size of a response header, in bytes.
 const maxHeader = 256 << 10
 
-// newRoundTripper returns a RoundTripper that sends requests with the client's credentials, and a
-// function that closes its connections.
+// newRoundTripper returns a RoundTripper that sends requests with the credentials in cfg. It also
+// returns a function that closes all connections.
 func newRoundTripper(name federation.ClusterName, cfg *rest.Config) (http.RoundTripper, func(), error) {
 	transport, err := newTransport(name, cfg)
 	if err != nil {
@@ -68,8 +70,8 @@ func newRoundTripper(name federation.ClusterName, cfg *rest.Config) (http.RoundT
 	return wrapped, func() { transport.CloseIdleConnections(); end() }, nil
 }
 
-// newHTTPClient returns a client that does not follow redirects. API servers don't redirect, and a
-// linked cluster must not redirect Isthmus's requests.
+// newHTTPClient returns a client that does not follow redirects. API servers do not send redirects,
+// and a linked cluster must not be able to redirect Isthmus's requests.
 func newHTTPClient(t http.RoundTripper) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
@@ -104,16 +106,16 @@ func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transpor
 			return dial(ctx, network, address)
 		}
 	}
-	// Only the local cluster may use the environment's proxy. A linked cluster is reached directly
-	// at its kubeconfig's server.
+	// Only requests to the local cluster may use the proxy of the environment variables. Requests
+	// to a linked cluster are sent directly to the server in the kubeconfig.
 	if t.Proxy == nil && name == federation.Local {
 		t.Proxy = http.ProxyFromEnvironment
 	}
 	return t, nil
 }
 
-// newDialer returns a dialer with TCP keep-alives, which detect a dead host if the server does not
-// support HTTP/2.
+// newDialer returns a dialer that enables TCP keep-alives. Keep-alives detect dead hosts if the
+// server does not support HTTP/2.
 func newDialer() *net.Dialer {
 	return &net.Dialer{
 		Timeout:         dialTimeout,
@@ -121,9 +123,10 @@ func newDialer() *net.Dialer {
 	}
 }
 
-// withoutRetryAfter hides Retry-After from client-go, which would otherwise retry a request up to
-// ten times, with the pauses that the server requests. Writers decide when to retry. The holder of
-// a Lease would lose it by waiting.
+// withoutRetryAfter hides the Retry-After header from client-go. With the header, client-go would
+// retry a request up to ten times, after the pauses that the server requests. Instead, callers
+// decide when to retry. For example, the holder of a Lease would lose the Lease during such a
+// pause.
 type withoutRetryAfter struct{ next http.RoundTripper }
 
 func (w withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -134,8 +137,8 @@ func (w withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, err
 	return response, err
 }
 
-// singleTry limits how often net/http retries a request. singleTry also removes warnings, which
-// client-go would log, and limits the bodies of errors.
+// singleTry limits how often net/http retries a request. It also limits the bodies of error
+// responses, and removes Warning headers, which client-go would log.
 type singleTry struct{ next http.RoundTripper }
 
 func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -154,8 +157,9 @@ func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// begin sends a request and returns the response when its header has been received. If one of the
-// limits is reached, begin returns an error. cancel cancels the request's context.
+// begin sends a request and returns the response once its header has been received. If maxTries or
+// beginTimeout is exceeded, begin returns an error. The cancel function cancels the context of the
+// request.
 func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) (*http.Response, error) {
 	var tries atomic.Int32
 	counted := httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{GetConn: func(string) {
@@ -176,13 +180,13 @@ func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) 
 	return nil, cause
 }
 
-// dialFunc connects, as [net.Dialer.DialContext] does.
+// dialFunc opens a connection, like [net.Dialer.DialContext].
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// closedWith returns a dialFunc whose connections are closed when ctx ends. net/http only closes
-// idle connections. A connection whose last request was just canceled is not idle yet. A connection
-// that is still being made for a canceled request becomes idle later. Both would stay open for
-// IdleConnTimeout.
+// closedWith returns a dialFunc whose connections are closed when ctx ends. Closing only idle
+// connections is not enough. A connection whose last request was just canceled is not idle yet. A
+// connection that is still being opened for a canceled request becomes idle later. Without
+// closedWith, both would stay open for IdleConnTimeout.
 func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	return func(request context.Context, network, address string) (net.Conn, error) {
 		made, err := dial(request, network, address)
@@ -193,7 +197,8 @@ func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	}
 }
 
-// connection removes its callback from the context when it is closed.
+// connection is a connection that is closed when a context ends. When the connection is closed
+// earlier, it removes its callback from the context.
 type connection struct {
 	net.Conn
 	forget func() bool
@@ -205,10 +210,10 @@ func (c connection) Close() error {
 }
 
 // firstAlone delays all requests until the first request has a connection. Before net/http knows
-// that a server supports HTTP/2, it opens a connection for each request, although all requests fit
-// on one. A new link would open seven connections and then use one of them.
+// that a server supports HTTP/2, it opens one connection for each request. Without firstAlone, a
+// new link would open seven connections and then use only one of them.
 //
-// If the first request gets no connection, the waiting requests continue independently.
+// If the first request fails to open a connection, the delayed requests are sent independently.
 type firstAlone struct {
 	next http.RoundTripper
 
@@ -233,8 +238,8 @@ func (f *firstAlone) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r)
 }
 
-// alone sends the first request. Once its headers are written, other requests can use the
-// connection.
+// alone sends the first request. Other requests can use the connection once the headers of the
+// first request have been written.
 func (f *firstAlone) alone(r *http.Request) (*http.Response, error) {
 	connected := sync.OnceFunc(func() { close(f.first) })
 	defer connected()
@@ -242,22 +247,23 @@ func (f *firstAlone) alone(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 }
 
-// Limits of the body of an error. API servers send a few hundred bytes, and load balancers send
-// pages of some kilobytes. The readers of other bodies limit them: package decode, and package
-// guard for [Client.AddTyped].
+// These limits apply to the bodies of error responses. API servers send a few hundred bytes, and
+// load balancers send pages of a few kilobytes. The bodies of other responses are limited by
+// package decode, and by package guard for [Client.AddTyped].
 const (
 	maxError     = 64 << 10
 	errorTimeout = 5 * time.Second // from the end of the header on
 )
 
-// boundBody reads the body of an error. A truncated body is good enough, because the status is the
-// error. cancel cancels the request's context. For other responses, boundBody makes closing the
-// body call cancel.
+// boundBody limits the body of a response. The body of an error response is read immediately, and
+// may be truncated, because the status code is enough to report the error. For all other responses,
+// the cancel function is called when the body is closed. The cancel function cancels the context of
+// the request.
 func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *http.Response) error {
 	switch status := response.StatusCode; {
 	case status == http.StatusSwitchingProtocols:
-		// After this status, the body is the connection itself, which does not end with the
-		// request's context.
+		// With this status, the body is the connection itself, which stays open when the context of
+		// the request ends.
 		return fmt.Errorf(
 			"API server %s switched protocols, which was not requested: check that the kubeconfig's server is an "+
 				"API server",
@@ -267,8 +273,8 @@ func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *
 		response.Body = body{response.Body, cancel}
 		return nil
 	}
-	// Only the request's context ends a blocked Read, whether it waits for the connection or within
-	// the decompression.
+	// Only canceling the context of the request ends a blocked Read, no matter whether the Read
+	// waits for the connection or within the decompression.
 	late := time.AfterFunc(errorTimeout, func() { cancel(nil) })
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxError))
 	late.Stop()
@@ -278,7 +284,7 @@ func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *
 	return nil
 }
 
-// body cancels its request when it is closed.
+// body is the body of a response. Closing the body cancels the request.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc

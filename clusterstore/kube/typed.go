@@ -24,8 +24,8 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
 
-// Clients are the typed clients of one API server. For requests to other paths, use the
-// [rest.Interface] of one of them: CoreV1Interface.RESTClient().
+// Clients contains typed clients for one API server. For requests to other paths, use the
+// [rest.Interface] that CoreV1Interface.RESTClient returns.
 type Clients struct {
 	authenticationv1.AuthenticationV1Interface
 	authorizationv1.AuthorizationV1Interface
@@ -35,8 +35,9 @@ type Clients struct {
 	rbacv1.RbacV1Interface
 }
 
-// UserAgent returns the user agent of requests to API servers: isthmus/VERSION (OS/ARCHITECTURE).
-// The part before the slash is the field manager of written objects.
+// UserAgent returns the user agent of requests to API servers, in the form isthmus/VERSION
+// (OS/ARCHITECTURE). API servers use the part before the slash as the field manager of written
+// objects.
 func UserAgent() string {
 	version := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
@@ -45,9 +46,9 @@ func UserAgent() string {
 	return fmt.Sprintf("isthmus/%s (%s/%s)", version, goruntime.GOOS, goruntime.GOARCH)
 }
 
-// NewTyped returns the clients of an API server. They share the connections of client.
-// NewTyped sends no requests. The clients are safe for concurrent use, and start goroutines only
-// for watches.
+// NewTyped returns typed clients for an API server, without sending a request. All of them share
+// the connections of the given HTTP client. The typed clients are safe for concurrent use. Only
+// watches start goroutines.
 func NewTyped(config *rest.Config, client *http.Client) (*Clients, error) {
 	authentication, err1 := authenticationv1.NewForConfigAndClient(config, client)
 	authorization, err2 := authorizationv1.NewForConfigAndClient(config, client)
@@ -60,7 +61,7 @@ func NewTyped(config *rest.Config, client *http.Client) (*Clients, error) {
 	}, cmp.Or(err1, err2, err3, err4, err5, err6)
 }
 
-// WithStatus is a client of a kind with a status subresource. WithStatus has the subset of
+// WithStatus is a client for a kind with a status subresource. The interface contains those of
 // client-go's methods that Isthmus uses.
 type WithStatus[T any] interface {
 	Get(context.Context, string, metav1.GetOptions) (T, error)
@@ -70,14 +71,14 @@ type WithStatus[T any] interface {
 	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
-// MCS has clients of one version of the MCS-API, each for a namespace.
+// MCS contains clients for one version of the MCS-API. Each client is for one namespace.
 type MCS struct {
 	ServiceImports func(namespace string) WithStatus[*mcs.ServiceImport]
 	ServiceExports func(namespace string) WithStatus[*mcs.ServiceExport]
 }
 
-// NewMCS returns clients of the MCS-API in the given version, v1beta1 or v1alpha1. Both versions
-// have the same fields. NewMCS sends no request.
+// NewMCS returns clients for the MCS-API in the given version, without sending a request. The
+// version is v1beta1 or v1alpha1. Both versions have the same fields.
 func NewMCS(version string, config *rest.Config, client *http.Client) (MCS, error) {
 	v := schema.GroupVersion{Group: mcs.GroupName, Version: version}
 	s := runtime.NewScheme()
