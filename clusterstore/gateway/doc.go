@@ -1,11 +1,11 @@
-// Package gateway adds clusters on other networks to services. Clients can't reach the Pods of such
-// a cluster, so they get the addresses of its Linkerd gateways instead. In this package, a gateway
-// is always a Linkerd gateway: a Service through which other clusters reach a cluster (linkerd
-// multicluster install).
+// Package gateway adds clusters on other networks to services. Clients cannot reach the Pods of a
+// cluster on another network, so Isthmus sends them the addresses of the cluster's Linkerd gateways
+// instead. In this package, a gateway is always a Linkerd gateway. A Linkerd gateway is a Service
+// through which other clusters reach a cluster ("linkerd multicluster install").
 //
-// A [Tracker] tracks the gateways of one cluster. It resolves their names, probes their addresses,
-// and lists each [Address] to use. A [Source] is the cluster as the table reads it. In a Source, each
-// service port with a ready endpoint has the gateways in place of its endpoints.
+// A [Tracker] tracks the gateways of one cluster. The Tracker resolves the names of the gateways,
+// probes their addresses, and lists each [Address] to use. A [Source] is the cluster with the
+// gateways in place of its endpoints. A service port only has gateways if it has a ready endpoint.
 //
 //	t := gateway.New(gateway.Config{Changed: changed, Probed: observe, Guard: guard})
 //	t.Set(gateway.Targets(gateways))
@@ -15,19 +15,20 @@
 //
 // Callers may rely on the following:
 //
-//   - A gateway is dead after three failed probes in a row, and alive again after one successful
+//   - A gateway is dead after three consecutive failed probes, and alive again after one successful
 //     probe. Dead gateways are not used while another gateway of the cluster is alive.
-//   - If a name resolves to other addresses, the health of the old addresses is remembered for ten
-//     minutes.
-//   - If a name can't be resolved any more, its last addresses stay in use.
-//   - Each probed port and path of an IP has its own health.
-//   - A linked cluster can't make Isthmus send many requests. At most [MostAddresses] addresses are
-//     probed. Each IP gets at most one probe at a time and one per second, however many ports and
-//     paths it has.
-//   - A probe takes at most five seconds, carries no credentials, and follows no redirect.
+//   - If a name resolves to different addresses, the health of the old addresses is remembered for
+//     ten minutes.
+//   - If a name can no longer be resolved, its last addresses stay in use.
+//   - The health is tracked separately for each port and path of an IP.
+//   - A linked cluster cannot make Isthmus send many requests. At most [MostAddresses] addresses of
+//     a cluster are probed. Each IP receives at most one probe at a time, and at most one per
+//     second, even if it has several ports and paths.
+//   - A probe times out after five seconds. Probes do not contain credentials and do not follow
+//     redirects.
 //   - Before each probe, the [Guard] checks the exact address of the probe. An address that the
 //     Guard refuses is not probed and counts as alive.
 //
-// Tracker.Run starts a goroutine for each probed IP, and waits for these goroutines. All other
-// methods are safe for concurrent use.
+// [Tracker.Run] starts one goroutine for each probed IP, and waits until these goroutines have
+// ended. All other methods are safe for concurrent use.
 package gateway

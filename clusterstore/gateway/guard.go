@@ -14,28 +14,29 @@ import (
 type LocalCluster interface {
 	// Synced returns a channel that is closed when the cache is complete.
 	Synced() <-chan struct{}
-	// AssignedTo names the Pod, Service or Node that has an address. It returns the empty string if
-	// the cache has no such object. It must run in constant time, because it is called before each
-	// probe.
+	// AssignedTo returns the name of the Pod, Service or Node to which an address is assigned. If
+	// the cache contains no such object, AssignedTo returns the empty string. AssignedTo must run
+	// in constant time, because it is called before each probe.
 	AssignedTo(netip.Addr) string
 }
 
-// interfacesFor is how long the addresses of the process's interfaces are cached.
+// interfacesFor is how long the addresses of the network interfaces are cached.
 const interfacesFor = time.Second
 
-// Guard decides which addresses may be probed. A linked cluster chooses the addresses of its
-// gateways. The Guard prevents it from making Isthmus send requests to the local cluster or to this
-// process, for example to its admin port.
+// Guard decides which addresses Isthmus may probe. A linked cluster chooses the addresses of its
+// own gateways. The Guard prevents a linked cluster from making Isthmus send requests to the local
+// cluster or to itself, for example to the admin port.
 //
-// The trackers of all clusters share one Guard. Its fields must not be modified after a tracker has
-// it.
+// The trackers of all clusters share one Guard. The exported fields of a Guard must not be modified
+// once a tracker uses the Guard.
 type Guard struct {
 	// Routable reports whether an address can belong to another host.
 	Routable func(netip.Addr) bool
-	// Local has the addresses of the local cluster. If Local is nil, they are not checked.
+	// Local knows the addresses of the local cluster. If Local is nil, these addresses may be
+	// probed.
 	Local LocalCluster
-	// Interfaces lists the addresses of the process's interfaces. If Interfaces is nil, the default
-	// is net.InterfaceAddrs.
+	// Interfaces returns the addresses of the network interfaces. The default is
+	// net.InterfaceAddrs.
 	Interfaces func() ([]net.Addr, error)
 
 	mu      sync.Mutex
@@ -44,9 +45,10 @@ type Guard struct {
 	readAt  time.Time    // when host and hostErr were read
 }
 
-// refusal returns the reason why an address may not be probed now, as text for people. The empty
-// string means that the address may be probed. refusal blocks until the local cluster's cache is
-// complete. If ctx ends first, it returns the empty string, and the caller must not probe.
+// refusal returns the reason why an address may not be probed now, for display. If the address may
+// be probed, refusal returns the empty string. The method blocks until the local cluster's cache is
+// complete. If ctx ends first, refusal returns the empty string, and the caller must not probe the
+// address.
 func (g *Guard) refusal(ctx context.Context, ip netip.Addr) string {
 	ip = ip.Unmap().WithZone("")
 	if !g.Routable(ip) {
@@ -72,8 +74,9 @@ func (g *Guard) refusal(ctx context.Context, ip netip.Addr) string {
 	return ""
 }
 
-// hostAddresses returns the addresses of the process's interfaces. In a Pod, these are the
-// addresses of the Pod. It omits loopback addresses, because Routable decides about them.
+// hostAddresses returns the addresses of the network interfaces. In a Pod, the result contains the
+// addresses of the Pod. The result does not contain loopback addresses, because Routable decides
+// about loopback addresses.
 func (g *Guard) hostAddresses() ([]netip.Addr, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -20,8 +20,8 @@ const (
 	probeAnswer = 4 << 10 // largest response header, in bytes
 )
 
-// transport sends probes. It connects to the address itself without a proxy, reuses no connections,
-// and follows no redirects.
+// transport sends probes. It connects directly to the address, without a proxy. It does not reuse
+// connections and does not follow redirects.
 var transport = &http.Transport{
 	DialContext:            (&net.Dialer{Timeout: probeTake}).DialContext,
 	DisableKeepAlives:      true,
@@ -29,8 +29,8 @@ var transport = &http.Transport{
 	MaxResponseHeaderBytes: probeAnswer,
 }
 
-// get probes an address with an HTTP GET. The address is alive if the response has status 200. get
-// does not read the response body.
+// get probes an address with an HTTP GET request. The address is alive if the status of the
+// response is 200. The body of the response is not read.
 func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	url := "http://" + net.JoinHostPort(ip.String(), strconv.Itoa(int(probe.Port))) + probe.Path
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -49,7 +49,7 @@ func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	return nil
 }
 
-// shorten returns an error for people that contains no text of the response.
+// shorten returns a short error for display. The error does not quote the response.
 func shorten(err error) error {
 	var op *net.OpError
 	switch {
@@ -63,25 +63,25 @@ func shorten(err error) error {
 	return errors.New("what it answers is no HTTP, or too long")
 }
 
-// perHost is the shortest time between the starts of two probes of one IP.
+// perHost is the minimum time between the starts of two probes of the same IP.
 const perHost = time.Second
 
-// probeKey identifies a probe. Gateways with the same probeKey share their health.
+// probeKey identifies a probe. Gateways with the same probeKey share one health.
 type probeKey struct {
 	ip   netip.Addr
 	port uint16
 	path string
 }
 
-// health is the result of the latest probes.
+// health is the result of the last probes.
 type health struct {
 	failures int // in a row
 	failure  string
 	since    time.Time // when the gateway became alive or dead; zero if unknown
 }
 
-// probed is the state of a probeKey. Tracker.mu guards its fields. A Tracker remembers probed for
-// some time after the last use, because a name may resolve to other addresses each time.
+// probed is the state of one probeKey. Tracker.mu guards all fields. A Tracker remembers the state
+// for some time after its last use, because a name may resolve to different addresses each time.
 type probed struct {
 	health
 	began time.Time // when the last probe began; zero if there was none
@@ -90,7 +90,7 @@ type probed struct {
 
 func keyOf(ip netip.Addr, p cluster.Probe) probeKey { return probeKey{ip, p.Port, p.Path} }
 
-// periodsOf returns the probes that a list of addresses needs, and their periods.
+// periodsOf returns the probes for a list of addresses, and the period of each probe.
 func periodsOf(list []Address) map[probeKey]time.Duration {
 	periods := make(map[probeKey]time.Duration)
 	for _, a := range list {

@@ -10,8 +10,8 @@ import (
 	"isthmus/federation"
 )
 
-// Source is a cluster behind gateways, at one point in time. It is immutable. When the gateways
-// change, the cluster gets a new Source.
+// Source is a cluster behind gateways, at one point in time. A Source is immutable. When the
+// gateways change, a new Source replaces the old one.
 type Source struct {
 	Cluster   federation.Source // the cluster behind the gateways
 	Name      federation.ClusterName
@@ -19,7 +19,7 @@ type Source struct {
 	Addresses []Address // of the gateways; dead ones are only used if all are dead
 }
 
-// sliceName is the name of the gateways' slice in explanations.
+// sliceName is the name that explanations show for the slice of the gateways.
 const sliceName = "gateways"
 
 var (
@@ -27,21 +27,21 @@ var (
 	_ federation.Reachable = (*Source)(nil)
 )
 
-// Same reports whether clients see no difference between two sources. s may be nil.
+// Same reports whether two sources look the same to clients. If s is nil, Same returns false.
 func (s *Source) Same(o *Source) bool {
 	return s != nil && s.Cluster == o.Cluster && s.Name == o.Name && s.Domain == o.Domain &&
 		sameUse(s.Addresses, o.Addresses)
 }
 
-// State returns the state of the cluster's Service.
+// State returns the state of a Service in the cluster.
 func (s *Source) State(svc federation.ServiceID) federation.ServiceState { return s.Cluster.State(svc) }
 
-// Declares reports whether the cluster's Service declares the port.
+// Declares reports whether the Service in the cluster declares a port.
 func (s *Source) Declares(svc federation.ServiceID, port uint16) bool {
 	return s.Cluster.Declares(svc, port)
 }
 
-// Reachable reports whether the cluster has a usable gateway, dead or alive.
+// Reachable reports whether the cluster has a usable gateway, whether alive or dead.
 func (s *Source) Reachable() bool {
 	return slices.ContainsFunc(s.Addresses, func(a Address) bool { return a.usable() })
 }
@@ -54,7 +54,7 @@ func (s *Source) Reader(svc federation.ServiceID, port uint16) federation.Reader
 	}
 }
 
-// reader reads one service port. Its endpoints do not change.
+// reader reads one service port. The endpoints of a reader do not change.
 type reader struct {
 	behind    federation.Reader
 	endpoints func() []*federation.Endpoint
@@ -84,9 +84,9 @@ func (r *reader) Read() federation.Share {
 	return out
 }
 
-// count returns the number of endpoints in the slices. An address in several slices counts once. An
-// endpoint of a dual-stack Service has an address of each family, so count returns the larger
-// number of the two families.
+// count returns the number of endpoints in the slices. If several slices contain the same address,
+// the address counts once. An endpoint of a dual-stack Service has one address of each family.
+// Therefore, count returns the number of IPv4 addresses or of IPv6 addresses, whichever is larger.
 func count(list []*federation.Slice) (n federation.Behind) {
 	var counted map[netip.AddrPort]bool // nil if there is only one slice, which has no duplicates
 	if len(list) > 1 {
@@ -116,8 +116,8 @@ func count(list []*federation.Slice) (n federation.Behind) {
 	return n
 }
 
-// endpoints returns the gateways as endpoints of a service port. They have the form of the
-// endpoints of a mirror Service of Linkerd.
+// endpoints returns the gateways as endpoints of a service port. The endpoints look like those of a
+// mirror Service of Linkerd.
 func (s *Source) endpoints(svc federation.ServiceID, port uint16) []*federation.Endpoint {
 	group := []federation.Label{
 		{Name: "namespace", Value: svc.Namespace}, {Name: "service", Value: svc.Name},
@@ -138,8 +138,8 @@ func (s *Source) endpoints(svc federation.ServiceID, port uint16) []*federation.
 	return list
 }
 
-// Explain implements [federation.Explainer]. It explains the endpoints behind the gateways, and why
-// a gateway is not used.
+// Explain implements [federation.Explainer]. The result explains the endpoints behind the gateways,
+// and why a gateway is not used.
 func (s *Source) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return func(yield func(federation.Considered) bool) {
 		if x, ok := s.Cluster.(federation.Explainer); ok {

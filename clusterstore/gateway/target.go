@@ -9,8 +9,8 @@ import (
 	"isthmus/federation"
 )
 
-// MostAddresses is the largest number of gateway addresses of a cluster that are used. The first
-// addresses in the order of the targets are used.
+// MostAddresses is the maximum number of gateway addresses that are used for one cluster. If a
+// cluster has more addresses, the first ones in the order of the targets are used.
 const MostAddresses = 16
 
 // Target is the address or the name of a gateway.
@@ -26,8 +26,8 @@ type Target struct {
 // excludes reports whether an address lies outside the target's ranges.
 func (x *Target) excludes(ip netip.Addr) bool { return x.Within != nil && !x.Within.Contains(ip) }
 
-// Targets returns the targets of a cluster's gateway Services, in the order of the Services. It
-// skips Services without a port or an identity, because they can't be used.
+// Targets returns the targets of a cluster's gateway Services, in the order of the Services.
+// Services without a port or an identity are skipped, because they cannot be used.
 func Targets(list []*cluster.Gateway) (targets []Target) {
 	for _, g := range list {
 		if g.Port == 0 || g.Identity == "" {
@@ -57,17 +57,17 @@ type Address struct {
 	Failure  string    // of the last probe; empty if it succeeded
 }
 
-// sameUse reports whether clients use two lists in the same way.
+// sameUse reports whether two lists look the same to clients.
 func sameUse(a, b []Address) bool {
 	return slices.EqualFunc(a, b, func(a, b Address) bool {
 		return a.Addr == b.Addr && a.Identity == b.Identity && a.Outside == b.Outside && a.Dead == b.Dead
 	})
 }
 
-// usable reports whether clients may get the address.
+// usable reports whether clients may receive the address.
 func (a *Address) usable() bool { return !a.Outside && !a.IPv6Off }
 
-// AllDead reports whether the list has usable addresses and all of them are dead.
+// AllDead reports whether a list contains usable addresses, and all usable addresses are dead.
 func AllDead(list []Address) bool {
 	dead := false
 	for _, a := range list {
@@ -79,7 +79,8 @@ func AllDead(list []Address) bool {
 	return dead
 }
 
-// used returns the addresses that clients get. It omits dead addresses, unless all are dead.
+// used returns the addresses that clients receive. Dead addresses are omitted, unless all addresses
+// are dead.
 func used(list []Address) []Address {
 	if AllDead(list) {
 		return list

@@ -21,15 +21,15 @@ const (
 	resolveSoon  = 5 * time.Second // while a name has not been resolved yet
 	resolveTake  = 5 * time.Second // timeout for all names together
 
-	// Unused probes are remembered, because a name may resolve to other addresses each time.
+	// Unused probes are remembered, because a name may resolve to different addresses each time.
 	rememberFor    = 10 * time.Minute
 	mostRemembered = 64 // unused probes
 )
 
 // Config configures a Tracker.
 type Config struct {
-	// Changed is called when the addresses to use change, or a gateway among them becomes dead or
-	// alive. It must not block.
+	// Changed is called when the addresses in use change, or when a gateway in use becomes dead or
+	// alive. Changed must not block.
 	Changed func()
 	Probed  func(took time.Duration) // called after each probe
 
@@ -74,21 +74,22 @@ func New(cfg Config) *Tracker {
 	}
 }
 
-// Set sets the targets of the cluster. It does not block.
+// Set replaces the targets of the Tracker. Set does not block.
 func (t *Tracker) Set(targets []Target) { t.targets.Set(&targets) }
 
-// Settled returns a channel that is closed when the names of the first targets have been resolved,
-// or could not be resolved. Config.Changed is called at that time too.
+// Settled returns a channel that is closed after the first attempt to resolve the names of the
+// targets. When the channel is closed, Config.Changed is called too.
 func (t *Tracker) Settled() <-chan struct{} { return t.settled }
 
 // Addresses returns the addresses of the gateways, in the order of the targets. Callers must not
-// modify the list.
+// modify the result.
 func (t *Tracker) Addresses() []Address {
 	list, _ := t.published.Get()
 	return list
 }
 
-// Run resolves and probes the targets until ctx ends. After that, Addresses returns the last list.
+// Run resolves and probes the targets until ctx ends. After Run has returned, Addresses returns the
+// last list.
 func (t *Tracker) Run(ctx context.Context) {
 	defer func() {
 		for _, stop := range t.stopProbes {
@@ -109,8 +110,8 @@ func (t *Tracker) Run(ctx context.Context) {
 	}
 }
 
-// follow resolves the names of the targets and starts probes. It returns a channel that fires when
-// names must be resolved again.
+// follow resolves the names of the targets and starts the probes. The returned channel receives a
+// value when the names must be resolved again.
 func (t *Tracker) follow(ctx context.Context, targets []Target) (again <-chan time.Time) {
 	t.use(ctx, targets) // known names need not wait for unknown ones
 	names := namesOf(targets)
@@ -129,7 +130,8 @@ func (t *Tracker) follow(ctx context.Context, targets []Target) (again <-chan ti
 	return again
 }
 
-// isClosed reports whether c is closed. Nothing may be sent on c.
+// isClosed reports whether a channel is closed. The channel must be one on which no values are
+// sent.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -139,8 +141,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// use updates the list of addresses and starts their probes. If the probes of an IP change, they
-// are restarted. The probes of other IPs continue.
+// use updates the list of addresses and starts the probes of new addresses. If the probes of an IP
+// have changed, they are restarted. The probes of all other IPs continue.
 func (t *Tracker) use(ctx context.Context, targets []Target) {
 	list, left := t.addresses(targets)
 	if len(list) == 0 && len(targets) > 0 { // no name has been resolved yet: keep the previous addresses
@@ -176,8 +178,8 @@ func (t *Tracker) use(ctx context.Context, targets []Target) {
 	}
 }
 
-// addresses returns the known addresses of the targets without duplicates. left is the number of
-// addresses beyond MostAddresses.
+// addresses returns the known addresses of the targets, without duplicates. It also returns the
+// number of addresses beyond MostAddresses.
 func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 	seen := make(map[netip.AddrPort]bool)
 	names := namesOf(targets)
@@ -210,7 +212,8 @@ func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 	return list, left
 }
 
-// publish publishes the list with the results of the probes. The caller holds t.mu.
+// publish makes the list of addresses and the results of their probes available to Addresses. The
+// caller holds t.mu.
 func (t *Tracker) publish() {
 	list := slices.Clone(t.list)
 	for i := range list {
@@ -234,8 +237,8 @@ func (t *Tracker) publish() {
 	}
 }
 
-// Problems returns messages for people. They say which names can't be resolved and why, and how
-// many addresses are not used.
+// Problems returns messages for display. The messages report names that cannot be resolved, and the
+// number of addresses beyond MostAddresses.
 func (t *Tracker) Problems() (list []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -253,7 +256,7 @@ func (t *Tracker) Problems() (list []string) {
 	return list
 }
 
-// namesOf returns the first MostAddresses names among the targets. Only these names are resolved.
+// namesOf returns the names to resolve, which are the first MostAddresses names among the targets.
 func namesOf(targets []Target) (names []string) {
 	for _, x := range targets {
 		if !x.IP.IsValid() && !slices.Contains(names, x.Name) && len(names) < MostAddresses {
@@ -263,8 +266,8 @@ func namesOf(targets []Target) (names []string) {
 	return names
 }
 
-// resolve resolves all names concurrently, and drops all other names. It reports whether each name
-// has addresses, from this attempt or an earlier one.
+// resolve resolves the given names concurrently, and forgets all other names. It reports whether
+// addresses are known for all given names, from this attempt or an earlier one.
 func (t *Tracker) resolve(ctx context.Context, names []string) (known bool) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTake)
 	defer cancel()
@@ -314,9 +317,9 @@ type resolved struct {
 	failure error        // of the last attempt
 }
 
-// remember creates the state of new probes, and drops the state of probes that have long been
-// unused. If the probe of a gateway changes, the new probe starts with the health of the old one.
-// The caller holds t.mu.
+// remember creates the state of new probes, and drops the state of probes that have not been used
+// for a long time. If the probe of a gateway has changed, the new probe starts with the health of
+// the old probe. The caller holds t.mu.
 func (t *Tracker) remember(before []Address) {
 	now := time.Now()
 	maps.DeleteFunc(t.probed, func(_ probeKey, p *probed) bool {
@@ -345,8 +348,8 @@ func (t *Tracker) remember(before []Address) {
 	}
 }
 
-// healthOf returns the health of an address in the previous list. It returns the zero health if the
-// address has none.
+// healthOf returns the health of an address in the previous list. If the health is unknown,
+// healthOf returns the zero value.
 func (t *Tracker) healthOf(before []Address, addr netip.AddrPort) health {
 	i := slices.IndexFunc(before, func(a Address) bool { return a.Addr == addr })
 	if i < 0 {
@@ -358,7 +361,7 @@ func (t *Tracker) healthOf(before []Address, addr netip.AddrPort) health {
 	return health{}
 }
 
-// hostsOf returns the IPs whose probes or periods have changed.
+// hostsOf returns the IPs for which a probe or its period has changed.
 func hostsOf(before, now map[probeKey]time.Duration) map[netip.Addr]bool {
 	ips := make(map[netip.Addr]bool)
 	for _, periods := range []map[probeKey]time.Duration{before, now} {
@@ -371,8 +374,8 @@ func hostsOf(before, now map[probeKey]time.Duration) map[netip.Addr]bool {
 	return ips
 }
 
-// startProbes probes an IP until stopProbes[ip] is called. The ports and paths of the IP take
-// turns.
+// startProbes starts to probe an IP, until stopProbes[ip] is called. The ports and paths of the IP
+// are probed in turn.
 func (t *Tracker) startProbes(ctx context.Context, ip netip.Addr) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -413,7 +416,8 @@ func (t *Tracker) next(ip netip.Addr) (key probeKey, at time.Time) {
 	return key, at
 }
 
-// turn runs one probe and records the result. It does not probe if the Guard refuses the address.
+// turn runs one probe and records the result. If the Guard refuses the address, turn records the
+// refusal instead.
 func (t *Tracker) turn(ctx context.Context, key probeKey) {
 	t.mu.Lock()
 	p := t.probed[key]
@@ -439,7 +443,7 @@ func (t *Tracker) turn(ctx context.Context, key probeKey) {
 }
 
 // excluded reports whether an IP is outside the ranges of the newest targets. Run may not have
-// processed these targets yet, because it is still resolving names.
+// processed the newest targets yet, because it may still be resolving names.
 func (t *Tracker) excluded(ip netip.Addr) bool {
 	targets, _ := t.targets.Get()
 	return len(*targets) > 0 && (*targets)[0].excludes(ip) // all targets of a link have the same ranges

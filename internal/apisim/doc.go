@@ -1,30 +1,35 @@
-// Package apisim is a light Kubernetes API server for tests. It serves lists and watches of the
-// kinds that Isthmus reads, over HTTPS and to clients with known tokens. It can misbehave on
-// request. Hundreds of servers fit into one process. Tests write objects with Put and Delete, and
-// clients write them if the server takes writes. The server does not otherwise validate, default or
-// garbage-collect objects.
+// Package apisim provides a lightweight Kubernetes API server for tests. A server handles lists and
+// watches of the kinds that Isthmus reads, over HTTPS, for clients with a known token. Tests can
+// make a server misbehave. Hundreds of servers fit into one process. Tests write objects with Put
+// and Delete, and clients can write objects after a call to TakeWrites. Except for the behavior
+// below, servers do not validate, default or garbage-collect objects.
 //
 //	s, err := apisim.Start("east", authority)
 //	s.Admit("token")
 //	err = s.Put(&corev1.Service{…})
 //	kubeconfig, err := s.Kubeconfig(s.Addr(), "token")
 //
-// Clients may rely on the following behavior, which is that of real API servers. A test compares
-// the two.
+// Clients may rely on the following behavior. A test verifies that real API servers behave in the
+// same way.
 //
-//   - The pages of a list show the same moment, in the order of keys.
-//   - A watch continues from a list's version without a gap, or ends because the version has
-//     expired. It may begin with all objects, followed by a bookmark.
-//   - A deletion event has the last state of the object and the version of the deletion.
-//   - Responses are in protobuf or JSON, as the client prefers. They contain whole objects or, on
-//     request, only their metadata. Objects of CRDs are in JSON.
-//   - With TakeWrites, clients can read, create, update and delete single objects. Creating an
-//     existing object fails, and so does a write whose version or UID does not match. A Service
-//     gets a ClusterIP when a client creates it, and keeps the IP. Objects of CRDs have a status
-//     subresource.
-//   - A request that fails gets a Status.
-//   - API discovery lists the groups and the resources of each version. It has no aggregated form.
+//   - All pages of a list show the state at the same moment. Objects are sorted by key.
+//   - A watch continues from the version of a list without a gap, or ends because the version has
+//     expired.
+//   - A watch may begin with all existing objects, followed by a bookmark.
+//   - A DELETED event contains the last state of the object and the version of the deletion.
+//   - Responses are encoded in protobuf or JSON, as the client requests. Custom resources are
+//     always encoded in JSON. If the client requests only metadata, responses do not contain whole
+//     objects.
+//   - After a call to TakeWrites, clients can read, create, update and delete single objects.
+//   - Creating an object that exists fails, and so does a write whose version or UID does not
+//     match.
+//   - When a client creates a Service, the server assigns a permanent ClusterIP.
+//   - Custom resources have a status subresource.
+//   - The response to a failed request contains a Status.
+//   - API discovery lists the groups, and the resources of each version. Aggregated discovery is
+//     not supported.
 //
-// All other requests are refused: label selectors, field selectors other than a Secret's type,
-// patches, subresources other than the status of CRDs' objects, and deletions of many objects.
+// The server refuses all other requests. Examples are patches, label selectors, field selectors
+// other than the type of a Secret, subresources other than the status of a custom resource, and
+// requests to delete several objects.
 package apisim

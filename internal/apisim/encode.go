@@ -28,8 +28,9 @@ const (
 // marshaler is implemented by client-go's types.
 type marshaler interface{ Marshal() ([]byte, error) }
 
-// encode sets the encoding of the object from a runtime.Object, with the version of o. Most clients
-// request protobuf, so the JSON of typed objects is encoded on demand.
+// encode encodes a runtime.Object with the version, the UID and the creation time of o, and stores
+// the result in o. Most clients request protobuf, so typed objects are converted to JSON only when
+// a client requests JSON.
 func (o *object) encode(k kind, from runtime.Object) error {
 	from = from.DeepCopyObject()
 	m, err := meta.Accessor(from)
@@ -89,8 +90,8 @@ func (r *request) contentType() string {
 	}
 }
 
-// typeMeta returns the kind of the requested objects. With the suffix List it returns the kind of
-// the list.
+// typeMeta returns the kind of the requested objects. If the suffix is "List", typeMeta returns the
+// kind of the list.
 func (r *request) typeMeta(suffix string) metav1.TypeMeta {
 	if r.metadata {
 		return metav1.TypeMeta{Kind: "PartialObjectMetadata" + suffix, APIVersion: "meta.k8s.io/v1"}
@@ -98,10 +99,10 @@ func (r *request) typeMeta(suffix string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: r.Kind + suffix, APIVersion: r.GroupVersion().String()}
 }
 
-// objectFunc returns the encoding of the i-th object of a list.
+// objectFunc returns the encoded i-th object of a list.
 type objectFunc func(i int) ([]byte, error)
 
-// until returns an objectFunc that fails after ctx has ended.
+// until returns an objectFunc that returns an error once ctx has ended.
 func (f objectFunc) until(ctx context.Context) objectFunc {
 	return func(i int) ([]byte, error) {
 		if err := ctx.Err(); err != nil {
@@ -111,8 +112,8 @@ func (f objectFunc) until(ctx context.Context) objectFunc {
 	}
 }
 
-// writeList writes a list of n objects until ctx ends. A protobuf list begins with its length, so
-// each object is encoded twice.
+// writeList writes a list of n objects. If ctx ends, writeList stops and returns an error. A
+// protobuf list begins with its length, so each object is encoded twice.
 func (r *request) writeList(ctx context.Context, w io.Writer, head metav1.ListMeta, n int, object objectFunc) error {
 	object = object.until(ctx)
 	out := bufio.NewWriter(w)
@@ -142,8 +143,8 @@ func (r *request) writeList(ctx context.Context, w io.Writer, head metav1.ListMe
 	return out.Flush()
 }
 
-// beginList returns the part of a list before its objects. The protobuf lists of all kinds have the
-// metadata in field 1 and the objects in field 2.
+// beginList returns the encoded beginning of a list, up to its objects. In protobuf lists of all
+// kinds, field 1 contains the metadata, and each field 2 contains an object.
 func (r *request) beginList(head metav1.ListMeta, n int, object objectFunc) ([]byte, error) {
 	of := r.typeMeta("List")
 	text, err := r.marshal(&head)
@@ -172,7 +173,7 @@ func appendField(to []byte, number protowire.Number, field []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(to, number, protowire.BytesType), field)
 }
 
-// marshal encodes a value that is not stored, in the requested encoding.
+// marshal encodes a value that is not in the store, in the requested encoding.
 func (r *request) marshal(o marshaler) ([]byte, error) {
 	if r.protobuf {
 		return o.Marshal()
@@ -180,7 +181,7 @@ func (r *request) marshal(o marshaler) ([]byte, error) {
 	return json.Marshal(o)
 }
 
-// encode returns an object or its metadata, in the requested encoding.
+// encode returns an object, or only its metadata, in the requested encoding.
 func (r *request) encode(o *object) ([]byte, error) {
 	if r.protobuf && r.metadata {
 		return metadata(o.protobuf), nil
@@ -200,7 +201,8 @@ func (r *request) encode(o *object) ([]byte, error) {
 	return json.Marshal(&partial)
 }
 
-// metadata returns the metadata of an object in protobuf, which is field 1 of all kinds.
+// metadata returns the encoded metadata of an object in protobuf. In all kinds, field 1 contains
+// the metadata.
 func metadata(object []byte) []byte {
 	for rest := object; len(rest) > 0; {
 		number, _, n := protowire.ConsumeField(rest)
@@ -217,8 +219,8 @@ func metadata(object []byte) []byte {
 
 var protobufPrefix = []byte("k8s\x00")
 
-// wrap adds the kind to an encoded object. Kubernetes does this for all objects except those in
-// lists.
+// wrap adds the kind to an encoded object. Kubernetes adds the kind to all protobuf objects, except
+// for those in lists.
 func wrap(of metav1.TypeMeta, raw []byte) ([]byte, error) {
 	text, err := (&runtime.Unknown{
 		TypeMeta: runtime.TypeMeta{APIVersion: of.APIVersion, Kind: of.Kind},
@@ -227,7 +229,7 @@ func wrap(of metav1.TypeMeta, raw []byte) ([]byte, error) {
 	return append(bytes.Clone(protobufPrefix), text...), err
 }
 
-// writeEvent writes a watch event of an encoded object.
+// writeEvent writes a watch event that contains an encoded object.
 func (r *request) writeEvent(w io.Writer, kind watch.EventType, of metav1.TypeMeta, object []byte) error {
 	if !r.protobuf {
 		_, err := fmt.Fprintf(w, "{\"type\":%q,\"object\":%s}\n", kind, object)

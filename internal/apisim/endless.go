@@ -16,27 +16,28 @@ import (
 )
 
 // Endless selects a kind of response that is practically endless. The response ends after 512 MiB,
-// so that a client that reads everything also finishes.
+// so that even a client that reads the whole response finishes.
 type Endless string
 
 // Endless responses.
 const (
-	// EndlessEvent sends an event without end to every watch.
+	// EndlessEvent makes every watch receive one endless event.
 	EndlessEvent Endless = "event"
-	// EndlessPages adds one more page with new objects after every page of a list.
+	// EndlessPages makes every page of a list announce a further page, with new objects.
 	EndlessPages Endless = "pages"
-	// EndlessRepeats adds one more page with the same objects after every page of a list.
+	// EndlessRepeats makes every page of a list announce a further page, with the same objects.
 	EndlessRepeats Endless = "repeats"
-	// EndlessBlanks sends only line breaks after the beginning of every watch and list in JSON.
-	// Protobuf requests are served normally.
+	// EndlessBlanks makes every watch and list in JSON continue with nothing but line breaks.
+	// Requests for protobuf are handled normally.
 	EndlessBlanks Endless = "blanks"
-	// EndlessLists sends one compressed page of 48 MiB to every list.
+	// EndlessLists makes every list receive one compressed page of 48 MiB.
 	EndlessLists Endless = "lists"
-	// EndlessElements sends one page of 700,000 empty objects to every list, and one event of an
-	// object with as many empty elements to every watch. These two MiB decode to more than a
-	// hundred times that size.
+	// EndlessElements makes every list receive one page of 700,000 empty objects. Every watch
+	// receives an event with an object that contains 700,000 empty elements. Both responses have a
+	// size of about two MiB, and the decoded data is more than a hundred times as large.
 	EndlessElements Endless = "elements"
-	// EndlessObject sends the event of EndlessElements to every watch, and serves lists normally.
+	// EndlessObject makes every watch receive the same event as EndlessElements. Lists are handled
+	// normally.
 	EndlessObject Endless = "object"
 )
 
@@ -53,8 +54,8 @@ var filler = strings.Repeat("x", 256)
 // endlessAnswer writes an endless response until ctx ends or a write fails.
 type endlessAnswer func(ctx context.Context, w http.ResponseWriter) error
 
-// answer returns the endless response to a request. If the result is nil, the request is served
-// normally.
+// answer returns the endless response to a request. If the result is nil, the server must handle
+// the request normally.
 func (e Endless) answer(r *request) endlessAnswer {
 	head := metav1.ListMeta{ResourceVersion: "1"}
 	switch watches := r.options.Watch; {
@@ -69,7 +70,7 @@ func (e Endless) answer(r *request) endlessAnswer {
 	case watches:
 		return nil
 	case e == EndlessPages:
-		// This page has new objects, and a token for the next page.
+		// Each page contains new objects, and a token for a further page.
 		head.Continue = fmt.Sprint(time.Now().UnixNano())
 		return r.endlessList(head, endlessPage, r.endlessObjects(head.Continue))
 	case e == EndlessRepeats:
@@ -127,7 +128,8 @@ func (r *request) endlessBlanks(_ context.Context, w http.ResponseWriter) error 
 	return repeat(w, begin, strings.Repeat("\n", len(filler)))
 }
 
-// repeat writes begin, and then text until the size of an endless response is reached.
+// repeat writes the beginning of a response, and then repeats a text until the response has the
+// size of an endless response.
 func repeat(w io.Writer, begin, text string) error {
 	_, err := io.WriteString(w, begin)
 	for sent := 0; err == nil && sent < endlessBytes; sent += len(text) {
@@ -136,7 +138,8 @@ func repeat(w io.Writer, begin, text string) error {
 	return err
 }
 
-// endlessObjects generates objects of the requested kind whose names begin with names.
+// endlessObjects generates objects of the requested kind. The names of the objects begin with the
+// given prefix.
 func (r *request) endlessObjects(names string) objectFunc {
 	return func(i int) ([]byte, error) {
 		o := &metav1.PartialObjectMetadata{TypeMeta: r.typeMeta(""), ObjectMeta: metav1.ObjectMeta{

@@ -15,7 +15,7 @@ type kind struct {
 	resource string // the plural name in paths
 }
 
-// kinds are the kinds that Isthmus reads or writes.
+// The server serves these kinds, which Isthmus reads or writes.
 var kinds = [...]kind{
 	{schema.GroupVersionKind{Version: "v1", Kind: "Service"}, "services"},
 	{schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "namespaces"},
@@ -45,7 +45,7 @@ var kinds = [...]kind{
 
 const leases = "leases"
 
-// prefix returns the prefix of paths of the kind.
+// prefix returns the prefix of all URL paths of the kind.
 func (k kind) prefix() string {
 	if k.Group == "" {
 		return "/api/" + k.Version + "/"
@@ -53,7 +53,8 @@ func (k kind) prefix() string {
 	return "/apis/" + k.Group + "/" + k.Version + "/"
 }
 
-// kindOf returns the kind of an object. The TypeMeta of a typed object may be empty.
+// kindOf returns the kind of an object. If the TypeMeta of a typed object is empty, the kind is
+// determined from the Go type.
 func kindOf(o runtime.Object) (kind, error) {
 	of := o.GetObjectKind().GroupVersionKind()
 	if of.Empty() {
@@ -78,8 +79,8 @@ func (k kind) group() schema.GroupResource {
 // namespaced reports whether objects of the kind have a namespace.
 func (k kind) namespaced() bool { return k.Kind != "Node" && k.Kind != "Namespace" }
 
-// target identifies the objects of a request: all objects of a kind, those of a namespace, or one
-// object.
+// target identifies the objects that a request refers to. These are all objects of a kind, all
+// objects of a kind in a namespace, or one object.
 type target struct {
 	kind
 	namespace string // empty for all namespaces or a cluster-scoped object
@@ -87,7 +88,7 @@ type target struct {
 	status    bool   // only the object's status
 }
 
-// parsePath parses the path of a request.
+// parsePath parses the URL path of a request.
 func parsePath(path string) (target, bool) {
 	for _, k := range kinds {
 		rest, ok := strings.CutPrefix(path, k.prefix())

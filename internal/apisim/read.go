@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// request is a parsed request: a list, a watch, or a request for a single object.
+// request is a parsed request, which is a list, a watch, or a request for a single object.
 type request struct {
 	target
 	method   string
@@ -25,8 +25,8 @@ type request struct {
 	keep     func(*object) bool
 }
 
-// page is the rest of a list of which some pages have been sent. The server stores the newest
-// pages. Older ones have expired.
+// page contains the objects of a list that have not been sent yet. The server stores the last few
+// pages. Older pages have expired.
 type page struct {
 	token   uint64
 	objects []*object
@@ -35,7 +35,8 @@ type page struct {
 
 const keptPages = 64
 
-// keepPage stores the rest of a list and returns a token for it. The caller must not hold s.mu.
+// keepPage stores the rest of a list, and returns the token with which a client can request the
+// rest. The caller must not hold s.mu.
 func (s *store) keepPage(p page) (token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +83,7 @@ func (s *Server) list(ctx context.Context, w http.ResponseWriter, r *request) {
 	_ = r.writeList(ctx, w, head, len(now), object) // fails if the client has closed the connection
 }
 
-// bookmarkEvery is the interval between bookmarks on watches that allow them.
+// bookmarkEvery is the interval between bookmarks on watches that allow bookmarks.
 const bookmarkEvery = 10 * time.Second
 
 // watcher is a watch in progress.
@@ -117,7 +118,7 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, r *request) {
 	v.follow(ctx)
 }
 
-// begin sends all existing objects.
+// begin sends all existing objects to the client.
 func (v *watcher) begin() error {
 	objects, version := v.store.snapshot(v.target, v.keep)
 	for _, o := range objects {
@@ -168,17 +169,17 @@ func (v *watcher) send(e event) error {
 	return v.writeEvent(v.out, e.kind, v.typeMeta(""), text)
 }
 
-// bookmark sends the client the version that it has.
+// bookmark sends a bookmark with the version up to which the client has received all events.
 func (v *watcher) bookmark() error {
 	of := v.typeMeta("")
-	// In all kinds, metadata is field 1. So this encoding equals that of an object without other
-	// fields.
+	// In all kinds, field 1 contains the metadata. A PartialObjectMetadata is therefore encoded
+	// like an object whose other fields are empty.
 	return v.write(watch.Bookmark, of, &metav1.PartialObjectMetadata{TypeMeta: of, ObjectMeta: metav1.ObjectMeta{
 		ResourceVersion: strconv.FormatUint(v.at, 10),
 	}})
 }
 
-// write sends an event of an object that is not stored.
+// write sends an event with an object that is not in the store.
 func (v *watcher) write(kind watch.EventType, of metav1.TypeMeta, o marshaler) error {
 	text, err := v.marshal(o)
 	if err != nil {
@@ -187,8 +188,9 @@ func (v *watcher) write(kind watch.EventType, of metav1.TypeMeta, o marshaler) e
 	return v.writeEvent(v.out, kind, of, text)
 }
 
-// discover serves API discovery: the list of groups and the resources of a version. It omits absent
-// kinds. It returns false for other paths.
+// discover responds to API discovery requests, which ask for the groups or for the resources of a
+// version. Absent kinds are omitted. If the path is not one of API discovery, discover returns
+// false.
 func discover(w http.ResponseWriter, path string, absent []string) bool {
 	there := slices.DeleteFunc(slices.Clone(kinds[:]), func(k kind) bool { return slices.Contains(absent, k.resource) })
 	if path == "/apis" {

@@ -29,14 +29,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Authority issues the certificates of servers. Servers share an Authority, because creating one is
-// slow.
+// Authority is a certificate authority for servers. Several servers can share one Authority,
+// because creating an Authority is slow.
 type Authority struct {
 	pem         []byte
 	certificate tls.Certificate // for 127.0.0.1
 }
 
-// Server is the API server of one cluster. It is safe for concurrent use.
+// Server is the API server of one cluster. A Server is safe for concurrent use.
 type Server struct {
 	// fixed
 	name      string
@@ -53,23 +53,26 @@ type Server struct {
 	alive  context.Context    // ends the current watches when it is canceled
 }
 
-// Faults selects the ways in which a server misbehaves. Faults of the network are not included. The
-// zero value means none.
+// Faults selects the ways in which a server misbehaves. With the zero value, a server does not
+// misbehave. Network faults are not part of Faults.
 type Faults struct {
 	Unauthorized bool // reject all tokens with 401
-	// Forbidden lists resources that may not be read (403). "*" means all resources.
+	// Forbidden contains the resources for which requests are rejected with a 403. The element "*"
+	// means all resources.
 	Forbidden []string
-	// Failing is the status code of every response. Zero means that requests are served.
+	// Failing is the status code of all responses. If Failing is zero, the server handles requests
+	// normally.
 	Failing int
-	// Absent lists resources that the server does not have (404), as if their CRDs were deleted.
-	// Their objects stay stored.
+	// Absent contains the resources for which the server responds with a 404, as if their CRDs had
+	// been deleted. The objects of absent resources stay in the store.
 	Absent []string
-	// Endless makes some responses endless. If it is empty, all responses end.
+	// Endless makes some responses endless. If Endless is empty, all responses end.
 	Endless Endless
 }
 
-// Start runs a server on a free port of 127.0.0.1 until Close. If authority is nil, the server uses
-// plain HTTP/1.1 and checks no tokens, because clients send none over plain HTTP.
+// Start starts a server on a free port of 127.0.0.1. Close stops the server. If the authority is
+// nil, the server uses plain HTTP/1.1, and does not check tokens, because clients do not send
+// tokens over plain HTTP.
 func Start(name string, authority *Authority) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -78,7 +81,8 @@ func Start(name string, authority *Authority) (*Server, error) {
 	return StartAt(l, name, authority), nil
 }
 
-// StartAt is like Start, but serves the connections of l. Close closes l.
+// StartAt is like [Start], but serves the connections of an existing listener. Close closes the
+// listener.
 func StartAt(l net.Listener, name string, authority *Authority) *Server {
 	s := &Server{
 		name:      name,
@@ -131,7 +135,7 @@ func (s *Server) Delete(o runtime.Object) error {
 	})
 }
 
-// change calls f with the store locked.
+// change locks the store and calls f.
 func (s *Server) change(o runtime.Object, f func(kind, metav1.Object) error) error {
 	k, m, err := describe(o)
 	if err == nil {
@@ -145,23 +149,23 @@ func (s *Server) change(o runtime.Object, f func(kind, metav1.Object) error) err
 	return nil
 }
 
-// TakeWrites makes the server accept writes of clients and serve Leases. Either function may be
+// TakeWrites makes the server accept writes from clients and serve Leases. Both functions may be
 // nil.
 //
-// The server calls before at the start of each write. before may change objects with Put and
-// Delete.
+// The server calls the before function at the start of each write. That function may change objects
+// with Put and Delete.
 //
-// The server calls after at the end of each write, with the old and the new object. The old object
-// is nil for a creation, and the new object is nil for a deletion. after must return quickly and
-// must not call the Server.
+// The server calls the after function at the end of each write, with the old and the new object.
+// When an object is created, the old object is nil. When an object is deleted, the new object is
+// nil. The after function must return quickly and must not call methods of the Server.
 func (s *Server) TakeWrites(before func(resource, namespace, name string), after func(before, after runtime.Object)) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	s.store.writes = &writes{before, after}
 }
 
-// Objects returns the objects of a namespace, ordered by name. They include the fields that the
-// server has set.
+// Objects returns the objects of a namespace, sorted by name. The objects contain the fields that
+// the server has set.
 func (s *Server) Objects(resource, namespace string) ([]runtime.Object, error) {
 	i := slices.IndexFunc(kinds[:], func(k kind) bool { return k.resource == resource })
 	list, _ := s.store.snapshot(target{kind: kinds[i]}, func(o *object) bool { return o.namespace == namespace })
@@ -182,7 +186,7 @@ func (s *Server) Admit(token string) {
 	s.tokens[token] = true
 }
 
-// Revoke undoes Admit. Open watches continue.
+// Revoke makes the server reject a token that was accepted before. Open watches continue.
 func (s *Server) Revoke(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +200,8 @@ func (s *Server) Misbehave(f Faults) {
 	s.faults = f
 }
 
-// CutWatches ends all watches and endless responses. Real servers end watches now and then too.
+// CutWatches ends all watches and all endless responses. Real servers also end watches from time to
+// time.
 func (s *Server) CutWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,17 +209,16 @@ func (s *Server) CutWatches() {
 	s.alive, s.cut = context.WithCancel(context.Background())
 }
 
-// Compact drops all past events. Watches and lists that continue from an earlier version have
-// expired.
+// Compact drops all past events. Watches and lists can no longer continue from an earlier version.
 func (s *Server) Compact() { s.store.compact() }
 
-// Backup returns a function that restores the current objects. After the restore, versions continue
-// from the current one, and earlier versions can't be watched. Call CutWatches too, as a restart
-// would.
+// Backup returns a function that restores the current objects. After the restore, new versions
+// follow the version at the time of the backup, and earlier versions cannot be watched. To simulate
+// a restart, the caller must also call CutWatches.
 func (s *Server) Backup() (restore func()) { return s.store.backup() }
 
-// Kubeconfig returns a kubeconfig for the server. addr is the address of the server or of a proxy
-// in front of it.
+// Kubeconfig returns a kubeconfig for the server. The addr argument is the address of the server,
+// or of a proxy in front of the server.
 func (s *Server) Kubeconfig(addr, token string) ([]byte, error) {
 	cluster := clientcmdapi.Cluster{Server: "http://" + addr}
 	if s.authority != nil {
@@ -276,8 +280,8 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// cutWith makes writes to w fail when ctx ends. The caller must call stop before it returns,
-// because net/http then reuses the writer.
+// cutWith makes writes to w fail once ctx has ended. The HTTP handler must call the stop function
+// before the handler returns, because net/http reuses the writer after that.
 func cutWith(ctx context.Context, w http.ResponseWriter) (stop func()) {
 	done := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
@@ -325,7 +329,7 @@ func parse(r *http.Request) (*request, error) {
 	return ask, nil
 }
 
-// NewAuthority creates an authority and the one certificate that all its servers use.
+// NewAuthority creates an Authority. All servers of an Authority use the same certificate.
 func NewAuthority() (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -350,7 +354,7 @@ func NewAuthority() (*Authority, error) {
 	}, nil
 }
 
-// statusOf returns the Status of an error.
+// statusOf converts an error to a Status.
 func statusOf(err error) *metav1.Status {
 	known := apierrors.APIStatus(nil)
 	if !errors.As(err, &known) {
@@ -361,7 +365,7 @@ func statusOf(err error) *metav1.Status {
 	return &status
 }
 
-// refuse responds with the Status of an error.
+// refuse sends a response that contains the Status of an error.
 func refuse(w http.ResponseWriter, err error) {
 	status := statusOf(err)
 	answerJSON(w, int(status.Code), status)

@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// keptEvents is the number of events per kind that watches can start from.
+// keptEvents is the number of past events of each kind from which a watch can continue.
 const keptEvents = 10_000
 
-// store holds the objects of a cluster and recent events.
+// store holds the objects of a cluster and the recent events.
 type store struct {
 	mu        sync.Mutex
 	version   uint64            // of the newest change
@@ -43,7 +43,7 @@ type table struct {
 	changed chan struct{}          // closed and replaced after each event
 }
 
-// object is one version of an object. It is immutable.
+// object is one version of an object. An object is immutable.
 type object struct {
 	namespace, name string
 	uid             types.UID
@@ -75,7 +75,7 @@ func newStore() *store {
 	return s
 }
 
-// replace creates or replaces an object, and returns the new version. The caller holds s.mu.
+// replace creates or replaces an object, and returns the new object. The caller holds s.mu.
 func (s *store) replace(k kind, m metav1.Object, o runtime.Object) (*object, error) {
 	t := s.tables[k.resource]
 	made := &object{namespace: m.GetNamespace(), name: m.GetName(), version: s.version + 1}
@@ -127,13 +127,13 @@ func (s *store) note(t *table, e event) {
 	t.changed = make(chan struct{})
 }
 
-// drop drops the oldest n events. n must be at least one.
+// drop drops the oldest events. The number of events to drop must be at least one.
 func (t *table) drop(n int) {
 	t.oldest = t.events[n-1].version
 	t.events = slices.Clone(t.events[n:])
 }
 
-// compact drops all events, and all lists of which some pages have been sent.
+// compact drops all past events, and the remaining pages of all lists.
 func (s *store) compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,15 +186,15 @@ func (s *store) snapshot(of target, keep func(*object) bool) ([]*object, uint64)
 	return list, s.version
 }
 
-// changes holds the events from one version to another.
+// changes contains the events between two versions.
 type changes struct {
 	events  []event
 	version uint64
 	changed <-chan struct{} // closed after the next event
 }
 
-// since returns the changes since a version. begins says whether a watch begins at this version. If
-// some of these changes have been dropped, since returns false.
+// since returns all changes since a version. If some of these changes have been dropped, since
+// returns false. The begins argument is true if a new watch begins at the version.
 func (s *store) since(resource string, version uint64, begins bool) (changes, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

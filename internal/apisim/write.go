@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// maxBody is the largest size of a request body, in bytes.
+// maxBody is the maximum size of a request body, in bytes.
 const maxBody = 3 << 20
 
 // write handles a request that creates, updates or deletes an object.
@@ -51,7 +51,7 @@ func (s *Server) write(w http.ResponseWriter, from io.Reader, r *request) {
 	r.answer(w, code, o, err)
 }
 
-// readBody decodes the body of a request. Objects of CRDs are in JSON.
+// readBody decodes the body of a request. Custom resources must be encoded in JSON.
 func readBody(from io.Reader, method string) (runtime.Object, error) {
 	body, err := io.ReadAll(io.LimitReader(from, maxBody))
 	if err != nil || len(body) == 0 {
@@ -69,7 +69,7 @@ func readBody(from io.Reader, method string) (runtime.Object, error) {
 	return u, json.Unmarshal(body, &u.Object)
 }
 
-// answer responds with an object or an error.
+// answer sends a response that contains an object or an error.
 func (r *request) answer(w http.ResponseWriter, code int, o *object, err error) {
 	var body []byte
 	if err == nil {
@@ -93,7 +93,7 @@ func (s *store) get(of target) (*object, error) {
 	return s.find(of)
 }
 
-// find returns one object. The caller holds s.mu.
+// find returns the object with the given name. The caller holds s.mu.
 func (s *store) find(of target) (*object, error) {
 	o, ok := s.tables[of.resource].objects.Get(&object{namespace: of.namespace, name: of.name})
 	if !ok {
@@ -151,12 +151,12 @@ func (s *store) delete(of target, given runtime.Object) (*object, error) {
 }
 
 func errUID(want, have types.UID) error {
-	//lint:ignore ST1005 API servers say it so
+	//lint:ignore ST1005 the text is that of API servers
 	return fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", want, have)
 }
 
-// expect returns one object whose UID and version match. An empty UID or version matches any. The
-// caller holds s.mu.
+// expect returns the object with the given name, if its UID and version match. An empty UID or
+// version always matches. The caller holds s.mu.
 func (s *store) expect(of target, uid types.UID, version string) (*object, error) {
 	o, err := s.find(of)
 	switch {
@@ -172,8 +172,8 @@ func (s *store) expect(of target, uid types.UID, version string) (*object, error
 	return o, nil
 }
 
-// accept stores an object that a client has written. old is the object that it replaces, or nil.
-// The caller holds s.mu.
+// accept stores an object that a client has written. The old argument is the object that is
+// replaced, or nil. The caller holds s.mu.
 func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Object) (*object, error) {
 	m.SetNamespace(of.namespace)
 	if service, ok := given.(*corev1.Service); ok {
@@ -197,8 +197,9 @@ func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Ob
 	return made, s.wrote(of.kind, old, made)
 }
 
-// splitStatus keeps the status of old, unless the request writes the status. A request that writes
-// the status keeps the other fields of old. old is nil if there was no object.
+// splitStatus separates writes of the status from other writes. If the request writes the status,
+// all other fields of the old object stay unchanged. Otherwise, the status of the old object stays
+// unchanged. If there is no old object, the argument is nil.
 func splitStatus(of target, old *object, given *unstructured.Unstructured) error {
 	var have unstructured.Unstructured
 	if old != nil {
@@ -216,7 +217,8 @@ func splitStatus(of target, old *object, given *unstructured.Unstructured) error
 	return nil
 }
 
-// giveIP sets the ClusterIP of a Service that needs one. It uses the IP of before, or a free one.
+// giveIP sets the ClusterIP of a Service that needs one. If the Service already had a ClusterIP,
+// giveIP uses the same IP again.
 func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
 	if spec.ClusterIP != "" || spec.Type == corev1.ServiceTypeExternalName {
 		return
@@ -228,15 +230,15 @@ func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
 	}
 }
 
-// taken returns the functions to call for writes of clients. It returns nil if clients may not
-// write.
+// taken returns the functions to call for writes of clients. If clients may not write, taken
+// returns nil.
 func (s *store) taken() *writes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.writes
 }
 
-// wrote calls the function that TakeWrites has set for the end of a write. The caller holds s.mu.
+// wrote calls the function that TakeWrites has set for completed writes. The caller holds s.mu.
 func (s *store) wrote(k kind, before, after *object) error {
 	if s.writes.after == nil {
 		return nil

@@ -1,13 +1,13 @@
-// Package exportspec computes which Services and ServiceImports are written for exports, and which
-// clusters contribute to each, as docs/exports.md and docs/mcs.md describe.
+// Package exportspec computes which Services and ServiceImports Isthmus writes for exports, and
+// which clusters contribute to each object, according to docs/exports.md and docs/mcs.md.
 //
-// It is a reference implementation for tests: the tests of local/exports/plan and the simulator
-// compare Isthmus with it. It is as simple as possible. It does not depend on earlier states, and
-// shares no code with Isthmus.
+// The package is a reference implementation for tests. The simulator and the tests of package
+// local/exports/plan compare Isthmus with exportspec. The implementation is as simple as possible,
+// does not depend on earlier states, and does not share code with Isthmus.
 //
-// The package assumes that all clusters can be read, and that no name belongs to somebody else's
-// object. It does not describe the contents of objects, such as ports, labels and types. The tests
-// of local/exports/plan cover these.
+// The package assumes that all clusters are readable, and that the names of written objects are not
+// in use already. The package does not compute the contents of objects, such as ports, labels and
+// types. The tests of package local/exports/plan check the contents.
 package exportspec
 
 import (
@@ -25,12 +25,12 @@ type Export struct {
 	Federated     bool // whether the Service requests to be a member of a federated Service
 	ServiceExport bool // whether a ServiceExport of this name exists
 	Headless      bool
-	// If Unusable is true, no cluster may export the Service: it does not exist, it is of type
-	// ExternalName, or it was written for the exports of other clusters.
+	// If Unusable is true, the Service cannot be exported. A Service is unusable if it does not
+	// exist, has the type ExternalName, or was written for exports of other clusters.
 	Unusable bool
 }
 
-// Joins says what a link Secret allows its cluster to export.
+// Joins is the set of exports that a link Secret allows for its cluster.
 type Joins int
 
 // These are the values of the annotation isthmus.io/exports.
@@ -47,12 +47,14 @@ type Cluster struct {
 	Exports []Export
 }
 
-// Written contains the clusters that contribute to each object, in the order of the argument of
-// [Of]. Services omits the Services that are derived from ServiceImports.
+// Written contains the clusters that contribute to each object. The order of the clusters is that
+// of the argument of [Of]. The Services field does not contain Services that are derived from
+// ServiceImports.
 type Written struct{ Services, Imports map[ID][]string }
 
-// Of returns the objects that are written for the exports of clusters. All clusters are linked to
-// the local cluster. The local cluster may be included, with an empty name.
+// Of returns the objects that Isthmus writes for the exports of the given clusters. All of these
+// clusters are linked to the local cluster. The list may also contain the local cluster itself,
+// with an empty name.
 func Of(clusters []Cluster) Written {
 	w := Written{Services: make(map[ID][]string), Imports: make(map[ID][]string)}
 	for _, c := range clusters {
@@ -84,8 +86,9 @@ func (c *Cluster) mayExport(namespace string) bool {
 	return c.Joins != None && (c.Name == "" || !strings.HasPrefix(namespace, "kube-") && namespace != "linkerd")
 }
 
-// MirrorOwner returns the name of the link that a mirror's name belongs to. The mirror's name ends
-// in a hyphen and the name of the link. If several links match, the longest name wins.
+// MirrorOwner returns the name of the link to which the name of a mirror Service belongs. The name
+// of a mirror Service ends with a hyphen and the name of the link. If several links match, the
+// longest name wins.
 func MirrorOwner(clusters []Cluster, mirror string) (owner string) {
 	for _, c := range clusters {
 		before, fits := strings.CutSuffix(mirror, "-"+c.Name)
@@ -96,10 +99,11 @@ func MirrorOwner(clusters []Cluster, mirror string) (owner string) {
 	return owner
 }
 
-// label matches valid names of Services.
+// The label expression matches valid names of Services.
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// add records that a cluster contributes to an object, unless the name is invalid for a Service.
+// add records that a cluster contributes to an object. If the object's name is not valid for a
+// Service, add does nothing.
 func add(objects map[ID][]string, id ID, cluster string) {
 	if label.MatchString(id.Name) {
 		objects[id] = append(objects[id], cluster)

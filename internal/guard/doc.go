@@ -1,7 +1,8 @@
-// Package guard protects a client that sends single requests to a server that may be hostile. It
-// bounds the size of responses, and sends credentials only to the server itself. Commands use it
-// for API servers and replicas. API objects that a replica watches have their own limits in package
-// clusterstore/decode, which uses [Limited] to bound each list and document.
+// Package guard protects clients that send single requests to a possibly hostile server. The
+// package limits the size of responses, and ensures that credentials are only sent to the server
+// itself. The commands of Isthmus use the package for requests to API servers and replicas. For
+// lists and watches, package clusterstore/decode has its own limits, and uses [Limited] for whole
+// responses.
 //
 //	config.Wrap(guard.Transport) // all clients of config, with exec plugins, proxies, upgrades
 //	err := json.NewDecoder(guard.JSON(body, limits)).Decode(&page)
@@ -9,14 +10,16 @@
 // Callers may rely on the following:
 //
 //   - Redirects are not followed, and no token is sent over plain HTTP.
-//   - A response is limited to [MaxAnswer] bytes, a page of a list to [MaxList], and an error to
-//     [MaxError]. The limits apply after decompression.
-//   - Only JSON is decoded. YAML is rejected, because its aliases can expand without limit.
-//   - The elements of JSON are counted before they are decoded, because three bytes can decode to a
-//     struct of a kilobyte.
-//   - [Certificate] says what is wrong with a server's certificate. [RefusedCertificate] says that
-//     the server rejects the client's certificate.
+//   - The size of a response is limited to [MaxAnswer] bytes. The limit for a page of a list is
+//     [MaxList], and the limit for an error is [MaxError]. All limits apply after decompression.
+//   - Only JSON is accepted. YAML is rejected, because the aliases in YAML can expand without
+//     limit.
+//   - The number of elements in JSON is limited before decoding, because three bytes can decode to
+//     a struct of one kilobyte.
+//   - [Certificate] describes what is wrong with a server's certificate. [RefusedCertificate]
+//     describes why a server rejected the client's certificate.
 //
-// The context of a request limits how long a response may take. The package starts no goroutines. A
-// Transport is safe for concurrent use if the RoundTripper that it wraps is.
+// The context of a request limits how long a response may take. The package does not start
+// goroutines. A Transport is safe for concurrent use if the wrapped RoundTripper is safe for
+// concurrent use.
 package guard

@@ -5,13 +5,15 @@ import (
 	"io"
 )
 
-// Limits limits the number of elements and fields in a JSON text, across all depths.
+// Limits are the maximum numbers of elements and fields in a JSON document. Elements and fields at
+// all nesting depths count.
 type Limits struct {
 	Elements int // of arrays; each may decode to a struct
 	Fields   int // of objects; each may decode to a map entry
 }
 
-// maxDepth is the largest nesting depth of arrays and objects. It is the limit of encoding/json.
+// maxDepth is the maximum nesting depth of arrays and objects, which equals the limit of
+// encoding/json.
 const maxDepth = 10_000
 
 var (
@@ -20,8 +22,8 @@ var (
 	errDepth    = errors.New("the JSON is nested too deeply")
 )
 
-// JSON returns a reader of the same bytes that fails when the bytes exceed limits. It does not
-// validate the JSON. The decoder must do that.
+// JSON returns a reader of the same bytes. If the JSON exceeds the limits, the reader returns an
+// error. The reader does not validate the JSON, because the decoder does.
 func JSON(from io.Reader, limits Limits) io.Reader { return &counter{from: from, left: limits} }
 
 type counter struct {

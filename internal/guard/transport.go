@@ -15,31 +15,31 @@ import (
 	"isthmus/internal/text"
 )
 
-// Limits on the size of a response body after decompression, in bytes.
+// These are the maximum sizes of a response body after decompression, in bytes.
 const (
-	// MaxAnswer applies to all responses except pages of lists, such as an object, a review or a
-	// token.
+	// MaxAnswer applies to all successful responses, except for pages of lists. Examples are an
+	// object, an access review and a token.
 	MaxAnswer = 1 << 20
-	// MaxList applies to a page of a list, which is the response to a request with a limit.
+	// MaxList applies to pages of lists. A response counts as a page if the request has the
+	// parameter "limit".
 	MaxList = 16 << 20
-	// MaxError applies to an error. The rest of a longer error is cut off.
+	// MaxError applies to error responses. Longer error responses are truncated.
 	MaxError = 64 << 10
 )
 
-// answerLimits limits the elements of one response. A page of 200 Pods has about ten thousand array
-// elements. Its managed fields have ten times as many fields.
+// answerLimits are the limits for one response. A page of 200 Pods contains about ten thousand
+// array elements, and ten times as many fields in managedFields.
 var answerLimits = Limits{Elements: 100_000, Fields: 1_000_000}
 
 var errPlain = errors.New("its address is plain HTTP, by which no token is sent: give one that begins with https://")
 
-// Transport returns a RoundTripper that sends requests to an API server through next, and bounds
-// the responses. Pass it to [k8s.io/client-go/rest.Config.Wrap], which puts it below the round
-// trippers that add credentials. next is then the RoundTripper that connects. Transport allows
-// connection upgrades for port forwarding only.
+// Transport wraps a RoundTripper for requests to an API server, and limits the responses. Pass
+// Transport to [k8s.io/client-go/rest.Config.Wrap], which applies it below the RoundTrippers that
+// add credentials. Connection upgrades are only allowed for port forwarding.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next, false} }
 
-// Sized is like [Transport], for a client that requests protobuf. Sized limits the size of a
-// protobuf response. The client must limit the number of its elements.
+// Sized is like [Transport], but also accepts protobuf responses. Only the size of a protobuf
+// response is limited, so the client must limit the number of elements.
 func Sized(next http.RoundTripper) http.RoundTripper { return transport{next, true} }
 
 type transport struct {
@@ -47,8 +47,7 @@ type transport struct {
 	protobuf bool // whether protobuf responses are allowed
 }
 
-// WrappedRoundTripper lets client-go find the RoundTripper that connects and close its idle
-// connections.
+// WrappedRoundTripper lets client-go find the wrapped RoundTripper and close its idle connections.
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -81,7 +80,8 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// bound limits the body of a response. It returns an error if the response must not be read at all.
+// bound limits the body of a response. If the response must not be read at all, bound returns an
+// error.
 func bound(response *http.Response, limit int64, protobuf bool) error {
 	status := response.StatusCode
 	kind, _, err := mime.ParseMediaType(cmp.Or(response.Header.Get("Content-Type"), "application/json"))
@@ -110,8 +110,8 @@ func bound(response *http.Response, limit int64, protobuf bool) error {
 	return nil
 }
 
-// Limited returns a reader of the first size bytes. If from has more bytes, the reader returns the
-// error beyond.
+// Limited returns a reader for at most the given number of bytes. If there are more bytes, the
+// reader then returns the given error.
 func Limited(from io.Reader, size int64, beyond error) io.Reader {
 	return &limitedReader{from, size, beyond}
 }
@@ -131,7 +131,8 @@ func (l *limitedReader) Read(b []byte) (int, error) {
 	if l.left < 0 {
 		return 0, l.beyond
 	}
-	// Read one more byte than allowed, to tell a body of exactly the limit from a larger one.
+	// Read one more byte than allowed, to distinguish a body of exactly the maximum size from a
+	// larger body.
 	n, err := l.from.Read(b[:min(int64(len(b)), l.left+1)])
 	if l.left -= int64(n); l.left < 0 {
 		return n - 1, l.beyond
@@ -139,9 +140,9 @@ func (l *limitedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Certificate returns what is wrong with a server's certificate, in printable form, if that is the
-// cause of err. Otherwise it returns the empty string. authority reports whether another
-// certificate authority than the client's issued the certificate.
+// Certificate returns a printable description of what is wrong with a server's certificate. If err
+// has a different cause, Certificate returns the empty string. The authority result reports whether
+// the certificate was issued by a certificate authority that the client does not trust.
 func Certificate(err error) (why string, authority bool) {
 	failed, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	if !ok {
@@ -154,8 +155,9 @@ func Certificate(err error) (why string, authority bool) {
 		text.Clean(failed.UnverifiedCertificates[0].Issuer.String(), text.Long)), true
 }
 
-// RefusedCertificate returns the TLS alert with which a server rejects the client's certificate or
-// the lack of one. If that is not the cause of err, it returns the empty string.
+// RefusedCertificate returns the TLS alert with which a server rejected the client's certificate,
+// or the lack of a certificate. If err has a different cause, RefusedCertificate returns the empty
+// string.
 func RefusedCertificate(err error) string {
 	alert, ok := errors.AsType[*net.OpError](err)
 	if !ok || alert.Op != "remote error" { // crypto/tls uses this Op for alerts of the peer

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Dirty is a set of keys to handle. A key that is added again before its turn is handled once. All
-// methods are safe for concurrent use.
+// Dirty is a set of keys to handle. If a key is added again before its turn, it is handled once.
+// All methods are safe for concurrent use.
 type Dirty[K comparable] struct {
 	wake chan struct{} // has one token while the set may have keys
 
@@ -31,7 +31,8 @@ func NewDirty[K comparable]() *Dirty[K] {
 	}
 }
 
-// Add adds a key for a tenant. The handler receives at. Add never blocks.
+// Add adds a key for a tenant. The handler receives the key and the time at which the key was first
+// added. Add never blocks.
 func (d *Dirty[K]) Add(tenant string, key K, at time.Time) {
 	defer d.signal()
 	o := tenantKey[K]{tenant, key}
@@ -43,8 +44,8 @@ func (d *Dirty[K]) Add(tenant string, key K, at time.Time) {
 	}
 }
 
-// Run handles keys one by one until ctx ends. Several goroutines may call Run. They handle keys of
-// different tenants concurrently, but never two keys of one tenant.
+// Run handles keys one by one until ctx ends. If several goroutines call Run, they handle keys of
+// different tenants concurrently. Two keys of one tenant are never handled at the same time.
 func (d *Dirty[K]) Run(ctx context.Context, handle func(key K, at time.Time)) {
 	for ctx.Err() == nil {
 		d.Drain(ctx, handle)
@@ -67,7 +68,8 @@ func (d *Dirty[K]) Drain(ctx context.Context, handle func(key K, at time.Time)) 
 	}
 }
 
-// handle handles one key. It frees the tenant for its next key, even if the function handle panics.
+// handle handles one key and then frees the tenant for its next key. The tenant is freed even if
+// the handler panics.
 func (d *Dirty[K]) handle(tenant string, key K, at time.Time, handle func(K, time.Time)) {
 	defer d.done(tenant)
 	handle(key, at)
@@ -82,7 +84,7 @@ func (d *Dirty[K]) done(tenant string) {
 	}
 }
 
-// next returns the next key. If more keys are waiting, it wakes another worker.
+// next returns the next key to handle. If more keys are waiting, next wakes another worker.
 func (d *Dirty[K]) next() (tenant string, key K, at time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,7 +105,7 @@ func (d *Dirty[K]) signal() {
 }
 
 // turns is a queue of keys in which tenants take turns. At most one key of a tenant is handled at a
-// time. turns does not detect duplicate keys, and is not safe for concurrent use.
+// time. The queue does not detect duplicate keys, and is not safe for concurrent use.
 type turns[K comparable] struct {
 	tenants map[string]*tenant[K] // the tenants with waiting keys or a key that is being handled
 	order   []*tenant[K]          // the tenants that can start a waiting key; the first is next
@@ -120,8 +122,8 @@ func newTurns[K comparable]() *turns[K] {
 	return &turns[K]{tenants: make(map[string]*tenant[K])}
 }
 
-// len returns the number of tenants that can start a key. It is 0 if and only if pop returns no
-// key.
+// len returns the number of tenants that have a waiting key and no key that is being handled. If
+// len returns 0, pop does not return a key.
 func (q *turns[K]) len() int { return len(q.order) }
 
 // push adds a key for a tenant.
@@ -137,8 +139,8 @@ func (q *turns[K]) push(name string, key K) {
 	o.waiting = append(o.waiting, key)
 }
 
-// pop removes the next key and returns it with its tenant. If there is none, ok is false. The
-// tenant's next key waits until done is called.
+// pop removes the next key from the queue, and returns the key and its tenant. If no tenant can
+// start a key, ok is false. The tenant's next key waits until done is called.
 func (q *turns[K]) pop() (name string, key K, ok bool) {
 	if len(q.order) == 0 {
 		return name, key, false
@@ -152,7 +154,7 @@ func (q *turns[K]) pop() (name string, key K, ok bool) {
 	return o.name, key, true
 }
 
-// done marks the tenant's last key from pop as handled.
+// done marks the key that pop last returned for a tenant as handled.
 func (q *turns[K]) done(name string) {
 	o := q.tenants[name]
 	o.busy = false

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// SignalPause is the shortest time between two changes that a [Signal] passes on.
+// SignalPause is the minimum time between two changes that a [Signal] reports.
 const SignalPause = time.Second
 
-// Signal passes on that something has changed. It passes on the first change immediately, and
-// combines the changes of the next second into one. Use it for changes that affect all services of
-// a cluster, such as the region. Otherwise, whoever may label the cluster's Nodes could keep the
-// replica busy.
+// Signal reports changes at a limited rate. The first change is reported immediately, and all
+// changes during the next second are reported as one. A Signal is meant for changes that affect all
+// services of a cluster, such as a change of the region. Without a Signal, a user who may label the
+// cluster's Nodes could keep the replica busy.
 type Signal struct {
 	C chan struct{} // receives a value after a change; its capacity is one
 
@@ -21,10 +21,11 @@ type Signal struct {
 	pending bool      // a send is scheduled for next
 }
 
-// NewSignal returns a Signal that consecutive Clusters may share.
+// NewSignal returns a Signal. If a Cluster is replaced, the old and the new Cluster may share the
+// Signal.
 func NewSignal() *Signal { return &Signal{C: make(chan struct{}, 1)} }
 
-// Changed records a change. It does not block.
+// Changed records a change. Changed does not block.
 func (s *Signal) Changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +54,7 @@ func (s *Signal) send() {
 	}
 }
 
-// Sleep waits for d or until ctx ends. It returns true if d has passed, and false if ctx ended
-// first.
+// Sleep waits until the given time has passed or ctx ends. If ctx ends first, Sleep returns false.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

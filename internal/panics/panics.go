@@ -30,7 +30,7 @@ const (
 	maxStacks = 1000      // maximum number of stacks that are cached as logged; further stacks are only counted
 )
 
-// Where is a kind of work. It is the value of the metric's label.
+// Where is a kind of work. The label "where" of the metric isthmus_panics_total has these values.
 type Where string
 
 const (
@@ -50,13 +50,13 @@ type Work struct {
 	Where   Where
 	Service federation.ServiceID // the service that the work is for; zero if there is none
 	Object  string               // another object that the work is for, such as an address, a namespace or a cluster
-	// Of distinguishes pieces of work with the same name. It is a pointer to the data that the work
-	// updates, or nil. For example, a service that is watched anew has new data, and success with
-	// the old data says nothing about the new data.
+	// Of distinguishes pieces of work for the same service or object. The value is a pointer to the
+	// data that the work updates, or nil. For example, a service that is watched again has new
+	// data. A successful update of the old data does not end a failure of the new data.
 	Of any
 }
 
-// Failure is work that has panicked and has not succeeded since.
+// Failure describes work that has panicked and has not succeeded since.
 type Failure struct {
 	Work
 	adminapi.Failure
@@ -85,7 +85,7 @@ type failure struct {
 	again  func() // nil while the retry is running
 }
 
-// New returns a Supervisor. It starts no goroutines.
+// New returns a Supervisor. New does not start any goroutines.
 func New(log *zap.Logger) *Supervisor {
 	s := &Supervisor{
 		log: log,
@@ -119,9 +119,9 @@ func (s *Supervisor) Count(where Where) int {
 	return int(m.GetCounter().GetValue())
 }
 
-// Do calls f. If f panics, Run calls the callback named again after a pause. That callback must
-// lead to another Do of the same work. A Do without a panic ends the failure, unless the work has
-// panicked elsewhere since that Do began.
+// Do calls the function f. If f panics, [Supervisor.Run] calls the given retry function after a
+// pause. The retry function must cause another call to Do for the same work. If f returns without a
+// panic, the failure ends, unless the work has panicked again since Do was called.
 func (s *Supervisor) Do(w Work, f, again func()) {
 	if s == nil {
 		f()
@@ -148,7 +148,7 @@ func (s *Supervisor) call(w Work, f func()) (reason any) {
 	return nil
 }
 
-// Report counts and logs a panic. It must be called in the deferred function that has just
+// Report counts and logs a panic. Report must be called in the deferred function that has just
 // recovered from the panic.
 func (s *Supervisor) Report(w Work, reason any) {
 	s.count.WithLabelValues(string(w.Where)).Inc()
@@ -166,8 +166,8 @@ func (s *Supervisor) Report(w Work, reason any) {
 	s.log.Error("panic: this is a bug in Isthmus; the same stack is logged once an hour", fields...)
 }
 
-// Text returns the reason of a panic for logs and pages. The reason may contain text from a cluster
-// or a client.
+// Text returns the reason of a panic in a form that is safe for logs and pages. The reason may
+// contain text from a cluster or a client.
 func Text(reason any) string { return text.Clean(fmt.Sprint(reason), text.Long) }
 
 // newStack reports whether the stack of the panic has not been logged within the last hour.
@@ -196,8 +196,8 @@ func (s *Supervisor) newStack() bool {
 	return true
 }
 
-// newestPanic returns the number of the work's newest panic. It returns zero if the work has never
-// panicked, or has succeeded since.
+// newestPanic returns the number of the last panic of a piece of work. If the work has never
+// panicked, or has succeeded since, newestPanic returns zero.
 func (s *Supervisor) newestPanic(w Work) uint64 {
 	if s.failing.Load() == 0 { // the common case
 		return 0
@@ -244,7 +244,8 @@ func PauseAfter(panics int) time.Duration {
 	return pause
 }
 
-// succeeded ends a failure if before is still the newest panic of the work.
+// succeeded ends a failure, unless the work has panicked again. The before argument is the number
+// of the last panic when the work began.
 func (s *Supervisor) succeeded(w Work, before uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,7 +286,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 }
 
 // due removes and returns the retries that are due, sorted by time. It also returns the time of the
-// next retry, or zero if there is none.
+// next retry, or the zero time if no retry is scheduled.
 func (s *Supervisor) due(now time.Time) (due []func(), next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

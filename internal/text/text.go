@@ -1,5 +1,5 @@
 // Package text makes strings from clusters, clients and users safe for logs, pages and terminals.
-// It also formats counts and short lists for people.
+// The package also formats counts and short lists for display.
 package text
 
 import (
@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// These are limits for Clean and Truncate, in bytes.
+// These are maximum lengths for [Clean] and [Truncate], in bytes.
 const (
 	Long  = 500 // for a string that is shown or logged on its own
 	Short = 80  // for a string that is quoted in an error
@@ -18,10 +18,10 @@ const (
 
 const ellipsis = "…"
 
-// Clean returns s without characters that could control a terminal, and with at most limit bytes.
-// Each white-space character becomes a space. Every other unprintable character becomes U+FFFD. If
-// s is too long, Clean truncates it and appends an ellipsis. If nothing must be replaced, Clean
-// returns s itself.
+// Clean replaces characters in s that could control a terminal, and truncates s to the given number
+// of bytes. Each white-space character is replaced with a space. Every other unprintable character
+// is replaced with U+FFFD. If s is truncated, the result ends with an ellipsis. If s is already
+// safe and short enough, Clean returns s itself.
 func Clean(s string, limit int) string {
 	if len(s) <= limit && plain(s) {
 		return s
@@ -56,9 +56,9 @@ func CleanAll(list []string, limit int) []string {
 	return out
 }
 
-// Truncate returns the first limit bytes of s, followed by an ellipsis. If s is not longer than
-// limit, Truncate returns s. It replaces no characters, but removes an incomplete UTF-8 sequence at
-// the cut.
+// Truncate returns the given number of bytes from the beginning of s, followed by an ellipsis. If s
+// is not longer, Truncate returns s. An incomplete UTF-8 sequence at the end is removed, but
+// characters are not replaced.
 func Truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -88,7 +88,7 @@ func plain(s string) bool {
 	return true
 }
 
-// Count returns a number with its noun, such as "1 service" or "0 services".
+// Count returns a number and its noun, such as "1 service" or "0 services".
 func Count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -96,8 +96,8 @@ func Count(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// First returns the first most strings of a list. If there are more, it appends a string such as
-// "and 3 more".
+// First returns at most the given number of strings from the beginning of a list. If the list
+// contains more strings, First appends a string such as "and 3 more".
 func First(list []string, most int) []string {
 	if more := len(list) - most; more > 0 {
 		return append(list[:most:most], fmt.Sprintf("and %d more", more))
@@ -105,8 +105,8 @@ func First(list []string, most int) []string {
 	return list
 }
 
-// Some joins a list with commas. If the list has more than most strings, the result ends with the
-// number of omitted strings, as in "a, b and 3 more".
+// Some joins a list with commas. If the list is longer than the given maximum, the result ends with
+// the number of omitted strings, as in "a, b and 3 more".
 func Some(list []string, most int) string {
 	if len(list) <= most {
 		return strings.Join(list, ", ")

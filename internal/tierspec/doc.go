@@ -1,15 +1,15 @@
-// Package tierspec computes which endpoints of a service clients get, as docs/preference.md
-// describes. It covers tiers, min-ready, failing back, clusters that are taken out, Linkerd
-// gateways, and the rules that interact with them.
+// Package tierspec computes which endpoints of a service a client receives, according to
+// docs/preference.md. The package implements tiers, min-ready, failing back, cordons, Linkerd
+// gateways, and all rules that interact with these.
 //
-// It is a reference implementation for tests: the tests of packages federation and local and the
-// simulator compare Isthmus with it. It is as simple as possible. It computes every result from
-// scratch, and shares no code with Isthmus.
+// The package is a reference implementation for tests. The simulator and the tests of packages
+// federation and local compare Isthmus with tierspec. The implementation is as simple as possible,
+// computes every result from scratch, and does not share code with Isthmus.
 //
 //	st := service.State()                    // a Service at one instant
 //	n := st.Needed()                         // number of tiers that clients need
 //	list := tierspec.Sent(instants, now)     // endpoints that clients get at now
 //
-// [Sent] takes the states of all instants so far, because tiers that are no longer needed are
-// dropped gradually. [Preference.With] parses the annotations of a Service.
+// The function [Sent] needs the states of a service at all earlier instants, because tiers that are
+// no longer needed are dropped gradually. [Preference.With] parses the annotations of a Service.
 package tierspec

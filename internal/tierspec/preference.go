@@ -10,8 +10,9 @@ import (
 
 // Preference is the preference of a service.
 type Preference struct {
-	// Tiers contains lists of terms, from best to worst. A term is zone, local, region, remote,
-	// any, or cluster/NAME. If Tiers is empty, there is one tier with the term any.
+	// Tiers contains lists of terms, from best to worst. A term is "zone", "local", "region",
+	// "remote", "any" or "cluster/NAME". If Tiers is empty, the preference has one tier with the
+	// term "any".
 	Tiers                   [][]string
 	Count                   int // number of endpoints that must be ready; zero means 1
 	Percent                 int // percentage of all endpoints that must be ready; zero means that Count applies
@@ -21,14 +22,14 @@ type Preference struct {
 // Explicit is the prefix of a term that names a linked cluster.
 const Explicit = "cluster/"
 
-// Cluster contains the properties of a cluster that terms depend on.
+// Cluster contains the properties of a cluster that decide which terms name the cluster.
 type Cluster struct {
 	Name   string // empty for the local cluster
 	Region bool   // whether it is known to be in the local cluster's region; always true for the local cluster
 }
 
-// Names reports whether a term names the endpoints in a cluster and zone, for clients in
-// clientZone. An empty zone is unknown.
+// Names reports whether a term names the endpoints in a cluster and zone, for clients in the given
+// client zone. An empty zone means that the zone is unknown.
 func Names(term string, c Cluster, zone, clientZone string) bool {
 	switch term {
 	case "any":
@@ -46,8 +47,8 @@ func Names(term string, c Cluster, zone, clientZone string) bool {
 }
 
 // Tier returns the index of the first tier that names the endpoints in a cluster and zone, for
-// clients in clientZone. It returns -1 if there is none. For a service that is not federated, every
-// term but zone names all endpoints.
+// clients in the given client zone. If no tier names the endpoints, Tier returns -1. For a service
+// that is not federated, every term except "zone" names all endpoints.
 func (p *Preference) Tier(federated bool, c Cluster, zone, clientZone string) int {
 	return slices.IndexFunc(p.tiers(), func(terms []string) bool {
 		return slices.ContainsFunc(terms, func(term string) bool {
@@ -56,7 +57,7 @@ func (p *Preference) Tier(federated bool, c Cluster, zone, clientZone string) in
 	})
 }
 
-// Zoned reports whether the client's zone is a term of the preference.
+// Zoned reports whether the preference contains the term "zone".
 func (p *Preference) Zoned() bool {
 	return slices.ContainsFunc(p.Tiers, func(terms []string) bool { return slices.Contains(terms, "zone") })
 }
@@ -68,7 +69,8 @@ func (p *Preference) tiers() [][]string {
 	return p.Tiers
 }
 
-// enough reports whether tiers with these total numbers of endpoints suffice.
+// enough reports whether tiers suffice that contain the given numbers of ready endpoints and of
+// known endpoints.
 func (p *Preference) enough(ready, known int) bool {
 	if p.Percent > 0 {
 		return ready > 0 && 100*ready >= p.Percent*known
@@ -76,7 +78,7 @@ func (p *Preference) enough(ready, known int) bool {
 	return ready >= max(1, p.Count)
 }
 
-// These annotations of a Service define its preference.
+// The following annotations of a Service define its preference.
 const (
 	PreferKey      = "isthmus.io/prefer"
 	MinReadyKey    = "isthmus.io/min-ready"
@@ -84,10 +86,10 @@ const (
 	ReturnOverKey  = "isthmus.io/return-over"
 )
 
-// Keys contains the annotations that define a preference.
+// Keys contains the keys of the annotations that define a preference.
 var Keys = []string{PreferKey, MinReadyKey, ReturnAfterKey, ReturnOverKey}
 
-// These are the limits for values of annotations.
+// These limits apply to the values of annotations.
 const (
 	MaxTiers       = 16
 	MaxTerms       = 64 // in all tiers together
@@ -96,14 +98,14 @@ const (
 	maxReturnOver  = 10 * time.Minute
 )
 
-// terms contains the terms that do not name a cluster.
+// The terms variable lists all terms that do not name a cluster.
 var terms = []string{"any", "zone", "local", "region", "remote"}
 
 // clusterName matches the valid names of linked clusters.
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
 
-// With returns the preference of a Service with these annotations, if p is the default. It ignores
-// annotations that are absent or invalid.
+// With returns the preference of a Service with the given annotations. The receiver is the default
+// preference, which applies if an annotation is absent or invalid.
 func (p Preference) With(annotations map[string]string) Preference {
 	if tiers, ok := readTiers(annotations[PreferKey]); ok {
 		p.Tiers = tiers
@@ -121,8 +123,8 @@ func (p Preference) With(annotations map[string]string) Preference {
 	return p
 }
 
-// readTiers parses the tiers of a [Preference]. A single tier with the term any is the same as no
-// tiers.
+// readTiers parses the tiers of a [Preference]. A single tier with the term "any" is equivalent to
+// an empty list of tiers.
 func readTiers(text string) (tiers [][]string, ok bool) {
 	var all []string
 	for tier := range strings.SplitSeq(text, ",") {
@@ -165,7 +167,8 @@ func readMinReady(text string) (count, percent int, ok bool) {
 	return int(n), 0, true
 }
 
-// ReadDuration parses a duration from zero to limit.
+// ReadDuration parses a duration. If the duration is malformed, negative or exceeds the limit, the
+// result is false.
 func ReadDuration(text string, limit time.Duration) (time.Duration, bool) {
 	d, err := time.ParseDuration(strings.TrimSpace(text))
 	return d, err == nil && d >= 0 && d <= limit

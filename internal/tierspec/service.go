@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Standing says to what extent endpoints are taken out. If two standings apply, the greater one
-// wins.
+// Standing is the extent to which endpoints are taken out of service. If two standings apply to an
+// endpoint, the greater standing wins.
 type Standing int
 
 // These are the standings.
@@ -16,14 +16,14 @@ const (
 	Withdrawn
 )
 
-// Parts is the number of parts into which the endpoints of a cluster or tier are divided. Endpoints
-// that leave gradually do so one part at a time.
+// Parts is the number of parts into which the endpoints of a cluster or tier are divided. If
+// endpoints are dropped gradually, one part is dropped at a time.
 const Parts = 10
 
 // Standings contains the standing of each part of a cluster's endpoints.
 type Standings [Parts]Standing
 
-// All returns standings that are s for all parts.
+// All returns Standings in which all parts have the same standing.
 func All(s Standing) (list Standings) {
 	for i := range list {
 		list[i] = s
@@ -31,7 +31,7 @@ func All(s Standing) (list Standings) {
 	return list
 }
 
-// Endpoint contains the properties that decide whether a client gets an endpoint.
+// Endpoint contains the properties that decide whether a client receives an endpoint.
 type Endpoint struct {
 	Addr     netip.AddrPort
 	Zone     string
@@ -46,8 +46,8 @@ type Endpoint struct {
 	member   *Member
 }
 
-// Slice is a part of a member's endpoints. If Behind is set, the endpoints are Linkerd gateways,
-// each of which leads to all endpoints behind them.
+// Slice contains some of a member's endpoints. If the Behind field is set, these endpoints are
+// Linkerd gateways. A client can reach all endpoints of the member through any of the gateways.
 type Slice struct {
 	Ready, Unready []Endpoint
 	Behind         *Behind
@@ -56,7 +56,7 @@ type Slice struct {
 // Behind is the number of endpoints behind Linkerd gateways.
 type Behind struct{ Ready, Unready int }
 
-// Member is a cluster's Service that is part of a service.
+// Member is the Service of one cluster that is part of a service.
 type Member struct {
 	Cluster
 	Standings Standings
@@ -78,8 +78,9 @@ type Service struct {
 // State is a service together with its endpoints by tier.
 type State struct {
 	Service
-	// Ready contains one endpoint for each address: the endpoint that wins the address. It is
-	// sorted, and includes endpoints that no tier names.
+	// Ready contains the ready endpoints, sorted by address. If several endpoints have the same
+	// address, Ready contains the one that takes precedence. Endpoints that are not named by any
+	// tier are included.
 	Ready   []Endpoint
 	unready []Endpoint
 	ready   []int // by tier; last resort follows the tiers
@@ -87,7 +88,7 @@ type State struct {
 	others  int   // ready endpoints in tiers, of clusters without parts of last resort
 }
 
-// State returns the state of the service.
+// State computes the state of the service.
 func (s *Service) State() *State {
 	st := &State{Service: *s}
 	st.Members = slices.Clone(s.Members)
@@ -115,10 +116,10 @@ func (s *Service) State() *State {
 	return st
 }
 
-// LastResort returns the index of the tier of last resort, which follows all others.
+// LastResort returns the index of the tier of last resort, which follows all other tiers.
 func (st *State) LastResort() int { return len(st.tiers()) }
 
-// TierOf returns the index of an endpoint's tier. If no tier names the endpoint, it returns
+// TierOf returns the index of an endpoint's tier. If no tier names the endpoint, TierOf returns
 // LastResort() + 1.
 func (st *State) TierOf(e Endpoint) int {
 	tier := st.Tier(st.Federated, e.member.Cluster, e.Zone, st.Zone)
@@ -131,7 +132,7 @@ func (st *State) TierOf(e Endpoint) int {
 	return tier
 }
 
-// lastResorts returns the number of the cluster's parts that are of last resort.
+// lastResorts returns the number of parts of the cluster whose standing is LastResort.
 func (m *Member) lastResorts() (n int) {
 	for _, s := range m.Standings {
 		if s == LastResort {
@@ -141,15 +142,16 @@ func (m *Member) lastResorts() (n int) {
 	return n
 }
 
-// Unused reports whether clients can never get an endpoint of the member, because it is withdrawn
-// or no tier can name it.
+// Unused reports whether clients can never receive an endpoint of the member, because the member is
+// withdrawn or no tier can name it.
 func (s *Service) Unused(m *Member) bool {
 	return m.Standings == All(Withdrawn) || !s.Zoned() && s.Tier(s.Federated, m.Cluster, "", "") < 0
 }
 
-// offered returns the endpoint that wins each address, separately for ready and unready endpoints.
-// Endpoints in service win before those of last resort. After that, the order of precedence
-// decides. The results omit endpoints that are withdrawn or that no tier can name.
+// offered returns one endpoint for each address, separately for ready and unready endpoints. If
+// several endpoints have the same address, those in service take precedence over those of last
+// resort. Otherwise, the order of the members decides. The results do not contain endpoints that
+// are withdrawn or that no tier can name.
 func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 	ready = make(map[netip.AddrPort]Endpoint)
 	unready = make(map[netip.AddrPort]Endpoint)
@@ -176,8 +178,8 @@ func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 	return ready, unready
 }
 
-// forClients returns the endpoints that remain after the requested instance and
-// internalTrafficPolicy are applied. The result is sorted by address.
+// forClients applies the requested instance and internalTrafficPolicy, and returns the remaining
+// endpoints. The result is sorted by address.
 func (st *State) forClients(all map[netip.AddrPort]Endpoint) (list []Endpoint) {
 	for _, e := range all {
 		elsewhere := st.NodeLocal && e.member.Name == "" && (st.Node == "" || e.Node != st.Node)
@@ -189,7 +191,7 @@ func (st *State) forClients(all map[netip.AddrPort]Endpoint) (list []Endpoint) {
 	return list
 }
 
-// count returns the number of endpoints by tier. A Pod with an IPv4 and an IPv6 address counts
+// count returns the number of endpoints in each tier. A Pod with an IPv4 and an IPv6 address counts
 // once.
 func (st *State) count(list []Endpoint) []int {
 	n := make([]int, st.LastResort()+2)
@@ -199,8 +201,9 @@ func (st *State) count(list []Endpoint) []int {
 	return n
 }
 
-// oneFamily chooses one address family for each Pod. If clients get no IPv6 addresses, it removes
-// these. Otherwise, it removes the IPv4 address of a Pod that also has an IPv6 address.
+// oneFamily removes duplicate endpoints of dual-stack Pods. If clients do not receive IPv6
+// addresses, oneFamily removes all IPv6 addresses. Otherwise, oneFamily removes the IPv4 address of
+// each Pod that also has an IPv6 address.
 func (st *State) oneFamily(list []Endpoint) (out []Endpoint) {
 	for _, e := range list {
 		drop := e.Addr.Addr().Is6() && !st.IPv6
@@ -216,8 +219,9 @@ func (st *State) oneFamily(list []Endpoint) (out []Endpoint) {
 	return out
 }
 
-// countBehind replaces the counts of Linkerd gateways with the counts of the endpoints behind them.
-// If clients get none of the gateways, none of the endpoints behind them count as ready.
+// countBehind replaces the numbers of Linkerd gateways with the numbers of endpoints behind the
+// gateways. If clients do not receive any of the gateways, none of the endpoints behind the
+// gateways count as ready.
 func (st *State) countBehind() {
 	got := st.oneFamily(st.Ready)
 	for i := range st.Members {
@@ -231,8 +235,8 @@ func (st *State) countBehind() {
 	}
 }
 
-// countGateways counts the endpoints behind the gateways that have this standing. If only some of
-// the gateways have this standing, it counts a proportional share of these endpoints.
+// countGateways counts the endpoints behind the gateways with the given standing. If only some of
+// the gateways have this standing, countGateways counts a proportional share of the endpoints.
 func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint) {
 	var these []Endpoint
 	for _, g := range l.Ready {
@@ -275,9 +279,9 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 	}
 }
 
-// suffices reports whether the first n tiers suffice. If n is greater than LastResort(), it reports
-// whether the tier of last resort is unneeded. That tier is unneeded while any endpoint is ready in
-// a cluster without parts of last resort.
+// suffices reports whether the first n tiers suffice. If n is greater than LastResort(), suffices
+// reports whether clients do not need the tier of last resort. Clients do not need the tier of last
+// resort while any endpoint is ready in a cluster without parts of last resort.
 func (st *State) suffices(n int) bool {
 	ready, known := 0, 0
 	for i := range min(n, st.LastResort()) {
@@ -292,7 +296,7 @@ func (st *State) suffices(n int) bool {
 	return st.enough(ready, known)
 }
 
-// Needed returns the number of tiers that clients need, counted from the first.
+// Needed returns how many tiers clients need. Clients always need the first tier.
 func (st *State) Needed() int {
 	if st.alone() {
 		return st.LastResort() + 1
@@ -308,8 +312,8 @@ func (st *State) Needed() int {
 // alone reports whether all ready endpoints are in clusters that have parts of last resort.
 func (st *State) alone() bool { return st.others == 0 && st.ready[st.LastResort()] > 0 }
 
-// finish applies the rules that follow the choice of tiers: hints and the address family. If zones
-// are a term of the preference, hints are ignored.
+// finish applies hints and the address family to the endpoints of the chosen tiers. If the
+// preference contains the term "zone", hints are ignored.
 func (st *State) finish(list []Endpoint) []Endpoint {
 	list = st.servable(list)
 	switch {
@@ -322,9 +326,8 @@ func (st *State) finish(list []Endpoint) []Endpoint {
 	return st.oneFamily(list)
 }
 
-// HintedTo reports whether node hints choose the endpoints of clients on a node. This is the case
-// if all endpoints in use are local and hinted to nodes, and at least one is hinted to the given
-// node.
+// HintedTo reports whether node hints apply to clients on a node. Node hints apply if all endpoints
+// in use are local and have node hints, and at least one endpoint has a hint for the given node.
 func (st *State) HintedTo(list []Endpoint, node string) bool {
 	if st.NodeLocal || st.Zoned() || node == "" {
 		return false
@@ -340,7 +343,7 @@ func (st *State) HintedTo(list []Endpoint, node string) bool {
 }
 
 // hinted applies zone hints to the local endpoints. Zone hints apply only if every local endpoint
-// has a hint, and at least one is hinted to the zone.
+// has a zone hint, and at least one endpoint has a hint for the given zone.
 func hinted(list []Endpoint, zone string) []Endpoint {
 	all, some := true, false
 	for _, e := range list {
@@ -354,7 +357,7 @@ func hinted(list []Endpoint, zone string) []Endpoint {
 	return only(list, func(e Endpoint) bool { return e.member.Name != "" || slices.Contains(e.Zones, zone) })
 }
 
-// servable removes IPv6 addresses if clients get none.
+// servable removes IPv6 addresses if clients do not receive IPv6 addresses.
 func (st *State) servable(list []Endpoint) []Endpoint {
 	return only(list, func(e Endpoint) bool { return st.IPv6 || e.Addr.Addr().Is4() })
 }
@@ -368,7 +371,7 @@ func only(list []Endpoint, has func(Endpoint) bool) (out []Endpoint) {
 	return out
 }
 
-// steered reports whether clients do not get all endpoints unconditionally.
+// steered reports whether a preference or a cordon decides which endpoints clients receive.
 func (st *State) steered() bool {
 	prefers := len(st.Tiers) > 0 && (st.Federated || st.Zoned())
 	return prefers ||

@@ -1,4 +1,4 @@
-// Package metricstest reads metrics in tests.
+// Package metricstest reads and compares Prometheus metrics in tests.
 package metricstest
 
 import (
@@ -11,14 +11,14 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Lines returns every series as a line: name, label values, value. That of a histogram
-// is 0.
+// Lines returns one line for each time series, with the name, the labels and the value. The value
+// of a histogram is shown as 0.
 func Lines(t testing.TB, g prometheus.Gatherer) (lines []string) {
 	t.Helper()
 	return render(t, g, func(*dto.Metric) bool { return true })
 }
 
-// Check compares all series but histograms with these lines.
+// Check compares all time series, except for histograms, with the given lines.
 func Check(t testing.TB, g prometheus.Gatherer, want ...string) {
 	t.Helper()
 	got := render(t, g, func(m *dto.Metric) bool { return m.GetHistogram() == nil })
