@@ -17,56 +17,58 @@ import (
 	"isthmus/internal/panics"
 )
 
-// Local is the cluster that Isthmus runs in. In addition to a Cluster, it caches ServiceProfiles,
-// the zones of Nodes, and the objects that addresses are assigned to. All methods except Run are
-// safe for concurrent use.
+// Local represents the cluster that Isthmus runs in. In addition to the objects of a Cluster, a
+// Local caches ServiceProfiles, the zones of Nodes, and the objects to which addresses are
+// assigned. All methods except Run are safe for concurrent use.
 //
 // Other files of this package call methods of Local through state.local, which is nil for a linked
-// cluster. The methods that they call accept a nil receiver.
+// cluster. All methods that other files call accept a nil receiver.
 type Local struct {
 	*Cluster
 	dirty     *pace.Dirty[Topic] // fixed; by the namespace of the changed object
 	conflicts conflicts          // has its own mutex
 
-	// state.mu guards the following fields.
+	// The mutex state.mu guards the following fields.
 	addresses addressIndex
 	profiles  profileIndex
 	managed   map[federation.ServiceID]int          // number of marked slices; no zero entries
 	selecting byNamespace[*Service]                 // Services that have a selector
 	selected  byNamespace[*decode.ExternalWorkload] // fields of ExternalWorkloads that slices need
 
-	// replaced is the previous version of the ExternalWorkload that was put or dropped last. Only
-	// the goroutine that puts and drops ExternalWorkloads uses this field.
+	// replaced is the previous version of the ExternalWorkload that was last stored or removed.
+	// Only the goroutine that stores and removes ExternalWorkloads uses this field.
 	replaced *decode.ExternalWorkload
 }
 
-// LocalConfig contains callbacks for changes that only the local cluster has. All functions are
-// required unless noted otherwise. Only ProfileChanged may block.
+// LocalConfig contains callbacks for changes that are only reported for the local cluster. All
+// functions are required unless noted otherwise. Only the function ProfileChanged may block.
 type LocalConfig struct {
-	// ServiceChanged is called for every added, changed or deleted Service, in order, by one
-	// goroutine.
+	// ServiceChanged is called for every added, changed or deleted Service. One goroutine makes all
+	// calls, in the order of the changes.
 	ServiceChanged func(federation.ServiceID)
-	// NodeChanged is called for every added, changed or deleted Node, in order, by one goroutine.
+	// NodeChanged is called for every added, changed or deleted Node. One goroutine makes all
+	// calls, in the order of the changes.
 	NodeChanged func(name, zone string, exists bool)
 	// ProfileChanged is called after a result of LookupAddress, AddressOwner, Instance,
 	// ServiceProfile or Service may have changed. The argument at is the time of the first event
-	// that caused the call. A dedicated goroutine calls ProfileChanged, so it does not wait for
-	// Config.Changed.
+	// that caused the call. A dedicated goroutine calls ProfileChanged, so that ProfileChanged does
+	// not have to wait for Config.Changed.
 	ProfileChanged func(about Topic, at time.Time)
 
-	// SliceManager, if set, marks the EndpointSlices that are written for ExternalWorkloads.
-	// SliceManager is the value of their label endpointslice.kubernetes.io/managed-by. If
-	// SliceManager is set, the cluster caches what these slices are made from. Config.Changed is
-	// then called after each change of a marked slice or of its Service.
+	// SliceManager is the value of the label endpointslice.kubernetes.io/managed-by that marks the
+	// EndpointSlices written for ExternalWorkloads. If SliceManager is set, the cluster caches the
+	// data that is needed to write these slices. Config.Changed is also called after each change to
+	// a marked slice or its Service.
 	SliceManager string
-	// WorkloadChanged is required with SliceManager. WorkloadChanged is called for every added,
-	// changed or deleted ExternalWorkload, in order, by one goroutine. For an added object, before
-	// is nil. For a deleted object, after is nil.
+	// WorkloadChanged is required if SliceManager is set. WorkloadChanged is called for every
+	// added, changed or deleted ExternalWorkload. One goroutine makes all calls, in the order of
+	// the changes. For an added ExternalWorkload, before is nil. For a deleted ExternalWorkload,
+	// after is nil.
 	WorkloadChanged func(before, after *decode.ExternalWorkload)
 }
 
-// NewLocal checks the configuration and returns a Local. NewLocal does no network I/O and starts no
-// goroutine.
+// NewLocal validates the configuration and returns a Local. NewLocal does not perform network I/O
+// and does not start goroutines.
 func NewLocal(cfg Config, local LocalConfig) (*Local, error) {
 	cfg.local = &local
 	c, err := New(cfg)
@@ -90,29 +92,29 @@ func newLocal(c *Cluster) *Local {
 	return l
 }
 
-// Reads reports whether a kind of object, such as services, has been listed. If the kind cannot be
+// Reads reports whether a resource, such as "services", has been listed. If the resource cannot be
 // read now, err is the reason.
 func (l *Local) Reads(resource string) (listed bool, err error) { return l.group.Reads(resource) }
 
-// Found is what an address is assigned to.
+// Found describes the object to which an address is assigned.
 type Found struct {
-	// ID and Service identify the Service with this cluster IP.
+	// ID and Service are set if the address is the cluster IP of a Service.
 	ID      federation.ServiceID
 	Service *Service // nil if the address is not a cluster IP
 
-	// Endpoint is the endpoint of the Pod or ExternalWorkload at the address. If no such object is
-	// cached, it is the endpoint of the bare address. Endpoint is nil if the address is a cluster
-	// IP or is ambiguous.
+	// Endpoint is the endpoint of the Pod or ExternalWorkload at the address. If no Pod or
+	// ExternalWorkload at the address is cached, Endpoint is the endpoint of the bare address. If
+	// the address is a cluster IP or is ambiguous, Endpoint is nil.
 	Endpoint *federation.Endpoint
 
-	// Claimed describes the objects that claim an ambiguous address ("2 Pods with IP 10.0.0.1").
-	// Claimed is empty if the address is not ambiguous.
+	// Claimed describes the objects that claim an ambiguous address, as in "2 Pods with IP
+	// 10.0.0.1". If the address is not ambiguous, Claimed is empty.
 	Claimed string
 }
 
-// LookupAddress returns what an address is currently assigned to. An address is assigned to a Pod
-// from when the Pod gets it until the Pod ends. Until the Pod runs, the result is the endpoint of
-// the bare address.
+// LookupAddress returns the object to which an address is currently assigned. A Pod's address
+// remains assigned to the Pod until the Pod ends. If the Pod is not running yet, LookupAddress
+// returns the endpoint of the bare address.
 func (l *Local) LookupAddress(addr netip.AddrPort) Found {
 	s := l.state
 	s.mu.RLock()
@@ -133,9 +135,9 @@ func (l *Local) LookupAddress(addr netip.AddrPort) Found {
 	return Found{Claimed: claimed(len(list), by, addr)}
 }
 
-// Instance returns the endpoint of a service with the given hostname, ready or not, for a client
-// that connects to the given port. Instance returns nil if there is no such endpoint, or if its Pod
-// has not been read yet.
+// Instance returns the ready or unready endpoint of a Service that has the given hostname. The
+// address of the endpoint contains the port to which a client connects. If the Service has no
+// endpoint with the hostname, or if the endpoint's Pod has not been read yet, Instance returns nil.
 func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
 	s := l.state
 	s.mu.RLock()
@@ -170,7 +172,7 @@ func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) 
 	return l.endpointAt(a.pod, netip.AddrPortFrom(ip, port), 0)
 }
 
-// bareAddress returns the endpoint of an address that no cached object has.
+// bareAddress returns the endpoint of an address that is not assigned to a cached object.
 func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 	return &federation.Endpoint{
 		Addr:    addr,
@@ -179,9 +181,10 @@ func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 	}
 }
 
-// endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. If the object does
-// not run yet, or has a text that cannot be sent, it returns the endpoint of the bare address. For
-// a host port, behind is the container port behind it; otherwise behind is zero.
+// endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. If the object is not
+// running yet or cannot be sent to proxies, endpointAt returns the endpoint of the bare address. If
+// the port of the address is a host port, the argument behind is the matching container port.
+// Otherwise, the argument behind is zero.
 func (l *Local) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: l.cfg.Name}
 	j := joiner{state: l.state, behind: behind}
@@ -200,14 +203,16 @@ func (l *Local) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federati
 
 var _ federation.AddressOwners = (*Local)(nil)
 
-// AddressOwner returns the Service or Pod that an address is assigned to, or "" if there is none.
+// AddressOwner returns the Service or Pod to which an address is assigned. If the address is not
+// assigned to a Service or Pod, AddressOwner returns "".
 //
-// A Service has its cluster IPs. A Pod has its IPs from when it gets them until it ends. A Pod with
-// host networking or host ports also has the IPs of its node.
+// The addresses of a Service are its cluster IPs. The addresses of a Pod are the Pod's IPs, which
+// remain assigned to the Pod until the Pod ends. If a Pod uses host networking or host ports, the
+// IPs of its node are also assigned to the Pod.
 //
-// ExternalWorkloads have no addresses here, because a machine outside all clusters may belong to
-// several clusters. A host port that is bound to an address does not assign that address to the
-// Pod, because writers of Pods could name any address.
+// AddressOwner ignores ExternalWorkloads, because a machine outside of Kubernetes may belong to
+// several clusters. If a host port is bound to an address, that address is not assigned to the Pod,
+// because users who create Pods could name any address.
 func (l *Local) AddressOwner(ip netip.Addr) string {
 	s := l.state
 	s.mu.RLock()
@@ -223,12 +228,11 @@ func (l *Local) AddressOwner(ip netip.Addr) string {
 	return ""
 }
 
-// AssignedTo returns the Service, Node or Pod that receives requests to the address, or "" if none
-// is cached.
+// AssignedTo returns the Service, Node or Pod that receives requests to an address. If no cached
+// object receives requests to the address, AssignedTo returns "".
 //
-// AssignedTo covers more addresses than AddressOwner. AssignedTo also covers Nodes, the external
-// addresses of Services (externalIPs and load balancers), and every address that host ports are
-// bound to.
+// Unlike AddressOwner, AssignedTo also covers the addresses of Nodes, the external addresses of
+// Services (externalIPs and load balancers), and all addresses to which host ports are bound.
 func (l *Local) AssignedTo(ip netip.Addr) string {
 	s := l.state
 	s.mu.RLock()
@@ -248,8 +252,9 @@ func (l *Local) AssignedTo(ip netip.Addr) string {
 	return ""
 }
 
-// AddressConflicts returns the ambiguous addresses of the cluster, oldest conflicts first. The
-// result more is the number of conflicts beyond the limit maxConflicts.
+// AddressConflicts returns the ambiguous addresses of the cluster, oldest conflicts first. The list
+// contains at most maxConflicts conflicts. AddressConflicts also returns the number of conflicts
+// that are missing from the list.
 func (l *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	all := l.conflicts.all()
 	for _, x := range all[:min(len(all), maxConflicts)] {
@@ -263,8 +268,8 @@ func (l *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	return list, len(all) - len(list)
 }
 
-// ServiceProfile returns a ServiceProfile and whether it exists. An existing ServiceProfile that
-// cannot be used is nil.
+// ServiceProfile returns a ServiceProfile, and reports whether the ServiceProfile exists. If a
+// ServiceProfile exists but cannot be used, p is nil.
 func (l *Local) ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool) {
 	s := l.state
 	s.mu.RLock()
@@ -276,8 +281,8 @@ func (l *Local) ServiceProfile(namespace, name string) (p *federation.ServicePro
 	return f.Profile, true
 }
 
-// ServiceProfileProblem returns why a ServiceProfile cannot be used, or why a part of it cannot.
-// ServiceProfileProblem also returns whether the ServiceProfile exists.
+// ServiceProfileProblem returns the reason why all or part of a ServiceProfile cannot be used.
+// ServiceProfileProblem also reports whether the ServiceProfile exists.
 func (l *Local) ServiceProfileProblem(namespace, name string) (problem string, exists bool) {
 	s := l.state
 	s.mu.RLock()
@@ -289,12 +294,13 @@ func (l *Local) ServiceProfileProblem(namespace, name string) (problem string, e
 	return f.Problem, true
 }
 
-// The following methods return what EndpointSlices for ExternalWorkloads are made from. Marked
-// slices are those whose label endpointslice.kubernetes.io/managed-by is LocalConfig.SliceManager.
+// The following methods return the data that is needed to write EndpointSlices for
+// ExternalWorkloads. A slice is marked if its label endpointslice.kubernetes.io/managed-by has the
+// value of LocalConfig.SliceManager.
 
-// Selecting returns a Service with the fields that its slices for ExternalWorkloads are made from.
-// A Service that selects nothing has no selector in the result. Selecting returns nil if the
-// Service does not exist.
+// Selecting returns a Service with the fields that determine its EndpointSlices for
+// ExternalWorkloads. If the Service does not select anything, the result has no selector. If the
+// Service does not exist, Selecting returns nil.
 func (l *Local) Selecting(id federation.ServiceID) *corev1.Service {
 	if s := l.Service(id); s != nil {
 		return s.decodeSelecting(id)
@@ -313,8 +319,9 @@ func (l *Local) SelectingIn(namespace string) (list []*corev1.Service) {
 	return list
 }
 
-// Workloads returns the ExternalWorkloads of a namespace, with the fields that slices need. If
-// namespace is empty, Workloads returns those of all namespaces.
+// Workloads returns the ExternalWorkloads of a namespace, with the fields that determine
+// EndpointSlices. If the argument is empty, Workloads returns the ExternalWorkloads of all
+// namespaces.
 func (l *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
 	l.state.mu.RLock()
 	defer l.state.mu.RUnlock()
@@ -327,8 +334,8 @@ func (l *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
 	return list
 }
 
-// HasWorkloads reports whether a namespace has ExternalWorkloads. HasWorkloads runs in constant
-// time.
+// HasWorkloads reports whether a namespace contains ExternalWorkloads. HasWorkloads runs in
+// constant time.
 func (l *Local) HasWorkloads(namespace string) bool {
 	l.state.mu.RLock()
 	defer l.state.mu.RUnlock()
@@ -342,17 +349,17 @@ func (l *Local) ManagedSlices(id federation.ServiceID) int {
 	return l.managed[id]
 }
 
-// AllManagedSlices returns the number of marked slices by Service. Services without marked slices
-// are absent.
+// AllManagedSlices returns the number of marked slices of each Service. The map does not contain
+// Services without marked slices.
 func (l *Local) AllManagedSlices() map[federation.ServiceID]int {
 	l.state.mu.RLock()
 	defer l.state.mu.RUnlock()
 	return maps.Clone(l.managed)
 }
 
-// LinkerdMirrors returns the Services that Linkerd's service mirror has written, by the cluster
-// that they mirror. LinkerdMirrors leaves out federated Services, and Services that Isthmus has
-// written or adopted.
+// LinkerdMirrors returns the Services that Linkerd's service mirror has written. The keys of the
+// map are the names of the mirrored clusters. The result does not contain federated Services, or
+// Services that Isthmus has written or adopted.
 func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 	l.state.mu.RLock()
 	defer l.state.mu.RUnlock()
@@ -369,12 +376,12 @@ func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 	return mirrors
 }
 
-// Topic identifies what a change concerns. There are four kinds of topics:
+// Topic is the subject of a change. The fields of a Topic distinguish four kinds of subjects:
 //
-//   - an address, if IP is set
-//   - the owner of an address, if AddressOwner is also set
-//   - the hostnames of a Service, if Instances is set
-//   - otherwise, a Service and its ServiceProfiles
+//   - An address, if the field IP is set.
+//   - The owner of an address, if the field AddressOwner is also set.
+//   - The hostnames of a Service, if the field Instances is set.
+//   - In all other cases, a Service and its ServiceProfiles.
 type Topic struct {
 	IP           netip.Addr
 	AddressOwner bool
@@ -382,7 +389,7 @@ type Topic struct {
 	Instances    bool
 }
 
-// String returns a name for the kind of change. Addresses are part of the name; Services are not.
+// String returns a name for the kind of change. The name contains the address, but not the Service.
 func (t Topic) String() string {
 	switch {
 	case t.AddressOwner:
@@ -395,24 +402,23 @@ func (t Topic) String() string {
 	return "profiles"
 }
 
-// markTopic records that profiles of the topic may have changed because of an object in the
-// namespace.
+// markTopic records that a change to an object in the namespace may affect profiles for the topic.
 func (l *Local) markTopic(namespace string, t Topic) {
 	if l != nil && l.state.live {
 		l.dirty.Add(namespace, t, l.state.now)
 	}
 }
 
-// markAddress records that the result of LookupAddress may have changed for an address because of
-// an object in the namespace.
+// markAddress records that a change to an object in the namespace may affect the result of
+// LookupAddress for an address.
 func (l *Local) markAddress(namespace string, ip netip.Addr) { l.markTopic(namespace, Topic{IP: ip}) }
 
-// markInstances records that a Pod or endpoint behind a hostname of the service may have changed.
+// markInstances records that a Pod or endpoint with a hostname in the Service may have changed.
 func (l *Local) markInstances(id federation.ServiceID) {
 	l.markTopic(id.Namespace, Topic{Service: id, Instances: true})
 }
 
-// markAddressOwner is like markAddress, and also records that the result of AddressOwner may have
+// markAddressOwner is like markAddress, but also records that the result of AddressOwner may have
 // changed.
 func (l *Local) markAddressOwner(namespace string, ip netip.Addr) {
 	l.markAddress(namespace, ip)
@@ -425,8 +431,8 @@ func (l *Local) markLocation(p *pod) {
 	}
 }
 
-// topicChanged reports the topic. If the topic is the owner of an address, it first updates the
-// conflicts at the address.
+// topicChanged reports a change to a topic. If the topic is the owner of an address, topicChanged
+// first updates the conflicts at that address.
 func (l *Local) topicChanged(about Topic, at time.Time) {
 	if about.AddressOwner {
 		work := panics.Work{Where: panics.Change, Object: "conflicts at " + about.IP.String()}
@@ -437,7 +443,7 @@ func (l *Local) topicChanged(about Topic, at time.Time) {
 	l.profileChanged(about, at)
 }
 
-// profileChanged reports that the input of profiles may have changed.
+// profileChanged reports that objects on which profiles depend may have changed.
 func (l *Local) profileChanged(about Topic, at time.Time) {
 	work := panics.Work{Where: panics.Change, Service: about.Service, Object: about.String()}
 	report := func() { l.cfg.local.ProfileChanged(about, at) }
@@ -445,7 +451,8 @@ func (l *Local) profileChanged(about Topic, at time.Time) {
 	l.cfg.Supervisor.Do(work, report, again)
 }
 
-// findConflicts updates the conflicts at an IP. It must not be called concurrently.
+// findConflicts updates the conflicts at an IP. Only one goroutine may call findConflicts at a
+// time.
 func (l *Local) findConflicts(ip netip.Addr, at time.Time) {
 	l.conflicts.set(ip, l.conflictsAt(ip, at))
 }
@@ -457,7 +464,7 @@ func (l *Local) conflictsAt(ip netip.Addr, since time.Time) []conflict {
 	return l.addresses.conflictsAt(ip, since)
 }
 
-// markCrowded makes the worker look for conflicts at all IPs that several objects have.
+// markCrowded makes the worker look for conflicts at each IP that several objects share.
 func (l *Local) markCrowded() {
 	if l == nil {
 		return
@@ -476,7 +483,8 @@ func (l *Local) markCrowded() {
 	}
 }
 
-// setLocation sets the addresses of a Pod or ExternalWorkload. If to is nil, the object has none.
+// setLocation sets the addresses of a Pod or ExternalWorkload. If the new location is nil,
+// setLocation removes the addresses.
 func (l *Local) setLocation(p *pod, to *location) {
 	if l == nil {
 		return
@@ -505,8 +513,8 @@ func (l *Local) setLocation(p *pod, to *location) {
 	}
 }
 
-// setServiceAddresses updates the cluster IPs and external addresses of a Service. If from is nil,
-// the Service is new. If to is nil, the Service has been deleted.
+// setServiceAddresses updates the cluster IPs and external addresses of a Service. The argument
+// from is nil if the Service is new. The argument to is nil if the Service has been deleted.
 func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) {
 	if l == nil {
 		return
@@ -533,8 +541,8 @@ func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) 
 	}
 }
 
-// location returns the location of a Pod or ExternalWorkload. It returns nil if the location is
-// unknown or the cluster is a linked one.
+// location returns the location of a Pod or ExternalWorkload. If the location is unknown, or if the
+// cluster is a linked cluster, the result is nil.
 func (l *Local) location(p *pod) *location {
 	if l == nil {
 		return nil
@@ -542,8 +550,8 @@ func (l *Local) location(p *pod) *location {
 	return l.addresses.locations[p]
 }
 
-// setSelecting caches a Service if it has a selector. If to is nil, the Service does not exist. l
-// may be nil.
+// setSelecting caches a Service if the Service has a selector. The argument to is nil if the
+// Service has been deleted. The receiver may be nil.
 func (l *Local) setSelecting(id federation.ServiceID, to *Service) {
 	switch {
 	case l == nil:
@@ -554,8 +562,9 @@ func (l *Local) setSelecting(id federation.ServiceID, to *Service) {
 	}
 }
 
-// selectedAt returns the fields that slices need of the ExternalWorkload with the given key, or nil
-// if there is none. l may be nil.
+// selectedAt returns the ExternalWorkload with the given key, reduced to the fields that determine
+// EndpointSlices. If the ExternalWorkload does not exist, selectedAt returns nil. The receiver may
+// be nil.
 func (l *Local) selectedAt(key string) *decode.ExternalWorkload {
 	if l == nil {
 		return nil
@@ -564,8 +573,8 @@ func (l *Local) selectedAt(key string) *decode.ExternalWorkload {
 	return l.selected[namespace][name]
 }
 
-// setSelected caches the fields that slices need of the ExternalWorkload with the given key. If to
-// is nil, the object is removed. l may be nil.
+// setSelected caches the fields of an ExternalWorkload that determine EndpointSlices. The argument
+// to is nil if the ExternalWorkload has been deleted. The receiver may be nil.
 func (l *Local) setSelected(key string, to *decode.ExternalWorkload) {
 	if l == nil {
 		return
@@ -579,8 +588,8 @@ func (l *Local) setSelected(key string, to *decode.ExternalWorkload) {
 	}
 }
 
-// countManaged adds n to the number of marked slices of a Service if the slice is marked. l may be
-// nil.
+// countManaged adds n to the number of marked slices of a Service. If the slice is not marked,
+// countManaged does nothing. The receiver may be nil.
 func (l *Local) countManaged(of *slice, n int) {
 	if l == nil || of == nil || of.managed == "" {
 		return
@@ -591,7 +600,7 @@ func (l *Local) countManaged(of *slice, n int) {
 	}
 }
 
-// byNamespace maps namespaces and names to values. It contains no empty maps.
+// byNamespace maps a namespace and a name to a value. None of the inner maps is empty.
 type byNamespace[V any] map[string]map[string]V
 
 func (b byNamespace[V]) set(namespace, name string, v V) {

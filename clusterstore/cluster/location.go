@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// location contains the addresses of a Pod or ExternalWorkload. A location is immutable.
+// location contains the addresses of a Pod or ExternalWorkload. Values of this type are immutable.
 type location struct {
 	life        life
 	hostNetwork bool         // ips are the node's
@@ -19,7 +19,8 @@ type location struct {
 	ports       []uint16     // ports of an ExternalWorkload, sorted
 }
 
-// life is the stage of a Pod's life. It is derived from the Pod's phase and deletionTimestamp.
+// life is a stage in the lifecycle of a Pod. The stage is derived from the phase and the
+// deletionTimestamp of the Pod.
 type life uint8
 
 const (
@@ -29,7 +30,7 @@ const (
 	podGone   // ended, and without addresses
 )
 
-// runs reports whether the Pod's containers run.
+// runs reports whether the containers of the Pod are running.
 func (l life) runs() bool { return l == podRunning || l == podEnding }
 
 // declares reports whether an ExternalWorkload declares the port.
@@ -47,8 +48,8 @@ func (l *location) equal(o *location) bool {
 		slices.Equal(l.hostPorts, o.hostPorts) && slices.Equal(l.bound, o.bound)
 }
 
-// containerPort returns the container port behind a host port at an address. Zero means that the
-// Pod has no such host port.
+// containerPort returns the container port behind a host port at an address. If the Pod does not
+// have the host port, containerPort returns zero.
 func (l *location) containerPort(addr netip.AddrPort) (container uint16) {
 	first, _ := slices.BinarySearchFunc(l.hostPorts, addr.Port(), func(h hostPort, port uint16) int {
 		return cmp.Compare(h.port, port)
@@ -66,8 +67,8 @@ func (l *location) containerPort(addr netip.AddrPort) (container uint16) {
 	return container
 }
 
-// portBehind returns the container port behind an address of the Pod's node. Zero means that the
-// address belongs to the Pod itself or to an ExternalWorkload.
+// portBehind returns the container port behind a host port at an address of the Pod's node. If the
+// address belongs to the Pod itself or to an ExternalWorkload, portBehind returns zero.
 func (l *location) portBehind(addr netip.AddrPort) uint16 {
 	if !l.hostNetwork && slices.Contains(l.ips, addr.Addr()) {
 		return 0
@@ -75,14 +76,14 @@ func (l *location) portBehind(addr netip.AddrPort) uint16 {
 	return l.containerPort(addr)
 }
 
-// has reports whether the object has the address ip. A Pod with host ports also has the IPs of its
-// node.
+// has reports whether an IP belongs to the Pod or ExternalWorkload. If a Pod has host ports, the
+// IPs of its node also belong to the Pod.
 func (l *location) has(ip netip.Addr) bool {
 	return slices.Contains(l.ips, ip) || slices.Contains(l.hosts, ip)
 }
 
-// all iterates over the IPs, the node's IPs, and the addresses that host ports are bound to,
-// without duplicates. A nil location has no addresses.
+// all iterates without duplicates over the IPs, the node's IPs, and the addresses to which host
+// ports are bound. A nil location has no addresses.
 func (l *location) all(yield func(netip.Addr) bool) {
 	if l == nil || l.life == podGone {
 		return
@@ -104,18 +105,18 @@ func (l *location) all(yield func(netip.Addr) bool) {
 	}
 }
 
-// claim is the reason why an address may be assigned to a Pod or ExternalWorkload. The strongest
-// claim has the lowest value. A Service's cluster IP is stronger than all claims. If several
-// objects have the same claim, the address is ambiguous and is assigned to none of them. Only TCP
-// ports count.
+// claim is the reason why an address may be assigned to a Pod or ExternalWorkload. A lower value is
+// a stronger claim. The cluster IP of a Service takes precedence over all claims. If several
+// objects have the same claim to an address, the address is ambiguous and is not assigned to any of
+// them. Only TCP ports count.
 //
-// A Pod that is being deleted but still runs keeps its address until another Pod claims the
-// address. Clients therefore can identify a draining Pod. If several Pods that are being deleted
-// claim an address, none of them has it.
+// A Pod that is being deleted but still running keeps its address until another Pod claims the
+// address. Clients can therefore identify a draining Pod. If several Pods that are being deleted
+// claim the same address, the address is not assigned to any of them.
 //
-// A host port that hostIP binds to an address is claimed only at that address. If the kubelet does
-// not report the address for the node, nothing confirms that the node has it. Such a claim is the
-// weakest.
+// If the field hostIP binds a host port to an address, the Pod only claims the host port at that
+// address. If the kubelet does not report that address for the node, the address may not exist on
+// the node. The claim to an unconfirmed address is the weakest claim.
 type claim uint8
 
 const (
@@ -127,8 +128,8 @@ const (
 	noClaim
 )
 
-// claimWords describe several objects with the same claim. Several Pods that are being deleted have
-// no claim.
+// claimWords contains descriptions for several objects with the same claim. The description for
+// byDraining is empty, because several Pods that are being deleted do not have a claim.
 var claimWords = [noClaim]string{
 	byIP:        "Pods with IP ",
 	byHostPort:  "Pods with host port ",
@@ -137,7 +138,7 @@ var claimWords = [noClaim]string{
 	byBoundPort: "Pods with host port ",
 }
 
-// claim returns the object's claim to an address.
+// claim returns the claim of the Pod or ExternalWorkload to an address.
 func (l *location) claim(addr netip.AddrPort) claim {
 	if l.workload {
 		if l.declares(addr.Port()) {
@@ -161,7 +162,7 @@ func (l *location) claim(addr netip.AddrPort) claim {
 	return c
 }
 
-// claimed describes several objects with the same claim to an address.
+// claimed returns a description of several objects that have the same claim to an address.
 func claimed(n int, by claim, addr netip.AddrPort) string {
 	if by == byIP {
 		return fmt.Sprintf("%d %s%v", n, claimWords[by], addr.Addr())

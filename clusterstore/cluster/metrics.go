@@ -11,7 +11,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// kinds lists the resources, with their names in the metrics NAME_cache_size and
+// kinds lists the resources together with their names in the metrics NAME_cache_size and
 // NAME_informer_lag_seconds. Linkerd's destination controller uses the same metric names.
 var kinds = []struct{ resource, cache, lag string }{
 	{"endpoints", "endpoints", "endpoints"},
@@ -29,8 +29,8 @@ var kinds = []struct{ resource, cache, lag string }{
 	{"serviceimports", "serviceimport", ""},
 }
 
-// Metrics contains the metrics that clusters update while they run. All clusters, including the
-// local one, share one Metrics. A nil Metrics records nothing.
+// Metrics contains the metrics that clusters update while they run. The local cluster and all
+// linked clusters share one Metrics. A nil Metrics does not record anything.
 type Metrics struct {
 	requests *kube.Requests
 	lags     map[string]prometheus.Observer // by resource
@@ -61,7 +61,8 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// lag returns the observer of a resource's lag, or nil if the lag is not measured.
+// lag returns the observer for the lag of a resource. If the lag of the resource is not measured,
+// lag returns nil.
 func (m *Metrics) lag(resource string) prometheus.Observer {
 	if m == nil {
 		return nil
@@ -77,7 +78,7 @@ func (m *Metrics) Requests() *kube.Requests {
 	return m.requests
 }
 
-// Series creates these metrics when they are scraped.
+// The function Series creates these metrics at each scrape.
 var (
 	stateDesc = desc("isthmus_cluster_state",
 		"1 for the state that a cluster is in: rejected, pending, unreachable, ready or stale.", "state")
@@ -101,7 +102,7 @@ var (
 	cacheDescs = newCacheDescs()
 )
 
-// newCacheDescs returns the descriptors of the cache sizes, by resource.
+// newCacheDescs returns the descriptor of the cache size metric for each resource.
 func newCacheDescs() map[string]*prometheus.Desc {
 	all := make(map[string]*prometheus.Desc)
 	for _, k := range kinds {
@@ -118,13 +119,13 @@ func gauge(d *prometheus.Desc, value float64, name federation.ClusterName, label
 	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{name.String()}, labels...)...)
 }
 
-// StateSeries returns only the metric of a cluster's state.
+// StateSeries returns the metric for a cluster's state, without the other metrics of Series.
 func StateSeries(name federation.ClusterName, s State) prometheus.Metric {
 	return gauge(stateDesc, 1, name, string(s))
 }
 
-// StandingSeries returns the metric of a cluster's standing. The argument s is the greater one of
-// the cluster's cordon and the standing of a lost cluster.
+// StandingSeries returns the metric for a cluster's standing. The argument s is the higher of two
+// standings: the standing from the cordon and the standing of a lost cluster.
 func StandingSeries(name federation.ClusterName, s federation.Standing) prometheus.Metric {
 	return gauge(standingDesc, 1, name, s.String())
 }
@@ -158,9 +159,9 @@ func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric 
 	return list
 }
 
-// troubles returns the metrics of problems with a resource. The metrics of a linked cluster exist
-// only while they are above zero, because otherwise their number would grow with the number of
-// links.
+// troubles returns the metrics for problems with a resource. For a linked cluster, these metrics
+// only exist while their value is above zero. Otherwise, the number of series would grow with the
+// number of links.
 func troubles(name federation.ClusterName, r adminapi.Resource) (list []prometheus.Metric) {
 	if name == federation.Local || r.Refused > 0 {
 		list = append(list, gauge(refusedDesc, float64(r.Refused), name, r.Resource))

@@ -21,8 +21,8 @@ const (
 // node is the cached form of a Node.
 type node struct {
 	zone, region unique.Handle[string]
-	// addresses are sorted and have no duplicates. Only the local cluster reads the addresses of
-	// Nodes.
+	// addresses is sorted and does not contain duplicates. This field is only set for Nodes of the
+	// local cluster.
 	addresses []netip.Addr
 }
 
@@ -30,17 +30,17 @@ func (n node) equal(o node) bool {
 	return n.zone == o.zone && n.region == o.region && slices.Equal(n.addresses, o.addresses)
 }
 
-// size returns the memory of a Node in bytes. Nodes with addresses need no size, because only
-// linked clusters have a memory cap.
+// size returns the memory of a Node in bytes. The addresses are not counted, because only linked
+// clusters have a memory cap.
 func (n node) size(string) int64 { return indexEntry[node]() }
 
-// shared yields the zone and the region. The region is also a key of nodeIndex.regions.
+// shared yields the zone and the region of a Node. The region is also a key of nodeIndex.regions.
 func (n node) shared(yield func(any, int64) bool) {
 	_ = yield(n.zone, uniqueText(n.zone)) && yield(n.region, uniqueText(n.region)+indexEntry[int]())
 }
 
-// localNodeKind defines how the Nodes of the local cluster are listed, watched and cached, with
-// their addresses.
+// localNodeKind defines how the Nodes of the local cluster are listed, watched and cached. The
+// cached form includes the addresses of Nodes.
 func localNodeKind(c *Cluster) follow.Kind[*corev1.Node, node] {
 	k := nodeKind(c, c.cfg.Client.Sources.Nodes, compactLocalNode)
 	k.Changed = func(name string, n node, exists bool) {
@@ -53,8 +53,8 @@ func localNodeKind(c *Cluster) follow.Kind[*corev1.Node, node] {
 	return k
 }
 
-// linkedNodeKind defines how the Nodes of a linked cluster are listed, watched and cached. Only
-// their metadata is read.
+// linkedNodeKind defines how the Nodes of a linked cluster are listed, watched and cached. In a
+// linked cluster, only the metadata of Nodes is read.
 func linkedNodeKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, node] {
 	k := nodeKind(c, c.cfg.Client.Sources.NodeMetadata, compactLinkedNode)
 	k.Aside = true // only the region depends on these Nodes
@@ -74,8 +74,8 @@ func nodeKind[O decode.Object](c *Cluster, source decode.Source[O], compact func
 	}
 }
 
-// compactLocalNode returns the zone, region and IP addresses of a Node. It leaves out addresses
-// that are hostnames.
+// compactLocalNode returns the zone, region and IP addresses of a Node. Addresses that are
+// hostnames are ignored.
 func compactLocalNode(o *corev1.Node) (node, bool) {
 	n := nodeOf(o.Labels)
 	for _, a := range o.Status.Addresses {
@@ -90,7 +90,8 @@ func compactLocalNode(o *corev1.Node) (node, bool) {
 
 func compactLinkedNode(o *metav1.PartialObjectMetadata) (node, bool) { return nodeOf(o.Labels), true }
 
-// nodeOf returns the zone and region of a Node. A region that cannot be displayed is left out.
+// nodeOf returns the zone and region of a Node. If the region cannot be displayed, nodeOf leaves
+// the region empty.
 func nodeOf(labels map[string]string) node {
 	region := labels[regionLabel]
 	if !sendableText(region) {
@@ -99,8 +100,8 @@ func nodeOf(labels map[string]string) node {
 	return node{zone: unique.Make(labels[zoneLabel]), region: unique.Make(region)}
 }
 
-// nodeIndex contains the Nodes of a cluster, and the region that all of them share. state.mu guards
-// it.
+// nodeIndex contains the Nodes of a cluster, and the region that all Nodes share. The mutex
+// state.mu guards a nodeIndex.
 type nodeIndex struct {
 	state       *state // fixed
 	byName      map[string]node
@@ -117,8 +118,8 @@ func newNodeIndex(s *state) nodeIndex {
 	}
 }
 
-// set updates the index after a change of a Node. If before is the zero node, the Node is new. If
-// now is the zero node, the Node has been deleted.
+// set updates the index after a change to a Node. The argument before is the zero value if the Node
+// is new. The argument now is the zero value if the Node has been deleted.
 func (x *nodeIndex) set(name string, before, now node) {
 	x.countRegion(before.region, -1)
 	x.countRegion(now.region, 1)
@@ -133,8 +134,9 @@ func (x *nodeIndex) set(name string, before, now node) {
 	}
 }
 
-// updateRegion updates the region that all Nodes share, and reports whether it has changed. It is
-// called after a complete list or a single event, so that partial lists have no effect.
+// updateRegion updates the region that all Nodes share, and reports whether the region has changed.
+// Callers call updateRegion only after a complete list or a single event, so that partial lists
+// have no effect.
 func (x *nodeIndex) updateRegion() (changed bool) {
 	now := x.commonRegion()
 	changed = now != x.region || !x.regionKnown
@@ -153,8 +155,8 @@ func (x *nodeIndex) commonRegion() string {
 	return ""
 }
 
-// countRegion adds n to the number of Nodes in a region. It ignores the zero handle, which stands
-// for no Node.
+// countRegion adds n to the number of Nodes in a region. If the region is the zero handle,
+// countRegion does nothing.
 func (x *nodeIndex) countRegion(region unique.Handle[string], n int) {
 	var none unique.Handle[string]
 	if x.regions[region] += n; x.regions[region] == 0 || region == none {

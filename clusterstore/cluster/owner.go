@@ -12,7 +12,8 @@ import (
 	"isthmus/clusterstore/follow"
 )
 
-// owner is the cached form of a ReplicaSet or Job. It contains only the owner of that object.
+// owner is the cached form of a ReplicaSet or Job. Only the owner of the ReplicaSet or Job is
+// cached.
 type owner struct {
 	key    string
 	parent unique.Handle[ownerRef] // its owner; the zero Handle if the object has not been read
@@ -21,10 +22,10 @@ type owner struct {
 
 func (o *owner) isRead() bool { return o.parent != unique.Handle[ownerRef]{} }
 
-// ownerRef identifies an object by its kind, in lower case, and its name.
+// ownerRef identifies an object by its kind in lower case and its name.
 type ownerRef struct{ kind, name string }
 
-// Kinds of owners that are read to find their own owners.
+// Isthmus reads owners of these kinds to find the owners of these owners.
 const (
 	kindReplicaSet = "replicaset"
 	kindJob        = "job"
@@ -52,7 +53,7 @@ func ownerKind(
 	}
 }
 
-// onlyOwner returns the owner if list has exactly one.
+// onlyOwner returns the owner of an object that has exactly one owner.
 func onlyOwner(list []metav1.OwnerReference) ownerRef {
 	if len(list) != 1 {
 		return ownerRef{}
@@ -65,18 +66,19 @@ func compactOwner(o *metav1.PartialObjectMetadata) (unique.Handle[ownerRef], boo
 	return unique.Make(onlyOwner(o.OwnerReferences)), true
 }
 
-// ownerSize returns the memory of a ReplicaSet or Job, or of its placeholder, without its key, in
-// bytes.
+// ownerSize returns the memory of a ReplicaSet or Job, or of a placeholder, in bytes. The memory of
+// the key is not included.
 func ownerSize() int64 { return allocation + sizeof[owner]() + indexEntry[*owner]() + listedSize }
 
-// parentSize returns the memory that a ReplicaSet or Job needs for the name of its owner, in bytes.
+// parentSize returns the memory that a ReplicaSet or Job uses for the name of its owner, in bytes.
 func parentSize(parent unique.Handle[ownerRef]) int64 {
 	ref := parent.Value()
 	return uniqueSize + sizeof[ownerRef]() + textSize(ref.kind) + textSize(ref.name)
 }
 
-// ownerIndex contains the ReplicaSets and Jobs of a cluster, by key. It has placeholders for
-// objects that Pods name and that have not been read. state.mu guards it.
+// ownerIndex contains the ReplicaSets and Jobs of a cluster, by key. If a Pod refers to a
+// ReplicaSet or Job that has not been read, the index contains a placeholder. The mutex state.mu
+// guards an ownerIndex.
 type ownerIndex struct {
 	state       *state // fixed
 	replicaSets map[string]*owner
@@ -87,7 +89,8 @@ func newOwnerIndex(s *state) ownerIndex {
 	return ownerIndex{state: s, replicaSets: make(map[string]*owner), jobs: make(map[string]*owner)}
 }
 
-// ofKind returns the owners of a kind, or nil if the kind is not read.
+// ofKind returns the map of owners of a kind. If owners of the kind are not read, ofKind returns
+// nil.
 func (x *ownerIndex) ofKind(kind string) map[string]*owner {
 	switch kind {
 	case kindReplicaSet:
@@ -98,7 +101,7 @@ func (x *ownerIndex) ofKind(kind string) map[string]*owner {
 	return nil
 }
 
-// attach connects a Pod with its ReplicaSet or Job, or with a placeholder.
+// attach connects a Pod to its ReplicaSet or Job, or to a placeholder.
 func (x *ownerIndex) attach(p *pod) {
 	t := p.facts.fullTemplate()
 	ref := t.owner
@@ -170,11 +173,11 @@ func (x *ownerIndex) store(kind string) store[unique.Handle[ownerRef]] {
 	return store[unique.Handle[ownerRef]]{state: x.state, same: same, get: get, set: set, keys: keys}
 }
 
-// ownersOfReplicaSets are the kinds of owners of a ReplicaSet that topOwner accepts.
+// ownersOfReplicaSets contains the kinds that topOwner accepts as the owner of a ReplicaSet.
 var ownersOfReplicaSets = []string{kindJob, "statefulset", "daemonset", "deployment"}
 
-// topOwner returns the topmost known owner of a Pod that users regard as a workload, such as a
-// Deployment. A Pod without an owner is its own top owner.
+// topOwner returns the workload to which a Pod belongs, such as a Deployment. Usually, the workload
+// is the topmost known owner. If a Pod has no owner, topOwner returns the Pod itself.
 func topOwner(p *pod, t *template) ownerRef {
 	switch {
 	case t.owner == ownerRef{}:

@@ -10,11 +10,11 @@ import (
 	"isthmus/federation"
 )
 
-// intern returns an equal string that shares its memory with other interned strings.
+// intern returns a string equal to s that shares memory with other interned strings.
 func intern(s string) string { return unique.Make(s).Value() }
 
-// portNumber returns a port number from an API object. It returns false if the port is missing or
-// invalid.
+// portNumber returns a port number from an API object. If the port is missing or invalid,
+// portNumber returns false.
 func portNumber(p *int32) (uint16, bool) {
 	if p == nil || *p < 1 || *p > 65535 {
 		return 0, false
@@ -22,8 +22,8 @@ func portNumber(p *int32) (uint16, bool) {
 	return uint16(*p), true
 }
 
-// parseIP parses the address of an endpoint. It converts an IPv4-mapped IPv6 address into an IPv4
-// address. It rejects an address with a zone, because zones have no meaning on other hosts.
+// parseIP parses the address of an endpoint. An IPv4-mapped IPv6 address is converted to an IPv4
+// address. An address with a zone is rejected, because a zone has no meaning on other hosts.
 func parseIP(s string) (netip.Addr, bool) {
 	ip, err := netip.ParseAddr(s)
 	if err != nil || ip.Zone() != "" {
@@ -32,22 +32,25 @@ func parseIP(s string) (netip.Addr, bool) {
 	return ip.Unmap(), true
 }
 
-// thisNetwork contains the addresses that a host uses before it knows its own address (RFC 1122).
+// thisNetwork contains the addresses that a host uses before the host knows its own address (RFC
+// 1122).
 var thisNetwork = netip.PrefixFrom(netip.IPv4Unspecified(), 8)
 
-// limitedBroadcast addresses all hosts of the sender's network.
+// limitedBroadcast is the address of all hosts on the sender's network.
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// Routable reports whether another host can have the address. Without this check, another cluster
-// could make proxies send requests to themselves. API servers reject most non-routable addresses in
-// endpoints. The rest of 240.0.0.0/4 is reserved, but counts as routable: Linux connects to it, and
-// some Pod networks use it.
+// Routable reports whether the address can belong to another host. Without this check, another
+// cluster could make proxies send requests to themselves. API servers reject most addresses in
+// endpoints that are not routable. Apart from the broadcast address, addresses in the reserved
+// range 240.0.0.0/4 count as routable, because Linux connects to these addresses and some Pod
+// networks use them.
 func Routable(ip netip.Addr) bool {
 	return !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsMulticast() && !ip.IsLinkLocalUnicast() &&
 		!thisNetwork.Contains(ip) && ip != limitedBroadcast
 }
 
-// readIP returns an address that an endpoint may have and Served, or the reason why it may not.
+// readIP parses the address of an endpoint and returns the verdict Served. If an endpoint must not
+// use the address, readIP returns the reason instead.
 func readIP(text string) (netip.Addr, federation.Verdict) {
 	ip, ok := parseIP(text)
 	switch {
@@ -66,7 +69,8 @@ func value(s *string) string {
 	return *s
 }
 
-// maxIPs is the maximum number of IPs read from one object. API servers allow two.
+// maxIPs is the maximum number of IPs that are read from one object. API servers allow two IPs for
+// each object.
 const maxIPs = 16
 
 func addIP(list []netip.Addr, text string) []netip.Addr {
@@ -84,12 +88,13 @@ func addPort(list []uint16, port int32) []uint16 {
 	return list
 }
 
-// portSet sorts ports, removes duplicates, and frees unused capacity.
+// portSet sorts a list of ports, removes duplicates, and frees unused capacity.
 func portSet(list []uint16) []uint16 {
 	slices.Sort(list)
 	return slices.Clone(slices.Compact(list))
 }
 
-// tcp reports whether a port's protocol is TCP, which is the default. Proxies speak only TCP. Ports
-// of other protocols therefore are not served, and port lookups by number or name ignore them.
+// tcp reports whether a port's protocol is TCP, which is the default. Proxies only support TCP.
+// Ports with other protocols are therefore not served, and are ignored when ports are looked up by
+// number or name.
 func tcp(protocol string) bool { return protocol == "" || protocol == string(corev1.ProtocolTCP) }

@@ -15,7 +15,8 @@ import (
 	"isthmus/federation"
 )
 
-// Names of the labels and annotations of Pods that are read, and the default service account.
+// Names of the labels and annotations that are read from Pods, and the name of the default service
+// account.
 const (
 	controlPlaneLabel     = "linkerd.io/control-plane-ns"
 	opaqueAnnotation      = "config.linkerd.io/opaque-ports"
@@ -41,8 +42,8 @@ func podKind(c *Cluster) follow.Kind[*corev1.Pod, compactedPod] {
 	}
 }
 
-// compactPod returns the cached form of a Pod. In the local cluster, it includes the Pod's
-// addresses.
+// compactPod returns the cached form of a Pod. In the local cluster, the cached form includes the
+// addresses of the Pod.
 func compactPod(c *Cluster, o *corev1.Pod) (p compactedPod, ok bool) {
 	p.facts = podFactsOf(o, c.cfg.Rules)
 	if c.state.local != nil {
@@ -63,7 +64,7 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	if t.serviceAccount == "" {
 		t.serviceAccount = defaultServiceAccount
 	}
-	// Linkerd ignores invalid items everywhere. The remaining items apply to the Pod.
+	// As in Linkerd, invalid items in these lists are ignored, and the other items take effect.
 	if list, ok := o.Annotations[opaqueAnnotation]; ok {
 		t.opaque, _ = ParsePorts(list, t.ports.numbers())
 	}
@@ -76,7 +77,8 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	return newFacts(t, o.Spec.NodeName)
 }
 
-// podLocation returns the addresses of a Pod, or nil if the Pod has none yet.
+// podLocation returns the addresses of a Pod. If the Pod does not have an address yet, podLocation
+// returns nil.
 func podLocation(o *corev1.Pod) *location {
 	s := &location{life: lifeOf(o), hostNetwork: o.Spec.HostNetwork}
 	s.ips = addIP(s.ips, o.Status.PodIP)
@@ -112,14 +114,14 @@ func lifeOf(o *corev1.Pod) life {
 	return podStarting
 }
 
-// compactedPod is the cached form of a Pod or ExternalWorkload. The location is set only in the
+// compactedPod is the cached form of a Pod or ExternalWorkload. The location is only set in the
 // local cluster.
 type compactedPod struct {
 	facts    podFacts
 	location *location
 	selected *decode.ExternalWorkload // only with LocalConfig.SliceManager: what slices need
-	// set is the set that was evaluated for this Pod before the Pod is put into the state. It is
-	// nil if the namespace has no Servers, or if a Pod with equal labels and ports exists.
+	// set is a new set, which was evaluated for this Pod before the Pod was added to the state. If
+	// the namespace has no Servers, or if a sibling of the Pod is already in the state, set is nil.
 	set *podSet
 }
 
@@ -127,8 +129,8 @@ func (p compactedPod) same(o compactedPod) bool {
 	return p.facts == o.facts && p.location.equal(o.location) && sameSelected(p.selected, o.selected)
 }
 
-// size returns the memory that the state uses for a Pod or ExternalWorkload of a linked cluster, in
-// bytes. It includes the owner, whether the owner exists or not.
+// size returns the memory that the state uses for a Pod or ExternalWorkload in a linked cluster, in
+// bytes. The result includes the memory of the owner or its placeholder.
 func (p compactedPod) size(key string) int64 {
 	t := p.facts.fullTemplate()
 	n := sizeof[pod]() + indexEntry[*pod]() + groupedSize + textSize(p.facts.traits)
@@ -142,25 +144,26 @@ func (p compactedPod) size(key string) int64 {
 	return n
 }
 
-// groupedSize is the memory that a Pod uses in the policy of its namespace, in bytes. It includes a
-// podSet, which siblings may share.
+// groupedSize is the memory that a Pod uses in the policy of its namespace, in bytes. This memory
+// includes a podSet, which siblings may share.
 const groupedSize = 144
 
-// shared yields the values that most Pods have in common with others.
+// shared yields the values that most Pods share with other Pods.
 func (p compactedPod) shared(yield func(any, int64) bool) {
 	_ = yield(p.facts.template, p.facts.template.Value().size()) && yield(p.facts.node, uniqueText(p.facts.node))
 }
 
-// pod is a Pod in the state. A pod takes 80 bytes, plus its name, the names of its owner and
-// service account, and its label values. Everything else is shared with other Pods. The Pods of one
-// ReplicaSet or Job also share these names and label values.
+// pod represents a Pod in the state. A pod uses 80 bytes, plus memory for its name, the names of
+// its owner and service account, and its label values. All other data is shared with other Pods.
+// Pods of the same ReplicaSet or Job also share the names of the owner and service account, and the
+// label values.
 //
-// The following sizes apply to a Pod with realistic labels that is in no slice. A Pod takes 220 to
-// 280 bytes if it has siblings in a ReplicaSet or StatefulSet. The only Pod of a Job takes up to
-// 530 bytes. A label key that no other Pod has adds 600 to 700 bytes.
+// The following sizes were measured with realistic labels and without slices. A Pod with siblings
+// in a ReplicaSet or StatefulSet uses 220 to 280 bytes. The only Pod of a Job uses up to 530 bytes.
+// A label key that no other Pod has uses another 600 to 700 bytes.
 //
-// Endpoints of ExternalWorkloads are made like those of Pods. An ExternalWorkload therefore is also
-// a pod here, with a key that no Pod can have.
+// A pod may also represent an ExternalWorkload, because endpoints are created in the same way for
+// Pods and ExternalWorkloads. The key of an ExternalWorkload cannot be the key of a Pod.
 type pod struct {
 	key    string // namespace/name; for an ExternalWorkload, with workloadPrefix in front
 	facts  podFacts
@@ -168,7 +171,8 @@ type pod struct {
 	slices []*slice // slices with an address of this Pod
 }
 
-// id returns the namespace and name of the Pod or ExternalWorkload. The argument t is its template.
+// id returns the namespace and name of the Pod or ExternalWorkload. The argument is the template of
+// the Pod or ExternalWorkload.
 func (p *pod) id(t *template) (namespace, name string) {
 	if t.external() {
 		return follow.SplitKey(strings.TrimPrefix(p.key, workloadPrefix))
@@ -176,7 +180,8 @@ func (p *pod) id(t *template) (namespace, name string) {
 	return follow.SplitKey(p.key)
 }
 
-// namespace returns the namespace of the Pod or ExternalWorkload, even for a placeholder.
+// namespace returns the namespace of the Pod or ExternalWorkload. The method also works for
+// placeholders.
 func (p *pod) namespace() string { return namespaceOfPod(p.key) }
 
 // namespaceOfPod returns the namespace of the Pod or ExternalWorkload with the given key.
@@ -188,18 +193,20 @@ func namespaceOfPod(key string) string {
 	return namespace
 }
 
-// podFacts contains everything that an endpoint takes from its Pod. The zero value is a placeholder
-// for a Pod that has not been read.
+// podFacts contains the data of a Pod that affects endpoints. The zero value is a placeholder for a
+// Pod that has not been read.
 type podFacts struct {
 	template unique.Handle[template] // without traits
 	node     unique.Handle[string]
-	// traits are values that few or no other Pods have: the owner's name, the service account's
-	// name, and the label values, each followed by labelEnd. If traits were part of the template,
-	// every such Pod or every workload would need its own template.
+	// traits contains the values that few or no other Pods have in common with this Pod. The values
+	// are the owner's name, the service account's name, and the label values, each followed by
+	// labelEnd. If these values were part of the template, each workload or even each Pod would
+	// need its own template.
 	traits string
 }
 
-// newFacts separates the traits of a Pod or ExternalWorkload from its template.
+// newFacts returns the facts of a Pod or ExternalWorkload, with the traits separated from the
+// template.
 func newFacts(t template, node string) podFacts {
 	traits := t.owner.name + labelEnd + t.serviceAccount + labelEnd + t.labels.values
 	t.owner.name = ""
@@ -208,7 +215,7 @@ func newFacts(t template, node string) podFacts {
 	return podFacts{template: unique.Make(t), node: unique.Make(node), traits: traits}
 }
 
-// fullTemplate returns the template with the traits filled in.
+// fullTemplate returns the template of a Pod including the traits.
 func (f podFacts) fullTemplate() template {
 	t := f.template.Value()
 	var rest string
@@ -219,20 +226,21 @@ func (f podFacts) fullTemplate() template {
 
 func (f podFacts) isRead() bool { return f != podFacts{} }
 
-// siblings reports whether two Pods have the same facts, except for their nodes.
+// siblings reports whether two Pods have the same facts, apart from their nodes.
 func (f podFacts) siblings(o podFacts) bool { return f.template == o.template && f.traits == o.traits }
 
-// alike returns facts that are equal for all Pods or ExternalWorkloads with equal labels and ports.
+// alike returns the facts without the node. The result is the same for all siblings.
 func (f podFacts) alike() podFacts { return podFacts{template: f.template, traits: f.traits} }
 
-// external reports whether the facts belong to an ExternalWorkload. f must not be a placeholder.
+// external reports whether the facts belong to an ExternalWorkload. The receiver must not be a
+// placeholder.
 func (f podFacts) external() bool {
 	t := f.template.Value()
 	return t.external()
 }
 
 // template contains the values that a Pod usually has in common with its siblings. For an
-// ExternalWorkload, it contains all values.
+// ExternalWorkload, the template contains all values.
 type template struct {
 	owner          ownerRef // the only owner; zero if there is none or several
 	serviceAccount string
@@ -249,11 +257,11 @@ type template struct {
 // external reports whether the template belongs to an ExternalWorkload.
 func (t *template) external() bool { return t.identity != unique.Handle[federation.Identity]{} }
 
-// malformed reports whether the Pod is meshed but the ports of its proxy cannot be read. A
-// malformed Pod is served without an inbound port and counted in [Health].
+// malformed reports whether the Pod is meshed but has unreadable proxy ports. Endpoints of a
+// malformed Pod do not contain an inbound port, and [Health] counts the Pod.
 func (t template) malformed() bool { return t.controlPlane != "" && t.proxy == proxyPorts{} }
 
-// size returns the memory of a template that Pods share, in bytes.
+// size returns the memory of a template, in bytes. Several Pods may share a template.
 func (t template) size() int64 {
 	n := uniqueSize + sizeof[template]() +
 		textSize(t.owner.kind) + textSize(t.controlPlane) + textSize(t.opaque.ranges) +
@@ -265,14 +273,15 @@ func (t template) size() int64 {
 	return n
 }
 
-// podShards is the number of shards that the pods of a cluster are divided into.
+// podShards is the number of shards among which the pods of a cluster are distributed.
 const podShards = 64
 
-// podIndex contains the pods by key. All pods of a namespace are in the same shard. A change of a
-// Server therefore does not iterate over all Pods of the cluster, which may be 100,000. One map for
-// each namespace would take more memory if there are many small namespaces.
+// podIndex contains the pods of a cluster, by key. All pods of a namespace are in the same shard.
+// After a change to a Server, the worker therefore does not iterate over all Pods of the cluster,
+// of which there may be 100,000. A separate map for each namespace would use more memory in
+// clusters with many small namespaces.
 //
-// state.mu guards the index.
+// The mutex state.mu guards a podIndex.
 type podIndex struct {
 	state *state       // fixed
 	seed  maphash.Seed // fixed
@@ -290,12 +299,12 @@ func newPodIndex(s *state) podIndex {
 	return x
 }
 
-// near returns the shard of a namespace, which also contains pods of other namespaces.
+// near returns the shard for a namespace. The shard may also contain pods of other namespaces.
 func (x *podIndex) near(namespace string) map[string]*pod {
 	return x.shards[maphash.String(x.seed, namespace)%podShards]
 }
 
-// get returns the pod with the given key, or nil if there is none.
+// get returns the pod with the given key. If the pod does not exist, get returns nil.
 func (x *podIndex) get(key string) *pod { return x.near(namespaceOfPod(key))[key] }
 
 func (x *podIndex) all(yield func(*pod) bool) {
@@ -308,7 +317,8 @@ func (x *podIndex) all(yield func(*pod) bool) {
 	}
 }
 
-// of iterates over the Pods and ExternalWorkloads of a namespace that have been read.
+// of returns an iterator over the Pods and ExternalWorkloads of a namespace. The iterator skips
+// placeholders.
 func (x *podIndex) of(namespace string) iter.Seq[*pod] {
 	return func(yield func(*pod) bool) {
 		for _, p := range x.near(namespace) {
@@ -319,7 +329,8 @@ func (x *podIndex) of(namespace string) iter.Seq[*pod] {
 	}
 }
 
-// store returns the store of Pods or, if prefix is workloadPrefix, of ExternalWorkloads.
+// store returns the store for ExternalWorkloads if the prefix is workloadPrefix, and the store for
+// Pods if the prefix is empty.
 func (x *podIndex) store(prefix string) store[compactedPod] {
 	ofWorkloads := prefix != ""
 	get := func(key string) (compactedPod, bool) {
@@ -358,7 +369,7 @@ func (x *podIndex) store(prefix string) store[compactedPod] {
 	}
 }
 
-// cached returns the object that was put with the given key.
+// cached returns the cached Pod or ExternalWorkload with the given key.
 func (x *podIndex) cached(key string) (o compactedPod, ok bool) {
 	p := x.get(key)
 	if p == nil || !p.facts.isRead() {
@@ -367,7 +378,8 @@ func (x *podIndex) cached(key string) (o compactedPod, ok bool) {
 	return compactedPod{facts: p.facts, location: x.state.local.location(p)}, true
 }
 
-// set puts a Pod or ExternalWorkload into the state. Empty facts mean that it has been deleted.
+// set adds, replaces or removes a Pod or ExternalWorkload. If the facts are empty, set removes the
+// object.
 func (x *podIndex) set(key string, to compactedPod) {
 	p := x.entry(key)
 	if p.facts != to.facts {
@@ -410,7 +422,7 @@ func (x *podIndex) malformedProxies() int {
 	return x.malformed
 }
 
-// touch reports that the endpoints of a pod may have changed.
+// touch records that the endpoints of a pod may have changed.
 func (x *podIndex) touch(p *pod) {
 	for _, l := range p.slices {
 		x.state.slices.touch(l)
@@ -429,7 +441,7 @@ func (x *podIndex) entry(key string) *pod {
 	return p
 }
 
-// sweep removes a placeholder that no slice refers to.
+// sweep removes the pod if it is a placeholder to which no slice refers.
 func (x *podIndex) sweep(p *pod) {
 	if !p.facts.isRead() && len(p.slices) == 0 {
 		delete(x.near(p.namespace()), p.key)

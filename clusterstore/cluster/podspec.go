@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Names of the proxy's container, and of the environment variables with its addresses.
+// Name of the proxy's container, and names of the environment variables that contain the proxy's
+// addresses.
 const (
 	proxyContainer   = "linkerd-proxy"
 	inboundListenEnv = "LINKERD2_PROXY_INBOUND_LISTEN_ADDR"
@@ -16,11 +17,11 @@ const (
 	controlListenEnv = "LINKERD2_PROXY_CONTROL_LISTEN_ADDR"
 )
 
-// proxyPorts are the ports on which a Pod's proxy listens. The zero value means that they are
-// unknown.
+// proxyPorts contains the ports on which a Pod's proxy listens. If the ports are unknown,
+// proxyPorts is the zero value.
 type proxyPorts struct{ inbound, admin, control uint16 }
 
-// containers iterates over a Pod's init containers and regular containers.
+// containers returns an iterator over a Pod's init containers and regular containers.
 func containers(spec *corev1.PodSpec) func(yield func(*corev1.Container) bool) {
 	return func(yield func(*corev1.Container) bool) {
 		for _, list := range [...][]corev1.Container{spec.InitContainers, spec.Containers} {
@@ -33,8 +34,9 @@ func containers(spec *corev1.PodSpec) func(yield func(*corev1.Container) bool) {
 	}
 }
 
-// readProxy returns the ports of the Pod's proxy. It returns the zero value unless all three ports
-// are readable, because connections to the admin and control ports bypass the inbound port.
+// readProxy returns the ports of the Pod's proxy. If one of the three ports cannot be read,
+// readProxy returns the zero value. Connections to the admin and control ports bypass the inbound
+// port, so the inbound port cannot be used without the other two ports.
 func readProxy(spec *corev1.PodSpec) proxyPorts {
 	for c := range containers(spec) {
 		if c.Name != proxyContainer {
@@ -58,7 +60,8 @@ func readProxy(spec *corev1.PodSpec) proxyPorts {
 	return proxyPorts{}
 }
 
-// listenPort returns the port of an IP:port text, or zero if the text is invalid.
+// listenPort returns the port in a string of the form IP:port. If the string is invalid, listenPort
+// returns zero.
 func listenPort(addr string) uint16 {
 	a, err := netip.ParseAddrPort(addr)
 	if err != nil {
@@ -67,8 +70,8 @@ func listenPort(addr string) uint16 {
 	return a.Port()
 }
 
-// containerPorts returns the named TCP ports of a Pod's containers, and the host ports with those
-// names.
+// containerPorts returns the named TCP ports of a Pod's containers. If a named port has a host
+// port, the result also contains the host port under the same name.
 func containerPorts(spec *corev1.PodSpec) namedPorts {
 	var ports []byte
 	for c := range containers(spec) {
@@ -82,15 +85,15 @@ func containerPorts(spec *corev1.PodSpec) namedPorts {
 	return namedPorts(ports)
 }
 
-// hostPort is a port of a Pod's node that leads to a port of one of the Pod's containers.
+// hostPort is a port on a Pod's node that is forwarded to a port of one of the Pod's containers.
 type hostPort struct {
 	port      uint16
 	container uint16     // the container port behind it
 	bound     netip.Addr // hostIP, the only address with the port; the zero Addr means all addresses of the node
 }
 
-// readHostPorts returns the TCP host ports of a Pod, sorted by compareHostPorts. It leaves out host
-// ports that are bound to an address that other hosts cannot reach, such as 127.0.0.1.
+// readHostPorts returns the TCP host ports of a Pod, sorted by compareHostPorts. Host ports that
+// are bound to an address that other hosts cannot reach, such as 127.0.0.1, are ignored.
 func readHostPorts(spec *corev1.PodSpec) (list []hostPort) {
 	for c := range containers(spec) {
 		for i := range c.Ports {
@@ -103,15 +106,16 @@ func readHostPorts(spec *corev1.PodSpec) (list []hostPort) {
 		return nil
 	}
 	// An init container may have the same host port as a regular container. The regular container
-	// takes precedence, because it runs as long as the Pod. Regular containers come later in the
-	// list, so the list is reversed before duplicates are removed.
+	// takes precedence, because it runs as long as the Pod. Regular containers are at the end of
+	// the list, so the list is reversed before duplicates are removed.
 	slices.Reverse(list)
 	slices.SortStableFunc(list, compareHostPorts)
 	list = slices.CompactFunc(list, func(a, b hostPort) bool { return compareHostPorts(a, b) == 0 })
 	return slices.Clone(list) // frees unused capacity
 }
 
-// readHostPort returns the host port of a container port, if it has one.
+// readHostPort returns the host port of a container port. If the container port has no valid host
+// port, readHostPort returns false.
 func readHostPort(p *corev1.ContainerPort) (h hostPort, ok bool) {
 	port, isHostPort := portNumber(&p.HostPort)
 	container, valid := portNumber(&p.ContainerPort)
@@ -133,7 +137,8 @@ func readHostPort(p *corev1.ContainerPort) (h hostPort, ok bool) {
 	return h, Routable(ip)
 }
 
-// compareHostPorts orders host ports by port number, then by bound address.
+// compareHostPorts orders host ports by port number, and then by the address to which they are
+// bound.
 func compareHostPorts(a, b hostPort) int {
 	return cmp.Or(cmp.Compare(a.port, b.port), a.bound.Compare(b.bound))
 }

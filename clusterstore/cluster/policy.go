@@ -14,13 +14,15 @@ import (
 )
 
 // policy contains the Servers of one namespace that make ports opaque or are malformed. A policy
-// also contains the ports that these Servers make opaque for Pods and ExternalWorkloads. state.mu
-// guards it.
+// also contains the ports that these Servers make opaque for Pods and ExternalWorkloads. The mutex
+// state.mu guards a policy.
 //
-// Pods with equal labels and ports form a set, which is evaluated once. After a Server changes, a
-// worker evaluates all sets of the namespace. Until then, Pods keep their previous opaque ports.
-// The worker does nothing else, so no change of a service waits for it. A new or changed Pod that
-// fits no set is evaluated before it is put into the state. No evaluation holds state.mu.
+// Pods whose facts only differ in their nodes form a set, for which the opaque ports are evaluated
+// only once. After a change to a Server, a worker evaluates all sets of the namespace. Until the
+// worker has finished, Pods keep their previous opaque ports. The worker has no other tasks, so
+// changes to services do not have to wait for the worker. If a new or changed Pod does not belong
+// to an existing set, the Pod is evaluated before it is added to the state. The mutex state.mu is
+// not held during an evaluation.
 type policy struct {
 	servers map[string]*serverFacts // by name
 	changed bool                    // a Server has changed since the worker last read the Servers
@@ -34,11 +36,12 @@ type policy struct {
 	lacking bool                    // lists has no room for the opaque ports of some sets
 }
 
-// policySize is the memory of a policy for one Server and one set of Pods, in bytes, including
-// maps.
+// policySize is the memory of a policy with one Server and one set of Pods, in bytes. The memory
+// includes the maps of the policy.
 const policySize = 1600
 
-// podSet counts the Pods or ExternalWorkloads of a namespace with equal labels and ports.
+// podSet represents the Pods or ExternalWorkloads of a namespace whose facts only differ in their
+// nodes.
 type podSet struct {
 	facts  podFacts // without the node
 	pods   int
@@ -47,25 +50,27 @@ type podSet struct {
 	lacks  bool // there is no room for the opaque ports of this set
 }
 
-// opaquePorts are all opaque ports of Pods for which Servers make some ports opaque. The zero value
-// means that only the Pods' own ports are opaque. Equal values share memory.
+// opaquePorts contains all opaque ports of a Pod, if Servers make some ports of the Pod opaque. If
+// Servers do not make any port opaque, opaquePorts is the zero value, and the Pod's own opaque
+// ports apply. Equal values share memory.
 type opaquePorts = unique.Handle[Ports]
 
 const (
-	// maxPolicy is the maximum total cost of the Servers of one namespace. Servers beyond the
-	// limit, in the order of their names, are ignored.
+	// maxPolicy is the maximum total cost of the Servers in one namespace. Servers are counted in
+	// the order of their names, and Servers beyond the limit are ignored.
 	//
-	// Matching a Pod with 500 labels against Servers of this cost takes 0.4 ms. If each Server has
-	// a different port, matching takes some tenths of a millisecond more. Each change of a Server
-	// makes the worker match all Pods of the namespace again.
+	// Matching a Pod with 500 labels against Servers with this total cost takes 0.4 ms. If each
+	// Server has a different port, matching takes a few tenths of a millisecond longer. After each
+	// change to a Server, the worker matches all Pods of the namespace again.
 	maxPolicy = 10_000
 	// maxOpaqueBytes is the maximum memory for the opaque ports of a namespace's Pods, in bytes.
-	// Equal ports count once. Servers have no effect on Pods beyond this limit.
+	// Equal sets of ports only count once. Servers do not affect further Pods after this limit is
+	// reached.
 	maxOpaqueBytes = 1 << 20
 )
 
-// portsOf returns all opaque ports of a Pod of the namespace. own are the Pod's own opaque ports. p
-// may be nil.
+// portsOf returns all opaque ports of a Pod in the namespace. The argument own contains the ports
+// that are opaque without Servers. The receiver may be nil.
 func (p *policy) portsOf(of *pod, own Ports) Ports {
 	if p != nil {
 		if set := p.pods[of]; set != nil && set.opaque != (opaquePorts{}) {
@@ -75,7 +80,7 @@ func (p *policy) portsOf(of *pod, own Ports) Ports {
 	return own
 }
 
-// join adds a Pod to the set of Pods with equal labels and ports.
+// join adds a Pod to the set that contains the siblings of the Pod.
 func (p *policy) join(of *pod, evaluated *podSet) *podSet {
 	facts := of.facts.alike()
 	set := p.sets[facts]
@@ -91,7 +96,7 @@ func (p *policy) join(of *pod, evaluated *podSet) *podSet {
 	return set
 }
 
-// cacheOpaque caches the opaque ports of a set, if there is room.
+// cacheOpaque caches the opaque ports of a set, unless the policy would exceed maxOpaqueBytes.
 func (p *policy) cacheOpaque(set *podSet) {
 	set.lacks = false
 	if set.opaque == (opaquePorts{}) || p.lists[set.opaque] {
@@ -108,8 +113,8 @@ func (p *policy) cacheOpaque(set *podSet) {
 	p.size += size
 }
 
-// setOpaque stores the evaluation results in found, and returns the previous opaque ports of all
-// sets. Sets for which Servers already made ports opaque get room first.
+// setOpaque stores the given results of an evaluation, and returns the previous opaque ports of all
+// sets. If memory is limited, sets for which Servers already made ports opaque have priority.
 func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePorts {
 	had := make(map[*podSet]opaquePorts)
 	for _, set := range p.sets {
@@ -132,7 +137,7 @@ func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePort
 	return had
 }
 
-// excess says which limit the Servers of a namespace exceed.
+// excess is the limit that the Servers of a namespace exceed.
 type excess uint8
 
 const (
@@ -141,7 +146,7 @@ const (
 	manyOpaque               // the opaque ports need more than maxOpaqueBytes
 )
 
-// excess returns the limit that the Servers exceed. It also returns a text that tells users why
+// excess returns the limit that the Servers exceed. It also returns a message that explains why
 // some Servers are ignored, or why Servers do not apply to some Pods.
 func (p *policy) excess() (excess, string) {
 	switch {
@@ -165,8 +170,8 @@ type usedServers struct {
 	cost int // of all Servers
 }
 
-// useServers leaves out malformed Servers. It also leaves out the Servers beyond maxPolicy, in the
-// order of their names.
+// useServers returns the Servers to evaluate. Malformed Servers are left out. Servers are counted
+// in the order of their names, and Servers beyond maxPolicy are also left out.
 func useServers(servers map[string]*serverFacts) *usedServers {
 	used := &usedServers{}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
@@ -179,8 +184,8 @@ func useServers(servers map[string]*serverFacts) *usedServers {
 	return used
 }
 
-// opaque returns the opaque ports of Pods with these facts. The result contains the Pods' own
-// opaque ports, and the ports that Servers make opaque by number or by name.
+// opaque returns the opaque ports of Pods with the given facts. The result contains the ports that
+// are opaque without Servers, and the ports that Servers make opaque by number or by name.
 func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	t := facts.fullTemplate()
 	of := labels.Set(maps.Collect(t.labels.all))
@@ -209,7 +214,7 @@ func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 }
 
 // policyIndex contains the Servers of a cluster, and their effect on the Pods of each namespace.
-// state.mu guards it.
+// The mutex state.mu guards a policyIndex.
 type policyIndex struct {
 	// fixed
 	state *state
@@ -264,8 +269,8 @@ func (x *policyIndex) namespaces() []string {
 	return slices.Collect(maps.Keys(x.byNamespace))
 }
 
-// evaluatePod evaluates a Pod before it is put into the state, unless a Pod with equal labels and
-// ports exists. The caller must not hold state.mu.
+// evaluatePod evaluates the opaque ports of a Pod before the Pod is added to the state. If the set
+// of the Pod already exists, evaluatePod does nothing. The caller must not hold state.mu.
 func (x *policyIndex) evaluatePod(key string, o compactedPod) compactedPod {
 	if by := x.serversFor(key, o); by != nil {
 		o.set = &podSet{facts: o.facts.alike(), by: by, opaque: by.opaque(o.facts)}
@@ -273,8 +278,8 @@ func (x *policyIndex) evaluatePod(key string, o compactedPod) compactedPod {
 	return o
 }
 
-// serversFor returns the Servers to evaluate a Pod with. It returns nil if a Pod with equal labels
-// and ports exists.
+// serversFor returns the Servers that have to be evaluated for a Pod. If the set of the Pod already
+// exists, serversFor returns nil.
 func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
 	x.state.mu.RLock()
 	defer x.state.mu.RUnlock()
@@ -284,9 +289,9 @@ func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
 	return nil
 }
 
-// regroup moves a Pod to the set of Pods with equal labels and ports, after the Pod was put into
-// the state or deleted. If there is no such set, evaluated becomes the set. If evaluated is nil,
-// regroup creates a set.
+// regroup moves an added or changed Pod to the set that contains the siblings of the Pod. If this
+// set does not exist, regroup adds the evaluated set or, if that set is nil, a new set. After a Pod
+// has been deleted, regroup removes the Pod from its set.
 func (x *policyIndex) regroup(of *pod, evaluated *podSet) {
 	p := x.byNamespace[of.namespace()]
 	if p == nil || p.pods == nil { // the worker groups the Pods
@@ -314,9 +319,10 @@ func (x *policyIndex) mark(namespace string) {
 	}
 }
 
-// evaluate evaluates the sets of a namespace whose last evaluation used other Servers than exist
-// now. It also evaluates the sets that had no room. If the Servers newly exceed a limit, evaluate
-// returns the text to log. It must not be called concurrently for one namespace.
+// evaluate evaluates the sets of a namespace for which the Servers have changed since the last
+// evaluation. Sets whose opaque ports exceeded the memory limit are also evaluated. If the Servers
+// start to exceed a limit, evaluate returns the message to log. Only one goroutine may call
+// evaluate for a namespace at a time.
 func (x *policyIndex) evaluate(namespace string) (reason string) {
 	p, servers, found := x.toEvaluate(namespace)
 	if p == nil {
@@ -375,8 +381,8 @@ func (x *policyIndex) toEvaluate(namespace string) (
 	return p, servers, found
 }
 
-// use stores the opaque ports in found, and touches the Pods whose opaque ports have changed. If
-// the Servers newly exceed a limit, use returns the text to log.
+// use stores the results of an evaluation, and touches the Pods whose opaque ports have changed. If
+// the Servers start to exceed a limit, use returns the message to log.
 func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts) (reason string) {
 	x.state.lock()
 	defer x.state.mu.Unlock()
@@ -407,8 +413,8 @@ func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found ma
 	return reason
 }
 
-// failed records that an evaluation of the policy panicked. Pods that were not updated before the
-// panic keep their opaque ports.
+// failed records that an evaluation of the policy has panicked. Pods that were not updated before
+// the panic keep their previous opaque ports.
 func (x *policyIndex) failed(namespace string, p *policy) {
 	x.state.lock()
 	defer x.state.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 )
 
 // serverFacts is the cached form of a Server that makes a port opaque or is malformed. A malformed
-// Server has no effect and is reported in [Health]. A serverFacts is immutable.
+// Server has no effect and is reported in [Health]. Values of this type are immutable.
 type serverFacts struct {
 	spec      decode.ServerSpec // the source of the other fields
 	pods      labels.Selector
@@ -36,7 +36,8 @@ func serverKind(c *Cluster) follow.Kind[*decode.Server, *serverFacts] {
 	}
 }
 
-// compactServer leaves out Servers that make no port opaque.
+// compactServer returns the cached form of a Server. Servers that do not make a port opaque are not
+// cached.
 func compactServer(o *decode.Server) (*serverFacts, bool) {
 	if o.Invalid != "" {
 		return &serverFacts{invalid: o.Invalid}, true
@@ -72,17 +73,17 @@ func (f *serverFacts) read() (err error) {
 	return nil
 }
 
-// size returns the memory that the state uses for a Server, in bytes. It includes the
-// specification, the evaluated selectors, and the policy of the namespace, which may have only this
-// Server.
+// size returns the memory that the state uses for a Server, in bytes. The result includes the
+// specification and the evaluated selectors. The result also includes the policy of the namespace,
+// because the Server may be the only Server in the namespace.
 func (f *serverFacts) size(key string) int64 {
 	return sizeof[serverFacts]() + 2*indexEntry[*serverFacts]() + indexEntry[*policy]() + policySize +
 		selectorMemory(f.spec.PodSelector) + selectorMemory(f.spec.ExternalWorkloadSelector) +
 		textSize(f.spec.Port.StrVal) + textSize(f.spec.ProxyProtocol) + unusableSize("Server "+key, f.invalid)
 }
 
-// selectorMemory returns the memory of a selector in bytes, for its specification and its evaluated
-// form.
+// selectorMemory returns the memory of a selector in bytes, including both its specification and
+// its evaluated form.
 func selectorMemory(s *metav1.LabelSelector) int64 {
 	if s == nil {
 		return 0
@@ -103,8 +104,8 @@ func (f *serverFacts) equal(o *serverFacts) bool {
 	return f.invalid == o.invalid && reflect.DeepEqual(f.spec, o.spec)
 }
 
-// cost returns what the Server counts toward maxPolicy: one, plus one for each key and value of its
-// selectors. A malformed Server costs one.
+// cost returns the cost of the Server, which counts toward maxPolicy. The cost is one, plus one for
+// each key and value in the selectors of the Server. The cost of a malformed Server is one.
 func (f *serverFacts) cost() int {
 	if f.invalid != "" {
 		return 1
@@ -115,7 +116,7 @@ func (f *serverFacts) cost() int {
 // maxSelectorSize is the maximum number of keys and values in a selector.
 const maxSelectorSize = 500
 
-// readSelector returns the evaluated form of a selector. A nil selector selects nothing.
+// readSelector returns the evaluated form of a selector. A nil selector does not select anything.
 func readSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 	if size := selectorSize(s); size > maxSelectorSize { // the error of LabelSelectorAsSelector would list them all
 		return nil, fmt.Errorf("the selector has %d keys and values, more than %d", size, maxSelectorSize)

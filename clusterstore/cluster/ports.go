@@ -15,8 +15,8 @@ import (
 // Ports is an immutable set of port numbers. The zero value is the empty set. Sets with the same
 // ports are equal under ==.
 type Ports struct {
-	// ranges has four bytes for each range: the first and the last port, big-endian. A string makes
-	// the set comparable, so that pods with equal sets share memory.
+	// ranges contains four bytes for each range: the first and the last port, both big-endian. The
+	// encoding as a string makes the set comparable, so that pods with equal sets can share memory.
 	ranges string
 }
 
@@ -33,7 +33,7 @@ func (p Ports) Contains(port uint16) bool {
 	return from <= port
 }
 
-// appendTo appends the ranges of the set to list.
+// appendTo appends the ranges of the set to the given list.
 func (p Ports) appendTo(list []portRange) []portRange {
 	for r := p.ranges; len(r) >= 4; r = r[4:] {
 		from, to := bounds(r)
@@ -61,12 +61,12 @@ func bounds(r string) (from, to uint16) {
 	return uint16(r[0])<<8 | uint16(r[1]), uint16(r[2])<<8 | uint16(r[3])
 }
 
-// ParsePorts parses a comma-separated list of ports, ranges and names ("25,3306,80-90,http").
-// ParsePorts looks up each item in named first, because a name may look like a range. Spaces around
-// items and a trailing comma are allowed.
+// ParsePorts parses a comma-separated list of ports, ranges and names, such as
+// "25,3306,80-90,http". A name may look like a range, so ParsePorts first looks up each item in the
+// map of named ports. Spaces around items and a trailing comma are allowed.
 //
-// ParsePorts skips invalid items and returns the set of the other items even if there is an error.
-// The error lists the first ten invalid items.
+// ParsePorts skips invalid items. If the list contains invalid items, ParsePorts returns both the
+// set of the valid items and an error. The error lists the first ten invalid items.
 func ParsePorts(list string, named map[string]uint16) (Ports, error) {
 	list = strings.TrimSuffix(strings.TrimSpace(list), ",")
 	if list == "" {
@@ -96,8 +96,8 @@ const maxNamed = 10
 
 type portRange struct{ from, to uint16 }
 
-// newPorts makes a set from ranges. It sorts the ranges and merges adjacent ones. Sets with the
-// same ports therefore are equal, and lookups are fast.
+// newPorts creates a set from ranges. To make sets with the same ports equal and lookups fast,
+// newPorts sorts the ranges and merges adjacent ranges.
 func newPorts(list []portRange) Ports {
 	slices.SortFunc(list, func(a, b portRange) int { return cmp.Compare(a.from, b.from) })
 	var ranges []byte
@@ -121,22 +121,23 @@ func parseRange(item string) (from, to uint16, ok bool) {
 	return from, to, okFrom && okTo && from <= to
 }
 
-// parsePort parses a port number. It accepts only digits, without a sign or spaces.
+// parsePort parses a port number. The string must only contain digits, without a sign or spaces.
 func parsePort(s string) (uint16, bool) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	return uint16(n), err == nil
 }
 
-// namedPorts are the named TCP ports of an object, for Servers that refer to a port by name. Each
-// port is encoded as its name, labelEnd, and its number (big-endian). The order is undefined, and a
-// name may have several numbers. The string form makes namedPorts comparable and shareable.
+// namedPorts contains the named TCP ports of an object, for Servers that refer to a port by name.
+// The encoding of each port consists of its name, labelEnd, and its number (big-endian). The ports
+// are in no particular order, and several ports may have the same name. The encoding as a string
+// makes namedPorts comparable and allows objects to share memory.
 type namedPorts string
 
 // maxNamedPorts limits the size of the named ports of one object, in bytes.
 const maxNamedPorts = 16 << 10
 
-// appendPort appends a port to encoded namedPorts. It leaves out ports without a name or with an
-// invalid number.
+// appendPort appends a port to encoded namedPorts. Ports without a name or with an invalid number
+// are ignored.
 func appendPort(ports []byte, name string, number int32) []byte {
 	n, ok := portNumber(&number)
 	if len(ports) > maxNamedPorts || name == "" || !ok || strings.Contains(name, labelEnd) {
@@ -145,7 +146,7 @@ func appendPort(ports []byte, name string, number int32) []byte {
 	return append(append(append(ports, name...), labelEnd...), byte(n>>8), byte(n))
 }
 
-// all iterates over the ports and their names.
+// all is an iterator over the ports and their names.
 func (p namedPorts) all(yield func(name string, port uint16) bool) {
 	for rest := string(p); rest != ""; {
 		var name string
@@ -167,7 +168,7 @@ func (p namedPorts) number(name string) (uint16, bool) {
 	return 0, false
 }
 
-// numbers returns the first port with each name.
+// numbers returns a map from each name to the first port with that name.
 func (p namedPorts) numbers() map[string]uint16 {
 	numbers := make(map[string]uint16)
 	for name, number := range p.all {

@@ -23,15 +23,15 @@ type Service struct {
 	leads        *Gateway      // only in a linked cluster; nil if the Service is not a Linkerd gateway
 	exported     any           // the value of ExportHooks.Service
 
-	// Only in the local cluster:
+	// The following fields are only set in the local cluster.
 	ClusterIPs  []netip.Addr
 	External    []netip.Addr      // spec.externalIPs and the IPs of the load balancer
 	OpaquePorts Ports             // ports whose protocol is not detected
 	Labels      map[string]string // only keys with a prefix in cachedPrefixes
 	Annotations map[string]string // only keys with a prefix in cachedPrefixes
 
-	// selecting encodes the fields that EndpointSlices are made from. selecting is nil if the
-	// Service has no selector or LocalConfig.SliceManager is empty.
+	// selecting encodes the fields that determine EndpointSlices. If the Service has no selector,
+	// or if LocalConfig.SliceManager is empty, selecting is nil.
 	selecting *string
 }
 
@@ -88,8 +88,8 @@ func serviceKind(c *Cluster) follow.Kind[*corev1.Service, *Service] {
 	return k
 }
 
-// size returns the memory that the state uses for a Service of a linked cluster, in bytes, without
-// the value for exports.
+// size returns the memory that the state uses for a Service in a linked cluster, in bytes. The
+// memory of the value for exports is not included.
 func (s *Service) size() int64 {
 	n := serviceEntrySize() + allocation + sizeof[Service]() +
 		listSize[ServicePort](cap(s.Ports)) + s.leads.size()
@@ -99,15 +99,16 @@ func (s *Service) size() int64 {
 	return n
 }
 
-// serviceEntrySize returns the memory that the state uses for a Service, or for the placeholder of
-// a Service that slices name, in bytes. One of the allocations is a margin: without it, the sum for
-// many small Services equals the heap to within 1 %.
+// serviceEntrySize returns the memory that the state uses for the entry of a Service, in bytes. If
+// a slice refers to a Service that does not exist, the entry is a placeholder. One of the
+// allocations is a safety margin. Without the margin, the sum for many small Services differs from
+// the heap by less than 1 %.
 func serviceEntrySize() int64 {
 	place := mapEntry(sizeof[federation.ServiceID]() + sizeof[*serviceEntry]())
 	return 3*allocation + sizeof[serviceEntry]() + place + listedSize
 }
 
-// cachedPrefixes lists the prefixes of the labels and annotations of Services that Isthmus reads.
+// cachedPrefixes lists the prefixes of the labels and annotations that Isthmus reads from Services.
 var cachedPrefixes = [...]string{
 	"multicluster.linkerd.io/",
 	"mirror.linkerd.io/",
@@ -144,8 +145,8 @@ func (s *Service) HasPort(port uint16) bool {
 	return slices.ContainsFunc(s.Ports, func(p ServicePort) bool { return p.Number == port })
 }
 
-// numbers returns the TCP port numbers by name. If several ports have one name, the first one
-// counts.
+// numbers returns the numbers of the named TCP ports, by name. If several ports have the same name,
+// the first of these ports counts.
 func (s *Service) numbers() map[string]uint16 {
 	numbers := make(map[string]uint16)
 	for _, p := range s.Ports {
@@ -156,8 +157,8 @@ func (s *Service) numbers() map[string]uint16 {
 	return numbers
 }
 
-// clusterIPs returns the cluster IPs of the Service. Headless Services ("None") and Services of
-// type ExternalName have none.
+// clusterIPs returns the cluster IPs of the Service. Headless Services and Services of type
+// ExternalName do not have cluster IPs.
 func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
 	if o.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -172,8 +173,8 @@ func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
 	return ips
 }
 
-// externalIPs returns the addresses at which the Service is reached from outside the cluster,
-// sorted. The number of external addresses may exceed maxIPs.
+// externalIPs returns the sorted addresses of the Service outside of the cluster. The number of
+// external addresses may exceed maxIPs.
 func externalIPs(o *corev1.Service) (ips []netip.Addr) {
 	add := func(text string) {
 		if ip, ok := parseIP(text); ok {
@@ -207,7 +208,7 @@ func cachedMetadata(from map[string]string) map[string]string {
 
 func (s *Service) equal(o *Service) bool { return s.servedAs(o) && sameExport(s.export(), o.export()) }
 
-// servedAs reports whether two Services are equal except for their export values.
+// servedAs reports whether two Services are equal, apart from their values for exports.
 func (s *Service) servedAs(o *Service) bool {
 	return s.ExternalName == o.ExternalName && s.NodeLocal == o.NodeLocal &&
 		s.OpaquePorts == o.OpaquePorts && s.gateway().equal(o.gateway()) && ptr.Equal(s.selecting, o.selecting) &&
@@ -216,9 +217,9 @@ func (s *Service) servedAs(o *Service) bool {
 		maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Annotations, o.Annotations)
 }
 
-// portRef translates a port of the Service into a port of its slices. A port of a slice has the
-// name of the Service's port, so targetPort is not needed. A port that the Service does not declare
-// for TCP is used as it is.
+// portRef returns a reference to the port of a slice that corresponds to a port of the Service.
+// Slices use the same port names as their Service, so targetPort is not needed. If the Service does
+// not declare the port for TCP, the reference contains the port number.
 func (s *Service) portRef(port uint16) portRef {
 	for _, p := range s.Ports {
 		if p.Number == port {
@@ -228,9 +229,9 @@ func (s *Service) portRef(port uint16) portRef {
 	return portRef{number: port}
 }
 
-// encodeSelecting encodes the fields that EndpointSlices are made from. It returns nil if the
-// Service has no selector. The encoded form takes about 400 bytes and contains no pointers for the
-// garbage collector to follow.
+// encodeSelecting encodes the fields of a Service that determine EndpointSlices. If the Service has
+// no selector, encodeSelecting returns nil. The encoded form uses about 400 bytes, and does not
+// contain pointers that the garbage collector would have to follow.
 func encodeSelecting(o *corev1.Service) *string {
 	if o.Spec.Type == corev1.ServiceTypeExternalName || len(o.Spec.Selector) == 0 {
 		return nil
@@ -265,7 +266,8 @@ func (s *Service) decodeSelecting(id federation.ServiceID) *corev1.Service {
 	return o
 }
 
-// serviceIndex contains the Services of a cluster with their slices. state.mu guards it.
+// serviceIndex contains the Services of a cluster together with their slices. The mutex state.mu
+// guards a serviceIndex.
 type serviceIndex struct {
 	state *state // fixed
 	byID  map[federation.ServiceID]*serviceEntry
@@ -275,8 +277,8 @@ func newServiceIndex(s *state) serviceIndex {
 	return serviceIndex{state: s, byID: make(map[federation.ServiceID]*serviceEntry)}
 }
 
-// serviceEntry is a Service in the state, with its slices. Slices may exist without a Service, and
-// a Service may have no slices.
+// serviceEntry contains a Service in the state and the slices of the Service. Slices may exist
+// without a Service, and a Service may exist without slices.
 type serviceEntry struct {
 	spec   *Service // nil if the Service does not exist
 	slices []*slice // sorted by key
@@ -298,7 +300,7 @@ func (e *serviceEntry) state() federation.ServiceState {
 	return federation.Present
 }
 
-// declares reports whether a Service with the given name exists and declares the port.
+// declares reports whether the Service exists and declares the port.
 func (x *serviceIndex) declares(id federation.ServiceID, port uint16) bool {
 	x.state.mu.RLock()
 	defer x.state.mu.RUnlock()
@@ -324,7 +326,7 @@ func (x *serviceIndex) entry(id federation.ServiceID) *serviceEntry {
 	return e
 }
 
-// sweep removes the entry of a Service that has neither a spec nor slices.
+// sweep removes the entry of a Service if the entry contains neither a Service nor slices.
 func (x *serviceIndex) sweep(id federation.ServiceID) {
 	if e := x.byID[id]; e != nil && e.spec == nil && len(e.slices) == 0 {
 		delete(x.byID, id)
@@ -385,9 +387,10 @@ func (x *serviceIndex) set(key string, to *Service, _ bool) {
 	x.state.mark(id)
 }
 
-// byHostname returns the first address with the given hostname. Served addresses take precedence
-// over addresses that are not ready or that belong to a slice without ports. (The Pods of a
-// StatefulSet find each other before they are ready.)
+// byHostname returns the first address with the given hostname. Addresses that are served take
+// precedence over addresses that are not ready or that belong to a slice without ports. Addresses
+// that are not ready are also returned, because the Pods of a StatefulSet look up each other before
+// they are ready.
 func (e *serviceEntry) byHostname(hostname string) (*slice, *address) {
 	for _, ready := range []bool{true, false} {
 		for _, l := range e.slices {

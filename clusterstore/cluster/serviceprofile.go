@@ -19,8 +19,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// The translation turns a ServiceProfile, Linkerd's custom resource for routes, into a
-// [federation.ServiceProfile], the form that proxies receive.
+// The function translateProfile translates a ServiceProfile, which is Linkerd's custom resource for
+// routes. The result is a [federation.ServiceProfile], which can be sent to proxies.
 //
 //	t := translateProfile(o)
 //	if t.Profile == nil {
@@ -32,37 +32,39 @@ import (
 //	method: GET
 //	pathRegex: /cart/.*
 //
-// The condition becomes one [federation.Match] of kind MatchAll with two elements in Sub, because
-// all fields of a condition must match. A status with one bound becomes a range of one status.
-// Proxies receive weights as integers: a weight of "500m" becomes 5,000, and a weight of 1 becomes
-// 10,000.
+// The condition is translated to one [federation.Match] of kind MatchAll with two elements in Sub,
+// because all fields of a condition must match. A status range with only one bound is translated to
+// a range that contains only this status. Proxies receive weights as integers. For example, a
+// weight of "500m" is translated to 5,000, and a weight of 1 to 10,000.
 //
 // Callers may rely on these properties:
 //
-//   - For any spec, translateProfile runs quickly, and its result can be encoded and sent. Texts
-//     are valid UTF-8. The nesting of conditions and the total size stay within the limits of
-//     proxies.
-//   - A Problem names the field ("routes[0] \"r\": condition: …"), has at most 500 bytes, and is
-//     safe to log.
-//   - Equal specs give equal results.
-//   - translateProfile is safe for concurrent use and starts no goroutine.
+//   - For any spec, translateProfile runs quickly, and its result can be encoded and sent. All
+//     strings in the result are valid UTF-8. The nesting of conditions and the total size do not
+//     exceed the limits of proxies.
+//   - A Problem begins with the path of the field, as in "routes[0] \"r\": condition: …". A Problem
+//     contains at most 500 bytes and is safe to log.
+//   - The results for two equal specs are equal.
+//   - The function translateProfile is safe for concurrent use and does not start goroutines.
 //
-// A ServiceProfile is used as a whole or not at all, because half of a policy may mean the opposite
-// of the whole. There is one exception: if a timeout is not a duration, only the timeout is left
-// out. Opaque ports are not read here, because proxies receive the opaque ports of the Service.
+// If a part of a ServiceProfile is invalid, the whole ServiceProfile is rejected, because a part of
+// a policy may have the opposite meaning of the whole policy. The only exception is a timeout that
+// is not a duration. In this case, only the timeout is ignored. Opaque ports in a ServiceProfile
+// are ignored, because proxies receive the opaque ports of the Service.
 //
-// Proxies discard some values that API servers accept:
+// Proxies discard these values, although API servers accept them:
 //
 //   - a retry budget with a ttl below 1 s or above 1 min
 //   - a retry budget with a ratio above 1,000
 //   - a retry budget with more than 2,147,483,647 minimal retries per second
 //   - a status without bounds
 //
-// The function translateProfile passes these values on, and the Problem names them.
+// The function translateProfile does not change these values, and mentions each of them in the
+// Problem.
 
 // profileKind defines how ServiceProfiles are listed, watched and cached. A ServiceProfile is
-// translated when it is read. Unusable ServiceProfiles are cached with the reason, because they
-// hide others for the same Service.
+// translated when it is read. Unusable ServiceProfiles are cached together with the reason, because
+// they hide other ServiceProfiles for the same Service.
 func profileKind(c *Cluster) follow.Kind[*decode.ServiceProfile, *translatedProfile] {
 	profiles := &c.state.local.profiles
 	return follow.Kind[*decode.ServiceProfile, *translatedProfile]{
@@ -75,7 +77,7 @@ func profileKind(c *Cluster) follow.Kind[*decode.ServiceProfile, *translatedProf
 	}
 }
 
-// logUnusable logs a ServiceProfile that is not used or only partly used.
+// logUnusable logs a warning about a ServiceProfile that is not used or only partly used.
 func logUnusable(log *zap.Logger, key string, f *translatedProfile, exists bool) {
 	if !exists || f.Problem == "" {
 		return
@@ -87,7 +89,8 @@ func logUnusable(log *zap.Logger, key string, f *translatedProfile, exists bool)
 	log.Warn(message, zap.String("profile", key), zap.String("reason", f.Problem))
 }
 
-// profileIndex contains the ServiceProfiles of the local cluster. state.mu guards it.
+// profileIndex contains the ServiceProfiles of the local cluster. The mutex state.mu guards a
+// profileIndex.
 type profileIndex struct {
 	local    *Local // fixed
 	byKey    map[string]*translatedProfile
@@ -98,8 +101,8 @@ func newProfileIndex(l *Local) profileIndex {
 	return profileIndex{local: l, byKey: make(map[string]*translatedProfile)}
 }
 
-// set updates the index after a change of a ServiceProfile. If before is nil, the ServiceProfile is
-// new. If now is nil, the ServiceProfile has been deleted.
+// set updates the index after a change to a ServiceProfile. The argument before is nil if the
+// ServiceProfile is new. The argument now is nil if the ServiceProfile has been deleted.
 func (x *profileIndex) set(key string, before, now *translatedProfile) {
 	if before != nil && before.Profile == nil {
 		x.rejected--
@@ -123,7 +126,7 @@ func (x *profileIndex) set(key string, before, now *translatedProfile) {
 	}
 }
 
-// profiled returns the Service that a ServiceProfile with the given name belongs to.
+// profiled returns the Service to which a ServiceProfile with the given name belongs.
 func profiled(name string) (federation.ServiceID, bool) {
 	parts := strings.SplitN(name, ".", 4)
 	if len(parts) < 4 || parts[2] != "svc" {
@@ -134,28 +137,28 @@ func profiled(name string) (federation.ServiceID, bool) {
 
 // Limits of a ServiceProfile.
 const (
-	// maxProfile is the maximum encoded size in bytes. The size is estimated as an upper bound,
-	// except that a method in capital letters may take half as much again. Proxies accept messages
-	// of 4 MiB.
+	// maxProfile is the maximum encoded size of a ServiceProfile, in bytes. The estimated size is
+	// an upper bound, except that the encoding of a method in capital letters may be 50 % larger.
+	// Proxies accept messages of up to 4 MiB.
 	maxProfile = 2 << 20
-	// sizePerPart is the estimated size of a part without its texts.
+	// sizePerPart is the estimated size of a part, without its strings.
 	sizePerPart = 48
-	// maxNested is the maximum nesting of conditions. Each level takes two messages, and proxies
-	// decode 100 nested messages.
+	// maxNested is the maximum nesting depth of conditions. Each level of conditions is encoded as
+	// two nested messages, and proxies decode up to 100 nested messages.
 	maxNested = 30
 )
 
-// translatedProfile is the result of translating a ServiceProfile. A translatedProfile is
+// translatedProfile is the result of translating a ServiceProfile. Values of this type are
 // immutable.
 type translatedProfile struct {
 	Profile *federation.ServiceProfile // nil if the ServiceProfile cannot be used
-	// Problem says why the ServiceProfile or a part of it cannot be used, by Isthmus or by proxies.
-	// Problem is empty if everything can be used.
+	// Problem describes why Isthmus or proxies cannot use all or part of the ServiceProfile. If the
+	// whole ServiceProfile can be used, Problem is empty.
 	Problem string
 }
 
-// translateProfile translates a ServiceProfile. Equal ServiceProfiles give equal results. The
-// Problem is safe to log and to show.
+// translateProfile translates a ServiceProfile. The results for two equal ServiceProfiles are
+// equal. It is safe to log and display the Problem.
 func translateProfile(o *decode.ServiceProfile) *translatedProfile {
 	if o.Invalid != "" {
 		return &translatedProfile{Problem: text.Clean(o.Invalid, text.Long)}
@@ -168,7 +171,8 @@ func translateProfile(o *decode.ServiceProfile) *translatedProfile {
 	return &translatedProfile{Profile: p, Problem: t.describe(p)}
 }
 
-// Equal reports whether both results have the same content. A nil receiver equals nothing.
+// Equal reports whether both results have the same content. If the receiver is nil, Equal returns
+// false.
 func (t *translatedProfile) Equal(o *translatedProfile) bool {
 	return t != nil && t.Problem == o.Problem && reflect.DeepEqual(t.Profile, o.Profile)
 }
@@ -180,8 +184,8 @@ type translator struct {
 	emptyStatus bool   // a status without bounds was translated
 }
 
-// describe describes what cannot be used of a ServiceProfile that is used. It returns "" if
-// everything can be used.
+// describe returns a message about the parts of a translated ServiceProfile that cannot be used. If
+// all parts can be used, describe returns "".
 func (t *translator) describe(p *federation.ServiceProfile) string {
 	if why := discarded(p.Budget); why != "" {
 		budget := "retryBudget: proxies discard it and retry no request to the Service: " + why
@@ -219,7 +223,8 @@ func (t *translator) profile(o *decode.ServiceProfile) (*federation.ServiceProfi
 	return p, nil
 }
 
-// madeRoute is a route, and the reason why a part of it is left out.
+// madeRoute contains a translated route. If a part of the route is left out, madeRoute also
+// contains the reason.
 type madeRoute struct {
 	federation.Route
 	problem error
@@ -276,8 +281,8 @@ func (t *translator) override(d *decode.WeightedDst) (federation.Override, error
 	return federation.Override{Authority: d.Authority, Weight: w}, nil
 }
 
-// spend adds the size of one part to the total. It returns an error if the total becomes too large,
-// or if the part is not valid UTF-8.
+// spend adds the size of one part to the estimated size. If the estimated size becomes too large,
+// or if the part is not valid UTF-8, spend returns an error.
 func (t *translator) spend(part string) error {
 	t.size += sizePerPart + len(part)
 	switch {
@@ -313,7 +318,7 @@ func translateBudget(b *decode.RetryBudget) (*federation.RetryBudget, error) {
 	return &federation.RetryBudget{Ratio: b.RetryRatio, MinPerSecond: b.MinRetriesPerSecond, TTL: ttl}, nil
 }
 
-// Bounds of the retry budgets that proxies accept.
+// Proxies only accept retry budgets within these bounds.
 const (
 	minTTL       = time.Second
 	maxTTL       = time.Minute
@@ -321,8 +326,9 @@ const (
 	maxPerSecond = math.MaxInt32
 )
 
-// discarded returns why proxies discard a retry budget, after which they retry nothing. It returns
-// "" if proxies accept the budget. A nil budget is the default budget.
+// discarded returns the reason why proxies discard a retry budget. If proxies discard the retry
+// budget, they do not retry requests. If proxies accept the retry budget, discarded returns "". A
+// nil retry budget means the default.
 func discarded(b *federation.RetryBudget) string {
 	if b == nil {
 		return ""
@@ -343,12 +349,12 @@ func discarded(b *federation.RetryBudget) string {
 var (
 	errNull  = errors.New("null or missing")
 	errEmpty = errors.New("no field is set")
-	// errEmptyStatus does not reject a ServiceProfile. It describes a condition that proxies
-	// ignore.
+	// errEmptyStatus describes a condition that proxies ignore. A ServiceProfile with such a
+	// condition is not rejected.
 	errEmptyStatus = errors.New("responseClasses: a status has neither min nor max: proxies ignore it")
 )
 
-// messageSide says whether a condition is about requests or responses.
+// messageSide specifies whether a condition applies to requests or responses.
 type messageSide bool
 
 const (
@@ -356,8 +362,9 @@ const (
 	ofResponse messageSide = true
 )
 
-// condition translates a condition. If the condition has several fields, they become a MatchAll
-// list, one level deeper. Like unknown fields, fields of the other message side are ignored.
+// condition translates a condition. If the condition contains several fields, the result is a
+// MatchAll list of the translated fields, which adds one level of nesting. Fields that only apply
+// to the other message side are ignored, like unknown fields.
 func (t *translator) condition(spec *decode.Match, of messageSide, depth int) (all federation.Match, err error) {
 	if spec == nil {
 		return all, errNull
@@ -417,7 +424,7 @@ func (t *translator) condition(spec *decode.Match, of messageSide, depth int) (a
 	return all, err
 }
 
-// list returns the translation of the field "all" or "any", which is a list of conditions.
+// list returns a function that translates the field "all" or "any", which is a list of conditions.
 func (t *translator) list(
 	name string, kind federation.MatchKind, from []*decode.Match, of messageSide,
 ) func(depth int) (federation.Match, error) {
@@ -434,8 +441,9 @@ func (t *translator) list(
 	}
 }
 
-// status translates a range of status codes. If only one bound is set, the range contains that one
-// status. Both bounds are always sent, because proxies ignore a condition with a zero bound.
+// status translates a range of status codes. If only one bound is set, the resulting range only
+// contains that status code. The result always contains both bounds, because proxies ignore a
+// condition with a zero bound.
 func (t *translator) status(s *decode.Range) (federation.Match, error) {
 	m := federation.Match{Kind: federation.MatchStatus, Min: cmp.Or(s.Min, s.Max), Max: cmp.Or(s.Max, s.Min)}
 	for _, code := range []uint32{s.Min, s.Max} {
@@ -450,11 +458,12 @@ func (t *translator) status(s *decode.Range) (federation.Match, error) {
 	return m, nil
 }
 
-// weightUnits is the weight that proxies receive for a weight of one.
+// weightUnits is the integer that proxies receive for a weight of 1.
 const weightUnits = 10_000
 
 // translateWeight translates a weight, which is a Kubernetes quantity. A missing weight means zero.
-// A weight that is too large for proxies becomes the largest weight that they accept.
+// If a weight is too large for proxies, translateWeight returns the largest weight that proxies
+// accept.
 func translateWeight(value string) (uint32, error) {
 	if value == "" {
 		return 0, nil
@@ -471,8 +480,8 @@ func translateWeight(value string) (uint32, error) {
 	return uint32(q.MilliValue() * (weightUnits / 1000)), nil
 }
 
-// readQuantity parses a quantity. It rejects quantities that take long to compute, such as
-// 1e999999999.
+// readQuantity parses a Kubernetes quantity. Quantities that would take a long time to parse, such
+// as 1e999999999, are rejected.
 func readQuantity(value string) (quantity.Quantity, error) {
 	number, exponent, _ := strings.Cut(strings.ToLower(value), "e")
 	if len(number) > 40 || len(exponent) > 3 {

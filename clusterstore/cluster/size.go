@@ -7,25 +7,25 @@ import (
 	"unsafe"
 )
 
-// Each kind of object of a linked cluster estimates the memory that the state uses for one object,
-// in bytes. The estimates count against the memory cap (see [follow.Kind].Size). The file of a kind
-// contains its size method, which uses the functions below. Data that only the local cluster caches
-// is not counted, because the local cluster has no memory cap. TestBudget compares the sums with
-// the heap.
+// For each kind of object in a linked cluster, a size method estimates the memory that the state
+// uses for one object, in bytes. The estimates count against the memory cap (see
+// [follow.Kind].Size). The file for each kind contains the size method, which uses the following
+// functions. Data that only the local cluster caches is not counted, because the local cluster has
+// no memory cap. The test TestBudget compares the sums of the estimates with the heap.
 
 const (
-	// allocation is the overhead of one allocation, in bytes, as an upper bound on the average over
-	// all sizes.
+	// allocation is the overhead of one allocation, in bytes. The value is an upper bound for the
+	// average over all sizes of allocations.
 	allocation = 16
-	// listedSize is the memory of a pointer in a list that grows as objects refer to each other.
+	// listedSize is the memory of a pointer in a growing list, in bytes.
 	listedSize = 16
-	// indexShare is the maximum number of slots that a map has for each entry after it has grown.
+	// indexShare is the maximum number of slots for each entry of a map after the map has grown.
 	indexShare = 16.0 / 7
-	// uniqueSize is the overhead of a [unique.Handle] value, in bytes.
+	// uniqueSize is the overhead of a value with a [unique.Handle], in bytes.
 	uniqueSize = 160
 )
 
-// sizeof returns the size of a value of type T, without the memory that it refers to.
+// sizeof returns the size of a value of type T, without the memory to which the value refers.
 func sizeof[T any]() int64 {
 	var value T
 	return int64(unsafe.Sizeof(value))
@@ -34,11 +34,11 @@ func sizeof[T any]() int64 {
 // indexEntry returns the memory of an entry in a large map from object keys to values of type T.
 func indexEntry[T any]() int64 { return mapEntry(sizeof[string]() + sizeof[T]()) }
 
-// mapEntry returns the memory of an entry in a large map. size is the size of the key and the
-// value.
+// mapEntry returns the memory of an entry in a large map. The argument is the total size of the key
+// and the value.
 func mapEntry(size int64) int64 { return int64(float64(size+1) * indexShare) }
 
-// textSize returns the memory that a string refers to.
+// textSize returns the memory to which a string refers.
 func textSize(text string) int64 {
 	if text == "" {
 		return 0
@@ -46,7 +46,8 @@ func textSize(text string) int64 {
 	return allocation + int64(len(text))
 }
 
-// textsSize returns the memory that a list of strings refers to, including the strings.
+// textsSize returns the memory to which a list of strings refers, including the content of the
+// strings.
 func textsSize(list []string) int64 {
 	n := listSize[string](cap(list))
 	for _, text := range list {
@@ -55,8 +56,8 @@ func textsSize(list []string) int64 {
 	return n
 }
 
-// listSize returns the memory of a list with capacity room, without the memory that its elements
-// refer to.
+// listSize returns the memory of a list with the given capacity, without the memory to which the
+// elements refer.
 func listSize[T any](room int) int64 {
 	if room == 0 {
 		return 0
@@ -64,12 +65,12 @@ func listSize[T any](room int) int64 {
 	return allocation + int64(room)*sizeof[T]()
 }
 
-// valueSize returns the memory of a map, or of a value that a hook has returned, including
-// everything that it refers to. The value may consist of structs, pointers, slices, maps, strings
-// and numbers, without cycles.
+// valueSize returns the memory of a map, or of a value that a hook has returned. The result
+// includes all memory to which the value refers. The value may consist of structs, pointers,
+// slices, maps, strings and numbers, but must not contain cycles.
 func valueSize(value any) int64 { return referredSize(reflect.ValueOf(value)) }
 
-// referredSize returns the memory that a value refers to, without the value itself.
+// referredSize returns the memory to which a value refers, without the memory of the value itself.
 func referredSize(v reflect.Value) (n int64) {
 	switch v.Kind() {
 	case reflect.String:
@@ -98,7 +99,8 @@ func referredSize(v reflect.Value) (n int64) {
 	return n
 }
 
-// referredMapSize returns the memory of a map. A map has room for at least eight entries.
+// referredMapSize returns the memory of a map and its entries. Even a small map allocates memory
+// for eight entries.
 func referredMapSize(v reflect.Value) int64 {
 	if v.IsNil() {
 		return 0
@@ -112,13 +114,13 @@ func referredMapSize(v reflect.Value) int64 {
 	return n
 }
 
-// uniqueText returns the memory of a string that the process stores once.
+// uniqueText returns the memory of a string that is stored only once in the process.
 func uniqueText(text unique.Handle[string]) int64 {
 	return uniqueSize + sizeof[string]() + textSize(text.Value())
 }
 
 // unusableSize returns the memory that the state uses for the reason why an object cannot be used.
-// unusableSize is zero if there is no reason.
+// If the reason is empty, unusableSize returns zero.
 func unusableSize(object, reason string) int64 {
 	if reason == "" {
 		return 0

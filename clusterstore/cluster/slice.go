@@ -18,33 +18,35 @@ import (
 	"isthmus/federation"
 )
 
-// slice is the cached form of an EndpointSlice or Endpoints object. The fields that come from the
-// object are immutable.
+// slice is the cached form of an EndpointSlice or Endpoints object. The fields that are copied from
+// the object are immutable.
 type slice struct {
 	service federation.ServiceID
 	mirror  mirror
 	subsets []subset // an EndpointSlice has exactly one
 	managed string   // the resource version, if LocalConfig.SliceManager manages the slice
 
-	// The following fields are set only in the state:
+	// The following fields are only set while the slice is in the state.
 	key string
-	// stamp is the value of sliceIndex.clock at the last change of the slice, or of a Pod, owner or
-	// Server behind the slice. A reader joins the slice again only if the stamp differs.
+	// stamp is the value of sliceIndex.clock after the last change to the slice, or to a Pod, owner
+	// or Server on which the slice depends. A reader only joins the slice again if the stamp has
+	// changed.
 	stamp   uint64
 	changed int64 // when the slice itself was first read or last changed, in Unix nanoseconds
 }
 
-// mirror contains what Linkerd's service mirror writes about a gateway of another cluster.
+// mirror contains the data that Linkerd's service mirror writes about a gateway of another cluster.
 type mirror struct{ cluster, identity, remoteName string }
 
-// subset is a list of addresses with the same ports. Ready addresses come first.
+// subset is a list of addresses with the same ports. Ready addresses are at the beginning of the
+// list.
 type subset struct {
 	ports     []slicePort
 	addresses []address
 	ready     int // number of ready addresses
 }
 
-// port returns the port number of ref in this subset.
+// port returns the number of the referenced port in the subset.
 func (s *subset) port(ref portRef) (uint16, bool) {
 	if !ref.named {
 		return ref.number, true
@@ -64,8 +66,8 @@ func (s subset) alike(o subset, shown bool) bool {
 		slices.EqualFunc(s.others(shown), o.others(shown), address.same)
 }
 
-// others returns the addresses that are not ready. If shown is true, it leaves out addresses that
-// are used only for explanations.
+// others returns the addresses that are not ready. If shown is true, others leaves out addresses
+// that are only used for explanations.
 func (s subset) others(shown bool) []address {
 	list := s.addresses[s.ready:]
 	if !shown || len(list) == 0 {
@@ -97,16 +99,16 @@ type address struct {
 	pod      *pod                        // the target, while the slice is in the state and the address is connected
 }
 
-// addressFacts describes where an address is, according to the slice, and why clients do not get
-// it.
+// addressFacts contains the location of an address, as specified in the slice, and the reason why
+// the address is not sent to clients.
 type addressFacts struct {
 	zone  string
 	zones string             // zones in the hints, sorted, each followed by hintEnd
 	nodes string             // nodes in the hints, encoded like zones; only in the local cluster
 	node  string             // only for a Pod that is not ready; other addresses use the node of their Pod
 	why   federation.Verdict // Served if the address is ready
-	// leftOut means that the address has no endpoint for any port. Only explanations use such an
-	// address, and profiles that look up its hostname.
+	// leftOut means that no endpoint is created for the address, for any port. Only explanations,
+	// and profiles that look up the hostname of the address, use addresses that are left out.
 	leftOut bool
 	other   string // target that is neither a Pod nor an ExternalWorkload
 	text    string // text that is not an IP address
@@ -126,7 +128,7 @@ func endpointSliceKind(c *Cluster) follow.Kind[*discoveryv1.EndpointSlice, *slic
 	return k
 }
 
-// Core Endpoints are the predecessor of EndpointSlices.
+// The kind Endpoints in the core API group is the predecessor of EndpointSlices.
 type (
 	//lint:ignore SA1019 it is read with --enable-endpoint-slices=false
 	coreEndpoints = corev1.Endpoints
@@ -135,15 +137,15 @@ type (
 	coreEndpointAddress = corev1.EndpointAddress
 )
 
-// endpointsKind defines how core Endpoints are listed, watched and cached. Endpoints can replace
-// EndpointSlices.
+// endpointsKind defines how Endpoints objects are listed, watched and cached. Endpoints objects are
+// used instead of EndpointSlices if Rules.EndpointSlices is false.
 func endpointsKind(c *Cluster) follow.Kind[*coreEndpoints, *slice] {
 	return sliceKind(c, "endpoints", c.cfg.Client.Sources.Endpoints, func(o *coreEndpoints) (*slice, bool) {
 		return compactEndpoints(o, c.cfg.local != nil), true
 	})
 }
 
-// sliceKind defines how both EndpointSlices and Endpoints are listed, watched and cached.
+// sliceKind contains the definitions that EndpointSlices and Endpoints objects have in common.
 func sliceKind[O decode.Object](
 	c *Cluster, name string, from decode.Source[O], compact func(O) (*slice, bool),
 ) follow.Kind[O, *slice] {
@@ -157,10 +159,10 @@ func sliceKind[O decode.Object](
 	}
 }
 
-// compactSlice returns the cached form of an EndpointSlice. It leaves out slices of DNS names
-// (FQDN) and slices without a Service, which have no endpoints. It also leaves out slices with
-// neither ports nor addresses, unless manager manages them. API servers treat an empty list of
-// ports like a missing one.
+// compactSlice returns the cached form of an EndpointSlice. Slices of DNS names (FQDN) and slices
+// without a Service are not cached, because they do not have endpoints. Slices with neither ports
+// nor addresses are only cached if they have the given manager. API servers treat an empty list of
+// ports like a missing list.
 func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*slice, bool) {
 	service := sliceService(o)
 	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
@@ -183,8 +185,9 @@ func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*sl
 	return l, len(o.Ports) > 0 || len(l.subsets[0].addresses) > 0 || l.managed != ""
 }
 
-// sliceService returns the name of the slice's Service. The name comes from the label. A
-// handwritten slice may lack the label; then the first owner that is a Service counts.
+// sliceService returns the name of the slice's Service, which is the value of a label. If a
+// handwritten slice lacks the label, sliceService returns the name of the first owner that is a
+// Service.
 func sliceService(o *discoveryv1.EndpointSlice) string {
 	if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
 		return name
@@ -197,8 +200,8 @@ func sliceService(o *discoveryv1.EndpointSlice) string {
 	return ""
 }
 
-// compactEndpoints returns the cached form of an Endpoints object. The addresses of Endpoints have
-// no zones and never belong to ExternalWorkloads.
+// compactEndpoints returns the cached form of an Endpoints object. Addresses in an Endpoints object
+// do not have zones and never refer to ExternalWorkloads.
 func compactEndpoints(o *coreEndpoints, local bool) *slice {
 	l := &slice{
 		service: federation.ServiceID{Namespace: intern(o.Namespace), Name: strings.Clone(o.Name)},
@@ -227,8 +230,8 @@ func compactEndpoints(o *coreEndpoints, local bool) *slice {
 	return l
 }
 
-// appendSlicePort appends a port to list if its protocol is TCP. An object may contain several
-// ports with the same name and different protocols.
+// appendSlicePort appends a port to the list if the protocol of the port is TCP. An object may
+// contain several ports with the same name and different protocols.
 func appendSlicePort(list []slicePort, name string, protocol corev1.Protocol, port *int32) []slicePort {
 	if !tcp(string(protocol)) {
 		return list
@@ -237,7 +240,7 @@ func appendSlicePort(list []slicePort, name string, protocol corev1.Protocol, po
 	return append(list, slicePort{name: intern(name), number: number})
 }
 
-// Labels and annotations that Linkerd's service mirror writes on the endpoints of a gateway.
+// Labels and annotations that Linkerd's service mirror sets on endpoints that refer to a gateway.
 const (
 	mirrorClusterLabel        = "mirror.linkerd.io/cluster-name"
 	gatewayIdentityAnnotation = "mirror.linkerd.io/remote-gateway-identity"
@@ -260,8 +263,9 @@ type endpointReader struct {
 	local     bool // the local cluster: any hostname can be looked up, and node hints are used
 }
 
-// read reads a subset. Kubernetes writes one address for each endpoint and gives further addresses
-// no meaning. If an endpoint has several addresses, all are served.
+// read returns the subset that contains the given ports and endpoints. If an endpoint has several
+// addresses, all of the addresses are served. Kubernetes itself only writes one address for each
+// endpoint, and does not define the meaning of further addresses.
 func (r *endpointReader) read(ports []slicePort, endpoints []discoveryv1.Endpoint) subset {
 	ready := make([]address, 0, len(endpoints))
 	var others []address
@@ -278,7 +282,7 @@ func (r *endpointReader) read(ports []slicePort, endpoints []discoveryv1.Endpoin
 	return subset{ports: ports, ready: len(ready), addresses: trim(append(ready, others...))}
 }
 
-// readEndpoint reads the fields that all addresses of an endpoint share.
+// readEndpoint returns the fields that all addresses of an endpoint have in common.
 func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at addressFacts) {
 	target, known := r.target(e.TargetRef, r.namespace)
 	a.target = target
@@ -315,8 +319,8 @@ func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at ad
 	return a, at
 }
 
-// hints returns the zones and nodes in an endpoint's hints. It ignores node hints of linked
-// clusters, because a client's node may have the same name as a node there.
+// hints returns the zones and nodes in an endpoint's hints. Node hints of linked clusters are
+// ignored, because a client's node may have the same name as a node in a linked cluster.
 func (r *endpointReader) hints(h *discoveryv1.EndpointHints) (zones, nodes string) {
 	if h == nil {
 		return "", ""
@@ -328,7 +332,7 @@ func (r *endpointReader) hints(h *discoveryv1.EndpointHints) (zones, nodes strin
 	return zones, nodes
 }
 
-// joinHints returns the names, sorted, each followed by hintEnd.
+// joinHints returns a string that contains the sorted names, each followed by hintEnd.
 func joinHints[T any](list []T, name func(T) string) string {
 	if len(list) == 0 {
 		return ""
@@ -341,8 +345,8 @@ func joinHints[T any](list []T, name func(T) string) string {
 	return strings.Join(slices.Compact(names), "")
 }
 
-// withIP returns the address with the IP in text and the facts at. An unusable IP gets no hostname
-// and is left out.
+// withIP returns a copy of the address with the given IP and facts. If the IP cannot be used,
+// withIP removes the hostname and marks the address as left out.
 func (a address) withIP(text string, at addressFacts) address {
 	ip, why := readIP(text)
 	if a.ip = ip; why != federation.Served {
@@ -360,7 +364,8 @@ func (a address) same(b address) bool {
 	return a.ip == b.ip && a.target == b.target && a.facts == b.facts && value(a.hostname) == value(b.hostname)
 }
 
-// size returns the memory that an address refers to, in bytes, besides its place in the list.
+// size returns the memory to which an address refers, in bytes. The size of the address itself is
+// not included.
 func (a *address) size() int64 {
 	n := textSize(a.target)
 	if a.hostname != nil {
@@ -369,14 +374,15 @@ func (a *address) size() int64 {
 	return n
 }
 
-// size returns the memory of addressFacts that several addresses share, in bytes.
+// size returns the memory of addressFacts, in bytes. Several addresses may share their
+// addressFacts.
 func (p addressFacts) size() int64 {
 	return uniqueSize + sizeof[addressFacts]() +
 		textSize(p.zone) + textSize(p.zones) + textSize(p.nodes) + textSize(p.node) + textSize(string(p.why)) +
 		textSize(p.other) + textSize(p.text)
 }
 
-// endpointTarget returns the key of an address's ExternalWorkload or Pod. See podTarget.
+// endpointTarget is like podTarget, but also returns the keys of ExternalWorkloads.
 func endpointTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	if target, ok := workloadTarget(ref, namespace); ok {
 		return target, true
@@ -384,8 +390,9 @@ func endpointTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 	return podTarget(ref, namespace)
 }
 
-// podTarget returns the key of an address's Pod. The key of a bare address is empty. If ok is
-// false, the address has a target of another kind and cannot be served.
+// podTarget returns the key of the Pod to which an address refers. If the address is a bare
+// address, the key is empty. If the address refers to an object of another kind, the address cannot
+// be served, and podTarget returns false.
 func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	switch {
 	case ref == nil:
@@ -398,11 +405,11 @@ func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	return follow.JoinKey(namespace, ref.Name), true
 }
 
-// nameable reports whether an object can have the given name. A name with a slash could produce the
-// key of another kind (see workloadPrefix).
+// nameable reports whether an object can have the given name. A name with a slash could lead to the
+// key of an object of another kind (see workloadPrefix).
 func nameable(name string) bool { return name != "" && !strings.Contains(name, "/") }
 
-// targetKind returns the kind of an address's target.
+// targetKind returns the kind of the object to which an address refers.
 func targetKind(target string) federation.Kind {
 	switch {
 	case target == "":
@@ -413,7 +420,8 @@ func targetKind(target string) federation.Kind {
 	return federation.Pod
 }
 
-// trim frees unused capacity, which may be large if many endpoints are not ready.
+// trim frees the unused capacity of a list. The unused capacity may be large if many endpoints are
+// not ready.
 func trim[T any](list []T) []T {
 	if cap(list)-len(list) > 4 {
 		return slices.Clone(list)
@@ -421,9 +429,10 @@ func trim[T any](list []T) []T {
 	return list
 }
 
-// connected iterates over the addresses that are connected with their Pods. Ready addresses are
-// connected. In the local cluster, addresses with a hostname are also connected, because profiles
-// look them up. Changes of Pods behind other addresses have no cost.
+// connected returns an iterator over the addresses that are connected to their Pods. Ready
+// addresses are connected. In the local cluster, addresses with a hostname are also connected,
+// because profiles look up these addresses. A change to the Pod of any other address does not cause
+// any work.
 func (l *slice) connected(local bool) iter.Seq[*address] {
 	return func(yield func(*address) bool) {
 		for _, sub := range l.subsets {
@@ -436,8 +445,9 @@ func (l *slice) connected(local bool) iter.Seq[*address] {
 	}
 }
 
-// size returns the memory that the state uses for a slice of a linked cluster, in bytes. It
-// includes the Service and the Pods that the slice names, whether they exist or not.
+// size returns the memory that the state uses for a slice in a linked cluster, in bytes. The result
+// includes memory for the Service and the Pods to which the slice refers, even if they do not
+// exist.
 func (l *slice) size(string) int64 {
 	n := sizeof[slice]() + indexEntry[*slice]() + serviceEntrySize() + textSize(l.service.Namespace) +
 		textSize(l.service.Name) + textSize(l.mirror.cluster) + textSize(l.mirror.identity) +
@@ -459,7 +469,8 @@ func (l *slice) size(string) int64 {
 	return n
 }
 
-// shared yields the facts of the addresses, once for each run of equal facts.
+// shared yields the facts of the addresses. If consecutive addresses have equal facts, shared
+// yields these facts only once.
 func (l *slice) shared(yield func(any, int64) bool) {
 	var last unique.Handle[addressFacts]
 	for _, sub := range l.subsets {
@@ -473,17 +484,19 @@ func (l *slice) shared(yield func(any, int64) bool) {
 	}
 }
 
-// same compares all fields that come from the object.
+// same compares all fields that are copied from the object.
 func (l *slice) same(o *slice) bool { return l.alike(o, false) }
 
-// alike compares slices. If shown is true, alike ignores the fields that are used only for
-// explanations. It then compares the fields that readers, profiles and writers of slices use.
+// alike reports whether two slices are equal. If shown is true, alike only compares the fields that
+// readers, profiles and writers of slices use, and ignores the fields that are only used for
+// explanations.
 func (l *slice) alike(o *slice, shown bool) bool {
 	return l.service == o.service && l.mirror == o.mirror && l.managed == o.managed &&
 		slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool { return a.alike(b, shown) })
 }
 
-// sliceIndex contains the EndpointSlices or Endpoints objects of a cluster. state.mu guards it.
+// sliceIndex contains the EndpointSlices or Endpoints objects of a cluster. The mutex state.mu
+// guards a sliceIndex.
 type sliceIndex struct {
 	state *state // fixed
 	byKey map[string]*slice
@@ -492,8 +505,8 @@ type sliceIndex struct {
 
 func newSliceIndex(s *state) sliceIndex { return sliceIndex{state: s, byKey: make(map[string]*slice)} }
 
-// set updates the index after a change of the slice with the given key. If before is nil, the slice
-// is new. If now is nil, the slice has been deleted.
+// set updates the index after a change to the slice with the given key. The argument before is nil
+// if the slice is new. The argument now is nil if the slice has been deleted.
 func (x *sliceIndex) set(key string, before, now *slice) {
 	x.state.local.countManaged(before, -1)
 	x.state.local.countManaged(now, 1)
@@ -529,7 +542,8 @@ func (x *sliceIndex) set(key string, before, now *slice) {
 	}
 }
 
-// touch gives a slice a new stamp, so that readers join the slice again, and marks its Service.
+// touch assigns a new stamp to a slice, so that readers join the slice again, and marks the slice's
+// Service as changed.
 func (x *sliceIndex) touch(l *slice) {
 	x.clock++
 	l.stamp = x.clock
@@ -538,8 +552,7 @@ func (x *sliceIndex) touch(l *slice) {
 
 func compareKey(l *slice, key string) int { return cmp.Compare(l.key, key) }
 
-// attachPods connects a slice's addresses with their Pods, their ExternalWorkloads, or
-// placeholders.
+// attachPods connects a slice's addresses to their Pods, their ExternalWorkloads, or placeholders.
 func (x *sliceIndex) attachPods(l *slice) {
 	for a := range l.connected(x.state.local != nil) {
 		if a.target == "" {

@@ -10,47 +10,55 @@ import (
 	"isthmus/internal/pace"
 )
 
-// state holds the cached objects of one cluster. The indexes let each event find the services that
-// the event affects. The state does no I/O.
+// state holds the cached objects of one cluster. Through the indexes, the handler of an event finds
+// the services that the event affects. The state does not perform I/O.
 //
-// Objects refer to each other by pointer. If an object refers to an object that has not been read,
-// a placeholder takes its place, so objects may arrive in any order. For example, a slice leaves
-// out an endpoint while its Pod is missing, and is joined again when the Pod arrives.
+// Objects refer to each other through pointers. If an object refers to an object that has not been
+// read, the pointer refers to a placeholder, so objects may arrive in any order. For example, an
+// endpoint is left out of a slice while the endpoint's Pod is missing. When the Pod arrives,
+// readers join the slice again.
 //
-// Each index is one type with all its methods. Each kind's [follow.Store] looks up objects by key,
-// to find the objects that a new list no longer contains. The indexes have these other users:
+// Each index is one type with all of its methods. The [follow.Store] of each kind looks up objects
+// by key, to find the objects that a new list no longer contains. The following list describes each
+// index and its other users.
 //
-//   - services: each Service and its slices, by name. Readers look up their Service at every read.
-//     Pages and writers of slices also use this index. An entry with neither a Service nor slices
-//     is removed.
-//   - slices: each EndpointSlice or Endpoints object, by key. Each slice has a stamp, which changes
-//     with every object behind the slice. Readers compare stamps to find the slices to join again.
-//     Readers reach slices through services.
-//   - pods: Pods and ExternalWorkloads, by key, in 64 shards by namespace. When a slice is put, it
-//     gets a pointer to each of its Pods. Each Pod lists its slices, which a change of the Pod
-//     touches. sliceIndex.attachPods and detachPods keep both sides consistent, and podIndex.sweep
-//     removes unused placeholders.
-//   - owners: ReplicaSets and Jobs, by key, each with its Pods. A change of an owner touches its
-//     Pods. ownerIndex.attach and detach keep both sides consistent.
-//   - policies: the Servers that make ports opaque, by key and by namespace and name. For each
-//     namespace, the index groups Pods with equal labels and ports, and stores the opaque ports of
-//     each group. The join looks up each Pod. The methods setServer and evaluate update the index
-//     after a change of a Server. The method regroup updates the index after a change of a Pod.
-//   - nodes: the zone and region of each Node, by name, and the number of Nodes in each region. In
-//     the local cluster, the index also has the addresses of Nodes. Cluster.Region uses this index.
-//   - gateways: the Services that are Linkerd gateways, by name. Every reconcile of a link reads
-//     them.
-//   - unusable: the reasons why objects cannot be used, by kind and key, for Cluster.Health. Each
-//     new version of an object updates its reason.
-//   - exports (only with Config.Exports): the values that the hooks returned for Services and
-//     ServiceExports, and in the local cluster for Namespaces and ServiceImports. Cluster.Exports
-//     joins ServiceExports with Services of the same name, whichever arrives first, so the values
-//     of all Services are cached. Listing Services again for each ServiceExport would take less
-//     memory. However, anyone who may write ServiceExports could then cause endless lists.
-//   - local, only in the local cluster: the addresses of Pods, ExternalWorkloads, Services and
-//     Nodes; ServiceProfiles; and what EndpointSlices for ExternalWorkloads are made of. Profiles
-//     and the pages read them through the methods of [Local]. Updates mark the profiles that have
-//     to be read again.
+//   - services contains each Service and its slices, by name. Readers look up their Service on
+//     every read. Pages and writers of slices also use this index. Entries with neither a Service
+//     nor slices are removed.
+//   - slices contains each EndpointSlice or Endpoints object, by key. Each slice has a stamp, which
+//     changes whenever an object on which the slice depends changes. Readers compare stamps to find
+//     the slices that they have to join again. Readers find the slices themselves through the index
+//     services.
+//   - pods contains Pods and ExternalWorkloads, by key, in 64 shards. Each slice in the state
+//     contains pointers to its Pods. Each Pod contains a list of its slices, and a change to the
+//     Pod touches these slices. The methods attachPods and detachPods of sliceIndex keep both sides
+//     consistent. The method podIndex.sweep removes unused placeholders.
+//   - owners contains ReplicaSets and Jobs together with their Pods, by key. A change to an owner
+//     touches its Pods. The methods attach and detach of ownerIndex keep both sides consistent.
+//   - policies contains the Servers that make ports opaque, both by key and by namespace and name.
+//     For each namespace, the index contains sets of Pods, and the opaque ports of each set. During
+//     a join, readers look up each Pod in this index. The methods setServer and evaluate update the
+//     index after a change to a Server. The method regroup updates the index after a change to a
+//     Pod.
+//   - nodes contains the zone and region of each Node, by name, and the number of Nodes in each
+//     region. In the local cluster, the index also contains the addresses of Nodes. The method
+//     Cluster.Region uses this index.
+//   - gateways contains the Services that are Linkerd gateways, by name. A link reads this index on
+//     every reconcile.
+//   - unusable contains the reasons why objects cannot be used, by kind and key. Each new version
+//     of an object updates the reason for the object. The method Cluster.Health returns the
+//     reasons.
+//   - exports contains the values that the hooks returned, if Config.Exports is set. The hooks
+//     return values for Services and ServiceExports, and in the local cluster also for Namespaces
+//     and ServiceImports. Cluster.Exports joins ServiceExports and Services with the same name. A
+//     ServiceExport may arrive later than its Service, so the index contains the values of all
+//     Services. Listing Services again for each new ServiceExport would use less memory. However, a
+//     user who may create ServiceExports could then cause an endless number of lists.
+//   - local, which exists only in the local cluster, contains the addresses of Pods,
+//     ExternalWorkloads, Services and Nodes. The index also contains ServiceProfiles, and the data
+//     from which EndpointSlices for ExternalWorkloads are created. Profiles and pages read the
+//     index through the methods of [Local]. After an update, the profiles that have to be read
+//     again are marked.
 type state struct {
 	// fixed
 	cluster             federation.ClusterName
@@ -59,7 +67,7 @@ type state struct {
 	dirty               *pace.Dirty[federation.ServiceID] // services to report, by namespace
 	local               *Local                            // nil for a linked cluster
 
-	// mu guards the following fields.
+	// The mutex mu guards the following fields.
 	mu       sync.RWMutex
 	live     bool      // the first sync is complete, so changes are reported
 	now      time.Time // when the current event arrived
@@ -92,30 +100,31 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 	return s
 }
 
-// lock locks the state to handle one event. The caller must unlock mu.
+// lock locks the state in order to handle one event. The caller must unlock the mutex mu.
 func (s *state) lock() {
 	now := time.Now()
 	s.mu.Lock()
 	s.now = now
 }
 
-// store is the [follow.Store] of one kind of object. The methods of store lock the state. The
-// functions in the fields of store are called with state.mu held, except prepare.
+// store is the [follow.Store] for one kind of object. The methods of store lock the state. While
+// the functions in the fields of store are called, except for the function prepare, the mutex
+// state.mu is held.
 type store[T any] struct {
 	state *state
 	get   func(key string) (T, bool) // may be called with state.mu held shared
 	keys  func(yield func(key string) bool)
 	same  func(a, b T) bool
-	// set replaces the object that get returns with to. If exists is false, set removes the object,
-	// and to is the zero value.
+	// set stores an object, which the function get then returns. If exists is false, set removes
+	// the object instead.
 	set     func(key string, to T, exists bool)
 	prepare func(key string, to T) T // if set, completes an object before it is put
 	release func(key string)         // if set, releases the addresses of an object that will be dropped
 }
 
-// mapStore returns the store of a kind whose objects are in a map. changed is called after each
-// change of the map. For a new object, before is the zero value. For a removed object, now is the
-// zero value.
+// mapStore returns the store for a kind whose objects are stored in a map. After each change to the
+// map, the store calls the function changed. The argument before is the zero value for a new
+// object. The argument now is the zero value for a removed object.
 func mapStore[T any](
 	s *state, all map[string]T, same func(a, b T) bool, changed func(key string, before, now T),
 ) store[T] {
@@ -156,7 +165,8 @@ func (s store[T]) Get(key string) (T, bool) {
 	return s.get(key)
 }
 
-// PutTogether makes all puts of f visible to readers in one step.
+// PutTogether calls f with a function that stores objects. All objects that f stores become visible
+// to readers in one step.
 func (s store[T]) PutTogether(f func(put func(string, T))) {
 	s.state.lock()
 	defer s.state.mu.Unlock()
@@ -185,8 +195,8 @@ func (s store[T]) Keys(yield func(string) bool) {
 	s.keys(yield)
 }
 
-// reportChanges makes the state report changes from now on. All policies must have been evaluated
-// before.
+// reportChanges makes the state report all further changes. All policies must be evaluated before
+// reportChanges is called.
 func (s *state) reportChanges() {
 	s.lock()
 	defer s.mu.Unlock()
@@ -197,7 +207,7 @@ func (s *state) reportChanges() {
 	s.local.markCrowded()
 }
 
-// mark records that a service may have changed.
+// mark records that the endpoints of a service may have changed.
 func (s *state) mark(id federation.ServiceID) {
 	if s.live {
 		s.dirty.Add(id.Namespace, id, s.now)
@@ -205,8 +215,8 @@ func (s *state) mark(id federation.ServiceID) {
 	s.local.markInstances(id)
 }
 
-// without removes x from list and does not preserve the order. It returns nil for an empty list, to
-// release the memory.
+// without removes x from a list, without preserving the order. If the resulting list is empty,
+// without returns nil to release the memory.
 func without[T comparable](list []T, x T) []T {
 	i := slices.Index(list, x)
 	if i < 0 {
@@ -222,8 +232,8 @@ func without[T comparable](list []T, x T) []T {
 	return list[:last]
 }
 
-// setUnusable records why an object cannot be used. An empty reason means that the object is usable
-// or has been deleted.
+// setUnusable records the reason why an object cannot be used. The reason is empty if the object
+// can be used or has been deleted.
 func (s *state) setUnusable(object, reason string) {
 	if reason == "" {
 		delete(s.unusable, object)
@@ -232,8 +242,8 @@ func (s *state) setUnusable(object, reason string) {
 	}
 }
 
-// unusableObjects returns the unusable objects with their reasons, sorted. It also returns the
-// number of ServiceProfiles that are rejected as a whole.
+// unusableObjects returns a sorted list of the unusable objects, together with the reasons. It also
+// returns the number of ServiceProfiles that cannot be used at all.
 func (s *state) unusableObjects() (list []string, profiles int) {
 	s.mu.RLock()
 	reasons := maps.Clone(s.unusable) // sorted without the lock, because there may be many
