@@ -215,7 +215,7 @@ func (r Refusal) String() string {
 	if r.Owner == "" {
 		return fmt.Sprintf("%v is outside the address ranges of the link", r.Addr)
 	}
-	return fmt.Sprintf("%v belongs to %s of the local cluster", r.Addr, r.Owner)
+	return fmt.Sprintf("%v is assigned to %s in the local cluster", r.Addr, r.Owner)
 }
 
 // Refused summarizes the refused endpoints of an offer.

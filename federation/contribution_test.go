@@ -109,7 +109,7 @@ func TestOwnedAddress(t *testing.T) {
 	w.home.own(w.table, "10.1.0.2", "Pod ns/mine")
 	w.serves(3, "10.1.0.1:80@east")
 	w.refused(1, 0, 1)
-	w.reported("east: 10.1.0.2:80 belongs to Pod ns/mine of the local cluster")
+	w.reported("east: 10.1.0.2:80 is assigned to Pod ns/mine in the local cluster")
 	w.home.own(w.table, "10.1.0.2", "Pod ns/other") // the next Pod with the address
 	w.home.own(w.table, "10.9.9.9", "Pod ns/other") // no cluster offers it
 	w.offer(w.east, "b", "10.1.0.2", "10.1.0.3")
@@ -117,7 +117,7 @@ func TestOwnedAddress(t *testing.T) {
 	w.refused(1, 0, 2)
 	w.offer(w.north, "c", "10.1.0.2")
 	w.serves(4, "10.1.0.1:80@east", "10.1.0.3:80@east")
-	w.reported("north: 10.1.0.2:80 belongs to Pod ns/other of the local cluster")
+	w.reported("north: 10.1.0.2:80 is assigned to Pod ns/other in the local cluster")
 	w.offer(w.home, "s", "10.1.0.2") // local endpoints are not screened
 	w.serves(5, "10.1.0.1:80@east", "10.1.0.2:80@local", "10.1.0.3:80@east")
 	w.offer(w.home, "s")
@@ -127,7 +127,7 @@ func TestOwnedAddress(t *testing.T) {
 	w.refused(1, 0, 0)
 	w.home.own(w.table, "10.1.0.1", "Service ns/x")
 	w.serves(8, "10.1.0.2:80@east", "10.1.0.3:80@east")
-	w.reported("east: 10.1.0.1:80 belongs to Service ns/x of the local cluster")
+	w.reported("east: 10.1.0.1:80 is assigned to Service ns/x in the local cluster")
 }
 
 // TestRangesOfLink checks that new ranges take effect in one step without reading a source, and

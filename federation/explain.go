@@ -283,7 +283,7 @@ func (x *inquiry) describe(a *ExplainedAddress) {
 	case OtherInstance:
 		ofGateways := func(l *Slice) bool { return l.Behind != nil && l.Name == a.Slice }
 		if slices.ContainsFunc(x.port.members[a.Member].raw, ofGateways) {
-			a.Detail = "an instance can't be addressed through a gateway"
+			a.Detail = "a single instance cannot be reached through a Linkerd gateway"
 		}
 	case Taken:
 		for i, l := range x.port.offers.at(a.Addr) {

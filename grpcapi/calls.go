@@ -12,7 +12,7 @@ import (
 )
 
 // statusNoRequest ends a call whose request did not arrive within Options.Request.
-var statusNoRequest = status.New(codes.DeadlineExceeded, "the request did not come in time")
+var statusNoRequest = status.New(codes.DeadlineExceeded, "the request did not arrive in time")
 
 // callMetrics counts calls and their messages, and converts panics into errors. The metrics have
 // the same names as in go-grpc-prometheus. The counters of each method are looked up only once,
@@ -49,13 +49,13 @@ func newCallMetrics(panicked func(method string, reason any) error, requestTimeo
 		panicked:       panicked,
 		requestTimeout: requestTimeout,
 
-		started:  counter("grpc_server_started_total", "Calls started.", labels...),
-		handled:  counter("grpc_server_handled_total", "Calls ended, by code.", append(labels, "grpc_code")...),
-		received: counter("grpc_server_msg_received_total", "Messages received in calls.", labels...),
-		sent:     counter("grpc_server_msg_sent_total", "Messages sent in calls.", labels...),
+		started:  counter("grpc_server_started_total", "Number of started calls.", labels...),
+		handled:  counter("grpc_server_handled_total", "Number of ended calls, by code.", append(labels, "grpc_code")...),
+		received: counter("grpc_server_msg_received_total", "Number of messages received in calls.", labels...),
+		sent:     counter("grpc_server_msg_sent_total", "Number of messages sent in calls.", labels...),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "grpc_server_handling_seconds",
-			Help:    "How long calls took.",
+			Help:    "Duration of calls.",
 			Buckets: []float64{.1, 1, 300, 3600},
 		}, labels),
 		methods: make(map[string]*methodMetrics),
@@ -178,7 +178,7 @@ func (c *countedCall) RecvMsg(m any) error {
 func transportOf(ctx context.Context) (statusWriter, error) {
 	transport, ok := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
 	if !ok {
-		return nil, status.Error(codes.Internal, "the gateway can't end streams with this version of gRPC")
+		return nil, status.Error(codes.Internal, "streams cannot be ended with this version of the gRPC library")
 	}
 	return transport, nil
 }

@@ -28,23 +28,24 @@ func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 }
 
 var evictedDesc = prometheus.NewDesc("isthmus_views_evicted_total",
-	"Warm views that were closed to make room.", []string{"grpc_method"}, nil)
+	"Number of warm views that were evicted.", []string{"grpc_method"}, nil)
 
 // collector computes the series that describe open streams and views.
 type collector struct{ server *Server }
 
 // streams sends the number of calls, streams and views.
 func (c collector) streams(ch chan<- prometheus.Metric) {
-	calls := gauges("isthmus_calls", "Open calls of all methods, also those whose request has not come.")
+	calls := gauges("isthmus_calls",
+		"Number of open calls of all methods, including calls whose request has not arrived yet.")
 	calls.WithLabelValues().Set(float64(c.server.openCalls.inUse()))
 	calls.Collect(ch)
 
-	streams := gauges("isthmus_streams", "Open Get and GetProfile streams.")
+	streams := gauges("isthmus_streams", "Number of open Get and GetProfile streams.")
 	streams.WithLabelValues().Set(float64(c.server.Streams()))
 	streams.Collect(ch)
 
 	views := gauges("isthmus_views",
-		"Views, which streams share: open while a stream uses it, warm while it is kept for the next one.",
+		"Number of views by state: open (streams use the view) or warm (cached for the next stream).",
 		"grpc_method", "state")
 	for method, of := range map[string]interface {
 		count() (all, idle int, evicted uint64)
@@ -90,7 +91,7 @@ func (c collector) endpoints(ch chan<- prometheus.Metric) {
 	sendMembers(ch, x.counts)
 
 	sent := gauges("isthmus_endpoints_sent",
-		"Endpoints that open Get streams should have by now, counted once for every stream.", "cluster")
+		"Number of endpoints in the newest sets of open Get streams, counted once per stream.", "cluster")
 	for cluster, n := range x.sent {
 		sent.WithLabelValues(cluster.String()).Set(float64(n))
 	}
@@ -118,10 +119,11 @@ func (c collector) openViews() map[servicePort][]getUse {
 // profiles sends the series that describe the profiles of GetProfile streams.
 func (c collector) profiles(ch chan<- prometheus.Metric) {
 	profiles := gauges("profile_subscribers",
-		"GetProfile streams that a ServiceProfile of this name applies to, if it exists.", "namespace", "profile")
-	services := gauges("service_subscribers", "GetProfile streams of a Service.", "namespace", "name")
+		"Number of GetProfile streams that use this ServiceProfile, or would use it if it existed.",
+		"namespace", "profile")
+	services := gauges("service_subscribers", "Number of GetProfile streams for the Service.", "namespace", "name")
 	workloads := gauges("workload_subscribers",
-		"GetProfile streams of an endpoint, or of an address whose owner is not known.")
+		"Number of GetProfile streams for an endpoint, or for an address without a known object.")
 	workloads.WithLabelValues()
 	open := make(map[profileSeries]bool)
 	for _, u := range c.server.profileViews.uses() {
@@ -184,14 +186,14 @@ var memberLabels = []string{"cluster", "namespace", "service", "port", "hostname
 
 var (
 	subscribersDesc = prometheus.NewDesc("endpoints_subscribers",
-		"Get streams that a Service's endpoints go to.", memberLabels, nil)
+		"Number of Get streams that receive the Service's endpoints.", memberLabels, nil)
 	updatesDesc = prometheus.NewDesc("endpoints_updates",
-		"How often a Service's endpoints have changed while there were Get streams.", memberLabels, nil)
+		"Number of changes to the Service's endpoints while it had Get streams.", memberLabels, nil)
 	podsDesc = prometheus.NewDesc("endpoints_pods",
-		"Endpoints of a Service that a Get stream is sent; "+
-			"the largest number, if that depends on the client's zone or on node hints.", memberLabels, nil)
+		"Number of the Service's endpoints that each Get stream receives. "+
+			"If zones or node hints make this number differ, the largest number is reported.", memberLabels, nil)
 	existsDesc = prometheus.NewDesc("endpoints_exists",
-		"1 if a Service with Get streams exists in its cluster.", memberLabels, nil)
+		"1 if the Service exists in its cluster, and 0 if it does not exist.", memberLabels, nil)
 )
 
 // memberSeries holds the values of memberLabels.
@@ -357,4 +359,4 @@ func profileSeriesOf(k federation.ProfileKey, p *federation.Profile, domain stri
 }
 
 var profileUpdatesDesc = prometheus.NewDesc("profile_updates",
-	"How often the profile that such streams see has changed.", []string{"namespace", "profile"}, nil)
+	"Number of changes to the profile that GetProfile streams receive.", []string{"namespace", "profile"}, nil)

@@ -113,10 +113,11 @@ func (c *clientConnection) noteStall() {
 // client has not read.
 func (c *clientConnection) close(reason string) {
 	c.parent.closed.WithLabelValues(reason).Inc()
-	c.parent.log.Warn("connection closed: its client takes no answers",
+	c.parent.log.Warn("connection closed: the client does not read responses",
 		zap.String("reason", reason), zap.Stringer("client", c.conn.RemoteAddr()))
 	if err := c.conn.Close(); err != nil {
-		c.parent.log.Debug("connection of a client not closed", zap.Error(err)) // the connection was closed already
+		// The connection has already been closed.
+		c.parent.log.Debug("cannot close the connection of a client", zap.Error(err))
 	}
 }
 

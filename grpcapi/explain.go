@@ -66,7 +66,8 @@ func (x explainer) explain(ctx context.Context, q Question) (*Explanation, error
 	answer, ok := x.server.table.Explain(ctx, federation.Question{Key: st.view.key, Addr: q.Addr, Limit: q.Limit})
 	if !ok {
 		return nil, status.Errorf(codes.DeadlineExceeded,
-			"not explained: %s has too many addresses, or the gateway too much to do", st.name())
+			"%s: the explanation took too long: the service has too many addresses, or the replica is overloaded",
+			st.name())
 	}
 	return &Explanation{
 		Explanation: answer,

@@ -111,11 +111,12 @@ func (st *getStream) refusal(set *federation.Set) error {
 		return invalidAuthority(st.name())
 	case federation.TooManyPorts:
 		return status.Errorf(codes.ResourceExhausted,
-			"%s: clients use %d other undeclared ports of Service %s.%s, which is the limit: "+
+			"%s: clients already use %d other undeclared ports of Service %s.%s, which is the limit: "+
 				"declare the port in the Service",
 			st.name(), federation.MaxUndeclaredPorts, service.Name, service.Namespace)
 	case federation.Unknown:
-		return status.Errorf(codes.Unavailable, "No cluster of %s that is known by now has endpoints", st.name())
+		return status.Errorf(codes.Unavailable,
+			"%s: some clusters have not synced, and the others do not have endpoints", st.name())
 	}
 	return nil
 }

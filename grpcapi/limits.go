@@ -20,7 +20,7 @@ var (
 	statusTooManyCalls = status.New(codes.ResourceExhausted,
 		"too many calls are open: add replicas, or raise the memory limit and --max-streams")
 	statusTooMuch = status.New(codes.ResourceExhausted,
-		"no memory is left for further destinations: raise the memory limit and --view-memory")
+		"not enough memory for another destination: raise the memory limit and --view-memory")
 )
 
 // quota is a limit on calls or memory, shared by all client addresses.
@@ -133,7 +133,7 @@ func (q *quota) refuse(what string) error {
 	q.refusing = true
 	q.mu.Unlock()
 	if first {
-		q.log.Warn("calls are refused: "+q.full.Message(), zap.String("first", what), zap.Int64("limit", q.limit))
+		q.log.Warn("refusing calls: "+q.full.Message(), zap.String("first", what), zap.Int64("limit", q.limit))
 	}
 	return q.full.Err()
 }
@@ -181,9 +181,9 @@ const (
 
 // These statuses refuse calls that exceed the limits on reflection.
 var (
-	statusReflections = status.New(codes.ResourceExhausted, "too many reflection calls at a time: try again later")
+	statusReflections = status.New(codes.ResourceExhausted, "too many concurrent reflection calls: try again later")
 	statusReflected   = status.New(codes.ResourceExhausted,
-		"too many answers of reflection on one connection: use a new one")
+		"too many reflection responses on this connection: open a new connection")
 )
 
 // limitedReflection is the grpc.ServiceRegistrar that is passed to reflection.Register.
@@ -224,7 +224,8 @@ type reflectionCall struct {
 // behind the unread responses.
 func (c *reflectionCall) SendMsg(m any) error {
 	if c.conn == nil {
-		return status.Error(codes.Internal, "the gateway can't bound reflection without its own transport credentials")
+		return status.Error(codes.Internal,
+			"reflection is not available on connections with other transport credentials")
 	}
 	if c.conn.reflected.Add(1) > maxReflected {
 		return statusReflected.Err()

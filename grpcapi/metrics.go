@@ -39,30 +39,30 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		calls:  newCallMetrics(s.panicked, s.opts.Request),
 		getOverflow: newOverflows(s.table, open.openGets, prometheus.NewDesc(
 			"endpoint_updates_queue_overflow",
-			"Get streams that ended because their proxy did not take an update in time.",
+			"Number of Get streams that ended because the proxy did not read an update in time.",
 			[]string{"service"}, nil)),
 		profileOverflow: newOverflows(s.table, open.openProfiles, prometheus.NewDesc(
 			"profile_updates_queue_overflow",
-			"GetProfile streams of services that ended because their proxy did not take an update in time.",
+			"Number of GetProfile streams for Services that ended because the proxy did not read an update in time.",
 			[]string{"fqn", "port"}, nil)),
 		endpointProfileOverflow: newCounter("endpoint_profile_updates_queue_overflow",
-			"GetProfile streams of endpoints that ended because their proxy did not take an update in time."),
+			"Number of GetProfile streams for endpoints that ended because the proxy did not read an update in time."),
 		stalled: newCounter("isthmus_streams_stalled_total",
-			"Streams that ended because their proxy did not take an update in time."),
+			"Number of streams that ended because the proxy did not read an update in time."),
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "isthmus_connections_closed_total",
-			Help: "Connections that were closed because their client takes no answers.",
+			Help: "Number of connections that were closed because the client did not read responses.",
 		}, []string{"reason"}),
 		first: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "isthmus_first_frame_seconds",
-			Help:    "How long the first messages of Get streams waited for clusters.",
+			Help:    "How long the first message of a Get stream waited for clusters.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .25, .5, 1, 1.5, 2, 3},
 		}),
 		late: newCounter("isthmus_first_frame_timeouts_total",
-			"Get streams that did not begin with all clusters, since one of them took too long."),
+			"Number of Get streams that began without some clusters, because these clusters took too long."),
 		workloadUpdates: newCounter("workload_updates",
-			"How often the profiles have changed that GetProfile streams see of an endpoint, "+
-				"or of an address whose owner is not known."),
+			"Number of changes to the profiles that GetProfile streams receive for endpoints, "+
+				"and for addresses without a known object."),
 		propagation: &propagation{
 			table:     s.table,
 			byCluster: make(map[federation.ClusterName]prometheus.Histogram),
@@ -206,9 +206,8 @@ func (p *propagation) add(c federation.ClusterName) prometheus.Histogram {
 	h := p.byCluster[c]
 	if h == nil {
 		h = prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "isthmus_propagation_seconds",
-			Help: "Time from when the gateway received a change of endpoints " +
-				"to when it sent it on a proxy's Get stream.",
+			Name:        "isthmus_propagation_seconds",
+			Help:        "Time from receiving a change to endpoints until sending the change on a Get stream.",
 			ConstLabels: prometheus.Labels{"cluster": c.String()},
 			Buckets:     []float64{.005, .05, .25, 1, 5}, // few, because each cluster has a histogram
 		})

@@ -267,7 +267,7 @@ func TestProfileStall(t *testing.T) {
 					t.Errorf("%d before any stall", n)
 				}
 				time.Sleep(time.Nanosecond)
-				c.fails(t, codes.Unavailable, "taken no update")
+				c.fails(t, codes.Unavailable, "not read an update")
 				if c.status.Code() != codes.Unavailable {
 					t.Errorf("the transport was given %v", c.status)
 				}

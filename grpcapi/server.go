@@ -130,7 +130,7 @@ type Server struct {
 // requests, call the Server's GRPC method.
 func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	if table == nil || dir == nil {
-		return nil, errors.New("the Destination server needs a table and a directory")
+		return nil, errors.New("Destination server: the table and the directory must not be nil")
 	}
 	o = o.withDefaults()
 	enc, err := wire.NewEncoder(o.Messages)
@@ -149,7 +149,7 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 		streams: newOpenStreams(),
 	}
 	s.refused = newCounter("isthmus_streams_refused_total",
-		"Calls that were refused because --max-streams or --view-memory was reached.")
+		"Number of calls that were refused because --max-streams or --view-memory was reached.")
 	s.openCalls = newQuota(o.Streams, statusTooManyCalls, s.refused, o.Log)
 	s.viewMemory = newQuota(o.ViewBytes, statusTooMuch, s.refused, o.Log)
 	newGet := func(k federation.Key) *getView { return newGetView(k, enc) }
@@ -266,12 +266,12 @@ func (s *Server) makeRoom() bool {
 // panicked reports a panic and returns the error for the client.
 func (s *Server) panicked(method string, r any) error {
 	s.opts.Supervisor.Report(panics.Work{Where: panics.Stream, Object: method}, r)
-	return status.Error(codes.Internal, "the gateway failed to handle this call")
+	return status.Error(codes.Internal, "Isthmus failed to handle this call")
 }
 
 // profileTooLarge logs that a ServiceProfile is too large and that the default replaces it.
 func (s *Server) profileTooLarge(sp *federation.ServiceProfile, bytes int) {
-	s.log.Warn("ServiceProfile is too large for proxies: they get the default",
+	s.log.Warn("ServiceProfile is too large for proxies: proxies use default routes",
 		zap.String("profile", sp.Namespace+"/"+sp.Name), zap.Int("bytes", bytes))
 }
 

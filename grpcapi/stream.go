@@ -47,8 +47,8 @@ type statusWriter interface{ WriteStatus(*status.Status) error }
 
 // These statuses end streams from another goroutine.
 var (
-	statusDraining = status.New(codes.Unavailable, "the gateway is shutting down")
-	statusStalled  = status.New(codes.Unavailable, "the proxy has taken no update for too long")
+	statusDraining = status.New(codes.Unavailable, "the replica is shutting down")
+	statusStalled  = status.New(codes.Unavailable, "the proxy has not read an update for too long")
 )
 
 // stream is the state that Get and GetProfile streams have in common. Only the goroutine of the
@@ -316,7 +316,7 @@ func (st *stream) end(s *status.Status) bool {
 		return false
 	}
 	if err := st.transport.WriteStatus(s); err != nil {
-		st.server.log.Debug("status of a stream not written", zap.Error(err))
+		st.server.log.Debug("cannot write the status of a stream", zap.Error(err))
 	}
 	return true
 }

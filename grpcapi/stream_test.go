@@ -114,7 +114,7 @@ func TestStall(t *testing.T) {
 			t.Errorf("%d before any stall", n)
 		}
 		time.Sleep(time.Nanosecond)
-		c.fails(t, codes.Unavailable, "taken no update")
+		c.fails(t, codes.Unavailable, "not read an update")
 		if c.status.Code() != codes.Unavailable {
 			t.Errorf("the transport was given %v", c.status)
 		}

@@ -121,7 +121,7 @@ func marshal(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		// Encoding can only fail because of invalid UTF-8, which validUTF8 replaces.
-		panic(fmt.Sprintf("a profile can't be encoded: %v", err))
+		panic(fmt.Sprintf("cannot encode a profile: %v", err))
 	}
 	return b
 }

@@ -217,7 +217,7 @@ func (r *Resource) NeverRead() bool { return !r.Synced && r.Err != "" && r.Failu
 
 // Unread returns a message for users which says that the kind has never been read.
 func (r *Resource) Unread() string {
-	return r.Resource + " have never been read, so the cluster looks as if it had none: " + r.Err
+	return r.Resource + " have never been read, so the cluster appears to have none: " + r.Err
 }
 
 // ReadFailure says why a kind of object cannot be listed or watched.

@@ -105,8 +105,8 @@ func (f Failure) String() string {
 	if f.Panics != 1 {
 		times = fmt.Sprintf("%d times", f.Panics)
 	}
-	return fmt.Sprintf("Isthmus can't update it, because of a bug: it has panicked %s since %s (%s: %s); "+
-		"clients keep what they were sent before",
+	return fmt.Sprintf("because of a bug in Isthmus, an update has panicked %s since %s (%s: %s); "+
+		"clients keep what they received before the first panic",
 		times, f.Since.UTC().Format(time.RFC3339), f.Where, f.Panic)
 }
 

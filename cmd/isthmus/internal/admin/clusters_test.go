@@ -38,7 +38,7 @@ func TestRefusedOnPages(t *testing.T) {
 	defer table.Watch(federation.Key{Service: cmdtest.ShopID("web"), Port: 80}).Close()
 	want := []adminapi.PortMember{
 		{Cluster: "east", Service: "shop/web", Endpoints: 4, Refused: 3, Refusals: []string{
-			"10.0.0.99:80 belongs to Pod shop/mine of the local cluster",
+			"10.0.0.99:80 is assigned to Pod shop/mine in the local cluster",
 			"10.1.0.1:80 is outside the address ranges of the link",
 			"10.1.0.2:80 is outside the address ranges of the link"}},
 		{
@@ -55,7 +55,7 @@ func TestRefusedOnPages(t *testing.T) {
 	}
 	if got, want := s.clusters().all().Refused, []adminapi.Refused{
 		{Cluster: "east", Outside: 2, Owned: 1, Examples: []string{
-			"shop/web of east, offered to shop/web: 10.0.0.99:80 belongs to Pod shop/mine of the local cluster",
+			"shop/web of east, offered to shop/web: 10.0.0.99:80 is assigned to Pod shop/mine in the local cluster",
 			"shop/web of east, offered to shop/web: 10.1.0.1:80 is outside the address ranges of the link"}},
 	}; !reflect.DeepEqual(
 		got,

@@ -113,7 +113,7 @@ func TestJudge(t *testing.T) {
 			east.Resources = append(east.Resources,
 				adminapi.Resource{Resource: "servers", Err: "webhook", Failure: adminapi.Failing})
 		}, []string{"warning objects east: servers have never been read, " +
-			"so the cluster looks as if it had none: webhook"}},
+			"so the cluster appears to have none: webhook"}},
 		"a kind that is refused or absent, or was read": {func(own, east *adminapi.Cluster, _ *Seen) {
 			east.Resources = append(east.Resources,
 				adminapi.Resource{Resource: "nodes", Err: "no RBAC", Failure: adminapi.Forbidden},

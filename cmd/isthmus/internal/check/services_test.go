@@ -64,9 +64,9 @@ func TestServiceChecks(t *testing.T) {
 			Service:  "shop/odd",
 			Failures: []adminapi.Failure{{Where: "service", Since: time.Unix(0, 0), Panics: 2, Panic: "boom"}},
 		}, nil, []string{
-			"failure updates shop/odd: Isthmus can't update it, because of a bug: " +
-				"it has panicked 2 times since 1970-01-01T00:00:00Z (service: boom); " +
-				"clients keep what they were sent before"}},
+			"failure updates shop/odd: because of a bug in Isthmus, " +
+				"an update has panicked 2 times since 1970-01-01T00:00:00Z (service: boom); " +
+				"clients keep what they received before the first panic"}},
 		"addresses": {twice, nil, []string{
 			"warning addresses shop/web: port 80: another member also offers 2 addresses of shop/web of cluster " +
 				"north"}},

@@ -58,7 +58,7 @@ func TestReports(t *testing.T) {
 		"member of a service serves again map[" + fmt.Sprintf(of, "", ""),
 		"addresses of a cluster are rejected map[" + fmt.Sprintf(
 			of,
-			" first:10.0.0.1:80 belongs to Pod shop/mine of the local cluster",
+			" first:10.0.0.1:80 is assigned to Pod shop/mine in the local cluster",
 			" port:80 refused:2",
 		),
 		"clients use more tiers of a service map[from:1 service:shop/web-federated tiers:local, " +
