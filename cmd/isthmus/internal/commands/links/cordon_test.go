@@ -17,15 +17,13 @@ import (
 // when the replica shows the change.
 func TestCordon(t *testing.T) {
 	for name, c := range map[string]struct {
-		set                                  cordonOptions
-		before, standing, cordon, over, says string
+		set                            cordonOptions
+		before, standing, cordon, over string
 	}{
-		"cordon": {cordonOptions{}, "in-service", "withdrawn", "true", "",
-			"endpoints of east leave all services at once"},
+		"cordon": {cordonOptions{}, "in-service", "withdrawn", "true", ""},
 		"last resort": {cordonOptions{lastResort: true, over: time.Minute}, "in-service", "last-resort",
-			"last-resort", "1m0s", "endpoints of east leave services that have others over 1m0s"},
-		"uncordon": {cordonOptions{back: true}, "withdrawn", "in-service", "", "",
-			"endpoints of east come back at once"},
+			"last-resort", "1m0s"},
+		"uncordon": {cordonOptions{back: true}, "withdrawn", "in-service", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			link, err := newContent("x").into(nil, "linkerd")
@@ -44,10 +42,9 @@ func TestCordon(t *testing.T) {
 				}
 				return `{"clusters":[{"cluster":"east","standing":"` + c.standing + `"}]}`
 			})
-			w, out := newWork()
-			if err := o.cordon(t.Context(), w, local); err != nil || asked < 3 ||
-				!strings.Contains(out.String(), "the gateway follows: "+c.says) {
-				t.Errorf("%v, asked %d times, %s", err, asked, out)
+			w, _ := newWork()
+			if err := o.cordon(t.Context(), w, local); err != nil || asked < 3 {
+				t.Errorf("%v, asked %d times", err, asked)
 			}
 			now, err := api.CoreV1().Secrets("linkerd").Get(t.Context(), link.Name, metav1.GetOptions{})
 			if err != nil || now.Annotations[clusterstore.CordonAnnotation] != c.cordon ||

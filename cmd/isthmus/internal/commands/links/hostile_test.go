@@ -2,127 +2,15 @@ package links
 
 import (
 	"encoding/json"
-	"encoding/pem"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
-
-// apiServer responds to the requests of commands. The handlers in hostile take precedence for their
-// paths.
-type apiServer struct {
-	name    string
-	hostile map[string]http.HandlerFunc // by method and path
-
-	mu    sync.Mutex
-	asked []string
-}
-
-// requests returns the received requests, by method and path.
-func (s *apiServer) requests() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.asked)
-}
-
-func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	sent, _ := io.ReadAll(r.Body)
-	what := r.Method + " " + r.URL.Path
-	s.mu.Lock()
-	s.asked = append(s.asked, what)
-	s.mu.Unlock()
-	if answer := s.hostile[what]; answer != nil {
-		answer(w, r)
-		return
-	}
-	status, answer := http.StatusOK, any(nil)
-	switch {
-	case what == "GET /api/v1/namespaces/kube-system":
-		answer = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: types.UID("uid-" + s.name)}}
-	case strings.HasSuffix(what, "/selfsubjectaccessreviews"):
-		answer = &authorizationv1.SelfSubjectAccessReview{
-			Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true},
-		}
-	case strings.HasSuffix(what, "/selfsubjectreviews"):
-		user := authenticationv1.UserInfo{Username: "system:serviceaccount:linkerd-multicluster:isthmus-remote-access"}
-		answer = &authenticationv1.SelfSubjectReview{
-			Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: user},
-		}
-	case what == "POST "+tokens:
-		answer = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: defaultAccount.Namespace, Name: "t1"}}
-	case what == "GET "+tokens+"/t1":
-		answer = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "t1"},
-			Data: map[string][]byte{"token": []byte("NEW")}}
-	case r.Method == http.MethodGet && strings.HasSuffix(what, "/secrets"):
-		answer = &corev1.SecretList{}
-	case r.Method == http.MethodGet:
-		status, answer = http.StatusNotFound,
-			&metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
-	case r.Method == http.MethodDelete:
-		answer = &metav1.Status{Status: metav1.StatusSuccess}
-	default:
-		answer = json.RawMessage(sent)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(answer)
-}
-
-const tokens = "/api/v1/namespaces/linkerd-multicluster/secrets"
-
-// hostileWorld returns a kubeconfig with two clusters. The cluster west is an ordinary cluster, and
-// east is hostile.
-func hostileWorld(
-	t *testing.T, hostile map[string]http.HandlerFunc,
-) (kubeconfig string, east *apiServer, config *clientcmdapi.Config) {
-	t.Helper()
-	config = clientcmdapi.NewConfig()
-	config.CurrentContext = "west"
-	for _, name := range []string{"west", "east"} {
-		api := &apiServer{name: name}
-		if name == "east" {
-			east, api.hostile = api, hostile
-		}
-		server := httptest.NewUnstartedServer(api)
-		server.Config.ErrorLog = log.New(io.Discard, "", 0)
-		server.StartTLS()
-		t.Cleanup(server.Close)
-		ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-		config.Clusters[name] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: ca}
-		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: "SECRET-" + name}
-		config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	}
-	kubeconfig = filepath.Join(t.TempDir(), "config")
-	write(t, kubeconfig, config)
-	return kubeconfig, east, config
-}
-
-func write(t *testing.T, file string, config *clientcmdapi.Config) {
-	t.Helper()
-	text, err := clientcmd.Write(*config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // endless responds with JSON that starts with begin and repeats again, up to size bytes.
 func endless(status int, begin, again string, size int) http.HandlerFunc {
