@@ -211,7 +211,8 @@ func TestTryWithoutTime(t *testing.T) {
 	code, _, errs := call(t, "link", "east", "--context", "east", "--kubeconfig", kubeconfig, "--apply", "--timeout",
 		"2s")
 	if code != 1 || !strings.Contains(errs, "has not answered in time (--timeout)") ||
-		strings.Contains(errs, "stays") || !slices.Contains(east.requests(), "DELETE "+tokens+"/isthmus-remote-access-token-new") {
+		strings.Contains(errs, "stays") ||
+		!slices.Contains(east.requests(), "DELETE "+tokens+"/isthmus-remote-access-token-new") {
 		t.Errorf("exit code %d after %v, %s, asked %v", code, time.Since(began), errs, east.requests())
 	}
 }
