@@ -23,8 +23,8 @@ func runbook(t *testing.T) string {
 	return string(text)
 }
 
-// TestRunbookHasAlerts checks that the runbook has an entry for each alert and for no other: its
-// meaning, diagnosis and fix.
+// TestRunbookHasAlerts checks that the runbook has an entry for each alert and for no other. Each
+// entry says what the alert means, what its impact is, and what to do.
 func TestRunbookHasAlerts(t *testing.T) {
 	rules, err := os.ReadFile("../../manifests/alerts/isthmus.yaml")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestRunbookHasAlerts(t *testing.T) {
 		}
 		entries = append(entries, name)
 		text, _, _ = strings.Cut(text, "\n## ")
-		for _, part := range []string{"- **Means**", "- **Look at**", "- **Do**"} {
+		for _, part := range []string{"- **Meaning**", "- **Impact**", "- **What to do**"} {
 			if strings.Count("\n"+text, "\n"+part) != 1 {
 				t.Errorf("the entry of %s does not have %q once", name, part)
 			}
@@ -72,13 +72,13 @@ func TestRunbookHasWords(t *testing.T) {
 		federation.Unlinked.String(),
 	}
 	for head, want := range map[string][]string{
-		"| check | ‼ | ✗ | look at, and do |": append(
+		"| check | ‼ warning | ✗ failure |": append(
 			slices.Clone(check.Checks), "gateway", "version", "replicas",
 		), // the last are the verb's own
-		"| verdict | the address | look at, and do |": verdicts,
-		"| STATE | means | do |":                      states,
-		"| STANDING | means | do |":                   {adminapi.InService, adminapi.LastResort, adminapi.Withdrawn},
-		"| STATE of a gateway | means | do |": {
+		"| verdict | reason |":                verdicts,
+		"| STATE | meaning | what to do |":    states,
+		"| STANDING | meaning | what to do |": {adminapi.InService, adminapi.LastResort, adminapi.Withdrawn},
+		"| STATE of a gateway | meaning | what to do |": {
 			adminapi.GatewayAlive, adminapi.GatewayDead, adminapi.GatewayUnknown, adminapi.GatewayNotProbed,
 			adminapi.GatewayOutside, adminapi.GatewayIPv6Off,
 		},

@@ -21,14 +21,14 @@ func TestRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([a-z, ]+) \\| (everywhere|its namespace) \\| .+ \\| (.+) \\|$")
+	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([a-z, ]+) \\| (everywhere|its namespace) \\| (.+) \\|$")
 	for _, c := range []struct {
 		file, title string
 		rights      []Permission
 	}{
-		{"install/rbac.yaml", "Rights in its own cluster", LocalPermissions()},
+		{"install/rbac.yaml", "Permissions in the local cluster", LocalPermissions()},
 		{"install/exports/rbac.yaml", "", ExportPermissions()},
-		{"link/remote-access.yaml", "Rights in a linked cluster", LinkPermissions()},
+		{"link/remote-access.yaml", "Permissions in a linked cluster", LinkPermissions()},
 	} {
 		var checked, rows, documented []string
 		for _, r := range c.rights {
