@@ -20,10 +20,11 @@ import (
 	"isthmus/internal/panics"
 )
 
-// Config configures a Cluster. The fields Client, Log and Changed are required.
+// Config configures a Cluster. The fields Log, Changed, and either Client or Copied are required.
 type Config struct {
 	Name        federation.ClusterName
 	Client      *kube.Client // Run closes it before it returns
+	Copied      *Copied      // if set, the Cluster is read from a copy, and is stale; Exports must be nil
 	TrustDomain string       // of Pod identities; if empty, endpoints have no identity
 	Rules       Rules        // the same for all clusters
 	Log         *zap.Logger
@@ -107,6 +108,9 @@ var _ federation.Source = (*Cluster)(nil)
 // New validates the configuration and returns a Cluster. New does not perform network I/O and does
 // not start goroutines.
 func New(cfg Config) (*Cluster, error) {
+	if cfg.Copied != nil {
+		cfg.Client = cfg.Copied.client()
+	}
 	if cfg.Client == nil || cfg.Log == nil || cfg.Changed == nil {
 		return nil, fmt.Errorf("cluster %s: Client, Log and Changed are needed", cfg.Name)
 	}
@@ -223,12 +227,13 @@ func (c *Cluster) untilPanic(part string, f func()) {
 	f()
 }
 
-// goLive evaluates all policies, and then allows the state to report changes.
+// goLive evaluates all policies, allows the state to report changes, and releases the copy.
 func (c *Cluster) goLive() {
 	for _, namespace := range c.state.policies.namespaces() {
 		c.evaluatePolicy(namespace, time.Now())
 	}
 	c.state.reportChanges()
+	c.cfg.Copied.release()
 }
 
 // evaluatePolicy evaluates the policy of a namespace. When the policy becomes too large,
@@ -284,6 +289,7 @@ func (c *Cluster) HealthChanged() <-chan struct{} { return c.group.HealthChanged
 // Health returns the current health of the cluster.
 func (c *Cluster) Health() Health {
 	h := Health{Health: c.group.Health()}
+	c.cfg.Copied.adjust(&h.Health)
 	h.Memory = c.cfg.Memory.Usage()
 	h.API = c.cfg.Client.Server()
 	c.facts.Facts().AddTo(&h.API)

@@ -90,7 +90,8 @@ func DescribeTarget(target string) string {
 const maxLeftText = 100
 
 // beginning returns a copy of at most the first maxLeftText bytes of s. The copy does not keep s in
-// memory.
+// memory. A second call of beginning changes nothing.
 func beginning(s string) string {
-	return strings.Clone(strings.ToValidUTF8(text.Truncate(s, maxLeftText), "\uFFFD"))
+	valid := strings.ToValidUTF8(text.Truncate(s, maxLeftText), "\uFFFD")
+	return strings.Clone(text.Truncate(valid, maxLeftText))
 }

@@ -239,6 +239,9 @@ func (x *exportIndex) setService(key string, from, to *Service) {
 // forgetServices makes Exports return nil until Services have been listed again. The caller must
 // hold state.mu.
 func (x *exportIndex) forgetServices() {
+	if x == nil {
+		return
+	}
 	x.kinds[ofServices].listed = false
 	x.latest.Store(nil)
 }

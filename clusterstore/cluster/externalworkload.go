@@ -80,6 +80,24 @@ func workloadFactsOf(o *decode.ExternalWorkload, r Rules) podFacts {
 	return newFacts(t, "")
 }
 
+// expandWorkload returns the smallest ExternalWorkload of a linked cluster that compactWorkload
+// compacts to p. If p is invalid, expandWorkload returns nil.
+func expandWorkload(key string, p compactedPod, r Rules) *decode.ExternalWorkload {
+	t := p.facts.fullTemplate()
+	if t.invalid != "" {
+		return nil
+	}
+	o := &decode.ExternalWorkload{}
+	o.Namespace, o.Name = follow.SplitKey(key)
+	t.expandMetadata(&o.ObjectMeta, r)
+	identity := t.identity.Value()
+	o.Spec.MeshTLS = decode.MeshTLS{Identity: identity.URI, ServerName: identity.ServerName}
+	for name, number := range t.ports.all {
+		o.Spec.Ports = append(o.Spec.Ports, decode.PortSpec{Name: name, Port: int32(number)})
+	}
+	return o
+}
+
 // workloadPorts returns the named TCP ports of an ExternalWorkload.
 func workloadPorts(spec *decode.ExternalWorkloadSpec) namedPorts {
 	var ports []byte

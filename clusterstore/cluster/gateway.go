@@ -101,6 +101,38 @@ func readGateway(o *corev1.Service, r Rules) *Gateway {
 	return g
 }
 
+// expand makes a Service, whose ports are set, the smallest one for which readGateway returns g.
+func (g *Gateway) expand(o *corev1.Service) {
+	o.Annotations = map[string]string{gatewayAnnotation: "true"}
+	if g.Identity != "" {
+		o.Annotations[identityAnnotation] = g.Identity
+	}
+	if g.Probe != (Probe{}) {
+		o.Annotations[pathAnnotation] = g.Probe.Path
+		o.Annotations[periodAnnotation] = g.Probe.Period.String()
+	}
+	setNodePort(o.Spec.Ports, gatewayPort, g.NodePort)
+	setNodePort(o.Spec.Ports, probePort, g.NodeProbe.Port)
+	ingress := make([]corev1.LoadBalancerIngress, 0, len(g.IPs)+len(g.Names)+g.More)
+	for _, ip := range g.IPs {
+		ingress = append(ingress, corev1.LoadBalancerIngress{IP: ip.String()})
+	}
+	for _, name := range g.Names {
+		ingress = append(ingress, corev1.LoadBalancerIngress{Hostname: name})
+	}
+	for range g.More { // an empty address is unusable
+		ingress = append(ingress, corev1.LoadBalancerIngress{})
+	}
+	o.Status.LoadBalancer.Ingress = ingress
+}
+
+// setNodePort sets the node port of the first port with the given name.
+func setNodePort(list []corev1.ServicePort, name string, nodePort uint16) {
+	if i := slices.IndexFunc(list, func(p corev1.ServicePort) bool { return p.Name == name }); i >= 0 {
+		list[i].NodePort = int32(nodePort)
+	}
+}
+
 // Problem describes why the gateway or some of its addresses cannot be used. If there is no
 // problem, Problem returns "".
 func (g *Gateway) Problem() string {

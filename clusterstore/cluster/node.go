@@ -90,6 +90,20 @@ func compactLocalNode(o *corev1.Node) (node, bool) {
 
 func compactLinkedNode(o *metav1.PartialObjectMetadata) (node, bool) { return nodeOf(o.Labels), true }
 
+// expandNode returns the smallest Node that compactLinkedNode compacts to n.
+func expandNode(key string, n node) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.Namespace, o.Name = follow.SplitKey(key)
+	o.Labels = make(map[string]string)
+	if zone := n.zone.Value(); zone != "" {
+		o.Labels[zoneLabel] = zone
+	}
+	if region := n.region.Value(); region != "" {
+		o.Labels[regionLabel] = region
+	}
+	return o
+}
+
 // nodeOf returns the zone and region of a Node. If the region cannot be displayed, nodeOf leaves
 // the region empty.
 func nodeOf(labels map[string]string) node {

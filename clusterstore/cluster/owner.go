@@ -66,6 +66,22 @@ func compactOwner(o *metav1.PartialObjectMetadata) (unique.Handle[ownerRef], boo
 	return unique.Make(onlyOwner(o.OwnerReferences)), true
 }
 
+// expandOwner returns the smallest object that compactOwner compacts to parent.
+func expandOwner(key string, parent unique.Handle[ownerRef]) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.Namespace, o.Name = follow.SplitKey(key)
+	o.OwnerReferences = parent.Value().references()
+	return o
+}
+
+// references is the inverse of onlyOwner.
+func (r ownerRef) references() []metav1.OwnerReference {
+	if r == (ownerRef{}) {
+		return nil
+	}
+	return []metav1.OwnerReference{{Kind: r.kind, Name: r.name}}
+}
+
 // ownerSize returns the memory of a ReplicaSet or Job, or of a placeholder, in bytes. The memory of
 // the key is not included.
 func ownerSize() int64 { return allocation + sizeof[owner]() + indexEntry[*owner]() + listedSize }

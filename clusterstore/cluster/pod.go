@@ -3,12 +3,14 @@ package cluster
 import (
 	"hash/maphash"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"unique"
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
@@ -75,6 +77,43 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 		t.proxy = readProxy(&o.Spec)
 	}
 	return newFacts(t, o.Spec.NodeName)
+}
+
+// expandPod returns the smallest Pod of a linked cluster that compactPod compacts to p. Opaque ports
+// equal to the default are left out, so that the reader's own default applies.
+func expandPod(key string, p compactedPod, r Rules) *corev1.Pod {
+	t := p.facts.fullTemplate()
+	o := &corev1.Pod{}
+	o.Namespace, o.Name = follow.SplitKey(key)
+	t.expandMetadata(&o.ObjectMeta, r)
+	o.Spec.NodeName = p.facts.node.Value()
+	if t.serviceAccount != defaultServiceAccount {
+		o.Spec.ServiceAccountName = t.serviceAccount
+	}
+	if t.skip != (Ports{}) {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, skipAnnotation, t.skip.String())
+	}
+	c := corev1.Container{Env: t.proxy.environment()}
+	if len(c.Env) > 0 {
+		c.Name = proxyContainer
+	}
+	for name, number := range t.ports.all {
+		c.Ports = append(c.Ports, corev1.ContainerPort{Name: name, ContainerPort: int32(number)})
+	}
+	if len(c.Env)+len(c.Ports) > 0 {
+		o.Spec.Containers = []corev1.Container{c}
+	}
+	return o
+}
+
+// expandMetadata sets the metadata that Pods and ExternalWorkloads have in common: the labels, the
+// owner, and the opaque ports unless they are the default.
+func (t *template) expandMetadata(o *metav1.ObjectMeta, r Rules) {
+	o.Labels = maps.Collect(t.labels.all)
+	o.OwnerReferences = t.owner.references()
+	if t.opaque != r.DefaultOpaquePorts {
+		o.Annotations = map[string]string{opaqueAnnotation: t.opaque.unlike(t.ports.numbers())}
+	}
 }
 
 // podLocation returns the addresses of a Pod. If the Pod does not have an address yet, podLocation

@@ -60,6 +60,20 @@ func readProxy(spec *corev1.PodSpec) proxyPorts {
 	return proxyPorts{}
 }
 
+// environment is the inverse of readProxy: it returns the variables of a proxy with these ports. It
+// returns nil for unknown ports.
+func (p proxyPorts) environment() []corev1.EnvVar {
+	if p == (proxyPorts{}) {
+		return nil
+	}
+	listen := func(name string, port uint16) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, Value: netip.AddrPortFrom(netip.IPv4Unspecified(), port).String()}
+	}
+	return []corev1.EnvVar{
+		listen(inboundListenEnv, p.inbound), listen(adminListenEnv, p.admin), listen(controlListenEnv, p.control),
+	}
+}
+
 // listenPort returns the port in a string of the form IP:port. If the string is invalid, listenPort
 // returns zero.
 func listenPort(addr string) uint16 {

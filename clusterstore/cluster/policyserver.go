@@ -2,8 +2,8 @@ package cluster
 
 import (
 	"fmt"
-	"reflect"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -50,6 +50,17 @@ func compactServer(o *decode.Server) (*serverFacts, bool) {
 		f.invalid = err.Error()
 	}
 	return f, true
+}
+
+// expandServer returns the smallest Server that compactServer compacts to f. If f is invalid,
+// expandServer returns nil.
+func expandServer(key string, f *serverFacts) *decode.Server {
+	if f.invalid != "" {
+		return nil
+	}
+	o := &decode.Server{Spec: f.spec}
+	o.Namespace, o.Name = follow.SplitKey(key)
+	return o
 }
 
 func (f *serverFacts) read() (err error) {
@@ -101,7 +112,7 @@ func selectorMemory(s *metav1.LabelSelector) int64 {
 }
 
 func (f *serverFacts) equal(o *serverFacts) bool {
-	return f.invalid == o.invalid && reflect.DeepEqual(f.spec, o.spec)
+	return f.invalid == o.invalid && equality.Semantic.DeepEqual(f.spec, o.spec)
 }
 
 // cost returns the cost of the Server, which counts toward maxPolicy. The cost is one, plus one for

@@ -57,6 +57,22 @@ func (p Ports) String() string {
 	return b.String()
 }
 
+// unlike returns the set as a list for ParsePorts with the given names. A name may look like a port
+// or a range. The list then has leading zeros in place of that name.
+func (p Ports) unlike(named map[string]uint16) string {
+	list := p.String()
+	if len(named) == 0 {
+		return list
+	}
+	items := strings.Split(list, ",")
+	for i := range items {
+		for _, isName := named[items[i]]; isName; _, isName = named[items[i]] {
+			items[i] = "0" + items[i]
+		}
+	}
+	return strings.Join(items, ",")
+}
+
 func bounds(r string) (from, to uint16) {
 	return uint16(r[0])<<8 | uint16(r[1]), uint16(r[2])<<8 | uint16(r[3])
 }

@@ -140,6 +140,26 @@ func compactService(o *corev1.Service, r Rules, full bool) *Service {
 	return s
 }
 
+// expandService returns the smallest Service of a linked cluster that compactService compacts to s. It
+// leaves out the export value.
+func expandService(key string, s *Service) *corev1.Service {
+	o := &corev1.Service{}
+	o.Namespace, o.Name = follow.SplitKey(key)
+	if s.ExternalName {
+		o.Spec.Type = corev1.ServiceTypeExternalName
+	}
+	if s.NodeLocal {
+		o.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
+	}
+	for _, p := range s.Ports {
+		o.Spec.Ports = append(o.Spec.Ports, corev1.ServicePort{Name: p.Name, Port: int32(p.Number)})
+	}
+	if s.leads != nil {
+		s.leads.expand(o)
+	}
+	return o
+}
+
 // HasPort reports whether the Service has a TCP port with the given number.
 func (s *Service) HasPort(port uint16) bool {
 	return slices.ContainsFunc(s.Ports, func(p ServicePort) bool { return p.Number == port })

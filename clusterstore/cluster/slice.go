@@ -230,6 +230,62 @@ func compactEndpoints(o *coreEndpoints, local bool) *slice {
 	return l
 }
 
+// expandSlice returns the smallest EndpointSlice of a linked cluster that compactSlice compacts to l.
+func expandSlice(key string, l *slice) *discoveryv1.EndpointSlice {
+	o := &discoveryv1.EndpointSlice{}
+	o.Namespace, o.Name = follow.SplitKey(key)
+	l.mirror.expand(&o.ObjectMeta)
+	metav1.SetMetaDataLabel(&o.ObjectMeta, discoveryv1.LabelServiceName, l.service.Name)
+	sub := &l.subsets[0]
+	for _, p := range sub.ports {
+		o.Ports = append(o.Ports, discoveryv1.EndpointPort{Name: &p.name, Port: new(int32(p.number))})
+	}
+	noPort := len(sub.addresses) > 0 && sub.addresses[0].facts.Value().why == federation.NoSuchPort
+	if len(sub.ports) == 0 && !noPort { // the slice has ports of other protocols only
+		o.Ports = []discoveryv1.EndpointPort{{Protocol: new(corev1.ProtocolUDP)}}
+	}
+	for i := range sub.addresses {
+		a := &sub.addresses[i]
+		if n := len(o.Endpoints); i > 0 && a.sharesEndpoint(&sub.addresses[i-1]) &&
+			len(o.Endpoints[n-1].Addresses) < maxEndpointAddresses {
+			o.Endpoints[n-1].Addresses = append(o.Endpoints[n-1].Addresses, a.expandIP())
+			continue
+		}
+		o.Endpoints = append(o.Endpoints, a.expand(o.Namespace))
+	}
+	return o
+}
+
+// maxEndpointAddresses is the maximum number of addresses of one endpoint that API servers accept.
+const maxEndpointAddresses = 100
+
+// expandEndpoints returns the smallest Endpoints object of a linked cluster that compactEndpoints
+// compacts to l.
+func expandEndpoints(key string, l *slice) *coreEndpoints {
+	o := &coreEndpoints{}
+	o.Namespace, o.Name = follow.SplitKey(key)
+	l.mirror.expand(&o.ObjectMeta)
+	for _, sub := range l.subsets {
+		var to coreEndpointSubset
+		for _, p := range sub.ports {
+			to.Ports = append(to.Ports, corev1.EndpointPort{Name: p.name, Port: int32(p.number)})
+		}
+		for i := range sub.addresses {
+			e := sub.addresses[i].expand(o.Namespace)
+			a := coreEndpointAddress{
+				IP: e.Addresses[0], Hostname: value(e.Hostname), NodeName: e.NodeName, TargetRef: e.TargetRef,
+			}
+			if ptr.Deref(e.Conditions.Ready, true) {
+				to.Addresses = append(to.Addresses, a)
+			} else {
+				to.NotReadyAddresses = append(to.NotReadyAddresses, a)
+			}
+		}
+		o.Subsets = append(o.Subsets, to)
+	}
+	return o
+}
+
 // appendSlicePort appends a port to the list if the protocol of the port is TCP. An object may
 // contain several ports with the same name and different protocols.
 func appendSlicePort(list []slicePort, name string, protocol corev1.Protocol, port *int32) []slicePort {
@@ -252,6 +308,19 @@ func readMirror(o *metav1.ObjectMeta) mirror {
 		cluster:    strings.Clone(o.Labels[mirrorClusterLabel]),
 		identity:   strings.Clone(o.Annotations[gatewayIdentityAnnotation]),
 		remoteName: strings.Clone(o.Annotations[remoteNameAnnotation]),
+	}
+}
+
+// expand sets the labels and annotations that readMirror reads.
+func (m *mirror) expand(o *metav1.ObjectMeta) {
+	if m.cluster != "" {
+		metav1.SetMetaDataLabel(o, mirrorClusterLabel, m.cluster)
+	}
+	if m.identity != "" {
+		metav1.SetMetaDataAnnotation(o, gatewayIdentityAnnotation, m.identity)
+	}
+	if m.remoteName != "" {
+		metav1.SetMetaDataAnnotation(o, remoteNameAnnotation, m.remoteName)
 	}
 }
 
@@ -303,7 +372,7 @@ func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at ad
 	switch {
 	case !known:
 		name := strings.Trim(e.TargetRef.Namespace+"/"+e.TargetRef.Name, "/")
-		at.other = beginning(strings.Trim(e.TargetRef.Kind+" "+name, " "))
+		at.other = strings.Trim(beginning(strings.Trim(e.TargetRef.Kind+" "+name, " ")), " ")
 	case at.leftOut:
 	case at.why == federation.Served:
 		at.zone = value(e.Zone)
@@ -360,6 +429,57 @@ func (a address) withIP(text string, at addressFacts) address {
 	return a
 }
 
+// expand returns the smallest endpoint of a slice in the given namespace that readEndpoint and withIP
+// read as a.
+func (a *address) expand(namespace string) discoveryv1.Endpoint {
+	at := a.facts.Value()
+	e := discoveryv1.Endpoint{Addresses: []string{a.expandIP()}, Hostname: a.hostname}
+	switch at.why {
+	case federation.Terminating:
+		e.Conditions.Ready = new(false)
+		e.Conditions.Terminating = new(true)
+	case federation.NotReady:
+		e.Conditions.Ready = new(false)
+	}
+	if at.zone != "" {
+		e.Zone = &at.zone
+	}
+	if at.node != "" {
+		e.NodeName = &at.node
+	}
+	if at.zones != "" {
+		e.Hints = &discoveryv1.EndpointHints{}
+		for zone := range strings.SplitSeq(strings.TrimSuffix(at.zones, hintEnd), hintEnd) {
+			e.Hints.ForZones = append(e.Hints.ForZones, discoveryv1.ForZone{Name: zone})
+		}
+	}
+	e.TargetRef = expandTarget(a.target, namespace)
+	if a.target == "" && at.hasOtherTarget() {
+		e.TargetRef = &corev1.ObjectReference{Kind: at.other}
+	}
+	return e
+}
+
+// hasOtherTarget reports whether the address may have a target that is neither a Pod nor an
+// ExternalWorkload.
+func (p *addressFacts) hasOtherTarget() bool {
+	return p.other != "" || p.why == federation.OtherTarget || p.why == federation.NotReady && p.leftOut
+}
+
+// expandIP returns the text that readIP reads as the IP of the address.
+func (a *address) expandIP() string {
+	if a.ip.IsValid() {
+		return a.ip.String()
+	}
+	return a.facts.Value().text
+}
+
+// sharesEndpoint reports whether two addresses differ only in their IP, so that one endpoint can have
+// both.
+func (a *address) sharesEndpoint(b *address) bool {
+	return a.target == b.target && a.facts == b.facts && value(a.hostname) == value(b.hostname)
+}
+
 func (a address) same(b address) bool {
 	return a.ip == b.ip && a.target == b.target && a.facts == b.facts && value(a.hostname) == value(b.hostname)
 }
@@ -403,6 +523,22 @@ func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 		namespace = ref.Namespace
 	}
 	return follow.JoinKey(namespace, ref.Name), true
+}
+
+// expandTarget is the inverse of endpointTarget for slices in the given namespace.
+func expandTarget(target, namespace string) *corev1.ObjectReference {
+	switch targetKind(target) {
+	case federation.Workload:
+		_, name := follow.SplitKey(strings.TrimPrefix(target, workloadPrefix))
+		return &corev1.ObjectReference{Kind: "ExternalWorkload", Name: name}
+	case federation.Pod:
+		ref := &corev1.ObjectReference{Kind: "Pod"}
+		if ref.Namespace, ref.Name = follow.SplitKey(target); ref.Namespace == namespace {
+			ref.Namespace = ""
+		}
+		return ref
+	}
+	return nil
 }
 
 // nameable reports whether an object can have the given name. A name with a slash could lead to the

@@ -1,0 +1,302 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"isthmus/clusterstore/decode"
+	"isthmus/clusterstore/decode/corpus"
+	"isthmus/clusterstore/follow"
+	"isthmus/federation"
+)
+
+// lostAt is when the copied clusters of these tests were lost.
+var lostAt = time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC)
+
+// copyOf returns the copy of a cluster.
+func copyOf(t fataler, c *Cluster) *Copied {
+	f := &Copied{Lost: lostAt, Lists: make(map[string][]byte)}
+	for _, l := range c.Copy() {
+		var data bytes.Buffer
+		if err := l.Encode(&data); err != nil {
+			t.Fatalf("%s: %v", l.Resource, err)
+		}
+		f.Lists[l.Resource] = data.Bytes()
+	}
+	return f
+}
+
+// fataler is the common part of testing.T and rapid.T.
+type fataler interface {
+	Fatalf(format string, args ...any)
+}
+
+// inCopy calls f with a cluster that has read a copy.
+func inCopy(t fataler, cfg Config, from *Copied, f func(*Cluster)) {
+	cfg.Copied = from
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); c.Run(ctx) }()
+	defer func() { stop(); <-done }()
+	select {
+	case <-c.Synced():
+	case <-time.After(time.Minute):
+		t.Fatalf("the copy is not synced: %+v", c.Health())
+	}
+	f(c)
+}
+
+// newCopied returns a world for a cluster whose kinds have all been listed.
+func newCopied(t testing.TB, endpointSlices bool) *world {
+	w := newWorld(t, func(c *Config) { c.Rules.EndpointSlices = endpointSlices })
+	for _, r := range w.resources {
+		r.Feed().Replace()
+	}
+	return w
+}
+
+// TestCopySame: an expanded object compacts to the same cached value. Only Servers and
+// ExternalWorkloads that are invalid are missing in a copy.
+func TestCopySame(t *testing.T) { rapid.Check(t, func(rt *rapid.T) { compareCopies(t, rt) }) }
+
+// FuzzCopySame is TestCopySame with objects of the fuzzer's choice.
+func FuzzCopySame(f *testing.F) {
+	f.Fuzz(func(t *testing.T, data []byte) { rapid.MakeFuzz(func(rt *rapid.T) { compareCopies(t, rt) })(t, data) })
+}
+
+func compareCopies(t *testing.T, rt *rapid.T) {
+	w := newCopied(t, rapid.Bool().Draw(rt, "EndpointSlices"))
+	m := corpus.Maker{Rand: rand.New(rand.NewPCG(1, rapid.Uint64().Draw(rt, "seed")))}
+	for range rapid.IntRange(1, 20).Draw(rt, "n") {
+		w.make(m)
+	}
+	w.evaluate()
+	inCopy(rt, w.cfg, copyOf(rt, w.Cluster), func(c *Cluster) {
+		sameKind(rt, serviceKind(w.Cluster), serviceKind(c), nil)
+		sameKind(rt, podKind(w.Cluster), podKind(c), nil)
+		if c.cfg.Rules.EndpointSlices {
+			sameKind(rt, endpointSliceKind(w.Cluster), endpointSliceKind(c), nil)
+		} else {
+			sameKind(rt, endpointsKind(w.Cluster), endpointsKind(c), nil)
+		}
+		sameKind(rt, replicaSetKind(w.Cluster), replicaSetKind(c), nil)
+		sameKind(rt, jobKind(w.Cluster), jobKind(c), nil)
+		sameKind(rt, linkedNodeKind(w.Cluster), linkedNodeKind(c), nil)
+		sameKind(rt, serverKind(w.Cluster), serverKind(c), func(f *serverFacts) bool { return f.invalid != "" })
+		sameKind(rt, workloadKind(w.Cluster), workloadKind(c), func(p compactedPod) bool {
+			return p.facts.template.Value().invalid != ""
+		})
+		sameJoins(rt, w.Cluster, c)
+	})
+}
+
+// sameKind compares the cached values of a kind, except those that are not copied.
+func sameKind[O decode.Object, T any](t *rapid.T, from, to follow.Kind[O, T], missing func(T) bool) {
+	same := from.Into.(store[T]).same
+	var keys []string
+	for _, key := range slices.Sorted(from.Into.Keys) {
+		value, _ := from.Into.Get(key)
+		if missing != nil && missing(value) {
+			continue
+		}
+		keys = append(keys, key)
+		if copied, ok := to.Into.Get(key); !ok || !same(value, copied) {
+			t.Fatalf("%s %s: got %v\n%s\nwant\n%s", from.Name, key, ok, describeCached(copied), describeCached(value))
+		}
+	}
+	if got := slices.Sorted(to.Into.Keys); !slices.Equal(got, keys) {
+		t.Fatalf("%s: copied %q, want %q", from.Name, got, keys)
+	}
+}
+
+// describeCached describes a cached value, with what its handles refer to.
+func describeCached(cached any) string {
+	switch v := cached.(type) {
+	case *slice:
+		text := fmt.Sprintf("%v %+v", v.service, v.mirror)
+		for _, sub := range v.subsets {
+			text += fmt.Sprintf("\n%v, %d ready", sub.ports, sub.ready)
+			for _, a := range sub.addresses {
+				text += fmt.Sprintf("\n%v %q %q %+v", a.ip, a.target, value(a.hostname), a.facts.Value())
+			}
+		}
+		return text
+	case compactedPod:
+		return fmt.Sprintf("%+v on %q", v.facts.fullTemplate(), v.facts.node.Value())
+	}
+	return fmt.Sprintf("%+v", cached)
+}
+
+// sameJoins compares everything that a link and its readers get from a cluster.
+func sameJoins(t *rapid.T, from, to *Cluster) {
+	for id := range from.state.services.byID {
+		for _, port := range []uint16{25, 53, 54, 80, 81, 4142, 4143, 4191} {
+			want := from.Reader(id, port).Read()
+			if got := to.Reader(id, port).Read(); !equalShares(got, want) {
+				t.Fatalf("%v:%d: got %v\nwant %v", id, port, describeShare(got), describeShare(want))
+			}
+			if got, want := explained(to, id, port), explained(from, id, port); !slices.Equal(got, want) {
+				t.Fatalf("%v:%d: got\n%s\nwant\n%s", id, port, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		}
+	}
+	got, gotMore := to.Gateways()
+	want, wantMore := from.Gateways()
+	if gotMore != wantMore || !slices.EqualFunc(got, want, (*Gateway).equal) {
+		t.Fatalf("gateways %v and %d, want %v and %d", got, gotMore, want, wantMore)
+	}
+	region, known := to.Region()
+	if wanted, wasKnown := from.Region(); region != wanted || known != wasKnown {
+		t.Fatalf("region %q %v, want %q %v", region, known, wanted, wasKnown)
+	}
+	if got, want := to.Health().MalformedProxies, from.Health().MalformedProxies; got != want {
+		t.Fatalf("%d malformed proxies, want %d", got, want)
+	}
+}
+
+func describeShare(s federation.Share) (list []string) {
+	for _, l := range s.Slices {
+		list = append(list, describeAll(l)...)
+	}
+	return list
+}
+
+// explained describes the verdicts on all addresses of a service. The times differ in a copy, and so
+// does an ExternalWorkload that is invalid.
+func explained(c *Cluster, id federation.ServiceID, port uint16) (list []string) {
+	for x := range c.Explain(id, port) {
+		if x.Verdict == federation.Unusable {
+			x.Verdict = federation.PodUnknown
+			x.Detail = ""
+		}
+		x.Changed = time.Time{}
+		list = append(list, fmt.Sprintf("%+v", x))
+	}
+	return list
+}
+
+// TestCopyJoins: after any events, the endpoints that are joined from a copy equal those of the
+// original cluster.
+func TestCopyJoins(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newCopied(t, true)
+		e := events{world: w, all: make(objects), draw: draw, resources: []string{
+			"endpointslices", "pods", "services", "replicasets", "servers", "externalworkloads",
+		}}
+		e.run(rt, func(rt *rapid.T) {
+			if rapid.IntRange(0, 3).Draw(rt, "copy") == 0 {
+				inCopy(rt, w.cfg, copyOf(rt, w.Cluster), func(c *Cluster) { sameJoins(rt, w.Cluster, c) })
+			}
+		})
+	})
+}
+
+// make puts a random object of each copied kind into the cluster.
+func (w *world) make(m corpus.Maker) {
+	service := &corev1.Service{}
+	m.Make(service)
+	spiceService(m, service)
+	pod := &corev1.Pod{}
+	m.Make(pod)
+	spicePod(m, pod)
+	spiceCopiedPod(m, pod)
+	w.store("services").Update(service)
+	w.store("pods").Update(pod)
+	if w.cfg.Rules.EndpointSlices {
+		slice := &discoveryv1.EndpointSlice{}
+		m.Make(slice)
+		spiceSlice(m, slice)
+		spiceCopiedSlice(m, slice)
+		w.store("endpointslices").Update(slice)
+	} else {
+		endpoints := &coreEndpoints{}
+		m.Make(endpoints)
+		spiceEndpoints(m, endpoints)
+		w.store("endpoints").Update(endpoints)
+	}
+	for _, resource := range []string{"replicasets", "jobs", "nodes"} {
+		o := &metav1.PartialObjectMetadata{}
+		m.Make(o)
+		if m.IntN(2) == 0 {
+			o.Labels = map[string]string{zoneLabel: "z1", regionLabel: "r1"}
+			o.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "web"}}
+		}
+		w.store(resource).Update(o)
+	}
+	server := &decode.Server{}
+	m.Make(server)
+	if m.IntN(2) == 0 {
+		server.Spec.ProxyProtocol = decode.ProtocolOpaque
+		server.Spec.Port = []intstr.IntOrString{intstr.FromInt32(80), intstr.FromString("http")}[m.IntN(2)]
+		server.Spec.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+		server.Spec.ExternalWorkloadSelector = &metav1.LabelSelector{}
+	}
+	w.store("servers").Update(asSent(server))
+	workload := &decode.ExternalWorkload{}
+	m.Make(workload)
+	workload.Spec.Ports = append(workload.Spec.Ports, decode.PortSpec{Name: proxyPortName, Port: int32(m.IntN(9999))})
+	w.store("externalworkloads").Update(asSent(workload))
+}
+
+// asSent returns a custom resource as it is decoded from JSON.
+func asSent[T any](o *T) *T {
+	data, err := json.Marshal(o)
+	if err != nil {
+		panic(err)
+	}
+	decoded := new(T)
+	if err := json.Unmarshal(data, decoded); err != nil {
+		panic(err)
+	}
+	return decoded
+}
+
+// spiceCopiedPod gives Pods lists of opaque ports, and ports whose names look like numbers.
+func spiceCopiedPod(m corpus.Maker, o *corev1.Pod) {
+	lists := []string{"", "25,3306", "25", "0-65535", "1-2, http ,25-30", "8080"}
+	metav1.SetMetaDataAnnotation(&o.ObjectMeta, opaqueAnnotation, lists[m.IntN(len(lists))])
+	if m.IntN(2) == 0 {
+		delete(o.Annotations, opaqueAnnotation)
+	}
+	o.Spec.Containers = append(o.Spec.Containers, corev1.Container{Name: "app", Ports: []corev1.ContainerPort{
+		{Name: "25", ContainerPort: 8080}, {Name: "025", ContainerPort: 8081}, {Name: "http", ContainerPort: 80},
+	}[m.IntN(4):]})
+}
+
+// spiceCopiedSlice adds endpoints with each verdict, with several addresses, and with other targets.
+func spiceCopiedSlice(m corpus.Maker, o *discoveryv1.EndpointSlice) {
+	words := []string{"", "pod=web-1", "ew=web-1", "kind=Node", "kind=Pod", "zone=z1", "hint=z1+z2", "host=h", "node=n1",
+		"unready", "unready terminating"}
+	ips := []string{"10.0.2.1", "10.0.2.2+10.0.2.3", "10.0.2.4+127.0.0.1+10.0.2.5", "no-ip", "127.0.0.1",
+		strings.Repeat("long", 30), "::ffff:10.0.2.6"}
+	for range 4 {
+		text := ips[m.IntN(len(ips))]
+		for range 3 {
+			text += " " + words[m.IntN(len(words))]
+		}
+		o.Endpoints = append(o.Endpoints, anEndpoint(text))
+	}
+	switch m.IntN(4) {
+	case 0:
+		o.Ports = nil
+	case 1:
+		o.Ports = o.Ports[len(o.Ports)-1:] // UDP
+	}
+}
