@@ -17,8 +17,8 @@ func (a audience) find(c Client) *published {
 	return nil
 }
 
-// clients appends to list all kinds of clients on the given nodes. If nodes is nil, clients appends
-// every kind of client, starting with those without a node, as Set.HintedTo requires.
+// clients appends to list all kinds of clients on the given nodes. If nodes is nil, every kind of
+// client is appended, starting with those without a node, as Set.HintedTo requires.
 func (a audience) clients(list []*published, nodes map[string]bool) []*published {
 	if nodes == nil {
 		list = append(list, a[""]...)
@@ -86,8 +86,8 @@ func (to *published) publish(set Set, st *steering) {
 func (to *published) publishSteering(st *steering) {
 	var old *steering
 	if c := to.steering.p.Load(); c != nil {
-		// This code bypasses Get, which would allocate a channel for every set, although Set.Tiers
-		// is called for few sets.
+		// Calling Get here would allocate a channel for every set, although Set.Tiers is called for
+		// few sets.
 		old = c.value
 	}
 	if !old.alike(st) {

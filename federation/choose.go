@@ -11,8 +11,9 @@ type pass struct {
 	port       *port
 	ipv6       bool
 	byHostname map[string]hosted // endpoints of the requested instances
-	// If clients may only use endpoints on their own node, nodes contains the nodes with endpoints.
-	// Otherwise, or if there is only one client, nodes is nil.
+	// If clients may only use endpoints on their own node, the field contains the nodes with
+	// endpoints. If clients may also use other endpoints, or if there is only one client, nodes is
+	// nil.
 	nodes    map[string]bool
 	tallies  map[tallyKey]*tally
 	gateways []gatewaySlice // gateway slices that the port's members offer
@@ -107,7 +108,7 @@ func (x *pass) tally(c Client) *tally {
 
 // count computes a new tally. Only endpoints that match the client's instance and node are counted.
 // Zone hints do not affect the counts: tiers are chosen from all zones before hints are applied. If
-// clients are not steered, count counts nothing.
+// clients are not steered, nothing is counted.
 func (x *pass) count(c Client) *tally {
 	ready, unready := x.port.merged, x.port.unready
 	if c.Instance != "" {
@@ -159,9 +160,9 @@ func (x *pass) countTiers(t *tally, unready []*Endpoint, c Client) {
 }
 
 // countBehind replaces the counts of Linkerd gateways with the counts of the endpoints behind them.
-// The counted argument holds the endpoints counted so far. As long as one gateway of a member is
-// available, all endpoints behind the member's gateways are reachable. Clients of a single instance
-// cannot use gateways.
+// As long as one gateway of a member is available, all endpoints behind the member's gateways are
+// reachable. As long as one gateway of a member is available, all endpoints behind the member's
+// gateways are reachable. Clients of a single instance cannot use gateways.
 func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 	st := x.port.steering
 	counts := &t.counts
@@ -205,8 +206,8 @@ type choice struct {
 	node string // empty unless endpoints are hinted to the node
 }
 
-// get returns the endpoints for a client whose tiers in use are u. If the client gets every
-// endpoint in the tally, get returns the tally's list without copying it.
+// get returns the endpoints that the client gets, given how much of each tier is in use. If the
+// client gets every endpoint in the tally, the result is the tally's own list.
 //
 // Hints apply to the endpoints in use, after endpoints of an unusable address family are removed.
 // Hints only choose among endpoints of the local cluster. Hints are ignored if traffic must stay on
@@ -298,7 +299,7 @@ type hintIndex struct {
 	byNode map[string][]*Endpoint // nil if node hints do not apply
 }
 
-// of returns the cached result of hintedNodes for list, or computes it.
+// of groups the endpoints of a list by hinted node, and caches the result (see hintedNodes).
 func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 	if len(list) == 0 {
 		return nil
@@ -314,8 +315,8 @@ func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 // hintedNodes returns nil.
 //
 // As in kube-proxy, node hints apply only if every endpoint has a node hint. Node hints also
-// require that all endpoints are local. Otherwise, a client with one endpoint on its node would get
-// only this endpoint and the endpoints of other clusters.
+// require that all endpoints are local. If node hints applied despite remote endpoints, a client
+// would get the local endpoints on its node and all remote endpoints.
 func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 	ignored := func(e *Endpoint) bool { return e.Cluster != Local || len(e.Hints.Nodes()) == 0 }
 	if len(list) == 0 || slices.ContainsFunc(list, ignored) {
@@ -361,8 +362,8 @@ func servable(list []*Endpoint, ipv6 bool) []*Endpoint {
 }
 
 // family keeps one address family for each Pod or Workload. If IPv6 is disabled, family removes all
-// IPv6 addresses. Otherwise, family removes an IPv4 address if its Pod or Workload also has an IPv6
-// address in the list.
+// IPv6 addresses. If IPv6 is enabled, family removes an IPv4 address if its Pod or Workload also
+// has an IPv6 address in the list.
 func family(list []*Endpoint, ipv6 bool) []*Endpoint {
 	if len(list) == 0 || list[len(list)-1].Addr.Addr().Is4() {
 		return list // IPv4 sorts first, so there is no IPv6 address
@@ -392,8 +393,8 @@ func family(list []*Endpoint, ipv6 bool) []*Endpoint {
 	})
 }
 
-// filter returns the endpoints for which f returns true. If f returns true for all endpoints,
-// filter returns list itself.
+// filter returns the endpoints for which f returns true. If f returns true for all endpoints, the
+// result is the given list.
 func filter(list []*Endpoint, f func(*Endpoint) bool) []*Endpoint {
 	n := 0
 	for _, e := range list {

@@ -97,8 +97,8 @@ func (m *chunkMap[K, V]) inChunks(mu *sync.Mutex) iter.Seq2[K, V] {
 	}
 }
 
-// copyChunk appends to a list the last chunk of entries before index end. It returns the list and
-// the index of the first copied entry.
+// copyChunk copies the last chunk of entries before the given index. The entries are appended to a
+// list. The results are the list and the index of the first copied entry.
 func (m *chunkMap[K, V]) copyChunk(mu *sync.Mutex, to []chunkEntry[K, V], end int) ([]chunkEntry[K, V], int) {
 	mu.Lock()
 	defer mu.Unlock()

@@ -110,9 +110,9 @@ func (s MemberStatus) String() string {
 // Preference determines which endpoints of a service clients get, and when. With the zero value,
 // clients get all endpoints.
 //
-// For a service with one member, every term except zone names all clusters. Otherwise, a preference
-// has the same meaning for all services. Teams can therefore use the same preference on an ordinary
-// Service and on a federated one.
+// For a service with one member, every term except zone names all clusters. In all other respects,
+// a preference has the same meaning for all services. Teams can therefore use the same preference
+// on an ordinary Service and on a federated one.
 type Preference struct {
 	// Tiers is sorted from most to least preferred. An endpoint belongs to the first tier that
 	// names the endpoint. Endpoints that are not named by any tier are not served. If Tiers is

@@ -19,7 +19,7 @@
 //		<-replaced
 //	}
 //
-// The package imports only the standard library. It does not depend on Kubernetes or gRPC.
+// The package imports only the standard library. The package does not depend on Kubernetes or gRPC.
 //
 // # Guarantees
 //
@@ -79,8 +79,8 @@
 //   - A gradual cordon affects a tenth of the cluster's endpoints at a time. All services and all
 //     tables divide a cluster's endpoints into the same tenths.
 //   - The table does not store any history for a service without tiers whose clusters are all in
-//     service. Clients of such a service get all endpoints, and the table never schedules changes
-//     for it.
+//     service. Clients of a service without tiers get all endpoints, and the table never schedules
+//     changes for the service.
 //
 // Time and concurrency:
 //
@@ -105,7 +105,7 @@
 //     endpoints. If the new [Set] differs from the published one, port.publish replaces it.
 //
 // Explain, Impact and the functions in inspect.go describe the state of the table for metrics and
-// the debug API. These functions never change a set.
+// the debug API. The functions that describe the table never change a set.
 //
 // ARCHITECTURE.md, in the root directory of the module, describes how the packages work together.
 package federation

@@ -68,7 +68,7 @@ const (
 	Workload
 )
 
-// Hints contains the topology hints of an endpoint. Both lists of hints are sorted. Hints is
+// Hints contains the topology hints of an endpoint. The zones and nodes are sorted. Hints is
 // immutable.
 type Hints struct {
 	ForZones []string
@@ -109,7 +109,7 @@ type Common struct {
 	Authority string // authority override; empty means none
 }
 
-// nothing is the value that Get returns for a nil *Common.
+// A nil *Common is equivalent to this zero value, to which Get returns a pointer.
 var nothing Common
 
 // Get returns c. If c is nil, Get returns a pointer to the zero value.

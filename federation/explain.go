@@ -208,8 +208,8 @@ func newExplainedAddress(member int, l *Slice, e *Endpoint) ExplainedAddress {
 	}
 }
 
-// leftOut adds the addresses that are not in the member's cached share. It also returns the time of
-// the last change to each slice.
+// leftOut adds the addresses that are not in the member's cached share. The result contains the
+// time of the last change to each slice.
 func (x *inquiry) leftOut(
 	ctx context.Context, i int, byName map[string]*Slice, source Explainer,
 ) (changed map[string]time.Time) {
@@ -293,8 +293,8 @@ func (x *inquiry) describe(a *ExplainedAddress) {
 	}
 }
 
-// list sets the listed addresses of the explanation. If the explanation cannot list all addresses,
-// those that are not served come first.
+// list stores the addresses that the explanation lists. If the explanation cannot list all
+// addresses, those that are not served come first.
 func (x *inquiry) list() {
 	all := append(x.unserved, x.served...)
 	if x.added <= x.Limit {
@@ -451,8 +451,8 @@ type Considered struct {
 // not record anything.
 type omitted map[*Endpoint]Verdict
 
-// note records the verdict for each endpoint that is in list but not in left. It returns its last
-// argument.
+// note records the verdict for each endpoint that is in list but not in left. The result is the
+// list without these endpoints.
 func (o omitted) note(why Verdict, list, left []*Endpoint) []*Endpoint {
 	if o == nil || len(list) == len(left) {
 		return left

@@ -11,14 +11,14 @@ import (
 // they would get after a cordon.
 type ServiceImpact struct {
 	Service ServiceID
-	// If Watched is true, clients watch the port, and Now and Then contain numbers of endpoints. If
-	// Watched is false, the service is not watched, and each cluster that serves the service counts
-	// as 1.
+	// If Watched is true, clients watch the port, and the fields Now and Then contain numbers of
+	// endpoints. If Watched is false, the service is not watched, and each cluster that serves the
+	// service counts as 1.
 	Watched bool
 	Port    uint16 // zero unless Watched is true
-	// Zone and Node identify the clients that would have the fewest endpoints left. Now and Then
-	// describe the clients in this Zone and on this Node. If Now and Then are the same for all
-	// clients, Zone and Node are empty.
+	// Zone and Node identify the clients that would have the fewest endpoints left. The fields Now
+	// and Then describe the clients in this Zone and on this Node. If the fields Now and Then are
+	// the same for all clients, Zone and Node are empty.
 	Zone, Node string
 	Now, Then  []ClusterCount // by the members' clusters, in definition order
 }
@@ -134,9 +134,9 @@ func (in inputs) count(endpoints []*Endpoint) (list []ClusterCount) {
 	return list
 }
 
-// trials returns copies of the service's ports, sorted by number. Ports whose members differ from
-// the given ones have just changed, so trials omits them. If the service is nil or broken, trials
-// returns nil.
+// trials returns copies of the service's ports, sorted by number. If a port's members differ from
+// the given ones, the members have just changed, so trials omits the port. If the service is nil or
+// broken, trials returns nil.
 func (s *watchedService) trials(of []Member) (list []*trial) {
 	if s == nil {
 		return nil

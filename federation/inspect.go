@@ -134,7 +134,7 @@ func (t *Table) Watched() []WatchedPort {
 }
 
 // EachWatched iterates over all watched ports without building a list. The Members of a port are
-// only valid until the next iteration, which overwrites them. Services are yielded in an
+// only valid until the next iteration, because the slice is reused. Services are yielded in an
 // unspecified order, but all ports of a service are yielded consecutively.
 func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 	return func(yield func(WatchedPort) bool) {

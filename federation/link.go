@@ -25,8 +25,8 @@ type Link struct {
 	Lost Standing
 }
 
-// equal reports whether two links have the same content. It compares the content of Within rather
-// than pointers.
+// equal reports whether two links have the same content. The ranges in Within are compared by
+// content rather than by pointer.
 func (l Link) equal(o Link) bool {
 	return l.State == o.State && l.Source == o.Source && l.Region == o.Region &&
 		l.Cordon == o.Cordon && l.CordonOver == o.CordonOver && l.Lost == o.Lost &&
@@ -94,7 +94,8 @@ func NewRanges(prefixes ...netip.Prefix) Ranges {
 	return r[:n:n]
 }
 
-// Contains reports whether any of the prefixes contains the address. It uses a binary search.
+// Contains reports whether any of the prefixes contains the address. The lookup uses a binary
+// search.
 func (r Ranges) Contains(a netip.Addr) bool {
 	if r == nil {
 		return true
@@ -213,7 +214,7 @@ func uniform(s Standing) (list standings) {
 	return list
 }
 
-// atLeast returns the standings with all standings below s raised to s.
+// atLeast raises all standings that are lower than s to s.
 func (list standings) atLeast(s Standing) standings {
 	for i := range list {
 		list[i] = max(list[i], s)
@@ -225,9 +226,9 @@ func (list standings) atLeast(s Standing) standings {
 // the same size. Gradual changes add or remove endpoints one part at a time.
 const parts = 10
 
-// partOf returns the part that an endpoint belongs to. The part is derived from a hash of the Pod's
-// name, or of the address if the endpoint is not a Pod. All replicas therefore agree on the parts,
-// and all addresses and ports of a Pod are in the same part.
+// partOf returns the part that an endpoint belongs to. The part is derived from a hash of the name
+// of the Pod or Workload, or of the address if there is neither. All replicas therefore agree on
+// the parts, and all addresses and ports of a Pod are in the same part.
 func partOf(e *Endpoint) int {
 	hash := fnv.New64a()
 	if e.Twin == "" {

@@ -109,8 +109,8 @@ func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) (
 }
 
 // keepPointers replaces endpoints in list with the pointers of equal endpoints in old. If both
-// lists then contain the same pointers, keepPointers returns old itself. It modifies list, which
-// must not be shared.
+// lists then contain the same pointers, keepPointers returns old itself. The function modifies
+// list, which must not be shared with other goroutines.
 func keepPointers(old, list []*Endpoint) []*Endpoint {
 	j := 0
 	same := len(old) == len(list)
@@ -153,8 +153,8 @@ func touchedAddrs(old, new offer) []touched {
 	return combine(list)
 }
 
-// forEachOffered calls f for the endpoints that differ between two offers. It skips the slices that
-// both offers share at the beginning and at the end. The remaining slices are compared by index. An
+// forEachOffered calls f for the endpoints that differ between two offers. Slices that both offers
+// share at the beginning and at the end are skipped. The remaining slices are compared by index. An
 // address that moves to another slice is therefore reported as removed and as added.
 func forEachOffered(old, new offer, f func(a, b *Endpoint)) {
 	before, after := sameEnds(old, new)
@@ -181,7 +181,7 @@ func sameEnds(a, b offer) (before, after int) {
 	return before, after
 }
 
-// combine merges all entries for the same address into one. It modifies list.
+// combine merges all entries for the same address into one. The given list is modified.
 func combine(list []touched) []touched {
 	n := 0
 	for _, t := range list {

@@ -8,8 +8,8 @@ import (
 )
 
 // offeredAddrs records to which watched services linked clusters offer each address. If linked
-// clusters do not offer an address, a change to the address only costs one lookup. Otherwise, the
-// change affects only the services that the address is offered to.
+// clusters do not offer an address, a change to the address only costs one lookup. If linked
+// clusters offer the address, the change affects only the services that the address is offered to.
 type offeredAddrs struct {
 	mu sync.Mutex // a leaf in the lock order
 	v4 addrUses[[4]byte]
@@ -55,8 +55,8 @@ func (o *offeredAddrs) add(a netip.Addr, service uint32, n int) {
 	}
 }
 
-// forget removes all addresses of a service. It searches all addresses, so it works even if a panic
-// has corrupted the counts of the service.
+// forget removes all addresses of a service. Because all addresses are searched, the method works
+// even if a panic has corrupted the counts of the service.
 func (o *offeredAddrs) forget(service uint32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

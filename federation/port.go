@@ -48,9 +48,9 @@ type origin struct {
 	at      time.Time
 }
 
-// rebuild reads new members, and members whose source or Strict has changed. It reuses the
-// contributions of all other members. If scratch is true, rebuild reads all members, counts all
-// their addresses as offered, and publishes to all clients.
+// rebuild reads new members, and members whose source or Strict has changed. The contributions of
+// all other members are reused. If scratch is true, rebuild reads all members, counts all their
+// addresses as offered, and publishes to all clients.
 //
 // rebuild only modifies the fields of the port after the last call that may panic. If rebuild
 // panics, functions that describe the port still see the previous fields.
@@ -120,8 +120,8 @@ func (p *port) readMembers(in inputs, scratch bool) []contribution {
 	return members
 }
 
-// screenMembers screens the members whose bounds have changed. It returns the allowed part of each
-// member's offer.
+// screenMembers screens the members whose bounds have changed. The result contains the allowed part
+// of each member's offer.
 func screenMembers(members []contribution, in inputs) []offer {
 	allowed := make([]offer, 0, len(members))
 	for i, l := range in.links {
@@ -165,8 +165,8 @@ func (p *port) read(m Member, at time.Time) {
 }
 
 // screenAddr screens an address again in the offers of all linked clusters, and publishes the
-// resulting changes. All members are published together. Otherwise, if two members offered an
-// address that now has an owner, clients would briefly get the address from the second member.
+// resulting changes. All members are published together. If members were published separately, an
+// address that now has an owner could briefly be served from a second member.
 func (p *port) screenAddr(a netip.Addr) {
 	var now []memberChange
 	for i, c := range p.members {
@@ -247,8 +247,8 @@ func (p *port) replaceMembers(list []memberChange, why origin) {
 	}
 }
 
-// replaceOffer stores the allowed part of a member's offer. It takes the previous merged list and
-// returns the new one.
+// replaceOffer stores the allowed part of a member's offer. The argument is the previous merged
+// list, and the result is the new one.
 func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoint {
 	inService, lastResort := p.steering.divide(i, allowed)
 	for at := range p.offers {
@@ -268,8 +268,8 @@ func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoin
 }
 
 // update stores the merged list and the summary, and publishes the resulting changes. If all is
-// true or the summary has changed, update publishes to all clients. Otherwise, update publishes
-// only to the clients that the change concerns.
+// true or the summary has changed, update publishes to all clients. If neither is the case, update
+// publishes only to the clients that the change concerns.
 func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	s := p.service
 	sum := summarize(d, p.members, p.steering)
@@ -348,13 +348,13 @@ func undeclared(members []contribution) bool {
 	return serving
 }
 
-// concerned lists the clients that may be affected by the change from the given lists to the port's
-// current lists. The summary and the steering must not have changed since the given lists were
-// current. The clients are in the same order as in port.all.
+// concerned returns the clients that may be affected by the change from the given lists to the
+// port's current lists. The summary and the steering must not have changed since the given lists
+// were current. The clients are in the same order as in port.all.
 //
-// Clients may request any number of names that do not belong to an endpoint. These clients must not
-// delay updates for other clients. To keep updates fast, concerned omits clients that the change
-// cannot affect.
+// Clients may request any number of names that do not belong to an endpoint. Clients that request
+// invented names must not delay updates for other clients. To keep updates fast, concerned omits
+// clients that the change cannot affect.
 //
 //   - Clients of an instance are affected only if an endpoint of the instance has changed.
 //   - If traffic must stay on nodes, clients on a node are affected only if an endpoint on the node

@@ -19,7 +19,8 @@ type ProfileKey struct {
 	Addr netip.AddrPort
 	Port uint16 // port of the service; zero if Addr is set
 	// Namespace is the namespace of the client. ServiceProfiles in the client's namespace override
-	// those in the service's namespace. Clients choose the namespace freely, so it may not exist.
+	// those in the service's namespace. Clients choose the namespace freely, so the namespace may
+	// not exist.
 	//
 	// Namespace is empty if it is unknown, if it is the service's own namespace, or if Instance is
 	// set.
@@ -47,7 +48,7 @@ const (
 )
 
 // Profile describes a destination to a proxy. The destination is a service port or a single
-// endpoint. It is immutable.
+// endpoint. A Profile is immutable.
 type Profile struct {
 	Reason ProfileReason // unless it is Resolved, all fields below except Claimed are zero
 	// If Reason is Ambiguous, Claimed describes the objects that claim the address. An example of
@@ -90,8 +91,8 @@ func (p *Profile) Equal(o *Profile) bool {
 }
 
 // ServiceProfile describes how proxies handle requests to a service: routes, retries and traffic
-// splits. It is immutable. The pointer stays the same until the content of the Kubernetes object
-// changes.
+// splits. A ServiceProfile is immutable. The pointer stays the same until the content of the
+// Kubernetes object changes.
 type ServiceProfile struct {
 	Namespace, Name string // namespace and name of the object
 	Routes          []Route

@@ -81,7 +81,7 @@ func (s *watchedService) tick() {
 // finishUnwatch completes the work that unwatch has begun.
 func (s *watchedService) finishUnwatch() { s.change(func() {}) }
 
-// change holds s.mu while it calls f, which publishes a change. If the service is broken, change
+// change locks s.mu and calls f, which publishes a change. If the service is broken, change
 // restores the service instead of calling f. Restoring the service publishes all changes.
 func (s *watchedService) change(f func()) {
 	s.locked(func() {
@@ -94,15 +94,15 @@ func (s *watchedService) change(f func()) {
 	})
 }
 
-// finish reschedules the service and reports its tiers. It must be called after all ports have been
-// updated.
+// finish reschedules the service and reports its tiers. The method must be called after all ports
+// of the service have been updated.
 func (s *watchedService) finish() {
 	s.reschedule()
 	s.reportTiers()
 }
 
-// locked holds s.mu while it calls f. If f panics, locked marks the service as broken. It does not
-// recover from the panic.
+// locked locks s.mu and calls f. If f panics, locked marks the service as broken. The panic
+// continues after locked.
 func (s *watchedService) locked(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,15 +112,16 @@ func (s *watchedService) locked(f func()) {
 	done = true
 }
 
-// isBroken reports whether the service is broken. It first waits until a running update has ended.
+// isBroken reports whether the service is broken. Before it reports, isBroken waits until a running
+// update has ended.
 func (s *watchedService) isBroken() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.broken
 }
 
-// restore rebuilds a broken service from scratch. It uses only the watches and the last published
-// sets, because a panic may have left all other state inconsistent.
+// restore rebuilds a broken service from scratch. Only the watches and the last published sets are
+// reused, because a panic may have left all other state inconsistent.
 func (s *watchedService) restore() {
 	s.table.offered.forget(s.number)
 	in := s.table.inputs(s.id)
@@ -181,8 +182,8 @@ func (s *watchedService) published(k Key) *published {
 }
 
 // add publishes the first set for a key. If the port is undeclared and MaxUndeclaredPorts is
-// reached, add returns nil. If add panics, it leaves entries without watches behind, which restore
-// removes later.
+// reached, add returns nil. If add panics, entries without watches remain, and restore removes
+// these entries later.
 func (s *watchedService) add(k Key) *published {
 	if s.broken {
 		s.restore()
@@ -207,8 +208,8 @@ func (s *watchedService) add(k Key) *published {
 
 // undeclaredPorts returns the number of watched ports that are not known to be declared by any
 // member. Ports of pending clusters count, because the cluster may turn out not to declare them
-// while their streams stay open. This rule only affects new links, because after a start Isthmus
-// does not serve proxies until no cluster is pending.
+// while their streams stay open. Counting the ports of pending clusters only affects new links,
+// because after a start Isthmus does not serve proxies until no cluster is pending.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
 		if !slices.ContainsFunc(p.members, contribution.declares) {
@@ -237,13 +238,14 @@ func (s *watchedService) unwatch(k Key) (unfinished bool) {
 }
 
 // concernsService reports whether starting or ending a watch of the key may change the service's
-// next due time or its reported tiers. A watch of a further instance does not change either of
-// them. There may be any number of instances, and they become due only after another change.
+// next due time or its reported tiers. A watch of a further instance does not change the due time
+// or the reported tiers. There may be any number of instances, and they become due only after
+// another change.
 func (k Key) concernsService(p *port) bool {
 	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
 }
 
-// reschedule sets the time when the service is due next. It also updates s.steered.
+// reschedule sets the time when the service is due next. The field s.steered is updated too.
 func (s *watchedService) reschedule() {
 	if !s.steered {
 		return
@@ -316,8 +318,8 @@ func (s *watchedService) reportTiers() {
 	}
 }
 
-// worst returns two maps, both keyed by zone. They hold the client that uses the most tiers now,
-// and the largest number of tiers used at the last report.
+// worst returns two maps, both keyed by zone. The maps contain the client that uses the most tiers
+// now, and the largest number of tiers used at the last report.
 func (s *watchedService) worst() (now map[string]tierUser, before map[string]int) {
 	now = make(map[string]tierUser)
 	before = make(map[string]int)
@@ -370,7 +372,7 @@ type TierChange struct {
 // Tiers returns the tiers that are now in use, for users.
 func (c TierChange) Tiers() string { return c.Preference.firstTiers(c.To) }
 
-// copies returns copies of the service's ports. It reuses the memory of list.
+// copies returns copies of the service's ports. The memory of the given list is reused.
 func (s *watchedService) copies(list []port) []port {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,7 +65,7 @@ const (
 	// External means that the service, or the remote Service of a mirror, is of type ExternalName.
 	External
 	// Unknown means that a member's cluster is pending or unreachable, and that the other members
-	// do not offer endpoints. The service may have endpoints in that cluster.
+	// do not offer endpoints. The service may have endpoints in the pending or unreachable cluster.
 	Unknown
 	// TooManyPorts means that MaxUndeclaredPorts other ports of the service are watched, and that
 	// no member is known to declare this port. A set with the reason TooManyPorts never changes.
@@ -118,8 +118,8 @@ func (t Tiers) Of(e *Endpoint, zone string) (tier string, standing Standing, ok 
 	return t.by.preference.tierName(i), t.by.byCluster[e.Cluster].standingOf(e), true
 }
 
-// equal reports whether two sets have the same content for clients. It ignores the fields Members,
-// Changed and Origin.
+// equal reports whether two sets have the same content for clients. The fields Members, Changed and
+// Origin are ignored.
 func (s *Set) equal(o *Set) bool {
 	return s.Exists == o.Exists &&
 		s.Complete == o.Complete &&
@@ -135,8 +135,8 @@ func (s *Set) equal(o *Set) bool {
 // Diff returns the endpoints that are new or changed between two sets, and the addresses that were
 // removed. If from is nil, it counts as an empty set.
 //
-// Both results are sorted by address. The results do not share memory with the sets. Diff does not
-// compare Exists and Reason.
+// The added endpoints and the removed addresses are sorted by address. The results do not share
+// memory with the sets. Diff does not compare Exists and Reason.
 func Diff(from, to *Set) (added []*Endpoint, removed []netip.AddrPort) {
 	var before []*Endpoint
 	if from != nil {

@@ -8,7 +8,7 @@ type Source interface {
 	// State returns the kind of Service that currently has this name in the cluster.
 	State(ServiceID) ServiceState
 	// Declares reports whether the cluster currently has a Service with this name that declares the
-	// port. The result must be consistent with Share.Undeclared.
+	// port. The result of Declares must be consistent with Share.Undeclared.
 	Declares(ServiceID, uint16) bool
 	// Reader returns a Reader for one service port. Readers are not registered with the source, so
 	// they do not need to be closed.
@@ -47,7 +47,7 @@ type Share struct {
 }
 
 // Slice is a part of a Share that changes as a unit: the endpoints in one EndpointSlice for one
-// port. It is immutable.
+// port. A Slice is immutable.
 //
 // A source must return the same pointer until the content changes, because the table detects
 // changes by comparing pointers.
@@ -59,9 +59,9 @@ type Slice struct {
 	// per Addr. Only the fields Addr, Kind, Cluster, Zone, Node, Hostname and Twin are set.
 	Unready []*Endpoint
 	// If the Endpoints are Linkerd gateways of a cluster on another network, Behind is set. Each
-	// gateway leads to all endpoints behind the gateways. When tiers are chosen, the endpoints in
-	// Behind are counted instead of the gateways. If Behind is nil, the Endpoints themselves are
-	// counted.
+	// Linkerd gateway leads to all endpoints behind the gateways of the slice. When tiers are
+	// chosen, the endpoints in Behind are counted instead of the gateways. If Behind is nil, the
+	// Endpoints themselves are counted.
 	Behind *Behind
 }
 
@@ -71,10 +71,10 @@ func (s *Slice) hasAddr(a netip.Addr) bool {
 	return i < len(s.Endpoints) && s.Endpoints[i].Addr.Addr() == a
 }
 
-// Behind is the number of endpoints that each address of a Slice leads to. It is immutable.
+// Behind is the number of endpoints that each address of a Slice leads to. A Behind is immutable.
 type Behind struct{ Ready, Unready int }
 
-// scale returns the share of b that belongs to the given number of addresses, rounded up. Its
+// scale returns the share of b that belongs to the given number of addresses, rounded up. The
 // second argument is the total number of addresses in the slice.
 func (b *Behind) scale(addresses, of int) *Behind {
 	if b == nil || addresses == of {

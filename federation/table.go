@@ -38,13 +38,13 @@ type Options struct {
 }
 
 // Table combines definitions with clusters, and publishes the sets that clients get. All methods
-// are safe for concurrent use. Each method publishes all effects before it returns.
+// are safe for concurrent use. Each method of a Table publishes all effects before it returns.
 type Table struct {
 	opts Options // fixed
 
 	// mu is a leaf in the lock order. The lock is held only for access to the maps, never while a
-	// source is read. It may be acquired while a watched service's lock is held. Iterations over
-	// all definitions or watched services copy the entries in chunks.
+	// source is read. The lock on the maps may be acquired while a watched service's lock is held.
+	// Iterations over all definitions or watched services copy the entries in chunks.
 	mu          sync.Mutex
 	definitions chunkMap[ServiceID, *Definition]
 	links       map[ClusterName]tableLink
@@ -105,8 +105,8 @@ func (t *Table) SetLink(c ClusterName, l Link) {
 	}
 }
 
-// replaceLink stores a link. It returns the affected watched services, in the order in which they
-// must be rebuilt.
+// replaceLink stores a link. The result contains the affected watched services, in the order in
+// which they must be rebuilt.
 func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,9 +153,9 @@ func (t *Table) Define(id ServiceID, d *Definition) {
 	}
 }
 
-// define stores a definition. If the service is watched, define returns the watched service.
-// Otherwise it returns nil. The definition is stored last, so that calling define again after a
-// panic repeats all steps.
+// define stores a definition. If the service is watched, define returns the watched service. If the
+// service is not watched, define returns nil. The definition is stored last, so that calling define
+// again after a panic repeats all steps.
 func (t *Table) define(id ServiceID, d *Definition) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -262,8 +262,8 @@ func (t *Table) withNumbers(numbers []uint32) (services []*watchedService) {
 	return services
 }
 
-// update publishes one change to a watched service, under supervision. If the service is broken,
-// update skips it. A broken service is rebuilt later, which also publishes the skipped change.
+// update publishes one change to a watched service, under supervision. A broken service is skipped.
+// A broken service is rebuilt later, which also publishes the skipped change.
 func (t *Table) update(s *watchedService, publish func()) {
 	if !s.isBroken() {
 		t.opts.Supervise(s.id, s, publish, s.again)
@@ -311,7 +311,7 @@ func (t *Table) definition(id ServiceID) *Definition {
 }
 
 // report calls Options.Report for the members whose status has changed. Members in pending and
-// unreachable clusters are skipped, because such a cluster affects all its services.
+// unreachable clusters are skipped, because the state of the cluster affects all its services.
 func (t *Table) report(id ServiceID, d *Definition, members []contribution) {
 	if t.opts.Report == nil || d == nil {
 		return
@@ -483,8 +483,9 @@ type schedule struct {
 	next Latest[time.Time] // the earliest time in due, or earlier if a service has changed since; zero if due is empty
 }
 
-// set sets the time when a service is due. If the time is zero, set removes the service. It runs in
-// constant time. As a result, the next time may be too early. The takeDue method corrects it.
+// set sets the time when a service is due. If the time is zero, set removes the service. Setting
+// the time takes constant time. Because other times are not searched, the next due time may be too
+// early. The takeDue method corrects a next due time that is too early.
 func (c *schedule) set(s *watchedService, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,13 +27,13 @@ type placement struct {
 	tier     int // first tier that names the whole cluster, or unnamed()
 	standing Standing
 	lost     bool // whether the cluster is withdrawn only because its API cannot be watched
-	// While the parts of the cluster have different standings, spread is set. During that time,
-	// standing is the lowest of the parts' standings.
+	// The spread field is set while the parts of the cluster have different standings. During that
+	// time, the standing field is the lowest of the parts' standings.
 	spread *standings
-	// If partlyLastResort is true, the cluster is changing to or from last resort. Some of its
-	// parts are in service, and others are last resort. The parts in service do not suffice to stop
-	// using the parts of last resort. Without this rule, if there are no other clusters, the few
-	// parts in service would have to take all requests.
+	// If partlyLastResort is true, the cluster is changing to or from last resort. Some parts of
+	// the cluster are in service, and the other parts are last resort. The parts in service do not
+	// suffice to stop using the parts of last resort. Without this rule, if there are no other
+	// clusters, the few parts in service would have to take all requests.
 	partlyLastResort bool
 	// If unused is true, the cluster's endpoints are never served. Clients do not need to wait for
 	// an unused cluster, and its endpoints do not compete for addresses.
@@ -65,8 +65,8 @@ func (st *steering) prefers(d *Definition) bool {
 	return len(st.preference.Tiers) > 0 && (d.Federated || st.zone < st.unnamed())
 }
 
-// placeClusters assigns the members' clusters to tiers. It reports whether any cluster is out of
-// service or about to go out of service.
+// placeClusters assigns the members' clusters to tiers. The result reports whether any cluster is
+// out of service or about to go out of service.
 func (st *steering) placeClusters(in inputs, now func() time.Time) (takenOut bool) {
 	tiers := st.preference.Tiers
 	st.tierCount = max(len(tiers), 1)
@@ -118,9 +118,9 @@ func (st *steering) tierOfCluster(c ClusterName, sameRegion, federated bool) int
 	return st.unnamed()
 }
 
-// setStanding sets the standing of a placement. It reports whether the cluster is out of service or
-// about to go out of service. A service that is not federated does not have endpoints in other
-// clusters, so it ignores the standing LastResort.
+// setStanding sets the standing of a placement. The result reports whether the cluster is out of
+// service or about to go out of service. A service that is not federated does not have endpoints in
+// other clusters, so it ignores the standing LastResort.
 func (st *steering) setStanding(p *placement, l *tableLink, federated bool, now time.Time) bool {
 	list, next := l.standings(now)
 	for i, s := range list {
@@ -148,8 +148,8 @@ func (p *placement) standingOf(e *Endpoint) Standing {
 	return p.standing
 }
 
-// lastResort and unnamed return the two indices after all tiers. The first is for endpoints of last
-// resort. The second is for endpoints that are not named by any tier, which are not served.
+// lastResort and unnamed return the two indices after all tiers: one for endpoints of last resort,
+// and one for endpoints that no tier names. Endpoints that no tier names are not served.
 func (st *steering) lastResort() int { return st.tierCount }
 
 func (st *steering) unnamed() int { return st.tierCount + 1 }
@@ -160,8 +160,8 @@ func (st *steering) withdrawn(i int) bool { return st != nil && st.members[i].st
 // unused reports whether the endpoints of member i are never served.
 func (st *steering) unused(i int) bool { return st != nil && st.members[i].unused }
 
-// offers lists the offers of all members by precedence. Endpoints in service come first, at the
-// same indices as their members. Endpoints of last resort follow the endpoints in service.
+// offers returns the offers of all members, sorted by precedence. Endpoints in service come first,
+// at the same indices as their members. Endpoints of last resort follow the endpoints in service.
 func (st *steering) offers(allowed []offer) offers {
 	first := make(offers, 0, len(allowed))
 	var last offers
@@ -180,8 +180,8 @@ func (st *steering) mayBeLastResort(i int) bool {
 	return st != nil && (st.members[i].spread != nil || st.members[i].standing == LastResort)
 }
 
-// divide splits the offer of member i by the standing of its endpoints. Both results omit endpoints
-// that are withdrawn or never served.
+// divide splits the offer of member i by the standing of its endpoints. The two resulting offers
+// omit endpoints that are withdrawn or never served.
 func (st *steering) divide(i int, o offer) (inService, lastResort offer) {
 	if st == nil {
 		return o, nil
@@ -197,7 +197,7 @@ func (st *steering) divide(i int, o offer) (inService, lastResort offer) {
 	return nil, o
 }
 
-// only returns the part of an offer with the given standing.
+// The result of only is the part of an offer with the given standing.
 func (p *placement) only(o offer, s Standing) offer {
 	has := func(e *Endpoint) bool { return p.standingOf(e) == s }
 	var list offer
@@ -234,8 +234,8 @@ func (st *steering) unready(offers offers, merged []*Endpoint) (list []*Endpoint
 	return slices.CompactFunc(list, func(a, b *Endpoint) bool { return a.Addr == b.Addr })
 }
 
-// tierOf returns the tier that an endpoint belongs to, for clients in the given zone. The result
-// may also be lastResort() or unnamed().
+// tierOf returns the tier that an endpoint belongs to, for clients in the given zone. For endpoints
+// outside all tiers, the result is lastResort() or unnamed().
 func (st *steering) tierOf(e *Endpoint, zone string) int {
 	p := st.byCluster[e.Cluster]
 	if p == nil {

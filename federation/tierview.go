@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// tierView records which tiers one kind of client uses, and since when fewer tiers have sufficed.
-// The file docs/preference.md describes the rules for users. A tierView is guarded by the lock of
-// its watched service.
+// tierView records which tiers one kind of client uses, and how long fewer tiers have sufficed. The
+// file docs/preference.md describes the rules for users. A tierView is guarded by the lock of its
+// watched service.
 type tierView struct {
 	steering *steering // steering of the last decision
 	inUse    int       // number of tiers in use, from the first; last resort counts as one more
-	// reported is the value of inUse at the last report. Before the first report, reported is the
-	// first value of inUse.
+	// The reported field is the value of inUse at the last report. Before the first report, the
+	// field is the first value of inUse.
 	reported int
-	// For n from 1, sufficed[n] is the time since when the first n tiers have sufficed without
+	// For n from 1, sufficed[n] is the time from which the first n tiers have sufficed without
 	// interruption. If the first n tiers do not suffice, sufficed[n] is zero. The last element is
-	// for last resort: it is the time since when an endpoint in service has been ready (see
+	// for last resort: it is the time from which an endpoint in service has been ready (see
 	// tierCounts.others).
 	sufficed []time.Time
 	use      use       // result of the last call of decide
@@ -56,15 +56,15 @@ func (r row) describe(st *steering) string {
 	return fmt.Sprintf("%s: %d of %d ready, min-ready is %v", names, r.ready, r.known, limit)
 }
 
-// use says how much of each tier clients get. It has one byte per tier, which is the number of
-// parts of the tier that clients no longer use. If clients no longer use any part of a tier, the
-// tier is not in use.
+// A use says how much of each tier clients get. The string contains one byte per tier, which is the
+// number of parts of the tier that clients no longer use. If clients no longer use any part of a
+// tier, the tier is not in use.
 type use string
 
-// everything is the use for clients that are not steered.
+// This value of use applies to clients that are not steered.
 const everything use = ""
 
-// has reports whether clients get an endpoint that belongs to the tier at index place.
+// The result of has is true if clients get the endpoint, which belongs to the tier at index place.
 func (u use) has(place int, e *Endpoint) bool {
 	if place >= len(u) || u[place] == parts {
 		return false // no tier names the endpoint, or the tier is not in use
@@ -96,9 +96,10 @@ func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Tim
 // that are needed come into use immediately. Tiers that are no longer needed stay in use until all
 // their parts have been dropped.
 //
-// When counts change, a tier may already be due to be dropped. Both can happen at the same time, or
-// the timer can be late. For this case, decide first drops the tiers that were due according to the
-// previous counts. The result then does not depend on which of the two events is processed first.
+// When counts change, a tier may already be due to be dropped. A change to the counts can coincide
+// with the time at which a tier is due to be dropped, or the timer can be late. For this case,
+// decide first drops the tiers that were due according to the previous counts. The result is the
+// same regardless of which of the two events is processed first.
 func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) use {
 	previous := v.counts
 	remaining := v.withoutLeft(v.inUse, now)
@@ -130,9 +131,9 @@ func (v *tierView) withoutLeft(inUse int, now time.Time) int {
 	return inUse
 }
 
-// needed records how many leading tiers suffice now. It returns the number of tiers that clients
+// needed records how many leading tiers suffice now. The result is the number of tiers that clients
 // need: the smallest number that suffices, or all tiers if even these do not suffice. While only
-// endpoints of last resort are ready, no number of tiers suffices, and last resort is needed too.
+// endpoints of last resort are ready, clients need all tiers and last resort.
 func (v *tierView) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
 	if len(v.sufficed) != st.tierCount+2 {
 		v.sufficed = make([]time.Time, st.tierCount+2)
@@ -215,19 +216,19 @@ func (v *tierView) left(st *steering, place int, now time.Time) int {
 	return int(late * parts / over)
 }
 
-// nextLeaves returns when the next part of the tier at index place is dropped, after left parts
-// have been dropped. If no further part will be dropped, the result is zero.
+// nextLeaves returns when the next part of the tier at index place is dropped, after the given
+// number of parts. If no further part will be dropped, the result is zero.
 func (v *tierView) nextLeaves(st *steering, place, left int) time.Time {
 	since := v.unneededSince(st, place)
 	if since.IsZero() || left == parts {
 		return time.Time{}
 	}
 	over := st.preference.ReturnOver
-	// The division rounds up, because left rounds down.
+	// The division rounds up, because the left method rounds down.
 	return since.Add(st.preference.ReturnAfter + (over*time.Duration(left+1)+parts-1)/parts)
 }
 
-// unneededSince returns the time since when the tier at index place has not been needed. A tier is
+// unneededSince returns the time from which the tier at index place has not been needed. A tier is
 // not needed while the tiers before it suffice. Last resort is not needed while another endpoint is
 // ready. If the tier is needed, the result is zero.
 func (v *tierView) unneededSince(st *steering, place int) (since time.Time) {

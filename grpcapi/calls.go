@@ -66,8 +66,8 @@ func (c *callMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.started, c.handled, c.received, c.sent, c.seconds}
 }
 
-// prepare creates the metric series for all methods of a server. It must be called before the
-// server begins to serve.
+// prepare creates the metric series for all methods of a server. The method must be called before
+// the server begins to serve.
 func (c *callMetrics) prepare(services map[string]grpc.ServiceInfo) {
 	for service, info := range services {
 		for _, m := range info.Methods {
@@ -99,8 +99,8 @@ func callType(m grpc.MethodInfo) string {
 	return "unary"
 }
 
-// interceptor returns the interceptor that counts calls. It only counts methods that the server
-// implements, because gRPC does not call interceptors for other methods.
+// interceptor returns the interceptor that counts calls. Only methods that the server implements
+// are counted, because gRPC does not call interceptors for other methods.
 func (c *callMetrics) interceptor() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 		call := c.begin(ss, info.FullMethod)
@@ -112,8 +112,8 @@ func (c *callMetrics) interceptor() grpc.StreamServerInterceptor {
 	}
 }
 
-// countedCall wraps the stream of a call in progress. It counts the messages that are sent and
-// received.
+// countedCall wraps the stream of a call in progress. A countedCall counts the messages that are
+// sent and received.
 type countedCall struct {
 	grpc.ServerStream
 	metrics *callMetrics

@@ -153,8 +153,8 @@ func (c collector) profiles(ch chan<- prometheus.Metric) {
 	workloads.Collect(ch)
 }
 
-// openGets yields the authorities of the open Get streams that have endpoints. It skips ports that
-// are not declared.
+// openGets yields the authorities of the open Get streams that have endpoints. Ports that are not
+// declared are skipped.
 func (c collector) openGets(yield func([]string) bool) {
 	for _, u := range c.server.getViews.uses() {
 		if u.streams == 0 || len(u.newest.Endpoints) == 0 || u.newest.Undeclared {
@@ -303,8 +303,9 @@ func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 //
 //   - A view without endpoints is counted without hostname and node.
 //   - A view without endpoints on its own node is counted without the node.
-//   - A view for which node hints choose the endpoints is counted without the node. Otherwise, a
-//     Service with a Pod on each of thousands of nodes would create as many series.
+//   - A view for which node hints choose the endpoints is counted without the node. If these views
+//     had the label, a Service with a Pod on each of thousands of nodes would create thousands of
+//     series.
 //
 // Views of undeclared ports are counted for port 0.
 func seriesOf(m federation.Member, u *getUse) memberSeries {

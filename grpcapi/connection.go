@@ -66,9 +66,9 @@ func (cs *connections) Clone() credentials.TransportCredentials {
 	return &clone
 }
 
-// clientConnection is the state that all calls on one client connection share. It is the AuthInfo
-// in the peer information of these calls. A nil *clientConnection means that the connection is
-// unknown.
+// clientConnection is the state that all calls on one client connection share. All calls on the
+// connection have the clientConnection as the AuthInfo of their peer. A nil *clientConnection means
+// that the connection is unknown.
 type clientConnection struct {
 	credentials.AuthInfo
 

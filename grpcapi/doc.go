@@ -1,5 +1,5 @@
 // Package grpcapi implements Linkerd's Destination API. The package answers a proxy's Get with the
-// sets that a federation.Table publishes. It answers a GetProfile with the profiles of a
+// sets that a federation.Table publishes. The package answers a GetProfile with the profiles of a
 // [Directory]. Each stream sends updates for as long as the proxy keeps the stream open. Package
 // wire encodes the messages.
 //
@@ -19,7 +19,7 @@
 // First responses and their time limits:
 //
 //   - If a call's request does not arrive within Options.Request, the call ends with
-//     DeadlineExceeded. This limit applies to all methods.
+//     DeadlineExceeded. The limit on the request's arrival applies to all methods.
 //   - A Get is answered within Options.FirstFrame, either with messages or with a status code. The
 //     first message is either an add with the whole merged set, or no_endpoints. If a set is too
 //     large for one message, package wire splits the set.
@@ -43,8 +43,8 @@
 //
 // Updates of a GetProfile:
 //
-//   - Each message differs from the previous one. If the destination does not exist, an open stream
-//     receives an empty profile.
+//   - Each message of a GetProfile differs from the previous one. If the destination does not
+//     exist, an open stream receives an empty profile.
 //   - An invalid ServiceProfile does not remove routes. A proxy that has received routes for the
 //     service keeps these routes, even while the service is deleted and created again. Proxies that
 //     have not received routes for the service get the default profile.

@@ -69,7 +69,7 @@ func (o *openStreams) byView(svc federation.ServiceID) map[*getView][]*stream {
 }
 
 // drain ends each answered stream that is open now, after a random delay of at most the given
-// duration. It returns when it has ended the last of these streams, or when ctx is done. See
+// duration. When the last of these streams has ended, or when ctx is done, drain returns. See
 // Server.Drain.
 func (o *openStreams) drain(ctx context.Context, over time.Duration) {
 	start := time.Now()

@@ -32,7 +32,7 @@ type getStream struct {
 	tiers      federation.Tiers // the tiers that were sent with the endpoints
 	otherTiers <-chan struct{}  // closed when tiers is out of date
 
-	// the Server.clock time since when the set has been empty while a cluster is pending, or 0
+	// the time on Server.clock at which the set became empty while a cluster was pending, or 0
 	emptySince int64
 	heldBack   bool // the newest set is held back because it is empty
 }
@@ -65,8 +65,8 @@ func (st *getStream) begin(ctx context.Context) error {
 }
 
 // firstSet waits until the set is complete. If the set is still incomplete after
-// Options.FirstFrame, firstSet returns the incomplete set. It does not wait for unreachable
-// clusters, because a set counts as complete without them.
+// Options.FirstFrame, firstSet returns the incomplete set. The set counts as complete without
+// unreachable clusters, so firstSet does not wait for them.
 func (st *getStream) firstSet(ctx context.Context) (*federation.Set, error) {
 	var late <-chan time.Time
 	for {
@@ -116,7 +116,7 @@ func (st *getStream) refusal(set *federation.Set) error {
 			st.name(), federation.MaxUndeclaredPorts, service.Name, service.Namespace)
 	case federation.Unknown:
 		return status.Errorf(codes.Unavailable,
-			"%s: some clusters have not synced, and the others do not have endpoints", st.name())
+			"%s: the endpoints are unknown because a cluster has not synced", st.name())
 	}
 	return nil
 }
@@ -152,8 +152,8 @@ func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
 	}
 }
 
-// produce returns the messages, if any, that update the proxy to the newest set. It ends the
-// stream's turn, even if producing the messages panics.
+// produce returns the messages, if any, that update the proxy to the newest set. The stream's turn
+// ends even if producing the messages panics.
 func (st *getStream) produce() []*wire.Frame {
 	defer st.endTurn()
 	st.heldBack = false // if newest has no set yet, another set follows

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// These statuses refuse a call because a limit has been reached.
+// Calls that would exceed a limit are refused with these statuses.
 var (
 	statusTooManyCalls = status.New(codes.ResourceExhausted,
 		"too many calls are open: add replicas, or raise the memory limit and --max-streams")
@@ -68,8 +68,8 @@ func (q *quota) give(client netip.Addr) {
 	q.addLocked(-1)
 }
 
-// use changes the amount in use without charging a client address. It reports whether the new
-// amount is within the limit.
+// use adds to the amount in use without charging a client address. The result reports whether the
+// new amount is within the limit.
 func (q *quota) use(amount int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,8 +124,8 @@ func (q *quota) mayExceedLocked(client netip.Addr) bool {
 	return lessThanAverage && q.used <= q.limit+q.limit/8
 }
 
-// refuse counts a refused call and returns the error for the client. It logs the first refusal. The
-// next refusal is logged only after a tenth of the limit has been free.
+// refuse counts a refused call and returns the error for the client. The first refusal is logged.
+// The next refusal is logged only after a tenth of the limit has been free.
 func (q *quota) refuse(what string) error {
 	q.refused.Inc()
 	q.mu.Lock()
@@ -138,8 +138,8 @@ func (q *quota) refuse(what string) error {
 	return q.full.Err()
 }
 
-// tap is a tap.ServerInHandle, which gRPC calls when the headers of a call have arrived. It counts
-// each call until the call's context is canceled.
+// tap is a tap.ServerInHandle, which gRPC calls when the headers of a call have arrived. Each call
+// is counted until the call's context is canceled.
 //
 // A call with a deadline is not refused in tap, because its context would not be canceled. The
 // context's timer would use memory until the deadline, which the client chooses. The interceptor
@@ -172,14 +172,14 @@ func refusal(ctx context.Context) error {
 //   - At most maxReflections reflection calls run at the same time.
 //   - If the client does not read a response within Options.Request, its connection is closed.
 //     Requests that the client sends in the meantime wait in its flow control window of 64 KiB.
-//   - Each connection gets at most maxReflected responses. This limit is necessary because the
-//     responses to short calls fit into buffers, where the timeout does not apply.
+//   - Each connection gets at most maxReflected reflection responses. The number of responses must
+//     be limited because short responses fit into buffers, where the timeout does not apply.
 const (
 	maxReflections = 10
 	maxReflected   = 500
 )
 
-// These statuses refuse calls that exceed the limits on reflection.
+// Reflection calls that exceed a limit are refused with these statuses.
 var (
 	statusReflections = status.New(codes.ResourceExhausted, "too many concurrent reflection calls: try again later")
 	statusReflected   = status.New(codes.ResourceExhausted,
@@ -193,8 +193,8 @@ type limitedReflection struct {
 	open    atomic.Int32
 }
 
-// RegisterService implements grpc.ServiceRegistrar. It registers handlers that enforce the limits
-// on reflection.
+// RegisterService implements grpc.ServiceRegistrar. The registered handlers enforce the limits on
+// reflection.
 func (l *limitedReflection) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	limited := *desc
 	limited.Streams = nil

@@ -28,8 +28,8 @@ func newProfileStream(s *Server, key federation.ProfileKey, out sink, transport 
 	return st
 }
 
-// begin implements producer. It does not wait, because a profile for each destination is available
-// immediately.
+// begin implements producer. A profile for each destination is available immediately, so begin does
+// not wait.
 func (st *profileStream) begin(context.Context) error {
 	st.view = st.server.profileViews.acquire(st.key)
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.dir.Profile, st.server.viewMemory, costOfProfile)
@@ -67,8 +67,8 @@ func (st *profileStream) next(ctx context.Context) ([]*wire.Frame, error) {
 	}
 }
 
-// newest returns the newest variant of the profile for the proxy. It ends the stream's turn, even
-// if it panics.
+// newest returns the newest variant of the profile for the proxy. The stream's turn ends even if
+// newest panics.
 func (st *profileStream) newest() (v *profileVariant) {
 	defer st.endTurn()
 	v, st.replaced = st.view.variant(st.sentRoutes)

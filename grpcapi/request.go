@@ -44,8 +44,8 @@ func parseAuthority(authority, domain string) (target, error) {
 	return target{}, invalidAuthority(authority) // with the fields that are strings
 }
 
-// parseDestination parses the authority of a GetProfile call. It accepts an IP[:PORT] in addition
-// to the authorities of Get calls. It converts an IPv4-mapped IPv6 address to an IPv4 address. An
+// parseDestination parses the authority of a GetProfile call. In addition to the authorities of Get
+// calls, an IP[:PORT] is accepted. An IPv4-mapped IPv6 address is converted to an IPv4 address. An
 // address with a zone, such as fe80::1%eth0, is invalid because a zone only has a meaning on the
 // client's machine. All errors are gRPC status errors.
 func parseDestination(authority, domain string) (federation.ProfileKey, error) {
@@ -107,19 +107,19 @@ func invalidAuthority(authority string) error {
 	return status.Errorf(codes.InvalidArgument, "Invalid authority: %s", quoted(authority))
 }
 
-// maxQuoted is the maximum length of client input in a status. It exceeds the length of any valid
-// authority.
+// maxQuoted is the maximum length of client input in a status. The limit exceeds the length of any
+// valid authority.
 const maxQuoted = 512
 
 // quoted returns the beginning of client input, for use in a status. The result is short because a
-// status stays in memory until the client reads it.
+// gRPC status stays in memory until the client reads it.
 func quoted(s string) string {
 	return text.Truncate(s, maxQuoted)
 }
 
-// splitPort splits an authority into host and port, and removes the brackets of an IPv6 address. It
-// rejects ports with many leading zeros, because the host is stored and keeps the whole authority
-// in memory.
+// splitPort splits an authority into host and port, and removes the brackets of an IPv6 address.
+// Ports with many leading zeros are rejected, because the host is stored and keeps the whole
+// authority in memory.
 func splitPort(authority string) (host string, port uint16, ok bool) {
 	if !strings.Contains(authority, ":") {
 		return authority, 80, true

@@ -240,7 +240,7 @@ func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool {
 }
 
 // Finish ends all streams with Unavailable and refuses new ones. Finish does not wait until the
-// streams have ended. It should be called when clients can no longer connect.
+// streams have ended. Finish should be called when clients can no longer connect.
 func (s *Server) Finish() {
 	s.MarkNotServing()
 	s.streams.finish()

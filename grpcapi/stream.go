@@ -26,7 +26,7 @@ type producer interface {
 	name() string
 	// begin waits for the first set or profile. If the call is refused, begin returns an error.
 	begin(context.Context) error
-	// first returns the first messages. It is called after begin, once the stream has been
+	// first returns the first messages. The method is called after begin, once the stream has been
 	// admitted.
 	first() []*wire.Frame
 	// next waits until there are messages to send, and returns these messages.
@@ -45,7 +45,7 @@ type producer interface {
 // the method, every stream ends with Internal and all tests of this package fail.
 type statusWriter interface{ WriteStatus(*status.Status) error }
 
-// These statuses end streams from another goroutine.
+// Other goroutines end streams with these statuses.
 var (
 	statusDraining = status.New(codes.Unavailable, "the replica is shutting down")
 	statusStalled  = status.New(codes.Unavailable, "the proxy has not read an update for too long")
@@ -96,8 +96,8 @@ func (st *stream) init(s *Server, out sink, transport statusWriter, onStall func
 
 func (st *stream) common() *stream { return st }
 
-// serve serves one Get or GetProfile call whose request has arrived. It sends the first messages as
-// soon as these are available, and then sends updates until the call ends.
+// serve serves one Get or GetProfile call whose request has arrived. The first messages are sent as
+// soon as they are available, and updates are sent until the call ends.
 func serve(ctx context.Context, p producer) error {
 	st := p.common()
 	st.connect(ctx)
@@ -265,8 +265,8 @@ const turnsPerProcessor = 8
 // With turns, these goroutines only wait until each stream has begun to wait for its turn. A stream
 // that waits for a turn also skips sets that are replaced in the meantime.
 //
-// A stream holds its turn while it looks up its set and encodes messages. It also holds the turn
-// while it waits for another stream that is encoding the same messages. A stream may also switch
+// A stream holds its turn while it looks up its set and encodes messages. The turn also lasts while
+// the stream waits for another stream that is encoding the same messages. A stream may also switch
 // views during its turn.
 type turns chan struct{}
 
@@ -294,7 +294,7 @@ func (st *stream) takeTurn() (ok bool) {
 func (st *stream) endTurn() { <-st.server.turns }
 
 // expire is called when the timer fires, because a send is taking too long or the connection is too
-// old. It may be called late, after the send has ended and the timer has been reset.
+// old. The call may come late, after the send has ended and the timer has been reset.
 func (st *stream) expire() {
 	now := st.server.now()
 	sending := st.sending.Load()

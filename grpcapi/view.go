@@ -11,8 +11,8 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// viewBase is the state that views of both RPCs have in common. It consists of the key that the
-// view's streams share, and a watch on the newest value.
+// viewBase is the state that views of both RPCs have in common. This state consists of the key that
+// the view's streams share, and a watch on the newest value.
 type viewBase[K comparable, T any] struct {
 	key K
 
@@ -29,8 +29,8 @@ type viewBase[K comparable, T any] struct {
 }
 
 // startWatch starts the watch and charges its cost to the quota, unless the watch has already been
-// started. The result fits reports whether the quota has room, or whether the view is already used
-// by streams that are served. The result cost is the charged amount, which is 0 if the watch had
+// started. The first result reports whether the quota has room, or whether the view is already used
+// by streams that are served. The second result is the charged amount, which is 0 if the watch had
 // already been started. If fits is false, stream.admit decides whether the stream is served.
 func (b *viewBase[K, T]) startWatch(
 	watch func(K) *federation.Watch[T],
@@ -83,9 +83,9 @@ func (b *viewBase[K, T]) base() *viewBase[K, T] { return b }
 type cachedView[K comparable, T any] interface {
 	comparable
 	base() *viewBase[K, T]
-	// becomeIdle is called when the last stream has stopped using the view. It frees the memory
-	// that an idle view does not need, and returns the estimated size of the rest in bytes. Zero
-	// means that the view should not be cached.
+	// becomeIdle is called when the last stream has stopped using the view. becomeIdle frees the
+	// memory that an idle view does not need, and returns the estimated size of the rest in bytes.
+	// Zero means that the view should not be cached.
 	becomeIdle() int
 }
 
@@ -161,8 +161,8 @@ func (c *viewCache[K, T, V]) release(v V) {
 	}
 }
 
-// retire ends a stream's use of a view. It returns the views that the caller must close: either the
-// view itself, or the older idle views that it evicts.
+// retire ends a stream's use of a view. The result contains the views that the caller must close:
+// either the view itself, or the older idle views that it evicts.
 func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -399,8 +399,8 @@ func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
 
 // messagesAfterHints returns the messages for the step from a set that node hints have chosen. The
 // messages add all endpoints of the new set, as for a new stream. When node hints stop applying,
-// the streams of all nodes take such a step at the same time, each from a different small set.
-// Adding all endpoints lets these streams share the large messages.
+// the streams of all nodes take this kind of step at the same time, each from a different small
+// set. Adding all endpoints lets these streams share the large messages.
 func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 	return append(slices.Clip(v.messages(nil, to, false)), v.enc.Removal(from, to)...)
 }
@@ -501,9 +501,9 @@ type sentRoutes struct {
 	routes  *federation.ServiceProfile // nil means the default routes
 }
 
-// becomeIdle implements cachedView. It frees the messages, because encoding them again is cheap.
-// Views of destinations that do not exist or are unknown are not cached, because clients can invent
-// any number of names and addresses.
+// becomeIdle implements cachedView. An idle view does not store messages, because encoding them
+// again is cheap. Views of destinations that do not exist or are unknown are not cached, because
+// clients can invent any number of names and addresses.
 func (v *profileView) becomeIdle() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()

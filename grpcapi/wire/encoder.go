@@ -22,8 +22,8 @@ type Options struct {
 	MeshedHTTP2          *pb.Http2ClientParams // HTTP/2 parameters for meshed endpoints; nil means none
 }
 
-// Encoder encodes messages for the clients of one zone. It is immutable and safe for concurrent
-// use.
+// Encoder encodes messages for the clients of one zone. An Encoder is immutable and safe for
+// concurrent use.
 type Encoder struct {
 	zone    string           // the client's zone; empty if unknown
 	tiers   federation.Tiers // zero for proxies (see Explaining)
@@ -141,8 +141,8 @@ func noEndpoints(exists bool) *Frame {
 	return newFrame(updateNoEndpoints, body)
 }
 
-// appendAddr appends the fields of an endpoint's WeightedAddr. It omits the shared labels, which
-// the message contains only once.
+// appendAddr appends the fields of an endpoint's WeightedAddr. The shared labels are omitted,
+// because the message contains them only once.
 func (e *Encoder) appendAddr(b []byte, ep *federation.Endpoint, shared []federation.Label) []byte {
 	b = nested(b, addrAddr, func(b []byte) []byte { return appendTCP(b, ep.Addr) })
 	w := uint64(weight)

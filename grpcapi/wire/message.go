@@ -64,8 +64,8 @@ var scratch = sync.Pool{New: func() any { return new([]byte) }}
 const anyNumber = math.MaxInt
 
 // pack encodes n items in as few Updates as maxMessage allows, with each Update as full as
-// possible. Each Update begins with head. The function item appends the item at index i. If the
-// items need more messages than limit, pack returns nil.
+// possible. Each Update begins with the bytes in head. The function item appends the item at index
+// i. If the items need more messages than limit, pack returns nil.
 func pack(field protowire.Number, head []byte, n, limit int, item func(b []byte, i int) []byte) []*Frame {
 	var frames []*Frame
 	buffer := scratch.Get().(*[]byte)
@@ -86,7 +86,7 @@ func pack(field protowire.Number, head []byte, n, limit int, item func(b []byte,
 	return append(frames, newFrame(field, body))
 }
 
-// newFrame returns an Update with one field. It copies the given body.
+// newFrame returns an Update with one field. The given body is copied.
 func newFrame(field protowire.Number, body []byte) *Frame {
 	size := protowire.SizeTag(field) + protowire.SizeBytes(len(body))
 	b := protowire.AppendTag(make([]byte, 0, size), field, protowire.BytesType)
@@ -127,8 +127,8 @@ type clusterZone struct {
 	zone    string
 }
 
-// interleave mixes the endpoints of all groups in proportion to the sizes of the groups. It
-// preserves the order within each group.
+// interleave mixes the endpoints of all groups in proportion to the sizes of the groups. The order
+// within each group is preserved.
 func interleave[K comparable](all []placed, group func(*federation.Endpoint) K) {
 	size := make(map[K]int)
 	rank := make(map[K]int)
@@ -151,7 +151,7 @@ func hashAddr(ep *federation.Endpoint) uint64 {
 	return h.Sum64()
 }
 
-// These constants are the field numbers of Update and of the messages in it.
+// Field numbers of Update and of the messages in it.
 const (
 	updateAdd         protowire.Number = 1
 	updateRemove      protowire.Number = 2

@@ -80,7 +80,7 @@ type Cluster struct {
 // ClusterState says whether a cluster's API can be read.
 type ClusterState string
 
-// These are the states of a cluster.
+// Possible states of a cluster.
 const (
 	// Rejected means that the link Secret cannot be used, or that an older version of the link
 	// Secret is in use.
@@ -147,8 +147,8 @@ func (s *ClusterStatus) NeverRead() (list []Resource) {
 // StandingReason.
 const NoGatewayAnswers = "none of its Linkerd gateways answers"
 
-// Memory describes the memory that a cluster uses in the replica, and the cluster's memory cap.
-// Both values are in bytes, and the used memory is an estimate.
+// Memory describes the memory that a cluster uses in the replica, and the cluster's memory cap. The
+// used memory and the memory cap are in bytes, and the used memory is an estimate.
 type Memory struct {
 	Used  int64 `json:"used"`
 	Limit int64 `json:"limit"`
@@ -170,7 +170,7 @@ func (c *Clusters) LinkedMemory() Memory {
 	return all
 }
 
-// These are the states of a Linkerd gateway.
+// Possible states of a Linkerd gateway.
 const (
 	GatewayAlive     = "alive"
 	GatewayDead      = "dead"
@@ -223,7 +223,7 @@ func (r *Resource) Unread() string {
 // ReadFailure says why a kind of object cannot be listed or watched.
 type ReadFailure string
 
-// These are the classes of read failures.
+// Classes of errors when reading a kind of object.
 const (
 	Forbidden    ReadFailure = "forbidden"    // the credentials lack the permission
 	Unauthorized ReadFailure = "unauthorized" // the API server rejects the credentials

@@ -82,7 +82,7 @@ type CheckOutput struct {
 	Results   []CheckResult    `json:"results"` // never null
 }
 
-// These are the places where checks run.
+// Places where checks can run.
 const (
 	CheckedReplicas = "gateway"
 	CheckedHere     = "here" // on the machine of the command, with --pre or if there is no replica
@@ -145,7 +145,7 @@ type CheckResult struct {
 // CheckLevel says how serious a result is.
 type CheckLevel string
 
-// These are the levels of results, from best to worst.
+// Levels of check results, from best to worst.
 const (
 	CheckOK        CheckLevel = "ok"
 	CheckUnchecked CheckLevel = "unchecked" // unknown: not permitted to read it, or no time

@@ -17,7 +17,7 @@ type List[T any] struct {
 // Severity says how urgent a line is.
 type Severity int
 
-// These are the severities, from lowest to highest.
+// Severities of a line, from lowest to highest.
 const (
 	Fine    Severity = iota
 	Notable          // it works, but not in the usual way
@@ -147,7 +147,7 @@ type Event struct {
 // EventKind says what an event is about.
 type EventKind string
 
-// These are the kinds of events.
+// Possible kinds of events.
 const (
 	EventCluster  EventKind = "cluster"  // state of a cluster
 	EventStanding EventKind = "standing" // standing of a cluster

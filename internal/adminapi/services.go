@@ -128,14 +128,14 @@ type ServiceImpact struct {
 	// as 1.
 	Watched bool   `json:"watched"`
 	Port    uint16 `json:"port"` // set if Watched
-	// Zone is the zone of the clients that would have the fewest endpoints left. Now and Then
-	// describe the clients in this zone. If all clients are affected equally, Zone is empty.
+	// Zone is the zone of the clients that would have the fewest endpoints left. The fields Now and
+	// Then describe the clients in this zone. If all clients are affected equally, Zone is empty.
 	Zone    string `json:"zone,omitempty"`
 	Node    string `json:"node,omitempty"`    // of these clients, if it affects their endpoints
 	Streams int    `json:"streams,omitempty"` // of the whole service
-	// Now contains the number of endpoints that these clients get now. Then contains the number of
-	// endpoints that these clients would get after the change, including any resulting change of
-	// tiers.
+	// The Now field contains the number of endpoints that these clients get now. The Then field
+	// contains the number of endpoints that these clients would get after the change, including any
+	// resulting change of tiers.
 	Now  []ImpactCount `json:"now"`
 	Then []ImpactCount `json:"then"`
 }

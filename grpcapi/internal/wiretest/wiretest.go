@@ -42,8 +42,8 @@ func Unmarshal(codec encoding.CodecV2, frame any, to proto.Message) error {
 	return proto.Unmarshal(data.Materialize(), to)
 }
 
-// Decode returns the updates in the given frames. It fails the test if an update contains fields
-// that proxies do not know.
+// Decode returns the updates in the given frames. If an update contains fields that proxies do not
+// know, the test fails.
 func Decode[Frame any](t testing.TB, codec encoding.CodecV2, frames []Frame) []*pb.Update {
 	t.Helper()
 	var all []*pb.Update
