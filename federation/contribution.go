@@ -86,7 +86,8 @@ func (s *screening) replace(raw offer) {
 }
 
 // screen stores an offer and computes the part that may be served. The changed function reports
-// whether a slice must be screened again. For all other slices, screen reuses the previous result.
+// whether a slice must be screened again. For slices that have not changed, screen reuses the
+// previous result.
 func (s *screening) screen(raw offer, changed func(i int, l *Slice) bool) {
 	s.raw = raw
 	s.allowed = raw

@@ -129,7 +129,7 @@ func (c *callMetrics) begin(ss grpc.ServerStream, name string) *countedCall {
 }
 
 // end counts the end of the call. The argument points to the call's result, which end replaces with
-// an error if the call panicked. Because end calls recover, it must be deferred directly.
+// an error if the call panicked. Because end calls recover, end must be deferred directly.
 func (c *countedCall) end(err *error) {
 	if r := recover(); r != nil {
 		*err = c.metrics.panicked(c.method.name, r)
@@ -156,8 +156,8 @@ func (c *countedCall) SendMsg(m any) error {
 
 // RecvMsg receives a message from the client. If the message does not arrive within
 // Options.Request, the call ends with DeadlineExceeded. A call uses memory as soon as its headers
-// have arrived. Without this limit, a client that does not send anything more would keep the call
-// open forever.
+// have arrived. Without a limit, a client that does not send a request would keep the call open
+// forever.
 func (c *countedCall) RecvMsg(m any) error {
 	transport, err := transportOf(c.Context())
 	if err != nil {
@@ -184,9 +184,9 @@ func transportOf(ctx context.Context) (statusWriter, error) {
 }
 
 // streamRegistrar registers each unary method as a stream with one request and one response.
-// Clients cannot tell the difference. For a unary method, gRPC receives the request before it calls
-// an interceptor. For a stream, the interceptor can refuse the call immediately, and can end it if
-// the request does not arrive.
+// Clients cannot distinguish such a stream from a unary method. For a unary method, gRPC receives
+// the request before it calls an interceptor. For a stream, the interceptor can refuse the call
+// immediately, and can end it if the request does not arrive.
 type streamRegistrar struct {
 	*grpc.Server
 	intercept grpc.StreamServerInterceptor // streamRegistrar calls it, because gRPC does not

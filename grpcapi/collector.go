@@ -299,13 +299,13 @@ func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 }
 
 // seriesOf returns the member's series in which a view is counted. Clients can invent any number of
-// hostnames and nodes, so some views are counted without these labels:
+// hostnames and nodes, so the labels hostname and nodename are empty for some views:
 //
 //   - A view without endpoints is counted without hostname and node.
 //   - A view without endpoints on its own node is counted without the node.
-//   - A view for which node hints choose the endpoints is counted without the node. If these views
-//     had the label, a Service with a Pod on each of thousands of nodes would create thousands of
-//     series.
+//   - A view for which node hints choose the endpoints is counted without the node. If views of
+//     node hints had the label nodename, a Service with a Pod on each of thousands of nodes would
+//     create thousands of series.
 //
 // Views of undeclared ports are counted for port 0.
 func seriesOf(m federation.Member, u *getUse) memberSeries {

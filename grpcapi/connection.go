@@ -20,10 +20,10 @@ import (
 
 // gRPC buffers the messages of a call until its client reads them, even after the call has ended.
 // The client controls the flow control windows of HTTP/2, and therefore how long messages stay
-// buffered. For this reason, a call counts toward Options.ConcurrentStreams until its end has been
-// written to the connection. Counting these calls limits the number of buffered responses. The
-// limits in this file restrict the size of buffered responses. Buffered data is discarded only when
-// the connection is closed.
+// buffered. A call counts toward Options.ConcurrentStreams until its end has been written to the
+// connection. Counting ended calls limits the number of buffered responses. The limits in this file
+// restrict the size of buffered responses. Buffered data is discarded only when the connection is
+// closed.
 
 // maxStalled is the number of stalled streams after which a connection is closed. Each stalled
 // stream can leave up to 64 KiB of buffered data behind.
@@ -151,8 +151,8 @@ func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 var statusTooOld = status.New(codes.Unavailable, "the connection has reached its maximum age")
 
 // minAnswered is the minimum time between the first message of a stream and its end because of the
-// connection's age. Without this minimum, the streams of a proxy that stays on an old connection
-// would end again and again.
+// connection's age. Without a minimum, the streams of a proxy that stays on an old connection would
+// end again and again.
 const minAnswered = time.Second
 
 // maximumAge returns keepalive parameters that make gRPC send GOAWAY and later close the

@@ -38,8 +38,7 @@
 //   - An open stream ends only if its client ends it, the stream stalls or is drained, its
 //     connection ends or reaches its maximum age, or its handler panics.
 //   - A client learns the tier of each endpoint only if its Get has the metadata isthmus-explain,
-//     which "isthmus get" sends. For these clients, a change to the tiers causes all endpoints to
-//     be sent again.
+//     which "isthmus get" sends. If the tiers change, these clients receive all endpoints again.
 //
 // Updates of a GetProfile:
 //
@@ -69,8 +68,8 @@
 //     goroutine of its gRPC handler. The Server does not use grpc.NumStreamWorkers, because streams
 //     live for up to an hour and would occupy all workers.
 //   - Streams with the same key share a view and its encoded messages.
-//   - Only a few streams produce updates at the same time (see turns). Without this restriction,
-//     the goroutines that read watches would wait behind thousands of streams.
+//   - Only a few streams produce updates at the same time (see turns). If all streams produced
+//     updates at once, the goroutines that read watches would wait behind thousands of streams.
 //
 // The best starting point for reading the code is the function serve in stream.go. ARCHITECTURE.md,
 // in the root directory of the module, describes how the packages work together.

@@ -69,7 +69,7 @@ func (o *openStreams) byView(svc federation.ServiceID) map[*getView][]*stream {
 }
 
 // drain ends each answered stream that is open now, after a random delay of at most the given
-// duration. When the last of these streams has ended, or when ctx is done, drain returns. See
+// duration. When drain has ended the last stream, or when ctx is done, drain returns. See
 // Server.Drain.
 func (o *openStreams) drain(ctx context.Context, over time.Duration) {
 	start := time.Now()
@@ -113,7 +113,7 @@ func (o *openStreams) planEnds(over time.Duration) []plannedEnd {
 }
 
 // waitUnused returns true as soon as no stream has been open for the duration d. If ctx is done
-// first, it returns false.
+// first, the result is false.
 func (o *openStreams) waitUnused(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

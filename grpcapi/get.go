@@ -287,8 +287,8 @@ func (st *getStream) switchView() bool {
 	st.view = st.server.getViews.acquire(key)
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.table.Watch, st.server.viewMemory, costOfSet)
 	if set, _ := st.view.get(); set.Reason == federation.TooManyPorts {
-		// Because this refusal is final, the view is discarded. The next stream with the same key
-		// gets a new answer from the table.
+		// The refusal is final for all streams of the view, so the view is discarded. The next
+		// stream with the same key gets a new answer from the table.
 		st.server.getViews.forget(st.view)
 	}
 	st.usedView.Store(st.view)

@@ -125,7 +125,7 @@ func (q *quota) mayExceedLocked(client netip.Addr) bool {
 }
 
 // refuse counts a refused call and returns the error for the client. The first refusal is logged.
-// The next refusal is logged only after a tenth of the limit has been free.
+// The next refusal is logged only after a tenth of the limit has become free again.
 func (q *quota) refuse(what string) error {
 	q.refused.Inc()
 	q.mu.Lock()
@@ -143,7 +143,7 @@ func (q *quota) refuse(what string) error {
 //
 // A call with a deadline is not refused in tap, because its context would not be canceled. The
 // context's timer would use memory until the deadline, which the client chooses. The interceptor
-// refuses these calls instead.
+// refuses calls with a deadline instead.
 func (q *quota) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	client := connectionOf(ctx).client()
 	if q.take(client) {

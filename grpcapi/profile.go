@@ -80,8 +80,8 @@ func (st *profileStream) newest() (v *profileVariant) {
 //
 // In addition, advance stores the routes that the proxy has received. Later routes replace the
 // stored routes, even if they are for another service. A profile without a service does not replace
-// the stored routes. A slow proxy may skip such a short-lived profile, while a fast proxy receives
-// it.
+// the stored routes. A slow proxy may skip a short-lived profile without a service, while a fast
+// proxy receives the profile.
 func (st *profileStream) advance(now *profileVariant) bool {
 	if now.profile.Reason == federation.Ambiguous {
 		return false

@@ -174,8 +174,8 @@ const (
 	// until the call ends.
 	maxHeaders = 2 << 10
 	// requestWindow is the flow control window of each call and of each connection, in bytes. The
-	// value is HTTP/2's default and the minimum that gRPC allows. Without this setting, the windows
-	// of a client that sends a lot of data would grow up to 16 MiB.
+	// value is HTTP/2's default and the minimum that gRPC allows. With gRPC's default settings, the
+	// windows of a client that sends a lot of data grow up to 16 MiB.
 	requestWindow = 64<<10 - 1
 	// readBuffer is the size of a connection's read buffer, in bytes. A proxy sends a few hundred
 	// bytes for each call, and about a dozen bytes for everything else.
@@ -227,13 +227,14 @@ func (s *Server) MarkNotServing() { s.health.Shutdown() }
 // it has ended the last stream, or when ctx is done.
 //
 // Drain does not refuse new streams. After each refusal, a proxy doubles the time that it waits
-// before it retries, up to a minute. Only a first message resets this time. Proxies also use DNS
-// responses that are up to half a minute old. A refusal would therefore keep a proxy away from
-// every replica. A proxy whose stream is ended by Drain waits only 0.1 s before it reconnects.
+// before it retries, up to a minute. Only a first message resets the time that a proxy waits.
+// Proxies also use DNS responses that are up to half a minute old. A refusal would therefore keep a
+// proxy away from every replica. A proxy whose stream is ended by Drain waits only 0.1 s before it
+// reconnects.
 func (s *Server) Drain(ctx context.Context) { s.streams.drain(ctx, s.opts.Drain) }
 
 // WaitUnused returns true as soon as no stream has been open for the duration d. If ctx is done
-// first, it returns false. The duration must exceed the 0.1 s that a proxy waits before it
+// first, the result is false. The duration must exceed the 0.1 s that a proxy waits before it
 // reconnects.
 func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool {
 	return s.streams.waitUnused(ctx, d)

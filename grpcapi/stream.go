@@ -39,10 +39,11 @@ type producer interface {
 // sends the status after all earlier messages and cancels the call's context. Canceling the context
 // also unblocks SendMsg. Only the first call to WriteStatus has an effect.
 //
-// Canceling the context alone, as a tap handle could, is not enough. In that case, grpc-go would
-// respond with Canceled before the handler can return Unavailable. WriteStatus is not part of
-// gRPC's API, so transportOf checks for a method with this signature. If a release of grpc-go hides
-// the method, every stream ends with Internal and all tests of this package fail.
+// Canceling the context alone, as a tap handle could, is not enough. If only the context were
+// canceled, grpc-go would respond with Canceled before the handler can return Unavailable.
+// WriteStatus is not part of gRPC's API, so transportOf checks for a method with this signature. If
+// a release of grpc-go hides the method, every stream ends with Internal and all tests of this
+// package fail.
 type statusWriter interface{ WriteStatus(*status.Status) error }
 
 // Other goroutines end streams with these statuses.
@@ -52,7 +53,7 @@ var (
 )
 
 // stream is the state that Get and GetProfile streams have in common. Only the goroutine of the
-// stream's handler may use this state. As an exception, any goroutine may call end.
+// stream's handler may use this state. The method end may be called from any goroutine.
 //
 // Streams do not queue messages. A stream stores the state that it has sent last, and skips
 // intermediate states. A slow proxy therefore blocks only its own stream.

@@ -31,7 +31,8 @@ type viewBase[K comparable, T any] struct {
 // startWatch starts the watch and charges its cost to the quota, unless the watch has already been
 // started. The first result reports whether the quota has room, or whether the view is already used
 // by streams that are served. The second result is the charged amount, which is 0 if the watch had
-// already been started. If fits is false, stream.admit decides whether the stream is served.
+// already been started. If the first result is false, stream.admit decides whether the stream is
+// served.
 func (b *viewBase[K, T]) startWatch(
 	watch func(K) *federation.Watch[T],
 	from *quota,
@@ -308,7 +309,7 @@ func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
 const (
 	// maxSteps is the maximum number of steps to the newest set that a view caches.
 	maxSteps = 8
-	// manyEndpoints is the number of endpoints from which a set counts as large.
+	// manyEndpoints is the minimum number of endpoints in a large set.
 	manyEndpoints = 64
 	// firstKept is how long a view of a large set caches the first messages for new streams. Most
 	// streams begin at about the same time, and their first messages use a large part of the
@@ -392,7 +393,7 @@ type lazyFrames struct {
 }
 
 // messages returns the messages for the step between two sets (see wire.Encoder.Step). The second
-// set must be a set of this view. The first may be a set of any view, or nil.
+// set must be a set of this view. The first set may be a set of any view, or nil.
 func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
 	return v.lazy(from, to, all).frames()
 }

@@ -163,7 +163,7 @@ const (
 	noEndpointsExists protowire.Number = 1
 )
 
-// These constants are the field numbers of WeightedAddr and of the messages in it.
+// Field numbers of WeightedAddr and of the messages in it.
 const (
 	addrAddr      protowire.Number = 1
 	addrWeight    protowire.Number = 3
@@ -189,7 +189,7 @@ const (
 	v6Last  protowire.Number = 2
 )
 
-// These constants are the field numbers of an entry of metric_labels.
+// Field numbers of an entry of metric_labels.
 const (
 	labelName  protowire.Number = 1
 	labelValue protowire.Number = 2

@@ -49,9 +49,9 @@ type routingKey struct {
 	port    uint16
 }
 
-// Routings creates routings and shares each of them. Only weak pointers are stored, and a routing
-// is dropped when the garbage collector has freed it. Routings therefore do not need to be
-// released. A Routings is safe for concurrent use.
+// Routings creates each routing once and shares it. Only weak pointers are stored, and a routing is
+// dropped when the garbage collector has freed it. Routings therefore do not need to be released. A
+// Routings is safe for concurrent use.
 type Routings struct {
 	tooLarge func(*federation.ServiceProfile, int) // fixed, as is plain
 	plain    *Routing                              // the default, for services without a ServiceProfile

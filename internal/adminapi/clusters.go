@@ -72,7 +72,7 @@ type Cluster struct {
 	NewCredentials string `json:"newCredentials,omitempty"`
 	// Awaited contains the kinds, such as servers.policy.linkerd.io, that must be listed with the
 	// newest credentials before these replace the older ones. The cluster contains objects of each
-	// of these kinds.
+	// awaited kind.
 	Awaited []string `json:"awaited,omitempty"`
 	ClusterStatus
 }
@@ -118,7 +118,8 @@ type ClusterStatus struct {
 	StandingReason string `json:"standingReason,omitempty"`
 	Region         string `json:"region,omitempty"` // region of the cluster; empty if unknown
 	// If the cluster is not on the same network as the local cluster, Network is the name of the
-	// cluster's network. Isthmus then reaches the cluster through the addresses in Gateways.
+	// cluster's network. Isthmus reaches a cluster on another network through the addresses in
+	// Gateways.
 	Network  string           `json:"network,omitempty"`
 	Gateways []ClusterGateway `json:"gateways,omitempty"`
 	// GatewayProblems contains the warnings about Linkerd gateways. ObjectWarnings contains the

@@ -92,7 +92,7 @@ type ExportConflict struct {
 type ExportChange struct {
 	Verb string `json:"verb"` // create, update, status or delete
 	// ObjectKind is Service, ServiceImport or ServiceExport. If ObjectKind is ServiceExport, only
-	// conditions change.
+	// the conditions of the object change.
 	ObjectKind string        `json:"objectKind"`
 	Object     string        `json:"object"`
 	Kind       string        `json:"kind"`

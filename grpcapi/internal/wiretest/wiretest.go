@@ -20,7 +20,7 @@ import (
 	"isthmus/federation"
 )
 
-// Until waits for up to a minute until ok returns true. The condition must be made true by another
+// Until waits up to a minute for ok to return true. The condition must be made true by another
 // goroutine.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
