@@ -212,7 +212,7 @@ func TestGatewaysMissing(t *testing.T) {
 			{&cluster.Gateway{Service: gatewayService().Service, Identity: "x"}, "it has no TCP port named mc-gateway"},
 			{
 				&cluster.Gateway{Service: gatewayService().Service, Port: 1},
-				"its annotation mirror.linkerd.io/gateway-identity is missing, or no name of an identity",
+				"its annotation mirror.linkerd.io/gateway-identity is missing or is not a valid identity",
 			},
 			{gatewayService(), "it has no address:…"},
 		} {

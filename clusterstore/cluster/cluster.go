@@ -112,7 +112,7 @@ func New(cfg Config) (*Cluster, error) {
 		cfg.Client = cfg.Copied.client()
 	}
 	if cfg.Client == nil || cfg.Log == nil || cfg.Changed == nil {
-		return nil, fmt.Errorf("cluster %s: Client, Log and Changed are needed", cfg.Name)
+		return nil, fmt.Errorf("cluster %s: Client, Log and Changed are required", cfg.Name)
 	}
 	c := &Cluster{
 		cfg:   cfg,
@@ -137,7 +137,7 @@ func New(cfg Config) (*Cluster, error) {
 		Admit:     cfg.Admit,
 		Memory:    cfg.Memory,
 		Trouble: func(resource, text string) {
-			cfg.Log.Info("a resource has to be requested again and again",
+			cfg.Log.Info("the API server makes Isthmus repeat requests for a resource",
 				zap.String("resource", resource), zap.String("reason", text))
 		},
 	}, c.resources...)

@@ -68,7 +68,7 @@ func workloadFactsOf(o *decode.ExternalWorkload, r Rules) podFacts {
 		invalid:  o.Invalid,
 	}
 	if n := max(len(o.Spec.MeshTLS.Identity), len(o.Spec.MeshTLS.ServerName)); n > maxText && t.invalid == "" {
-		t.invalid = fmt.Sprintf("spec.meshTLS: a name of %d bytes is longer than %d", n, maxText)
+		t.invalid = fmt.Sprintf("spec.meshTLS: a name of %d bytes exceeds the limit of %d bytes", n, maxText)
 		t.identity = unique.Make(federation.Identity{})
 	}
 	if list, ok := o.Annotations[opaqueAnnotation]; ok {

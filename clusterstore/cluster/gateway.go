@@ -140,13 +140,14 @@ func (g *Gateway) Problem() string {
 	case g.Port == 0:
 		return "it has no TCP port named " + gatewayPort
 	case g.Identity == "":
-		return "its annotation " + identityAnnotation + " is missing, or no name of an identity"
+		return "its annotation " + identityAnnotation + " is missing or is not a valid identity"
 	case len(g.IPs)+len(g.Names) == 0 && g.More == 0:
-		return "it has no address: its load balancer has none yet, or there is none " +
+		return "it has no address: its Service has neither an address of a load balancer nor an external IP " +
 			"(status.loadBalancer.ingress, spec.externalIPs)"
 	case g.More > 0:
 		return fmt.Sprintf(
-			"addresses that are not used, since they could not be another host's or are more than %d: %d",
+			"addresses that are not used, because they cannot belong to another host "+
+				"or exceed the limit of %d addresses: %d",
 			maxHosts, g.More)
 	}
 	return ""

@@ -161,7 +161,8 @@ func TestManyGatewayAddresses(t *testing.T) {
 	if len(g.IPs) != maxHosts/2 || len(g.Names) != maxHosts/2 || g.More != 600-maxHosts {
 		t.Errorf("%d addresses, %d names, %d more", len(g.IPs), len(g.Names), g.More)
 	}
-	want := "addresses that are not used, since they could not be another host's or are more than 16: 584"
+	want := "addresses that are not used, because they cannot belong to another host " +
+		"or exceed the limit of 16 addresses: 584"
 	if g.Problem() != want {
 		t.Errorf("%s", g.Problem())
 	}

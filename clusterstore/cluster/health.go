@@ -74,8 +74,8 @@ type Health struct {
 func (h Health) Warnings() (list []string) {
 	if h.MalformedProxies > 0 {
 		list = append(list, fmt.Sprintf(
-			"meshed pods without readable proxy listen addresses (LINKERD2_PROXY_*_LISTEN_ADDR), "+
-				"served without transport header: %d", h.MalformedProxies))
+			"meshed Pods with missing or invalid proxy listen addresses (LINKERD2_PROXY_*_LISTEN_ADDR), "+
+				"which are served without transport headers: %d", h.MalformedProxies))
 	}
 	for _, r := range h.Resources {
 		if r.Refused == 0 {
@@ -88,7 +88,7 @@ func (h Health) Warnings() (list []string) {
 			}
 		}
 		list = append(list, fmt.Sprintf(
-			"%s that are not read, so that what was read of them before stays: %d, such as %s",
+			"%s that exceed a limit and are not read, so their previous versions stay in use: %d, such as %s",
 			r.Resource, r.Refused, strings.Join(some, ", ")))
 	}
 	const shown = 10 // users of the cluster may create any number of malformed objects

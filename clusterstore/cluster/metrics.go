@@ -46,7 +46,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		}
 		h := prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: k.lag + "_informer_lag_seconds",
-			Help: fmt.Sprintf("Time from an update of one of the %s to its arrival, in all clusters. "+
+			Help: fmt.Sprintf("Time between an update to %s in any cluster and its arrival at Isthmus. "+
 				"API servers store update times in whole seconds.", k.resource),
 			Buckets: []float64{.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 1000},
 		})
@@ -81,23 +81,22 @@ func (m *Metrics) Requests() *kube.Requests {
 // The function Series creates these metrics at each scrape.
 var (
 	stateDesc = desc("isthmus_cluster_state",
-		"1 for the state that a cluster is in: rejected, pending, unreachable, ready or stale.", "state")
+		"1 for the current state of a cluster: rejected, pending, unreachable, ready or stale.", "state")
 	staleDesc = desc("isthmus_cluster_stale_seconds",
-		"For how long a cluster that was ready has not been followed, "+
-			"or one that was ready or not has been over its budget; else 0.")
+		"Seconds since a cluster became stale or exceeded its memory cap; 0 otherwise.")
 	standingDesc = desc("isthmus_cluster_standing",
-		"1 for how far a cluster's endpoints are taken out of all services: in-service, last-resort or withdrawn.",
+		"1 for the current standing of a cluster's endpoints: in-service, last-resort or withdrawn.",
 		"standing")
 	memoryDesc = desc("isthmus_cluster_memory_bytes",
-		"Memory of a linked cluster that counts against its cap, by estimate: the larger of what is cached and "+
-			"what a list that is being read will be.")
+		"Estimated memory that counts against the memory cap of a linked cluster. "+
+			"While a list is being read, the larger of the cached and the listed objects counts.")
 	mostMemoryDesc = desc("isthmus_cluster_memory_limit_bytes",
-		"Memory cap of a linked cluster: --cluster-memory.")
+		"Memory cap of a linked cluster in bytes, as set by --cluster-memory.")
 	refusedDesc = desc("isthmus_objects_refused",
-		"Objects of a cluster that are too large, or beyond a bound, to be read. Earlier versions of them stay.",
+		"Number of objects that are not read because they exceed a limit. Their previous versions stay in use.",
 		"resource")
 	unreadDesc = desc("isthmus_cluster_kind_unread",
-		"1 while a kind of object of a cluster that is served has never been listed; else there is no such series.",
+		"1 while a kind of object in a serving cluster has never been listed. Otherwise, the series is absent.",
 		"resource", "reason")
 	cacheDescs = newCacheDescs()
 )
@@ -106,7 +105,7 @@ var (
 func newCacheDescs() map[string]*prometheus.Desc {
 	all := make(map[string]*prometheus.Desc)
 	for _, k := range kinds {
-		all[k.resource] = desc(k.cache+"_cache_size", fmt.Sprintf("Number of %s kept of a cluster.", k.resource))
+		all[k.resource] = desc(k.cache+"_cache_size", fmt.Sprintf("Number of cached %s of a cluster.", k.resource))
 	}
 	return all
 }

@@ -35,7 +35,7 @@ func TestPanicOfPolicy(t *testing.T) {
 				t.Errorf("%s: %d failures", what, n)
 			}
 			list := w.Health().Unusable
-			if len(list) != failures || failures > 0 && !strings.Contains(list[0], "Isthmus panics") {
+			if len(list) != failures || failures > 0 && !strings.Contains(list[0], "Isthmus panicked") {
 				t.Errorf("%s: unusable %q", what, list)
 			}
 		}

@@ -38,7 +38,7 @@ func podKind(c *Cluster) follow.Kind[*corev1.Pod, compactedPod] {
 		Shared:  compactedPod.shared,
 		Changed: func(key string, p compactedPod, exists bool) {
 			if exists && p.facts.template.Value().malformed() { // Health counts these Pods
-				c.cfg.Log.Debug("meshed pod without readable proxy listen addresses", zap.String("pod", key))
+				c.cfg.Log.Debug("meshed Pod with missing or invalid proxy listen addresses", zap.String("pod", key))
 			}
 		},
 	}

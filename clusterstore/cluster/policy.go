@@ -151,15 +151,15 @@ const (
 func (p *policy) excess() (excess, string) {
 	switch {
 	case p.used.cost > maxPolicy:
-		return costly, fmt.Sprintf("the %d that make ports opaque cost %d "+
-			"(each 1, and 1 for each key and value of its selectors), more than %d: "+
-			"in the order of their names, those from the first that goes beyond it make no port opaque; "+
+		return costly, fmt.Sprintf("the %d Servers that make ports opaque have a total cost of %d "+
+			"(each Server costs 1, plus 1 for each key and value in its selectors), but the limit is %d: "+
+			"in the order of their names, Servers beyond the limit do not make ports opaque; "+
 			"use fewer Servers or shorter selectors",
 			len(p.servers), p.used.cost, maxPolicy)
 	case p.lacking:
-		return manyOpaque, fmt.Sprintf("what they make opaque of its Pods takes more than %d MiB: "+
-			"of further Pods they make no port opaque; "+
-			"let Servers select more Pods alike, or name fewer ports", maxOpaqueBytes>>20)
+		return manyOpaque, fmt.Sprintf("the opaque ports of its Pods need more than %d MiB of memory: "+
+			"Servers do not make ports of further Pods opaque; "+
+			"give more Pods the same opaque ports, or make fewer ports opaque", maxOpaqueBytes>>20)
 	}
 	return noExcess, ""
 }
@@ -421,7 +421,7 @@ func (x *policyIndex) failed(namespace string, p *policy) {
 	if x.byNamespace[namespace] == p {
 		p.failed = true
 		x.state.setUnusable("Servers of namespace "+namespace,
-			"Isthmus panics when it evaluates them, which is a bug; "+
-				"it retries, and until then ports stay as opaque as they were")
+			"Isthmus panicked while evaluating the Servers, because of a bug; "+
+				"it retries, and the previous opaque ports stay in use until then")
 	}
 }

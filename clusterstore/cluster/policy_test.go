@@ -60,7 +60,10 @@ func TestTooMuchPolicy(t *testing.T) {
 		w.put(aServer("s", "8080", "", in("other")))
 		unusable := w.Health().Unusable
 		if len(unusable) != 1 ||
-			!strings.HasPrefix(unusable[0], "Servers of namespace ns: the 22 that make ports opaque cost 11000 ") {
+			!strings.HasPrefix(
+				unusable[0],
+				"Servers of namespace ns: the 22 Servers that make ports opaque have a total cost of 11000 ",
+			) {
 			t.Errorf("reported: %q", unusable)
 		}
 		w.marked()
@@ -263,7 +266,7 @@ func TestRemembered(t *testing.T) {
 	}
 	first := check("at first")
 	if list := w.Health().Unusable; len(list) != 1 ||
-		!strings.Contains(list[0], "of further Pods they make no port opaque") {
+		!strings.Contains(list[0], "Servers do not make ports of further Pods opaque") {
 		t.Errorf("reported: %q", list)
 	}
 	fits := slices.IndexFunc(

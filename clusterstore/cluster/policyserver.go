@@ -130,7 +130,7 @@ const maxSelectorSize = 500
 // readSelector returns the evaluated form of a selector. A nil selector does not select anything.
 func readSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 	if size := selectorSize(s); size > maxSelectorSize { // the error of LabelSelectorAsSelector would list them all
-		return nil, fmt.Errorf("the selector has %d keys and values, more than %d", size, maxSelectorSize)
+		return nil, fmt.Errorf("the selector contains %d keys and values, but the limit is %d", size, maxSelectorSize)
 	}
 	made, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {

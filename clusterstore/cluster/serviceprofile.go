@@ -24,7 +24,7 @@ import (
 //
 //	t := translateProfile(o)
 //	if t.Profile == nil {
-//		log.Warn("the ServiceProfile can't be used", zap.String("reason", t.Problem))
+//		log.Warn("the ServiceProfile cannot be used", zap.String("reason", t.Problem))
 //	}
 //
 // For example, a request condition may have two fields:
@@ -82,9 +82,9 @@ func logUnusable(log *zap.Logger, key string, f *translatedProfile, exists bool)
 	if !exists || f.Problem == "" {
 		return
 	}
-	message := "a part of a ServiceProfile can't be used"
+	message := "a part of a ServiceProfile cannot be used"
 	if f.Profile == nil {
-		message = "a ServiceProfile can't be used"
+		message = "a ServiceProfile cannot be used"
 	}
 	log.Warn(message, zap.String("profile", key), zap.String("reason", f.Problem))
 }
@@ -188,7 +188,7 @@ type translator struct {
 // all parts can be used, describe returns "".
 func (t *translator) describe(p *federation.ServiceProfile) string {
 	if why := discarded(p.Budget); why != "" {
-		budget := "retryBudget: proxies discard it and retry no request to the Service: " + why
+		budget := "retryBudget: proxies discard it and do not retry requests to the Service: " + why
 		return text.Clean(strings.TrimSuffix(budget+"; "+t.problem, "; "), text.Long)
 	}
 	return text.Clean(t.problem, text.Long)
@@ -287,7 +287,7 @@ func (t *translator) spend(part string) error {
 	t.size += sizePerPart + len(part)
 	switch {
 	case t.size > maxProfile:
-		return fmt.Errorf("the ServiceProfile is too large: encoded it has more than %d bytes", maxProfile)
+		return fmt.Errorf("the ServiceProfile is too large: its encoding exceeds %d bytes", maxProfile)
 	case !utf8.ValidString(part):
 		return errors.New("not UTF-8")
 	}
@@ -351,7 +351,7 @@ var (
 	errEmpty = errors.New("no field is set")
 	// errEmptyStatus describes a condition that proxies ignore. A ServiceProfile with such a
 	// condition is not rejected.
-	errEmptyStatus = errors.New("responseClasses: a status has neither min nor max: proxies ignore it")
+	errEmptyStatus = errors.New("responseClasses: a status has neither min nor max, so proxies ignore it")
 )
 
 // messageSide specifies whether a condition applies to requests or responses.

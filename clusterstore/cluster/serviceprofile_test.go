@@ -213,7 +213,7 @@ func TestOneStatus(t *testing.T) {
 	of := func(kind federation.MatchKind, sub ...federation.Match) federation.Match {
 		return federation.Match{Kind: kind, Sub: sub}
 	}
-	const ignored = `routes[0] "r": responseClasses: a status has neither min nor max: proxies ignore it`
+	const ignored = `routes[0] "r": responseClasses: a status has neither min nor max, so proxies ignore it`
 	for condition, want := range map[string]struct {
 		match   federation.Match
 		problem string
@@ -240,7 +240,7 @@ func TestOneStatus(t *testing.T) {
 // TestDiscardedBudgets checks that a retry budget which proxies discard is sent, and reported even
 // if something else is wrong too.
 func TestDiscardedBudgets(t *testing.T) {
-	const discards = "retryBudget: proxies discard it and retry no request to the Service: "
+	const discards = "retryBudget: proxies discard it and do not retry requests to the Service: "
 	for fields, want := range map[string]string{
 		`"minRetriesPerSecond":2147483647,"ttl":"10s"`: "",
 		`"minRetriesPerSecond":2147483648,"ttl":"10s"`: discards +
