@@ -549,12 +549,13 @@ var faults = []fault{
 			},
 			finding{
 				"failure api emea: " + unauthorizedOrClosed,
-				".*whether its credentials are still good; to renew the link: isthmus link emea .*",
+				".*whether its credentials are still valid; to renew the link: isthmus link emea .*",
 			},
 			finding{
-				"failure link-state emea: it is unreachable: the API server refuses the token: .*Unauthorized; recreate " +
+				"failure link-state emea: it is unreachable: the API server refuses the token: .*Unauthorized; " +
+					"recreate " +
 					"the link Secret",
-				"see the checks of its API server .*",
+				"see the results of the checks api .*",
 			},
 		),
 	}, {
@@ -577,12 +578,12 @@ var faults = []fault{
 			},
 			finding{
 				"failure api latam: " + unauthorizedOrClosed,
-				".*whether its credentials are still good; to renew the link: isthmus link latam .*",
+				".*whether its credentials are still valid; to renew the link: isthmus link latam .*",
 			},
 			finding{
 				"failure link-state latam: it is unreachable: the API server refuses the client certificate, expired " +
 					"at .*Unauthorized; recreate the link Secret",
-				"see the checks of its API server .*",
+				"see the results of the checks api .*",
 			},
 		),
 	}, {
@@ -600,7 +601,7 @@ var faults = []fault{
 			},
 			finding{
 				"failure link-state apac: it is unreachable: .*connection refused",
-				"see the checks of its API server .*",
+				"see the results of the checks api .*",
 			},
 			finding{
 				"warning link-secret cluster-credentials-apac: links cluster apac insecurely: .*",
@@ -621,7 +622,7 @@ var faults = []fault{
 			},
 			{
 				"failure link-state north: it is unreachable: endpointslices: .* is forbidden: .*",
-				"see the checks of its API server and of rights; .*",
+				"see the results of the checks api and rights; .*",
 			},
 		},
 	}, {
@@ -634,8 +635,8 @@ var faults = []fault{
 		repair: deleteLink("younger"),
 		check: []finding{
 			{
-				"failure link-secret younger: is one of two for cluster east: Secret cluster-credentials-east, .*",
-				"delete the one that is not wanted, .*",
+				"failure link-secret younger: also names cluster east: Isthmus uses Secret cluster-credentials-east, .*",
+				"delete the Secret that you do not need, .*",
 			},
 		},
 	}, {

@@ -106,7 +106,7 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 				"describe "+secret)
 	case c.UsedInstead != "":
 		add(Failure,
-			fmt.Sprintf("is one of two for cluster %s: Secret %s, which is older, is used", c.Cluster, c.UsedInstead),
+			fmt.Sprintf("also names cluster %s: Isthmus uses Secret %s, which is older", c.Cluster, c.UsedInstead),
 			"delete the Secret that you do not need, or change its label multicluster.linkerd.io/cluster-name")
 	case len(c.Insecure)+len(c.Ignored)+len(c.Unread) == 0:
 		add(OK, "links cluster "+c.Cluster, "")

@@ -16,24 +16,24 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// logLevel is the verbosity of the log, for Isthmus and for client-go.
+// logLevel holds the log levels of Isthmus and of client-go.
 type logLevel struct {
 	zap  zapcore.Level
 	klog int // value of klog's flag -v
 }
 
-// logLevelNames lists the levels for help and error messages.
+// logLevelNames lists the names of log levels for help texts and errors.
 const logLevelNames = "panic, fatal, error, warn, info, debug or trace"
 
-// findLevel returns the level with a name, ignoring case. If the name is neither in logLevelNames
-// nor "warning", ok is false.
+// findLevel returns the log level with the given name, ignoring case. Besides the names in
+// logLevelNames, "warning" is valid. If the name is invalid, ok is false.
 func findLevel(name string) (l logLevel, ok bool) {
 	l, ok = logLevels[strings.ToLower(name)]
 	return l, ok
 }
 
-// logLevels maps names to levels. No level sets klog to 8 or more, since client-go would then log
-// response headers, in which an API server may return a token.
+// logLevels maps names to log levels. The klog level is always below 8, because from level 8 on
+// client-go logs response headers, which may contain a token.
 var logLevels = map[string]logLevel{
 	"panic":   {zapcore.PanicLevel, 0},
 	"fatal":   {zapcore.FatalLevel, 0},
@@ -45,8 +45,8 @@ var logLevels = map[string]logLevel{
 	"trace":   {zapcore.DebugLevel, 7},
 }
 
-// newLogger returns a logger that writes to w. If the format is "json", the lines are JSON.
-// Otherwise they are text for people.
+// newLogger returns a logger that writes to w. If the format is "json", the logger writes JSON.
+// Otherwise it writes human-readable text.
 func newLogger(l logLevel, format string, w io.Writer) *zap.Logger {
 	cfg := zap.NewProductionEncoderConfig()
 	cfg.EncodeTime = zapcore.RFC3339NanoTimeEncoder
@@ -61,38 +61,38 @@ func newLogger(l logLevel, format string, w io.Writer) *zap.Logger {
 }
 
 const (
-	// logBurst is the number of lines with the same message that a logger writes at once.
-	// Afterwards it writes one line every refillEvery.
+	// logBurst is the number of lines with the same message that a logger writes without limit.
+	// Further lines with this message are limited to one per refillEvery.
 	logBurst    = 100
 	refillEvery = time.Second
 
-	// maxMessages limits the number of messages of a logger that have their own limit.
-	// maxMessageKey is the number of bytes by which messages are distinguished. Isthmus's own
-	// messages are constant, but messages of libraries contain data from clients.
+	// maxMessages is the maximum number of messages with separate limits in a logger. maxMessageKey
+	// is the number of leading bytes that distinguish two messages. These limits are needed because
+	// messages of libraries may contain data from clients.
 	maxMessages   = 1000
 	maxMessageKey = 200
 )
 
-// limitCore is a core that drops lines that are repeated too often. The next line with the same
-// message carries the number of dropped lines. limitCore does not limit debug lines, since
-// --log-level requests them.
+// limitCore is a zapcore.Core that drops lines if their message is repeated too often. The next
+// line with the same message includes the number of dropped lines. limitCore never drops debug
+// lines, because the user requests them with --log-level.
 type limitCore struct {
 	zapcore.Core
 	buckets *buckets
 }
 
-// limited returns c with a limit. newLogger adds a limit to every logger.
+// limited returns a core that writes to c and limits repeated messages.
 func limited(c zapcore.Core) zapcore.Core {
 	return limitCore{c, &buckets{byMessage: make(map[string]*bucket)}}
 }
 
-// withOwnLimit returns a logger like log that has its own limit. A library gets one, so that its
-// messages do not use up the limit of Isthmus's messages.
+// withOwnLimit returns a logger that writes like log but has a separate limit. Libraries use
+// separate loggers, so that their messages do not exhaust the limit of Isthmus's messages.
 func withOwnLimit(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return c.With(nil) }))
 }
 
-// With returns a core with its own limit.
+// With implements zapcore.Core. The returned core has a separate limit.
 func (c limitCore) With(fields []zapcore.Field) zapcore.Core { return limited(c.Core.With(fields)) }
 
 func (c limitCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -116,7 +116,7 @@ func (c limitCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	return c.Core.Write(e, fields)
 }
 
-// buckets are the token buckets of a logger, one for each message.
+// buckets holds a token bucket for each message of a logger.
 type buckets struct {
 	mu        sync.Mutex
 	byMessage map[string]*bucket
@@ -127,15 +127,15 @@ type bucket struct {
 	dropped int
 }
 
-// take takes a token for a line with this message. If there is a token, ok is true and dropped is
-// the number of lines that have been dropped since the last written line.
+// take reports whether a line with this message may be written. If ok is true, dropped is the
+// number of lines that were dropped since the last written line with the same message.
 func (b *buckets) take(message string, now time.Time) (dropped int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	message = message[:min(len(message), maxMessageKey)]
 	one := b.byMessage[message]
 	if one == nil && len(b.byMessage) >= maxMessages {
-		message = "" // all messages above maxMessages share one bucket
+		message = "" // all messages beyond maxMessages share one bucket
 		one = b.byMessage[message]
 	}
 	if one == nil {
@@ -151,8 +151,9 @@ func (b *buckets) take(message string, now time.Time) (dropped int, ok bool) {
 	return dropped, true
 }
 
-// perName caches a logger with its own limit for each name, such as a cluster's name. A name that
-// floods the log therefore silences no other name. perName is safe for concurrent use.
+// perName caches a logger for each name, such as the name of a cluster. Each logger has a separate
+// limit, so that a cluster that floods the log does not silence other clusters. perName is safe for
+// concurrent use.
 type perName struct {
 	log *zap.Logger
 
@@ -160,16 +161,16 @@ type perName struct {
 	byName map[string]*zap.Logger
 }
 
-// maxNames limits the size of perName. maxNames is far above the number of clusters that a replica
-// links.
+// maxNames is the maximum number of loggers in a perName. A replica links far fewer clusters.
 const maxNames = 1000
 
-// newPerName returns a perName whose loggers are like log.
+// newPerName returns an empty cache of loggers that write like log.
 func newPerName(log *zap.Logger) *perName {
 	return &perName{log: log, byName: make(map[string]*zap.Logger)}
 }
 
-// logger returns the logger of a name. The cache is cleared when it reaches maxNames names.
+// logger returns the logger for the given name. If the cache already holds maxNames loggers, logger
+// clears the cache first.
 func (p *perName) logger(name string) *zap.Logger {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,8 +185,8 @@ func (p *perName) logger(name string) *zap.Logger {
 	return log
 }
 
-// bridgeKlog forwards client-go's log to log, filtered by the level. Call it once, before the first
-// client is created, because klog's logger is global to the process.
+// bridgeKlog forwards client-go's log messages up to the given level to log. Because klog's logger
+// is global, bridgeKlog must be called once, before the first client is created.
 func bridgeKlog(log *zap.Logger, l logLevel) error {
 	set := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(set)
@@ -196,16 +197,18 @@ func bridgeKlog(log *zap.Logger, l logLevel) error {
 	return nil
 }
 
-// forKlog returns a logger that accepts klog's levels: zap level -n is V(n).
+// forKlog returns a logger for klog messages up to level V(v). In this logger, zap's level -n
+// represents klog's level V(n).
 func forKlog(log *zap.Logger, v int) *zap.Logger {
 	return log.Named("client-go").WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		return klogCore{c, zapcore.Level(-v)}
 	}))
 }
 
-// klogCore logs all of klog's levels down to deepest as debug lines. Without klogCore, zap would
-// drop everything beyond V(1), since zap has no level below debug. klogCore drops the bodies of
-// requests and responses, which client-go logs from V(8) on, since bodies include link Secrets.
+// klogCore writes klog messages as debug lines if their level is deepest or higher. Without
+// klogCore, zap would drop all messages beyond V(1), because zap has no level below debug. klogCore
+// drops the bodies of requests and responses, because they may contain link Secrets. client-go logs
+// bodies from V(8) on.
 type klogCore struct {
 	zapcore.Core
 	deepest zapcore.Level
@@ -224,7 +227,7 @@ func (c klogCore) With(fields []zapcore.Field) zapcore.Core {
 
 func (c klogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if strings.HasPrefix(e.Message, "Trace[") && !c.Core.Enabled(zapcore.DebugLevel) {
-		return ce // client-go logs the duration of slow lists at level info
+		return ce // client-go logs traces of slow lists at level info
 	}
 	if !c.Enabled(e.Level) || e.Message == "Request Body" || e.Message == "Response Body" {
 		return ce

@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// unknownMemory is the assumed usable memory, in bytes, if the system does not report it.
+	// unknownMemory is the usable memory that Isthmus assumes if it cannot determine it, in bytes.
 	unknownMemory = 4 << 30
-	// mostClusterMemory is the largest default of --cluster-memory, in bytes. mostClusterMemory is
-	// twice what a cluster of 100,000 Pods needs.
+	// mostClusterMemory is the maximum default of --cluster-memory, in bytes. A cluster of 100,000
+	// Pods needs about half of it.
 	mostClusterMemory = 256 << 20
-	// minClusterMemory is the smallest value of --cluster-memory, in bytes. minClusterMemory is
-	// enough for about 3,000 ordinary Pods.
+	// minClusterMemory is the minimum value of --cluster-memory, in bytes. It suffices for about
+	// 3,000 ordinary Pods.
 	minClusterMemory = 4 << 20
-	// minViewMemory is the smallest value of --view-memory, in bytes. minViewMemory is enough for
-	// sets of 3,000 endpoints.
+	// minViewMemory is the minimum value of --view-memory, in bytes. It suffices for endpoint sets
+	// with 3,000 endpoints in total.
 	minViewMemory = 1 << 20
-	// mostViewMemory is the largest default of --view-memory, in bytes. mostViewMemory is enough
-	// for sets of six million endpoints.
+	// mostViewMemory is the maximum default of --view-memory, in bytes. It suffices for endpoint
+	// sets with six million endpoints in total.
 	mostViewMemory = 2 << 30
-	// streamMemory is the memory that the default of --max-streams reserves for each open call, in
-	// bytes. streamMemory covers the goroutine, gRPC's buffers, headers of 2 KiB, and a share of
-	// the connection.
+	// streamMemory is the estimated memory of an open call, in bytes. The default of --max-streams
+	// depends on it. The estimate includes the goroutine, gRPC's buffers, 2 KiB of headers, and a
+	// share of the connection.
 	streamMemory = 14 << 10
 )
 
-// limitMemory sets Go's memory limit to 90 % of the container's limit, unless the environment sets
-// GOMEMLIMIT.
+// limitMemory sets Go's memory limit to 90 % of the container's memory limit, unless the
+// environment sets GOMEMLIMIT.
 func limitMemory(log *zap.Logger) {
 	_, err := memlimit.Set() // keeps GOMEMLIMIT if set
 	if err != nil && !errors.Is(err, memlimit.ErrCgroupsNotSupported) && !errors.Is(err, memlimit.ErrNoCgroup) {
@@ -43,9 +43,9 @@ func limitMemory(log *zap.Logger) {
 	}
 }
 
-// usableMemory returns the memory that the process may use, in bytes. The result is the container's
-// limit, or the machine's memory if there is no limit. If GOMEMLIMIT is smaller, the result is
-// GOMEMLIMIT.
+// usableMemory returns the memory that the process may use, in bytes. The result is the smaller of
+// GOMEMLIMIT and the container's memory limit. If the container has no memory limit, the machine's
+// memory takes its place.
 func usableMemory() int64 {
 	memory, err := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
 	if err != nil || memory == 0 {
@@ -54,9 +54,9 @@ func usableMemory() int64 {
 	return int64(min(memory, uint64(debug.SetMemoryLimit(-1))))
 }
 
-// clusterCap returns the memory cap of each linked cluster, in bytes. usable is the usable memory,
-// and cluster is --cluster-memory. If cluster is zero, the cap is a quarter of the usable memory,
-// but at most mostClusterMemory.
+// clusterCap returns the memory cap of each linked cluster, in bytes. The parameter usable is the
+// usable memory, and cluster is the value of --cluster-memory. If cluster is zero, the memory cap
+// is a quarter of the usable memory, but at most mostClusterMemory.
 func clusterCap(usable, cluster int64) int64 {
 	if cluster == 0 {
 		return max(minClusterMemory, min(usable/4, mostClusterMemory))
@@ -64,8 +64,9 @@ func clusterCap(usable, cluster int64) int64 {
 	return cluster
 }
 
-// streamLimit returns the maximum number of open calls. usable is the usable memory in bytes, and
-// streams is --max-streams. If streams is zero, calls may use half of the memory.
+// streamLimit returns the maximum number of open calls. The parameter usable is the usable memory
+// in bytes, and streams is the value of --max-streams. If streams is zero, open calls may use half
+// of the usable memory.
 func streamLimit(usable int64, streams uint32) int {
 	if streams == 0 {
 		return int(max(1, usable/2/streamMemory))
@@ -73,9 +74,10 @@ func streamLimit(usable int64, streams uint32) int {
 	return int(streams)
 }
 
-// viewLimit returns the maximum memory of views, in bytes. usable is the usable memory, and view is
-// --view-memory. If view is zero, views may use a quarter of the memory. Calls and views together
-// then leave a quarter for everything else.
+// viewLimit returns the maximum memory of all views, in bytes. The parameter usable is the usable
+// memory, and view is the value of --view-memory. If view is zero, views may use a quarter of the
+// usable memory. By default, calls and views together leave a quarter of the memory for everything
+// else.
 func viewLimit(usable, view int64) int {
 	if view == 0 {
 		view = max(minViewMemory, min(usable/4, mostViewMemory))
@@ -83,19 +85,20 @@ func viewLimit(usable, view int64) int {
 	return int(view)
 }
 
-// returnMemory returns free memory to the operating system. Listing all clusters needs more memory
-// than their cache. The call takes a few milliseconds.
+// returnMemory returns free memory to the operating system within a few milliseconds. It is useful
+// after the initial lists, which need more memory than the resulting caches.
 func returnMemory() { debug.FreeOSMemory() }
 
-// The amount of garbage that Go may accumulate, unless the environment sets GOGC. The amount is the
-// larger of garbage bytes and leastGCPercent of the memory in use, but at most mostGCPercent.
+// These constants limit the garbage that Go may accumulate, unless the environment sets GOGC. The
+// limit is the constant garbage in bytes, but at least leastGCPercent and at most mostGCPercent of
+// the memory in use.
 //
-// The heap of an idle replica is small. With Go's default of 100, a replica would collect garbage
-// again and again while thousands of proxies connect. For a large heap, the same percentage would
-// waste memory.
+// Go's default GOGC of 100 is unsuitable for both small and large heaps. The heap of an idle
+// replica is small, so that Go would collect garbage constantly while thousands of proxies connect.
+// With a large heap, the default would waste memory.
 //
-// Before the replica is ready, no proxy waits for the collector, and listed objects become garbage
-// at once. The limit is therefore garbageAtStart bytes until then.
+// Until the replica is ready, the limit is garbageAtStart bytes. During this time, listed objects
+// quickly become garbage, and no proxy waits for the garbage collector.
 const (
 	garbage        = 64 << 20
 	garbageAtStart = 16 << 20
@@ -103,8 +106,8 @@ const (
 	mostGCPercent  = 200
 )
 
-// runGCTuner sets GOGC after each garbage collection until ctx ends. ready reports whether the
-// replica is ready.
+// runGCTuner adjusts GOGC after each garbage collection until ctx ends. The value of ready tells
+// whether the replica is ready.
 func runGCTuner(ctx context.Context, ready *atomic.Bool) error {
 	if os.Getenv("GOGC") == "" {
 		tuneGC(ctx, ready)
@@ -113,13 +116,13 @@ func runGCTuner(ctx context.Context, ready *atomic.Bool) error {
 	return nil
 }
 
-// tuneGC sets GOGC for the memory that the last collection left in use, now and after each
-// collection.
+// tuneGC adjusts GOGC to the memory that the last garbage collection left in use. It repeats this
+// after each garbage collection until ctx ends.
 func tuneGC(ctx context.Context, ready *atomic.Bool) {
 	if ctx.Err() != nil {
 		return
 	}
-	// GOGC is a percentage of the sum of these metrics.
+	// GOGC is relative to the sum of these metrics.
 	inUse := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"},
 		{Name: "/gc/scan/stack:bytes"},

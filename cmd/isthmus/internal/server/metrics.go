@@ -11,7 +11,7 @@ import (
 	"isthmus/federation"
 )
 
-// newRegistry returns a registry with the metrics of the process and the build version.
+// newRegistry returns a registry with metrics of the Go runtime, the process and the build.
 func newRegistry(version string) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
@@ -23,9 +23,9 @@ func newRegistry(version string) *prometheus.Registry {
 	return registry
 }
 
-// newBuildMetric returns a series that shows the build of each replica, in the format of
-// Prometheus' own programs. newBuildMetric does not use the library of Prometheus, whose templates
-// would make the binary a third larger.
+// newBuildMetric returns a metric whose labels describe the build, in the format of Prometheus's
+// own programs. It does not use Prometheus's library, because the library's templates would make
+// the binary a third larger.
 func newBuildMetric(version string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "isthmus_build_info",
@@ -38,24 +38,24 @@ func newBuildMetric(version string) prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
-// scraped is a prometheus.Collector that creates its series on each scrape.
+// scraped is a prometheus.Collector that computes its series on each scrape.
 type scraped func(chan<- prometheus.Metric)
 
-// Describe implements prometheus.Collector. Describe sends nothing, which makes the collector
-// unchecked.
+// Describe implements prometheus.Collector. It sends no descriptors, and Prometheus therefore does
+// not check the collected metrics.
 func (scraped) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (s scraped) Collect(ch chan<- prometheus.Metric) { s(ch) }
 
-// gauges returns an empty GaugeVec for one scrape.
+// gauges returns an empty GaugeVec, which is filled during one scrape.
 func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
 
-// federationMetrics collects the members and endpoints of services. If byService is true, it also
-// collects series for each service. Clusters that are not linked have an empty label, because
-// annotations may name any number of them.
+// federationMetrics collects the numbers of members and endpoints of services. If byService is
+// true, it also collects series for each service. All clusters that are not linked share an empty
+// cluster label, because annotations may name any number of unlinked clusters.
 func federationMetrics(t *federation.Table, byService bool) scraped {
 	return func(ch chan<- prometheus.Metric) {
 		linked := t.Linked()
@@ -64,10 +64,11 @@ func federationMetrics(t *federation.Table, byService bool) scraped {
 	}
 }
 
-// linkStates are the states of all linked clusters by name.
+// linkStates maps the names of linked clusters to their states.
 type linkStates = map[federation.ClusterName]federation.LinkState
 
-// clusterGauges returns gauges by cluster, with the value 0 for each linked cluster.
+// clusterGauges returns a GaugeVec with the label cluster, and initializes the gauge of each linked
+// cluster to 0.
 func clusterGauges(linked linkStates, name, help string) *prometheus.GaugeVec {
 	all := gauges(name, help, "cluster")
 	for c := range linked {
@@ -76,7 +77,7 @@ func clusterGauges(linked linkStates, name, help string) *prometheus.GaugeVec {
 	return all
 }
 
-// collectMembers collects the members of all services, watched or not.
+// collectMembers collects metrics about the members of all services, whether watched or not.
 func collectMembers(ch chan<- prometheus.Metric, t *federation.Table, linked linkStates, byService bool) {
 	members := clusterGauges(linked, "isthmus_members",
 		"Members of federated and mirrored services, by cluster. The cluster is empty if it is not linked.")
@@ -88,7 +89,7 @@ func collectMembers(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 	for id, d := range t.Definitions() {
 		for _, m := range d.Members {
 			if !d.Federated && m.Cluster == federation.Local {
-				continue // a plain Service is its own only member
+				continue // a plain Service is its only member
 			}
 			members.WithLabelValues(ifLinked(m.Cluster, linked)).Inc()
 			if byService {
@@ -109,7 +110,7 @@ func collectMembers(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 	serving.Collect(ch)
 }
 
-// ifLinked returns the name of a cluster, or an empty string if the cluster is not linked.
+// ifLinked returns the name of cluster c, or an empty string if c is not linked.
 func ifLinked(c federation.ClusterName, linked linkStates) string {
 	if linked[c] == federation.Unlinked {
 		return ""
@@ -117,7 +118,7 @@ func ifLinked(c federation.ClusterName, linked linkStates) string {
 	return c.String()
 }
 
-// collectWatched collects the endpoints of the service ports that proxies watch.
+// collectWatched collects metrics about the endpoints of watched service ports.
 func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked linkStates, byService bool) {
 	offered := clusterGauges(linked, "isthmus_endpoints_offered",
 		"Endpoints that clusters offer for the service ports that proxies watch.")
@@ -163,14 +164,14 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 	byMember.Collect(ch)
 }
 
-// tierChanges describes the metric that counts changes of the tiers in use.
+// tierChanges describes the metric that counts how often clients switched to more or fewer tiers.
 var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
 	"How often clients of a zone started to use more tiers (spill) or fewer tiers (return). Only watched services "+
 		"count.",
 	[]string{"namespace", "service", "direction"}, nil)
 
-// tierMetrics collects the tiers in use of watched services with a preference. Zones are the zones
-// of the local cluster's Nodes. An empty zone means that the zone is unknown.
+// tierMetrics collects the tiers in use for watched services with a preference. The label zone is
+// the zone of a Node in the local cluster. An empty label means that the zone is unknown.
 func tierMetrics(t *federation.Table) scraped {
 	return func(ch chan<- prometheus.Metric) {
 		inUse := gauges("isthmus_tier_in_use",

@@ -30,7 +30,7 @@ import (
 // Command returns the command "isthmus gateway".
 func Command() cli.Command { return command(new(options)) }
 
-// command returns the command "isthmus gateway". The flags set fields of o.
+// command returns the command "isthmus gateway", whose flags set the fields of o.
 func command(o *options) cli.Command {
 	return cli.Command{
 		Use:        "gateway",
@@ -73,7 +73,7 @@ Near the limit, Isthmus then collects garbage more often, so that the container 
 not killed. If GOGC is not set, Isthmus adapts it to the memory in use, from 200 for
 a small heap to 15 for a large one.`
 
-// options are the values of the command's flags.
+// options holds the values of the flags.
 type options struct {
 	// addresses
 	addr        string
@@ -128,13 +128,13 @@ type options struct {
 	notes []note // logged once there is a logger
 }
 
-// note is a remark on the flags that does not prevent the start.
+// note is a message about a flag that does not prevent Isthmus from starting.
 type note struct {
 	level zapcore.Level
 	text  string
 }
 
-// sections returns all flags, by section of the help.
+// sections returns the sections of the help with their flags.
 func (o *options) sections() []cli.Section {
 	return []cli.Section{
 		cli.NewSection("Addresses", o.addressFlags),
@@ -150,7 +150,7 @@ func (o *options) sections() []cli.Section {
 	}
 }
 
-// addressFlags defines the flags for addresses.
+// addressFlags defines the flags for listening addresses.
 func (o *options) addressFlags(s *pflag.FlagSet) {
 	parse(s, &o.addr, "addr", ":8086", hostPort,
 		"Serve proxies over gRPC at `HOST:PORT`. The replica listens there once it is ready.")
@@ -227,7 +227,7 @@ func (o *options) messageFlags(s *pflag.FlagSet) {
 		"Add the metric label target_cluster=NAME to endpoints in linked clusters.")
 }
 
-// streamFlags defines the flags for streams and their end.
+// streamFlags defines the flags for streams and shutdown.
 func (o *options) streamFlags(s *pflag.FlagSet) {
 	parse(s, &o.pace, "pace", "50ms", notNegative,
 		"Wait for `DURATION` after each message before sending the next change, "+
@@ -295,8 +295,8 @@ func (o *options) reportFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.isVersion, "version", false, "Print the version and exit.")
 }
 
-// accept validates the parsed flags and completes them. If the flags request the version, accept
-// prints the version and returns true.
+// accept validates the flags and sets missing values. If the user requests the version, accept
+// prints the version, and done is true.
 func (o *options) accept(p cli.Process) (done bool, err error) {
 	switch {
 	case o.isVersion:
@@ -310,7 +310,8 @@ func (o *options) accept(p cli.Process) (done bool, err error) {
 	return false, nil
 }
 
-// complete replaces missing and unknown values by defaults, and adds a note for each.
+// complete replaces missing and unknown values with defaults, and adds a note about each
+// replacement.
 func (o *options) complete() {
 	warn := func(format string, args ...any) {
 		o.notes = append(o.notes, note{zap.WarnLevel, fmt.Sprintf(format, args...)})
@@ -340,8 +341,8 @@ func (o *options) complete() {
 	}
 }
 
-// parseHTTP2 parses --meshed-http2-client-params. Unknown keys are not an error, so that a Linkerd
-// install works even if it uses a newer setting.
+// parseHTTP2 parses --meshed-http2-client-params. Unknown keys only cause a warning, so that
+// Isthmus accepts the settings of newer Linkerd versions.
 func (o *options) parseHTTP2(text string) (*pb.Http2ClientParams, error) {
 	if text == "" {
 		return nil, nil
@@ -374,7 +375,7 @@ func checkPositive(name string, d *durationpb.Duration) error {
 	return nil
 }
 
-// self returns a function that describes this replica for the debug API.
+// self returns a function that returns the description of this replica for the debug API.
 func (o *options) self(built adminapi.Build, ready func() bool) func() adminapi.Replica {
 	name, _ := os.Hostname()
 	return func() adminapi.Replica {
@@ -388,7 +389,7 @@ func (o *options) self(built adminapi.Build, ready func() bool) func() adminapi.
 	}
 }
 
-// server returns the options of the Destination server.
+// server returns the options of the gRPC server.
 func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi.Options {
 	return grpcapi.Options{
 		ClusterDomain: o.domain,
@@ -411,8 +412,9 @@ func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi
 	}
 }
 
-// noneIfZero converts a duration from a flag to an option. In a flag, zero means none. In an
-// option, zero means the default and a negative value means none.
+// noneIfZero converts the value of a duration flag to an option of package grpcapi. A flag disables
+// a duration with zero. An option disables a duration with a negative value, and zero means the
+// default.
 func noneIfZero(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1
@@ -420,11 +422,11 @@ func noneIfZero(d time.Duration) time.Duration {
 	return d
 }
 
-// loopbackGateways is an environment variable for tests. If it is "true", gateways of other
-// networks may have loopback addresses.
+// loopbackGateways is the name of an environment variable for tests. If the variable is "true",
+// gateways on other networks may use loopback addresses.
 const loopbackGateways = "ISTHMUS_TEST_LOOPBACK_GATEWAYS"
 
-// rules returns the rules for reading all clusters.
+// rules returns the rules for decoding objects of all clusters.
 func (o *options) rules(log *zap.Logger) cluster.Rules {
 	return cluster.Rules{
 		ControllerNamespace: o.namespace,
@@ -449,8 +451,8 @@ func (o *options) defaultPorts(log *zap.Logger) cluster.Ports {
 	return ports
 }
 
-// restConfig returns the client configuration for the local cluster. If path is empty, it uses
-// $KUBECONFIG, ~/.kube/config or the Pod's ServiceAccount.
+// restConfig returns the client configuration for the local cluster from the kubeconfig at path. If
+// path is empty, restConfig uses $KUBECONFIG, ~/.kube/config or the Pod's ServiceAccount.
 func restConfig(path string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path

@@ -23,7 +23,7 @@ const (
 	exportsOn   = "on"
 )
 
-// exportOptions are the values of the flags for exported Services.
+// exportOptions holds the values of the flags for exported Services.
 type exportOptions struct {
 	exports               string
 	sources               exportSources
@@ -37,7 +37,7 @@ type exportOptions struct {
 	multiclusterNamespace string
 }
 
-// exportSources are the enabled sources of exports.
+// exportSources says which sources of exports are enabled.
 type exportSources struct{ labels, serviceExports bool }
 
 // exportFlags defines the flags for exported Services.
@@ -101,7 +101,7 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"The extension keeps its Links and the Leases of its service mirrors there.")
 }
 
-// exportLimit parses a limit on the number of objects that are written for exports.
+// exportLimit parses a limit for the number of objects that Isthmus writes for exports.
 func exportLimit(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n == 0 || n > plan.MaxObjects {
@@ -124,8 +124,8 @@ func parseSources(text string) (of exportSources, err error) {
 	return of, nil
 }
 
-// selects parses a label selector. selects returns nil if the selector is empty, because an empty
-// selector selects nothing here.
+// selects parses a label selector and returns a function that matches labels. If the selector is
+// empty, selects returns nil, because an empty selector matches nothing here.
 func selects(selector string) (func(map[string]string) bool, error) {
 	parsed, err := labels.Parse(selector)
 	switch {
@@ -137,7 +137,8 @@ func selects(selector string) (func(map[string]string) bool, error) {
 	return func(l map[string]string) bool { return parsed.Matches(labels.Set(l)) }, nil
 }
 
-// excludes parses a list of label or annotation keys.
+// excludes parses a comma-separated list of label or annotation keys and returns a function that
+// matches keys.
 func excludes(list string) (func(key string) bool, error) {
 	var keys []string
 	for key := range strings.SplitSeq(list, ",") {

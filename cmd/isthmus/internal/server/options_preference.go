@@ -14,7 +14,7 @@ import (
 	"isthmus/local"
 )
 
-// preferenceOptions are the values of the flags that choose endpoints for clients.
+// preferenceOptions holds the values of the flags that choose between clusters.
 type preferenceOptions struct {
 	preference      federation.Preference // for Services without annotations
 	region, network string
@@ -23,7 +23,7 @@ type preferenceOptions struct {
 	lostAfter       time.Duration
 }
 
-// preferenceFlags defines the flags that choose clusters for clients.
+// preferenceFlags defines the flags for preferences between clusters.
 func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 	o.preference = local.DefaultPreference()
 	prefer := func(name, value, usage string) {
@@ -58,7 +58,7 @@ func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 			"If the duration is 0s, all endpoints are dropped at once.")
 }
 
-// standingFlags defines the flags that take clusters out of service.
+// standingFlags defines the flags for taking clusters out of service.
 func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 	parse(s, &o.cordon, "cordon-local", "false", standing("false", "last-resort", "true"),
 		"Set the `CORDON` of the local cluster. "+

@@ -11,10 +11,10 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// reports has the callbacks for changes in the parts of a replica. reports logs each change and
-// adds some of them to the event log. Each linked cluster and each namespace has its own log limit,
-// because all services may change at once. Clusters that are only named by annotations share one
-// limit, because annotations may name any number of clusters.
+// reports provides callbacks that log changes in a replica and add some changes to the event log.
+// Each linked cluster and each namespace has a separate log limit, because all services may change
+// at once. All clusters that are not linked share one log limit, because annotations may name any
+// number of unlinked clusters.
 type reports struct {
 	events     *admin.EventLog
 	clusters   *perName
@@ -31,7 +31,8 @@ func newReports(log *zap.Logger) *reports {
 	}
 }
 
-// member is a federation.Options.Report. member logs that a member starts or stops serving.
+// member implements federation.Options.Report. It logs that a member of a service starts or stops
+// serving.
 func (r *reports) member(id federation.ServiceID, m federation.Member, s federation.MemberStatus) {
 	log := r.unlinked
 	if s.Link != federation.Unlinked {
@@ -47,16 +48,16 @@ func (r *reports) member(id federation.ServiceID, m federation.Member, s federat
 	log.Info("member of a service does not serve", append(fields, zap.Stringer("reason", s))...)
 }
 
-// refused is a federation.Options.ReportRefused. refused logs that the first addresses of a member
-// are rejected.
+// refused implements federation.Options.ReportRefused. It logs that Isthmus rejects addresses of a
+// member.
 func (r *reports) refused(id federation.ServiceID, port uint16, m federation.Member, first federation.Refusal, n int) {
 	r.clusters.logger(m.Cluster.String()).Warn("addresses of a cluster are rejected",
 		zap.Stringer("service", id), zap.Uint16("port", port), zap.Stringer("cluster", m.Cluster),
 		zap.Stringer("member", m.Service), zap.Int("refused", n), zap.Stringer("first", first))
 }
 
-// tiers is a federation.Options.ReportTiers. tiers reports that clients use more or fewer tiers of
-// a service.
+// tiers implements federation.Options.ReportTiers. It reports that clients use more or fewer tiers
+// of a service.
 func (r *reports) tiers(c federation.TierChange) {
 	more := "more"
 	if c.To < c.From {
@@ -77,8 +78,8 @@ func (r *reports) tiers(c federation.TierChange) {
 	})
 }
 
-// cluster is a local.Options.Report and a clusterstore.Options.Report. The callers log the change
-// themselves.
+// cluster implements local.Options.Report and clusterstore.Options.Report. It does not log the
+// change, because the callers do.
 func (r *reports) cluster(c cluster.Change) {
 	kinds := map[cluster.ChangeKind]adminapi.EventKind{
 		cluster.StateChanged:       adminapi.EventCluster,
@@ -89,7 +90,7 @@ func (r *reports) cluster(c cluster.Change) {
 	r.events.Add(adminapi.Event{Kind: kinds[c.Kind], Object: c.Cluster.String(), Text: c.Text, Problem: c.Problem})
 }
 
-// stalled is a grpcapi.Options.Stalled. The caller logs the stall itself.
+// stalled implements grpcapi.Options.Stalled. It does not log the stall, because the caller does.
 func (r *reports) stalled(destination string) {
 	r.events.Add(adminapi.Event{
 		Kind:    adminapi.EventStall,

@@ -26,8 +26,8 @@ import (
 	"isthmus/local"
 )
 
-// run serves until it fails or the process receives a signal. After a second signal it returns at
-// once and leaves everything running.
+// run runs a replica until a part fails or the process receives a signal. After a second signal,
+// run returns at once without stopping the parts.
 func run(ctx context.Context, p cli.Process, o *options) error {
 	if done, err := o.accept(p); done || err != nil {
 		return err
@@ -64,11 +64,11 @@ func run(ctx context.Context, p cli.Process, o *options) error {
 
 var errSecondSignal = errors.New("a second signal")
 
-// replica is one replica of Isthmus, ready to run.
+// replica is a replica of Isthmus that is ready to run.
 type replica struct {
 	addr        string // address of the gRPC server
 	metricsAddr string // address of the admin server
-	clusters    []part // all of them must sync before proxies are served
+	clusters    []part // must sync before the replica serves proxies
 	alongside   []part // run as long as clusters
 	endFirst    []part // stopped as soon as shutdown begins
 	admin       *admin.Server
@@ -83,10 +83,10 @@ type replica struct {
 type part struct {
 	name   string
 	run    func(context.Context) error // blocks until the context ends
-	synced <-chan struct{}             // of clusters only: closed once the cluster can be served
+	synced <-chan struct{}             // closed once the cluster can be served; nil for other parts
 }
 
-// newReplica builds all parts. newReplica does no network I/O and starts nothing.
+// newReplica builds all parts of a replica. It neither starts them nor uses the network.
 func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, error) {
 	for _, n := range o.notes {
 		log.Log(n.level, n.text)
@@ -96,7 +96,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		return nil, err
 	}
 
-	// Shared by all parts: metrics, reports, and the table that merges services.
+	// Create what all parts share: metrics, reports, and the table that merges services.
 	registry := newRegistry(built.Version)
 	reports := newReports(log)
 	supervisor := panics.New(withOwnLimit(log))
@@ -107,7 +107,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		return nil, err
 	}
 
-	// Writers to the local cluster.
+	// Create the parts that write to the local cluster.
 	sliceWriter, err := newSliceWriter(o, cfg, metrics, registry, log)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		return nil, err
 	}
 
-	// The local cluster and the linked clusters, which offer endpoints to the table.
+	// Create the local cluster and the linked clusters, which offer endpoints to the table.
 	rules := o.rules(log)
 	exported := exporter.storeOptions()
 	localCluster, err := local.New(local.Options{
@@ -165,7 +165,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		return nil, err
 	}
 
-	// The gRPC server, which serves proxies from the table.
+	// Create the gRPC server, which sends endpoints from the table to proxies.
 	serving := o.server(log, registry)
 	serving.Stalled = reports.stalled
 	serving.Supervisor = supervisor
@@ -176,7 +176,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 	traces := newTracing(o.traces, log)
 	server := streams.GRPC(traces.options()...)
 
-	// The admin server, for people and Prometheus.
+	// Create the admin server for users and Prometheus.
 	asking, err := kube.New(federation.Local, cfg, metrics.Requests())
 	if err != nil {
 		return nil, fmt.Errorf("client for Linkerd's Links: %w", err)
@@ -240,7 +240,7 @@ func newTable(o *options, reports *reports, supervisor *panics.Supervisor) *fede
 	})
 }
 
-// newTypedClient returns a client of the local cluster that can write.
+// newTypedClient returns a client that can write objects in the local cluster.
 func newTypedClient(cfg *rest.Config, metrics *cluster.Metrics) (*kube.Client, error) {
 	api, err := kube.New(federation.Local, cfg, metrics.Requests())
 	if err == nil {
@@ -249,7 +249,7 @@ func newTypedClient(cfg *rest.Config, metrics *cluster.Metrics) (*kube.Client, e
 	return api, err
 }
 
-// newStore returns the store of linked clusters. The store has its own client for link Secrets.
+// newStore returns the store of linked clusters, with a separate client for link Secrets.
 func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, error) {
 	client, err := kube.New(federation.Local, cfg, o.Metrics.Requests())
 	if err != nil {
@@ -258,8 +258,9 @@ func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, er
 	return clusterstore.NewStore(client, o)
 }
 
-// run serves until ctx ends or a part fails. run returns an error only if a part fails. The admin
-// server starts first and stops last. The clusters stop after the last stream has ended.
+// run runs all parts until ctx ends or a part fails. It returns an error only if a part fails. The
+// admin server starts before the other parts and stops after them. The clusters stop after the last
+// stream has ended.
 func (r *replica) run(ctx context.Context) error {
 	l, err := net.Listen("tcp", r.metricsAddr)
 	if err != nil {
@@ -292,8 +293,8 @@ func (r *replica) run(ctx context.Context) error {
 	return nil
 }
 
-// lastParts returns the parts that stop last: the admin server on l, the GC tuner, and traces.
-// Traces stop last so that the last spans are sent.
+// lastParts returns the parts that stop last, which are the admin server on l, the GC tuner and
+// traces. Traces stop late so that the replica can send the last spans.
 func (r *replica) lastParts(l net.Listener) []part {
 	parts := []part{
 		{name: "admin server", run: func(ctx context.Context) error { return r.admin.Serve(ctx, l, lastLimit) }},
@@ -305,12 +306,12 @@ func (r *replica) lastParts(l net.Listener) []part {
 	return parts
 }
 
-// serve waits until the clusters are synced, serves until ctx ends, and returns when serving has
-// stopped.
+// serve waits until the clusters have synced and then serves proxies until ctx ends. It returns
+// once the gRPC server has stopped.
 //
-// serve listens on the gRPC address only once the replica is ready. An early client is then refused
-// at once and tries another replica. If serve listened earlier, such a client would wait in the
-// backlog of a server that does not respond yet.
+// serve listens on the gRPC address only once the replica is ready. Earlier connection attempts
+// fail at once, and the client tries another replica. If serve listened earlier, clients would wait
+// for a server that does not respond yet.
 func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 	began := time.Now()
 	for _, c := range r.clusters {
@@ -341,9 +342,9 @@ func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 	served.Wait()
 }
 
-// checkListen checks that the replica can listen on an address. A wrong address is thus reported at
-// the start, and not after the clusters have synced. checkListen closes the address again; see
-// replica.serve.
+// checkListen returns an error if the replica cannot listen on an address. It reports an invalid
+// address at the start rather than after the clusters have synced. checkListen closes the listener
+// again, because the replica must not listen before it is ready.
 func checkListen(addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -358,8 +359,8 @@ type running struct {
 	parts  sync.WaitGroup
 }
 
-// start runs parts until ctx ends or stop is called. If a part returns before that, start reports
-// it as failed.
+// start runs each part in a goroutine until ctx ends or stop is called. If a part returns earlier,
+// start calls fail with its error.
 func start(ctx context.Context, fail context.CancelCauseFunc, parts ...part) *running {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{cancel: cancel}
@@ -378,14 +379,13 @@ func start(ctx context.Context, fail context.CancelCauseFunc, parts ...part) *ru
 	return r
 }
 
-// stop stops the parts and waits until they have returned.
+// stop cancels the context of the parts and waits until they have returned.
 func (r *running) stop() {
 	r.cancel()
 	r.parts.Wait()
 }
 
-// runTicks calls table.Tick whenever a change that depends on time is due. runTicks returns when
-// ctx ends.
+// runTicks calls table.Tick whenever a time-dependent change is due, until ctx ends.
 func runTicks(ctx context.Context, table *federation.Table) error {
 	for {
 		at, changed := table.Due()

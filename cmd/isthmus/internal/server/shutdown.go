@@ -13,34 +13,35 @@ import (
 	"isthmus/grpcapi"
 )
 
-// The steps after the last stream take less than a second. The default flags leave only one second
-// of Kubernetes' default grace period of 30 s.
+// These limits keep the steps after the last stream below a second. The default flags use 29 s of
+// Kubernetes's default grace period of 30 s.
 const (
-	// stopLimit is the time that streams, other calls and connections have to end once the listener
-	// is closed.
+	// stopLimit is the maximum time for open calls and connections to end after the listener is
+	// closed.
 	stopLimit = 300 * time.Millisecond
-	// lastLimit is the time that admin requests and remaining spans have after stopLimit.
+	// lastLimit is the maximum time after stopLimit for completing admin requests and sending trace
+	// spans.
 	lastLimit = 500 * time.Millisecond
-	// goneAfter is the time without streams after which all proxies count as gone. A proxy
-	// reconnects 0.1 s after its stream has ended.
+	// goneAfter is how long there must be no streams until the replica assumes that no proxy will
+	// reconnect. A proxy reconnects 0.1 s after its stream has ended.
 	goneAfter = time.Second
 )
 
-// shutdown stops a serving replica without an interruption for proxies.
-// The steps of a shutdown are:
+// shutdown stops a replica without interrupting proxies, in the following steps:
 //
 //  1. The replica becomes unready, and health checks report that it is not serving.
-//  2. The replica continues to serve for delay, so that proxies find other replicas by DNS.
-//  3. The replica ends the open streams one by one over the period spread. New streams are still
-//     served.
+//  2. The replica continues to serve for the time in the field delay, so that proxies find other
+//     replicas through DNS.
+//  3. The replica ends the open streams one by one over the time in the field spread. It still
+//     accepts new streams.
 //  4. The replica closes the listener and then ends the remaining streams.
 //
-// The default durations plus one second for the remaining steps add up to Kubernetes' default grace
-// period. See docs/operations.md.
+// By default, all steps together take at most 30 s, which is Kubernetes's default grace period. See
+// docs/operations.md.
 type shutdown struct {
 	streams        func() int                                // returns the number of open streams
 	markNotServing func()                                    // makes health checks report "not serving"
-	drain          func(context.Context)                     // ends the open streams, spread over a period
+	drain          func(context.Context)                     // ends the open streams over the duration spread
 	waitUnused     func(context.Context, time.Duration) bool // waits until no stream has been open for the duration
 	finish         func()                                    // ends all streams, including later ones
 	graceful       func()                                    // closes the listener, then waits for open calls
@@ -51,7 +52,7 @@ type shutdown struct {
 	log            *zap.Logger
 }
 
-// newShutdown returns the shutdown of server, which serves api.
+// newShutdown returns a shutdown that stops server, the gRPC server of api.
 func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.Logger) *shutdown {
 	return &shutdown{
 		streams:        api.Streams,
@@ -68,12 +69,12 @@ func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.
 	}
 }
 
-// run moves the proxies to other replicas while it serves, and then stops the server, which listens
-// on l. Each step has a time limit, so that run returns whatever clients do.
+// run moves proxies to other replicas and then stops the server that listens on l. Each step has a
+// time limit, so that run returns in time, whatever clients do.
 //
-// If there are no open streams and always is false, run stops the server at once. If always is
-// true, run still waits. While other replicas also shut down, this may be the only replica that
-// some proxies know by DNS.
+// If no stream is open and the field always is false, run stops the server at once. If the field
+// always is true, run waits even without streams. While other replicas also shut down, some proxies
+// may find only this replica through DNS.
 func (s *shutdown) run(l *trackingListener) {
 	s.markNotServing()
 	if n := s.streams(); n > 0 || s.always {
@@ -84,9 +85,10 @@ func (s *shutdown) run(l *trackingListener) {
 	s.stop(l)
 }
 
-// handOver waits for delay and then ends the open streams over the period spread. If spread is
-// zero, stop ends the streams instead. handOver returns after both periods. If always is false, it
-// returns earlier once all proxies have gone.
+// handOver waits for the time in the field delay and then ends the open streams over the time in
+// the field spread. If the field spread is zero, the method stop ends the streams instead. handOver
+// returns after both times, or earlier if the field always is false and all proxies have
+// disconnected.
 func (s *shutdown) handOver() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.delay+s.spread)
 	var draining sync.WaitGroup
@@ -110,11 +112,11 @@ func (s *shutdown) handOver() {
 	draining.Wait()
 }
 
-// stop closes the listener before it ends the remaining streams, so that a proxy that reconnects at
-// once is not accepted.
+// stop closes the listener and then ends the remaining streams. This order prevents proxies from
+// reconnecting to this replica.
 func (s *shutdown) stop(l *trackingListener) {
 	late := time.AfterFunc(stopLimit, func() {
-		l.closeConns() // otherwise abort waits for clients that have sent nothing
+		l.closeConns() // otherwise abort would wait for clients that have sent nothing
 		s.abort()
 	})
 	defer late.Stop()
@@ -125,15 +127,15 @@ func (s *shutdown) stop(l *trackingListener) {
 	stopping.Wait()
 }
 
-// inPodVariable is an environment variable that Kubernetes sets in every container.
+// inPodVariable is the name of an environment variable that Kubernetes sets in every container.
 const inPodVariable = "KUBERNETES_SERVICE_HOST"
 
-// inPod reports whether the process runs in a Pod, where proxies may find the replica by DNS.
+// inPod reports whether the process runs in a Pod, where proxies may find the replica through DNS.
 func inPod() bool { return os.Getenv(inPodVariable) != "" }
 
-// trackingListener is a listener that signals when it is closed and can close the connections that
-// it has accepted. The gRPC server waits ten seconds for a connection that sends nothing, even in
-// Stop.
+// trackingListener is a listener that signals when it is closed, and can close all accepted
+// connections. Closing the connections is necessary because the gRPC server's method Stop waits ten
+// seconds for connections that have not sent anything.
 type trackingListener struct {
 	net.Listener
 	once   sync.Once

@@ -17,19 +17,20 @@ import (
 	"google.golang.org/grpc"
 )
 
-// traceService is the name of Linkerd's destination controller in traces.
+// traceService is the service name in traces, which is the name of Linkerd's destination
+// controller.
 const traceService = "linkerd-destination"
 
-// tracing sends a span for every call to an OpenTelemetry collector. If there is no collector,
-// tracing is nil, and calls run no OpenTelemetry code.
+// tracing sends a span for every gRPC call to an OpenTelemetry collector. If no collector is
+// configured, the *tracing is nil, and calls run no OpenTelemetry code.
 type tracing struct {
 	collector string
 	provider  *trace.TracerProvider
 	log       *zap.Logger
 }
 
-// newTracing returns nil if collector is empty. newTracing starts nothing. Spans are dropped until
-// run is called.
+// newTracing returns a tracing that sends spans to the collector, or nil if collector is empty.
+// Spans are dropped until the method run is called.
 func newTracing(collector string, log *zap.Logger) *tracing {
 	if collector == "" {
 		return nil
@@ -40,7 +41,7 @@ func newTracing(collector string, log *zap.Logger) *tracing {
 	), log}
 }
 
-// options returns the server options that trace calls.
+// options returns the gRPC server options that create a span for each call, or nil if t is nil.
 func (t *tracing) options() []grpc.ServerOption {
 	if t == nil {
 		return nil
@@ -52,9 +53,9 @@ func (t *tracing) options() []grpc.ServerOption {
 	))}
 }
 
-// run sends spans until ctx ends, and then the remaining spans within lastLimit. If the collector
-// can't be used, run logs that and drops the spans, because a broken collector must not stop the
-// replica.
+// run sends spans until ctx ends, and then sends the remaining spans for at most lastLimit. If the
+// collector cannot be used, run logs an error and drops all spans, because a broken collector must
+// not stop the replica.
 func (t *tracing) run(ctx context.Context) error {
 	t.bridgeLog()
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(t.collector), otlptracegrpc.WithInsecure())
@@ -68,15 +69,14 @@ func (t *tracing) run(ctx context.Context) error {
 	<-ctx.Done()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLimit)
 	defer cancel()
-	// If the provider times out, the exporter's Shutdown ends its requests.
+	// If the provider's Shutdown times out, the exporter's Shutdown cancels pending requests.
 	if err := errors.Join(t.provider.Shutdown(last), exporter.Shutdown(last)); err != nil {
 		t.log.Warn("the last traces are lost", zap.Error(err))
 	}
 	return nil
 }
 
-// bridgeLog forwards OpenTelemetry's log to Isthmus's log. OpenTelemetry's logger is global to the
-// process.
+// bridgeLog makes OpenTelemetry log through Isthmus's logger. The setting is global to the process.
 func (t *tracing) bridgeLog() {
 	log := withOwnLimit(t.log).Named("opentelemetry")
 	otel.SetLogger(zapr.NewLogger(log))

@@ -17,14 +17,15 @@ import (
 	"isthmus/federation"
 )
 
-// parsed is a flag value that a function parses.
+// parsed is a pflag.Value that parses its text with a function.
 type parsed[T any] struct {
 	to   *T
 	text string
 	read func(string) (T, error)
 }
 
-// parse adds a flag whose value is parsed by read. The errors of read say which values are valid.
+// parse adds a flag to s and uses the function read to parse its value. Errors of this function
+// must describe the valid values.
 func parse[T any](s *pflag.FlagSet, to *T, name, value string, read func(string) (T, error), usage string) {
 	p := &parsed[T]{to: to, read: read}
 	if err := p.Set(value); err != nil {
@@ -36,7 +37,7 @@ func parse[T any](s *pflag.FlagSet, to *T, name, value string, read func(string)
 // String implements pflag.Value.
 func (p *parsed[T]) String() string { return p.text }
 
-// Type implements pflag.Value. pflag quotes the default of a string flag.
+// Type implements pflag.Value. If the result is "string", pflag quotes the default in the help.
 func (p *parsed[T]) Type() string { return fmt.Sprintf("%T", *p.to) }
 
 // Set implements pflag.Value.
@@ -65,7 +66,7 @@ func hostPort(text string) (string, error) {
 	return text, nil
 }
 
-// number parses a number of at least 1 with the syntax of package flag.
+// number parses an integer of at least 1, in the syntax of package flag.
 func number(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 0, 32)
 	if err != nil || n == 0 {
@@ -74,7 +75,7 @@ func number(text string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// numberOrNone is like number, but returns 0 for an empty text.
+// numberOrNone is like number, but returns 0 for an empty string.
 func numberOrNone(text string) (uint32, error) {
 	if text == "" {
 		return 0, nil
@@ -84,8 +85,8 @@ func numberOrNone(text string) (uint32, error) {
 
 const longest = time.Duration(math.MaxInt64)
 
-// duration returns a parser for durations from least to most. give describes the valid values in
-// errors.
+// duration returns a function that parses durations from least to most. The parameter give
+// describes the valid values in errors.
 func duration(least, most time.Duration, give string) func(string) (time.Duration, error) {
 	return func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)
@@ -114,7 +115,8 @@ func parseLevel(text string) (logLevel, error) {
 	return level, nil
 }
 
-// standing returns a parser for words. The word at index i stands for federation.Standing(i).
+// standing returns a function that parses one of the given words. The word at index i represents
+// federation.Standing(i).
 func standing(words ...string) func(string) (federation.Standing, error) {
 	return func(text string) (federation.Standing, error) {
 		i := slices.Index(words, text)
@@ -125,7 +127,7 @@ func standing(words ...string) func(string) (federation.Standing, error) {
 	}
 }
 
-// label parses a name with the syntax of namespace names.
+// label accepts names with the syntax of namespace names.
 func label(text string) (string, error) {
 	if problems := validation.IsDNS1123Label(text); len(problems) > 0 {
 		return "", fmt.Errorf("give a name with the syntax of namespace names: %s", strings.Join(problems, "; "))
@@ -133,8 +135,8 @@ func label(text string) (string, error) {
 	return text, nil
 }
 
-// quantity returns a parser for quantities of at least the given number of bytes. The parser
-// returns 0 for an empty text.
+// quantity returns a function that parses a number of bytes, such as 64Mi, which must be at least
+// least. The function returns 0 for an empty string.
 func quantity(least int64) func(string) (int64, error) {
 	return func(text string) (int64, error) {
 		if text == "" {

@@ -23,14 +23,14 @@ import (
 	"isthmus/local/externalworkload"
 )
 
-// sliceWriter is the writer of EndpointSlices for ExternalWorkloads. sliceWriter is nil if
-// --enable-endpoint-slices is false.
+// sliceWriter is the part that writes EndpointSlices for ExternalWorkloads. A *sliceWriter is nil
+// if --enable-endpoint-slices is false.
 type sliceWriter struct {
 	*externalworkload.Writer
 	api *kube.Client
 }
 
-// newSliceWriter returns nil if --enable-endpoint-slices is false.
+// newSliceWriter returns the writer of EndpointSlices, or nil if --enable-endpoint-slices is false.
 func newSliceWriter(
 	o *options,
 	cfg *rest.Config,
@@ -63,7 +63,7 @@ func newSliceWriter(
 	return &sliceWriter{w, api}, nil
 }
 
-// writer returns nil if w is nil.
+// writer returns the underlying writer, or nil if w is nil.
 func (w *sliceWriter) writer() *externalworkload.Writer {
 	if w == nil {
 		return nil
@@ -71,10 +71,10 @@ func (w *sliceWriter) writer() *externalworkload.Writer {
 	return w.Writer
 }
 
-// Refused returns the requests that the API server rejects.
+// Refused returns the writer's requests that the API server rejected.
 func (w *sliceWriter) Refused() []adminapi.RefusedRequest { return w.api.Server().Refused }
 
-// parts returns the writer as a part of the replica, or no parts if w is nil.
+// parts returns the part that runs the writer, or nil if w is nil.
 func (w *sliceWriter) parts() []part {
 	if w == nil {
 		return nil
@@ -82,8 +82,8 @@ func (w *sliceWriter) parts() []part {
 	return []part{{name: "EndpointSlice writer", run: w.Run}}
 }
 
-// exporter determines what to write for exports. The writer writes the objects, and [admin.Exports]
-// shows them. exporter is nil if --exports is off.
+// exporter determines which objects to write for exports. An [exports.Writer] writes the objects,
+// and [admin.Exports] shows them to users. An *exporter is nil if --exports is off.
 type exporter struct {
 	options *options
 	api     *kube.Client
@@ -96,7 +96,7 @@ type exporter struct {
 	exports *admin.Exports  // shown by /debug/exports and metrics
 }
 
-// exportStore provides the exports of all clusters. exportStore is implemented by catalogStore.
+// exportStore provides the exports of all clusters. The type catalogStore implements it.
 type exportStore interface {
 	Exports() (plan.World, bool)
 	ExportsChanged() <-chan struct{}
@@ -104,7 +104,7 @@ type exportStore interface {
 	LookAgain()
 }
 
-// catalogStore is a Store whose exports are read by a Catalog.
+// catalogStore combines a Store with the Catalog that reads the exports in its clusters.
 type catalogStore struct {
 	*clusterstore.Store
 	catalog *exports.Catalog
@@ -113,8 +113,8 @@ type catalogStore struct {
 // Exports returns the exports of all clusters. See [exports.Catalog.World].
 func (s catalogStore) Exports() (plan.World, bool) { return s.catalog.World(s.Store.Exports()) }
 
-// linkerdState is the cached state of Linkerd's service mirrors. linkerdState is implemented by
-// [linkerd.Mirrors].
+// linkerdState is the cached state of Linkerd's service mirrors, which [linkerd.Mirrors]
+// implements.
 type linkerdState interface {
 	Run(context.Context)
 	Selectors(cluster string) plan.Selectors
@@ -122,7 +122,8 @@ type linkerdState interface {
 	Notes() []string
 }
 
-// newExporter returns nil if --exports is off. Call begin before other methods.
+// newExporter returns an exporter, or nil if --exports is off. The method begin must be called
+// before most other methods.
 func newExporter(o *options, from *rest.Config, metrics *cluster.Metrics) (*exporter, error) {
 	if o.exports == exportsOff {
 		return nil, nil
@@ -146,7 +147,7 @@ func newExporter(o *options, from *rest.Config, metrics *cluster.Metrics) (*expo
 	return e, nil
 }
 
-// catalogOptions returns the options of the catalog of exports.
+// catalogOptions returns the options for the catalog of exports.
 func (e *exporter) catalogOptions() exports.CatalogOptions {
 	selectors := func(cluster string) plan.Selectors {
 		if cluster == "" {
@@ -161,7 +162,7 @@ func (e *exporter) catalogOptions() exports.CatalogOptions {
 	}
 }
 
-// storeOptions returns the options that make clusters cache what the catalog needs. storeOptions
+// storeOptions returns the options that make clusters cache the objects that the catalog needs. It
 // returns nil if --exports is off.
 func (e *exporter) storeOptions() *clusterstore.ExportOptions {
 	if e == nil {
@@ -170,7 +171,7 @@ func (e *exporter) storeOptions() *clusterstore.ExportOptions {
 	return e.catalog.StoreOptions()
 }
 
-// begin connects e to the store of clusters, and creates the writer if --exports is on.
+// begin connects the exporter to the store of clusters, and creates the writer if --exports is on.
 func (e *exporter) begin(
 	store *clusterstore.Store,
 	local func() adminapi.Cluster,
@@ -209,8 +210,8 @@ func (e *exporter) begin(
 	return err
 }
 
-// parts returns the writer, the reader of Linkerd's Links and Leases, and the report of unread
-// kinds as parts of the replica. parts returns no parts if --exports is off.
+// parts returns the parts of the replica that work on exports, or nil if --exports is off. These
+// parts write Services, read Linkerd's Links and Leases, and report kinds that cannot be read.
 func (e *exporter) parts() (all []part) {
 	if e == nil {
 		return nil
@@ -236,12 +237,12 @@ func (e *exporter) parts() (all []part) {
 	)
 }
 
-// unreadAfter is the time after the start at which unread kinds are reported.
+// unreadAfter is the time after the start at which reportUnread logs kinds that have not been read.
 const unreadAfter = time.Minute
 
-// reportUnread logs a warning if the kinds that exports depend on have not been read after
-// unreadAfter. Nothing is written before Services and Namespaces have been read. reportUnread
-// returns when ctx ends.
+// reportUnread logs a warning if some kinds that exports depend on have not been read after
+// unreadAfter. Isthmus does not write objects for exports before Services and Namespaces have been
+// read. reportUnread returns when ctx ends.
 func (e *exporter) reportUnread(ctx context.Context) {
 	if !pace.Sleep(ctx, unreadAfter) {
 		return
@@ -256,7 +257,7 @@ func (e *exporter) reportUnread(ctx context.Context) {
 		return
 	}
 
-	if len(reasons) == 0 { // the kinds can be listed, but link Secrets can't, or a list is slow
+	if len(reasons) == 0 { // the kinds can be listed, but link Secrets cannot, or a list is slow
 		reasons = []string{admin.ExportsUnread}
 		hint = "isthmus check shows what is missing"
 	}
@@ -278,7 +279,8 @@ func (e *exporter) reportUnread(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// unread returns why export-related kinds of the local cluster have never been listed.
+// unread returns the reasons why kinds that exports depend on have never been listed in the local
+// cluster.
 func (e *exporter) unread() (reasons []string) {
 	status := e.local()
 	kinds := []string{"services", "namespaces", "serviceexports", "serviceimports"}
@@ -290,7 +292,7 @@ func (e *exporter) unread() (reasons []string) {
 	return reasons
 }
 
-// World returns the input of plans. World returns false if the input has not been read yet.
+// World returns the input for plans. It returns false if the input has not been read yet.
 func (e *exporter) World() (plan.World, bool) {
 	w, ok := e.store.Exports()
 	if !ok {
@@ -323,10 +325,10 @@ func (e *exporter) World() (plan.World, bool) {
 // Writer returns the writer, or nil if --exports is plan.
 func (e *exporter) Writer() *exports.Writer { return e.writer }
 
-// Notes returns the notes about Linkerd's service mirrors.
+// Notes returns messages about Linkerd's service mirrors for users.
 func (e *exporter) Notes() []string { return e.linkerd.Notes() }
 
-// shown returns the state for the debug API, or nil if e is nil.
+// shown returns the exports for the debug API, or nil if e is nil.
 func (e *exporter) shown() *admin.Exports {
 	if e == nil {
 		return nil
@@ -334,7 +336,7 @@ func (e *exporter) shown() *admin.Exports {
 	return e.exports
 }
 
-// replicaName returns the identity of this replica in Leases, which is the name of its Pod.
+// replicaName returns the name of this replica's Pod, which identifies the replica in Leases.
 func replicaName() (string, error) {
 	if name := os.Getenv("HOSTNAME"); name != "" {
 		return name, nil
