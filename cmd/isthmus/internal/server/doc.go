@@ -1,11 +1,11 @@
 // Package server implements the command "isthmus gateway". The package defines the command's flags,
-// builds the parts of a replica, and starts and stops them. It also provides the metrics, the log
-// and the traces of the replica.
+// builds the parts of a replica, and starts and stops these parts. The package also provides the
+// metrics, the log and the traces of the replica.
 //
 //	program := cli.Program{Groups: []cli.Group{{Title: "Serve", Commands: []cli.Command{server.Command()}}}}
 //
-// To understand the package, start with the function run in run.go. It checks the flags, calls
-// newReplica to build the parts, and then calls replica.run to start and stop them.
+// To understand the package, start with the function run in run.go. The function run checks the
+// flags, calls newReplica to build the parts, and calls replica.run to start and stop the parts.
 //
 // Callers may rely on the following:
 //

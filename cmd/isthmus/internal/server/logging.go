@@ -62,13 +62,13 @@ func newLogger(l logLevel, format string, w io.Writer) *zap.Logger {
 
 const (
 	// logBurst is the number of lines with the same message that a logger writes without limit.
-	// Further lines with this message are limited to one per refillEvery.
+	// After such a burst, the logger writes one line with the message per refillEvery.
 	logBurst    = 100
 	refillEvery = time.Second
 
 	// maxMessages is the maximum number of messages with separate limits in a logger. maxMessageKey
-	// is the number of leading bytes that distinguish two messages. These limits are needed because
-	// messages of libraries may contain data from clients.
+	// is the number of leading bytes that distinguish two messages. Without these limits, messages
+	// of libraries that contain data from clients could use any amount of memory.
 	maxMessages   = 1000
 	maxMessageKey = 200
 )
@@ -92,7 +92,7 @@ func withOwnLimit(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return c.With(nil) }))
 }
 
-// With implements zapcore.Core. The returned core has a separate limit.
+// With implements zapcore.Core. The core that With returns has a separate limit.
 func (c limitCore) With(fields []zapcore.Field) zapcore.Core { return limited(c.Core.With(fields)) }
 
 func (c limitCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -151,9 +151,9 @@ func (b *buckets) take(message string, now time.Time) (dropped int, ok bool) {
 	return dropped, true
 }
 
-// perName caches a logger for each name, such as the name of a cluster. Each logger has a separate
-// limit, so that a cluster that floods the log does not silence other clusters. perName is safe for
-// concurrent use.
+// perName caches a logger for each name, such as the name of a cluster. The loggers have separate
+// limits, so that a cluster that floods the log does not silence other clusters. perName is safe
+// for concurrent use.
 type perName struct {
 	log *zap.Logger
 
@@ -161,7 +161,8 @@ type perName struct {
 	byName map[string]*zap.Logger
 }
 
-// maxNames is the maximum number of loggers in a perName. A replica links far fewer clusters.
+// maxNames is the maximum number of loggers in a perName. The value is far above the number of
+// clusters that a replica links.
 const maxNames = 1000
 
 // newPerName returns an empty cache of loggers that write like log.

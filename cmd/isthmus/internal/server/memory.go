@@ -16,21 +16,21 @@ import (
 const (
 	// unknownMemory is the usable memory that Isthmus assumes if it cannot determine it, in bytes.
 	unknownMemory = 4 << 30
-	// mostClusterMemory is the maximum default of --cluster-memory, in bytes. A cluster of 100,000
-	// Pods needs about half of it.
+	// mostClusterMemory is the maximum default of --cluster-memory, in bytes. This amount is about
+	// twice the memory that a cluster of 100,000 Pods needs.
 	mostClusterMemory = 256 << 20
-	// minClusterMemory is the minimum value of --cluster-memory, in bytes. It suffices for about
-	// 3,000 ordinary Pods.
+	// minClusterMemory is the minimum value of --cluster-memory, in bytes. This minimum suffices
+	// for about 3,000 ordinary Pods.
 	minClusterMemory = 4 << 20
-	// minViewMemory is the minimum value of --view-memory, in bytes. It suffices for endpoint sets
-	// with 3,000 endpoints in total.
+	// minViewMemory is the minimum value of --view-memory, in bytes. This minimum suffices for
+	// endpoint sets with 3,000 endpoints in total.
 	minViewMemory = 1 << 20
-	// mostViewMemory is the maximum default of --view-memory, in bytes. It suffices for endpoint
-	// sets with six million endpoints in total.
+	// mostViewMemory is the maximum default of --view-memory, in bytes. This amount suffices for
+	// endpoint sets with six million endpoints in total.
 	mostViewMemory = 2 << 30
 	// streamMemory is the estimated memory of an open call, in bytes. The default of --max-streams
-	// depends on it. The estimate includes the goroutine, gRPC's buffers, 2 KiB of headers, and a
-	// share of the connection.
+	// is computed from this estimate. The estimate includes the goroutine, gRPC's buffers, 2 KiB of
+	// headers, and a share of the connection.
 	streamMemory = 14 << 10
 )
 
@@ -44,8 +44,8 @@ func limitMemory(log *zap.Logger) {
 }
 
 // usableMemory returns the memory that the process may use, in bytes. The result is the smaller of
-// GOMEMLIMIT and the container's memory limit. If the container has no memory limit, the machine's
-// memory takes its place.
+// GOMEMLIMIT and the container's memory limit. If the container has no memory limit, usableMemory
+// uses the machine's memory instead.
 func usableMemory() int64 {
 	memory, err := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
 	if err != nil || memory == 0 {
@@ -85,8 +85,9 @@ func viewLimit(usable, view int64) int {
 	return int(view)
 }
 
-// returnMemory returns free memory to the operating system within a few milliseconds. It is useful
-// after the initial lists, which need more memory than the resulting caches.
+// returnMemory returns free memory to the operating system. Replicas have free memory after listing
+// all clusters, because lists need more memory than the resulting caches. The call takes a few
+// milliseconds.
 func returnMemory() { debug.FreeOSMemory() }
 
 // These constants limit the garbage that Go may accumulate, unless the environment sets GOGC. The
@@ -116,8 +117,8 @@ func runGCTuner(ctx context.Context, ready *atomic.Bool) error {
 	return nil
 }
 
-// tuneGC adjusts GOGC to the memory that the last garbage collection left in use. It repeats this
-// after each garbage collection until ctx ends.
+// tuneGC adjusts GOGC to the memory that the last garbage collection left in use, now and after
+// each further garbage collection until ctx ends.
 func tuneGC(ctx context.Context, ready *atomic.Bool) {
 	if ctx.Err() != nil {
 		return

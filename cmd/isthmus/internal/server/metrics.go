@@ -24,8 +24,8 @@ func newRegistry(version string) *prometheus.Registry {
 }
 
 // newBuildMetric returns a metric whose labels describe the build, in the format of Prometheus's
-// own programs. It does not use Prometheus's library, because the library's templates would make
-// the binary a third larger.
+// own programs. The function does not use Prometheus's library, because the library's templates
+// would make the binary a third larger.
 func newBuildMetric(version string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "isthmus_build_info",
@@ -41,8 +41,8 @@ func newBuildMetric(version string) prometheus.Collector {
 // scraped is a prometheus.Collector that computes its series on each scrape.
 type scraped func(chan<- prometheus.Metric)
 
-// Describe implements prometheus.Collector. It sends no descriptors, and Prometheus therefore does
-// not check the collected metrics.
+// Describe implements prometheus.Collector. The method does not send descriptors, so that
+// Prometheus does not check the collected metrics.
 func (scraped) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -54,8 +54,8 @@ func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 }
 
 // federationMetrics collects the numbers of members and endpoints of services. If byService is
-// true, it also collects series for each service. All clusters that are not linked share an empty
-// cluster label, because annotations may name any number of unlinked clusters.
+// true, federationMetrics also collects series for each service. All clusters that are not linked
+// share an empty cluster label, because annotations may name any number of unlinked clusters.
 func federationMetrics(t *federation.Table, byService bool) scraped {
 	return func(ch chan<- prometheus.Metric) {
 		linked := t.Linked()
@@ -170,8 +170,9 @@ var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
 		"count.",
 	[]string{"namespace", "service", "direction"}, nil)
 
-// tierMetrics collects the tiers in use for watched services with a preference. The label zone is
-// the zone of a Node in the local cluster. An empty label means that the zone is unknown.
+// tierMetrics collects the tiers in use for watched services with a preference. The value of the
+// label zone is the zone of Nodes in the local cluster. If the label zone is empty, the zone is
+// unknown.
 func tierMetrics(t *federation.Table) scraped {
 	return func(ch chan<- prometheus.Metric) {
 		inUse := gauges("isthmus_tier_in_use",

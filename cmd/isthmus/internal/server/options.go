@@ -296,7 +296,7 @@ func (o *options) reportFlags(s *pflag.FlagSet) {
 }
 
 // accept validates the flags and sets missing values. If the user requests the version, accept
-// prints the version, and done is true.
+// prints the version and returns true.
 func (o *options) accept(p cli.Process) (done bool, err error) {
 	switch {
 	case o.isVersion:

@@ -31,8 +31,8 @@ func newReports(log *zap.Logger) *reports {
 	}
 }
 
-// member implements federation.Options.Report. It logs that a member of a service starts or stops
-// serving.
+// member logs that a member of a service starts or stops serving. The method is used as
+// federation.Options.Report.
 func (r *reports) member(id federation.ServiceID, m federation.Member, s federation.MemberStatus) {
 	log := r.unlinked
 	if s.Link != federation.Unlinked {
@@ -48,16 +48,16 @@ func (r *reports) member(id federation.ServiceID, m federation.Member, s federat
 	log.Info("member of a service does not serve", append(fields, zap.Stringer("reason", s))...)
 }
 
-// refused implements federation.Options.ReportRefused. It logs that Isthmus rejects addresses of a
-// member.
+// refused logs that Isthmus rejects addresses of a member. The method is used as
+// federation.Options.ReportRefused.
 func (r *reports) refused(id federation.ServiceID, port uint16, m federation.Member, first federation.Refusal, n int) {
 	r.clusters.logger(m.Cluster.String()).Warn("addresses of a cluster are rejected",
 		zap.Stringer("service", id), zap.Uint16("port", port), zap.Stringer("cluster", m.Cluster),
 		zap.Stringer("member", m.Service), zap.Int("refused", n), zap.Stringer("first", first))
 }
 
-// tiers implements federation.Options.ReportTiers. It reports that clients use more or fewer tiers
-// of a service.
+// tiers reports that clients use more or fewer tiers of a service. The method is used as
+// federation.Options.ReportTiers.
 func (r *reports) tiers(c federation.TierChange) {
 	more := "more"
 	if c.To < c.From {
@@ -78,8 +78,8 @@ func (r *reports) tiers(c federation.TierChange) {
 	})
 }
 
-// cluster implements local.Options.Report and clusterstore.Options.Report. It does not log the
-// change, because the callers do.
+// cluster adds a change in a cluster to the event log. The caller of the method must log the
+// change. The method is used as local.Options.Report and clusterstore.Options.Report.
 func (r *reports) cluster(c cluster.Change) {
 	kinds := map[cluster.ChangeKind]adminapi.EventKind{
 		cluster.StateChanged:       adminapi.EventCluster,
@@ -90,7 +90,8 @@ func (r *reports) cluster(c cluster.Change) {
 	r.events.Add(adminapi.Event{Kind: kinds[c.Kind], Object: c.Cluster.String(), Text: c.Text, Problem: c.Problem})
 }
 
-// stalled implements grpcapi.Options.Stalled. It does not log the stall, because the caller does.
+// stalled adds a stalled stream to the event log. The caller of the method must log the stall. The
+// method is used as grpcapi.Options.Stalled.
 func (r *reports) stalled(destination string) {
 	r.events.Add(adminapi.Event{
 		Kind:    adminapi.EventStall,

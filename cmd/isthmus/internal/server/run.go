@@ -86,7 +86,7 @@ type part struct {
 	synced <-chan struct{}             // closed once the cluster can be served; nil for other parts
 }
 
-// newReplica builds all parts of a replica. It neither starts them nor uses the network.
+// newReplica builds all parts of a replica, without starting the parts or using the network.
 func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, error) {
 	for _, n := range o.notes {
 		log.Log(n.level, n.text)
@@ -258,9 +258,9 @@ func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, er
 	return clusterstore.NewStore(client, o)
 }
 
-// run runs all parts until ctx ends or a part fails. It returns an error only if a part fails. The
-// admin server starts before the other parts and stops after them. The clusters stop after the last
-// stream has ended.
+// run runs all parts until ctx ends or a part fails. The method returns an error only if a part
+// fails. The admin server starts before the other parts and stops after them. The clusters stop
+// after the last stream has ended.
 func (r *replica) run(ctx context.Context) error {
 	l, err := net.Listen("tcp", r.metricsAddr)
 	if err != nil {
@@ -306,8 +306,8 @@ func (r *replica) lastParts(l net.Listener) []part {
 	return parts
 }
 
-// serve waits until the clusters have synced and then serves proxies until ctx ends. It returns
-// once the gRPC server has stopped.
+// serve waits until the clusters have synced and then serves proxies until ctx ends. The method
+// returns once the gRPC server has stopped.
 //
 // serve listens on the gRPC address only once the replica is ready. Earlier connection attempts
 // fail at once, and the client tries another replica. If serve listened earlier, clients would wait
@@ -342,9 +342,9 @@ func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 	served.Wait()
 }
 
-// checkListen returns an error if the replica cannot listen on an address. It reports an invalid
-// address at the start rather than after the clusters have synced. checkListen closes the listener
-// again, because the replica must not listen before it is ready.
+// checkListen returns an error if the replica cannot listen on an address. With checkListen, an
+// invalid address is reported at the start rather than after the clusters have synced. checkListen
+// closes the listener again, because the replica must not listen before it is ready.
 func checkListen(addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -360,7 +360,7 @@ type running struct {
 }
 
 // start runs each part in a goroutine until ctx ends or stop is called. If a part returns earlier,
-// start calls fail with its error.
+// start calls fail with the error of the part.
 func start(ctx context.Context, fail context.CancelCauseFunc, parts ...part) *running {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{cancel: cancel}

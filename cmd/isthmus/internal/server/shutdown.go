@@ -13,8 +13,8 @@ import (
 	"isthmus/grpcapi"
 )
 
-// These limits keep the steps after the last stream below a second. The default flags use 29 s of
-// Kubernetes's default grace period of 30 s.
+// The following limits keep the steps after the last stream below a second. The default flags use
+// 29 s of Kubernetes's default grace period of 30 s.
 const (
 	// stopLimit is the maximum time for open calls and connections to end after the listener is
 	// closed.
@@ -32,8 +32,8 @@ const (
 //  1. The replica becomes unready, and health checks report that it is not serving.
 //  2. The replica continues to serve for the time in the field delay, so that proxies find other
 //     replicas through DNS.
-//  3. The replica ends the open streams one by one over the time in the field spread. It still
-//     accepts new streams.
+//  3. The replica ends the open streams one by one over the time in the field spread. The replica
+//     still accepts new streams.
 //  4. The replica closes the listener and then ends the remaining streams.
 //
 // By default, all steps together take at most 30 s, which is Kubernetes's default grace period. See
@@ -112,8 +112,8 @@ func (s *shutdown) handOver() {
 	draining.Wait()
 }
 
-// stop closes the listener and then ends the remaining streams. This order prevents proxies from
-// reconnecting to this replica.
+// stop closes the listener before it ends the remaining streams. Otherwise, proxies could reconnect
+// to this replica.
 func (s *shutdown) stop(l *trackingListener) {
 	late := time.AfterFunc(stopLimit, func() {
 		l.closeConns() // otherwise abort would wait for clients that have sent nothing

@@ -83,7 +83,7 @@ func (w *sliceWriter) parts() []part {
 }
 
 // exporter determines which objects to write for exports. An [exports.Writer] writes the objects,
-// and [admin.Exports] shows them to users. An *exporter is nil if --exports is off.
+// and [admin.Exports] shows the objects to users. An *exporter is nil if --exports is off.
 type exporter struct {
 	options *options
 	api     *kube.Client
@@ -96,7 +96,7 @@ type exporter struct {
 	exports *admin.Exports  // shown by /debug/exports and metrics
 }
 
-// exportStore provides the exports of all clusters. The type catalogStore implements it.
+// exportStore provides the exports of all clusters. The type catalogStore implements exportStore.
 type exportStore interface {
 	Exports() (plan.World, bool)
 	ExportsChanged() <-chan struct{}
@@ -162,8 +162,8 @@ func (e *exporter) catalogOptions() exports.CatalogOptions {
 	}
 }
 
-// storeOptions returns the options that make clusters cache the objects that the catalog needs. It
-// returns nil if --exports is off.
+// storeOptions returns the options that make clusters cache the objects that the catalog needs. The
+// method returns nil if --exports is off.
 func (e *exporter) storeOptions() *clusterstore.ExportOptions {
 	if e == nil {
 		return nil
@@ -210,7 +210,7 @@ func (e *exporter) begin(
 	return err
 }
 
-// parts returns the parts of the replica that work on exports, or nil if --exports is off. These
+// parts returns the parts of the replica that work on exports, or nil if --exports is off. The
 // parts write Services, read Linkerd's Links and Leases, and report kinds that cannot be read.
 func (e *exporter) parts() (all []part) {
 	if e == nil {
@@ -292,7 +292,7 @@ func (e *exporter) unread() (reasons []string) {
 	return reasons
 }
 
-// World returns the input for plans. It returns false if the input has not been read yet.
+// World returns the input for plans. If the input has not been read yet, World returns false.
 func (e *exporter) World() (plan.World, bool) {
 	w, ok := e.store.Exports()
 	if !ok {
