@@ -8,11 +8,11 @@ import (
 	"isthmus/internal/text"
 )
 
-// maxKept is the maximum size of an explanation in memory, in bytes. maxKept is four times the size
-// of an explanation of 500 addresses with long texts.
+// maxKept is the maximum size of an explanation in memory, in bytes. An explanation of 500
+// addresses with long strings is about a quarter of this size.
 const maxKept = 16 << 20
 
-// answer is a value as indented JSON, or the error that occurred while encoding it.
+// answer holds a value as indented JSON, or the error from encoding the value.
 type answer struct {
 	text []byte
 	err  error
@@ -33,7 +33,8 @@ func (a answer) serve(w http.ResponseWriter) {
 	_, _ = w.Write(a.text) // the client may have disconnected
 }
 
-// sharedAnswer returns a handler that serves one cached response to all clients.
+// sharedAnswer returns a handler that encodes the result of value and serves the cached response to
+// all clients.
 func sharedAnswer(value func() any) http.Handler {
 	s := newShared(0, restFor, func() answer { return encode(value()) })
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { s.get().value.serve(w) })
@@ -42,15 +43,15 @@ func sharedAnswer(value func() any) http.Handler {
 // shareMost is the maximum age of a shared value.
 const shareMost = 30 * time.Second
 
-// shared caches a value that is expensive to compute and that many clients request. Concurrent
-// callers wait for one computation and share its result, which stays valid for some time
-// afterwards. The CPU use is therefore limited for any number of clients.
+// shared caches a value that is expensive to compute and requested by many clients. Concurrent
+// callers wait for a single computation and share its result, which remains valid for some time.
+// This sharing limits the CPU use for any number of clients.
 type shared[T any] struct {
 	make  func() T      // not called concurrently
 	least time.Duration // minimum lifetime of a value
 	times int           // lifetime as a multiple of the time to compute the value, up to shareMost
 
-	making chan struct{} // a lock: holds an element while newest is in use
+	making chan struct{} // a lock, which is held while the channel contains an element
 	newest *made[T]      // nil if there is no valid value
 	number uint64        // number of the last value
 }
@@ -68,14 +69,15 @@ func newShared[T any](least time.Duration, times int, make func() T) *shared[T] 
 
 func newSlot() chan struct{} { return make(chan struct{}, 1) }
 
-// get returns a value that is at most its lifetime old. Callers must not change it.
+// get returns the cached value, or computes a new value if the cached one has expired. Callers must
+// not modify the value.
 func (s *shared[T]) get() *made[T] {
 	s.making <- struct{}{}
 	defer func() { <-s.making }()
 	if s.newest != nil && time.Now().Before(s.newest.until) {
 		return s.newest
 	}
-	s.newest = nil // allow its memory to be freed while the new value is computed
+	s.newest = nil // free the memory of the old value during the computation
 	began := time.Now()
 	s.number = max(s.number+1, uint64(began.UnixNano()))
 	m := &made[T]{value: s.make(), number: s.number}
@@ -86,7 +88,7 @@ func (s *shared[T]) get() *made[T] {
 	return m
 }
 
-// drop removes an expired value from the cache.
+// drop removes the expired value m from the cache.
 func (s *shared[T]) drop(m *made[T]) {
 	s.making <- struct{}{}
 	defer func() { <-s.making }()
@@ -95,8 +97,8 @@ func (s *shared[T]) drop(m *made[T]) {
 	}
 }
 
-// maxRepeated is the maximum length of a text in a response, in bytes. Names of objects are
-// shorter.
+// maxRepeated is the maximum length of a string in a response, in bytes. Names of objects are
+// always shorter.
 const maxRepeated = 400
 
 func printable(s string) string { return text.Clean(s, maxRepeated) }

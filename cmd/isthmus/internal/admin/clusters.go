@@ -17,14 +17,14 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// lookLimit is the maximum time for which reading the clusters delays the page.
+// lookLimit is how long a page may wait for new results from clusters.
 const lookLimit = 2 * time.Second
 
 // clustersHandler serves /debug/clusters. The query parameter is adminapi.FreshParameter.
 type clustersHandler struct{ *Sources }
 
 // handler returns the handler of /debug/clusters. Concurrent requests with adminapi.FreshParameter
-// share one read of the clusters. The result of the read is cached for a second.
+// read the clusters only once, and the response is cached for a second.
 func (h clustersHandler) handler() http.Handler {
 	known := sharedAnswer(func() any { return h.all() })
 	fresh := newShared(time.Second, 0, func() answer { return encode(h.fresh()) })
@@ -37,8 +37,8 @@ func (h clustersHandler) handler() http.Handler {
 	})
 }
 
-// fresh reads all clusters and returns them. Each cluster is read with its own context. Results
-// that arrive after lookLimit appear in the next response.
+// fresh queries all clusters and returns their state. Results that arrive after lookLimit appear in
+// the next response.
 func (h clustersHandler) fresh() adminapi.Clusters {
 	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
 	defer cancel()
@@ -59,7 +59,7 @@ func (h clustersHandler) fresh() adminapi.Clusters {
 	return page
 }
 
-// all returns all clusters from the cache.
+// all returns the state of all clusters from the cache.
 func (h clustersHandler) all() adminapi.Clusters {
 	listed, err := h.Links.SecretsListed()
 	page := adminapi.Clusters{
@@ -90,8 +90,8 @@ func (h clustersHandler) all() adminapi.Clusters {
 		})
 	}
 
-	// Requests that the local cluster's API server rejects, except lists and watches of the local
-	// cluster.
+	// Add the rejected requests to the local API server. The status of the local cluster only
+	// includes its lists and watches.
 	refused := slices.Clone(h.Links.OwnRefused())
 	if h.SliceWriter != nil {
 		page.Writer = new(h.SliceWriter.Status())
@@ -104,7 +104,7 @@ func (h clustersHandler) all() adminapi.Clusters {
 	return page
 }
 
-// list returns the lines of the list of clusters.
+// list returns the rows of the list of clusters.
 func (h clustersHandler) list() []adminapi.Cluster {
 	own := h.Local.Status()
 	own.Cluster = federation.Local.String()
@@ -132,7 +132,7 @@ func (h clustersHandler) list() []adminapi.Cluster {
 		c.API = nil
 		c.ObjectWarnings = nil
 		c.GatewayProblems = nil
-		// Reason and Warnings already contain these problems.
+		// The fields Reason and Warnings already contain the following problems.
 		c.Insecure = nil
 		c.Ignored = nil
 		c.Unread = nil
@@ -142,7 +142,8 @@ func (h clustersHandler) list() []adminapi.Cluster {
 	return list
 }
 
-// newRefused returns the rejected endpoints of watched ports, summed up by cluster.
+// newRefused returns the number of rejected endpoints of watched ports for each cluster, with
+// examples.
 func newRefused(watched []federation.WatchedPort) []adminapi.Refused {
 	list := []adminapi.Refused{}
 	for _, w := range watched {
@@ -169,7 +170,7 @@ func newRefused(watched []federation.WatchedPort) []adminapi.Refused {
 	return list
 }
 
-// clusterLines defines how the list of clusters is searched and sorted.
+// clusterLines defines how to search and sort the list of clusters.
 var clusterLines = lineKind[adminapi.ClusterLine]{
 	text: func(c *adminapi.ClusterLine) string {
 		return strings.Join([]string{
@@ -194,7 +195,7 @@ var clusterLines = lineKind[adminapi.ClusterLine]{
 	},
 }
 
-// byCluster sorts the local cluster, which has no Secret, first.
+// byCluster sorts by name and puts the local cluster, which has no Secret, first.
 func byCluster(a, b *adminapi.ClusterLine) int {
 	if (a.Secret == "") != (b.Secret == "") {
 		return cmp.Compare(a.Secret, b.Secret)
@@ -217,7 +218,7 @@ func clusterSeverity(c *adminapi.Cluster) adminapi.Severity {
 
 func takenOut(c *adminapi.Cluster) bool { return c.Standing != "" && c.Standing != adminapi.InService }
 
-// newClusterLines returns the lines of the list of clusters, and a list with totals only.
+// newClusterLines returns the rows of the list of clusters, and a list that only contains totals.
 func newClusterLines(c *listContent) ([]adminapi.ClusterLine, adminapi.ClusterList) {
 	totals := adminapi.ClusterList{Replica: c.replica, States: make(map[adminapi.ClusterState]int)}
 	lines := make([]adminapi.ClusterLine, len(c.clusters))

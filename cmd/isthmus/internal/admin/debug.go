@@ -14,7 +14,7 @@ import (
 	"isthmus/local"
 )
 
-// Sources are the parts of the replica that the debug API reads.
+// Sources holds the parts of the replica that the debug API reads.
 type Sources struct {
 	Replica     func() adminapi.Replica // describes this replica
 	Build       adminapi.Build          // build of this program
@@ -24,13 +24,13 @@ type Sources struct {
 	Links       LinkedClusters
 	Streams     Streams
 	Events      *EventLog
-	SliceWriter SliceWriter // nil if this replica writes no EndpointSlices
+	SliceWriter SliceWriter // nil if this replica does not write EndpointSlices
 	Exports     *Exports    // nil if --exports is off
 	Leftovers   *Leftovers
 	Failures    func() []panics.Failure
 }
 
-// LocalCluster is the subset of *local.Cluster that the debug API uses.
+// LocalCluster contains the methods of *local.Cluster that the debug API uses.
 type LocalCluster interface {
 	Status() adminapi.Cluster
 	Look(context.Context)
@@ -45,7 +45,7 @@ type LocalCluster interface {
 	ProfileProblem(id federation.ServiceID, client string) string
 }
 
-// LinkedClusters is the subset of *clusterstore.Store that the debug API uses.
+// LinkedClusters contains the methods of *clusterstore.Store that the debug API uses.
 type LinkedClusters interface {
 	Status() []adminapi.Cluster
 	Look(context.Context)
@@ -55,19 +55,19 @@ type LinkedClusters interface {
 	OwnRefused() []adminapi.RefusedRequest
 }
 
-// Streams is the subset of *grpcapi.Server that the debug API uses.
+// Streams contains the methods of *grpcapi.Server that the debug API uses.
 type Streams interface {
 	Views() []grpcapi.ViewStatus
 	Explain(context.Context, grpcapi.Question) (*grpcapi.Explanation, error)
 }
 
-// SliceWriter is the subset of the EndpointSlice writer that the debug API uses.
+// SliceWriter contains the methods of the EndpointSlice writer that the debug API uses.
 type SliceWriter interface {
 	Status() adminapi.SliceWriter
 	Refused() []adminapi.RefusedRequest
 }
 
-// newDebugAPI returns the handler for each path of the debug API.
+// newDebugAPI returns the handlers of the debug API by path.
 func newDebugAPI(from *Sources) map[string]http.Handler {
 	lists := newListHandler(func() listContent { return newListContent(from) })
 	all := map[string]http.Handler{
@@ -94,8 +94,7 @@ func newDebugAPI(from *Sources) map[string]http.Handler {
 	return all
 }
 
-// withVersion returns a handler that adds the headers for the format and the version to each
-// response.
+// withVersion returns a handler that adds headers with the format and the version to each response.
 func withVersion(handler http.Handler, build adminapi.Build) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(adminapi.FormatHeader, strconv.Itoa(adminapi.Format))

@@ -1,6 +1,6 @@
-// Package admin implements the HTTP server for the kubelet, Prometheus and people. The server
-// serves /ping, /ready, /metrics, the debug API at /debug/, and a page at / that shows lists of the
-// debug API.
+// Package admin implements the HTTP server for the kubelet, Prometheus and users. The server serves
+// /ping, /ready, /metrics, the debug API below /debug/, and a web page at / that shows lists from
+// the debug API.
 //
 //	sources := admin.Sources{Table: table, …}
 //	s := admin.New(admin.Options{Ready: ready, Sources: sources, Metrics: registry, Log: log})
@@ -8,28 +8,29 @@
 //
 // Callers may rely on the following:
 //
-//   - The server changes nothing. The server only answers GET and HEAD, except for the kubelet's
-//     probes.
-//   - Readers of a page share one cached response, and requests are limited by client address. At
-//     most two scrapes run at a time, and each times out after half a minute. At most four pages of
-//     the debug API and one explanation are computed at a time.
-//   - Browsers can only use host names that no other site can have, which prevents DNS
-//     rebinding.
-//   - Responses contain only printable text of limited length, and no credentials, whatever
-//     clusters and clients send.
-//   - Every line of a list has a severity. By default, the most severe lines come first. All lines
-//     are searched and sorted before the list is truncated to at most maxLines lines.
-//   - An invalid query gets an error that names the valid values.
-//   - The page loads nothing from other hosts, and its Content-Security-Policy permits nothing
-//     else. The page has no inline script or style. The script inserts texts as text and never as
+//   - The server never changes state. Except for the kubelet's probes, the server accepts only GET
+//     and HEAD requests.
+//   - All clients of a page share one cached response, and the server limits the concurrent
+//     requests of each client address. At most two scrapes run at a time, and each scrape times out
+//     after half a minute. At most four pages of the debug API and one explanation are computed at
+//     a time.
+//   - To prevent DNS rebinding, the server rejects requests for host names that another site could
+//     own.
+//   - Whatever clusters and clients send, responses contain only printable text of limited length,
+//     and never contain credentials.
+//   - Every row of a list has a severity. By default, lists are sorted by descending severity. The
+//     server searches and sorts all rows before it truncates a list to at most maxLines rows.
+//   - The response to an invalid query is an error that lists the valid values.
+//   - The Content-Security-Policy of the web page prevents loading resources from other hosts. The
+//     web page has no inline script or style. The script inserts strings as text, and never as
 //     markup.
-//   - The page requests and draws a list again only if the list has changed. The page
-//     shows when the replica does not respond or returns an error.
+//   - The web page reloads a list only if the list has changed. If the replica does not respond or
+//     returns an error, the web page shows this.
 //
 // To add a path to the debug API:
 //
-//   - Define its type in internal/adminapi.
-//   - Add a file with its handler.
+//   - Define the type of the response in internal/adminapi.
+//   - Add a file with the handler.
 //   - Add the path to newDebugAPI.
 //
 // See ARCHITECTURE.md at the root of the module for how the packages work together.

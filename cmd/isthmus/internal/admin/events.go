@@ -12,12 +12,12 @@ import (
 // eventsHandler serves /debug/events.
 type eventsHandler struct{ *Sources }
 
-// all returns all events, newest first.
+// all returns the events of the log, newest first.
 func (h eventsHandler) all() adminapi.Events {
 	return adminapi.Events{Most: maxEvents, Events: h.Events.Newest()}
 }
 
-// eventLines defines how the list of events is searched and sorted.
+// eventLines defines how to search and sort the list of events.
 var eventLines = lineKind[adminapi.Event]{
 	text: func(e *adminapi.Event) string { return e.Object + "\n" + e.Text + "\n" + string(e.Kind) },
 	parts: choices[func(*adminapi.Event) bool]{
@@ -29,10 +29,10 @@ var eventLines = lineKind[adminapi.Event]{
 		about(adminapi.EventTier),
 		about(adminapi.EventStall),
 	},
-	order: choices[func(a, b *adminapi.Event) int]{{"newest", nil}}, // in the existing order
+	order: choices[func(a, b *adminapi.Event) int]{{"newest", nil}}, // the events are already in this order
 }
 
-// about returns a choice that shows events of one kind.
+// about returns a choice that selects the events of one kind.
 func about(kind adminapi.EventKind) choice[func(*adminapi.Event) bool] {
 	return choice[func(*adminapi.Event) bool]{string(kind), func(e *adminapi.Event) bool { return e.Kind == kind }}
 }
@@ -47,16 +47,17 @@ const (
 
 // EventLog stores recent events for /debug/events and the page at /.
 //
-//   - The log stores at most maxEvents events. Events with the same kind, object and text are
-//     merged into one event with a count and the newest time.
-//   - Frequent events do not displace rare ones. If the log is full, a new event replaces the
-//     oldest event of the kind with the most events.
+//   - The log stores at most maxEvents events. The log merges events with the same kind, object and
+//     text into one event with a count and the latest time.
+//   - Frequent events do not displace rare events. If the log is full, a new event replaces the
+//     oldest event of the kind that has the most events.
 //   - The log stores at most maxEventsOfObject events per kind and object.
-//   - Texts are truncated, and unprintable characters are replaced, because texts come from
+//   - The log truncates texts and replaces unprintable characters, because texts come from
 //     clusters.
 //
-// An EventLog is safe for concurrent use. Add scans all stored events, which takes a few
-// microseconds. Add calls no other code, so callers may hold any lock.
+// An EventLog is safe for concurrent use. The method Add takes a few microseconds, because it scans
+// all stored events. The method Add does not call other code, so that its callers may hold any
+// lock.
 type EventLog struct {
 	mu   sync.Mutex
 	kept []adminapi.Event // oldest first
@@ -65,13 +66,14 @@ type EventLog struct {
 // NewEventLog returns an empty log.
 func NewEventLog() *EventLog { return new(EventLog) }
 
-// Add adds an event that happens now. Add uses the fields Kind, Object, Text and Problem.
+// Add adds an event with the current time. The caller sets the fields Kind, Object, Text and
+// Problem.
 func (l *EventLog) Add(e adminapi.Event) {
 	e.Object = text.Clean(e.Object, maxObject)
 	e.Text = text.Clean(e.Text, maxText)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.At = time.Now() // set while holding the lock, so that the events are in order
+	e.At = time.Now() // set while holding the lock, to keep the events in order
 	e.First = e.At
 	e.Count = 1
 	if i := l.outgoing(&e); i >= 0 {
@@ -87,10 +89,10 @@ func (l *EventLog) Add(e adminapi.Event) {
 // sameEvent reports whether two events have the same kind and object.
 func sameEvent(a, b *adminapi.Event) bool { return a.Kind == b.Kind && a.Object == b.Object }
 
-// outgoing returns the index of the event that a new event replaces, or -1 if there is none. A new
-// event replaces the same event if the log has it. If the object has maxEventsOfObject events, the
-// new event replaces the oldest of them. If the log is full, the new event replaces the result of
-// oldestOfMany.
+// outgoing returns the index of the event that the new event e replaces, or -1 if e does not
+// replace an event. A new event replaces an equal event in the log. If the object already has
+// maxEventsOfObject events of this kind, the new event replaces the oldest of these events. If the
+// log is full, the new event replaces the result of oldestOfMany.
 func (l *EventLog) outgoing(e *adminapi.Event) int {
 	ofObject := 0
 	oldest := -1
@@ -115,8 +117,9 @@ func (l *EventLog) outgoing(e *adminapi.Event) int {
 	return -1
 }
 
-// oldestOfMany returns the oldest event of the kind with the most events. If several kinds have
-// equally many events, it returns the oldest event of all these kinds.
+// oldestOfMany returns the index of the oldest event of the kind with the most events. If several
+// kinds have the same maximum number of events, oldestOfMany considers the events of all these
+// kinds.
 func (l *EventLog) oldestOfMany() int {
 	count := make(map[adminapi.EventKind]int)
 	most := 0

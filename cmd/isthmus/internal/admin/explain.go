@@ -29,19 +29,20 @@ const (
 	explainWait  = 10 * time.Second // time limit for a turn, after pageWait for maxExplainClients
 	maxExplained = 500              // maximum number of addresses on a page
 
-	// maxExplainClients is the maximum number of concurrent requests. maxExplainClients includes
-	// requests whose response has been computed but not yet been sent. Each response has up to
-	// maxKept bytes.
+	// maxExplainClients is the maximum number of concurrent requests, including requests whose
+	// response has not been sent yet. Each response uses up to maxKept bytes of memory.
 	maxExplainClients = 8
 )
 
-// explainHandler serves /debug/explain. The query parameters are authority, token and address.
+// explainHandler serves /debug/explain. The query parameters of this path are authority, token and
+// address.
 type explainHandler struct {
 	*Sources
 	turns *limiter // for computing a response; a slow client does not delay others
 }
 
-// newExplainHandler returns the handler of /debug/explain, which has its own limits.
+// newExplainHandler returns the handler of /debug/explain, whose limits differ from those of other
+// pages.
 func newExplainHandler(from *Sources) http.Handler {
 	h := explainHandler{from, newLimiter(maxExplains, explainWait, 0)}
 	clients := newLimiter(maxExplainClients, pageWait, explainWait+explainLimit+pageTake)
@@ -76,13 +77,13 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // explanationInTurn computes the explanation and then ends the turn, even after a panic. The turn
-// does not include sending the response.
+// ends before the handler sends the response.
 func (h explainHandler) explanationInTurn(ctx context.Context, q grpcapi.Question, end func()) (answer, error) {
 	defer end()
 	return h.explanation(ctx, q)
 }
 
-// explanation computes the explanation for a question.
+// explanation computes the explanation for the question q.
 func (h explainHandler) explanation(ctx context.Context, q grpcapi.Question) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, explainLimit)
 	defer cancel()
@@ -97,7 +98,7 @@ func (h explainHandler) explanation(ctx context.Context, q grpcapi.Question) (an
 	return encode(newExplanation(x, h.statusByCluster(), problems, h.failuresOf(x.Service))), nil
 }
 
-// question parses the query parameters.
+// question parses the query parameters into a Question.
 func (h explainHandler) question(asked url.Values) (grpcapi.Question, error) {
 	q := grpcapi.Question{Token: asked.Get("token"), Limit: maxExplained}
 	if asked.Get("authority") == "" {
@@ -119,22 +120,24 @@ func (h explainHandler) question(asked url.Values) (grpcapi.Question, error) {
 	return q, nil
 }
 
-// authorityForms lists the accepted forms of an authority for errors.
+// authorityForms is the part of error messages that lists the accepted forms of an authority.
 const authorityForms = "give NAMESPACE/NAME, NAME.NAMESPACE, or what the application dials, " +
 	"such as web.shop.svc.cluster.local:80"
 
 // importSuffix is the suffix of the DNS names of ServiceImports.
 const importSuffix = ".svc.clusterset.local"
 
-// authority expands the given authority to the form that proxies send. The errors are messages for
-// users.
+// authority expands the given authority to the form that proxies send. Its errors are meant for
+// users. The following rules apply:
 //
-//   - NAMESPACE/NAME and NAME.NAMESPACE are accepted, also with .svc, and with or without :PORT.
-//   - Without :PORT, the port is the only port of the Service. If the Service has several ports, the
-//     port is 80 if the Service has port 80.
-//   - A cluster IP is replaced by its Service.
-//   - The DNS name of a ServiceImport is replaced by the Service that clients of the name reach.
-//   - A name that ends with the cluster domain is not changed.
+//   - The forms NAMESPACE/NAME, NAME.NAMESPACE and NAME.NAMESPACE.svc are accepted, with or without
+//     :PORT.
+//   - If :PORT is missing and the Service has a single port, authority uses this port. If the
+//     Service has several ports including 80, authority uses port 80.
+//   - A cluster IP is replaced with the name of its Service.
+//   - The DNS name of a ServiceImport is replaced with the name of the Service that clients of the
+//     ServiceImport reach.
+//   - A name that ends with the cluster domain stays unchanged.
 func (h explainHandler) authority(given string) (string, error) {
 	host, port, err := net.SplitHostPort(given)
 	if err != nil {
@@ -158,7 +161,7 @@ func (h explainHandler) authority(given string) (string, error) {
 		text.Truncate(given, maxRepeated), h.Domain, authorityForms)
 }
 
-// withPort returns the authority of a service.
+// withPort returns the authority of a service, and chooses a port if the parameter port is empty.
 func (h explainHandler) withPort(id federation.ServiceID, instance, port string) (string, error) {
 	if port == "" {
 		ports := h.Local.Ports(id)
@@ -180,7 +183,7 @@ func (h explainHandler) withPort(id federation.ServiceID, instance, port string)
 }
 
 // ofImport returns the authority of the Service that clients of a ServiceImport reach. DNS resolves
-// the name of the ServiceImport to the cluster IPs of this Service.
+// the name of a ServiceImport to the cluster IPs of this Service.
 func (h explainHandler) ofImport(serviceImport federation.ServiceID, port string) (string, error) {
 	id, ok := h.Local.ServiceOfImport(serviceImport)
 	if !ok {
@@ -193,8 +196,9 @@ func (h explainHandler) ofImport(serviceImport federation.ServiceID, port string
 	return h.withPort(id, "", port)
 }
 
-// ofAddress returns the authority of the Service with a cluster IP. Clients connect directly to any
-// other address, even if the address is an endpoint of a service.
+// ofAddress returns the authority of the Service with the cluster IP ip. For any other address,
+// ofAddress returns an error, because clients connect directly to this address, even if it is an
+// endpoint of a service.
 func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
 	owner := h.Local.OwnerOf(ip)
 	switch {
@@ -214,7 +218,7 @@ func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
 		"clients dial, and give this address in address (--address)", ip)
 }
 
-// failuresOf returns why a service can't be updated.
+// failuresOf returns the reasons why a service cannot be updated.
 func (h explainHandler) failuresOf(id federation.ServiceID) (list []adminapi.Failure) {
 	for _, f := range h.Failures() {
 		if f.Service == id {
@@ -225,7 +229,7 @@ func (h explainHandler) failuresOf(id federation.ServiceID) (list []adminapi.Fai
 }
 
 // statusByCluster returns the status of each cluster. If several link Secrets name the same
-// cluster, at most one is in use and the others are rejected.
+// cluster, statusByCluster prefers a Secret that is not rejected.
 func (h explainHandler) statusByCluster() map[federation.ClusterName]cluster.Status {
 	all := make(map[federation.ClusterName]cluster.Status)
 	for _, l := range h.Links.Status() {
@@ -234,12 +238,12 @@ func (h explainHandler) statusByCluster() map[federation.ClusterName]cluster.Sta
 			all[name] = l.ClusterStatus
 		}
 	}
-	// The assignment also replaces Secrets without a cluster name.
+	// This assignment also removes the status of Secrets without a cluster name.
 	all[federation.Local] = h.Local.Status().ClusterStatus
 	return all
 }
 
-// shortName parses a name without the cluster domain.
+// shortName parses the name of a service that does not include the cluster domain.
 func shortName(host string) (id federation.ServiceID, instance string, ok bool) {
 	if namespace, name, slash := strings.Cut(host, "/"); slash {
 		id = federation.ServiceID{Namespace: namespace, Name: name}
@@ -267,10 +271,10 @@ func importName(host string) (id federation.ServiceID, ok bool) {
 	return id, nameable(namespace) && nameable(name)
 }
 
-// nameable reports whether a text can be a label of a host name.
+// nameable reports whether a string can be a label of a host name.
 func nameable(label string) bool { return label != "" && !strings.ContainsAny(label, "./:") }
 
-// portList lists the first ports as text.
+// portList formats the first few ports.
 func portList(ports []uint16) string {
 	list := make([]string, len(ports))
 	for i, p := range ports {
@@ -279,7 +283,8 @@ func portList(ports []uint16) string {
 	return text.Some(list, 10)
 }
 
-// newExplanation returns the page. problems and failures are those of the service.
+// newExplanation converts an explanation to a response. The parameters problems and failures
+// concern the explained service.
 func newExplanation(
 	x *grpcapi.Explanation,
 	clusters map[federation.ClusterName]cluster.Status,
@@ -379,7 +384,7 @@ func newExplainedMember(
 	return e
 }
 
-// newExplainedAddress returns an address of member m.
+// newExplainedAddress converts an address of member m.
 func newExplainedAddress(a *federation.ExplainedAddress, m *adminapi.ExplainedMember) adminapi.ExplainedAddress {
 	e := adminapi.ExplainedAddress{
 		Cluster: m.Cluster,
@@ -414,7 +419,7 @@ func newExplainedAddress(a *federation.ExplainedAddress, m *adminapi.ExplainedMe
 	return e
 }
 
-// addressText returns the address, without the port if the port is unknown.
+// addressText formats an address, without the port if the port is unknown.
 func addressText(a federation.Considered) string {
 	switch {
 	case !a.Addr.IsValid():

@@ -19,20 +19,20 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// Limits on the exports in a response.
+// These limits apply to the exports in a response.
 const (
 	maxExports     = 10_000
 	maxFieldBytes  = 32 << 10 // of one value
 	maxChangeBytes = 4 << 20  // of the values of all changes, and of all conflicts
 )
 
-// ExportsUnread is the message for exports whose sources have not been read yet.
+// ExportsUnread is the message shown until the objects that exports depend on have been read.
 const ExportsUnread = "the Services and Namespaces of the local cluster, or the link Secrets, have not been listed " +
 	"completely yet: isthmus clusters shows why"
 
-// ExportsSource provides the input of plans for exports.
+// ExportsSource provides the input for plans of exports.
 type ExportsSource interface {
-	World() (plan.World, bool) // input of plans; false if it has not been read yet
+	World() (plan.World, bool) // input for plans; false if it has not been read yet
 	Writer() *exports.Writer   // nil if --exports is plan
 	Notes() []string           // about Linkerd's service mirrors
 }
@@ -44,32 +44,32 @@ type Exports struct {
 	memory plan.Memory // of the last plan that was shown
 }
 
-// NewExports returns the Exports of a source.
+// NewExports returns an Exports that reads from source.
 func NewExports(source ExportsSource) *Exports {
 	e := &Exports{source: source}
 	e.now = newShared(time.Second, listRestFor, e.look)
 	return e
 }
 
-// exportsView is the state of all exports at one time.
+// exportsView is a snapshot of the state of all exports.
 type exportsView struct {
 	writer  adminapi.ExportsWriter
 	world   plan.World
-	plan    *plan.Plan // nil if not everything has been read; states include those of adminapi.Export
+	plan    *plan.Plan // nil if the input has not been read; its states include those of adminapi.Export
 	changes []exportChange
 }
 
-// exportChange is an object that is to be written or deleted.
+// exportChange is an object that Isthmus has to write or delete.
 type exportChange struct {
 	exports.Change
 	trouble
 }
 
-// trouble is why an object differs from the plan. trouble consists of a state and an optional
-// explanation.
+// trouble is the reason why an object differs from the plan. The reason consists of a state and an
+// optional explanation.
 type trouble struct{ state, detail string }
 
-// over reports whether a takes precedence over b.
+// over reports whether trouble a takes precedence over trouble b.
 func (a trouble) over(b trouble) bool {
 	order := []string{
 		"",
@@ -81,7 +81,8 @@ func (a trouble) over(b trouble) bool {
 	return slices.Index(order, a.state) > slices.Index(order, b.state)
 }
 
-// look computes a plan for the current state like the writer. look must not be called concurrently.
+// look computes a plan for the current state in the same way as the writer. The method must not be
+// called concurrently.
 func (e *Exports) look() *exportsView {
 	v := &exportsView{writer: adminapi.ExportsWriter{Mode: "plan"}}
 	why := func(*exports.Change) (state, detail string) { return adminapi.ExportWouldBeWritten, "" }
@@ -109,7 +110,7 @@ func (e *Exports) look() *exportsView {
 		v.writer.MCS = "none"
 	}
 
-	troubles := make(map[exports.Object]trouble) // the worst trouble of each object that is to be changed
+	troubles := make(map[exports.Object]trouble) // the worst trouble of each changed object
 	for _, c := range exports.Changes(v.world, v.plan) {
 		var of trouble
 		of.state, of.detail = why(&c)
@@ -145,8 +146,8 @@ func (e *Exports) look() *exportsView {
 	return v
 }
 
-// summary returns the exports for /debug/clusters. summary returns nil if e is nil, because
-// --exports is off.
+// summary returns a summary of all exports for /debug/clusters. If --exports is off, e is nil, and
+// summary returns nil.
 func (e *Exports) summary() *adminapi.ExportsSummary {
 	if e == nil {
 		return nil
@@ -175,7 +176,7 @@ func (e *Exports) summary() *adminapi.ExportsSummary {
 	return page
 }
 
-// unwritten are the states that somebody must act on or know about.
+// unwritten lists the states that users must know about or act on.
 var unwritten = []plan.State{
 	plan.Taken,
 	plan.Waiting,
@@ -188,13 +189,13 @@ var unwritten = []plan.State{
 	adminapi.ExportChangedBack,
 }
 
-// Describe implements prometheus.Collector. Describe sends nothing, which makes the collector
-// unchecked.
+// Describe implements prometheus.Collector. The method does not send descriptors, so that
+// Prometheus does not check the collected metrics.
 func (e *Exports) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector. Collect sends metrics of exports and their states.
-// Clusters that are not linked have an empty label, because annotations may name any number of
-// them.
+// Collect implements prometheus.Collector. The method sends metrics about exports and their states.
+// All clusters that are not linked share an empty cluster label, because annotations may name any
+// number of unlinked clusters.
 func (e *Exports) Collect(ch chan<- prometheus.Metric) {
 	v := e.now.get().value
 	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
@@ -268,7 +269,7 @@ func (e *Exports) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// exportsHandler serves /debug/exports. The query parameter is service, which can be repeated.
+// exportsHandler serves /debug/exports. The query parameter service can be repeated.
 type exportsHandler struct{ *Sources }
 
 // ServeHTTP implements http.Handler.
@@ -278,8 +279,8 @@ func (h exportsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	encode(page).serve(w)
 }
 
-// newExports returns the exports with one of the names, or whose object has one of the names. A
-// name is NAME, NAMESPACE/NAME or NAMESPACE/. Without names, it returns all exports.
+// newExports returns the exports that match one of the names, or whose object does. Each name has
+// the form NAME, NAMESPACE/NAME or NAMESPACE/. If names is empty, newExports returns all exports.
 func newExports(v *exportsView, names []string) *adminapi.Exports {
 	page := &adminapi.Exports{
 		Writer:         v.writer,
@@ -368,8 +369,8 @@ func newExports(v *exportsView, names []string) *adminapi.Exports {
 	return page
 }
 
-// newExportChange returns a change with the fields that differ. newExportChange subtracts the size
-// of the values from left.
+// newExportChange converts a change and lists the fields that differ. The function subtracts the
+// size of the values from *left.
 func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
 	change := adminapi.ExportChange{
 		Verb:       string(c.Verb),
@@ -399,8 +400,8 @@ func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
 	return change
 }
 
-// exportFields returns the fields of an object, or of its status, that plans set. exportFields
-// returns nil if there is no object.
+// exportFields returns the fields that plans set in an object, or in its status if the parameter
+// status is true.
 func exportFields(of any, status bool) map[string]string {
 	fields := make(map[string]string)
 	switch o := of.(type) {
@@ -425,7 +426,7 @@ func exportFields(of any, status bool) map[string]string {
 	return fields
 }
 
-// addFields adds the fields that Services and ServiceImports have.
+// addFields adds the fields that Services and ServiceImports have in common.
 func addFields(
 	fields map[string]string,
 	kind string,

@@ -12,16 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Hosts are the host names that browsers may use for the admin server. Hosts protects against DNS
-// rebinding. A site can make its own name resolve to the replica's address, and the site's script
-// could then read responses. The server rejects names that such a site can have.
+// Hosts decides which host names browsers may use for the admin server, to protect against DNS
+// rebinding. In such an attack, a site makes its own name resolve to the replica's address, so that
+// the site's script can read responses. The server therefore rejects names that another site could
+// own.
 type Hosts struct {
-	domains []string // all names below these domains are admitted; lower case, with a leading dot
+	domains []string // names below these domains are allowed; lower case, with a leading dot
 	names   []string // from --admin-hosts; lower case
 }
 
-// NewHosts returns the Hosts of a replica in a cluster domain and namespace. names is the parsed
-// value of --admin-hosts.
+// NewHosts returns the Hosts of a replica in the given cluster domain and namespace. The parameter
+// names is the parsed value of --admin-hosts.
 func NewHosts(domain, namespace string, names []string) *Hosts {
 	h := &Hosts{names: names}
 	for _, d := range []string{domain, "svc", namespace} {
@@ -47,8 +48,8 @@ func ParseHosts(list string) ([]string, error) {
 	return names, nil
 }
 
-// admit reports whether requests with this Host header are allowed. admit allows IP addresses,
-// single labels such as localhost, names of the cluster, and names from --admin-hosts.
+// admit reports whether requests with this Host header are allowed. Allowed are IP addresses,
+// single labels such as localhost, names of the cluster, and names in --admin-hosts.
 func (h *Hosts) admit(host string) bool {
 	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil {
@@ -61,7 +62,8 @@ func (h *Hosts) admit(host string) bool {
 		slices.ContainsFunc(h.domains, func(d string) bool { return strings.HasSuffix(name, d) })
 }
 
-// hostName returns the host of a Host header in lower case, without port, brackets and final dot.
+// hostName returns the host of a Host header in lower case, without the port, brackets and a final
+// dot.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -71,8 +73,8 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// guard returns a handler that rejects requests that another site's page may have caused. guard
-// always allows the paths that the kubelet and Prometheus request, because they may use any name.
+// guard returns a handler that rejects requests that the page of another site may have caused. The
+// handler accepts any host name on the paths for the kubelet and Prometheus.
 func (h *Hosts) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -97,8 +99,8 @@ func (h *Hosts) guard(next http.Handler) http.Handler {
 	})
 }
 
-// fromElsewhere reports whether another site's page caused the request, if the browser says so.
-// Following a link from another site does not count.
+// fromElsewhere reports whether, according to the browser, the page of another site caused the
+// request. If a user follows a link from another site, fromElsewhere returns false.
 func fromElsewhere(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":

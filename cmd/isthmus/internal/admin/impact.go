@@ -8,15 +8,15 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// standings maps values of the parameter standing.
+// standings maps the values of the query parameter standing to standings.
 var standings = map[string]federation.Standing{
 	adminapi.InService:  federation.InService,
 	adminapi.LastResort: federation.LastResort,
 	adminapi.Withdrawn:  federation.Withdrawn,
 }
 
-// impactHandler serves /debug/impact. impactHandler shows what would change for clients if a
-// cluster had another standing. The query parameters are cluster and standing.
+// impactHandler serves /debug/impact, which shows how a different standing of a cluster would
+// affect clients. The query parameters of this path are cluster and standing.
 type impactHandler struct{ *Sources }
 
 // ServeHTTP implements http.Handler.
@@ -49,7 +49,7 @@ func (h impactHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	encode(page).serve(w)
 }
 
-// newServiceImpact returns what would change for the clients of a service.
+// newServiceImpact converts the impact on the clients of a service.
 func newServiceImpact(i *federation.ServiceImpact) adminapi.ServiceImpact {
 	return adminapi.ServiceImpact{
 		Service: i.Service.String(),

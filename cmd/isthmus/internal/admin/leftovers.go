@@ -20,20 +20,20 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Limits of the search for leftovers.
+// These limits apply to the search for leftovers.
 const (
-	maxLeftClusters = 20 // clusters whose mirrors are checked
-	maxLeftServices = 10 // names of Services per cluster
+	maxLeftClusters = 20 // maximum number of clusters whose mirrors are checked
+	maxLeftServices = 10 // maximum number of Service names per cluster
 	maxLinks        = 500
-	// A Lease that is not renewed for its duration is free. The duration is limited to these
-	// bounds.
+	// A Lease that is not renewed within its duration counts as free. Durations outside of these
+	// bounds are replaced with the nearest bound.
 	leastLease = 30 * time.Second
 	mostLease  = time.Hour
 )
 
-// Leftovers finds the Services that Linkerd's service mirror wrote for clusters that are no longer
-// linked. Services of a cluster are not left over if a service mirror for the cluster runs or a
-// Link names the cluster.
+// Leftovers finds Services that Linkerd's service mirror wrote for clusters that are no longer
+// linked. If a service mirror for the cluster runs or a Link names the cluster, the cluster's
+// Services are not leftovers.
 type Leftovers struct {
 	sources   decode.Sources // of the local cluster
 	printable func(error) error
@@ -44,15 +44,15 @@ type Leftovers struct {
 	held map[string]heldLease // by cluster
 }
 
-// heldLease is a Lease with the time at which this replica first saw its renewal time. The clock of
-// the Lease's holder may be wrong, so renewal times are only compared with each other.
+// heldLease is the state of a Lease, as observed by this replica. The clock of the Lease's holder
+// may be wrong, so that renewal times are only compared with each other.
 type heldLease struct {
 	renewed metav1.MicroTime
-	until   time.Time // by this replica's clock
+	until   time.Time // according to this replica's clock
 }
 
-// NewLeftovers returns a Leftovers for the local cluster. namespace is the namespace of Linkerd's
-// multicluster extension.
+// NewLeftovers returns a Leftovers for the local cluster. The parameter namespace is the namespace
+// of Linkerd's multicluster extension.
 func NewLeftovers(client *kube.Client, namespace string) *Leftovers {
 	return &Leftovers{
 		sources: client.Sources, printable: client.Printable, namespace: namespace, now: time.Now,
@@ -60,9 +60,9 @@ func NewLeftovers(client *kube.Client, namespace string) *Leftovers {
 	}
 }
 
-// find returns the leftovers among the mirrors, which are grouped by cluster. The clusters in
-// linked are those that link Secrets name. If all mirrors belong to linked clusters, find sends no
-// request to the API server.
+// find returns the leftovers among the given mirrors of each cluster. The parameter linked contains
+// the clusters that link Secrets name. If all mirrors belong to linked clusters, find does not send
+// requests to the API server.
 func (l *Leftovers) find(ctx context.Context, mirrors map[string][]federation.ServiceID, linked map[string]bool) (
 	list []adminapi.LeftoverMirrors) {
 	clusters := slices.DeleteFunc(slices.Sorted(maps.Keys(mirrors)), func(name string) bool { return linked[name] })
@@ -95,14 +95,14 @@ func (l *Leftovers) find(ctx context.Context, mirrors map[string][]federation.Se
 	return list
 }
 
-// forget removes the Leases of all other clusters.
+// forget removes the cached Leases, except those of the given clusters.
 func (l *Leftovers) forget(except []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.held, func(cluster string, _ heldLease) bool { return !slices.Contains(except, cluster) })
 }
 
-// links returns the clusters that Linkerd's Links name.
+// links returns the names of clusters in Linkerd's Links.
 func (l *Leftovers) links(ctx context.Context) (clusters map[string]bool, err error) {
 	clusters = make(map[string]bool)
 	options := metav1.ListOptions{Limit: maxLinks}
@@ -126,8 +126,8 @@ func (l *Leftovers) links(ctx context.Context) (clusters map[string]bool, err er
 	return clusters, nil
 }
 
-// runs reports whether a service mirror of the cluster holds its Lease. A Lease that is seen for
-// the first time counts as held for its duration.
+// runs reports whether a service mirror of the cluster holds its Lease. A Lease that this replica
+// observes for the first time counts as held for its duration.
 func (l *Leftovers) runs(ctx context.Context, cluster string) (bool, error) {
 	const prefix = "/apis/coordination.k8s.io/v1/namespaces/"
 	path := prefix + url.PathEscape(l.namespace) + "/leases/service-mirror-write-" + url.PathEscape(cluster)

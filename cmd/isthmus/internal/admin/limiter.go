@@ -10,26 +10,28 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A turn stays occupied for a while after its response, so that clients that repeat requests at
-// once leave CPU time for proxies.
+// After a response, the turn of the request stays occupied for a while. These constants limit this
+// rest, which leaves CPU time for proxies even if clients repeat requests at once.
 const (
-	restFor  = 9           // multiple of the duration of the turn
+	restFor  = 9           // rest as a multiple of the duration of the turn
 	restMost = time.Second // maximum rest
 )
 
-// limiter limits the number of concurrent requests. A request occupies a turn from the start of the
-// handler until the client has read the response. Other requests wait in order.
+// limiter limits the number of concurrent requests. Each request occupies a turn from the start of
+// the handler until the client has read the response. Further requests wait for a turn in order of
+// arrival.
 //
-// Requests of one client address first wait for each other, and one address can't occupy all turns.
-// A client that sends a thousand requests therefore does not delay other clients for long.
+// A single client address cannot occupy all turns, because requests of one address also wait for
+// each other. Even a client that sends a thousand requests therefore does not delay other clients
+// for long.
 type limiter struct {
-	each int64               // maximum number of turns of one address: all but one
+	each int64               // maximum number of turns of one address, which is all turns but one
 	wait time.Duration       // maximum wait for a turn; after that a request gets 503 Service Unavailable
 	take time.Duration       // maximum duration of a turn, including sending the response
 	all  *semaphore.Weighted // all turns
 
 	mu    sync.Mutex
-	addrs map[string]*asker // addresses that have a turn or wait for one
+	addrs map[string]*asker // addresses with a request that has a turn or waits for one
 }
 
 // asker is a client address.
@@ -48,10 +50,10 @@ func newLimiter(turns int64, wait, take time.Duration) *limiter {
 	}
 }
 
-// limit returns a handler that serves next in turns.
+// limit returns a handler that calls next once the request has a turn.
 func (l *limiter) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 { // no page reads a body: do not let the server wait for it during the turn
+		if r.ContentLength != 0 { // handlers do not read bodies, so do not wait for the body during the turn
 			w.Header().Set("Connection", "close")
 		}
 		end, ok := l.turn(w, r)
@@ -59,15 +61,15 @@ func (l *limiter) limit(next http.Handler) http.Handler {
 			return
 		}
 		defer end()
-		// SetWriteDeadline only fails in tests whose writer is not a connection. Such tests need no
-		// deadline.
+		// SetWriteDeadline fails only in tests, in which w is not a connection and the deadline
+		// does not matter.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(l.take))
 		next.ServeHTTP(w, r)
 	})
 }
 
 // turn waits for a turn and returns a function that ends the turn. If the wait exceeds the limit,
-// turn sends the response and ok is false.
+// turn sends an error response and returns false.
 func (l *limiter) turn(w http.ResponseWriter, r *http.Request) (end func(), ok bool) {
 	addr, _, _ := net.SplitHostPort(r.RemoteAddr)
 	from := l.count(addr, 1)
@@ -92,7 +94,8 @@ func (l *limiter) turn(w http.ResponseWriter, r *http.Request) (end func(), ok b
 	return nil, false
 }
 
-// count adds n to the number of requests of an address, and removes an address without requests.
+// count adds n to the number of requests of an address, and removes the address if no requests
+// remain.
 func (l *limiter) count(addr string, n int) *asker {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,9 +22,10 @@ const (
 	listRestFor = 50          // lifetime as a multiple of the time to compute a snapshot
 )
 
-// listHandler serves view=list of /debug/clusters, /debug/services, /debug/streams and
-// /debug/events. listHandler searches, sorts and truncates their lines for the page at /. All
-// clients share one snapshot. parseListQuery parses the query parameters.
+// listHandler serves the web page's lists, which are the responses of /debug/clusters,
+// /debug/services, /debug/streams and /debug/events to requests with view=list. The handler
+// searches, sorts and truncates the rows of a list. All clients share one snapshot. The function
+// parseListQuery defines the query parameters.
 type listHandler struct {
 	snapshots *shared[*listSnapshot]
 }
@@ -34,8 +35,8 @@ func newListHandler(content func() listContent) *listHandler {
 	return &listHandler{newShared(listFor, listRestFor, make)}
 }
 
-// or returns a handler for both a page and its list. The last element of the path is the name of
-// the list.
+// or returns a handler that serves either the given page or its list. The last element of the URL
+// path is the name of the list.
 func (l *listHandler) or(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch view := r.URL.Query().Get("view"); view {
@@ -59,7 +60,7 @@ func (l *listHandler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	m := l.snapshots.get()
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, m.number)) // of all lists: queries differ in their URL
+	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, m.number)) // the same for all lists, because queries differ in their URL
 	if r.Header.Get("If-None-Match") == w.Header().Get("ETag") {
 		w.WriteHeader(http.StatusNotModified) // before the response is computed
 		return
@@ -73,8 +74,8 @@ func (l *listHandler) serve(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(answer))
 }
 
-// maxShownText is the maximum length of a text in a list, in bytes. /debug/clusters and
-// /debug/services contain the whole text.
+// maxShownText is the maximum length of a string in a list, in bytes. The pages /debug/clusters and
+// /debug/services contain the whole strings.
 const maxShownText = 500
 
 func shown(s string) string { return text.Clean(s, maxShownText) }
@@ -83,7 +84,7 @@ func shownAll(texts []string) []string {
 	return text.CleanAll(text.First(texts, 5), maxShownText)
 }
 
-// listContent is the state of the replica at one moment, from which all lists are computed.
+// listContent is a snapshot of the replica's state from which all lists are computed.
 type listContent struct {
 	replica   adminapi.Replica
 	clusters  []adminapi.Cluster // includes unused link Secrets; the local cluster has a name and no Secret
@@ -93,7 +94,7 @@ type listContent struct {
 	maxEvents int              // size of the event log
 }
 
-// newListContent returns the current state of the replica.
+// newListContent returns a snapshot of the replica's current state.
 func newListContent(from *Sources) listContent {
 	views := from.Streams.Views()
 	clusters := clustersHandler{from}.list()
@@ -107,14 +108,13 @@ func newListContent(from *Sources) listContent {
 	}
 }
 
-// listSnapshot answers queries about a listContent. listSnapshot caches sorted orders, but not the
-// results of queries. listSnapshot is safe for concurrent use. The content must not be changed.
+// listSnapshot answers queries about a listContent, which must not be modified. A listSnapshot
+// caches sort orders, but not the results of queries. A listSnapshot is safe for concurrent use.
 type listSnapshot struct {
 	lists map[string]func(listQuery) (any, error) // by name
 }
 
-// newListSnapshot returns a snapshot of c. newListSnapshot sets the severities of the services of
-// c.
+// newListSnapshot returns a listSnapshot of c, and sets the severities of the services in c.
 func newListSnapshot(c listContent) *listSnapshot {
 	clusters, inClusters := newClusterLines(&c)
 	inServices := newServiceList(c.services)
@@ -136,7 +136,8 @@ func newListSnapshot(c listContent) *listSnapshot {
 	}}
 }
 
-// finder returns a function that finds lines and adds totals to them.
+// finder returns a function that returns a list with the rows that match a query, together with the
+// totals.
 func finder[T, A any](
 	k *lineKind[T],
 	lines []T,
@@ -152,7 +153,8 @@ func finder[T, A any](
 	}
 }
 
-// answer returns the JSON of a list. The list is clusters, services, streams or events.
+// answer returns the JSON of the rows that match q in the list named clusters, services, streams or
+// events.
 func (s *listSnapshot) answer(list string, q listQuery) ([]byte, error) {
 	find := s.lists[list]
 	if find == nil {
@@ -172,10 +174,10 @@ func (s *listSnapshot) answer(list string, q listQuery) ([]byte, error) {
 const (
 	maxLines     = 500 // of a response
 	defaultLines = 50
-	maxSearch    = 400 // bytes: 100 characters of any script
+	maxSearch    = 400 // in bytes; enough for 100 characters of any script
 )
 
-// listQuery is a parsed query for a list.
+// listQuery holds the parsed query parameters of a list.
 type listQuery struct {
 	search string // words in lower case that the text of a line must contain
 	sort   string // name of an order; empty for the first order of the list
@@ -184,11 +186,12 @@ type listQuery struct {
 	limit  int    // lines per page
 }
 
-// emptySnapshot has no lines. emptySnapshot rejects the queries that every snapshot rejects.
+// emptySnapshot is a snapshot without rows, for validating queries. It rejects the same queries as
+// any other snapshot.
 var emptySnapshot = newListSnapshot(listContent{})
 
-// parseListQuery parses the parameters q, sort, show, page and limit. The list is clusters,
-// services, streams or events.
+// parseListQuery parses the query parameters q, sort, show, page and limit for the list named
+// clusters, services, streams or events.
 func parseListQuery(list string, v url.Values) (listQuery, error) {
 	q := listQuery{search: strings.ToLower(v.Get("q")), sort: v.Get("sort"), show: v.Get("show")}
 	if len(q.search) > maxSearch {
@@ -207,7 +210,8 @@ func parseListQuery(list string, v url.Values) (listQuery, error) {
 	return q, err
 }
 
-// queryNumber parses a parameter that is a number from 1 to most.
+// queryNumber parses a query parameter that is a number from 1 to most. If the parameter is
+// missing, queryNumber returns fallback.
 func queryNumber(v url.Values, name string, fallback, most int) (int, error) {
 	text := v.Get(name)
 	if text == "" {
@@ -223,14 +227,14 @@ func queryNumber(v url.Values, name string, fallback, most int) (int, error) {
 // choices is an ordered list of named values.
 type choices[V any] []choice[V]
 
-// choice is one of the values that a query parameter can name.
+// choice is a named value that a query parameter can select.
 type choice[V any] struct {
 	name  string
 	value V
 }
 
-// get returns the value with a name, or the first value if the name is empty. parameter is used in
-// errors.
+// get returns the value with the given name, or the first value if name is empty. Errors refer to
+// the query parameter by the name in parameter.
 func (n choices[V]) get(parameter, name string) (V, error) {
 	var names []string
 	for _, one := range n {
@@ -245,15 +249,15 @@ func (n choices[V]) get(parameter, name string) (V, error) {
 	return none, fmt.Errorf("%s is %.20q: give %s", parameter, name, strings.Join(names, ", "))
 }
 
-// list is a searchable and sortable list of lines.
+// list is a list of rows that can be searched and sorted.
 type list[T any] struct {
 	lines  []T
 	kind   *lineKind[T]
-	orders choices[func() []int] // indices of lines; each order is sorted on first use
+	orders choices[func() []int] // indices of lines; each order is computed on first use
 	texts  func() []string       // texts of lines, in lower case; computed on the first search
 }
 
-// lineKind defines how lines of a type are searched and sorted.
+// lineKind defines how to search and sort rows of one type.
 type lineKind[T any] struct {
 	text  func(*T) string
 	parts choices[func(*T) bool]     // subsets that can be shown; nil for all lines only
@@ -276,7 +280,8 @@ func newList[T any](k *lineKind[T], lines []T) list[T] {
 	return l
 }
 
-// sorted returns the indices of lines in an order. sorted returns nil if the order is nil.
+// sorted returns the indices of lines, sorted by the comparison function order. If order is nil,
+// the indices are ascending.
 func sorted[T any](lines []T, order func(a, b *T) int) []int {
 	all := make([]int, len(lines))
 	for i := range all {
@@ -288,7 +293,7 @@ func sorted[T any](lines []T, order func(a, b *T) int) []int {
 	return all
 }
 
-// find returns the lines that match a query.
+// find returns the page of the rows that match the query q.
 func (l *list[T]) find(q listQuery) (adminapi.List[T], error) {
 	var none adminapi.List[T]
 	order, err := l.orders.get("sort", q.sort)
@@ -317,7 +322,7 @@ func (l *list[T]) find(q listQuery) (adminapi.List[T], error) {
 	return l.cut(found, q), nil
 }
 
-// cut returns one page of the found lines.
+// cut returns the requested page of the found rows.
 func (l *list[T]) cut(found []int, q listQuery) adminapi.List[T] {
 	answer := adminapi.List[T]{
 		All:      len(l.lines),

@@ -10,13 +10,13 @@ import (
 //go:embed page
 var files embed.FS
 
-// policy is the Content-Security-Policy of all responses. policy lists frame-ancestors, base-uri
-// and form-action because default-src does not cover them.
+// policy is the Content-Security-Policy of all responses. The directives frame-ancestors, base-uri
+// and form-action are necessary because default-src does not cover them.
 const policy = "default-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
-// newPage returns the handler of the page at /, and of its style and script at /page/. The files
-// need no build. While the page is visible, its script requests the lists of clusters, services,
-// streams and events once a second. For a service that a user opens, it requests /debug/explain.
+// newPage returns the handler of the web page at /, and of its style and script below /page/. While
+// the web page is visible, its script requests the lists of clusters, services, streams and events
+// once a second. When a user opens a service, the script requests /debug/explain.
 func newPage() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", file("index.html", "text/html; charset=utf-8"))
@@ -36,11 +36,11 @@ func newPage() http.Handler {
 	})
 }
 
-// file returns a handler for an embedded file.
+// file returns a handler that serves an embedded file.
 func file(name, kind string) http.Handler {
 	text, err := files.ReadFile("page/" + name)
 	if err != nil {
-		panic(err) // the file is embedded, so this can't happen
+		panic(err) // impossible, because the file is embedded
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", kind)

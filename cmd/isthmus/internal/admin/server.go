@@ -15,22 +15,22 @@ import (
 	"go.uber.org/zap"
 )
 
-// The cost of a scrape or page grows with the number of streams and clusters. The server therefore
-// limits concurrent scrapes and pages. The paths /ping and /ready are cheap and never wait.
+// These constants limit scrapes and pages, whose cost grows with the number of streams and
+// clusters. Requests for /ping and /ready are cheap and never wait.
 const (
 	maxScrapes    = 2                // concurrent scrapes
 	scrapeTimeout = 30 * time.Second // to compute a scrape
 	scrapeTake    = 10 * time.Second // for the client to read a scrape afterwards; Prometheus waits no longer
 
-	maxPages    = 4                // concurrent pages, and as many of pprof
-	pageWait    = 5 * time.Second  // for a turn, also of scrapes; enough for many concurrent users
+	maxPages    = 4                // concurrent pages, and concurrent profiles
+	pageWait    = 5 * time.Second  // maximum wait of a page or scrape for a turn; enough for many concurrent users
 	pageTake    = 30 * time.Second // to compute a page and for the client to read it
 	profileTake = 5 * time.Minute  // a CPU profile takes as long as requested
 
 	maxAdminHeader = 16 << 10 // maximum size of request headers, in bytes; a browser sends a few kilobytes at most
 )
 
-// Options are the options of a [Server].
+// Options configures a [Server].
 type Options struct {
 	Ready   func() bool // whether this replica serves proxies
 	Sources Sources     // read by the debug API
@@ -40,8 +40,8 @@ type Options struct {
 	Log     *zap.Logger
 }
 
-// Server is the HTTP server for the kubelet, Prometheus and people. Server changes nothing. Server
-// only answers GET and HEAD, except for the kubelet's probes.
+// Server is the HTTP server for the kubelet, Prometheus and users. The server never changes state.
+// Except for the kubelet's probes, it accepts only GET and HEAD requests.
 type Server struct {
 	ready   func() bool
 	pages   map[string]http.Handler // by path: the page at / and the debug API; each handler has its own limit
@@ -51,7 +51,7 @@ type Server struct {
 	log     *zap.Logger
 }
 
-// New returns a server that serves nothing until Serve is called.
+// New returns a server that does not serve requests until Serve is called.
 func New(o Options) *Server {
 	pages := newDebugAPI(&o.Sources)
 	page := newPage()
@@ -69,8 +69,9 @@ func (s *Server) Handler() http.Handler {
 		mux.Handle("GET "+path, page)
 	}
 
-	// The limit of promhttp counts a scrape until it is rendered, even after a timeout. This limit
-	// counts a scrape until the client has read it.
+	// Two limits apply to scrapes. The limit in promhttp counts a scrape until it has been
+	// computed, even after a timeout. The limiter counts a scrape until the client has read the
+	// response.
 	scrapes := newLimiter(maxScrapes, pageWait, scrapeTimeout+scrapeTake)
 	mux.Handle("GET /metrics", scrapes.limit(promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{
 		Registry:            s.metrics,
@@ -107,8 +108,8 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
-// Serve serves requests on l until ctx ends. Open requests then have the duration grace to
-// complete.
+// Serve serves requests on l until ctx ends, and then waits for open requests for at most the
+// duration grace.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	server := &http.Server{
 		Handler:           s.Handler(),

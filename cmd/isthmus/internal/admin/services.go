@@ -17,7 +17,7 @@ import (
 // servicesHandler serves /debug/services.
 type servicesHandler struct{ *Sources }
 
-// all returns the services with their problems and the tiers that clients use.
+// all returns all known services with their problems and the tiers in use.
 func (h servicesHandler) all() []adminapi.Service {
 	services := h.known(h.Streams.Views())
 	steered := make(map[federation.ServiceID]federation.SteeredService)
@@ -34,7 +34,7 @@ func (h servicesHandler) all() []adminapi.Service {
 				s.Clients = append(s.Clients, newClients(&one.Clients[i]))
 			}
 			s.MoreClients = one.MoreClients
-			if s.Preference == nil { // otherwise it already has the preference of its definition
+			if s.Preference == nil { // otherwise the preference comes from the definition
 				s.Preference = newPreference(one.Preference)
 			}
 		}
@@ -43,8 +43,8 @@ func (h servicesHandler) all() []adminapi.Service {
 	return page
 }
 
-// known returns services by name, with their members. known returns the services that are federated
-// or mirrored, that proxies watch, or that have problems.
+// known returns the services that are federated or mirrored, that proxies watch, or that have
+// problems. The services include their members and are sorted by name.
 func (h servicesHandler) known(views []grpcapi.ViewStatus) []*service {
 	all := make(map[federation.ServiceID]*service)
 	of := func(id federation.ServiceID) *service {
@@ -73,9 +73,9 @@ func (h servicesHandler) known(views []grpcapi.ViewStatus) []*service {
 	for _, f := range h.Failures() {
 		id := f.Service
 		if id == (federation.ServiceID{}) {
-			id.Name = f.Object // such as an address
+			id.Name = f.Object // not the name of a service but, for example, an address
 		}
-		if f.Work.Where != panics.Policy { // a policy is shown as an invalid object of its cluster
+		if f.Work.Where != panics.Policy { // a policy is shown among the invalid objects of its cluster
 			of(id).Failures = append(of(id).Failures, f.Failure)
 		}
 	}
@@ -96,8 +96,8 @@ func (h servicesHandler) known(views []grpcapi.ViewStatus) []*service {
 	})
 }
 
-// addOwn adds the problems that follow from the local Service. Examples are ports that members
-// lack, and preferred clusters that are not linked.
+// addOwn adds problems of service s that result from its local Service. Such problems are ports
+// that members lack, and preferred clusters that are not linked.
 func (h servicesHandler) addOwn(s *service) {
 	own := h.Local.Service(s.id)
 	if own == nil {
@@ -126,7 +126,7 @@ func (h servicesHandler) addOwn(s *service) {
 	}
 }
 
-// serviceOf returns the Service of a member, or nil if the Service is unknown.
+// serviceOf returns the Service of member m, or nil if the Service is unknown.
 func (h servicesHandler) serviceOf(m federation.Member) *cluster.Service {
 	if m.Cluster == federation.Local {
 		return h.Local.Service(m.Service)
@@ -137,7 +137,8 @@ func (h servicesHandler) serviceOf(m federation.Member) *cluster.Service {
 	return nil
 }
 
-// list returns the lines of the list of services. clusters are the lines of the list of clusters.
+// list returns the rows of the list of services. The parameter clusters contains the rows of the
+// list of clusters.
 func (h servicesHandler) list(views []grpcapi.ViewStatus, clusters []adminapi.Cluster) (lines []adminapi.ServiceLine) {
 	standings := make(map[string]string)
 	for _, one := range clusters {
@@ -154,8 +155,8 @@ func (h servicesHandler) list(views []grpcapi.ViewStatus, clusters []adminapi.Cl
 	return lines
 }
 
-// line returns the summary of a service. standings are the standings of clusters that are not in
-// service.
+// line returns the row of service s. The parameter standings maps clusters that are not in service
+// to their standing.
 func (h servicesHandler) line(s *service, standings map[string]string) adminapi.ServiceLine {
 	line := adminapi.ServiceLine{
 		Namespace: shown(s.id.Namespace),
@@ -173,7 +174,7 @@ func (h servicesHandler) line(s *service, standings map[string]string) adminapi.
 	return line
 }
 
-// shownTiers returns the tiers in use of services whose clients do not get all endpoints.
+// shownTiers returns the tiers in use for services whose clients do not receive all endpoints.
 func (h servicesHandler) shownTiers() map[federation.ServiceID][]adminapi.ZoneTiers {
 	const limit = 6 // zones
 	tiers := make(map[federation.ServiceID][]adminapi.ZoneTiers)
@@ -190,7 +191,7 @@ func (h servicesHandler) shownTiers() map[federation.ServiceID][]adminapi.ZoneTi
 	return tiers
 }
 
-// service is the data of a service for /debug/services and its list.
+// service holds the data of a service for /debug/services and the list of services.
 type service struct {
 	adminapi.Service
 	id         federation.ServiceID
@@ -219,9 +220,9 @@ func newPort(w federation.WatchedPort) adminapi.Port {
 	return port
 }
 
-// mainPort returns the watched port whose endpoints represent the service. The result is the first
-// declared port, or the first port if no declared port is watched. mainPort returns nil if no port
-// is watched.
+// mainPort returns the watched port whose endpoints represent the service in the list of services.
+// It is the first declared port, or the first port if no declared port is watched. If no port is
+// watched, mainPort returns nil.
 func (s *service) mainPort() *adminapi.Port {
 	for i := range s.Ports {
 		if !s.Ports[i].Undeclared {
@@ -255,7 +256,7 @@ func newPreference(p *federation.Preference) *adminapi.Preference {
 	}
 }
 
-// newClients returns the tiers that clients of one kind use.
+// newClients converts the tiers that one kind of client uses.
 func newClients(c *federation.SteeredClient) adminapi.Clients {
 	clients := adminapi.Clients{
 		Port:     c.Port,
@@ -289,7 +290,8 @@ func kindOf(d *federation.Definition) string {
 	return "mirrored"
 }
 
-// lackedPorts returns the ports of a service that a member's Service does not declare.
+// lackedPorts returns the ports of the local Service own that the member's Service there does not
+// declare.
 func lackedPorts(own, there *cluster.Service) (lacks []string) {
 	for _, p := range own.Ports {
 		if there.HasPort(p.Number) {
@@ -305,10 +307,11 @@ func lackedPorts(own, there *cluster.Service) (lacks []string) {
 	return lacks
 }
 
-// maxMembers is the maximum number of members in a line.
+// maxMembers is the maximum number of members in a row.
 const maxMembers = 12
 
-// addMembers adds the members with the endpoints of the main port.
+// addMembers adds the members of service s to line, with the numbers of their endpoints at the main
+// port.
 func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]string) {
 	line.Members = make([]adminapi.MemberLine, 0, len(s.Members))
 	for i, m := range s.Members {
@@ -332,7 +335,7 @@ func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]str
 		line.Members = append(line.Members, one)
 	}
 	line.MoreMembers = max(0, len(line.Members)-maxMembers)
-	if line.MoreMembers > 0 { // keep those that do not serve
+	if line.MoreMembers > 0 { // show those that do not serve first
 		slices.SortStableFunc(line.Members, func(a, b adminapi.MemberLine) int {
 			return cmp.Compare(min(1, len(b.Reason)), min(1, len(a.Reason)))
 		})
@@ -340,8 +343,8 @@ func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]str
 	}
 }
 
-// knownPorts returns the declared ports that proxies watch and the ports that the Service declares.
-// The result first is the main port of the line, as in addMembers.
+// knownPorts returns the ports that the Service declares, including those that proxies watch. It
+// also returns the main port of the service, which mainPort defines.
 func knownPorts(watched []adminapi.Port, declared []uint16) (all []uint16, first uint16) {
 	const limit = 20
 	for _, w := range watched {
@@ -359,7 +362,7 @@ func knownPorts(watched []adminapi.Port, declared []uint16) (all []uint16, first
 	return all[:min(len(all), limit)], first
 }
 
-// serviceLines defines how the list of services is searched and sorted.
+// serviceLines defines how to search and sort the list of services.
 var serviceLines = lineKind[adminapi.ServiceLine]{
 	text: func(s *adminapi.ServiceLine) string {
 		all := []string{s.Namespace + "/" + s.Name, s.Kind}
@@ -413,7 +416,7 @@ func serviceSeverity(s *adminapi.ServiceLine) adminapi.Severity {
 	return adminapi.Fine
 }
 
-// newServiceList returns a list of services with totals only. newServiceList sets the severities of
+// newServiceList returns a list of services that only contains totals, and sets the severities of
 // lines.
 func newServiceList(lines []adminapi.ServiceLine) (list adminapi.ServiceList) {
 	for i := range lines {

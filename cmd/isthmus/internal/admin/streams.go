@@ -11,7 +11,7 @@ import (
 // streamsHandler serves /debug/streams.
 type streamsHandler struct{ *Sources }
 
-// all returns all views with their numbers of streams.
+// all returns all views and the number of streams of each view.
 func (h streamsHandler) all() (page adminapi.Streams) {
 	for _, v := range h.Streams.Views() {
 		page.Streams += v.Streams
@@ -20,7 +20,7 @@ func (h streamsHandler) all() (page adminapi.Streams) {
 	return page
 }
 
-// list returns the lines of the list of streams, which are the views that have streams.
+// list returns the rows of the list of streams. Each row is a view with at least one stream.
 func (h streamsHandler) list(views []grpcapi.ViewStatus) (lines []adminapi.View) {
 	for _, v := range views {
 		if v.Streams == 0 {
@@ -36,7 +36,7 @@ func (h streamsHandler) list(views []grpcapi.ViewStatus) (lines []adminapi.View)
 	return lines
 }
 
-// streamLines defines how the list of streams is searched and sorted.
+// streamLines defines how to search and sort the list of streams.
 var streamLines = lineKind[adminapi.View]{
 	text: func(v *adminapi.View) string {
 		return strings.Join([]string{v.Destination, v.Method, v.Node, v.Zone, v.Namespace}, "\n")
