@@ -1,27 +1,27 @@
-// Package manifests holds the files that a user applies to clusters and monitoring:
+// Package manifests contains the files that users apply to clusters and monitoring systems:
 //
-//   - install: Isthmus beside Linkerd's control plane, with its permissions in the local cluster
-//     (rbac.yaml).
-//   - install/exports: the permissions to write Services for the exports of linked clusters. Its
-//     folder guard has policies that limit these permissions.
-//   - install/mcs-crds: the CRDs ServiceExport and ServiceImport, as a component.
+//   - install: installs Isthmus next to Linkerd's control plane. The file rbac.yaml grants
+//     permissions in the local cluster.
+//   - install/exports: grants permissions to write Services for the exports of linked clusters. The
+//     policies in the folder guard limit these permissions.
+//   - install/mcs-crds: a component that installs the CRDs of ServiceExport and ServiceImport.
 //   - linkerd: a component that replaces Linkerd's destination container with Isthmus.
-//   - policy, below install and linkerd: components with Linkerd's authorization policy.
-//   - names, below install, install/exports, install/exports/linkerd and link: transformers that
-//     add the namespace of another installation to cluster-scoped names.
-//   - chart: a Helm chart with the content of install.
-//   - link: an account in a linked cluster, with its permissions there (remote-access.yaml).
-//   - link.yaml: an example of a link Secret.
-//   - dashboards: dashboards for Grafana.
-//   - alerts: alerting rules for Prometheus.
-//   - monitoring: the dashboards and alerting rules as objects of a cluster.
-//   - k3d: a demo with three clusters on one machine with Docker.
+//   - install/policy and linkerd/policy: components that add Linkerd authorization policies.
+//   - The folders called names contain transformers that add the namespace of another installation
+//     to cluster-scoped names.
+//   - chart: a Helm chart that installs the same objects as the folder install.
+//   - link: creates an account with permissions in a linked cluster (remote-access.yaml).
+//   - link.yaml: contains an example of a link Secret.
+//   - dashboards: contains dashboards for Grafana.
+//   - alerts: contains alerting rules for Prometheus.
+//   - monitoring: installs the dashboards and alerting rules as objects in a cluster.
+//   - k3d: a demo that runs three clusters on one machine with Docker.
 //
-// All folders except alerts and chart are for kubectl apply -k. See docs/install.md.
+// All folders except alerts and chart can be applied with kubectl apply -k. See docs/install.md.
 //
 // "isthmus link" embeds remote-access.yaml. No other package imports this one. The end-to-end tests
-// apply the files to real API servers, and run Isthmus with exactly these permissions. They also
-// evaluate every query of the dashboards and alerts in a Prometheus server.
+// apply the files to real API servers, and run Isthmus with exactly these permissions. The
+// end-to-end tests also evaluate every query of the dashboards and alerts in a Prometheus server.
 //
-// ARCHITECTURE.md, at the module's root, shows how the packages work together.
+// See ARCHITECTURE.md at the root of the module for how the packages work together.
 package manifests

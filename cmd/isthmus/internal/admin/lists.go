@@ -186,8 +186,8 @@ type listQuery struct {
 	limit  int    // lines per page
 }
 
-// emptySnapshot is a snapshot without rows, for validating queries. It rejects the same queries as
-// any other snapshot.
+// emptySnapshot is a snapshot without rows, and is used to validate queries. All snapshots reject
+// the same queries.
 var emptySnapshot = newListSnapshot(listContent{})
 
 // parseListQuery parses the query parameters q, sort, show, page and limit for the list named

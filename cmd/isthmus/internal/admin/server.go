@@ -41,7 +41,7 @@ type Options struct {
 }
 
 // Server is the HTTP server for the kubelet, Prometheus and users. The server never changes state.
-// Except for the kubelet's probes, it accepts only GET and HEAD requests.
+// Except for the kubelet's probes, the server accepts only GET and HEAD requests.
 type Server struct {
 	ready   func() bool
 	pages   map[string]http.Handler // by path: the page at / and the debug API; each handler has its own limit

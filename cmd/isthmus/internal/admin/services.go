@@ -221,8 +221,8 @@ func newPort(w federation.WatchedPort) adminapi.Port {
 }
 
 // mainPort returns the watched port whose endpoints represent the service in the list of services.
-// It is the first declared port, or the first port if no declared port is watched. If no port is
-// watched, mainPort returns nil.
+// The result is the first declared port, or the first port if no declared port is watched. If no
+// port is watched, mainPort returns nil.
 func (s *service) mainPort() *adminapi.Port {
 	for i := range s.Ports {
 		if !s.Ports[i].Undeclared {
@@ -343,8 +343,8 @@ func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]str
 	}
 }
 
-// knownPorts returns the ports that the Service declares, including those that proxies watch. It
-// also returns the main port of the service, which mainPort defines.
+// knownPorts returns the declared ports of a service, whether watched or not. The result first is
+// the port that represents the service in the list of services.
 func knownPorts(watched []adminapi.Port, declared []uint16) (all []uint16, first uint16) {
 	const limit = 20
 	for _, w := range watched {

@@ -12,16 +12,16 @@ import (
 	"isthmus/internal/text"
 )
 
-// clusterCheck runs the checks of one cluster's API server.
+// clusterCheck runs the checks of one cluster.
 type clusterCheck struct {
 	*report
 	adminapi.Cluster
 	local             bool
 	fromHere, exports bool // see Seen
-	imports           bool // Isthmus imports ServiceExports of linked clusters
+	imports           bool // whether Isthmus imports ServiceExports of linked clusters
 	now               time.Time
 
-	why string // the reason why later checks are impossible; empty if they are possible
+	why string // why further checks are impossible; empty if further checks are possible
 }
 
 func newClusterCheck(r *report, c adminapi.Cluster, now time.Time) *clusterCheck {
@@ -31,7 +31,7 @@ func newClusterCheck(r *report, c adminapi.Cluster, now time.Time) *clusterCheck
 	return &clusterCheck{report: r, Cluster: c, now: now}
 }
 
-// unchecked adds Unchecked results for the checks that need a working API server.
+// unchecked adds an Unchecked result for each check that needs a working API server.
 func (l *clusterCheck) unchecked() {
 	checks := [][2]string{{sectionAPI, Rights}, {sectionTrust, Anchors}, {sectionNetworks, PodNetworks}}
 	if l.local {
@@ -42,14 +42,14 @@ func (l *clusterCheck) unchecked() {
 	}
 }
 
-// Limits of the clock skew. API servers reject tokens and certificates if clocks differ by minutes.
-// A skew of a few seconds is within the accuracy of the measurement.
+// These limits apply to the clock skew. If clocks differ by minutes, API servers reject valid
+// tokens and certificates. A skew of a few seconds is within the accuracy of the measurement.
 const (
 	skewWarning = 30 * time.Second
 	skewFailure = 5 * time.Minute
 )
 
-// checkServer checks that the API server responds.
+// checkServer checks whether the API server responds successfully.
 func (l *clusterCheck) checkServer() {
 	add := l.about(sectionAPI, API, l.Cluster.Cluster)
 	s := l.API
@@ -91,8 +91,8 @@ func (l *clusterCheck) checkServer() {
 	}
 }
 
-// isFailure reports whether a response status means that the whole API server fails, not only one
-// resource.
+// isFailure reports whether a response status means that the API server fails for all resources,
+// and not only for one.
 func (l *clusterCheck) isFailure(status int) bool {
 	follows := l.State == adminapi.Ready || l.State == adminapi.Pending || l.State == ""
 	return status == http.StatusUnauthorized || status >= 500 && !follows
@@ -110,7 +110,7 @@ func (l *clusterCheck) hintOfServer(hint string) string {
 	return hint + "; to renew the link: isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply"
 }
 
-// checkClock compares the clock of the API server with the local clock.
+// checkClock compares the clock of the API server with the clock of this process.
 func (l *clusterCheck) checkClock() {
 	add := l.about(sectionAPI, ClockSkew, l.Cluster.Cluster)
 	c := l.API.Clock
@@ -141,10 +141,10 @@ func (l *clusterCheck) checkClock() {
 	}
 }
 
-// kinds are the custom resources that a replica reads in the local cluster.
+// kinds lists the custom resources that a replica reads in the local cluster.
 var kinds = []string{"serviceprofiles.linkerd.io", "servers.policy.linkerd.io", "externalworkloads.workload.linkerd.io"}
 
-// checkKinds reports which custom resources the local cluster lacks.
+// checkKinds reports custom resources that are not installed in the local cluster.
 func (l *clusterCheck) checkKinds() {
 	add := l.about(sectionAPI, CRDs, l.Cluster.Cluster)
 	var absent, unknown []string
@@ -157,8 +157,9 @@ func (l *clusterCheck) checkKinds() {
 			absent = append(absent, k)
 		case slices.ContainsFunc(refused,
 			func(r adminapi.RefusedRequest) bool { return r.Status != http.StatusForbidden || !l.fromHere }):
-			// If a replica may not read the resource, its existence is unknown. If fromHere is set,
-			// a separate request has checked its existence.
+			// If a replica lacks the permission to read a resource, the replica does not know
+			// whether the resource exists. With fromHere, a separate request has checked whether
+			// the resource exists.
 			unknown = append(unknown, k)
 		}
 	}
@@ -175,14 +176,14 @@ func (l *clusterCheck) checkKinds() {
 
 const (
 	overBudget = "over budget" // part of a Reason
-	// moreMemory is the hint for a cluster that needs more memory.
+	// moreMemory is the hint for clusters that need more memory.
 	moreMemory = "raise --cluster-memory and the memory limit of Isthmus"
 )
 
-// checkState reports the state and the standing of the cluster, and the objects that are not used.
-// Each problem has its own hint.
+// checkState reports the state and the standing of the cluster, and objects that Isthmus ignores.
+// Each problem has a separate hint.
 func (l *clusterCheck) checkState() {
-	if l.State == "" || l.State == adminapi.Rejected { // no replica watches it
+	if l.State == "" || l.State == adminapi.Rejected { // no replica watches the cluster
 		return
 	}
 	add := l.about(sectionLinks, LinkState, l.Cluster.Cluster)
@@ -247,7 +248,7 @@ func (l *clusterCheck) checkState() {
 	}
 }
 
-// checkGateways reports whether the gateways of a cluster on another network can be used.
+// checkGateways reports unusable gateways of a cluster on another network.
 func (l *clusterCheck) checkGateways() {
 	add := l.about(sectionLinks, Gateways, l.Cluster.Cluster)
 	usable := slices.DeleteFunc(slices.Clone(l.Gateways), func(g adminapi.ClusterGateway) bool {
@@ -284,15 +285,15 @@ func (l *clusterCheck) checkGateways() {
 	}
 }
 
-// How long before an expiry there is a warning. One command renews credentials, but rotating the
-// trust anchors of a mesh takes weeks.
+// A warning appears for this long before something expires. The period is longer for trust anchors,
+// because rotating the trust anchors of a mesh takes weeks. Renewing credentials takes one command.
 const (
 	soonCredentials = 7 * 24 * time.Hour
 	soonAnchors     = 30 * 24 * time.Hour
 )
 
-// checkExpiry reports when a link's credentials expire. If the API server rejects the credentials,
-// checkExpiry only reports an expiry that has passed.
+// checkExpiry reports when the credentials of a link expire. If the API server rejects the
+// credentials, checkExpiry only reports credentials that have already expired.
 func (l *clusterCheck) checkExpiry() {
 	level, text := OK, "its credentials do not expire"
 	if e := l.API.Expiry; e != nil {
@@ -309,7 +310,7 @@ func (l *clusterCheck) checkExpiry() {
 	l.about(sectionLinks, LinkExpiry, l.Cluster.Cluster)(level, text, hint)
 }
 
-// expiry returns a text that says when something expires, and its level.
+// expiry returns a description of an expiry time, and the level of the result.
 func expiry(now, at time.Time, soon time.Duration) (level Level, text string) {
 	left := at.Sub(now)
 	when := at.UTC().Format("2006-01-02 15:04 MST")
@@ -322,7 +323,8 @@ func expiry(now, at time.Time, soon time.Duration) (level Level, text string) {
 	return OK, "is valid until " + when
 }
 
-// roughly formats a duration in words, rounded to the largest unit that fits nearly twice.
+// roughly formats a duration in words. It uses the largest unit of which the duration has nearly
+// two or more.
 func roughly(d time.Duration) string {
 	for _, u := range []struct {
 		size time.Duration
@@ -335,9 +337,8 @@ func roughly(d time.Duration) string {
 	return text.Count(int(d.Round(time.Second)/time.Second), "second", "seconds")
 }
 
-// checkPermissions reports missing permissions at the level of the most important one. For a
-// replica, these are the permissions of rejected requests. A permission that the replica has not
-// used yet is not known to be missing.
+// checkPermissions reports missing permissions, with the level of the most important missing
+// permission. A replica only notices a missing permission when the API server rejects a request.
 func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 	add := l.about(sectionAPI, Rights, l.Cluster.Cluster)
 	if l.local && noAccount != "" {
@@ -384,15 +385,15 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 			return
 		}
 		add(OK, "no permission that has been used is missing", "")
-	case Unchecked: // a missing optional permission is no problem
+	case Unchecked: // missing optional permissions are not a problem
 		add(OK, "all required permissions are granted; missing optional permissions: "+text, "")
 	default:
 		add(worst, "not permitted: "+text, hint)
 	}
 }
 
-// toPermit returns a hint how to grant the permission that a read lacked, or "" if no permission is
-// missing.
+// toPermit returns a hint for granting a permission to read, if missing permissions are the reason
+// in why. Otherwise, toPermit returns an empty string.
 func (l *clusterCheck) toPermit(why string) string {
 	switch {
 	case !strings.HasPrefix(why, "the credentials may not read"):
@@ -405,7 +406,8 @@ func (l *clusterCheck) toPermit(why string) string {
 
 const anchorsConfigMap = "linkerd-identity-trust-roots"
 
-// checkAnchors reports the trust anchors and compares them with those of the local cluster.
+// checkAnchors reports expired trust anchors, and trust anchors that differ from those of the local
+// cluster.
 func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add := l.about(sectionTrust, Anchors, l.Cluster.Cluster)
 	a := l.API.Anchors
@@ -433,14 +435,13 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
 }
 
-// The maximum age, in seconds, of facts that a replica has read for this check. Older facts are
-// shown with their age.
+// Results based on data that is older than these limits, in seconds, mention the age of the data.
 const (
 	anchorsAge  = 15
 	networksAge = 65
 )
 
-// aged appends the age of a fact to its text if the fact is older than usual.
+// aged appends the age of the underlying data to text, if the data is older than usual.
 func aged(text string, seconds, usual int) string {
 	if seconds <= usual {
 		return text
@@ -448,7 +449,8 @@ func aged(text string, seconds, usual int) string {
 	return fmt.Sprintf("%s (read %v ago)", text, roughly(time.Duration(seconds)*time.Second))
 }
 
-// anchorsExpiry describes the anchor that expires last and counts the expired anchors.
+// anchorsExpiry describes the trust anchor that expires last, and reports how many trust anchors
+// have expired.
 func anchorsExpiry(list []adminapi.Anchor, now time.Time) (level Level, text string) {
 	last := slices.MaxFunc(list, func(x, y adminapi.Anchor) int { return x.Expires.Compare(y.Expires) })
 	level, text = expiry(now, last.Expires, soonAnchors)
@@ -485,7 +487,7 @@ func compareAnchors(here, there []adminapi.Anchor) (level Level, text string) {
 	return OK, "the same trust anchors as here"
 }
 
-// podRanges returns the Pod CIDRs of a cluster, sorted.
+// podRanges returns the sorted Pod CIDRs of the cluster.
 func (l *clusterCheck) podRanges() (list []netip.Prefix) {
 	if l.API.Networks == nil {
 		return nil

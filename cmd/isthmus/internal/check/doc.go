@@ -1,17 +1,19 @@
-// Package check evaluates the contents of a replica's debug pages /debug/clusters and
-// /debug/services. Its results say whether the replica has everything it needs, and how to fix what
-// is missing. The package sends no requests.
+// Package check finds problems in the contents of a replica's pages /debug/clusters and
+// /debug/services. Each result describes a problem and how to fix the problem, or confirms that
+// everything is fine. The package does not send requests.
 //
 //	results := check.Judge(check.Seen{Clusters: page, Services: services})
 //
-// Before an installation, no replica serves these pages. "isthmus check" then fills in a [Seen]
-// from what it reads itself and sets FromHere.
+// Before an installation, no replica serves these pages. In this case, "isthmus check" reads the
+// clusters itself to fill in a [Seen], and sets the field FromHere.
 //
 // Callers may rely on the following:
 //
-//   - Every problem has its own result with a hint how to fix it.
-//   - A check is Unchecked if the permission to read its input is missing. Its hint says how to
-//     grant the permission.
-//   - A cluster that does not respond has one Failure. Its other checks are Unchecked.
-//   - Texts are copied from the pages. The caller must escape control characters before printing.
+//   - Every problem has a separate result, with a hint about how to fix the problem.
+//   - If the permission to read the input of a check is missing, the result is Unchecked. The hint
+//     of the result then says how to grant the permission.
+//   - If a cluster does not respond, one check reports a Failure, and the other checks of the
+//     cluster are Unchecked.
+//   - Results include strings from the pages. The caller must escape control characters before
+//     printing the results.
 package check

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// mostClashes limits how many pairs of links are listed.
+// mostClashes is the maximum number of pairs of links that are listed.
 const mostClashes = 10
 
-// NameClashes returns a text for each pair of links where the longer name ends in a hyphen and the
-// shorter name. NameClashes returns at most mostClashes texts. In such a pair, some mirrors of the
-// link with the shorter name get no name.
+// NameClashes finds pairs of links whose longer name ends with a hyphen and the shorter name. In
+// each pair, some Services of the link with the shorter name cannot be mirrored, because the names
+// of the mirrors belong to the other link. NameClashes returns a description of at most mostClashes
+// pairs.
 func NameClashes(links []string) (texts []string) {
 	is := make(map[string]bool)
 	for _, name := range links {
@@ -35,7 +36,7 @@ func NameClashes(links []string) (texts []string) {
 	return texts
 }
 
-// checkExports reports which exports are not written, and why.
+// checkExports reports exports for which no object is written, with the reasons.
 func checkExports(r *report, s *Seen) {
 	x := s.Clusters.Exports
 	if x == nil {
@@ -99,7 +100,8 @@ func checkExports(r *report, s *Seen) {
 	}
 }
 
-// checkWriter reports whether a replica writes EndpointSlices for ExternalWorkloads.
+// checkWriter reports which replica writes EndpointSlices for ExternalWorkloads, or why no replica
+// does.
 func checkWriter(r *report, s *Seen) {
 	if s.Writer == nil {
 		return

@@ -8,21 +8,21 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Seen is the input of [Judge].
+// Seen is the state of a replica and its clusters, which [Judge] evaluates.
 type Seen struct {
 	adminapi.Clusters
 	Services []adminapi.Service
-	// FromHere means that isthmus check filled in Seen instead of a replica. isthmus check uses
-	// another network and, in the local cluster, other permissions. Seen then contains no services
-	// and no information about watches.
+	// FromHere means that the fields were filled in by "isthmus check" and not by a replica.
+	// Compared to a replica, "isthmus check" uses a different network and, in the local cluster,
+	// different permissions. If FromHere is true, there is no information about services and
+	// watches.
 	FromHere bool
-	// Exports means that the permissions for --exports=on were checked too. Exports applies only if
-	// FromHere is set.
+	// Exports means that FromHere is true and the permissions for --exports=on were checked too.
 	Exports bool
-	// NoAccount is the NAMESPACE/NAME of the replica's ServiceAccount if that ServiceAccount does
+	// NoAccount is the NAMESPACE/NAME of the replica's ServiceAccount if the ServiceAccount does
 	// not exist yet.
 	NoAccount string
-	// NotAsked holds, by cluster, the reason why permissions could not be checked.
+	// NotAsked maps clusters to the reason why their permissions could not be checked.
 	NotAsked map[string]string
 }
 
@@ -33,7 +33,7 @@ func Judge(s Seen) []Result {
 	checkSecrets(r, &s)
 	clusters := []*clusterCheck{newClusterCheck(r, s.Local, now)}
 	for _, c := range s.Clusters.Clusters {
-		if c.API != nil { // its Secret is in use
+		if c.API != nil { // the link Secret is in use
 			clusters = append(clusters, newClusterCheck(r, c, now))
 		}
 	}
@@ -72,8 +72,7 @@ func Judge(s Seen) []Result {
 	return r.sorted()
 }
 
-// checkSecrets reports whether link Secrets can be read, which of them can be used, and every
-// problem of a link Secret.
+// checkSecrets reports whether link Secrets can be read, and the problems of each link Secret.
 func checkSecrets(r *report, s *Seen) {
 	add := r.about(sectionLinks, LinkSecrets, "")
 	grant := "grant the permissions for secrets from manifests/install/rbac.yaml in namespace " + s.Secrets.Namespace
@@ -126,11 +125,11 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 }
 
 // mostLinkedMemory is the percentage of GOMEMLIMIT that all linked clusters together may use
-// without a warning. The alert IsthmusLinkedClustersMemory uses the same threshold.
+// without a warning. The alert IsthmusLinkedClustersMemory has the same threshold.
 const mostLinkedMemory = 50
 
-// checkMemory reports whether all linked clusters together leave memory for the rest. No memory cap
-// applies to their sum.
+// checkMemory reports whether all linked clusters together use too much memory. The memory cap
+// limits each cluster but not the total.
 func checkMemory(r *report, s *Seen) {
 	m := s.LinkedMemory()
 	if m.Limit == 0 {
@@ -148,7 +147,7 @@ func checkMemory(r *report, s *Seen) {
 }
 
 // checkNetworks reports overlapping Pod CIDRs of clusters on the same network. For each pair of
-// clusters, the result of the second one contains one example.
+// clusters, the result of the second cluster includes one example.
 func checkNetworks(clusters []*clusterCheck) {
 	ranges := make([][]netip.Prefix, len(clusters))
 	for i, l := range clusters {
@@ -170,8 +169,8 @@ func checkNetworks(clusters []*clusterCheck) {
 	}
 }
 
-// overlap returns a range of a and a range of b that share addresses. Both lists must be sorted,
-// and the ranges of one list must not overlap.
+// overlap returns a range in list a and a range in list b that share addresses. Both lists must be
+// sorted, and the ranges within each list must not overlap.
 func overlap(a, b []netip.Prefix) (of, with netip.Prefix, found bool) {
 	for len(a) > 0 && len(b) > 0 {
 		switch {

@@ -8,20 +8,20 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Permission is a permission that a cluster must grant, like a rule of a manifest.
+// Permission is an RBAC permission that a cluster must grant.
 type Permission struct {
 	Group, Resource string
 	Verbs           []string
-	Name            string // name of the only object; empty for any object
+	Name            string // name of the object; empty for all objects
 	InNamespace     bool   // a Role in the control plane's namespace is enough
-	Level           Level  // level of a missing verb; Unchecked for an optional permission
-	Lost            string // what does not work without the permission
+	Level           Level  // level of the result if the permission is missing; Unchecked if the permission is optional
+	Lost            string // what fails without the permission
 }
 
 var read = []string{"get", "list", "watch"}
 
-// LocalPermissions returns the permissions of a replica in the local cluster
-// (manifests/install/rbac.yaml).
+// LocalPermissions returns the permissions that a replica needs in the local cluster (see
+// manifests/install/rbac.yaml).
 func LocalPermissions() []Permission {
 	return []Permission{
 		{"", "pods", read, "", false, Failure, "replicas do not become ready"},
@@ -46,8 +46,8 @@ func LocalPermissions() []Permission {
 	}
 }
 
-// ExportPermissions returns the additional permissions for --exports=on
-// (manifests/install/exports/rbac.yaml).
+// ExportPermissions returns the additional permissions that --exports=on needs (see
+// manifests/install/exports/rbac.yaml).
 func ExportPermissions() []Permission {
 	const mcs, unwritten = "multicluster.x-k8s.io", "ServiceImports are not written"
 	write := []string{"create", "update", "delete"}
@@ -64,8 +64,8 @@ func ExportPermissions() []Permission {
 	}
 }
 
-// LinkPermissions returns the permissions of a link's credentials in the linked cluster
-// (manifests/link/remote-access.yaml).
+// LinkPermissions returns the permissions that a link's credentials need in the linked cluster (see
+// manifests/link/remote-access.yaml).
 func LinkPermissions() []Permission {
 	return []Permission{
 		{"", "pods", read, "", false, Failure, "the cluster does not join"},
@@ -96,7 +96,7 @@ func (r Permission) String() string {
 	return s
 }
 
-// missing returns the verbs of the permission that were forbidden.
+// missing returns the verbs that the API server has forbidden according to the rejected requests.
 func (r Permission) missing(refused []adminapi.RefusedRequest) (verbs []string) {
 	for _, verb := range r.Verbs {
 		if slices.ContainsFunc(refused, func(x adminapi.RefusedRequest) bool {

@@ -9,7 +9,7 @@ import (
 
 // Sections of results.
 const (
-	SectionReplicas = "Gateway" // known only to a replica or to its client
+	SectionReplicas = "Gateway" // only a replica or its client has the information
 	sectionAPI      = "Kubernetes API"
 	sectionLinks    = "Links"
 	sectionTrust    = "Trust"
@@ -23,13 +23,13 @@ var Sections = []string{SectionReplicas, sectionAPI, sectionLinks, sectionTrust,
 // Names of checks.
 const (
 	API         = "api"          // the API server responds; its version
-	ClockSkew   = "clock-skew"   // its clock agrees with the local clock
+	ClockSkew   = "clock-skew"   // the clock of the API server agrees with the local clock
 	Rights      = "rights"       // permissions of the credentials in use
 	CRDs        = "crds"         // the API server serves Linkerd's kinds
 	LinkSecrets = "link-secrets" // link Secrets can be read
 	LinkSecret  = "link-secret"  // one link Secret
 	LinkExpiry  = "link-expiry"  // remaining lifetime of the link's credentials
-	LinkState   = "link-state"   // whether the replica watches the cluster; its standing
+	LinkState   = "link-state"   // the replica watches the cluster; its standing
 	LinkMemory  = "link-memory"  // all linked clusters together leave memory for the rest
 	Objects     = "objects"      // objects of the cluster can be read and used
 	Gateways    = "gateways"     // gateways of a cluster on another network can be used
@@ -60,10 +60,10 @@ var Checks = []string{
 // Result is the outcome of one check of one object.
 type Result = adminapi.CheckResult
 
-// Level is the severity of a result.
+// Level is the severity of a check's result.
 type Level = adminapi.CheckLevel
 
-// The levels, from best to worst.
+// These are the levels, from best to worst.
 const (
 	OK        = adminapi.CheckOK
 	Unchecked = adminapi.CheckUnchecked
@@ -71,14 +71,14 @@ const (
 	Failure   = adminapi.CheckFailure
 )
 
-// Rank returns the rank of a level. The worst level has the highest rank; an unknown level has rank
+// Rank returns the rank of a level. Worse levels have higher ranks, and unknown levels have rank
 // -1.
 func Rank(l Level) int { return slices.Index([]Level{OK, Unchecked, Warning, Failure}, l) }
 
 // report collects results.
 type report struct{ results []Result }
 
-// about returns a function that adds a result of one check of one object.
+// about returns a function that adds results to the report for the given check and object.
 func (r *report) about(section, check, object string) func(level Level, text, hint string) {
 	return func(level Level, text, hint string) {
 		r.results = append(r.results,
@@ -86,7 +86,8 @@ func (r *report) about(section, check, object string) func(level Level, text, hi
 	}
 }
 
-// sorted returns the results in the order of [Checks], and for each check by object.
+// sorted returns the results in the order of [Checks]. The results of each check are sorted by
+// object.
 func (r *report) sorted() []Result {
 	slices.SortStableFunc(r.results, func(a, b Result) int {
 		return cmp.Or(cmp.Compare(slices.Index(Checks, a.Check), slices.Index(Checks, b.Check)),
@@ -95,7 +96,7 @@ func (r *report) sorted() []Result {
 	return r.results
 }
 
-// ofService adds a result of one check of a service.
+// ofService adds a result for the given check and service to the report.
 func (r *report) ofService(check, service string, level Level, text, hint string) {
 	r.about(sectionServices, check, service)(level, text, hint)
 }

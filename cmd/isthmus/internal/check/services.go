@@ -51,7 +51,7 @@ func checkServices(r *report, s *Seen) {
 	}
 }
 
-// isFederated reports whether the service is federated or mirrored.
+// isFederated reports whether service s is federated or mirrored.
 func isFederated(s *adminapi.Service) bool {
 	return s.Federated || slices.ContainsFunc(s.Members, func(m adminapi.Member) bool { return m.Cluster != "local" })
 }
@@ -63,8 +63,8 @@ func services(n int) string {
 	return text.Count(n, "federated or mirrored service", "federated or mirrored services") + ": all members serve"
 }
 
-// checkMembers reports members that do not serve and members that lack ports. If no member of a
-// service serves, the result is a Failure.
+// checkMembers reports members that do not serve or lack ports. If no member of service s serves,
+// the results are Failures.
 func checkMembers(r *report, s *adminapi.Service) {
 	level := Failure
 	if slices.ContainsFunc(s.Members, func(m adminapi.Member) bool { return m.Reason == "" }) {
@@ -85,8 +85,8 @@ func checkMembers(r *report, s *adminapi.Service) {
 	}
 }
 
-// memberHint returns the hint for a member that does not serve. The reason is that of
-// federation.MemberStatus.
+// memberHint returns the hint for a member that does not serve. The parameter reason is the text of
+// a federation.MemberStatus.
 func memberHint(service, reason string) string {
 	switch reason {
 	case "no gateway of the cluster can be used":
@@ -100,7 +100,7 @@ func memberHint(service, reason string) string {
 	return "see why the cluster can't be read: isthmus clusters, and the checks of links and API servers"
 }
 
-// checkAddresses reports addresses that two members offer.
+// checkAddresses reports addresses that two members of service s offer.
 func checkAddresses(r *report, s *adminapi.Service) {
 	for _, p := range s.Ports {
 		for _, m := range p.Members {
@@ -119,8 +119,8 @@ func checkAddresses(r *report, s *adminapi.Service) {
 	}
 }
 
-// checkLeftovers reports mirrors that Linkerd's service mirror left behind. The command that
-// deletes them depends only on the cluster name, which is a label of the mirrors.
+// checkLeftovers reports mirrors that Linkerd's service mirror left behind. The hint is a command
+// that deletes all mirrors whose labels contain the name of the cluster.
 func checkLeftovers(r *report, s *Seen) {
 	for _, left := range s.Leftovers {
 		add := r.about(sectionServices, Leftovers, left.Cluster)
@@ -146,10 +146,10 @@ func checkLeftovers(r *report, s *Seen) {
 }
 
 const (
-	// conflictLasts is how long several objects may claim an address without a warning. When Pods
-	// are replaced, such a conflict ends within seconds.
+	// conflictLasts is how long several objects may claim the same address without a warning.
+	// Conflicts that arise when Pods are replaced end within seconds.
 	conflictLasts = time.Minute
-	// maxConflicts limits how many conflicts have their own result.
+	// maxConflicts is the maximum number of conflicts with separate results.
 	maxConflicts = 10
 )
 

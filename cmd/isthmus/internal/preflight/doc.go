@@ -1,17 +1,18 @@
-// Package preflight inspects clusters if no replica runs. [See] returns what a replica would show,
-// for "isthmus check" to judge. For the local cluster, See uses a user's credentials. For linked
-// clusters, See uses the credentials of the link Secrets.
+// Package preflight inspects clusters for "isthmus check" when no replica runs. The function [See]
+// returns the information that a replica would otherwise provide. To connect to the local cluster,
+// See uses the user's credentials. To connect to linked clusters, See uses the credentials in the
+// link Secrets.
 //
 //	program := cli.Program{Groups: []cli.Group{{Commands: commands.All(preflight.See)}}}
 //
-// The package is separate from the commands because it connects to clusters like a replica. No
-// other read-only command may do so.
+// The package is separate from package commands, because read-only commands other than "isthmus
+// check" must not connect to linked clusters.
 //
 // Callers may rely on the following:
 //
-//   - See returns within allClusters, whatever API servers respond.
-//   - See contacts at most clustersAtOnce clusters at a time.
-//   - See changes nothing.
+//   - The function See returns within allClusters, regardless of how API servers respond.
+//   - The function See connects to at most clustersAtOnce clusters at a time.
+//   - The function See does not change any objects.
 //
 // See ARCHITECTURE.md at the root of the module for how the packages work together.
 package preflight

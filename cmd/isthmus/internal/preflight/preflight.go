@@ -24,18 +24,18 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Limits of the inspection.
+// These limits apply to the inspection.
 const (
 	allClusters    = 20 * time.Second
 	clustersAtOnce = 48              // 250 unreachable clusters take 18 s
 	clusterLimit   = 8 * time.Second // for all requests to one cluster
 )
 
-// firstAnswer is the time limit for the first response of a cluster. Tests change it.
+// firstAnswer is the time limit for the first response of a cluster. Tests change this limit.
 var firstAnswer = 3 * time.Second
 
-// See returns what a replica would show, without a replica. See uses the network of this machine, a
-// user's credentials and the credentials of the links.
+// See returns the information that a replica would provide, without using a replica. It connects
+// from this machine, with the user's credentials and the credentials in link Secrets.
 func See(ctx context.Context, p commands.Preflight) check.Seen {
 	ctx, cancel := context.WithTimeout(ctx, allClusters)
 	defer cancel()
@@ -78,7 +78,7 @@ func See(ctx context.Context, p commands.Preflight) check.Seen {
 	for _, x := range inspections {
 		inspecting.Go(func() error {
 			x.run(ctx)
-			return nil // each inspection stores its own errors
+			return nil // errors are stored in the inspection
 		})
 	}
 	_ = inspecting.Wait()
@@ -102,11 +102,11 @@ type inspection struct {
 	rest        *rest.Config
 	namespace   string // of the control plane
 	permissions []check.Permission
-	account     string // ServiceAccount in namespace whose permissions are checked; empty for the credentials in use
-	pre         bool   // the ServiceAccount may be missing
+	account     string // ServiceAccount whose permissions are checked; empty to check the credentials in use
+	pre         bool   // the ServiceAccount need not exist yet
 
-	found     *adminapi.APIServer // initially only with the expiry
-	rightsErr error               // why no permissions could be checked
+	found     *adminapi.APIServer // initially contains only the expiry
+	rightsErr error               // why permissions could not be checked
 	noAccount bool
 }
 
@@ -146,7 +146,7 @@ func (x *inspection) run(ctx context.Context) {
 	}
 }
 
-// unauthorized returns only the requests with status 401. Other rejections only concern
+// unauthorized returns the requests with status 401. All other rejections concern missing
 // permissions, which askPermissions checks separately.
 func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedRequest) {
 	for _, r := range list {
@@ -157,7 +157,7 @@ func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedReques
 	return kept
 }
 
-// askKinds finds the custom resources that the local cluster does not serve.
+// askKinds finds custom resources that are not installed in the local cluster.
 func (x *inspection) askKinds(ctx context.Context, api *kube.Client) {
 	if x.name != federation.Local {
 		return
@@ -184,11 +184,11 @@ func (x *inspection) askKinds(ctx context.Context, api *kube.Client) {
 	}
 }
 
-// reviewsAtOnce is the number of concurrent access reviews per API server. Sequential reviews would
-// take seconds on a distant server.
+// reviewsAtOnce is the maximum number of concurrent access reviews per API server. Without
+// concurrency, reviews by a distant API server would take seconds.
 const reviewsAtOnce = 8
 
-// askPermissions asks the API server for the permissions that it does not grant.
+// askPermissions queries the API server to find missing permissions.
 func (x *inspection) askPermissions(ctx context.Context, api *kube.Client) {
 	if x.pre && x.account != "" {
 		_, err := api.ServiceAccounts(x.namespace).Get(ctx, x.account, metav1.GetOptions{})
@@ -224,8 +224,9 @@ func (x *inspection) askPermissions(ctx context.Context, api *kube.Client) {
 	kube.SortRefused(x.found.Refused)
 }
 
-// mayDo checks one permission. If account is set, it reviews the permissions of the account.
-// Otherwise it reviews those of the credentials in use.
+// mayDo asks the API server whether a permission is granted. If the field account is set, the
+// question concerns the ServiceAccount account. Otherwise, the question concerns the credentials in
+// use.
 func (x *inspection) mayDo(ctx context.Context, api *kube.Client, r check.Permission, verb string) (bool, error) {
 	resource, subresource, _ := strings.Cut(r.Resource, "/")
 	asked := &authorizationv1.ResourceAttributes{
