@@ -103,7 +103,8 @@ func (h explainHandler) question(asked url.Values) (grpcapi.Question, error) {
 	q := grpcapi.Question{Token: asked.Get("token"), Limit: maxExplained}
 	if asked.Get("authority") == "" {
 		return q, errors.New(`authority is missing: request /debug/explain?authority=web.shop.svc.cluster.local:80, ` +
-			`with token={"ns":"shop","nodeName":"node-1"} for a client on that node, and address=10.0.0.1 for one address`)
+			`with token={"ns":"shop","nodeName":"node-1"} for a client on that node, ` +
+			`and address=10.0.0.1 for one address`)
 	}
 	var err error
 	q.Authority, err = h.authority(asked.Get("authority"))
@@ -188,9 +189,8 @@ func (h explainHandler) ofImport(serviceImport federation.ServiceID, port string
 	id, ok := h.Local.ServiceOfImport(serviceImport)
 	if !ok {
 		name := text.Truncate(serviceImport.String(), maxRepeated)
-		return "", fmt.Errorf("no Service is written for ServiceImport %s, "+
-			"so its clients receive no endpoints. A headless ServiceImport never has a Service. isthmus "+
-			"exports %s shows what is written, and why",
+		return "", fmt.Errorf("no Service is written for ServiceImport %s, so its clients receive no endpoints. "+
+			"A headless ServiceImport never has a Service. isthmus exports %s shows what is written, and why",
 			name, name)
 	}
 	return h.withPort(id, "", port)
@@ -206,16 +206,18 @@ func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
 		return h.withPort(*owner.Service, "", port)
 	case owner.Claimed != "":
 		return "", fmt.Errorf("several objects of the local cluster claim %v: %s: "+
-			"clients that dial the address wait until only one object claims it. isthmus check names these objects "+
-			"if the conflict lasts", ip, printable(owner.Claimed))
+			"clients that dial the address wait until only one object claims it. "+
+			"isthmus check names these objects if the conflict lasts", ip, printable(owner.Claimed))
 	case owner.Name != "":
-		return "", fmt.Errorf("%v belongs to %s of the local cluster, not to a Service: clients that dial the "+
-			"address connect directly to it. Name the service that clients dial, and give this address in address "+
-			"(--address)", ip, printable(owner.Name))
+		return "", fmt.Errorf("%v belongs to %s of the local cluster, not to a Service: "+
+			"clients that dial the address connect directly to it. "+
+			"Name the service that clients dial, and pass this address as address (--address)",
+			ip, printable(owner.Name))
 	}
-	return "", fmt.Errorf("%v is neither a Service's cluster IP nor a Pod's IP in the local cluster: clients that "+
-		"dial the address connect directly to it. If the address belongs to a linked cluster, name the service that "+
-		"clients dial, and give this address in address (--address)", ip)
+	return "", fmt.Errorf("%v is neither a Service's cluster IP nor a Pod's IP in the local cluster: "+
+		"clients that dial the address connect directly to it. "+
+		"If the address belongs to a linked cluster, name the service that clients dial, "+
+		"and pass this address as address (--address)", ip)
 }
 
 // failuresOf returns the reasons why a service cannot be updated.

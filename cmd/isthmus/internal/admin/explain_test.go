@@ -410,7 +410,8 @@ func TestAuthorities(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"web": `"web" is not a service of the cluster domain cluster.local: give NAMESPACE/NAME`, "a.b.c": "is not a service",
+		"web":     `"web" is not a service of the cluster domain cluster.local: give NAMESPACE/NAME`,
+		"a.b.c":   "is not a service",
 		"web.svc": "is not a service", "a/b/c": "is not a service",
 		"/web": "is not a service", "shop/": "is not a service", "shop/a.b": "is not a service",
 		"web.shop.svc.other.org:80": "is not a service of the cluster domain cluster.local", "": "is not a service",

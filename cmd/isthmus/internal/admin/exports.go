@@ -27,8 +27,8 @@ const (
 )
 
 // ExportsUnread is the message shown until the objects that exports depend on have been read.
-const ExportsUnread = "the Services and Namespaces of the local cluster, or the link Secrets, have not been listed " +
-	"completely yet: isthmus clusters shows why"
+const ExportsUnread = "the Services and Namespaces of the local cluster, or the link Secrets, " +
+	"have not been listed completely yet: isthmus clusters shows why"
 
 // ExportsSource provides the input for plans of exports.
 type ExportsSource interface {
@@ -214,20 +214,22 @@ func (e *Exports) Collect(ch chan<- prometheus.Metric) {
 		"Services that clusters export, counted once for each kind of object that Isthmus writes or would write.",
 		"cluster", "kind")
 	refused := gauges("isthmus_exports_refused",
-		"Exports for which nothing is written, by reason. The reasons are states in docs/exports.md, except "+
-			"written, being written, would be written, kept and held.",
+		"Exports for which nothing is written, by reason. "+
+			"Each reason is a state in docs/exports.md "+
+			"other than written, being written, would be written, kept and held.",
 		"cluster", "reason")
 	held := gauges("isthmus_exports_held",
-		"Objects that stay for --unlinked-after although their export no longer exists. The cluster is empty if it "+
-			"is no longer linked.", "cluster")
+		"Objects that stay for --unlinked-after although their export no longer exists. "+
+			"The label cluster is empty if the cluster is no longer linked.", "cluster")
 	written := gauges("isthmus_written_services", "Services that Isthmus has written for exports.", "kind")
 	conflicts := gauges("isthmus_export_conflicts", "Differences between exports with the same name.", "kind", "reason")
 	pending := gauges("isthmus_exports_pending",
-		"Objects that Isthmus has to write or delete for exports, or would with --exports=on.")
+		"Objects that Isthmus has to write or delete for exports, or would write or delete with --exports=on.")
 	pending.WithLabelValues().Set(float64(len(v.changes)))
 	fullest := gauges("isthmus_exports_limit_ratio",
-		"Share of --max-exports-per-link or --max-exports-per-namespace in use, for the link and the namespace with "+
-			"the largest share. Above 1, some exports are not written.",
+		"Share of --max-exports-per-link or --max-exports-per-namespace in use, "+
+			"for the link and the namespace with the largest share. "+
+			"If the share exceeds 1, some exports are not written.",
 		"per", "cluster", "namespace")
 
 	linked := make(map[string]bool)

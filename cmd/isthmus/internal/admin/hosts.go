@@ -39,8 +39,8 @@ func ParseHosts(list string) ([]string, error) {
 		switch {
 		case name == "":
 		case len(validation.IsDNS1123Subdomain(name)) > 0:
-			return nil, errors.New("give DNS names without scheme and port, separated by commas, such as " +
-				"gateway.example.com")
+			return nil, errors.New("give DNS names without scheme and port, separated by commas, " +
+				"such as gateway.example.com")
 		default:
 			names = append(names, name)
 		}
@@ -84,12 +84,12 @@ func (h *Hosts) guard(next http.Handler) http.Handler {
 		}
 		switch {
 		case !h.admit(r.Host):
-			http.Error(w, fmt.Sprintf("host name %q is not allowed, because it may belong to another site: use an "+
-				"IP address, localhost or a name of the cluster, or start Isthmus with "+
-				"--admin-hosts=NAME", printable(r.Host)), http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("host name %q is not allowed, because it may belong to another site: "+
+				"use an IP address, localhost or a name of the cluster, "+
+				"or start Isthmus with --admin-hosts=NAME", printable(r.Host)), http.StatusForbidden)
 		case fromElsewhere(r):
-			http.Error(w, "the request comes from the page of another site: only the replica's own page may send "+
-				"requests",
+			http.Error(w, "the request comes from the page of another site: "+
+				"only the page of this replica may send requests",
 				http.StatusForbidden)
 		default:
 			w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -128,7 +128,7 @@ func (l *clusterCheck) checkClock() {
 		off, way = -off, "behind"
 	}
 	text := fmt.Sprintf("its clock is %s %s", roughly(off), way)
-	const hint = "synchronize the clocks of the nodes in both clusters (NTP): tokens and certificates depend on them"
+	const hint = "synchronize the clocks of the nodes in both clusters (NTP): expiry times depend on them"
 	switch {
 	case off >= skewFailure:
 		add(Failure, text, hint)
@@ -158,8 +158,8 @@ func (l *clusterCheck) checkKinds() {
 		case slices.ContainsFunc(refused,
 			func(r adminapi.RefusedRequest) bool { return r.Status != http.StatusForbidden || !l.fromHere }):
 			// If a replica lacks the permission to read a resource, the replica does not know
-			// whether the resource exists. With fromHere, a separate request has checked whether
-			// the resource exists.
+			// whether the resource exists. If fromHere is true, a separate request has already
+			// checked whether the resource exists.
 			unknown = append(unknown, k)
 		}
 	}
@@ -168,7 +168,7 @@ func (l *clusterCheck) checkKinds() {
 		add(Warning, "not installed: "+strings.Join(absent, ", "),
 			"install Linkerd's CRDs: linkerd install --crds | kubectl apply -f -")
 	case len(unknown) > 0:
-		add(Unchecked, "the API server does not say whether it serves "+strings.Join(unknown, ", "), "")
+		add(Unchecked, "the API server did not reveal whether it serves "+strings.Join(unknown, ", "), "")
 	default:
 		add(OK, "Linkerd's CRDs are installed", "")
 	}
@@ -201,8 +201,8 @@ func (l *clusterCheck) checkState() {
 	case l.State == adminapi.Ready:
 		add(OK, text, "")
 	case strings.Contains(l.Reason, overBudget):
-		add(Failure, text, "isthmus clusters shows which objects use the memory; if the cluster is meant to be this "+
-			"large, "+moreMemory)
+		add(Failure, text, "isthmus clusters shows which objects use the memory; "+
+			"if the cluster is meant to be this large, "+moreMemory)
 	case l.State == adminapi.Pending:
 		add(Warning, text, "the cluster was linked just now: wait up to half a minute")
 	default:
@@ -213,8 +213,8 @@ func (l *clusterCheck) checkState() {
 		add(Warning, fmt.Sprintf("it is %s: %s", l.Standing, l.StandingReason), uncordon)
 	}
 	if l.NewCredentials != "" {
-		hint := "undo the last change to its link Secret, or renew the link: isthmus " +
-			"link " + l.Cluster.Cluster + " --context CONTEXT --apply"
+		hint := "undo the last change to its link Secret, or renew the link: " +
+			"isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply"
 		if len(l.Awaited) > 0 {
 			hint = "allow the new credentials to list and watch " + strings.Join(l.Awaited, ", ") +
 				" in that cluster: kubectl apply -f manifests/link/remote-access.yaml; or " + hint +
@@ -264,10 +264,11 @@ func (l *clusterCheck) checkGateways() {
 	switch {
 	case len(usable) == 0:
 		add(Failure, "none of its Linkerd gateways can be used",
-			"give the gateway's Service there what Linkerd's multicluster chart does (an address of a load "+
-				"balancer, a port mc-gateway, the annotation mirror.linkerd.io/gateway-identity), "+
-				"or name gateways on the link Secret by isthmus.io/gateway-addresses and "+
-				"isthmus.io/gateway-identity, within its isthmus.io/address-ranges if it has these")
+			"configure the gateway's Service in that cluster as Linkerd's multicluster chart does "+
+				"(with a load balancer address, the port mc-gateway "+
+				"and the annotation mirror.linkerd.io/gateway-identity), "+
+				"or annotate the link Secret with isthmus.io/gateway-addresses and isthmus.io/gateway-identity; "+
+				"the addresses must be within the annotation isthmus.io/address-ranges, if it is set")
 	case len(dead) == len(usable):
 		add(Failure, "none of its Linkerd gateways answers probes: "+strings.Join(dead, ", "),
 			run+"; until one answers, services use the cluster only if they have no other endpoints")
@@ -285,8 +286,8 @@ func (l *clusterCheck) checkGateways() {
 	}
 }
 
-// A warning appears for this long before something expires. The period is longer for trust anchors,
-// because rotating the trust anchors of a mesh takes weeks. Renewing credentials takes one command.
+// These constants define how long before an expiry a warning appears. Credentials can be renewed
+// with one command, but rotating the trust anchors of a mesh takes weeks.
 const (
 	soonCredentials = 7 * 24 * time.Hour
 	soonAnchors     = 30 * 24 * time.Hour
@@ -323,8 +324,8 @@ func expiry(now, at time.Time, soon time.Duration) (level Level, text string) {
 	return OK, "is valid until " + when
 }
 
-// roughly formats a duration in words. It uses the largest unit of which the duration has nearly
-// two or more.
+// roughly formats a duration in words, in the largest unit that fits into the duration nearly twice
+// or more often.
 func roughly(d time.Duration) string {
 	for _, u := range []struct {
 		size time.Duration
@@ -343,8 +344,8 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 	add := l.about(sectionAPI, Rights, l.Cluster.Cluster)
 	if l.local && noAccount != "" {
 		add(Unchecked, "there is no ServiceAccount "+noAccount+" yet",
-			"the installation creates the ServiceAccount and its permissions; to check another one, use "+
-				"--service-account")
+			"the installation creates the ServiceAccount and its permissions; "+
+				"to check another one, use --service-account")
 		return
 	}
 	rights := LinkPermissions()
@@ -370,8 +371,8 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 		}
 		if verbs := r.missing(l.API.Refused); len(verbs) > 0 {
 			if neededForImports {
-				hint += ", or isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply" +
-					"; if you do not need ServiceExports: --export-sources=labels"
+				hint += ", or isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply; " +
+					"if you do not need ServiceExports: --export-sources=labels"
 			}
 			texts[r.Level] = append(texts[r.Level], fmt.Sprintf("%s %v (%s)", strings.Join(verbs, ", "), r, r.Lost))
 			worst = slices.MaxFunc([]Level{worst, r.Level}, func(a, b Level) int { return Rank(a) - Rank(b) })
@@ -435,7 +436,8 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
 }
 
-// Results based on data that is older than these limits, in seconds, mention the age of the data.
+// If the data behind a result is older than these limits, in seconds, the result mentions the age
+// of the data.
 const (
 	anchorsAge  = 15
 	networksAge = 65
@@ -479,10 +481,11 @@ func compareAnchors(here, there []adminapi.Anchor) (level Level, text string) {
 	}
 	switch n, m := len(here), len(there); {
 	case common == 0:
-		return Failure, "the local cluster trusts none of its trust anchors: proxies reject each other's identities"
+		return Failure, "it has no trust anchor in common with the local cluster: " +
+			"proxies reject each other's identities"
 	case common < n || common < m:
 		return Warning, fmt.Sprintf("only %d of the %d trust anchors here and the %d there are the same: "+
-			"certificates of other anchors are rejected", common, n, m)
+			"certificates from different trust anchors are rejected", common, n, m)
 	}
 	return OK, "the same trust anchors as here"
 }
@@ -520,18 +523,18 @@ func (l *clusterCheck) checkNetwork(overlaps []string) {
 			texts = append(slices.Clone(texts), fmt.Sprintf("%d more", more))
 		}
 		add(Warning, "Pod CIDRs overlap: "+strings.Join(texts, "; "),
-			"federated Services need flat networks, in which each address belongs to one Pod: use different "+
-				"--cluster-cidr ranges for new clusters, or reach the clusters through Linkerd gateways (annotation "+
-				"isthmus.io/network of the link Secret)")
+			"federated Services need flat networks, in which each address belongs to one Pod: "+
+				"use different --cluster-cidr ranges for new clusters, "+
+				"or reach the clusters through Linkerd gateways (annotation isthmus.io/network of the link Secret)")
 	case n.Nodes == 0:
 		add(OK, "it has no Nodes", "")
 	case len(n.CIDRs) == 0:
-		add(Unchecked, "its Nodes have no Pod CIDR", "some network plugins do not use Pod CIDRs: compare the ranges "+
-			"of the plugins")
+		add(Unchecked, "its Nodes have no Pod CIDR", "some network plugins do not use Pod CIDRs: "+
+			"compare the ranges of the plugins")
 	case n.Partly:
-		add(OK, fmt.Sprintf("its Pod CIDRs do not overlap with other clusters, according to %d of its "+
-			"Nodes", n.Nodes), "")
+		add(OK, fmt.Sprintf("its Pod CIDRs do not overlap with those of other clusters, "+
+			"according to %d of its Nodes", n.Nodes), "")
 	default:
-		add(OK, "its Pod CIDRs do not overlap with other clusters", "")
+		add(OK, "its Pod CIDRs do not overlap with those of other clusters", "")
 	}
 }

@@ -4,8 +4,8 @@
 //
 //	results := check.Judge(check.Seen{Clusters: page, Services: services})
 //
-// Before an installation, no replica serves these pages. In this case, "isthmus check" reads the
-// clusters itself to fill in a [Seen], and sets the field FromHere.
+// Before an installation, no replica serves these pages. "isthmus check" then reads the clusters
+// itself, fills in a [Seen] and sets the field FromHere.
 //
 // Callers may rely on the following:
 //

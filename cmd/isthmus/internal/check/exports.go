@@ -28,8 +28,8 @@ func NameClashes(links []string) (texts []string) {
 			if len(texts) == mostClashes {
 				return texts
 			}
-			texts = append(texts, fmt.Sprintf("links %s and %s: a Service NAME-%s of %s is not mirrored, because "+
-				"the name NAME-%s belongs to %s",
+			texts = append(texts, fmt.Sprintf("links %s and %s: a Service NAME-%s of %s is not mirrored, "+
+				"because the name NAME-%s belongs to %s",
 				short, long, long[:i-1], short, long, long))
 		}
 	}
@@ -58,8 +58,8 @@ func checkExports(r *report, s *Seen) {
 	case x.Pending > 0:
 		add(Warning,
 			fmt.Sprintf("%d Services for exports have to be written, but no replica holds the Lease", x.Pending),
-			"this is normal for a few seconds after a replica stops; if the warning remains, see the logs of the "+
-				"replicas")
+			"this is normal for a few seconds after a replica stops; "+
+				"if the warning remains, see the logs of the replicas")
 	default:
 		add(OK, "there are no exports to write Services for", "")
 	}
@@ -73,12 +73,12 @@ func checkExports(r *report, s *Seen) {
 	switch {
 	case len(missing) > 0:
 		add(Warning,
-			"not permitted: "+strings.Join(missing, ", ")+" (ServiceExports are not imported, but exports by label "+
-				"work)",
+			"not permitted: "+strings.Join(missing, ", ")+" (ServiceExports are not imported, "+
+				"but exports by label work)",
 			"kubectl apply -k manifests/install/exports; or set --export-sources=labels")
 	case x.MCS == "none":
-		add(OK, "ServiceExports are not imported, because this cluster lacks the kinds of the MCS-API; exports by "+
-			"label work",
+		add(OK, "ServiceExports are not imported, because this cluster lacks the kinds of the MCS-API; "+
+			"exports by label work",
 			"to import them, see docs/mcs.md; otherwise set --export-sources=labels")
 	}
 	for _, note := range x.Notes {
@@ -113,8 +113,8 @@ func checkWriter(r *report, s *Seen) {
 			"grant the permissions for leases in manifests/install/rbac.yaml")
 	case w.Holder == "":
 		add(Warning, "no replica holds the Lease for writing EndpointSlices",
-			"this is normal for a few seconds after a replica stops; if the warning remains, isthmus clusters shows "+
-				"why")
+			"this is normal for a few seconds after a replica stops; "+
+				"if the warning remains, isthmus clusters shows why")
 	case w.Error != "":
 		add(Warning, "EndpointSlices for ExternalWorkloads can't be written: "+w.Error,
 			"grant the permissions for endpointslices in manifests/install/rbac.yaml")

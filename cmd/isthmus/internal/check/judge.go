@@ -97,7 +97,7 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 	switch {
 	case c.SecretRefused != "" && c.API != nil:
 		why := c.Cluster + ": " + c.SecretRefused
-		add(Failure, "can't be used, so Isthmus still uses its previous version for cluster "+why,
+		add(Failure, "can't be used, so Isthmus continues to use its previous version for cluster "+why,
 			"undo the last change: kubectl describe "+secret)
 	case c.SecretRefused != "":
 		add(Failure, "can't be used: "+c.SecretRefused,

@@ -55,7 +55,7 @@ func TestJudge(t *testing.T) {
 				Resource: "externalworkloads.workload.linkerd.io", Status: 403}}
 		}, []string{"warning rights local: not permitted: list externalworkloads.workload.linkerd.io " +
 			"(ExternalWorkloads are not served)",
-			"unchecked crds local: the API server does not say whether it serves " +
+			"unchecked crds local: the API server did not reveal whether it serves " +
 				"externalworkloads.workload.linkerd.io"}},
 		"a missing kind, and a missing right to it": {func(own, _ *adminapi.Cluster, s *Seen) {
 			s.FromHere = true
@@ -105,7 +105,8 @@ func TestJudge(t *testing.T) {
 		"new credentials": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.NewCredentials = "new credentials do not work; the old credentials stay in use: Unauthorized"
 		},
-			[]string{"failure link-state east: new credentials do not work; the old credentials stay in use: Unauthorized"}},
+			[]string{"failure link-state east: new credentials do not work; the old credentials stay in use: " +
+				"Unauthorized"}},
 		"new credentials that wait": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.NewCredentials, east.Awaited = "they lack the permission", []string{"servers.policy.linkerd.io"}
 		}, []string{"failure link-state east: they lack the permission"}},
@@ -134,8 +135,8 @@ func TestJudge(t *testing.T) {
 			_ *Seen) {
 			east.SecretRefused = "no kubeconfig"
 		},
-			[]string{"failure link-secret link-east: can't be used, so Isthmus still uses its previous version for " +
-				"cluster east: no kubeconfig"}},
+			[]string{"failure link-secret link-east: can't be used, so Isthmus continues to use its previous " +
+				"version for cluster east: no kubeconfig"}},
 		"a token": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Expiry = &adminapi.Expiry{What: "token", At: time.Unix(0, 0)}
 		},
@@ -160,12 +161,12 @@ func TestJudge(t *testing.T) {
 				"00:00 UTC"}},
 		"more anchors": {func(own, east *adminapi.Cluster, _ *Seen) {
 			own.API.Anchors, east.API.Anchors = anchors(late), anchors(late, late.Add(time.Hour))
-		}, []string{"warning trust-anchors east: only 1 of the 1 trust anchors here and the 2 there are the " +
-			"same: certificates of other anchors are rejected"}},
+		}, []string{"warning trust-anchors east: only 1 of the 1 trust anchors here and the 2 there are the same: " +
+			"certificates from different trust anchors are rejected"}},
 		"fewer anchors": {func(own, east *adminapi.Cluster, _ *Seen) {
 			own.API.Anchors, east.API.Anchors = anchors(late, late.Add(time.Hour)), anchors(late)
-		}, []string{"warning trust-anchors east: only 1 of the 2 trust anchors here and the 1 there are the " +
-			"same: certificates of other anchors are rejected"}},
+		}, []string{"warning trust-anchors east: only 1 of the 2 trust anchors here and the 1 there are the same: " +
+			"certificates from different trust anchors are rejected"}},
 		"no Nodes": {func(_, east *adminapi.Cluster, _ *Seen) { east.API.Networks = &adminapi.PodNetworks{} }, nil},
 		"Nodes without a Pod CIDR": {func(_, east *adminapi.Cluster,
 			_ *Seen) {

@@ -58,8 +58,8 @@ func ExportPermissions() []Permission {
 		{mcs, "serviceexports", read, "", false, Warning, unwritten},
 		{mcs, "serviceimports", read, "", false, Warning, unwritten},
 		{mcs, "serviceimports", write, "", false, Warning, unwritten},
-		{mcs, "serviceimports/status", status, "", false, Warning, "ServiceImports do not name the clusters that " +
-			"export"},
+		{mcs, "serviceimports/status", status, "", false, Warning,
+			"ServiceImports do not name the clusters that export"},
 		{mcs, "serviceexports/status", status, "", false, Warning, "ServiceExports have no conditions"},
 	}
 }

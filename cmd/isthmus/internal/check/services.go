@@ -23,25 +23,25 @@ func checkServices(r *report, s *Seen) {
 		for _, f := range x.Failures {
 			r.ofService(Updates, x.Service, Failure, f.String(),
 				"report this bug with the stack from the log (message \"panic: this is a bug in Isthmus\"); "+
-					"docs/operations.md says what to do until the bug is fixed")
+					"docs/operations.md describes what to do until the bug is fixed")
 		}
 		for _, problem := range x.Problems {
 			r.ofService(Definitions, x.Service, Warning, problem,
-				"correct the Service's annotations and labels; docs/links.md and docs/preference.md list the valid "+
-					"values")
+				"correct the Service's annotations and labels; "+
+					"docs/links.md and docs/preference.md list the valid values")
 		}
 		if x.Preference != nil {
 			for _, cluster := range x.Preference.Unlinked {
 				r.ofService(Definitions, x.Service, Warning,
 					fmt.Sprintf("annotation isthmus.io/prefer: no cluster %s is linked", cluster),
-					"correct the name in the annotation, or link the cluster: isthmus link NAME --context CONTEXT "+
-						"--apply")
+					"correct the name in the annotation, or link the cluster: "+
+						"isthmus link NAME --context CONTEXT --apply")
 			}
 		}
 	}
 	for _, fine := range []struct{ check, text string }{
 		{Members, services(federated)}, {Ports, "all members have the ports of their services"},
-		{Addresses, "no two members offer the same watched address"},
+		{Addresses, "no two members of a watched service offer the same address"},
 		{Definitions, "all annotations and labels can be used"},
 		{Updates, "no update of a service has panicked"},
 	} {
@@ -78,7 +78,7 @@ func checkMembers(r *report, s *adminapi.Service) {
 		}
 		if len(m.LacksPorts) > 0 {
 			r.ofService(Ports, s.Service, Warning,
-				fmt.Sprintf("%s of cluster %s has no port %s: clients connect to the same port number of its Pods",
+				fmt.Sprintf("%s of cluster %s has no port %s: clients connect to the same port of its Pods",
 					m.Service, m.Cluster, strings.Join(m.LacksPorts, ", ")),
 				"use the same port numbers in both Services; their target ports may differ")
 		}
@@ -97,7 +97,7 @@ func memberHint(service, reason string) string {
 		return "correct the cluster's name in the annotations of Service " + service +
 			", or link it: isthmus link NAME --context CONTEXT --apply"
 	}
-	return "see why the cluster can't be read: isthmus clusters, and the checks of links and API servers"
+	return "see why the cluster can't be read: the checks of links and API servers, and isthmus clusters"
 }
 
 // checkAddresses reports addresses that two members of service s offer.
@@ -113,8 +113,8 @@ func checkAddresses(r *report, s *adminapi.Service) {
 				text += ": " + m.ConflictsWith[0]
 			}
 			r.ofService(Addresses, s.Service, Warning, text,
-				"two clusters use the same addresses, or one cluster is linked twice; to separate them, annotate "+
-					"the link Secrets with isthmus.io/address-ranges (docs/links.md)")
+				"two clusters use the same addresses, or one cluster is linked twice; "+
+					"to separate them, annotate the link Secrets with isthmus.io/address-ranges (docs/links.md)")
 		}
 	}
 }
@@ -139,9 +139,8 @@ func checkLeftovers(r *report, s *Seen) {
 		}
 		message = fmt.Sprintf("it has no link Secret, and it is unknown whether a service mirror of Linkerd still "+
 			"writes %s: %s (%s)", text.Count(left.Number, "mirror", "mirrors"), names, left.Unknown)
-		add(Unchecked, message, "allow Isthmus to read Links and Leases: kubectl apply -k "+
-			"manifests/install/exports/linkerd; "+
-			"if no service mirror runs for the cluster: "+remove)
+		add(Unchecked, message, "allow Isthmus to read Links and Leases: "+
+			"kubectl apply -k manifests/install/exports/linkerd; if no service mirror runs for the cluster: "+remove)
 	}
 }
 
@@ -165,8 +164,8 @@ func checkConflicts(r *report, s *Seen, now time.Time) {
 			continue
 		}
 		r.about(sectionNetworks, Conflicts, x.Address)(Warning,
-			fmt.Sprintf("%s have claimed it for %s: %s; GetProfile returns Unavailable until only one object claims "+
-				"the address",
+			fmt.Sprintf("%s have claimed it for %s: %s; "+
+				"GetProfile returns Unavailable until only one object claims the address",
 				x.Claimed, roughly(now.Sub(x.Since)), strings.Join(x.Objects, ", ")),
 			"delete or correct all but one of these objects; to delete Pods of a node that no longer exists: "+
 				"kubectl delete pod -n NAMESPACE NAME --force")

@@ -55,7 +55,7 @@ func TestServiceChecks(t *testing.T) {
 				"cluster", "failure members shop/web: shop/web of cluster north does not serve: cluster is unlinked"}},
 		"ports": {web(adminapi.Member{Cluster: "east", LacksPorts: []string{"80 (http is 8080 there)", "81"}}), nil,
 			[]string{"warning ports shop/web: shop/web of cluster east has no port 80 (http is 8080 there), 81: " +
-				"clients connect to the same port number of its Pods"}},
+				"clients connect to the same port of its Pods"}},
 		"a preference": {preferring, nil,
 			[]string{"warning definitions shop/web: annotation isthmus.io/prefer: no cluster esat is linked"}},
 		"a problem": {adminapi.Service{Service: "shop/odd", Problems: []string{"bad"}}, nil,

@@ -34,8 +34,8 @@ const (
 // firstAnswer is the time limit for the first response of a cluster. Tests change this limit.
 var firstAnswer = 3 * time.Second
 
-// See returns the information that a replica would provide, without using a replica. It connects
-// from this machine, with the user's credentials and the credentials in link Secrets.
+// See returns the information that a replica would provide, without using a replica. The function
+// connects from this machine, with the user's credentials and the credentials in link Secrets.
 func See(ctx context.Context, p commands.Preflight) check.Seen {
 	ctx, cancel := context.WithTimeout(ctx, allClusters)
 	defer cancel()

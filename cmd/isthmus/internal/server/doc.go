@@ -16,7 +16,7 @@
 //   - The admin server starts before all other parts and stops after them.
 //   - Isthmus adapts GOGC to the memory in use, unless the environment sets GOGC.
 //   - If the trace collector is unusable, Isthmus logs an error and continues without traces.
-//   - After a SIGTERM, the replica moves proxies to other replicas before it stops serving. A
+//   - After a SIGTERM, the replica moves its proxies to other replicas before it stops serving. A
 //     second signal ends the process at once.
 //   - At the end of a shutdown, the replica sends the remaining trace spans for at most half a
 //     second.

@@ -67,8 +67,8 @@ const (
 	refillEvery = time.Second
 
 	// maxMessages is the maximum number of messages with separate limits in a logger. maxMessageKey
-	// is the number of leading bytes that distinguish two messages. Without these limits, messages
-	// of libraries that contain data from clients could use any amount of memory.
+	// is the number of leading bytes that distinguish two messages. The two constants bound the
+	// memory of a logger, because messages of libraries may contain data from clients.
 	maxMessages   = 1000
 	maxMessageKey = 200
 )
@@ -86,8 +86,9 @@ func limited(c zapcore.Core) zapcore.Core {
 	return limitCore{c, &buckets{byMessage: make(map[string]*bucket)}}
 }
 
-// withOwnLimit returns a logger that writes like log but has a separate limit. Libraries use
-// separate loggers, so that their messages do not exhaust the limit of Isthmus's messages.
+// withOwnLimit returns a logger that writes to the same output as log, with a separate limit.
+// Libraries use separate loggers, so that their messages do not exhaust the limit of Isthmus's
+// messages.
 func withOwnLimit(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return c.With(nil) }))
 }
@@ -198,8 +199,8 @@ func bridgeKlog(log *zap.Logger, l logLevel) error {
 	return nil
 }
 
-// forKlog returns a logger for klog messages up to level V(v). In this logger, zap's level -n
-// represents klog's level V(n).
+// forKlog returns a logger for klog messages up to level V(v). The logger represents klog's level
+// V(n) as zap's level -n.
 func forKlog(log *zap.Logger, v int) *zap.Logger {
 	return log.Named("client-go").WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		return klogCore{c, zapcore.Level(-v)}

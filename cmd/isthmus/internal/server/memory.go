@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// unknownMemory is the usable memory that Isthmus assumes if it cannot determine it, in bytes.
+	// unknownMemory is the assumed usable memory, in bytes, if the actual amount is unknown.
 	unknownMemory = 4 << 30
 	// mostClusterMemory is the maximum default of --cluster-memory, in bytes. This amount is about
 	// twice the memory that a cluster of 100,000 Pods needs.
 	mostClusterMemory = 256 << 20
-	// minClusterMemory is the minimum value of --cluster-memory, in bytes. This minimum suffices
-	// for about 3,000 ordinary Pods.
+	// minClusterMemory is the minimum value of --cluster-memory, in bytes. The cache of a cluster
+	// with about 3,000 ordinary Pods fits into this minimum.
 	minClusterMemory = 4 << 20
-	// minViewMemory is the minimum value of --view-memory, in bytes. This minimum suffices for
-	// endpoint sets with 3,000 endpoints in total.
+	// minViewMemory is the minimum value of --view-memory, in bytes. Endpoint sets with 3,000
+	// endpoints in total fit into this minimum.
 	minViewMemory = 1 << 20
-	// mostViewMemory is the maximum default of --view-memory, in bytes. This amount suffices for
-	// endpoint sets with six million endpoints in total.
+	// mostViewMemory is the maximum default of --view-memory, in bytes. Endpoint sets with six
+	// million endpoints in total fit into this memory.
 	mostViewMemory = 2 << 30
 	// streamMemory is the estimated memory of an open call, in bytes. The default of --max-streams
 	// is computed from this estimate. The estimate includes the goroutine, gRPC's buffers, 2 KiB of
@@ -94,12 +94,12 @@ func returnMemory() { debug.FreeOSMemory() }
 // limit is the constant garbage in bytes, but at least leastGCPercent and at most mostGCPercent of
 // the memory in use.
 //
-// Go's default GOGC of 100 is unsuitable for both small and large heaps. The heap of an idle
-// replica is small, so that Go would collect garbage constantly while thousands of proxies connect.
-// With a large heap, the default would waste memory.
+// Go's default GOGC of 100 is unsuitable for both small and large heaps. With the small heap of an
+// idle replica, Go would collect garbage constantly while thousands of proxies connect. With a
+// large heap, the default of 100 would waste memory.
 //
-// Until the replica is ready, the limit is garbageAtStart bytes. During this time, listed objects
-// quickly become garbage, and no proxy waits for the garbage collector.
+// Until the replica is ready, the limit is garbageAtStart bytes. A replica that is not ready
+// produces much garbage while it lists objects, and no proxy waits for its garbage collector.
 const (
 	garbage        = 64 << 20
 	garbageAtStart = 16 << 20

@@ -80,11 +80,13 @@ func clusterGauges(linked linkStates, name, help string) *prometheus.GaugeVec {
 // collectMembers collects metrics about the members of all services, whether watched or not.
 func collectMembers(ch chan<- prometheus.Metric, t *federation.Table, linked linkStates, byService bool) {
 	members := clusterGauges(linked, "isthmus_members",
-		"Members of federated and mirrored services, by cluster. The cluster is empty if it is not linked.")
+		"Members of federated and mirrored services, by cluster. "+
+			"The label cluster is empty if the cluster is not linked.")
 	unavailable := clusterGauges(linked, "isthmus_member_unavailable",
-		"Members of federated and mirrored services that contribute no endpoints. See /debug/clusters for the reasons.")
+		"Members of federated and mirrored services that do not contribute endpoints. "+
+			"See /debug/clusters for the reasons.")
 	serving := gauges("isthmus_service_member",
-		"1 if the member of a federated or mirrored service serves, 0 if not.",
+		"1 if the member of a federated or mirrored service serves, 0 otherwise.",
 		"namespace", "service", "cluster", "member")
 	for id, d := range t.Definitions() {
 		for _, m := range d.Members {
@@ -121,15 +123,16 @@ func ifLinked(c federation.ClusterName, linked linkStates) string {
 // collectWatched collects metrics about the endpoints of watched service ports.
 func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked linkStates, byService bool) {
 	offered := clusterGauges(linked, "isthmus_endpoints_offered",
-		"Endpoints that clusters offer for the service ports that proxies watch.")
+		"Endpoints that clusters offer for watched service ports.")
 	yielded := gauges("isthmus_address_conflicts",
-		"Offered addresses that Isthmus sends as endpoints of another member of the service.", "cluster")
+		"Offered addresses that Isthmus does not send, because another member offers the same address.", "cluster")
 	yielded.WithLabelValues(federation.Local.String())
 	refused := gauges("isthmus_endpoints_refused",
-		"Endpoints of linked clusters that Isthmus rejects, by reason. Their address is outside the cluster's "+
-			"address ranges, or belongs to the local cluster. See /debug/clusters for examples.", "cluster", "reason")
+		"Endpoints of linked clusters that Isthmus rejects, by reason. "+
+			"The address of the endpoint is outside the cluster's address ranges, or belongs to the local cluster. "+
+			"See /debug/clusters for examples.", "cluster", "reason")
 	byMember := gauges("isthmus_service_endpoints_offered",
-		"Endpoints that a cluster offers for a service port that proxies watch.",
+		"Endpoints that a cluster offers for a watched service port.",
 		"namespace", "service", "port", "cluster", "member")
 	for w := range t.EachWatched() {
 		port := w.Port
@@ -166,8 +169,8 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 
 // tierChanges describes the metric that counts how often clients switched to more or fewer tiers.
 var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
-	"How often clients of a zone started to use more tiers (spill) or fewer tiers (return). Only watched services "+
-		"count.",
+	"How often clients in a zone started to use more tiers (spill) or fewer tiers (return). "+
+		"Only changes of watched services are counted.",
 	[]string{"namespace", "service", "direction"}, nil)
 
 // tierMetrics collects the tiers in use for watched services with a preference. The value of the
@@ -176,8 +179,8 @@ var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
 func tierMetrics(t *federation.Table) scraped {
 	return func(ch chan<- prometheus.Metric) {
 		inUse := gauges("isthmus_tier_in_use",
-			"Number of tiers, besides the first tier, that clients of a zone use for a service with a preference. "+
-				"The port with the most tiers counts. See /debug/services for the reasons.",
+			"Number of tiers besides the first that clients in a zone use for a service with a preference. "+
+				"The value is for the port with the most tiers in use. See /debug/services for the reasons.",
 			"namespace", "service", "zone")
 		for _, s := range t.Steered(false) {
 			if len(s.Preference.Tiers) == 0 {

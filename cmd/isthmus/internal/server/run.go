@@ -294,7 +294,7 @@ func (r *replica) run(ctx context.Context) error {
 }
 
 // lastParts returns the parts that stop last, which are the admin server on l, the GC tuner and
-// traces. Traces stop late so that the replica can send the last spans.
+// traces. Traces are among the last parts so that the replica can send the last spans.
 func (r *replica) lastParts(l net.Listener) []part {
 	parts := []part{
 		{name: "admin server", run: func(ctx context.Context) error { return r.admin.Serve(ctx, l, lastLimit) }},
@@ -342,9 +342,9 @@ func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 	served.Wait()
 }
 
-// checkListen returns an error if the replica cannot listen on an address. With checkListen, an
-// invalid address is reported at the start rather than after the clusters have synced. checkListen
-// closes the listener again, because the replica must not listen before it is ready.
+// checkListen returns an error if the replica cannot listen on an address. The check detects an
+// invalid address at the start, and not only after the clusters have synced. The listener is closed
+// again, because a replica must not listen before the replica is ready.
 func checkListen(addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -86,9 +86,8 @@ func (s *shutdown) run(l *trackingListener) {
 }
 
 // handOver waits for the time in the field delay and then ends the open streams over the time in
-// the field spread. If the field spread is zero, the method stop ends the streams instead. handOver
-// returns after both times, or earlier if the field always is false and all proxies have
-// disconnected.
+// the field spread. If the field spread is zero, the method stop ends the streams instead. If the
+// field always is false, handOver returns as soon as all proxies have disconnected.
 func (s *shutdown) handOver() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.delay+s.spread)
 	var draining sync.WaitGroup

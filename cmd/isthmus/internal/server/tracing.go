@@ -17,8 +17,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// traceService is the service name in traces, which is the name of Linkerd's destination
-// controller.
+// traceService is the service name in traces. Linkerd's destination controller uses the same name.
 const traceService = "linkerd-destination"
 
 // tracing sends a span for every gRPC call to an OpenTelemetry collector. If no collector is

@@ -24,8 +24,8 @@ type parsed[T any] struct {
 	read func(string) (T, error)
 }
 
-// parse adds a flag to s and uses the function read to parse its value. Errors of this function
-// must describe the valid values.
+// parse adds a flag to s. The function read parses the value of the flag, and its errors must
+// describe the valid values.
 func parse[T any](s *pflag.FlagSet, to *T, name, value string, read func(string) (T, error), usage string) {
 	p := &parsed[T]{to: to, read: read}
 	if err := p.Set(value); err != nil {
@@ -135,8 +135,8 @@ func label(text string) (string, error) {
 	return text, nil
 }
 
-// quantity returns a function that parses a number of bytes, such as 64Mi, which must be at least
-// least. The function returns 0 for an empty string.
+// quantity returns a function that parses a number of bytes, such as 64Mi. The minimum is the
+// parameter least. For an empty string, the function returns 0.
 func quantity(least int64) func(string) (int64, error) {
 	return func(text string) (int64, error) {
 		if text == "" {

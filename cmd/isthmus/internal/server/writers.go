@@ -241,8 +241,8 @@ func (e *exporter) parts() (all []part) {
 const unreadAfter = time.Minute
 
 // reportUnread logs a warning if some kinds that exports depend on have not been read after
-// unreadAfter. Isthmus does not write objects for exports before Services and Namespaces have been
-// read. reportUnread returns when ctx ends.
+// unreadAfter. Until Services and Namespaces have been read, Isthmus does not write objects for
+// exports. The method returns when ctx ends.
 func (e *exporter) reportUnread(ctx context.Context) {
 	if !pace.Sleep(ctx, unreadAfter) {
 		return
@@ -257,7 +257,7 @@ func (e *exporter) reportUnread(ctx context.Context) {
 		return
 	}
 
-	if len(reasons) == 0 { // the kinds can be listed, but link Secrets cannot, or a list is slow
+	if len(reasons) == 0 { // the kinds can be listed, but link Secrets cannot be listed, or a list is slow
 		reasons = []string{admin.ExportsUnread}
 		hint = "isthmus check shows what is missing"
 	}
@@ -275,7 +275,7 @@ func (e *exporter) reportUnread(ctx context.Context) {
 			pace.Sleep(ctx, time.Second) // batches changes
 		}
 	}
-	e.log.Info("can now determine what to write for exports")
+	e.log.Info("can determine what to write for exports again")
 	<-ctx.Done()
 }
 

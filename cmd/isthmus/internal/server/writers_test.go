@@ -115,7 +115,7 @@ func TestExportsUnread(t *testing.T) {
 		Resource: "serviceimports", Err: "serviceimports is forbidden", Failure: adminapi.Forbidden,
 	}
 	const unknown, known = "cannot determine what to write for exports: nothing is written",
-		"can now determine what to write for exports"
+		"can determine what to write for exports again"
 	for name, test := range map[string]struct {
 		known     bool
 		resources []adminapi.Resource
