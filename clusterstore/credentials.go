@@ -195,8 +195,8 @@ func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	return federation.ClusterName(name), nil
 }
 
-// hash returns the SHA-256 hash of a list of byte strings. It hashes the length of each string
-// before the string, so that moving bytes from one string to the next changes the result.
+// hash returns the SHA-256 hash of a list of byte strings. Each string is hashed after its length,
+// so that moving bytes from one string to the next changes the result.
 func hash(parts ...[]byte) [sha256.Size]byte {
 	h := sha256.New()
 	for _, p := range parts {

@@ -13,10 +13,10 @@
 //   - The content of a Secret cannot crash the process, block another cluster or change the
 //     endpoints of another cluster.
 //   - A cluster stays linked as long as a link Secret with its name exists. If the cluster becomes
-//     unreachable, the Store keeps retrying, and its cached endpoints stay in use.
+//     unreachable, the Store keeps retrying, and the cached endpoints stay in use.
 //   - If new objects would exceed the memory cap of a cluster, the cluster keeps its cache and
-//     retries. The state of such a cluster is stale, or unreachable if the cluster has never
-//     synced.
+//     retries. The state of a cluster over its memory cap is stale, or unreachable if the cluster
+//     has never synced.
 //   - At most 32 clusters start at the same time. A cluster ends its turn when it has synced, when
 //     a request has failed, or after a second at the latest.
 //   - If several Secrets have the same cluster name, the Store uses the oldest valid Secret. If an
@@ -26,9 +26,9 @@
 //     new connection. The Store ignores invalid values of the annotations for the standing and the
 //     region.
 //   - Rotating credentials does not affect proxies. The Store starts another Cluster with the new
-//     credentials, which replaces the serving Cluster in one step once it has synced. The new
-//     Cluster must first list each kind of which the serving Cluster has objects. The exceptions
-//     are described in successor.go.
+//     credentials, which replaces the serving Cluster in one step once it has synced. Before the
+//     switch, the new Cluster lists each kind of which the serving Cluster has objects. The file
+//     successor.go describes the exceptions to this rule.
 //   - When Run returns, the table still contains the links and their endpoints.
 //   - [Store.Exports] returns the exports of the local cluster and of all linked clusters. The
 //     exports of an unusable or unreachable cluster do not change. If a list removes several

@@ -9,7 +9,7 @@ import (
 	"isthmus/federation"
 )
 
-// ExportOptions connect the exports package to the caches of the local cluster and all linked
+// ExportOptions connects package exports to the caches of the local cluster and all linked
 // clusters. All clusters share one value. Both functions are required.
 type ExportOptions struct {
 	// Hooks returns the hooks for the cluster with the given name. For the local cluster, the name

@@ -143,7 +143,7 @@ func (r *linkSettings) namedTargets(
 	if identity == "" {
 		return nil, []string{
 			"annotation " + gatewayAddressesAnnotation + " requires " + gatewayIdentityAnnotation +
-				", because no Service of the cluster specifies the identity of the gateways",
+				": no Service of the cluster specifies the identity of the gateways",
 		}
 	}
 	for _, x := range r.gateways {
@@ -164,8 +164,8 @@ func (r *linkSettings) namedTargets(
 
 // probeFor returns the probe for a gateway address in a link Secret. The probe is that of the
 // gateway Service with the same port as the address. If no Service has the port, or if several
-// Services have the port but different probes, probeFor returns the zero Probe. Such an address is
-// not probed, because a wrong probe would mark a healthy gateway as dead.
+// Services have the port but different probes, probeFor returns the zero Probe. An address with the
+// zero Probe is not probed, because a wrong probe would mark a healthy gateway as dead.
 func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	for _, g := range found {
 		if g.NodePort == port { // node ports are unique within a cluster

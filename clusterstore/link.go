@@ -88,9 +88,9 @@ type link struct {
 
 	mailbox federation.Latest[[]*credentials] // all Secrets with the link's name, oldest first
 	changed *pace.Signal                      // set when the region or the gateways of its clusters change
-	// probed is set when the addresses or the health of the gateways change. Signals limit the rate
-	// of changes, so this change has a signal of its own. Otherwise it would wait because of the
-	// earlier change to the cluster that announced the gateways.
+	// probed is set when the addresses or the health of the gateways change. A signal delays a
+	// change that follows another change. With a shared signal, a change to the gateways would be
+	// delayed after the change to the cluster that announced the gateways.
 	probed    *pace.Signal
 	published atomic.Pointer[linkStatus] // for status and metrics
 	// settled is guarded by store.mu. settled becomes true when the link's state is no longer

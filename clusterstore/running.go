@@ -104,8 +104,9 @@ func (r *runningCluster) stop() {
 	}
 }
 
-// noteHealth returns the cluster's health. It sets healthChanged to a channel that is closed when
-// the health changes next, and records whether a panic has stopped the lists and watches.
+// noteHealth returns the cluster's health. The method sets healthChanged to a channel that is
+// closed when the health changes next, and records whether a panic has stopped the lists and
+// watches.
 func (r *runningCluster) noteHealth() cluster.Health {
 	r.healthChanged = r.cluster.HealthChanged()
 	h := r.cluster.Health()

@@ -167,9 +167,9 @@ func (r *settingsReader) readNetwork() {
 	}
 }
 
-// unreadableNetwork is the network of a cluster with an invalid annotation. It is not a valid
-// network name and therefore never equals the network of Isthmus. Isthmus must not send traffic to
-// Pods that cannot be reached.
+// unreadableNetwork is the network of a cluster with an invalid annotation. The value is not a
+// valid network name and therefore never equals the network of Isthmus. Isthmus must not send
+// traffic to Pods that cannot be reached.
 const unreadableNetwork = "(can't be read)"
 
 // namelessNetwork is the network name that pages show for clusters without the annotation.

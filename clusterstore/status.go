@@ -32,7 +32,7 @@ func (l *linkStatus) replacing() bool {
 	return l.serving != nil && l.next != nil && l.serving.creds.hash == l.next.creds.hash
 }
 
-// describe sets the fields of st that describe the link's cluster.
+// describe adds the status of the link's cluster to st.
 func (v *linkStatus) describe(st *adminapi.Cluster) {
 	at := v.shown()
 	h := at.cluster.Health()
@@ -84,7 +84,7 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 	}
 }
 
-// describeGateways sets the fields of st that describe the Linkerd gateways of a cluster on another
+// describeGateways adds the status of the Linkerd gateways to st, if the cluster is on another
 // network.
 func (v *linkStatus) describeGateways(st *cluster.Status) {
 	if v.gateways.tracker == nil {
@@ -143,7 +143,7 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 		problems = append(problems, "Linkerd gateways that are not probed, and are used even if they are dead, "+
 			"because no probe is specified for them "+
 			"(set annotation mirror.linkerd.io/probe-path and port mc-probe on the gateway's Service; "+
-			"in "+gatewayAddressesAnnotation+", use that Service's port mc-gateway or the node port of mc-gateway): "+
+			"an address in "+gatewayAddressesAnnotation+" must use the port mc-gateway of that Service or its node port): "+
 			strings.Join(unknown, ", "))
 	}
 	st.Warnings = slices.Concat(st.Warnings, problems)
@@ -164,8 +164,8 @@ func (v *linkStatus) probed() map[string]bool {
 	return list
 }
 
-// look makes the link's cluster read its facts again, and returns a channel that is then closed. If
-// the cluster is not ready, the channel is nil.
+// look makes the link's cluster read its facts again, and returns a channel that is closed
+// afterwards. If the cluster is not ready, the channel is nil.
 func (v *linkStatus) look() <-chan struct{} {
 	if at := v.shown(); at != nil && v.state == cluster.Ready {
 		return at.cluster.Look()

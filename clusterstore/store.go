@@ -191,9 +191,9 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// watchSecrets updates s.secrets until ctx ends. It selects Secrets by their type instead of their
-// label, so that Status can report link Secrets without the label. While Secrets cannot be read,
-// watchSecrets does not change s.secrets.
+// watchSecrets updates s.secrets until ctx ends. Secrets are selected by their type instead of
+// their label, so that Status can report link Secrets without the label. While Secrets cannot be
+// read, watchSecrets does not change s.secrets.
 func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(follow.Map[*credentials])
 	options := follow.Options{Printable: s.client.Printable, Trouble: func(_, text string) {
@@ -337,8 +337,8 @@ func (s *Store) checkSettled() {
 
 // Settled returns a channel that is closed once the Secrets have been listed and no link is
 // pending. A link is no longer pending if it is ready, unreachable or rejected. A link also stops
-// counting as pending after it has waited one second for the names of its gateways to resolve.
-// Links that are added later do not affect a closed channel.
+// counting as pending after it has waited one second for the names of its gateways to resolve. The
+// channel stays closed when links are added later.
 func (s *Store) Settled() <-chan struct{} { return s.settled }
 
 // SecretsListed reports whether the link Secrets have been listed. If the link Secrets cannot be

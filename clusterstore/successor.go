@@ -12,7 +12,7 @@ import (
 )
 
 // A successor is a cluster with new credentials that starts while another cluster serves. If a
-// successor replaced the serving cluster before it had listed some kind, all objects of that kind
+// successor replaced the serving cluster before listing a kind of object, all objects of that kind
 // would seem to be deleted. Endpoints would vanish, and opaque ports would no longer be opaque. The
 // successor therefore waits until it has listed each kind of which the serving cluster has objects.
 // Then the successor finishes its first sync and replaces the serving cluster. The function
@@ -67,7 +67,7 @@ func (a *awaitedKind) describe() string {
 const awaitedPause = 5 * time.Second
 
 // maxStale is how long a successor waits for missing kinds if the serving cluster is stale. Only
-// time during which the successor watches all needed kinds counts.
+// the time during which the successor watches all needed kinds counts.
 const maxStale = time.Minute
 
 // maxRevoked is how long a successor waits for missing kinds if the API server rejects the serving

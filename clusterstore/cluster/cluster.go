@@ -283,7 +283,7 @@ func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
 func (c *Cluster) Look() <-chan struct{} { return c.facts.Look() }
 
 // HealthChanged returns a channel that is closed when the synced state, Health.Err or
-// Health.StaleSince changes. To not miss a change, get the channel before you call Health.
+// Health.StaleSince changes. To avoid missing a change, get the channel before calling Health.
 func (c *Cluster) HealthChanged() <-chan struct{} { return c.group.HealthChanged() }
 
 // Health returns the current health of the cluster.

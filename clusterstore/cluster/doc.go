@@ -17,8 +17,8 @@
 //   - While the API server is unreachable, all cached endpoints stay in use. Within 10 s after the
 //     API server recovers, the Cluster watches it again.
 //   - Events may arrive in any order. For example, an EndpointSlice may arrive before its Pod, and
-//     an owner may be listed last. The order does not affect the resulting endpoints, which only
-//     depend on the objects.
+//     an owner may be listed last. The order of events does not affect the resulting endpoints,
+//     which only depend on the objects.
 //   - The content of an object cannot crash the process, and cannot lead to a message that cannot
 //     be encoded. A Cluster ignores an endpoint if one of its strings is not valid UTF-8. A Cluster
 //     also ignores an endpoint with a loopback, link-local, multicast or unspecified address,
@@ -28,7 +28,7 @@
 //     at a time. No other goroutine waits for a lock during the evaluation. The constant maxPolicy
 //     limits the Servers in each namespace. Servers beyond the limit are ignored, and every replica
 //     ignores the same Servers.
-//   - Changes are reported for one namespace after the other, so that each namespace gets its turn.
+//   - A Cluster reports changes for each namespace in turn.
 //   - Readers and [Local.ServiceProfile] return the same pointer for an object as long as the
 //     object does not change.
 //   - ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles, ServiceExports and
@@ -61,9 +61,9 @@
 // LocalConfig.ProfileChanged. These goroutines do not wait for each other, and merge bursts of
 // changes. Each goroutine handles the namespaces in turn, so no namespace delays the others.
 //
-// To add a kind of object, create a new file with the structure of node.go. The file defines the
-// cached form of the object, the function that extracts the cached form, its size and its index.
-// Then add the kind to newResources.
+// To add a kind of object, create a new file with the structure of node.go, and add the kind to
+// newResources. The file of a kind defines the cached form of an object, the function that extracts
+// the cached form, its size and its index.
 //
 // The file ARCHITECTURE.md in the module's root directory describes how the packages work together.
 package cluster

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// workloadPrefix is the prefix of the keys of ExternalWorkloads in state.pods. A Pod's key
-	// cannot be confused with such a key, because it contains only one slash.
+	// workloadPrefix is the prefix of the keys of ExternalWorkloads in state.pods. The key of an
+	// ExternalWorkload contains two slashes, whereas the key of a Pod contains only one slash.
 	workloadPrefix = "workload/"
 	// proxyPortName is the name of the port on which an ExternalWorkload's proxy accepts traffic.
 	// If an ExternalWorkload has no port with this name, its proxy uses proxyInboundPort.

@@ -154,7 +154,7 @@ func (g *Gateway) Problem() string {
 }
 
 // addHost adds an address or a hostname to the gateway. If the address or hostname cannot belong to
-// another host, addHost ignores it.
+// another host, addHost only counts it.
 func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
 	ip, isIP := parseIP(text)
 	switch {

@@ -202,7 +202,7 @@ func (j *joiner) endpoint(
 }
 
 // unready appends an endpoint for an address that is not ready. Only the fields that are needed to
-// count the address are set. If the endpoint could not be sent even when it becomes ready, unready
+// count the address are set. If the endpoint could not be sent even after becoming ready, unready
 // does not change the list.
 func (j *joiner) unready(
 	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
@@ -247,7 +247,8 @@ func (j *joiner) share(c federation.Common) *federation.Common {
 }
 
 // bare sets the fields of the endpoint for an address without a Pod or ExternalWorkload. An address
-// without either object was added manually, or belongs to a Linkerd gateway of another cluster.
+// without a Pod or ExternalWorkload was added manually, or belongs to a Linkerd gateway of another
+// cluster.
 func (j *joiner) bare(e *federation.Endpoint) {
 	e.Kind = federation.Address
 	common := federation.Common{Identity: federation.Identity{DNS: j.mirror.identity}}

@@ -25,7 +25,7 @@ func (o *owner) isRead() bool { return o.parent != unique.Handle[ownerRef]{} }
 // ownerRef identifies an object by its kind in lower case and its name.
 type ownerRef struct{ kind, name string }
 
-// Isthmus reads owners of these kinds to find the owners of these owners.
+// Isthmus reads ReplicaSets and Jobs to find their owners, such as Deployments.
 const (
 	kindReplicaSet = "replicaset"
 	kindJob        = "job"

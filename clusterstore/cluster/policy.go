@@ -146,14 +146,14 @@ const (
 	manyOpaque               // the opaque ports need more than maxOpaqueBytes
 )
 
-// excess returns the limit that the Servers exceed. It also returns a message that explains why
-// some Servers are ignored, or why Servers do not apply to some Pods.
+// excess returns the limit that the Servers exceed. The method also returns a message that explains
+// why some Servers are ignored, or why Servers do not apply to some Pods.
 func (p *policy) excess() (excess, string) {
 	switch {
 	case p.used.cost > maxPolicy:
 		return costly, fmt.Sprintf("the %d Servers that make ports opaque have a total cost of %d "+
 			"(each Server costs 1, plus 1 for each key and value in its selectors), but the limit is %d: "+
-			"in the order of their names, Servers beyond the limit do not make ports opaque; "+
+			"Servers beyond the limit, in order of their names, do not make ports opaque; "+
 			"use fewer Servers or shorter selectors",
 			len(p.servers), p.used.cost, maxPolicy)
 	case p.lacking:
@@ -289,9 +289,9 @@ func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
 	return nil
 }
 
-// regroup moves an added or changed Pod to the set that contains the siblings of the Pod. If this
-// set does not exist, regroup adds the evaluated set or, if that set is nil, a new set. After a Pod
-// has been deleted, regroup removes the Pod from its set.
+// regroup moves an added or changed Pod to the set that contains the siblings of the Pod. If the
+// set of the siblings does not exist, regroup adds the evaluated set to the policy, or a new set if
+// the evaluated set is nil. After a Pod has been deleted, regroup removes the Pod from its set.
 func (x *policyIndex) regroup(of *pod, evaluated *podSet) {
 	p := x.byNamespace[of.namespace()]
 	if p == nil || p.pods == nil { // the worker groups the Pods
@@ -422,6 +422,6 @@ func (x *policyIndex) failed(namespace string, p *policy) {
 		p.failed = true
 		x.state.setUnusable("Servers of namespace "+namespace,
 			"Isthmus panicked while evaluating the Servers, because of a bug; "+
-				"it retries, and the previous opaque ports stay in use until then")
+				"Isthmus retries, and keeps the previous opaque ports until the evaluation succeeds")
 	}
 }

@@ -101,8 +101,8 @@ func (s *Service) size() int64 {
 
 // serviceEntrySize returns the memory that the state uses for the entry of a Service, in bytes. If
 // a slice refers to a Service that does not exist, the entry is a placeholder. One of the
-// allocations is a safety margin. Without the margin, the sum for many small Services differs from
-// the heap by less than 1 %.
+// allocations is a safety margin. Without this margin, the total size of many small Services would
+// equal the heap to within 1 %.
 func serviceEntrySize() int64 {
 	place := mapEntry(sizeof[federation.ServiceID]() + sizeof[*serviceEntry]())
 	return 3*allocation + sizeof[serviceEntry]() + place + listedSize

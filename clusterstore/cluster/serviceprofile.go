@@ -49,8 +49,8 @@ import (
 //
 // If a part of a ServiceProfile is invalid, the whole ServiceProfile is rejected, because a part of
 // a policy may have the opposite meaning of the whole policy. The only exception is a timeout that
-// is not a duration. In this case, only the timeout is ignored. Opaque ports in a ServiceProfile
-// are ignored, because proxies receive the opaque ports of the Service.
+// is not a duration, which is ignored. Opaque ports in a ServiceProfile are ignored, because
+// proxies receive the opaque ports of the Service.
 //
 // Proxies discard these values, although API servers accept them:
 //

@@ -107,8 +107,8 @@ type addressFacts struct {
 	nodes string             // nodes in the hints, encoded like zones; only in the local cluster
 	node  string             // only for a Pod that is not ready; other addresses use the node of their Pod
 	why   federation.Verdict // Served if the address is ready
-	// leftOut means that no endpoint is created for the address, for any port. Only explanations,
-	// and profiles that look up the hostname of the address, use addresses that are left out.
+	// leftOut means that the address does not get an endpoint for any port. Addresses that are left
+	// out are only used for explanations, and for profiles that look up their hostname.
 	leftOut bool
 	other   string // target that is neither a Pod nor an ExternalWorkload
 	text    string // text that is not an IP address

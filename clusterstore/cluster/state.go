@@ -20,7 +20,7 @@ import (
 //
 // Each index is one type with all of its methods. The [follow.Store] of each kind looks up objects
 // by key, to find the objects that a new list no longer contains. The following list describes each
-// index and its other users.
+// index and its users.
 //
 //   - services contains each Service and its slices, by name. Readers look up their Service on
 //     every read. Pages and writers of slices also use this index. Entries with neither a Service
@@ -107,9 +107,8 @@ func (s *state) lock() {
 	s.now = now
 }
 
-// store is the [follow.Store] for one kind of object. The methods of store lock the state. While
-// the functions in the fields of store are called, except for the function prepare, the mutex
-// state.mu is held.
+// store is the [follow.Store] for one kind of object. The methods of store lock the state. All
+// functions in the fields of store, except for prepare, are called with state.mu held.
 type store[T any] struct {
 	state *state
 	get   func(key string) (T, bool) // may be called with state.mu held shared
@@ -242,8 +241,8 @@ func (s *state) setUnusable(object, reason string) {
 	}
 }
 
-// unusableObjects returns a sorted list of the unusable objects, together with the reasons. It also
-// returns the number of ServiceProfiles that cannot be used at all.
+// unusableObjects returns a sorted list of the unusable objects, together with the reasons. The
+// method also returns the number of ServiceProfiles that cannot be used at all.
 func (s *state) unusableObjects() (list []string, profiles int) {
 	s.mu.RLock()
 	reasons := maps.Clone(s.unusable) // sorted without the lock, because there may be many
