@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +24,7 @@ import (
 	"isthmus/clusterstore/decode/corpus"
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // lostAt is when the copied clusters of these tests were lost.
@@ -208,11 +212,117 @@ func TestCopyJoins(t *testing.T) {
 	})
 }
 
+// runCopied calls f with a running cluster that reads a copy, in a synctest bubble. The copy is of a
+// cluster with one endpoint, whose lists change may replace.
+func runCopied(t *testing.T, change func(*Config), f func(*Cluster)) {
+	t.Helper()
+	w := newCopied(t, true)
+	w.put(aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aPod("p", meshed))
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		cfg.Copied = copyOf(t, w.Cluster)
+		delete(cfg.Copied.Lists, "servers")
+		if change != nil {
+			change(&cfg)
+		}
+		c, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { c.Run(ctx) })
+		synctest.Wait()
+		f(c)
+		before := time.Now()
+		stop()
+		running.Wait()
+		if d := time.Since(before); d > 0 {
+			t.Errorf("Run went on for %v after its context ended", d)
+		}
+	})
+}
+
+// TestCopied: a cluster that is read from a copy is synced at once, and stale since it was lost,
+// however long it is served.
+func TestCopied(t *testing.T) {
+	runCopied(t, nil, func(c *Cluster) {
+		if !closedNow(c.Synced()) {
+			t.Fatalf("not synced: %+v", c.Health())
+		}
+		if c.cfg.Copied.Lists != nil {
+			t.Error("the lists are still in memory")
+		}
+		c.SelectorsChanged()
+		for range 2 {
+			h := c.Health()
+			if !errors.Is(h.Err, errCopied) || h.StaleSince != lostAt || h.LastEvent != lostAt || h.Failed {
+				t.Errorf("health %+v", h)
+			}
+			for _, r := range h.Resources {
+				absent := r.Resource == "servers"
+				if r.Synced == absent || (r.Failure == adminapi.Absent) != absent {
+					t.Errorf("%+v", r)
+				}
+			}
+			if got := addrs(c.Reader(web80.Service, 80).Read()); got != "10.0.0.1:8080" {
+				t.Errorf("addresses %q", got)
+			}
+			if c.Exports() != nil {
+				t.Error("the exports are known")
+			}
+			time.Sleep(24 * time.Hour)
+		}
+	})
+}
+
+// TestCopiedUnusable: a cluster whose copy is damaged, incomplete or too large is not synced, and its
+// health says why.
+func TestCopiedUnusable(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Config)
+		want   string
+	}{
+		{"cut off", func(c *Config) {
+			pods := c.Copied.Lists["pods"]
+			c.Copied.Lists["pods"] = pods[:len(pods)/2]
+		}, "cut off"},
+		{"not zipped", func(c *Config) { c.Copied.Lists["pods"] = []byte("pods") }, "damaged"},
+		{"of another kind", func(c *Config) { c.Copied.Lists["pods"] = c.Copied.Lists["services"] }, "another kind"},
+		{"no Pods", func(c *Config) { delete(c.Copied.Lists, "pods") }, "pods: the server could not find"},
+		{"other mode", func(c *Config) { c.Rules.EndpointSlices = false }, "endpoints: the server could not find"},
+		{"over the memory cap", func(c *Config) { c.Memory = follow.NewMemoryCap(100) }, "over budget"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			runCopied(t, c.change, func(r *Cluster) {
+				h := r.Health()
+				if h.Err == nil || !strings.Contains(h.Err.Error(), c.want) {
+					t.Errorf("health %v, want %q", h.Err, c.want)
+				}
+				if closedNow(r.Synced()) {
+					t.Errorf("synced: %+v", h)
+				}
+			})
+		})
+	}
+}
+
+func closedNow(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // make puts a random object of each copied kind into the cluster.
 func (w *world) make(m corpus.Maker) {
 	service := &corev1.Service{}
 	m.Make(service)
 	spiceService(m, service)
+	spiceCopiedService(m, service)
 	pod := &corev1.Pod{}
 	m.Make(pod)
 	spicePod(m, pod)
@@ -266,6 +376,25 @@ func asSent[T any](o *T) *T {
 		panic(err)
 	}
 	return decoded
+}
+
+// spiceCopiedService gives gateways other probes and addresses.
+func spiceCopiedService(m corpus.Maker, o *corev1.Service) {
+	if o.Annotations[gatewayAnnotation] == "true" {
+		o.Annotations[periodAnnotation] = []string{"", "7", "1m30s", "900"}[m.IntN(4)]
+		o.Annotations[identityAnnotation] = []string{"", "gateway.id", "no identity"}[m.IntN(3)]
+	}
+	hosts := []corev1.LoadBalancerIngress{
+		{IP: "10.0.3.1"}, {IP: "fd00::1"}, {IP: "::ffff:10.0.3.2"}, {IP: "127.0.0.1"}, {Hostname: "gateway.example"},
+		{Hostname: "-"}, {},
+	}
+	for range m.IntN(20) {
+		o.Status.LoadBalancer.Ingress = append(o.Status.LoadBalancer.Ingress, hosts[m.IntN(len(hosts))])
+	}
+	if m.IntN(2) == 0 {
+		o.Status.LoadBalancer.Ingress = nil
+		o.Spec.ExternalIPs = []string{"10.0.3.3", "0.0.0.0"}
+	}
 }
 
 // spiceCopiedPod gives Pods lists of opaque ports, and ports whose names look like numbers.
