@@ -200,7 +200,7 @@ func TestLinkVerbs(t *testing.T) {
 	w.ok(t, "link east --context east --dry-run", `(?m)^ +token: TOKEN$`)
 	w.halfway(t)
 	w.ok(t, "link east --context east --apply", `(?m)^context east: created ClusterRole isthmus-remote-access$`,
-		`(?m)^context west: the gateway reads east: ready$`, "warning: the API server's address is https://127.0.0.1:")
+		`(?m)^context west: every replica reads east: ready$`, "warning: the API server's address https://127.0.0.1:")
 	w.expect(t, "east is linked", all)
 	page, err := harness.ReadClusters(t.Context(), w.gateway.MetricsAddr())
 	must(t, err)
@@ -234,8 +234,8 @@ func (w *linked) halfway(t *testing.T) {
 	))
 	await(t, "the API server refuses to grant more than the user has", func() error {
 		r := w.try(t, "link east --context nobody --apply")
-		if r.code != 1 || !strings.Contains(r.stderr, "you may not create ClusterRole isthmus-remote-access") ||
-			!strings.Contains(r.stderr, "run this again: it goes on from there") {
+		if r.code != 1 || !strings.Contains(r.stderr, "you are not allowed to create ClusterRole isthmus-remote-access") ||
+			!strings.Contains(r.stderr, "run the command again to continue") {
 			return fmt.Errorf("%+v", r)
 		}
 		return nil
@@ -253,7 +253,7 @@ func (w *linked) failures(t *testing.T) {
 		t,
 		1,
 		"link east --context east --apply --server "+w.clients["west"].Server(),
-		"the certificate of https://127.0.0.1:[0-9]+ is not good for this link: ",
+		"the certificate of https://127.0.0.1:[0-9]+ is not valid for this link: ",
 	)
 	_, before := w.secret(t)
 	r := runVerb(
@@ -263,7 +263,7 @@ func (w *linked) failures(t *testing.T) {
 	if r.code != 1 ||
 		!strings.Contains(
 			r.stderr,
-			"the link is written; the tokens before it stay valid, but it is not known to work: 127.0.0.1:1: ",
+			"the link is written, and older tokens stay valid, but the link may not work: 127.0.0.1:1: ",
 		) {
 		t.Errorf("without a gateway: %+v", r)
 	}
@@ -306,7 +306,7 @@ func (w *linked) rotations(t *testing.T) {
 		w.moves(t)
 	}
 	_, before := w.secret(t)
-	r := w.ok(t, "link east --context east -o json", "tokens before this one stay valid")
+	r := w.ok(t, "link east --context east -o json", "older tokens stay valid")
 	var printed corev1.Secret
 	must(t, json.Unmarshal([]byte(r.stdout), &printed))
 	if printed.Labels["team"] != "shop" || printed.ResourceVersion != "" {
@@ -393,8 +393,8 @@ func (w *linked) linkedByHand(t *testing.T) {
 	}))
 	token := secretToken(t, east, "linkerd-multicluster", "by-hand")
 	w.ok(t, "unlink east --revoke --context east --yes",
-		"kept ServiceAccount linkerd-multicluster/isthmus-remote-access and its rights: "+
-			"it has 1 token besides, which another link may use: Secret by-hand")
+		"kept ServiceAccount linkerd-multicluster/isthmus-remote-access and its permissions, "+
+			"because another link may use its 1 other token: Secret by-hand")
 	w.expect(t, "east is unlinked", w.pods["west"])
 	if err := east.Refuses(t.Context(), token); err == nil {
 		t.Error("the token that was made by hand is dead")
@@ -408,8 +408,8 @@ func (w *linked) linkedByHand(t *testing.T) {
 func (w *linked) revoked(t *testing.T) {
 	t.Helper()
 	_, token := w.secret(t)
-	w.refused(t, 2, "unlink east", "standard input is no terminal: give --yes")
-	w.refused(t, 2, "unlink east --context east --yes", "--context names the linked cluster, for --revoke")
+	w.refused(t, 2, "unlink east", "standard input is not a terminal: give --yes")
+	w.refused(t, 2, "unlink east --context east --yes", "--context selects the linked cluster and needs --revoke")
 	w.refused(
 		t,
 		1,
@@ -463,7 +463,7 @@ func (w *linked) refusals(t *testing.T) {
 	}{
 		{2, "link", "no NAME given"},
 		{2, "link east", "no --context given"},
-		{2, "link local --context east", "stands for the cluster that the gateway runs in"},
+		{2, "link local --context east", "stands for the local cluster"},
 		{2, "link East --context east", `NAME is "East"`},
 		{1, "link east --context nowhere", "no context nowhere\n  Choose one by --context: east, "},
 		{
@@ -471,18 +471,18 @@ func (w *linked) refusals(t *testing.T) {
 			"link east --context east --to-context nowhere",
 			"no context nowhere\n  Choose one by --to-context: east, ",
 		},
-		{2, "link east --context east --duration 1m", "give at least 10m"},
+		{2, "link east --context east --duration 1m", "give 0 or at least 10m"},
 		{2, "link east --context east -o table", `--output is "table": give yaml or json`},
 		{1, "link west --context west --apply", "context west and context west are the same cluster"},
-		{1, "link plain --context east --apply", "Secret linkerd/cluster-credentials-plain is there, and is no link"},
-		{1, "link south --context east --apply", "south is linked already, by Secret linkerd/by-hand"},
-		{1, "link east --context stranger --apply", "refuses your credentials: log in"},
-		{1, "link east --context nobody --apply", `you may not read namespace kube-system, which identifies a cluster`},
+		{1, "link plain --context east --apply", "Secret linkerd/cluster-credentials-plain already exists and is not a link"},
+		{1, "link south --context east --apply", "south is already linked by Secret linkerd/by-hand"},
+		{1, "link east --context stranger --apply", "rejects your credentials: log in"},
+		{1, "link east --context nobody --apply", `you are not allowed to read namespace kube-system, which identifies a cluster`},
 		{1, "link east --context east --apply --server https://127.0.0.1:1/?x", "server is a URL with a query"},
 		{
 			1,
 			"link east --context east --apply --address-ranges x",
-			`the gateway would not use this link: annotation isthmus.io/address-ranges`,
+			`replicas would not use this link: annotation isthmus.io/address-ranges`,
 		},
 	} {
 		w.refused(t, c.code, c.command, regexp.QuoteMeta(c.want))
@@ -493,7 +493,7 @@ func (w *linked) refusals(t *testing.T) {
 		t,
 		1,
 		"link east --context east --apply",
-		"is linked already, as hand by Secret linkerd/cluster-credentials-hand",
+		"is already linked as hand by Secret linkerd/cluster-credentials-hand",
 	)
 	for _, name := range []string{
 		"cluster-credentials-hand",
@@ -540,7 +540,7 @@ func (w *linked) rights(t *testing.T) {
 		t,
 		1,
 		"link east --context nobody --apply",
-		`(?s)context nobody: you may not\n.*  create clusterroles.rbac.authorization.k8s.io\n.*  create secrets in `+
+		`(?s)context nobody: you lack these permissions:\n.*  create clusterroles.rbac.authorization.k8s.io\n.*  create secrets in `+
 			`namespace linkerd-multicluster\n.*Nothing has been changed`,
 	)
 }

@@ -329,7 +329,7 @@ func TestCheckReplicas(t *testing.T) {
 	w.shows(t, agree, "check")
 	w.expect(
 		t,
-		expectation{"cordon gone --yes", 0, "the gateway follows: endpoints of gone leave all services at once", ""},
+		expectation{"cordon gone --yes", 0, "every replica has applied the change: endpoints of gone leave all services at once", ""},
 	)
 
 	w.gateway(t, isthmusPod("isthmus-2"), "-controller-namespace=other")
@@ -347,9 +347,9 @@ func TestCheckReplicas(t *testing.T) {
 			"uncordon gone --yes --timeout 2s",
 			1,
 			"updated link Secret",
-			"linkerd/isthmus-2: it has no such link: does it read link Secrets of namespace linkerd",
+			"linkerd/isthmus-2: it has no link of this name: does it read link Secrets in namespace linkerd",
 		},
-		expectation{"cordon gone --yes --pod isthmus-1", 0, "the gateway follows", ""},
+		expectation{"cordon gone --yes --pod isthmus-1", 0, "every replica has applied the change", ""},
 	)
 	must(t, w.node.Delete(t.Context(), "linkerd", "isthmus-2"))
 	must(t, w.node.Run(t.Context(), isthmusPod("isthmus-3"))) // in which nothing listens
@@ -365,7 +365,7 @@ func TestCheckReplicas(t *testing.T) {
 			"cordon gone --yes",
 			1,
 			"",
-			"what this leaves can't be found out: port 9996 of Pod linkerd/isthmus-3 can't be reached: ",
+			"cannot determine the effect on services: port 9996 of Pod linkerd/isthmus-3 can't be reached: ",
 		},
 	)
 	must(t, w.node.SetReady(t.Context(), "linkerd", "isthmus-3", false))

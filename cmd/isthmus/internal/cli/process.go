@@ -44,7 +44,7 @@ func (p Process) interruptible(ctx context.Context) (context.Context, func()) {
 // usage error that names the flag --yes.
 func (p Process) Confirm(ctx context.Context, question string) error {
 	if !p.Interactive || p.Stdin == nil {
-		return Usagef("this asks before it changes anything, and standard input is no terminal: give --yes")
+		return Usagef("confirmation is required, but standard input is not a terminal: give --yes")
 	}
 	fmt.Fprintf(p.Stderr, "%s [y/N] ", question)
 	answer := make(chan string, 1)

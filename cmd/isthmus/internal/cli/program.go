@@ -143,7 +143,7 @@ func (g *Program) root(p Process) *cobra.Command {
 		c.Short, c.Long = completionSummary, c.Long+strings.ReplaceAll(pluginHelp, "PROGRAM", root.Name())
 		c.Args = cobra.ArbitraryArgs
 		c.RunE = func(_ *cobra.Command, args []string) error {
-			return Usagef("unknown shell %q: name bash, zsh, fish or powershell", strings.Join(args, " "))
+			return Usagef("unknown shell %q: choose bash, zsh, fish or powershell", strings.Join(args, " "))
 		}
 	}
 	ordinary := root.HelpFunc()
@@ -207,7 +207,7 @@ func printRenamed(w io.Writer, text func(io.Writer), name string) {
 
 func lastWord(name string) string { return name[strings.LastIndex(name, " ")+1:] }
 
-const completionSummary = "print a script by which your shell completes verbs and flags"
+const completionSummary = "print a script that completes commands and flags in your shell"
 
 // pluginHelp follows cobra's help of the command completion.
 const pluginHelp = `

@@ -56,7 +56,7 @@ Break:
   fail         fail
   misuse       fail
   one          take one argument
-  completion   print a script by which your shell completes verbs and flags
+  completion   print a script that completes commands and flags in your shell
   help [VERB]  explain demo, or a verb and its flags
 
 Examples:
@@ -202,8 +202,8 @@ func TestConfirm(t *testing.T) {
 		{t.Context(), strings.NewReader(""), true, "not confirmed: nothing has been changed"},
 		{ended, hanging, true, "interrupted: nothing has been changed"},
 		{t.Context(), strings.NewReader("y\n"), false,
-			"this asks before it changes anything, and standard input is no terminal: give --yes"},
-		{t.Context(), nil, true, "this asks before it changes anything, and standard input is no terminal: give --yes"},
+			"confirmation is required, but standard input is not a terminal: give --yes"},
+		{t.Context(), nil, true, "confirmation is required, but standard input is not a terminal: give --yes"},
 	} {
 		var asked bytes.Buffer
 		err := Process{Stdin: c.stdin, Stderr: &asked, Interactive: c.interactive}.Confirm(c.ctx, "Go?")

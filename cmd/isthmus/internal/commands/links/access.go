@@ -86,7 +86,7 @@ func (a *access) ensure(ctx context.Context, w *work, c *cluster) error {
 	name := "ClusterRoleBinding " + a.binding.Name
 	found, err := ensureOne(ctx, w, c, c.API.ClusterRoleBindings(), name, &a.binding)
 	if found != nil && err == nil && !a.boundBy(found) {
-		return c.foreign(name, "binds another role or account")
+		return c.foreign(name, "binds a different role or account")
 	}
 	return err
 }
@@ -115,7 +115,7 @@ func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
 	case err != nil || found == nil || equality.Semantic.DeepEqual(found.Rules, a.role.Rules):
 		return err
 	case !managed(found):
-		return c.foreign(name, "has other rules")
+		return c.foreign(name, "has different rules")
 	}
 
 	missing := missingRules(found.Rules, a.role.Rules)
@@ -158,7 +158,7 @@ func (a *access) newToken(
 	}
 	asked := time.Now().Add(duration)
 	if duration > 0 && !made.expires.IsZero() && made.expires.Before(asked.Add(-time.Minute)) {
-		w.warn("%s issues tokens for a shorter time: this one expires at %s", c.title,
+		w.warn("%s limits how long tokens are valid: the new token expires at %s", c.title,
 			made.expires.UTC().Format(time.RFC3339))
 	}
 	return made, nil

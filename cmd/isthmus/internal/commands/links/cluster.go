@@ -50,19 +50,20 @@ func identify(ctx context.Context, clusters ...*cluster) error {
 func (c *cluster) failed(doing string, err error) error {
 	text := commands.Printable(err.Error())
 	if invalid, _ := guard.Certificate(err); invalid != "" {
-		return fmt.Errorf("%s: could not %s: its certificate is not valid: %s\n  Is it the API server of that "+
-			"cluster? Correct its server or its certificate authority in the kubeconfig", c.title, doing, invalid)
+		return fmt.Errorf("%s: could not %s: the certificate of the API server is not valid: %s\n"+
+			"  Correct the server or its certificate authority in the kubeconfig", c.title, doing, invalid)
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("interrupted: could not %s in %s", doing, c.title)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%s has not answered in time (--timeout): could not %s", c.title, doing)
+		return fmt.Errorf("%s did not respond in time (--timeout): could not %s", c.title, doing)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%s: you may not %s: %s\n  Ask who administers that cluster for this right, and run this "+
-			"again: it goes on from there", c.title, doing, text)
+		return fmt.Errorf("%s: you are not allowed to %s: %s\n"+
+			"  Ask an administrator of the cluster for this permission, and run the command again to continue",
+			c.title, doing, text)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s: its API server refuses your credentials: log in to that cluster again (could not "+
+		return fmt.Errorf("%s: the API server rejects your credentials: log in to the cluster again (could not "+
 			"%s: %s)", c.title, doing, text)
 	}
 	return fmt.Errorf("%s: could not %s: %s", c.title, doing, text)
@@ -75,7 +76,7 @@ func (c *cluster) require(ctx context.Context, rights []permission) error {
 		for verb := range strings.FieldsSeq(r.verbs) {
 			allowed, err := c.allowed(ctx, verb, r)
 			if err != nil {
-				return c.failed("ask what you may do", err)
+				return c.failed("check your permissions", err)
 			}
 			if !allowed {
 				missing = append(missing, r.describe(verb))
@@ -85,8 +86,8 @@ func (c *cluster) require(ctx context.Context, rights []permission) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: you may not\n  %s\n  Nothing has been changed. Ask who administers that cluster for "+
-		"these rights, or name a context with another user",
+	return fmt.Errorf("%s: you lack these permissions:\n  %s\n  Nothing has been changed. "+
+		"Ask an administrator of the cluster for the permissions, or choose the context of another user",
 		c.title, strings.Join(missing, "\n  "))
 }
 
@@ -104,8 +105,8 @@ func (c *cluster) allowed(ctx context.Context, verb string, r permission) (bool,
 }
 
 func (c *cluster) foreign(object, why string) error {
-	return fmt.Errorf("%s: %s is there, and %s: choose another --service-account, or make it what "+
-		"manifests/link/remote-access.yaml has", c.title, object, why)
+	return fmt.Errorf("%s: %s already exists and %s: choose another --service-account, or change the object "+
+		"to match manifests/link/remote-access.yaml", c.title, object, why)
 }
 
 // permission is a permission that the user of a command needs. The namespace is empty for

@@ -33,13 +33,14 @@ func cordonCommand() cli.Command {
 	o := new(cordonOptions)
 	return o.command(cli.Command{
 		Use:     "cordon NAME",
-		Summary: "take a linked cluster's endpoints out of all services, by one switch",
+		Summary: "take a linked cluster's endpoints out of all services",
 		Intro:   cordonIntro,
 		Ending:  cordonEnding,
 	}, func(s *pflag.FlagSet) {
-		s.BoolVar(&o.lastResort, "last-resort", false, "Leave them to services that have no other ready endpoint.")
+		s.BoolVar(&o.lastResort, "last-resort", false,
+			"Keep the endpoints in services that have no other ready endpoints.")
 		s.BoolVar(&o.force, "force", false,
-			"Do it even if that leaves a service with nothing, or if what it leaves can't be found out.")
+			"Cordon the cluster even if a service loses all its endpoints, or if the effect cannot be determined.")
 		o.flags(s)
 	})
 }
@@ -63,9 +64,10 @@ func (o *cordonOptions) command(v cli.Command, flags func(*pflag.FlagSet)) cli.C
 }
 
 func (o *cordonOptions) flags(s *pflag.FlagSet) {
-	s.DurationVar(&o.over, "over", 0, "Spread the change over this `DURATION`, 1h at most; 0: at once.")
-	s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
-	s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what it would leave.")
+	s.DurationVar(&o.over, "over", 0,
+		"Spread the change over this `DURATION`, up to 1h. Zero applies the change at once.")
+	s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask for confirmation.")
+	s.BoolVar(&o.dryRun, "dry-run", false, "Show the effect on each service without changing anything.")
 	o.ClusterFlags(s, "context")
 	replicaFlags(s, &o.Target)
 }
@@ -73,11 +75,11 @@ func (o *cordonOptions) flags(s *pflag.FlagSet) {
 func (o *cordonOptions) check(p cli.Process) (err error) {
 	o.name = p.Args[0]
 	if o.name == "local" {
-		return cli.Usagef("the gateway's own cluster has no link: its cordon is the gateway's flag " +
-			"--cordon-local=false|last-resort|true")
+		return cli.Usagef("the local cluster has no link: " +
+			"cordon it with the flag --cordon-local=false|last-resort|true of isthmus gateway")
 	}
 	if o.over < 0 || o.over > clusterstore.MaxCordonOver {
-		return cli.Usagef("--over is %v: give 0s to %v", o.over, clusterstore.MaxCordonOver)
+		return cli.Usagef("--over is %v: give a duration from 0s to %v", o.over, clusterstore.MaxCordonOver)
 	}
 	return o.Check()
 }
@@ -117,12 +119,12 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, local *cluster) err
 	if w.dry {
 		return nil
 	}
-	err = awaitReplicas(ctx, w, &o.Target, "follows",
+	err = awaitReplicas(ctx, w, &o.Target, "applies the change",
 		func(page adminapi.Clusters) (string, error) { return o.lacks(page, links), nil })
 	if err != nil {
-		return fmt.Errorf("it is written, but not known to have reached the gateway: %w", err)
+		return fmt.Errorf("the change is written, but some replicas may not have applied it: %w", err)
 	}
-	fmt.Fprintf(w.out, "%s: the gateway follows: %s\n", local.title, o.effect())
+	fmt.Fprintf(w.out, "%s: every replica has applied the change: %s\n", local.title, o.effect())
 	return nil
 }
 
@@ -150,10 +152,10 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	switch {
 	case err == nil:
 	case o.back || o.force:
-		w.warn("what this leaves is not known: %v", err)
+		w.warn("the effect on services is not known: %v", err)
 		return nil
 	default:
-		return fmt.Errorf("what this leaves can't be found out: %w\n  --force does it all the same", err)
+		return fmt.Errorf("cannot determine the effect on services: %w\n  --force cordons the cluster anyway", err)
 	}
 	list := impacts(replicas)
 	showImpacts(w, list, o.name, o.aim().title, o.back)
@@ -161,8 +163,8 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	if nothing == 0 || o.back || o.lastResort || o.force {
 		return nil
 	}
-	return fmt.Errorf("%d of these would be left with nothing: --last-resort keeps the cluster for them, and "+
-		"--force does it all the same", nothing)
+	return fmt.Errorf("%d of these would have no endpoints left: use --last-resort to keep the cluster for them, "+
+		"or --force to cordon the cluster anyway", nothing)
 }
 
 // aim describes the change that the command makes to a cluster.
@@ -174,15 +176,15 @@ type aim struct {
 }
 
 // titleWithout is the title of the list of services that lose the cluster.
-const titleWithout = "Without %s services have:"
+const titleWithout = "Without %s, services would have:"
 
 func (o *cordonOptions) aim() aim {
 	switch {
 	case o.back:
-		return aim{adminapi.InService, nil, "come back", "Services with a member in %s, which will be used again:"}
+		return aim{adminapi.InService, nil, "return", "Services that will use %s again:"}
 	case o.lastResort:
-		return aim{adminapi.LastResort, "last-resort", "leave services that have others",
-			"Where other clusters have endpoints, these services do without %s:"}
+		return aim{adminapi.LastResort, "last-resort", "leave services that have other endpoints",
+			"Services that stop using %s where other clusters have endpoints:"}
 	}
 	return aim{adminapi.Withdrawn, "true", "leave all services", titleWithout}
 }
@@ -228,7 +230,7 @@ func (o *cordonOptions) write(ctx context.Context, w *work, local *cluster, s *c
 // lacks returns what a replica's page does not show yet: the new standing, or the written version
 // of a Secret.
 func (o *cordonOptions) lacks(page adminapi.Clusters, links []corev1.Secret) (why string) {
-	why = "it has no such link: does it read link Secrets of namespace " + o.Namespace + "?"
+	why = "it has no link of this name: does it read link Secrets in namespace " + o.Namespace + "?"
 	for _, c := range page.Clusters {
 		if c.Cluster != o.name || c.Standing == "" {
 			continue
@@ -240,7 +242,7 @@ func (o *cordonOptions) lacks(page adminapi.Clusters, links []corev1.Secret) (wh
 			func(s corev1.Secret) bool { return s.Name == c.Secret && s.ResourceVersion == c.SecretVersion }):
 			return ""
 		}
-		why = "its standing of " + o.name + " is " + commands.Printable(c.Standing)
+		why = "it shows " + o.name + " as " + commands.Printable(c.Standing)
 	}
 	return why
 }
@@ -257,27 +259,29 @@ func linkNames(all []corev1.Secret) string {
 		return ": there are no links"
 	}
 	slices.Sort(names)
-	return ": there are " + text.Some(names, 10)
+	return ": choose one of " + text.Some(names, 10)
 }
 
-const cordonIntro = `isthmus cordon takes a linked cluster's endpoints out of all services, by the annotation
-isthmus.io/cordon of its link Secret. It first shows what that leaves each service with,
-and asks. It refuses to leave a service with nothing.
+const cordonIntro = `isthmus cordon takes a linked cluster's endpoints out of all services. It sets the annotation
+isthmus.io/cordon of the link Secret. The command first shows which endpoints each service
+keeps, and asks for confirmation. It refuses if a service would lose all its endpoints.
 
 Usage: isthmus cordon NAME [FLAGS]`
 
-const cordonEnding = `Every gateway that is ready foresees what is left, by the code that chooses endpoints for
-clients, preferences and zones included: for ports that proxies watch, the endpoints of
-those clients that are left with least; for other services, the clusters that serve.
-The gateway's own cluster has no link: its cordon is the gateway's flag --cordon-local.
+const cordonEnding = `Every ready replica determines the effect with the code that chooses endpoints for clients,
+including preferences and zones. For a port that proxies watch, the command shows the
+clients that keep the fewest endpoints. For any other service, it shows the clusters that
+remain. The local cluster has no link. To cordon it, set the flag --cordon-local of
+isthmus gateway.
 
-The annotation isthmus.io/cordon-over becomes what --over is, and is removed without it.
-All else of the link Secret stays.
+--over sets the annotation isthmus.io/cordon-over. Without --over, the command removes this
+annotation. It changes nothing else in the link Secret.
 
-Rights that you need: list and patch secrets in the links' namespace; without --admin,
-list pods and create pods/portforward there.
+Required permissions: list and patch secrets in the namespace of the links. Without --admin,
+also list pods and create pods/portforward there.
 
-Exit code 1 if it is refused or fails, or if the gateway is not known to follow.
+The exit code is 1 if the command refuses or fails, or if a replica may not have applied
+the change.
 
 Examples:
   isthmus cordon east
@@ -285,18 +289,20 @@ Examples:
   isthmus cordon east --dry-run --admin 127.0.0.1:9996
   isthmus cordon east --force --yes`
 
-const uncordonIntro = `isthmus uncordon ends a cordon: it removes the annotation isthmus.io/cordon of the link
-Secret. It first shows which services the cluster is in, and asks.
+const uncordonIntro = `isthmus uncordon ends a cordon. It removes the annotation isthmus.io/cordon of the link
+Secret. The command first shows which services will use the cluster again, and asks for
+confirmation.
 
 Usage: isthmus uncordon NAME [FLAGS]`
 
-const uncordonEnding = `The annotation isthmus.io/cordon-over becomes what --over is, and is removed without it.
-A cluster that is lost stays out as its isthmus.io/when-lost says.
+const uncordonEnding = `--over sets the annotation isthmus.io/cordon-over. Without --over, the command removes this
+annotation. A lost cluster stays out of service as its annotation isthmus.io/when-lost
+requires.
 
-Rights that you need: list and patch secrets in the links' namespace; without --admin,
-list pods and create pods/portforward there.
+Required permissions: list and patch secrets in the namespace of the links. Without --admin,
+also list pods and create pods/portforward there.
 
-Exit code 1 if it fails, or if the gateway is not known to follow.
+The exit code is 1 if the command fails, or if a replica may not have applied the change.
 
 Examples:
   isthmus uncordon east

@@ -54,7 +54,7 @@ func TestHostileCluster(t *testing.T) {
 		"endless object": {"link", system, endless(200, `{"metadata":{"name":"`, "x", 400<<20),
 			"the answer has more than 1 MiB"},
 		"endless error": {"link", system, endless(403, `{"message":"`, "x", 400<<20),
-			"you may not read namespace kube-system"},
+			"you are not allowed to read namespace kube-system"},
 		"large list": {"link", "GET " + tokens, ending(200, `{"items":[`, "{},", 33_000_000, "{}]}"),
 			"too many elements"},
 		"large list to revoke": {"unlink", "GET " + tokens, ending(200, `{"items":[`, "{},", 33_000_000, "{}]}"),
@@ -113,7 +113,7 @@ func TestHostileTry(t *testing.T) {
 				server, want = other.URL, "plain HTTP, by which no token is sent"
 			}
 			_, out, errs := call(t, "link", "east", "--context", "east", "--kubeconfig", kubeconfig, "--server", server)
-			if !strings.Contains(errs, "the link can't be tried from here") || !strings.Contains(errs, want) ||
+			if !strings.Contains(errs, "cannot test the link from this machine") || !strings.Contains(errs, want) ||
 				!strings.Contains(out, "token: NEW") {
 				t.Errorf("%s\n%s", out, errs)
 			}

@@ -26,11 +26,11 @@ func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing
 	for _, a := range answers {
 		unchecked := a.Unchecked(w.p.Build)
 		if a.Err == nil && unchecked != "" {
-			a.Err = fmt.Errorf("%s can't tell: %s", commands.Printable(a.Replica), unchecked)
+			a.Err = fmt.Errorf("%s cannot determine the effect: %s", commands.Printable(a.Replica), unchecked)
 		}
 		switch {
 		case a.NotReady: // it may know little, and must not prevent a cordon
-			w.warn("what this leaves of proxies of %s is not known: %v", commands.Printable(a.Replica), a.Err)
+			w.warn("the effect on proxies of %s is not known: %v", commands.Printable(a.Replica), a.Err)
 		case a.Err == nil:
 			list = append(list, a.Value)
 		case err == nil:

@@ -53,62 +53,67 @@ func (o *linkOptions) command() cli.Command {
 		OneOf:   oneReplica,
 		Flags: []cli.Section{
 			cli.NewSection("Clusters", func(s *pflag.FlagSet) {
-				s.StringVar(&o.linkedContext, "context", "", "`CONTEXT` of the cluster to be linked.")
+				s.StringVar(&o.linkedContext, "context", "", "`CONTEXT` of the cluster to link.")
 				o.ClusterFlags(s, "to-context")
 			}),
-			cli.NewSection("What is done", o.actionFlags),
-			cli.NewSection("What the link has", o.contentFlags),
-			cli.NewSection("The account in the linked cluster", o.accountFlags),
+			cli.NewSection("Actions", o.actionFlags),
+			cli.NewSection("Contents of the link", o.contentFlags),
+			cli.NewSection("Account in the linked cluster", o.accountFlags),
 		},
 		Run: func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
 	}
 }
 
 func (o *linkOptions) actionFlags(s *pflag.FlagSet) {
-	s.BoolVar(&o.apply, "apply", false, "Write the link Secret, instead of printing it.")
+	s.BoolVar(&o.apply, "apply", false, "Write the link Secret instead of printing it.")
 	s.BoolVar(&o.dryRun, "dry-run", false,
-		"Change nothing: show what would be done in both clusters. The token is then shown as "+placeholder+".")
-	cli.Choice(s, &o.output, "output", "o", "`FORMAT` of the Secret that is printed: yaml or json.", "yaml", "json")
+		"Show the changes to both clusters without making them. The token is shown as "+placeholder+".")
+	cli.Choice(s, &o.output, "output", "o", "`FORMAT` of the printed Secret: yaml or json.", "yaml", "json")
 	s.BoolVar(&o.wait, "wait", true,
-		"With --apply: wait until the gateway reads the cluster with the new token, and only then delete the "+
-			"tokens before it. Without, they stay.")
+		"With --apply, delete older tokens only after every replica reads the cluster with the new token. "+
+			"With --wait=false, the previous token stays valid.")
 	replicaFlags(s, &o.Target)
 }
 
 func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.server, "server", "",
-		"`URL` of the cluster's API server as the gateway reaches it. Without it: that of the link as it is, or "+
-			"else that of --context.")
-	const tlsServerNameUsage = "`NAME` that the certificate of that server is checked for, " +
-		"in place of the URL's host. Without it: likewise, also with --server. '': the URL's host."
+		"`URL` at which replicas reach the cluster's API server. "+
+			"The default is the URL in the existing link, or else in --context.")
+	const tlsServerNameUsage = "`NAME` to expect in the API server's certificate instead of the URL's host. " +
+		"The default is the name in the existing link, or else in --context. " +
+		"An empty name stands for the URL's host."
 	s.Func("tls-server-name", tlsServerNameUsage, func(name string) error {
 		o.tlsServerName = &name
 		return nil
 	})
 	s.StringVar(&o.caFile, "ca-file", "",
-		"`FILE` with the certificate authority of that server, as PEM. Without it: likewise.")
+		"`FILE` with the certificate authority of the API server, in PEM format. "+
+			"The default is the certificate authority in the existing link, or else in --context.")
 	s.StringVar(&o.trustDomain, "trust-domain", "",
-		"Trust `DOMAIN` of the cluster's Linkerd. Without it: that of the link as it is, or else what its "+
-			"ConfigMap linkerd-config has, or else "+defaultDomain+".")
-	s.StringVar(&o.clusterDomain, "cluster-domain", "", "Cluster `DOMAIN`. Without it: likewise.")
+		"Trust `DOMAIN` of the cluster's Linkerd. The default is the domain in the existing link, "+
+			"or else in the cluster's ConfigMap linkerd-config, or else "+defaultDomain+".")
+	s.StringVar(&o.clusterDomain, "cluster-domain", "", "Cluster `DOMAIN` of the cluster. "+
+		"The default comes from the same sources as the default of --trust-domain.")
 	s.StringVar(&o.ranges, "address-ranges", "",
-		"Networks of the cluster's Pods, as `CIDRS` divided by commas: no other addresses are taken from it. "+
-			"Without it: those of the link as it is; a link without them may offer any address.")
+		"Networks of the cluster's Pods, as comma-separated `CIDRS`. "+
+			"Isthmus ignores the cluster's addresses outside of these networks. "+
+			"The default is the networks in the existing link. A link without networks may offer any address.")
 	s.StringVar(&o.network, "network", "",
-		"`NAME` of the network that the cluster's Pods are on. If it is another than the gateway's (its flag "+
-			"--network), the cluster is reached through its Linkerd gateways. Without it: that of the link as it "+
-			"is, or else the network without a name.")
+		"`NAME` of the network that the cluster's Pods are on. "+
+			"If isthmus gateway has another --network, clients reach the cluster through its Linkerd gateways. "+
+			"The default is the network in the existing link, or else the network without a name.")
 }
 
 func (o *linkOptions) accountFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.account.Name, "service-account", "",
-		"`NAME` of the ServiceAccount, and of its ClusterRole and ClusterRoleBinding. Without it: that of the link "+
-			"as it is, or else "+defaultAccount.Name+".")
+		"`NAME` of the ServiceAccount, its ClusterRole and its ClusterRoleBinding. "+
+			"The default is the name in the existing link, or else "+defaultAccount.Name+".")
 	s.StringVar(&o.account.Namespace, "service-account-namespace", "",
-		"Its `NAMESPACE`, which is made if need be. Without it: likewise, or else "+defaultAccount.Namespace+".")
+		"`NAMESPACE` of the ServiceAccount. The command creates a missing namespace. "+
+			"The default is the namespace in the existing link, or else "+defaultAccount.Namespace+".")
 	s.DurationVar(&o.duration, "duration", 0,
-		"How long the token is good, as a `DURATION` of at least 10m: run this again before it ends. 0: it does "+
-			"not expire.")
+		"Validity of the token, as a `DURATION` of at least 10m. "+
+			"Run the command again before the token expires. Zero means that the token does not expire.")
 }
 
 var defaultAccount = types.NamespacedName{Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"}
@@ -124,9 +129,9 @@ func (o *linkOptions) check(p cli.Process) (err error) {
 	}
 	switch {
 	case o.linkedContext == "":
-		return cli.Usagef("no --context given: name the cluster to be linked by a context of your kubeconfig")
+		return cli.Usagef("no --context given: choose the context of the cluster to link")
 	case o.duration != 0 && o.duration < 10*time.Minute:
-		return cli.Usagef("--duration is %v: give at least 10m, or 0", o.duration)
+		return cli.Usagef("--duration is %v: give 0 or at least 10m", o.duration)
 	}
 	for flag, value := range map[string]string{"trust-domain": o.trustDomain, "cluster-domain": o.clusterDomain} {
 		if value != "" && validDomain(value) == "" {
@@ -145,7 +150,7 @@ func (o *linkOptions) check(p cli.Process) (err error) {
 			return cli.Usagef("--ca-file: %w", err)
 		}
 		if n := len(o.ca); n == 0 || n > maxCA {
-			return cli.Usagef("--ca-file: %s has %d bytes: give 1 to %d", o.caFile, n, maxCA)
+			return cli.Usagef("--ca-file: %s contains %d bytes: give a file of 1 to %d bytes", o.caFile, n, maxCA)
 		}
 	}
 	return o.Check()
@@ -193,15 +198,15 @@ func (o *linkOptions) link(ctx context.Context, w *work, local, linked *cluster)
 	switch {
 	case err == nil:
 	case l.unsure:
-		w.warn("the link Secret may have been written all the same, so its new token stays: run this again, it " +
-			"deletes what is not used")
+		w.warn("the link Secret may have been written despite the error, so the new token stays valid: " +
+			"run the command again to delete unused tokens")
 		return err
 	default:
 		l.access.dropToken(ctx, w, linked, made)
 		return err
 	}
 	if !made.expires.IsZero() {
-		fmt.Fprintf(w.p.Stderr, "%s: the token expires at %s: run this again before\n", w.p.Name,
+		fmt.Fprintf(w.p.Stderr, "%s: the token expires at %s: run the command again before then\n", w.p.Name,
 			made.expires.UTC().Format(time.RFC3339))
 	}
 	return l.finish(ctx, w, written)
@@ -276,7 +281,7 @@ func (o *linkOptions) awaitLink(
 				}
 				return describeCluster(&c), nil
 			}
-			return fmt.Sprintf("it has no link Secret %s: does it read those of namespace %s?", written.Name,
+			return fmt.Sprintf("it has no link Secret %s: does it read link Secrets in namespace %s?", written.Name,
 				written.Namespace), nil
 		})
 	return with > 0 && without == 0, err
@@ -312,11 +317,11 @@ func readDomains(ctx context.Context, w *work, c *cluster, namespace string) dom
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		w.warn("%s has no ConfigMap %s/%s of a Linkerd: its domains are taken to be %s (--trust-domain, "+
-			"--cluster-domain)", c.title, namespace, name, defaultDomain)
+		w.warn("%s has no ConfigMap %s/%s of Linkerd: assuming the domain %s "+
+			"(--trust-domain, --cluster-domain)", c.title, namespace, name, defaultDomain)
 		return domains{}
 	case err != nil:
-		w.warn("%v: its domains are taken to be %s (--trust-domain, --cluster-domain)",
+		w.warn("%v: assuming the domain %s (--trust-domain, --cluster-domain)",
 			c.failed("read ConfigMap "+namespace+"/"+name, err), defaultDomain)
 		return domains{}
 	}
@@ -357,37 +362,41 @@ func validDomain(text string) string {
 	return text
 }
 
-const linkIntro = `isthmus link makes a link to a cluster of your kubeconfig: there the ServiceAccount, its
-rights to read (those of manifests/link/remote-access.yaml) and a token; and the link Secret
-for the gateway's cluster, which it prints or, with --apply, writes. Run again it
-rotates the token: streams do not notice.
+const linkIntro = `isthmus link links a cluster of your kubeconfig. In that cluster, it creates a ServiceAccount
+with a token and the read permissions of manifests/link/remote-access.yaml. For the local
+cluster, in which Isthmus runs, it prints the link Secret or, with --apply, writes the
+Secret. To rotate the token, run the command again. Open streams continue.
 
 Usage: isthmus link NAME --context CONTEXT [FLAGS]
 
-NAME is what the cluster is called in this one: in annotations of Services, labels,
-metrics and pages.`
+NAME is the name of the linked cluster in the local cluster: in annotations of Services,
+labels, metrics and pages.`
 
-const linkEnding = `What is there already stays: labels and annotations of the link, such as a cordon, and
-what no flag changes. A token ends only once the gateway shows that it reads the cluster
-with the new one. Of several replicas all that are ready must show it. If one goes on with
-the token before, the link becomes what it was, and the new token ends; otherwise both
-stay, and running this again completes it.
+const linkEnding = `An existing link keeps its labels and annotations, such as a cordon, and all settings that
+no flag changes. The command deletes a token only after every ready replica reads the
+cluster with the new token. If the cluster stays ready with the previous token instead, the
+command restores the link and deletes the new token. Otherwise, both tokens stay, and
+another run completes the rotation.
 
-Refused: another Secret that links NAME; the gateway's own cluster; a cluster that is
-linked under another name; rights or an account of that name that isthmus link has not
-made and that differ.
+The command refuses in these cases:
+  - Another Secret links NAME.
+  - The context is that of the local cluster.
+  - The cluster is already linked under another name.
+  - The account or its permissions already exist, differ, and were not created by
+    isthmus link.
 
-Rights that you need. In the cluster to be linked: get and create namespaces,
-serviceaccounts, clusterroles (also update) and clusterrolebindings; get, list, create
-and delete secrets in the account's namespace; get the ConfigMap linkerd-config in the
-namespace that -n names, or else in linkerd, unless you give both domains; and all that
-the ClusterRole grants. With --duration also create serviceaccounts/token. In the
-gateway's cluster: get namespace kube-system; get, list and, with --apply, create and
-update secrets in the links' namespace; without --admin, list pods and create
-pods/portforward there.
+Required permissions in the cluster to link: get and create namespaces, serviceaccounts,
+clusterroles (also update) and clusterrolebindings; get, list, create and delete secrets in
+the account's namespace; get the ConfigMap linkerd-config in the namespace of -n or else in
+linkerd, unless you give both domains; and everything that the ClusterRole grants. With
+--duration, also create serviceaccounts/token.
 
-Standard output has the Secret or, with --apply, what was done. A token is printed only
-in that Secret. Exit code 1 if something is refused or fails, with what to do.
+Required permissions in the local cluster: get namespace kube-system; get, list and, with
+--apply, create and update secrets in the namespace of the links. Without --admin, also list
+pods and create pods/portforward there.
+
+Standard output contains the Secret or, with --apply, a line for each change. The command
+prints a token only in the Secret. The exit code is 1 if the command refuses or fails.
 
 Examples:
   isthmus link east --context east --apply

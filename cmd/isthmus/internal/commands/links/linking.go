@@ -81,11 +81,11 @@ func (l *linking) read(ctx context.Context, w *work) (err error) {
 func (l *linking) preview(w *work) error {
 	s := l.content.server
 	if s.loopback() {
-		w.warn("the API server's address is %s, which is your own machine: the gateway can't reach it there, "+
-			"unless it runs on this machine (--server)", s)
+		w.warn("the API server's address %s belongs to your own machine: "+
+			"replicas on other machines cannot reach it (--server)", s)
 	}
 	if l.linked.kube.Proxy != nil && l.o.server == "" {
-		w.warn("you reach %s through a proxy, which a link can't have: the gateway has to reach %s without (--server)",
+		w.warn("you reach %s through a proxy, but links cannot use proxies: replicas must reach %s directly (--server)",
 			l.linked.title, s)
 	}
 	with := l.content
@@ -99,7 +99,7 @@ func (l *linking) preview(w *work) error {
 	}
 	_, warnings, err := clusterstore.CheckLink(secret, readExports)
 	if err != nil {
-		return fmt.Errorf("the gateway would not use this link: %w", err)
+		return fmt.Errorf("replicas would not use this link: %w", err)
 	}
 	for _, warning := range warnings {
 		w.warn("%s", warning)
@@ -115,7 +115,7 @@ func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret,
 	}
 	if !w.dry {
 		try := func() error { return l.content.try(ctx, w, secret) }
-		if err := w.wait("trying the link's credentials", try); err != nil {
+		if err := w.wait("testing the link's credentials", try); err != nil {
 			return nil, err
 		}
 		if ctx.Err() != nil { // write nothing
@@ -172,13 +172,13 @@ func (l *linking) finish(ctx context.Context, w *work, written *corev1.Secret) e
 		return l.deleteSuperseded(ctx, w)
 	}
 	if w.dry {
-		fmt.Fprintf(w.out, "%s: would wait until the gateway reads %s with the new token\n", l.local.title, o.name)
+		fmt.Fprintf(w.out, "%s: would wait until every replica reads %s with the new token\n", l.local.title, o.name)
 		return deleteTokens(ctx, w, l.linked, l.before)
 	}
 	if before, err := o.awaitLink(ctx, w, l.local, written); err != nil {
 		return l.unfinished(ctx, w, written, before, err)
 	}
-	fmt.Fprintf(w.out, "%s: the gateway reads %s: ready\n", l.local.title, o.name)
+	fmt.Fprintf(w.out, "%s: every replica reads %s: ready\n", l.local.title, o.name)
 	return deleteTokens(ctx, w, l.linked, l.before)
 }
 
@@ -186,17 +186,17 @@ func (l *linking) finish(ctx context.Context, w *work, written *corev1.Secret) e
 // token still works for every replica. unfinished then restores the previous link and deletes the
 // new token.
 func (l *linking) unfinished(ctx context.Context, w *work, written *corev1.Secret, before bool, err error) error {
-	const again = "See isthmus clusters, and run this again once that is corrected"
+	const again = "Correct the problem that isthmus clusters shows, and run the command again"
 	if before && l.existing != nil && l.restore(ctx, w, written) {
 		l.access.dropToken(ctx, w, l.linked, l.content.token)
-		return fmt.Errorf("the link is as it was, and the new token is deleted: %w\n  %s", err, again)
+		return fmt.Errorf("the previous link is restored, and the new token is deleted: %w\n  %s", err, again)
 	}
 	left := ""
 	if len(l.before) > 0 {
-		left = "; the tokens before it stay valid"
+		left = ", and older tokens stay valid"
 	}
-	return fmt.Errorf("the link is written%s, but it is not known to work: %w\n  %s; --wait=false does not ask the "+
-		"gateway", left, err, again)
+	return fmt.Errorf("the link is written%s, but the link may not work: %w\n  %s; --wait=false skips this check",
+		left, err, again)
 }
 
 // restore writes the previous link Secret and reports whether this succeeded. restore fails if the
@@ -222,8 +222,8 @@ func (l *linking) deleteSuperseded(ctx context.Context, w *work) error {
 	if len(l.before) == 0 {
 		return nil
 	}
-	fmt.Fprintf(w.p.Stderr, "%s: tokens before this one stay valid: "+
-		"isthmus link %s --apply deletes them once the gateway uses the new one\n", w.p.Name, l.o.name)
+	fmt.Fprintf(w.p.Stderr, "%s: older tokens stay valid: "+
+		"isthmus link %s --apply deletes them once every replica uses the new token\n", w.p.Name, l.o.name)
 	if l.existing == nil {
 		return nil
 	}
@@ -235,11 +235,11 @@ func (l *linking) deleteSuperseded(ctx context.Context, w *work) error {
 // checkNewName returns an error if a link can't have the name.
 func checkNewName(name string) error {
 	if name == "local" {
-		return cli.Usagef(`NAME is "local", which stands for the cluster that the gateway runs in: choose another`)
+		return cli.Usagef(`NAME is "local", which stands for the local cluster: choose another name`)
 	}
 	if len(validation.IsDNS1123Subdomain(name)) > 0 || len(name) > validation.LabelValueMaxLength {
-		return cli.Usagef("NAME is %q: give at most %d small letters, digits, '-' and '.', beginning and ending "+
-			"with a letter or digit", name, validation.LabelValueMaxLength)
+		return cli.Usagef("NAME is %q: give up to %d lowercase letters, digits, '-' and '.', "+
+			"starting and ending with a letter or digit", name, validation.LabelValueMaxLength)
 	}
 	return nil
 }
@@ -276,11 +276,13 @@ func findLink(
 		return nil, nil, local.failed("read Secret "+namespace+"/"+secretName(name), err)
 	case existing.Type != clusterstore.SecretType:
 		return nil, nil,
-			fmt.Errorf("%s: Secret %s is there, and is no link but of type %s: delete it, or choose another NAME",
+			fmt.Errorf("%s: Secret %s already exists and is not a link but has type %s: "+
+				"delete it, or choose another NAME",
 				local.title, key(existing), commands.Printable(string(existing.Type)))
 	case existing.Labels[clusterstore.ClusterNameLabel] != name:
 		return nil, nil,
-			fmt.Errorf("%s: Secret %s links the cluster %s, by its label %s: delete it, or choose another NAME",
+			fmt.Errorf("%s: Secret %s links the cluster %s according to its label %s: "+
+				"delete it, or choose another NAME",
 				local.title, key(existing), commands.Printable(existing.Labels[clusterstore.ClusterNameLabel]),
 				clusterstore.ClusterNameLabel)
 	}
@@ -290,8 +292,8 @@ func findLink(
 	for _, s := range linksNamed(all, name) {
 		if s.Name != secretName(name) {
 			return nil, nil,
-				fmt.Errorf("%s: %s is linked already, by Secret %s: delete that, or choose another NAME; isthmus "+
-					"unlink %s deletes all that link it", local.title, name, key(&s), name)
+				fmt.Errorf("%s: %s is already linked by Secret %s: delete that Secret, or choose another NAME; "+
+					"isthmus unlink %s deletes all Secrets of the link", local.title, name, key(&s), name)
 		}
 	}
 	return existing, all, nil
@@ -301,13 +303,13 @@ func findLink(
 // in place of another cluster.
 func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, all []corev1.Secret) error {
 	if local.uid == linked.uid {
-		return fmt.Errorf("%s and %s are the same cluster: a gateway reads its own cluster without a link",
+		return fmt.Errorf("%s and %s are the same cluster: Isthmus reads the local cluster without a link",
 			local.title, linked.title)
 	}
 	if existing != nil {
 		if before := existing.Annotations[clusterAnnotation]; before != "" && before != string(linked.uid) {
-			return fmt.Errorf("%s is the link of another cluster than that of %s: take it away first (isthmus "+
-				"unlink %s), or choose another NAME", name, linked.title, name)
+			return fmt.Errorf("%s already links a cluster other than that of %s: remove the link first "+
+				"(isthmus unlink %s), or choose another NAME", name, linked.title, name)
 		}
 	}
 	for _, s := range all {
@@ -320,8 +322,9 @@ func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, 
 			same = sameServer(config.Host, linked.kube.Host)
 		}
 		if same {
-			return fmt.Errorf("the cluster of %s is linked already, as %s by Secret %s: its endpoints would count "+
-				"twice; run isthmus link %s, or take that away first (isthmus unlink %s)",
+			return fmt.Errorf("the cluster of %s is already linked as %s by Secret %s, "+
+				"so its endpoints would count twice: "+
+				"run isthmus link %s, or remove that link first (isthmus unlink %s)",
 				linked.title, commands.Printable(other), key(&s), nameArgument(other), nameArgument(other))
 		}
 	}

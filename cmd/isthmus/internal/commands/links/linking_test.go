@@ -139,7 +139,7 @@ func TestTokenBefore(t *testing.T) {
 		strings.Replace(follows, "ready", "unreachable", 1), // the new token does not work
 		`{"clusters":[]}`, // has just started
 	}
-	if err := finish("2s"); err == nil || !strings.Contains(err.Error(), "the tokens before it stay valid") ||
+	if err := finish("2s"); err == nil || !strings.Contains(err.Error(), "older tokens stay valid") ||
 		!left() || asked.Load() < 2 {
 		t.Errorf("%v, the token is left: %v, asked %d times", err, left(), asked.Load())
 	}
@@ -210,7 +210,7 @@ func TestTryWithoutTime(t *testing.T) {
 	began := time.Now()
 	code, _, errs := call(t, "link", "east", "--context", "east", "--kubeconfig", kubeconfig, "--apply", "--timeout",
 		"2s")
-	if code != 1 || !strings.Contains(errs, "has not answered in time (--timeout)") ||
+	if code != 1 || !strings.Contains(errs, "did not respond in time (--timeout)") ||
 		strings.Contains(errs, "stays") ||
 		!slices.Contains(east.requests(), "DELETE "+tokens+"/isthmus-remote-access-token-new") {
 		t.Errorf("exit code %d after %v, %s, asked %v", code, time.Since(began), errs, east.requests())

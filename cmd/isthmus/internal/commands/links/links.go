@@ -26,7 +26,7 @@ func All() []cli.Command {
 func replicaFlags(s *pflag.FlagSet, t *commands.Target) {
 	t.AdminFlag(s)
 	t.PodFlag(s)
-	s.DurationVar(&t.Timeout, "timeout", time.Minute, "All is done within this `DURATION`.")
+	s.DurationVar(&t.Timeout, "timeout", time.Minute, "Finish within this `DURATION`.")
 }
 
 // oneReplica contains two flags that each name one replica and exclude each other.
@@ -79,7 +79,7 @@ type lacks func(adminapi.Clusters) (string, error)
 // awaitReplicas waits until no page of a replica lacks anything. If no replica responds to the
 // first request, it returns an error at once, because there may be none.
 func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string, page lacks) error {
-	return w.p.Await(context.Background(), fmt.Sprintf(" until the gateway %s, for %v at most", what, t.Timeout),
+	return w.p.Await(context.Background(), fmt.Sprintf(" until every replica %s, for up to %v", what, t.Timeout),
 		func() error {
 			why, reached := "", false
 			for {
@@ -96,9 +96,9 @@ func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string
 				}
 				if !pace.Sleep(ctx, pollEvery) {
 					if ctx.Err() == context.Canceled {
-						return fmt.Errorf("interrupted before the gateway %s: %s", what, why)
+						return fmt.Errorf("interrupted before every replica %s: %s", what, why)
 					}
-					return fmt.Errorf("not within %v (--timeout) that the gateway %s: %s", t.Timeout, what, why)
+					return fmt.Errorf("not every replica %s within %v (--timeout): %s", what, t.Timeout, why)
 				}
 			}
 		})

@@ -209,7 +209,7 @@ func TestNoToken(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if _, err := a.newToken(ctx, w, c, linkKey{link: "east", namespace: "linkerd", by: "u"}, 0); err == nil ||
-		!strings.Contains(err.Error(), "has not filled in the Secret") {
+		!strings.Contains(err.Error(), "did not fill in the Secret") {
 		t.Error(err)
 	}
 	if list, err := api.CoreV1().Secrets(a.token.Namespace).List(t.Context(), metav1.ListOptions{}); err != nil ||
@@ -374,7 +374,7 @@ func TestAwaitReplicas(t *testing.T) {
 	admin := showing(t, func() string { return page })
 	if err := wait(admin, "1500ms"); err == nil ||
 		!strings.Contains(err.Error(),
-			`not within 1.5s (--timeout) that the gateway reads east with the new credentials: `+admin+
+			`not every replica reads east with the new credentials within 1.5s (--timeout): `+admin+
 				`: unreachable: "dial \x1b"`) {
 		t.Error(err)
 	}

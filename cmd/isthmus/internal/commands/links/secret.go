@@ -89,7 +89,7 @@ func (c *linkContent) into(existing *corev1.Secret, namespace string) (*corev1.S
 }
 
 // errChanged reports that the credentials of a link Secret have changed since they were read.
-var errChanged = errors.New("somebody else has changed its credentials meanwhile: run this again")
+var errChanged = errors.New("another user has changed the credentials in the meantime: run the command again")
 
 // write creates or updates the link Secret and returns the written Secret. write keeps concurrent
 // changes, but returns [errChanged] if the credentials have changed.
@@ -141,16 +141,16 @@ func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error 
 	invalid, _ := guard.Certificate(err)
 	switch want := fmt.Sprintf("system:serviceaccount:%s:%s", c.account.Namespace, c.account.Name); {
 	case invalid != "":
-		return fmt.Errorf("the certificate of %s is not good for this link: %s: give the right --server and --ca-file",
+		return fmt.Errorf("the certificate of %s is not valid for this link: %s: correct --server or --ca-file",
 			c.server, invalid)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s refuses the new token: is it the API server of that cluster? (--server)", c.server)
+		return fmt.Errorf("%s rejects the new token: is it the API server of the linked cluster? (--server)", c.server)
 	case err != nil:
-		w.warn("the link can't be tried from here: %s; the gateway has to reach %s", commands.Printable(err.Error()),
-			c.server)
+		w.warn("cannot test the link from this machine: %s; replicas must be able to reach %s",
+			commands.Printable(err.Error()), c.server)
 	case who != want:
-		return fmt.Errorf("%s takes the new token for %s, not for %s: is it the API server of that cluster? "+
-			"(--server)", c.server, commands.Printable(who), want)
+		return fmt.Errorf("%s accepts the new token as that of %s, not of %s: "+
+			"is it the API server of the linked cluster? (--server)", c.server, commands.Printable(who), want)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (k linkKey) labels() labels.Set {
 func (k linkKey) tokens(ctx context.Context, c *cluster, namespace string) ([]corev1.Secret, error) {
 	list, err := clusterstore.ListSecrets(ctx, c.API, namespace, metav1.ListOptions{LabelSelector: k.labels().String()})
 	if err != nil {
-		return nil, c.failed("list the Secrets of tokens in namespace "+namespace, err)
+		return nil, c.failed("list the token Secrets in namespace "+namespace, err)
 	}
 	slices.SortFunc(list, func(a, b corev1.Secret) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	return list, nil
@@ -89,8 +89,7 @@ func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
 			return nil
 		}
 		if !pace.Sleep(ctx, 100*time.Millisecond) {
-			return errors.New("its controller for tokens of ServiceAccounts has not filled in the Secret in time " +
-				"(--timeout)")
+			return errors.New("the controller for ServiceAccount tokens did not fill in the Secret in time (--timeout)")
 		}
 	}
 }
@@ -116,7 +115,7 @@ func deleteObject(ctx context.Context, w *work, c *cluster, title string, o meta
 			return nil
 		}
 		if apierrors.IsConflict(err) {
-			return errors.New("it has been replaced by another one meanwhile: run this again")
+			return errors.New("another object has replaced it in the meantime: run the command again")
 		}
 		return err
 	})

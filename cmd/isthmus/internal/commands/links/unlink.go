@@ -40,26 +40,27 @@ func unlinkCommand() cli.Command {
 	return cli.Command{
 		Use:     "unlink NAME",
 		Such:    "east",
-		Summary: "take a link away, and with --revoke its account in the other cluster too",
+		Summary: "remove a link and, with --revoke, its account in the linked cluster",
 		Intro:   unlinkIntro,
 		Ending:  unlinkEnding,
 		OneOf:   oneReplica,
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
 			o.ClusterFlags(s, "to-context")
 			s.BoolVar(&o.revoke, "revoke", false,
-				"Delete in the linked cluster, too, what isthmus link has made for it.")
-			s.StringVar(&o.linkedContext, "context", "", "With --revoke: `CONTEXT` of the linked cluster.")
+				"Also delete the objects that isthmus link created in the linked cluster.")
+			s.StringVar(&o.linkedContext, "context", "", "With --revoke, the `CONTEXT` of the linked cluster.")
 			s.StringVar(&o.account.Name, "service-account", "",
-				"With --revoke: `NAME` of the ServiceAccount there. Without it: what the link has, or else "+
-					defaultAccount.Name+".")
+				"With --revoke, the `NAME` of the ServiceAccount in the linked cluster. "+
+					"The default is the name in the link, or else "+defaultAccount.Name+".")
 			s.StringVar(&o.account.Namespace, "service-account-namespace", "",
-				"Its `NAMESPACE`. Without it: likewise, or else "+defaultAccount.Namespace+".")
-			s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what would be deleted.")
-			s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
+				"`NAMESPACE` of this ServiceAccount. "+
+					"The default is the namespace in the link, or else "+defaultAccount.Namespace+".")
+			s.BoolVar(&o.dryRun, "dry-run", false, "Show what would be deleted without deleting anything.")
+			s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask for confirmation.")
 			o.AdminFlag(s)
 			o.PodFlag(s)
 			s.DurationVar(&o.Timeout, "timeout", time.Minute,
-				"All is done within this `DURATION`. It does not count while you are asked.")
+				"Finish within this `DURATION`. The time until you confirm does not count.")
 		})},
 		Run: func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
 	}
@@ -69,9 +70,10 @@ func (o *unlinkOptions) check(p cli.Process) error {
 	o.name = p.Args[0]
 	switch {
 	case o.revoke && o.linkedContext == "":
-		return cli.Usagef("--revoke needs --context: name the linked cluster by a context of your kubeconfig")
+		return cli.Usagef("--revoke needs --context: choose the context of the linked cluster")
 	case !o.revoke && o.linkedContext != "":
-		return cli.Usagef("--context names the linked cluster, for --revoke: the gateway's cluster is --to-context")
+		return cli.Usagef("--context selects the linked cluster and needs --revoke: " +
+			"select the local cluster with --to-context")
 	}
 	return o.Target.Check()
 }
@@ -133,14 +135,14 @@ func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
 	defer cancel()
 	replicas, err := foresee(ctx, w, &o.Target, o.name, adminapi.Withdrawn)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		who := "not every replica has"
+		who := "not every replica"
 		if len(replicas) == 0 {
-			who = "no replica has"
+			who = "no replica"
 		}
-		err = fmt.Errorf("%s answered within %v", who, limit)
+		err = fmt.Errorf("%s responded within %v", who, limit)
 	}
 	if err != nil {
-		w.warn("what this leaves is not known: %v", err)
+		w.warn("the effect on services is not known: %v", err)
 	}
 	if len(replicas) == 0 {
 		return
@@ -154,8 +156,8 @@ func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
 		}
 	}
 	if len(names) > 0 {
-		w.warn("%s left with nothing: %s",
-			text.Count(len(names), "service is", "services are"), text.Some(names, maxShown))
+		w.warn("%s no endpoints left: %s",
+			text.Count(len(names), "service would have", "services would have"), text.Some(names, maxShown))
 	}
 }
 
@@ -193,7 +195,8 @@ func (o *unlinkOptions) readThere(
 	}
 	for _, s := range links {
 		if uid := s.Annotations[clusterAnnotation]; uid != "" && uid != string(linked.uid) {
-			return nil, fmt.Errorf("%s is not the cluster that Secret %s links: give the --context of that one",
+			return nil, fmt.Errorf("%s is not the cluster that Secret %s links: "+
+				"give the --context of the linked cluster",
 				linked.title, key(&s))
 		}
 	}
@@ -207,7 +210,7 @@ func (o *unlinkOptions) question(local, linked *cluster, links []corev1.Secret) 
 		text = fmt.Sprintf("There is no link %s in %s.", o.name, local.title)
 	}
 	if linked != nil {
-		text += " Its tokens in " + linked.title + " end, too."
+		text += " Its tokens in " + linked.title + " become invalid."
 	}
 	return text
 }
@@ -254,7 +257,7 @@ func accountTokens(
 	} {
 		all, err := clusterstore.ListSecrets(ctx, linked.API, account.Namespace, which)
 		if err != nil {
-			return nil, linked.failed("list the Secrets of tokens in namespace "+account.Namespace, err)
+			return nil, linked.failed("list the token Secrets in namespace "+account.Namespace, err)
 		}
 		for _, s := range all {
 			if s.Annotations[corev1.ServiceAccountNameKey] == account.Name {
@@ -277,9 +280,10 @@ func (r *revocation) run(ctx context.Context, w *work) error {
 		return err
 	}
 	if len(r.others) > 0 {
-		fmt.Fprintf(w.out, "%s: kept ServiceAccount %s and its rights: "+
-			"it has %s besides, which another link may use: Secret %s\n",
-			r.linked.title, r.account, text.Count(len(r.others), "token", "tokens"), text.Some(r.others, maxShown))
+		fmt.Fprintf(w.out, "%s: kept ServiceAccount %s and its permissions, "+
+			"because another link may use its %s: Secret %s\n",
+			r.linked.title, r.account, text.Count(len(r.others), "other token", "other tokens"),
+			text.Some(r.others, maxShown))
 		return nil
 	}
 	api, name := r.linked.API, r.account.Name
@@ -302,34 +306,35 @@ func revoke[T metav1.Object](ctx context.Context, w *work, c *cluster, of resour
 	case err != nil:
 		return c.failed("read "+title, err)
 	case !managed(o):
-		fmt.Fprintf(w.out, "%s: kept %s: isthmus link has not made it\n", c.title, title)
+		fmt.Fprintf(w.out, "%s: kept %s: isthmus link did not create it\n", c.title, title)
 		return nil
 	}
 	return deleteObject(ctx, w, c, title, o, of.Delete)
 }
 
-const unlinkIntro = `isthmus unlink takes a link away: the gateway drops the cluster's endpoints at once. With
---revoke it then deletes in the linked cluster what isthmus link has made there: the
-link's tokens and, once no other Secret has a token of it, the ServiceAccount and its
-rights. A Secret that was made by hand counts too: another link may use its token.
+const unlinkIntro = `isthmus unlink removes a link. Isthmus drops the cluster's endpoints at once. With --revoke,
+the command then deletes the objects that isthmus link created in the linked cluster: the
+link's tokens, the ServiceAccount and its permissions. The ServiceAccount stays while any
+other Secret contains one of its tokens, because another link may use that token.
 
 Usage: isthmus unlink NAME [FLAGS]`
 
-const unlinkEnding = `It first shows what services have without the cluster, as isthmus cordon does, and names
-services that are left with nothing. If no replica answers within 10 s, it says so. It
-never refuses: it asks before it deletes anything. Where standard input is no terminal, it
-needs --yes.
+const unlinkEnding = `Like isthmus cordon, the command first shows which endpoints each service keeps, and names
+services that lose all endpoints. If no replica responds within 10 s, the command prints a
+warning instead. It then asks for confirmation, but never refuses. If standard input is not
+a terminal, --yes is required.
 
-What isthmus link has not made in the linked cluster stays there. An API server may accept
-a deleted token for some ten seconds more.
+Objects that isthmus link did not create stay in the linked cluster. An API server may
+accept a deleted token for another ten seconds or so.
 
-Rights that you need: list and delete secrets in the links' namespace. To show what
-services are left with, without --admin: list pods and create pods/portforward there. With
---revoke, in the gateway's cluster get namespace kube-system, and in the linked one too; there also
-list and delete secrets and get and delete serviceaccounts in the account's namespace,
-get and delete clusterroles and clusterrolebindings.
+Required permissions: list and delete secrets in the namespace of the links. To show the
+effect on services without --admin, also list pods and create pods/portforward there.
+--revoke needs get on namespace kube-system in both clusters. In the linked cluster, it also
+needs list and delete on secrets and get and delete on serviceaccounts in the account's
+namespace, and get and delete on clusterroles and clusterrolebindings.
 
-Exit code 1 if there is no such link, or something fails: running it again completes it.
+The exit code is 1 if there is no such link, or if a step fails. Another run completes the
+remaining steps.
 
 Examples:
   isthmus unlink east
