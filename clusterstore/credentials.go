@@ -48,10 +48,10 @@ type credentials struct {
 	created time.Time              // creation time of the Secret
 	read    time.Time              // when this version was read
 	cluster federation.ClusterName // from the label; empty if the label is missing or invalid
-	refused error                  // why the Secret can't be used; nil if it can
-	reason  string                 // set if refused is: one of the reasons above
+	refused error                  // why the Secret cannot be used; nil if it can
+	reason  string                 // one of the reasons above; empty if refused is nil
 
-	identity string       // identity of the cluster by LinkedClusterAnnotation; empty if unknown
+	identity string       // value of LinkedClusterAnnotation; empty if unknown
 	settings linkSettings // also set if the Secret is refused
 
 	// The following fields are only set if refused is nil.
@@ -60,7 +60,7 @@ type credentials struct {
 	trustDomain string
 	domain      string            // DNS domain of the cluster
 	ranges      federation.Ranges // nil means all addresses
-	hash        [sha256.Size]byte // hash of everything that a Cluster is made from
+	hash        [sha256.Size]byte // hash of the data from which a Cluster is created
 	warnings    []string          // insecure settings
 	ignored     []string          // unknown fields of the kubeconfig
 	expiry      *adminapi.Expiry  // nil if the credentials don't expire

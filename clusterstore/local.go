@@ -20,7 +20,7 @@ type LocalLinkOptions struct {
 	TrustDomain string
 	Server      string              // host, port and path of the cluster's API, for pages
 	Cordon      federation.Standing // standing of the cluster's endpoints
-	CordonBy    string              // what requests Cordon, for people
+	CordonBy    string              // what requests Cordon, for messages
 	Region      string              // region of the cluster; empty means the region of its Nodes
 
 	// The following fields have the same meaning as in Options.

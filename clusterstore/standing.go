@@ -15,8 +15,8 @@ import (
 type linkStanding struct {
 	settings  linkSettings // settings of the newest version of the Secret in use
 	secret    string       // namespace and name of the Secret in use; empty if there is none
-	linkedAt  time.Time    // since when the link has a cluster; zero if it has none
-	lostSince time.Time    // since when the API can't be listed or watched; zero if it can
+	linkedAt  time.Time    // when the link got a cluster; zero if it has none
+	lostSince time.Time    // when listing or watching the API failed; zero if it works
 	lost      federation.Standing
 	dead      bool // the cluster is reached through gateways, and all of them are dead
 	region    string

@@ -143,7 +143,7 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 		problems = append(problems, "Linkerd gateways that are not probed, and are used even if they are dead, "+
 			"because no probe is specified for them "+
 			"(set annotation mirror.linkerd.io/probe-path and port mc-probe on the gateway's Service; "+
-			"an address in "+gatewayAddressesAnnotation+" must use the port mc-gateway of that Service or its node port): "+
+			"an address in "+gatewayAddressesAnnotation+" must have that Service's port mc-gateway or node port): "+
 			strings.Join(unknown, ", "))
 	}
 	st.Warnings = slices.Concat(st.Warnings, problems)

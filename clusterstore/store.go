@@ -36,7 +36,7 @@ type Options struct {
 	Registerer prometheus.Registerer // for the Store's metrics; if nil, there are none
 	Metrics    *cluster.Metrics      // for the metrics of clusters; if nil, there are none
 	Memory     int64                 // memory cap of each linked cluster, in bytes; zero means no cap
-	Network    string                // network of Isthmus; Pods of linked clusters on other networks can't be reached
+	Network    string                // network of Isthmus; Pods on other networks cannot be reached
 	IPv6       bool                  // clients get IPv6 addresses, as in the Table's Options
 	// LocalCluster is the cache of the local cluster. Addresses of the local cluster are never
 	// probed as gateways of linked clusters. If LocalCluster is nil, the local cluster's addresses
@@ -109,10 +109,10 @@ type Store struct {
 	settled chan struct{}
 
 	secrets federation.Latest[snapshot]
-	readErr atomic.Pointer[error] // why Secrets can't be read; nil if no failure is known
+	readErr atomic.Pointer[error] // why Secrets cannot be read; nil if no failure is known
 
 	mu         sync.Mutex
-	dispatched bool // links has all cluster names of the Secrets
+	dispatched bool // links contains all cluster names of the Secrets
 	links      map[federation.ClusterName]*link
 }
 

@@ -194,7 +194,7 @@ func (c *Cluster) Run(ctx context.Context) {
 	defer fail()
 	c.fail = fail
 	var all sync.WaitGroup
-	for range 2 { // while one reads a large service, the other goes on
+	for range 2 { // while one reads a large service, the other continues
 		all.Go(func() { c.state.dirty.Run(ctx, c.changed) })
 	}
 	all.Go(func() { c.state.policies.dirty.Run(ctx, c.evaluatePolicy) })

@@ -242,7 +242,7 @@ func (g *Gateway) equal(o *Gateway) bool {
 // guards a gatewayIndex.
 type gatewayIndex struct {
 	byService map[federation.ServiceID]*Gateway
-	changed   bool // since the last call of takeChanged
+	changed   bool // since the last call to takeChanged
 }
 
 func newGatewayIndex() gatewayIndex {

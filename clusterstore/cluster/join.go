@@ -19,7 +19,7 @@ type reader struct {
 	port    uint16
 
 	share federation.Share
-	spec  *Service      // the Service that share was made from
+	spec  *Service      // the Service from which share was created
 	parts []joinedSlice // sorted by key
 	// If explained is not nil, the verdict on each address is appended to it.
 	explained *[]federation.Considered

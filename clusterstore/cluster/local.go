@@ -33,7 +33,7 @@ type Local struct {
 	profiles  profileIndex
 	managed   map[federation.ServiceID]int          // number of marked slices; no zero entries
 	selecting byNamespace[*Service]                 // Services that have a selector
-	selected  byNamespace[*decode.ExternalWorkload] // fields of ExternalWorkloads that slices need
+	selected  byNamespace[*decode.ExternalWorkload] // fields of ExternalWorkloads that determine EndpointSlices
 
 	// replaced is the previous version of the ExternalWorkload that was last stored or removed.
 	// Only the goroutine that stores and removes ExternalWorkloads uses this field.

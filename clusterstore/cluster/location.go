@@ -10,7 +10,7 @@ import (
 // location contains the addresses of a Pod or ExternalWorkload. Values of this type are immutable.
 type location struct {
 	life        life
-	hostNetwork bool         // ips are the node's
+	hostNetwork bool         // the IPs belong to the node
 	workload    bool         // belongs to an ExternalWorkload
 	ips         []netip.Addr // status.podIP first
 	hosts       []netip.Addr // IPs of the node, if the Pod has host ports
@@ -27,7 +27,7 @@ const (
 	podStarting life = iota // Pending or Unknown; the Pod may already have its addresses
 	podRunning
 	podEnding // still running, and being deleted
-	podGone   // ended, and without addresses
+	podGone   // ended; the Pod has no addresses
 )
 
 // runs reports whether the containers of the Pod are running.

@@ -158,7 +158,7 @@ func lifeOf(o *corev1.Pod) life {
 type compactedPod struct {
 	facts    podFacts
 	location *location
-	selected *decode.ExternalWorkload // only with LocalConfig.SliceManager: what slices need
+	selected *decode.ExternalWorkload // fields that determine EndpointSlices; only with LocalConfig.SliceManager
 	// set is a new set, which was evaluated for this Pod before the Pod was added to the state. If
 	// the namespace has no Servers, or if a sibling of the Pod is already in the state, set is nil.
 	set *podSet
@@ -204,7 +204,7 @@ func (p compactedPod) shared(yield func(any, int64) bool) {
 // A pod may also represent an ExternalWorkload, because endpoints are created in the same way for
 // Pods and ExternalWorkloads. The key of an ExternalWorkload cannot be the key of a Pod.
 type pod struct {
-	key    string // namespace/name; for an ExternalWorkload, with workloadPrefix in front
+	key    string // namespace/name, after workloadPrefix for an ExternalWorkload
 	facts  podFacts
 	owner  *owner   // its ReplicaSet or Job; nil if it has another owner or none
 	slices []*slice // slices with an address of this Pod
@@ -327,7 +327,7 @@ type podIndex struct {
 
 	shards    [podShards]map[string]*pod
 	malformed int    // number of Pods whose proxy addresses cannot be read
-	traits    string // traits of the Pod that was put last
+	traits    string // traits of the Pod that was stored last
 }
 
 func newPodIndex(s *state) podIndex {

@@ -111,14 +111,14 @@ func (s *state) lock() {
 // functions in the fields of store, except for prepare, are called with state.mu held.
 type store[T any] struct {
 	state *state
-	get   func(key string) (T, bool) // may be called with state.mu held shared
+	get   func(key string) (T, bool) // may be called with a read lock on state.mu
 	keys  func(yield func(key string) bool)
 	same  func(a, b T) bool
 	// set stores an object, which the function get then returns. If exists is false, set removes
 	// the object instead.
 	set     func(key string, to T, exists bool)
-	prepare func(key string, to T) T // if set, completes an object before it is put
-	release func(key string)         // if set, releases the addresses of an object that will be dropped
+	prepare func(key string, to T) T // if set, completes an object before the object is stored
+	release func(key string)         // if set, releases the addresses of an object before its removal
 }
 
 // mapStore returns the store for a kind whose objects are stored in a map. After each change to the
