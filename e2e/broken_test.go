@@ -692,7 +692,7 @@ var faults = []fault{
 		repair: func(t *testing.T, w *brokenWorld) { must(t, w.south.Apply(t.Context(), w.anchors(w.anchor))) },
 		check: []finding{
 			{
-				"failure trust-anchors south: no trust anchor in common .*",
+				"failure trust-anchors south: it has no trust anchor in common .*",
 				"use the same trust anchors in all clusters; to rotate them: .*",
 			},
 		},
