@@ -439,9 +439,9 @@ func TestLocalGateways(t *testing.T) {
 			return []net.Addr{&net.IPNet{IP: net.ParseIP("192.0.2.2"), Mask: net.CIDRMask(24, 32)}}, nil
 		}
 		reasons := map[string]string{
-			"192.0.2.2":  "the gateway's own host has the address",
-			"192.0.2.11": "Node n1 of the gateway's own cluster has the address",
-			"192.0.2.33": "Pod shop/web of the gateway's own cluster has the address",
+			"192.0.2.2":  "the address is assigned to the replica's own host",
+			"192.0.2.11": "the address is assigned to Node n1 of the local cluster",
+			"192.0.2.33": "the address is assigned to Pod shop/web of the local cluster",
 		}
 		const other = "198.51.100.1"
 		f := e.linkBehind(probed(gatewayService(other, "192.0.2.2", "192.0.2.11", "192.0.2.33")), "network", "far")

@@ -507,7 +507,7 @@ func unchecked(cluster, why string, checks ...string) (list []finding) {
 // unauthorizedOrClosed matches what a request for the version shows if the API server refuses the
 // credentials. A kube-apiserver closes the connection together with its 401, so a request beside the
 // refused one may fail with that instead.
-const unauthorizedOrClosed = "(the API server answers 401 Unauthorized for its version" +
+const unauthorizedOrClosed = "(the API server responded with 401 Unauthorized to a version request" +
 	"|.*: the API server closed the connection or refused the request .*)"
 
 var faults = []fault{
@@ -523,7 +523,7 @@ var faults = []fault{
 		repair: verb("unlink", "lab", "--yes"),
 		check: []finding{
 			{
-				"failure link-secret cluster-credentials-lab: can't be used: kubeconfig has an exec plugin .*",
+				"failure link-secret cluster-credentials-lab: can't be used: kubeconfig contains an exec plugin .*",
 				"write it anew .*",
 			},
 		},

@@ -146,11 +146,12 @@ func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string)
 	case response.StatusCode != http.StatusOK:
 		err = r.failure(response, contentType)
 	case contentType != wanted && wanted == runtime.ContentTypeProtobuf && contentType == runtime.ContentTypeJSON:
-		err = fmt.Errorf("API server %s answered in JSON, in which objects of Kubernetes' own kinds are not read: "+
-			"API servers answer in protobuf, as was requested; check what is in front of it", r.server())
+		err = fmt.Errorf("API server %s responded with JSON instead of protobuf: "+
+			"check the proxy or load balancer in front of the API server", r.server())
 	case contentType != wanted:
-		err = fmt.Errorf("API server %s answered by content of another type than %s: "+
-			"check that the kubeconfig's server is an API server, and what is in front of it", r.server(), wanted)
+		err = fmt.Errorf("API server %s responded with a content type other than %s: "+
+			"check that the kubeconfig's server is an API server, and check any proxy in front of it",
+			r.server(), wanted)
 	}
 	if err != nil {
 		response.Body.Close()
@@ -231,30 +232,30 @@ func statusError(s *metav1.Status) error {
 }
 
 // errEvent is returned for an ERROR event that does not contain a usable Status.
-var errEvent = errors.New("the API server ended the watch by an error that is no Status, or too large")
+var errEvent = errors.New("the API server ended the watch with an error whose Status is malformed or too large")
 
 // errType is returned for an event whose type does not exist.
 var errType = errors.New(
-	"the API server sent an event of a type that does not exist: check that the server is an API server",
+	"the API server sent an event of an unknown type: check that the server is an API server",
 )
 
 // errKind returns the error for an object of the wrong kind.
 func errKind(what, wanted string) error {
 	return fmt.Errorf(
-		"the API server sent %s of another kind than %s: check that the server is an API server", what, wanted,
+		"the API server sent %s whose kind is not %s: check that the server is an API server", what, wanted,
 	)
 }
 
 func errFrame(size uint64) error {
 	return fmt.Errorf(
-		"the API server sent an object of %d bytes, or more, which none has: check that the server is an API server",
+		"the API server sent an object of %d bytes or more, which is too large: check that the server is an API server",
 		size,
 	)
 }
 
 // limited returns a reader that returns an error after the given number of bytes.
 func limited(from io.Reader, limit int64) io.Reader {
-	return guard.Limited(from, limit, fmt.Errorf("the API server's answer is larger than %d MiB", limit>>20))
+	return guard.Limited(from, limit, fmt.Errorf("the API server's response is larger than %d MiB", limit>>20))
 }
 
 const (
@@ -272,7 +273,7 @@ func (a *api) serves(ctx context.Context, resource string, in ...schema.GroupVer
 		return false, err
 	}
 	if len(all.Groups) == 0 {
-		return false, errors.New("API discovery has no list of groups")
+		return false, errors.New("the API discovery response does not contain any groups")
 	}
 	for _, version := range in {
 		if version.Group != "" && !slices.ContainsFunc(all.Groups, func(g metav1.APIGroup) bool {
@@ -287,7 +288,7 @@ func (a *api) serves(ctx context.Context, resource string, in ...schema.GroupVer
 		case err != nil:
 			return false, fmt.Errorf("API discovery of %s: %w", version, err)
 		case list.GroupVersion != version.String():
-			return false, fmt.Errorf("API discovery of %s has no list of resources", version)
+			return false, fmt.Errorf("the API discovery response for %s does not list resources", version)
 		case slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }):
 			return true, nil
 		}
@@ -312,7 +313,7 @@ func (a *api) document(ctx context.Context, path string, into any) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf(
-			"the API server's answer can't be read: %w: check that the server is an API server", cutOff(err),
+			"the API server's response is unreadable: %w: check that the server is an API server", cutOff(err),
 		)
 	case json.Unmarshal(data, into) != nil:
 		return errNoJSON

@@ -21,10 +21,10 @@ const (
 
 var (
 	errNoJSON = errors.New(
-		"the API server's answer is not the JSON that API servers send: check that the server is an API server",
+		"the API server's response is not the JSON of a Kubernetes API: check that the server is an API server",
 	)
 	errBlanks = fmt.Errorf(
-		"the API server sent more than %d KiB of blanks: check that the server is an API server", maxBlanks>>10,
+		"the API server sent more than %d KiB of white space: check that the server is an API server", maxBlanks>>10,
 	)
 )
 

@@ -18,7 +18,9 @@ const protobufType = "application/vnd.kubernetes.protobuf"
 
 var protobufPrefix = []byte("k8s\x00")
 
-var errNoList = errors.New("the API server's answer is no list in protobuf: check that the server is an API server")
+var errNoList = errors.New(
+	"the API server's response is not a list in protobuf: check that the server is an API server",
+)
 
 // protobuf is the format of Kubernetes' own kinds.
 type protobuf[T any, O interface {

@@ -267,7 +267,7 @@ func unexpected(err error) error {
 // cutOff adds a hint to err if the error means that the response was truncated.
 func cutOff(err error) error {
 	if err = unexpected(err); errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("the answer is cut off: %w", err)
+		return fmt.Errorf("the response is truncated: %w", err)
 	}
 	return err
 }
@@ -275,8 +275,7 @@ func cutOff(err error) error {
 // errNoKey is an error for the whole response, because an object without a name cannot be reported
 // as refused.
 var errNoKey = errors.New(
-	"the API server sent an object without a name, or with one that no object can have: check that the server is " +
-		"an API server",
+	"the API server sent an object whose name is empty or invalid: check that the server is an API server",
 )
 
 // tooLarge returns the error for an object that is refused because of its size.

@@ -210,7 +210,7 @@ func TestEndlessValues(t *testing.T) {
 	}
 	refused := func(err error) bool {
 		return err != nil && !utilnet.IsProbableEOF(err) &&
-			(err == errBlanks || strings.Contains(err.Error(), "an object of 4194304 bytes, or more"))
+			(err == errBlanks || strings.Contains(err.Error(), "an object of 4194304 bytes or more"))
 	}
 	for before, list := range map[string]bool{
 		"":                                   true,
@@ -287,18 +287,18 @@ func TestLargeGoesOn(t *testing.T) {
 	}
 }
 
-// TestCutOff: wherever an answer is cut off, that is an error, and no regular end.
+// TestCutOff checks that a response that is truncated anywhere is an error.
 func TestCutOff(t *testing.T) {
 	whole := podList(t, pod(t, "a", 0), pod(t, "b", 10))
 	for n := range len(whole) - 4 { // after the list come two empty texts
-		if _, _, err := listed(binarySource(whole[:n]).Pods); err == nil || !strings.Contains(err.Error(), "cut off") {
+		if _, _, err := listed(binarySource(whole[:n]).Pods); err == nil || !strings.Contains(err.Error(), "truncated") {
 			t.Errorf("%d of %d bytes: %v", n, len(whole), err)
 		}
 	}
 	text := `{"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3","metadata":{},"items":[` +
 		fmt.Sprintf(serverText, "a") + `,` + fmt.Sprintf(serverText, "b") + `]}`
 	for n := range len(text) {
-		if _, _, err := listed(textSource(text[:n]).Servers); err == nil || !strings.Contains(err.Error(), "cut off") {
+		if _, _, err := listed(textSource(text[:n]).Servers); err == nil || !strings.Contains(err.Error(), "truncated") {
 			t.Errorf("%q: %v", text[:n], err)
 		}
 	}
@@ -368,27 +368,27 @@ func TestNoKey(t *testing.T) {
 func TestOther(t *testing.T) {
 	other := schema.GroupVersionKind{Version: "v1", Kind: "ServiceList"}
 	for want, err := range map[string]error{
-		"a list of another kind than PodList": listError(binarySource(wrapped(t, other, nil)).Pods),
-		"in JSON, in which objects":           listError(textSource("{}").Pods),
-		"content of another type": listError(
+		"a list whose kind is not PodList": listError(binarySource(wrapped(t, other, nil)).Pods),
+		"responded with JSON instead":      listError(textSource("{}").Pods),
+		"a content type other than": listError(
 			sends{0, "text/html", strings.NewReader("<html>")}.sources().Pods,
 		),
-		"is no list in protobuf": listError(binarySource([]byte("<html>")).Pods),
-		"an object of 16777":     listError(binarySource(podList(t, pod(t, "a", maxFrame))).Pods),
-		"a list of another kind than ServerList": listError(
+		"is not a list in protobuf": listError(binarySource([]byte("<html>")).Pods),
+		"an object of 16777":        listError(binarySource(podList(t, pod(t, "a", maxFrame))).Pods),
+		"a list whose kind is not ServerList": listError(
 			textSource(`{"items":[],"kind":"PodList","apiVersion":"v1"}`).Servers,
 		),
-		"is not the JSON that API servers send": listError(textSource(`[]`).Servers),
-		"an event of another kind than Pod": watchError(
+		"is not the JSON of a Kubernetes API": listError(textSource(`[]`).Servers),
+		"an event whose kind is not Pod": watchError(
 			t, binarySource(frame(t, "ADDED", wrapped(t, other, pod(t, "a", 0)))).Pods,
 		),
 		"an object of 2147483647 bytes": watchError(t, binarySource([]byte("\x7f\xff\xff\xff")).Pods),
-		"an event of another kind than Server": watchError(
+		"an event whose kind is not Server": watchError(
 			t, textSource(`{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}}`).Servers,
 		),
-		"the JSON that API servers send": watchError(t, textSource(`{"type" "ADDED"}`).Servers),
-		"is not the JSON":                watchError(t, textSource(`{"type":"ADDED"}`).Servers),
-		"in JSON, in which":              watchError(t, textSource(`{}`).Pods),
+		"the JSON of a Kubernetes API": watchError(t, textSource(`{"type" "ADDED"}`).Servers),
+		"is not the JSON":              watchError(t, textSource(`{"type":"ADDED"}`).Servers),
+		"instead of protobuf":          watchError(t, textSource(`{}`).Pods),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

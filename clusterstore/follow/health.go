@@ -93,14 +93,12 @@ type cause string
 
 const (
 	endedSoon     cause = "the API server ends watches as soon as they have begun"
-	failsSoon     cause = "the API server ends watches by an error as soon as they have begun"
-	expiredAtOnce cause = "the API server answers that a version is too old, or not known yet, as soon as it is " +
-		"requested"
-	poorPages   cause = "the API server sends pages of a list with few objects or none, and announces more"
-	silentWatch cause = "the API server kept a watch open and sent neither an event nor a bookmark: the objects " +
-		"were listed again"
-	longList     cause = "the API server has been sending a list for more than a minute"
-	overdueWatch cause = "the API server does not end watches at their timeoutSeconds"
+	failsSoon     cause = "the API server ends watches with an error as soon as they have begun"
+	expiredAtOnce cause = "the API server immediately rejects versions as too old, or as not known yet"
+	poorPages     cause = "the API server sends pages of a list with few objects or none, and announces more pages"
+	silentWatch   cause = "the API server kept a watch open and sent neither an event nor a bookmark"
+	longList      cause = "the API server has been sending a list for more than a minute"
+	overdueWatch  cause = "the API server does not end watches after the requested timeoutSeconds"
 )
 
 // trouble records which behavior of an API server makes one Resource send too many requests. The

@@ -245,7 +245,7 @@ func TestUnwatched(t *testing.T) {
 			t.Errorf("pauses: %v", pauses)
 		}
 		err := g.Health().Err
-		if err == nil || !strings.Contains(err.Error(), "grant the verb watch of secrets") {
+		if err == nil || !strings.Contains(err.Error(), "grant the verb watch on secrets") {
 			t.Errorf("health: %v", err)
 		}
 		s.become("2", labelled("b", "x"))

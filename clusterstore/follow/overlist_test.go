@@ -223,7 +223,7 @@ func TestAnnounced(t *testing.T) {
 		}
 		f.mu.Unlock()
 		if h := group.Health(); h.StaleSince.IsZero() ||
-			!strings.Contains(h.Err.Error(), "over budget: the cache of secrets0 would take ") {
+			!strings.Contains(h.Err.Error(), "over budget: the cache of secrets0 needs ") {
 			t.Errorf("over budget: %+v", h)
 		}
 		f.become(100, 0)

@@ -52,10 +52,10 @@ const (
 )
 
 var (
-	errLongList = fmt.Errorf("the API server has sent a list for %v, without an end: "+
-		"check whether it sends objects again and again", maxListTime)
-	errPoorPages = fmt.Errorf("the API server sent %d pages of a list in a row with fewer than %d of the %d objects "+
-		"requested, and announced more", maxPoorPages, richPage, pageSize)
+	errLongList = fmt.Errorf("the API server has been sending the same list for %v: "+
+		"check whether it sends objects repeatedly", maxListTime)
+	errPoorPages = fmt.Errorf("the API server sent %d consecutive pages of a list with fewer than %d of %d "+
+		"requested objects, and announced more pages", maxPoorPages, richPage, pageSize)
 	errSlowPage = fmt.Errorf("the API server did not send a page of a list within %v: %w",
 		pageTimeout, context.DeadlineExceeded)
 )
@@ -543,7 +543,7 @@ func (r *Resource) unwatched(err error) error {
 		return err
 	}
 	r.refusals++
-	return fmt.Errorf("it may be listed, but not watched: %w: grant the verb watch of %s", err, r.name)
+	return fmt.Errorf("listing is permitted, but watching is not: %w: grant the verb watch on %s", err, r.name)
 }
 
 // backOff pauses before the next attempt. The pause depends on the backoff, on the kind of the last
@@ -616,7 +616,7 @@ func (r *Resource) note(c cause, err error) {
 // refusedText returns the reason why an object is refused, cleaned and truncated for display. The
 // text is never empty.
 func (r *Resource) refusedText(why error) string {
-	return text.Truncate(cmp.Or(r.group.options.Printable(why).Error(), "it can't be decoded"), maxRefusedText)
+	return text.Truncate(cmp.Or(r.group.options.Printable(why).Error(), "it cannot be decoded"), maxRefusedText)
 }
 
 // setRefused records the refused objects of a list, and returns the previous ones.

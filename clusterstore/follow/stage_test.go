@@ -124,7 +124,7 @@ func testOverBudget(t *testing.T, needed bool) {
 		synctest.Wait()
 		h := group.Health()
 		if h.Err == nil || h.StaleSince.IsZero() ||
-			!strings.Contains(h.Err.Error(), "over budget: the cache of secrets0 would take") {
+			!strings.Contains(h.Err.Error(), "over budget: the cache of secrets0 needs") {
 			t.Fatalf("%s: %+v", what, h)
 		}
 		if used := b.Usage().Used; used > 64<<10 {
@@ -230,16 +230,16 @@ func TestMemoryCap(t *testing.T) {
 	})
 }
 
-// TestMemoryCapErrors checks that an error says what would take how much more.
+// TestMemoryCapErrors checks that an error says which resource needs how much more memory.
 func TestMemoryCapErrors(t *testing.T) {
 	m := NewMemoryCap(64 << 20)
 	if err := m.add(60<<20, 63<<20, "pods"); err != nil {
 		t.Fatal(err)
 	}
 	for want, err := range map[string]error{
-		"over budget: the cache of pods would take 5.0 MiB more, and 60.0 MiB of the " +
-			"memory cap of 64.0 MiB are used": m.add(5<<20, 0, "pods"),
-		"over budget: a list of pods would take 1.5 MiB more, and lists that are being read use 63.0 MiB of the " +
+		"over budget: the cache of pods needs 5.0 MiB more memory, but 60.0 MiB of the " +
+			"memory cap of 64.0 MiB are in use": m.add(5<<20, 0, "pods"),
+		"over budget: a list of pods needs 1.5 MiB more memory, but current lists use 63.0 MiB of the " +
 			"memory cap of 64.0 MiB": m.add(0, 3<<19, "pods"),
 	} {
 		if err == nil || err.Error() != want {

@@ -30,9 +30,9 @@ const (
 
 // The following errors are the reasons why Isthmus ends a watch.
 var (
-	errSilent  = errors.New("nothing has come")
-	errOverdue = errors.New("the server does not end the watch")
-	errAgain   = errors.New("the objects are to be listed again")
+	errSilent  = errors.New("nothing was received")
+	errOverdue = errors.New("the server did not end the watch")
+	errAgain   = errors.New("the objects must be listed again")
 )
 
 // event is an event of a watch whose object has been compacted.

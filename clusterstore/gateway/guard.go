@@ -52,7 +52,7 @@ type Guard struct {
 func (g *Guard) refusal(ctx context.Context, ip netip.Addr) string {
 	ip = ip.Unmap().WithZone("")
 	if !g.Routable(ip) {
-		return "it could not be another host's address"
+		return "the address cannot belong to another host"
 	}
 	if g.Local != nil {
 		select {
@@ -61,15 +61,15 @@ func (g *Guard) refusal(ctx context.Context, ip netip.Addr) string {
 			return ""
 		}
 		if name := g.Local.AssignedTo(ip); name != "" {
-			return name + " of the gateway's own cluster has the address"
+			return "the address is assigned to " + name + " of the local cluster"
 		}
 	}
 	host, err := g.hostAddresses()
 	switch {
 	case err != nil:
-		return fmt.Sprintf("the addresses of the gateway's own host can't be read: %v", err)
+		return fmt.Sprintf("the addresses of the replica's own host cannot be read: %v", err)
 	case slices.Contains(host, ip):
-		return "the gateway's own host has the address"
+		return "the address is assigned to the replica's own host"
 	}
 	return ""
 }

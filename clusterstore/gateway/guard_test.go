@@ -28,7 +28,7 @@ func TestGuard(t *testing.T) {
 		"2001:db8::33": "Node n1",
 	}}
 	close(local.synced)
-	const notRoutable = "it could not be another host's address"
+	const notRoutable = "the address cannot belong to another host"
 	guard := &Guard{Routable: cluster.Routable, Local: local, Interfaces: func() ([]net.Addr, error) {
 		return []net.Addr{
 			&net.IPNet{IP: net.ParseIP("127.0.0.1"), Mask: net.CIDRMask(8, 32)},
@@ -41,13 +41,13 @@ func TestGuard(t *testing.T) {
 		"198.51.100.1":         "",
 		"192.0.2.3":            "", // of an interface's network
 		"2001:db8::3":          "",
-		"192.0.2.33":           "Pod shop/web of the gateway's own cluster has the address",
-		"::ffff:192.0.2.33":    "Pod shop/web of the gateway's own cluster has the address",
-		"2001:db8::33":         "Node n1 of the gateway's own cluster has the address",
-		"2001:db8::33%eth0":    "Node n1 of the gateway's own cluster has the address",
-		"192.0.2.2":            "the gateway's own host has the address",
-		"::ffff:192.0.2.2":     "the gateway's own host has the address",
-		"2001:db8::2":          "the gateway's own host has the address",
+		"192.0.2.33":           "the address is assigned to Pod shop/web of the local cluster",
+		"::ffff:192.0.2.33":    "the address is assigned to Pod shop/web of the local cluster",
+		"2001:db8::33":         "the address is assigned to Node n1 of the local cluster",
+		"2001:db8::33%eth0":    "the address is assigned to Node n1 of the local cluster",
+		"192.0.2.2":            "the address is assigned to the replica's own host",
+		"::ffff:192.0.2.2":     "the address is assigned to the replica's own host",
+		"2001:db8::2":          "the address is assigned to the replica's own host",
 		"127.0.0.1":            notRoutable,
 		"::ffff:127.0.0.1":     notRoutable,
 		"::1":                  notRoutable,
@@ -71,7 +71,7 @@ func TestGuard(t *testing.T) {
 		Routable:   cluster.Routable,
 		Interfaces: func() ([]net.Addr, error) { return nil, errors.New("broken") },
 	}
-	const want = "the addresses of the gateway's own host can't be read: broken"
+	const want = "the addresses of the replica's own host cannot be read: broken"
 	if got := guard.refusal(t.Context(), netip.MustParseAddr("198.51.100.1")); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

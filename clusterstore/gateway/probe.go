@@ -54,13 +54,13 @@ func shorten(err error) error {
 	var op *net.OpError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %v", probeTake)
+		return fmt.Errorf("no response within %v", probeTake)
 	case errors.As(err, &op):
 		return op
 	case errors.Is(err, io.EOF):
-		return errors.New("closes the connection without an answer")
+		return errors.New("the connection was closed without a response")
 	}
-	return errors.New("what it answers is no HTTP, or too long")
+	return errors.New("the response is not valid HTTP or is too long")
 }
 
 // perHost is the minimum time between the starts of two probes of the same IP.

@@ -58,7 +58,7 @@ func TestProbe(t *testing.T) {
 		"/away":    "answers 302, not 200",
 		"/nowhere": "answers 302, not 200",
 		"/secret":  "answers 401, not 200",
-		"/header":  "what it answers is no HTTP, or too long",
+		"/header":  "the response is not valid HTTP or is too long",
 	} {
 		got, began := "", time.Now()
 		if err := get(t.Context(), to.Addr(), cluster.Probe{Port: to.Port(), Path: path}); err != nil {
@@ -82,9 +82,9 @@ func TestProbe(t *testing.T) {
 // message.
 func TestProbeNoHTTP(t *testing.T) {
 	for answer, want := range map[string]string{
-		"":                           "closes the connection without an answer",
-		"hello \x1b[31m<b>\r\n":      "what it answers is no HTTP, or too long",
-		"HTTP/1.1 abc OK\r\n\r\n":    "what it answers is no HTTP, or too long",
+		"":                           "the connection was closed without a response",
+		"hello \x1b[31m<b>\r\n":      "the response is not valid HTTP or is too long",
+		"HTTP/1.1 abc OK\r\n\r\n":    "the response is not valid HTTP or is too long",
 		"HTTP/1.1 101 Other\r\n\r\n": "answers 101, not 200",
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -134,7 +134,7 @@ func TestProbeTakes(t *testing.T) {
 			tracker := New(Config{Probed: func(time.Duration) {}})
 			began := time.Now()
 			err := tracker.probe(t.Context(), netip.MustParseAddr("192.0.2.1"), cluster.Probe{Port: 1, Path: "/"})
-			if fmt.Sprint(err) != "no answer within 5s" || time.Since(began) != probeTake {
+			if fmt.Sprint(err) != "no response within 5s" || time.Since(began) != probeTake {
 				t.Errorf("%q: %v after %v", answer, err, time.Since(began))
 			}
 		})

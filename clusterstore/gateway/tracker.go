@@ -250,7 +250,7 @@ func (t *Tracker) Problems() (list []string) {
 	slices.Sort(list)
 	if t.left > 0 {
 		list = append(list, fmt.Sprintf(
-			"addresses of Linkerd gateways that are not used, since they are more than %d: %d", MostAddresses, t.left,
+			"%d addresses of Linkerd gateways are not used, because the maximum is %d", t.left, MostAddresses,
 		))
 	}
 	return list
@@ -305,7 +305,7 @@ func (t *Tracker) lookUp(ctx context.Context, name string) ([]netip.Addr, error)
 		}
 	}
 	if len(list) == 0 {
-		return nil, errors.New("it has no address that could be another host's")
+		return nil, errors.New("none of its addresses can belong to another host")
 	}
 	slices.SortFunc(list, netip.Addr.Compare)
 	return slices.Compact(list), nil

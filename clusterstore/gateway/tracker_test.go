@@ -326,7 +326,7 @@ func TestTrackerBounded(t *testing.T) {
 			}
 		})
 		if got := x.Problems(); !slices.Equal(got, []string{
-			"addresses of Linkerd gateways that are not used, since they are more than 16: 3468",
+			"3468 addresses of Linkerd gateways are not used, because the maximum is 16",
 		}) {
 			t.Errorf("%q", got)
 		}

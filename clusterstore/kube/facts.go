@@ -124,7 +124,7 @@ func unread(client *Client, what string, err error) string {
 	case apierrors.IsNotFound(err):
 		return what + " is not there"
 	case errors.Is(err, context.DeadlineExceeded):
-		return "no time was left to read " + what
+		return "timed out reading " + what
 	}
 	return client.Printable(err).Error()
 }
@@ -135,10 +135,10 @@ func Version(ctx context.Context, from decode.Sources) (string, error) {
 	err := from.Document(ctx, "/version", &info)
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		code := int(status.ErrStatus.Code)
-		return "", fmt.Errorf("the API server answers %d %s for its version", code, http.StatusText(code))
+		return "", fmt.Errorf("the API server responded with %d %s to a version request", code, http.StatusText(code))
 	}
 	if err == nil && info.GitVersion == "" {
-		err = errors.New("the answer about its version is not that of an API server")
+		err = errors.New("the version in the response is not that of an API server")
 	}
 	return text.Clean(info.GitVersion, text.Short), err
 }
@@ -205,7 +205,7 @@ func certificates(text []byte) (list []*x509.Certificate, err error) {
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			// The error of x509 may quote the certificate.
-			return nil, fmt.Errorf("certificate %d can't be read", len(list)+1)
+			return nil, fmt.Errorf("certificate %d is malformed", len(list)+1)
 		}
 		list = append(list, c)
 	}
@@ -223,7 +223,7 @@ const (
 
 // errEnough ends a list of Nodes after maxNodes, because a hostile server could send an endless
 // list.
-var errEnough = errors.New("there are more Nodes than are read")
+var errEnough = errors.New("there are too many Nodes")
 
 // readNetworks reads the Pod CIDRs of a cluster's Nodes.
 func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n adminapi.PodNetworks, err error) {
@@ -233,7 +233,7 @@ func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n admi
 		page, err := from.List(ctx, options, func(node *corev1.Node, refused *decode.Refused) error {
 			switch {
 			case refused != nil:
-				return contentError{fmt.Errorf("of Node %s: %w", refused.Name, refused.Err)}
+				return contentError{fmt.Errorf("Node %s: %w", refused.Name, refused.Err)}
 			case n.Nodes == maxNodes:
 				return errEnough
 			}

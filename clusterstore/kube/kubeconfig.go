@@ -110,12 +110,12 @@ func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string,
 	if server.Scheme == "http" {
 		warnings = append(
 			warnings,
-			"the server is plain http: anybody on the network path can read the credentials and change the answers",
+			"the server uses plain HTTP: anybody on the network path can read the credentials and change responses",
 		)
 	}
 	if cfg.Insecure {
 		warnings = append(
-			warnings, "insecure-skip-tls-verify: anybody on the network path can impersonate this cluster",
+			warnings, "insecure-skip-tls-verify is set: anybody on the network path can impersonate this cluster",
 		)
 	}
 	return cfg, warnings, nil
@@ -126,7 +126,7 @@ func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string,
 // kubeconfig. Errors do not quote the data.
 func decodeKubeconfig(data []byte) (*clientcmdapi.Config, []string, error) {
 	if len(data) > maxKubeconfig {
-		return nil, nil, fmt.Errorf("kubeconfig is too large: %d bytes, more than %d: "+
+		return nil, nil, fmt.Errorf("kubeconfig is too large: %d bytes exceed the maximum of %d: "+
 			"keep only the cluster, the user and the context that the link needs", len(data), maxKubeconfig)
 	}
 	plain, ignored, err := plainYAML(data)
@@ -158,7 +158,7 @@ func currentContext(file *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcm
 		}
 	}
 	if context == nil {
-		return nil, nil, errors.New("current-context names a context that is missing")
+		return nil, nil, errors.New("current-context names a context that does not exist")
 	}
 	cluster := file.Clusters[context.Cluster]
 	user := file.AuthInfos[context.AuthInfo]
@@ -204,7 +204,8 @@ func refuse(list []refusal) error {
 	for _, r := range list {
 		if r.present {
 			return fmt.Errorf(
-				"kubeconfig has %s, which is not allowed in a link: use an inline token or client certificate", r.what,
+				"kubeconfig contains %s, which is not allowed in a link: use an inline token or client certificate",
+				r.what,
 			)
 		}
 	}
@@ -240,22 +241,22 @@ func ServerName(server string) string {
 func checkCredentials(cfg *rest.Config) error {
 	t := cfg.TLSClientConfig
 	if err := checkKeyLengths(t.CAData); err != nil {
-		return fmt.Errorf("certificate-authority-data %w", err)
+		return fmt.Errorf("certificate-authority-data: %w", err)
 	}
 	if err := errors.Join(checkKeyLengths(t.CertData), checkKeyLengths(t.KeyData)); err != nil {
-		return fmt.Errorf("the client certificate %w", errLongKey)
+		return fmt.Errorf("the client certificate: %w", errLongKey)
 	}
 	switch {
 	case len(t.CAData) > 0 && t.Insecure:
-		return errors.New("certificate-authority-data and insecure-skip-tls-verify exclude each other")
+		return errors.New("certificate-authority-data and insecure-skip-tls-verify must not both be set")
 	case len(t.CAData) > 0 && !x509.NewCertPool().AppendCertsFromPEM(t.CAData):
-		return errors.New("certificate-authority-data has no PEM certificate")
+		return errors.New("certificate-authority-data does not contain a PEM certificate")
 	case (len(t.CertData) == 0) != (len(t.KeyData) == 0):
 		return errors.New("client-certificate-data and client-key-data must both be set")
 	case cfg.BearerToken == "" && len(t.CertData) == 0:
 		return errors.New("the user has neither a token nor a client certificate")
 	case strings.ContainsFunc(cfg.BearerToken, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return errors.New("the token has blanks, line breaks or other characters that are not allowed in one")
+		return errors.New("the token contains white space or other characters that are not allowed in a token")
 	}
 	if len(t.CertData) > 0 {
 		if _, err := tls.X509KeyPair(t.CertData, t.KeyData); err != nil {
@@ -272,7 +273,7 @@ const maxIgnored = 8
 // could be secrets.
 var harmless = regexp.MustCompile(`^[A-Za-z-]{1,40}$`)
 
-var errTwice = errors.New("kubeconfig has a field that is there twice: remove one of the two")
+var errTwice = errors.New("kubeconfig contains the same field twice: remove one of the two")
 
 // dropUnknown removes all fields that client-go does not know. It returns a description of each of
 // the first maxIgnored removed fields. If a field is duplicate, dropUnknown returns an error.
@@ -364,7 +365,7 @@ const (
 	maxRSA = 8192
 )
 
-var errLongKey = errors.New("has an RSA key that is longer than 8192 bits: use a shorter one, or ECDSA")
+var errLongKey = errors.New("it contains an RSA key that is longer than 8192 bits: use a shorter key, or ECDSA")
 
 // plainYAML returns the only document of a YAML file. It refuses a document with an anchor, because
 // a decoder copies the content of each alias, so that a few hundred kilobytes could become
@@ -380,7 +381,7 @@ func plainYAML(data []byte) (plain []byte, ignored []string, err error) {
 		return nil, nil, errUnparsable
 	}
 	if err := documents.Decode(&next); err != io.EOF {
-		return nil, nil, errors.New("kubeconfig has more than one YAML document: keep one")
+		return nil, nil, errors.New("kubeconfig has more than one YAML document: keep only one")
 	}
 	if err := checkNode(&document, 0); err != nil {
 		return nil, nil, err
@@ -401,8 +402,7 @@ func checkNode(n *yaml.Node, depth int) error {
 	switch {
 	case n.Anchor != "" || n.ShortTag() == "!!merge":
 		return fmt.Errorf(
-			"kubeconfig has a YAML anchor or merge key (& or <<) in line %d, which is not allowed in a link: write "+
-				"values out",
+			"kubeconfig has a YAML anchor or merge key (& or <<) in line %d: write out all values instead",
 			n.Line,
 		)
 	case depth > maxDepth && len(n.Content) > 0:

@@ -64,19 +64,20 @@ func newClusterRequests(name federation.ClusterName) *clusterRequests {
 	latency := func(buckets []float64, labels ...string) prometheus.ObserverVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "http_client_request_latency_seconds",
-			Help:    "How long API servers took to begin their answer.",
+			Help:    "Time until API servers began to respond to requests.",
 			Buckets: buckets,
 		}, append(labels, "cluster")).MustCurryWith(curried)
 	}
 	c := &clusterRequests{
 		linked: name != federation.Local,
 		total: counter("http_client_requests_total",
-			"Requests that API servers have answered. A watch counts when it begins.", "client", "code", "method"),
+			"Requests to API servers that received a response. A watch counts when it begins.",
+			"client", "code", "method"),
 		errors: counter("http_client_errors_total",
-			"Requests to API servers that had no answer.", "client", "method"),
-		inFlight: gauge("http_client_in_flight_requests", "Requests to API servers whose answer has not begun."),
-		qps:      gauge("http_client_qps", "Client-side limit of requests a second; -1: none."),
-		burst:    gauge("http_client_burst", "Client-side limit of requests in a burst; -1: none."),
+			"Requests to API servers that received no response.", "client", "method"),
+		inFlight: gauge("http_client_in_flight_requests", "Requests to API servers that are waiting for a response."),
+		qps:      gauge("http_client_qps", "Client-side limit of requests per second, or -1 if there is no limit."),
+		burst:    gauge("http_client_burst", "Client-side limit of requests in a burst, or -1 if there is no limit."),
 	}
 	if c.linked {
 		c.latency = latency(linkedLatency)

@@ -41,9 +41,10 @@ const (
 // These are errors of requests that received no response.
 var (
 	errTries = fmt.Errorf(
-		"the API server closed the connection or refused the request %d times: check what is in front of it", maxTries,
+		"the API server closed the connection or refused the request %d times: check the proxy in front of it",
+		maxTries,
 	)
-	errNoAnswer = fmt.Errorf("the API server did not begin to answer within %v", beginTimeout)
+	errNoAnswer = fmt.Errorf("the API server did not begin to respond within %v", beginTimeout)
 )
 
 // maxWaiting is the maximum number of bytes of a response that are buffered before they are read.
@@ -265,7 +266,7 @@ func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *
 		// With this status, the body is the connection itself, which stays open when the context of
 		// the request ends.
 		return fmt.Errorf(
-			"API server %s switched protocols, which was not requested: check that the kubeconfig's server is an "+
+			"API server %s switched protocols unexpectedly: check that the kubeconfig's server is an "+
 				"API server",
 			request.URL.Host,
 		)

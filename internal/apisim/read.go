@@ -101,7 +101,7 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, r *request) {
 	if text := r.options.ResourceVersion; text != "" {
 		var err error
 		if v.at, err = strconv.ParseUint(text, 10, 64); err != nil {
-			refuse(w, apierrors.NewBadRequest("resourceVersion is no number"))
+			refuse(w, apierrors.NewBadRequest("resourceVersion is not a number"))
 			return
 		}
 	}

@@ -321,7 +321,7 @@ func parse(r *http.Request) (*request, error) {
 	secretType, typed := strings.CutPrefix(ask.options.FieldSelector, "type=")
 	switch {
 	case ask.options.LabelSelector != "", ask.options.FieldSelector != "" && !(typed && of.resource == "secrets"):
-		return nil, errors.New("label selectors, and field selectors but the type of Secrets, are not served")
+		return nil, errors.New("of all selectors, only the field selector for the type of Secrets is supported")
 	}
 	ask.keep = func(o *object) bool {
 		return (of.namespace == "" || o.namespace == of.namespace) && (!typed || o.secretType == secretType)

@@ -113,7 +113,7 @@ func (s *store) create(of target, m metav1.Object, given runtime.Object) (*objec
 
 func (s *store) update(of target, m metav1.Object, given runtime.Object) (*object, error) {
 	if m.GetName() != of.name {
-		return nil, apierrors.NewBadRequest("the name of the object does not match that of the URL")
+		return nil, apierrors.NewBadRequest("the name of the object does not match the name in the URL")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,12 +77,12 @@ func TestTransport(t *testing.T) {
 		}, 200, 2, ""},
 		"as large as it may be": {"/x", send(200, json, blank, MaxAnswer/kB), 200, MaxAnswer, ""},
 		"larger": {
-			"/x", send(200, json, blank, MaxAnswer/kB+1), 200, MaxAnswer, "the answer has more than 1 MiB",
+			"/x", send(200, json, blank, MaxAnswer/kB+1), 200, MaxAnswer, "the response is larger than 1 MiB",
 		},
 		"a list": {"/x?limit=5", send(200, json, blank, MaxList/kB), 200, MaxList, ""},
 		"a larger one": {
 			"/x?limit=5", send(200, json, blank, MaxList/kB+1), 200, MaxList,
-			"the answer has more than 16 MiB",
+			"the response is larger than 16 MiB",
 		},
 		"an error":         {"/x", send(403, json, "{}", 1), 403, 2, ""},
 		"a text":           {"/x", send(503, "text/plain", "x", 1), 503, 1, ""},
@@ -97,21 +97,21 @@ func TestTransport(t *testing.T) {
 		},
 		"many fields in an error": {"/x", send(403, json, "{\"\":0},", 1<<20), 403, MaxError, ""},
 		"YAML": {
-			"/x", send(200, "application/yaml", "a: b", 1), 0, 0, "answers with content that is not JSON",
+			"/x", send(200, "application/yaml", "a: b", 1), 0, 0, "responded with content that is not JSON",
 		},
 		"protobuf": {
 			"/x", send(200, "application/vnd.kubernetes.protobuf", "k8s", 1), 0, 0,
-			"answers with content that is not JSON",
+			"responded with content that is not JSON",
 		},
 		"an error in YAML":   {"/x", send(403, "application/yaml", "a: b", 1), 403, 0, ""},
-		"no type of content": {"/x", send(200, ";", "{}", 1), 0, 0, "answers with content that is not JSON"},
+		"no type of content": {"/x", send(200, ";", "{}", 1), 0, 0, "responded with content that is not JSON"},
 		"a redirect": {
 			"/x",
 			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/y", http.StatusTemporaryRedirect) },
-			0, 0, "answers with status 307, which is not followed",
+			0, 0, "responded with the unexpected status 307",
 		},
-		"another status":         {"/x", send(304, json, "", 0), 0, 0, "answers with status 304"},
-		"an upgrade":             {"/x", upgrade, 0, 0, "answers with status 101"},
+		"another status":         {"/x", send(304, json, "", 0), 0, 0, "the unexpected status 304"},
+		"an upgrade":             {"/x", upgrade, 0, 0, "the unexpected status 101"},
 		"an upgrade, for a port": {"/api/v1/namespaces/n/pods/p/portforward", upgrade, 101, 5, ""},
 		"no upgrade, for a port ": {
 			"/api/v1/namespaces/n/pods/p/portforward", send(500, "text/plain", blank, 1<<20), 500, MaxError,
@@ -237,7 +237,7 @@ func TestCertificate(t *testing.T) {
 	if why, authority := Certificate(get(
 		server.URL, x509.NewCertPool(),
 	)); !authority ||
-		why != "it was issued by O=Acme Co, which is not the certificate authority that the kubeconfig has" {
+		why != "it was issued by O=Acme Co, which is not the certificate authority in the kubeconfig" {
 		t.Errorf("%q, %v", why, authority)
 	}
 	if why, authority := Certificate(get(

@@ -31,7 +31,7 @@ const (
 // array elements, and ten times as many fields in managedFields.
 var answerLimits = Limits{Elements: 100_000, Fields: 1_000_000}
 
-var errPlain = errors.New("its address is plain HTTP, by which no token is sent: give one that begins with https://")
+var errPlain = errors.New("no token is sent to an address with plain HTTP: use an address that begins with https://")
 
 // Transport wraps a RoundTripper for requests to an API server, and limits the responses. Pass
 // Transport to [k8s.io/client-go/rest.Config.Wrap], which applies it below the RoundTrippers that
@@ -75,7 +75,7 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	if err := bound(response, limit, t.protobuf); err != nil {
 		response.Body.Close()
-		return nil, fmt.Errorf("%s %w", host, err)
+		return nil, fmt.Errorf("%s: %w", host, err)
 	}
 	return response, nil
 }
@@ -89,7 +89,7 @@ func bound(response *http.Response, limit int64, protobuf bool) error {
 	isText := err == nil && strings.HasPrefix(kind, "text/")
 	switch {
 	case status < 200 || status >= 300 && status < 400:
-		return fmt.Errorf("answers with status %d, which is not followed: is it an API server?", status)
+		return fmt.Errorf("the server responded with the unexpected status %d: check that it is an API server", status)
 	case status >= 400 && !isJSON && !isText:
 		response.Header.Del("Content-Type") // the status is enough
 		response.Body = body{http.NoBody, response.Body}
@@ -98,11 +98,11 @@ func bound(response *http.Response, limit int64, protobuf bool) error {
 		response.Body = body{Limited(response.Body, MaxError, io.EOF), response.Body}
 	case isJSON || protobuf && err == nil && kind == "application/vnd.kubernetes.protobuf":
 		response.Body = body{
-			Limited(response.Body, limit, fmt.Errorf("the answer has more than %d MiB", limit>>20)),
+			Limited(response.Body, limit, fmt.Errorf("the response is larger than %d MiB", limit>>20)),
 			response.Body,
 		}
 	default:
-		return fmt.Errorf("answers with content that is not JSON: is it an API server?")
+		return fmt.Errorf("the server responded with content that is not JSON: check that it is an API server")
 	}
 	if isJSON {
 		response.Body = body{JSON(response.Body, answerLimits), response.Body}
@@ -151,7 +151,7 @@ func Certificate(err error) (why string, authority bool) {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](failed.Err); !ok || len(failed.UnverifiedCertificates) == 0 {
 		return text.Clean(failed.Err.Error(), text.Long), false
 	}
-	return fmt.Sprintf("it was issued by %s, which is not the certificate authority that the kubeconfig has",
+	return fmt.Sprintf("it was issued by %s, which is not the certificate authority in the kubeconfig",
 		text.Clean(failed.UnverifiedCertificates[0].Issuer.String(), text.Long)), true
 }
 

@@ -69,7 +69,7 @@ func TestPreflight(t *testing.T) {
 			))
 			w.secrets = []corev1.Secret{bad}
 		}, []string{
-			"failure link-secret bad: can't be used: kubeconfig has an exec plugin (exec), " +
+			"failure link-secret bad: can't be used: kubeconfig contains an exec plugin (exec), " +
 				"which is not allowed in a link: use an inline token or client certificate",
 		}},
 		"two annotations that can't be read": {func(_ *testing.T, w *world) {
@@ -113,7 +113,7 @@ func TestPreflight(t *testing.T) {
 			w.east.status, w.east.body = http.StatusUnauthorized, "your token is "+w.token
 		},
 			[]string{
-				"failure api east: the API server answers 401 Unauthorized for its version",
+				"failure api east: the API server responded with 401 Unauthorized to a version request",
 				"unchecked rights east: its API server responds with an error",
 				"unchecked link-expiry east: the API server refuses its credentials",
 				"unchecked trust-anchors east: its API server responds with an error",

@@ -123,7 +123,7 @@ func TestConfigIsGuarded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := ask(c.Config()); err == nil || !strings.Contains(err.Error(), "more than 1 MiB") {
+	if err := ask(c.Config()); err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
 		t.Errorf("%.300v", err)
 	}
 }

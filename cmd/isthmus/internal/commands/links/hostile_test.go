@@ -52,7 +52,7 @@ func TestHostileCluster(t *testing.T) {
 		want       string
 	}{
 		"endless object": {"link", system, endless(200, `{"metadata":{"name":"`, "x", 400<<20),
-			"the answer has more than 1 MiB"},
+			"the response is larger than 1 MiB"},
 		"endless error": {"link", system, endless(403, `{"message":"`, "x", 400<<20),
 			"you are not allowed to read namespace kube-system"},
 		"large list": {"link", "GET " + tokens, ending(200, `{"items":[`, "{},", 33_000_000, "{}]}"),
@@ -65,7 +65,7 @@ func TestHostileCluster(t *testing.T) {
 		}, "there are more than 4000"},
 		"aliases": {"link", config, aliases, "reads east"},
 		"endless token": {"link", "POST " + tokens, endless(201, `{"data":{"token":"`, "x", 400<<20),
-			"the answer has more than 1 MiB"},
+			"the response is larger than 1 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kubeconfig, _, _ := hostileWorld(t, map[string]http.HandlerFunc{c.path: c.answer})
@@ -108,9 +108,9 @@ func TestHostileTry(t *testing.T) {
 				},
 			})
 			server := config.Clusters["east"].Server
-			want := "answers with status 308, which is not followed"
+			want := "responded with the unexpected status 308"
 			if plain {
-				server, want = other.URL, "plain HTTP, by which no token is sent"
+				server, want = other.URL, "no token is sent to an address with plain HTTP"
 			}
 			_, out, errs := call(t, "link", "east", "--context", "east", "--kubeconfig", kubeconfig, "--server", server)
 			if !strings.Contains(errs, "cannot test the link from this machine") || !strings.Contains(errs, want) ||
@@ -127,7 +127,7 @@ func TestWrongAuthority(t *testing.T) {
 	config.Clusters["east"].CertificateAuthorityData = nil // use the certificate authorities of this machine
 	write(t, kubeconfig, config)
 	code, _, errs := call(t, "link", "east", "--context", "east", "--kubeconfig", kubeconfig)
-	if want := "issued by O=Acme Co, which is not the certificate authority that the kubeconfig has"; code != 1 ||
+	if want := "issued by O=Acme Co, which is not the certificate authority in the kubeconfig"; code != 1 ||
 		!strings.Contains(errs, want) {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
