@@ -66,8 +66,8 @@ type endpoint struct {
 }
 
 // NewSources returns the sources of the API server at a URL, without sending a request. The HTTP
-// client must not follow redirects. It must limit the bodies of error responses, and no other
-// bodies.
+// client must not follow redirects. The HTTP client must limit the bodies of error responses, but
+// no other bodies.
 func NewSources(client *http.Client, base *url.URL) Sources {
 	a := &api{client, base, make(chan struct{}, 1)}
 	imports := newNewest(MCSVersions, func(v schema.GroupVersion) Source[*mcs.ServiceImport] {

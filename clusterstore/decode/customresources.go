@@ -36,7 +36,8 @@ func (r *Resource[Spec, Status]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// part decodes a spec or a status. If it is missing or malformed, part returns the zero value.
+// part decodes a spec or a status. If the spec or status is missing or malformed, part returns the
+// zero value.
 func part[T any](name string, data []byte) (value T, invalid string) {
 	if len(data) == 0 {
 		return value, ""
@@ -48,7 +49,7 @@ func part[T any](name string, data []byte) (value T, invalid string) {
 	return value, ""
 }
 
-// Link defines which Services of another cluster Linkerd's service mirror mirrors.
+// Link defines which Services of another cluster are mirrored by Linkerd's service mirror.
 type Link = Resource[LinkSpec, struct{}]
 
 // LinkSpec selects the Services to mirror. A nil or empty selector does not select any Services.
@@ -68,7 +69,7 @@ type LinkSpec struct {
 // ProtocolOpaque is the ProxyProtocol of ports without protocol detection.
 const ProtocolOpaque = "opaque"
 
-// Server is a policy resource of Linkerd. It applies to one port of the selected Pods or
+// Server is a policy resource of Linkerd. A Server applies to one port of the selected Pods or
 // ExternalWorkloads in its namespace.
 type Server = Resource[ServerSpec, struct{}]
 
@@ -128,7 +129,7 @@ type WorkloadCondition struct {
 type ServiceProfile = Resource[ServiceProfileSpec, struct{}]
 
 // ServiceProfileSpec is the spec of a ServiceProfile. If a list in the JSON contains null, the
-// corresponding element is nil. Such a spec is never valid.
+// corresponding element is nil. A spec with null in a list is never valid.
 type ServiceProfileSpec struct {
 	Routes       []*RouteSpec   `json:"routes,omitempty"`
 	RetryBudget  *RetryBudget   `json:"retryBudget,omitempty"`

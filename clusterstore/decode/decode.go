@@ -11,8 +11,8 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
 
-// Object is a decoded object. Its type is a struct of Kubernetes, the MCS-API or this package. Only
-// the fields that Isthmus uses are set.
+// Object is a decoded object. The type of an Object is a struct of Kubernetes, the MCS-API or this
+// package. Only the fields that Isthmus uses are set.
 type Object interface{ metav1.Object }
 
 // Source lists and watches one kind of object of an API server. A Source is safe for concurrent

@@ -39,7 +39,7 @@ func (d *decoder[T]) decode(data []byte) error {
 	return d.table.decode(reflect.ValueOf(&d.object).Elem(), data)
 }
 
-// use calls f with a decoder, which may decode one object.
+// use calls f with a decoder, which f may use for one object.
 func (k *kind[T]) use(f func(*decoder[T]) error) error {
 	d := k.decoders.Get().(*decoder[T])
 	err := f(d)
@@ -56,8 +56,8 @@ type room struct {
 	clears []func()
 }
 
-// clear makes the memory of the last object available for the next object. The caller must not use
-// the last object or its bytes after that.
+// clear makes the memory of the last object available for the next object. After a call to clear,
+// the caller must not use the last object or its bytes.
 func (r *room) clear() {
 	for _, c := range r.clears {
 		c()

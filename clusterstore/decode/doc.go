@@ -39,24 +39,24 @@
 // Sources are safe for concurrent use. The package does not start any goroutines. All API servers
 // share the decoders, which reuse a limited amount of memory (decoder.go).
 //
-// The following paragraphs give the reasons for the design:
+// The design has the following reasons:
 //
 //   - The package uses tables that set fields with reflection. A table is built from a string that
 //     names the decoded fields, and from the protobuf tags of Kubernetes' own structs.
 //   - The generated Unmarshal methods are not used, because they decode whole objects. Decoding a
 //     whole Pod takes more than three times the CPU time and produces 21 kB of garbage.
-//   - Generated code for each field was not faster than reflection, and needed more code. Filtering
-//     the encoded bytes before decoding cost more time than it saved.
+//   - A separate function for each field was not faster than reflection, and needed more code.
+//     Filtering the encoded bytes before decoding cost more time than it saved.
 //   - For JSON, this package only finds where each value ends, and encoding/json decodes the value.
-//     A json.Decoder is not used, because it scans white space again whenever data arrives. A
-//     hostile server could therefore keep a CPU busy. A json.Decoder also holds the memory of the
-//     largest value until the list ends.
+//     A json.Decoder is not used, because it scans white space again whenever data arrives, so that
+//     a hostile server could keep a CPU busy. A json.Decoder also holds the memory of the largest
+//     value until the list ends.
 //   - Decoded strings share the memory of the buffer ([unsafe.String]), because most strings are
 //     only compared or looked up. The bytes of Secrets are copied first, because most of them are
 //     cached.
-//   - Custom resources are only available in JSON. There are few of them, so they are decoded as a
-//     whole. Linkerd's resources are decoded into types of this package, and resources of the
-//     MCS-API into the types of the MCS-API.
+//   - Custom resources are only available in JSON. Each custom resource is decoded as a whole,
+//     because a cluster has few custom resources. Linkerd's resources are decoded into types of
+//     this package, and resources of the MCS-API into the types of the MCS-API.
 //   - An object of the MCS-API is refused if any part of it is malformed.
 //
 // Linkerd's custom resources ([ServiceProfile], [Server], [ExternalWorkload], [Link]) are decoded
@@ -69,8 +69,8 @@
 //     the reason.
 //   - A spec is decoded completely or not at all, because one half of a policy may mean the
 //     opposite of the whole policy.
-//   - Malformed metadata is an error, because API servers write and check metadata themselves. Such
-//     an error only makes the affected resource of the affected cluster unreadable.
+//   - Malformed metadata is an error, because API servers write and check metadata themselves.
+//     Malformed metadata only makes the affected resource of the affected cluster unreadable.
 //   - The types are plain data. Concurrent reads of an object are safe as long as no goroutine
 //     writes to it.
 //

@@ -46,8 +46,8 @@ func (v values) first() (byte, error) {
 	return 0, errBlanks
 }
 
-// expect skips white space and consumes the next byte. If the byte is not the wanted one, expect
-// returns an error.
+// expect skips white space and consumes the next byte. If the byte is unexpected, expect returns an
+// error.
 func (v values) expect(wanted byte) error {
 	c, err := v.first()
 	if err == nil && c != wanted {

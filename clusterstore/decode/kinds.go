@@ -11,9 +11,9 @@ import (
 
 // The constants whose names begin with "used" contain the JSON names of the fields to decode.
 // Braces enclose the fields of a struct. A number after a list or map is the maximum number of its
-// elements. A second number is the maximum number of elements of all such lists in one object. A
-// number after a string is the maximum length of the string in bytes. The default maximum length is
-// maxText. If the API's own validation has a limit, the number is the same.
+// elements. A second number is the maximum number of elements in all lists at the same path of one
+// object. A number after a string is the maximum length of the string in bytes. The default maximum
+// length is maxText. If the API's own validation has a limit, this package has the same limit.
 const (
 	usedMeta = `metadata {
 		name 253  namespace 253  uid 253  resourceVersion 253  creationTimestamp  deletionTimestamp

@@ -138,13 +138,13 @@ func (s *source[O]) event(
 	})
 }
 
-// newest is the Source of a kind with several versions. It uses the first version in the list that
-// the API server has.
+// newest is the Source of a kind with several versions. Requests use the first version in the list
+// that the API server has.
 type newest[O Object] struct {
 	versions []schema.GroupVersion
 	of       []Source[O]
-	// The used field is the version of the last successful list or watch. It is nil before the
-	// first success.
+	// The used field is the version of the last successful list or watch. Before the first success,
+	// the used field is nil.
 	used atomic.Pointer[schema.GroupVersion]
 }
 

@@ -82,9 +82,9 @@ func lend(data []byte) string { return unsafe.String(unsafe.SliceData(data), len
 // used describes a field to decode.
 type used struct {
 	path string // path in error texts
-	// For a list, the each field is the maximum number of elements in the list. The all field is
-	// the maximum number of elements in all such lists of an object. For a string, the each field
-	// is the maximum length in bytes, and zero means the default.
+	// The each field is the maximum number of elements in a list, or the maximum length of a string
+	// in bytes. For strings, zero means the default length. The all field is the maximum number of
+	// elements in all lists at the same path of one object.
 	each, all int
 	below     map[string]*used
 }

@@ -16,7 +16,7 @@ type mapEntry struct {
 }
 
 // mapSetter returns a setter that adds an entry to a map with string keys. If the keep function is
-// not nil, the setter ignores entries for whose keys keep returns false.
+// not nil, the setter ignores all entries whose keys that function rejects.
 func mapSetter[V any](r *room, u *used, longest int, keep func(string) bool, value func([]byte) V) setter {
 	var kept map[string]V
 	r.clears = append(r.clears, func() {

@@ -18,8 +18,8 @@ func newPrints() prints { return prints{maphash.MakeSeed()} }
 
 func (p prints) of(key string) print { return print(maphash.String(p.seed, key)) }
 
-// The memory cap counts these sizes, in bytes, in addition to an object's key and value. A test in
-// clusterstore/cluster compares the total size of a cache with the heap.
+// The memory cap counts the following sizes, in bytes, in addition to the key and value of each
+// object. A test in clusterstore/cluster compares the total size of a cache with the heap.
 const (
 	// objectSize is the memory that this package uses for each object: an entry of account.sizes,
 	// and the string header of the object's key.
@@ -32,9 +32,9 @@ const (
 	sameSize = 32
 )
 
-// account counts the memory of one resource against the cluster's memory cap. It counts the cached
-// objects and, while a list is being read, the staged objects. An account is not safe for
-// concurrent use. A nil *account counts nothing.
+// account counts the memory of one resource against the cluster's memory cap. Cached objects count,
+// and so do staged objects while a list is being read. An account is not safe for concurrent use. A
+// nil *account counts nothing.
 type account struct {
 	memory *MemoryCap // fixed
 	what   string     // fixed; the resource
@@ -45,9 +45,9 @@ type account struct {
 	shared map[any]*share  // shared values by handle
 	sums   sums
 
-	// committing is true while the objects of a list move into the Store. During the move, the
-	// cache contains both old and new objects, because old objects are dropped last. The memory cap
-	// does not count the old objects, so it is only updated after the move.
+	// The committing field is true while the objects of a list move into the Store. The memory cap
+	// is not updated until the move ends, because old objects are dropped last. Otherwise, old and
+	// new objects would count at the same time.
 	committing bool
 	// The counted and staged fields are the bytes that the memory cap currently counts for the
 	// resource.
@@ -143,8 +143,8 @@ func (a *account) stageSame(key string, of handles) error {
 	return a.stageAs(sameSize, a.sizes[a.prints.of(key)], of)
 }
 
-// stageNone counts an object of a list that will not be cached. If such objects did not count, a
-// list of them could be endless.
+// stageNone counts an object of a list that will not be cached. If uncached objects did not count,
+// a list of uncached objects could be endless.
 func (a *account) stageNone() error {
 	if a == nil {
 		return nil
@@ -152,8 +152,8 @@ func (a *account) stageNone() error {
 	return a.stageAs(sameSize, 0, nil)
 }
 
-// stageAs counts an object of a list. The object has one size while it is staged, and another once
-// it is cached.
+// stageAs counts an object of a list. An object of a list has one size while it is staged, and
+// another size once it is cached.
 func (a *account) stageAs(staged, listed int64, of handles) error {
 	a.refer(of, 0, 1)
 	a.sums.staged += staged
@@ -167,16 +167,16 @@ func (a *account) stageAs(staged, listed int64, of handles) error {
 	return err
 }
 
-// unstage removes the references of a staged object. The object's own bytes still count until the
-// list ends. A list that repeats objects forever therefore exceeds the memory cap.
+// unstage removes the references of a staged object. The bytes of the unstaged object still count
+// until the list ends, so a list that repeats objects forever exceeds the memory cap.
 func (a *account) unstage(of handles) {
 	if a != nil {
 		a.refer(of, 0, -1)
 	}
 }
 
-// commit marks the start of moving the staged objects into the cache. The end is marked with
-// unstageAll.
+// commit marks the start of the move of all staged objects into the cache. The method unstageAll
+// marks the end of the move.
 func (a *account) commit() {
 	if a != nil {
 		a.committing = true
@@ -201,7 +201,7 @@ func (a *account) unstageAll() {
 }
 
 // announced returns an error if a list would exceed the memory cap with the objects that its first
-// page announces. Each of these objects is assumed to be as small as the smallest object on the
+// page announces. The announced objects are assumed to be as small as the smallest object on the
 // first page.
 func (a *account) announced(least, more int64) error {
 	if a == nil || more <= 0 || least == 0 {
@@ -215,8 +215,8 @@ func (a *account) announced(least, more int64) error {
 	return a.memory.fits(whole.counted()-a.counted, a.what)
 }
 
-// keep counts a staged object as cached. The object replaces a cached object, whose shared values
-// are passed in the before argument.
+// keep counts a staged object as cached. The before argument contains the shared values of the
+// cached object that is replaced.
 func (a *account) keep(key string, size int64, of, before handles) {
 	if a == nil {
 		return
@@ -230,8 +230,8 @@ func (a *account) keep(key string, size int64, of, before handles) {
 	a.record(p, size)
 }
 
-// put counts an object that an event adds or changes. The object replaces a cached object, whose
-// shared values are passed in the before argument.
+// put counts an object that an event adds or changes. The before argument contains the shared
+// values of the cached object that is replaced.
 func (a *account) put(key string, size int64, of, before handles) error {
 	if a == nil {
 		return nil

@@ -74,8 +74,8 @@
 // Each goroutine runs the same loop as client-go's Reflector (resource.go): it lists, watches,
 // resumes and backs off. The package does not use a Reflector, because a Reflector holds whole
 // lists of complete objects in memory. A Reflector also has its own rules for each failure, which
-// cannot be extended for memory caps and silent servers. In addition, each watch of a Reflector
-// needs two more goroutines.
+// cannot be extended for memory caps and silent servers. Each watch of a Reflector also needs two
+// more goroutines.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.
 package follow

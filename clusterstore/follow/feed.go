@@ -13,8 +13,8 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// stage holds the objects of a list until the list is complete. An object that equals its cached
-// version is only held as a print.
+// stage holds the objects of a list until the list is complete. For an object that equals its
+// cached version, only the hash of the key is held.
 type stage[T any] struct {
 	prints  prints
 	begun   bool                     // at least one object of the list has been read
@@ -179,7 +179,7 @@ func (f *feed[O, T]) skipPage(ctx context.Context, opts metav1.ListOptions) (met
 }
 
 // paceList waits until the rate limit admits one more object of a list. The first list is not
-// rate-limited. Later lists are, because a server can make Isthmus list repeatedly.
+// rate-limited. Later lists are rate-limited, because a server can make Isthmus list repeatedly.
 func (f *feed[O, T]) paceList(ctx context.Context) error {
 	f.stage.begun = true
 	if !f.resource.relists {
@@ -188,9 +188,9 @@ func (f *feed[O, T]) paceList(ctx context.Context) error {
 	return f.resource.pace(ctx)
 }
 
-// stageObject stages an object. The object replaces any staged object with the same key, unless it
-// is refused. Each call counts against the memory cap until the list ends. A list that repeats
-// objects forever therefore exceeds the cap.
+// stageObject stages an object. A staged object replaces an earlier object with the same key,
+// unless the new object is refused. Each call counts against the memory cap until the list ends, so
+// a list that repeats objects forever exceeds the cap.
 func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	if c.key == "" {
 		return errNoName
@@ -248,8 +248,8 @@ func (f *feed[O, T]) commit() {
 // replaceAll replaces the contents of the Store with the staged objects, and reports whether it
 // dropped any object. Old objects are dropped last, because another slice, Pod, Server or
 // ServiceProfile may replace them. The addresses of old objects are released first, with
-// PrepareDrop. Otherwise, an address could be assigned to two objects for a moment. A proxy that
-// looks up the address at that moment receives an ambiguous response and does not ask again.
+// PrepareDrop. If they were not, an address could be assigned to two objects for a moment. A proxy
+// that looked up such an address would receive an ambiguous response and would not ask again.
 func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 	f.account.commit()
 	var gone []string

@@ -14,8 +14,9 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// These limits apply to the events of a cluster with a memory cap. Listed objects count as events,
-// except for those of first lists. Handling an event takes about 20 µs of CPU time.
+// The constants eventRate and eventBurst limit the events of a cluster with a memory cap. Listed
+// objects count as events, except for those of first lists. Handling an event takes about 20 µs of
+// CPU time.
 const (
 	eventRate  = 10_000 // per second
 	eventBurst = 20_000
@@ -28,7 +29,7 @@ type Options struct {
 	Printable func(error) error
 	// Trouble, if set, is called when an API server makes a resource repeat requests without a
 	// failure. Trouble is called once for each cause, and again only if the cause recurs after
-	// several minutes. Several goroutines may call it at the same time.
+	// several minutes. Several goroutines may call Trouble at the same time.
 	Trouble func(resource, text string)
 	// Contain, if set, must call the follow function and recover from its panics. After a panic,
 	// Contain must call [Group.Fail].
@@ -69,7 +70,7 @@ const (
 	// Run.
 	optionalPatience = 25 * time.Second
 	// optionalGrace is the minimum time that the first sync waits for optional resources after the
-	// needed ones are listed. The time is longer than the longest pause after a failure.
+	// needed ones are listed. The value of optionalGrace exceeds the longest pause after a failure.
 	optionalGrace = 5 * time.Second
 )
 
@@ -116,9 +117,9 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 	close(g.done)
 }
 
-// firstSync waits until all needed resources are listed. It also waits until each optional resource
-// is listed, refused, absent or over budget, but no longer than optionalPatience and optionalGrace
-// allow. If ctx ends first, firstSync returns false.
+// firstSync waits until all needed resources are listed. For each optional resource, firstSync
+// waits until the resource is listed, refused, absent or over budget, but no longer than
+// optionalPatience and optionalGrace allow. If ctx ends first, firstSync returns false.
 func (g *Group) firstSync(ctx context.Context) bool {
 	began := time.Now()
 	for _, r := range g.resources {
@@ -164,14 +165,14 @@ func (g *Group) admitted(ctx context.Context) bool {
 // before it has synced.
 func (g *Group) Listed() <-chan struct{} { return g.listed }
 
-// Synced returns a channel that is closed once the Stores contain all objects of needed resources.
-// By then, the Stores also contain the objects of each optional resource that could be listed in
-// time.
+// Synced returns a channel that is closed after the first sync. When the channel is closed, the
+// Stores contain all objects of needed resources, and the objects of each optional resource that
+// could be listed in time.
 func (g *Group) Synced() <-chan struct{} { return g.done }
 
-// HealthChanged returns a channel that is closed on the next change to the Err or StaleSince field
-// of the Health, or to the Synced or Failure field of a resource. To miss no change, get the
-// channel before you call Health.
+// HealthChanged returns a channel that is closed on the next change to the health. Changes to the
+// fields Err and StaleSince count, and so do changes to the fields Synced and Failure of a
+// resource. To avoid missing a change, get the channel before you call Health.
 func (g *Group) HealthChanged() <-chan struct{} {
 	_, changed := g.version.Get()
 	return changed

@@ -13,10 +13,10 @@ import (
 // Health reports whether the resources of an API can be listed and watched.
 type Health struct {
 	Err error // newest lasting failure of a needed resource or of one that is over budget; nil if there is none
-	// StaleSince is when the oldest of the failures that make the Group stale began. It is zero if
-	// the Group is not stale. A Group is stale if a needed resource that was listed cannot be read
-	// now, or if any resource is over budget. Resources whose [Kind].Aside is true never make a
-	// Group stale.
+	// StaleSince is when the oldest of the failures that make the Group stale began. If the Group
+	// is not stale, StaleSince is zero. A Group is stale if a needed resource that was listed
+	// cannot be read now, or if any resource is over budget. Resources whose [Kind].Aside is true
+	// never make a Group stale.
 	StaleSince time.Time
 	LastEvent  time.Time       // when a list, an event or a bookmark was last received; zero if none was
 	Failed     bool            // lists and watches have ended because of Err; see Group.Fail
@@ -64,8 +64,8 @@ func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {
 // errLate is the error of a resource that was not listed before the first sync ended.
 var errLate = errors.New("the API server has not sent the list yet")
 
-// classOf returns the class of a failure. It never returns Absent, because only API discovery can
-// confirm that a resource is absent.
+// classOf returns the class of a failure. The result is never Absent, because only API discovery
+// can confirm that a resource is absent.
 func classOf(err error) adminapi.ReadFailure {
 	switch {
 	case isOver(err):

@@ -45,8 +45,8 @@ type Kind[O decode.Object, T any] struct {
 	// nothing.
 	Same func(a, b T) bool
 	// Together, if set, compares objects. If objects of a list compare equal, they are put into the
-	// Store in one step. An item that moves from one of these objects to another is therefore never
-	// missing. The Store must implement [Joint].
+	// Store in one step. Therefore, an item that moves from one object to another is never missing
+	// from the Store. The Store must implement [Joint].
 	Together func(a, b T) int
 	// Changed, if set, is called after each change of the Store. If ok is true, the value is new,
 	// or differs from the previous value according to Same. If ok is false, the object was dropped.

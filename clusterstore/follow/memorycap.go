@@ -35,7 +35,7 @@ func NewMemoryCap(limit int64) *MemoryCap {
 	return &MemoryCap{limit: limit}
 }
 
-// Usage returns the counted bytes and the limit. Both are zero for a nil MemoryCap.
+// Usage returns the counted bytes and the limit. For a nil MemoryCap, both numbers are zero.
 func (m *MemoryCap) Usage() adminapi.Memory {
 	if m == nil {
 		return adminapi.Memory{}
@@ -58,8 +58,8 @@ func (m *MemoryCap) add(counted, staged int64, resource string) error {
 	return nil
 }
 
-// adjust is like add, but never fails. It is used for changes that free memory or move it from a
-// list to the cache.
+// adjust is like add, but never fails. Callers use adjust for changes that free memory, or that
+// move memory from a list to the cache.
 func (m *MemoryCap) adjust(counted, staged int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,8 +82,8 @@ func (m *MemoryCap) check(counted, staged int64, resource string) error {
 		return fmt.Errorf("%w: the cache of %s needs %s more memory, but %s of the memory cap of %s are in use",
 			ErrOverBudget, resource, size(counted), size(m.counted), size(m.limit))
 	case staged > 0 && staged > m.limit-m.staged:
-		return fmt.Errorf("%w: a list of %s needs %s more memory, but current lists use %s of the "+
-			"memory cap of %s", ErrOverBudget, resource, size(staged), size(m.staged), size(m.limit))
+		return fmt.Errorf("%w: a list of %s needs %s more memory, but current lists use %s of the memory cap of %s",
+			ErrOverBudget, resource, size(staged), size(m.staged), size(m.limit))
 	}
 	return nil
 }

@@ -24,8 +24,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// These limits apply to requests, except for the next page of a list after a page with many
-// objects.
+// The constants requestRate and requestBurst limit the requests of a resource, except for the next
+// page of a list after a page with many objects.
 const (
 	requestRate  = 1 // per second
 	requestBurst = 5
@@ -33,9 +33,9 @@ const (
 
 // Limits of lists.
 const (
-	// pageSize is the maximum number of objects of a page.
+	// pageSize is the maximum number of objects on one page of a list.
 	pageSize = 500
-	// pageTimeout limits the duration of one page.
+	// pageTimeout limits the duration of the request for one page.
 	pageTimeout = 30 * time.Second
 	// maxListTime limits the duration of a whole list.
 	maxListTime = 5 * time.Minute
@@ -47,15 +47,20 @@ const (
 	// maxPoorPages is the maximum number of consecutive pages with fewer than richPage objects.
 	maxPoorPages = 10
 	// maxOutdated is the maximum number of consecutive errors about a version that do not count as
-	// a failure. Such an error says that the version is too old, or not known to the server yet.
+	// a failure. An error about a version says that the version is too old, or not known to the
+	// server yet.
 	maxOutdated = 5
 )
 
 var (
-	errLongList = fmt.Errorf("the API server has been sending the same list for %v: "+
-		"check whether it sends objects repeatedly", maxListTime)
-	errPoorPages = fmt.Errorf("the API server sent %d consecutive pages of a list with fewer than %d of %d "+
-		"requested objects, and announced more pages", maxPoorPages, richPage, pageSize)
+	errLongList = fmt.Errorf(
+		"the API server has been sending the same list for %v: check whether it sends objects repeatedly",
+		maxListTime,
+	)
+	errPoorPages = fmt.Errorf(
+		"the API server sent %d consecutive list pages with fewer than %d of %d requested objects, and announced more",
+		maxPoorPages, richPage, pageSize,
+	)
 	errSlowPage = fmt.Errorf("the API server did not send a page of a list within %v: %w",
 		pageTimeout, context.DeadlineExceeded)
 )
@@ -67,8 +72,9 @@ const (
 	// server that ends every watch earlier could hide all changes.
 	emptyWatch = time.Second
 	// A watch may be resumed until resumeWithin after the server last responded. After a longer
-	// outage, a server that was restored from a backup may have reached the last version again. In
-	// that case, comparing versions would not detect the restore.
+	// outage, a server that was restored from a backup may have reached the last version again. A
+	// comparison of versions does not detect a restored server whose version is higher than the
+	// last version.
 	resumeWithin = time.Minute
 	// lostAfter is the longest time between a server's last response and the detection of a lost
 	// connection. Package kube detects lost connections with pings and keep-alive probes.
@@ -94,7 +100,7 @@ const (
 	minOverPause = 5 * time.Second
 	maxOverPause = 30 * time.Second
 
-	// A needed resource that may be listed but not watched is listed repeatedly. Such lists are
+	// A needed resource that may be listed but not watched is listed repeatedly. Repeated lists are
 	// expensive, so the pause doubles after maxWatchRefusals consecutive refusals, up to
 	// maxUnwatchedPause.
 	maxWatchRefusals  = 3
@@ -111,7 +117,8 @@ const (
 )
 
 const (
-	// maxRefusedText limits the cached reason why an object is refused, in bytes.
+	// maxRefusedText is the maximum length, in bytes, of the cached reason why an object is
+	// refused.
 	maxRefusedText = 200
 	// shownRefused is the maximum number of refused objects that the Health names for each
 	// resource.
@@ -328,8 +335,8 @@ func (r *Resource) pages(ctx context.Context) (version string, err error) {
 // pageFunc reads one page and returns the number of objects on the page.
 type pageFunc func(context.Context, metav1.ListOptions) (metav1.ListMeta, int, error)
 
-// readPage reads one page of a list. If that takes longer than pageTimeout, readPage returns an
-// error.
+// readPage reads one page of a list. If reading the page takes longer than pageTimeout, readPage
+// returns an error.
 func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (metav1.ListMeta, int, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, pageTimeout, errSlowPage)
 	defer stop()
@@ -568,8 +575,9 @@ func (r *Resource) backOff(ctx context.Context) {
 }
 
 // pauseOptional pauses an optional resource that is forbidden or was not found. If API discovery
-// confirms that the resource does not exist, its objects are dropped. In that case, the pause ends
-// as soon as discovery finds the resource. In all other cases, the objects stay.
+// confirms that the resource does not exist, its objects are dropped. If API discovery finds the
+// resource again, the pause ends early. Unless API discovery confirms that the resource is absent,
+// the objects stay.
 func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	ctx, stop := context.WithTimeout(ctx, optionalPause)
 	defer stop()

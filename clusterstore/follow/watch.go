@@ -28,7 +28,7 @@ const (
 	shortWatch = 10 * time.Second
 )
 
-// The following errors are the reasons why Isthmus ends a watch.
+// These errors are the reasons why Isthmus ends a watch.
 var (
 	errSilent  = errors.New("nothing was received")
 	errOverdue = errors.New("the server did not end the watch")
@@ -49,8 +49,8 @@ type events interface {
 }
 
 // watcher is one open watch. The watch ends if it receives nothing for too long, or lasts longer
-// than requested. Only the goroutine that opened a watcher may use it. As an exception, any
-// goroutine may call stop.
+// than requested. Only the goroutine that opened a watcher may use it, but any goroutine may call
+// stop.
 type watcher struct {
 	from     events // events from the server
 	resource *Resource
@@ -99,8 +99,7 @@ func (w *watcher) close() {
 	_ = w.from.Close()
 }
 
-// next waits for the next event. Only the time that the goroutine waits in next counts towards
-// watchSilence.
+// next waits for the next event. Time between two calls does not count towards watchSilence.
 func (w *watcher) next() (event, error) {
 	if !time.Now().Before(w.end) { // without a pause between events, the timer might never fire
 		w.note(errOverdue)

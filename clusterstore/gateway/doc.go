@@ -5,7 +5,7 @@
 //
 // A [Tracker] tracks the gateways of one cluster. The Tracker resolves the names of the gateways,
 // probes their addresses, and lists each [Address] to use. A [Source] is the cluster with the
-// gateways in place of its endpoints. A service port only has gateways if it has a ready endpoint.
+// gateways in place of its endpoints. Only service ports with a ready endpoint have gateways.
 //
 //	t := gateway.New(gateway.Config{Changed: changed, Probed: observe, Guard: guard})
 //	t.Set(gateway.Targets(gateways))

@@ -32,8 +32,8 @@ const interfacesFor = time.Second
 type Guard struct {
 	// Routable reports whether an address can belong to another host.
 	Routable func(netip.Addr) bool
-	// Local knows the addresses of the local cluster. If Local is nil, these addresses may be
-	// probed.
+	// Local knows the addresses of the local cluster. If Local is nil, addresses of the local
+	// cluster may be probed.
 	Local LocalCluster
 	// Interfaces returns the addresses of the network interfaces. The default is
 	// net.InterfaceAddrs.

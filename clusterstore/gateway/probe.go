@@ -20,8 +20,8 @@ const (
 	probeAnswer = 4 << 10 // largest response header, in bytes
 )
 
-// transport sends probes. It connects directly to the address, without a proxy. It does not reuse
-// connections and does not follow redirects.
+// transport sends probes. Probes are sent directly to the address, without a proxy. The transport
+// does not reuse connections and does not follow redirects.
 var transport = &http.Transport{
 	DialContext:            (&net.Dialer{Timeout: probeTake}).DialContext,
 	DisableKeepAlives:      true,

@@ -21,7 +21,8 @@ const (
 	resolveSoon  = 5 * time.Second // while a name has not been resolved yet
 	resolveTake  = 5 * time.Second // timeout for all names together
 
-	// Unused probes are remembered, because a name may resolve to different addresses each time.
+	// The results of unused probes are remembered, because a name may resolve to different
+	// addresses each time.
 	rememberFor    = 10 * time.Minute
 	mostRemembered = 64 // unused probes
 )
@@ -130,8 +131,7 @@ func (t *Tracker) follow(ctx context.Context, targets []Target) (again <-chan ti
 	return again
 }
 
-// isClosed reports whether a channel is closed. The channel must be one on which no values are
-// sent.
+// isClosed reports whether a channel is closed. No values may be sent on the channel.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -178,8 +178,8 @@ func (t *Tracker) use(ctx context.Context, targets []Target) {
 	}
 }
 
-// addresses returns the known addresses of the targets, without duplicates. It also returns the
-// number of addresses beyond MostAddresses.
+// addresses returns the known addresses of the targets, without duplicates. The second result is
+// the number of addresses beyond MostAddresses.
 func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 	seen := make(map[netip.AddrPort]bool)
 	names := namesOf(targets)
@@ -266,8 +266,8 @@ func namesOf(targets []Target) (names []string) {
 	return names
 }
 
-// resolve resolves the given names concurrently, and forgets all other names. It reports whether
-// addresses are known for all given names, from this attempt or an earlier one.
+// resolve resolves the given names concurrently, and forgets all other names. The result reports
+// whether addresses are known for all given names, from this attempt or an earlier one.
 func (t *Tracker) resolve(ctx context.Context, names []string) (known bool) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTake)
 	defer cancel()

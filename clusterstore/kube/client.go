@@ -66,9 +66,9 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	return c, nil
 }
 
-// AddTyped sets Clients. It must be called at most once, before other goroutines use the Client.
-// Because client-go reads whole responses into memory, [guard.Sized] limits the responses of linked
-// clusters.
+// AddTyped sets Clients. AddTyped must be called at most once, before other goroutines use the
+// Client. Because client-go reads whole responses into memory, [guard.Sized] limits the responses
+// of linked clusters.
 func (c *Client) AddTyped() (err error) {
 	client := c.singleTries()
 	if !c.own {
@@ -83,7 +83,7 @@ func (c *Client) singleTries() *http.Client {
 	return newHTTPClient(withoutRetryAfter{c.http.Transport})
 }
 
-// MCS returns a client for each version of the MCS-API. It must only be called for the local
+// MCS returns a client for each version of the MCS-API. MCS must only be called for the local
 // cluster, because the sizes of responses are not limited.
 func (c *Client) MCS() (map[string]MCS, error) {
 	all := make(map[string]MCS)

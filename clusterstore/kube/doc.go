@@ -28,7 +28,7 @@
 //     that accept connections but send nothing. Pings detect servers that disappear later.
 //   - If a server refuses a request with GOAWAY or by resetting the stream, the request is sent at
 //     most three times.
-//   - This package does not detect silent watches. Package follow does.
+//   - This package does not detect silent watches, but package follow does.
 //   - Package decode limits the size of each object that [Client].Sources returns. Package guard
 //     limits responses that client-go reads from linked clusters ([Client.AddTyped]). Responses
 //     that client-go reads from the local cluster are not limited, because Isthmus trusts the local

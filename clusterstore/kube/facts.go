@@ -73,7 +73,7 @@ func Read(ctx context.Context, client *Client, namespace string) (f *Facts, comp
 	return f, complete
 }
 
-// readAnchors reads the trust anchors. If that fails, readAnchors returns the error and also
+// readAnchors reads the trust anchors. If reading fails, readAnchors returns the error and also
 // records its message in the facts.
 func (f *Facts) readAnchors(ctx context.Context, client *Client, namespace string) error {
 	list, err := readAnchors(ctx, client.Sources, namespace)
@@ -85,8 +85,8 @@ func (f *Facts) readAnchors(ctx context.Context, client *Client, namespace strin
 	return err
 }
 
-// readNetworks reads the Pod CIDRs. If that fails, readNetworks returns the error and also records
-// its message in the facts.
+// readNetworks reads the Pod CIDRs. If reading fails, readNetworks returns the error and also
+// records its message in the facts.
 func (f *Facts) readNetworks(ctx context.Context, client *Client) error {
 	networks, err := readNetworks(ctx, client.Sources.Nodes)
 	f.networks = networks
@@ -109,8 +109,8 @@ func settled(err error) bool {
 }
 
 // tellsPresent reports whether the result of a read shows the current state of the cluster. Some
-// errors do, such as a missing object. After other errors, such as a timeout, the current state is
-// unknown.
+// errors, such as a missing object, also show the current state. After other errors, such as a
+// timeout, the current state is unknown.
 func tellsPresent(err error) bool {
 	_, content := errors.AsType[contentError](err)
 	return content || settled(err)
@@ -143,7 +143,8 @@ func Version(ctx context.Context, from decode.Sources) (string, error) {
 	return text.Clean(info.GitVersion, text.Short), err
 }
 
-// Linkerd's proxies get their trust anchors from this key of this ConfigMap.
+// AnchorsConfigMap and anchorsKey name the ConfigMap and the key from which Linkerd's proxies get
+// their trust anchors.
 const (
 	AnchorsConfigMap = "linkerd-identity-trust-roots"
 	anchorsKey       = "ca-bundle.crt"

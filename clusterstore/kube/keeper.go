@@ -12,7 +12,7 @@ const (
 	listsFirst = 5 * time.Second // facts are read after this time even if the cluster's objects are not listed yet
 )
 
-// These limits apply to looks.
+// The following limits apply to looks.
 const (
 	// looksAtOnce is the maximum number of clusters that run a look at the same time.
 	looksAtOnce = 8
@@ -62,8 +62,8 @@ type Keeper struct {
 	mu     sync.Mutex
 	facts  *Facts        // nil before the first read
 	looked chan struct{} // closed when the requested or running look ends; nil if there is none
-	// The first two fields are the times of the last attempts. The third is the time until which
-	// looks are paused after a timeout.
+	// The fields anchorsTried and networksTried are the times of the last attempts. After a
+	// timeout, looks are paused until the time in the paused field.
 	anchorsTried, networksTried, paused time.Time
 }
 
@@ -80,9 +80,9 @@ func (k *Keeper) Facts() *Facts {
 	return k.facts
 }
 
-// Look makes Run read all facts that are due again. It returns a channel that is closed once Run
-// has read the facts. If no facts are due, the channel is already closed. The channel stays open at
-// least until the API server has sent its first response.
+// Look makes Run read all facts that are due. The returned channel is closed once Run has read the
+// facts. If no facts are due, the channel is already closed. The channel stays open at least until
+// the API server has sent its first response.
 func (k *Keeper) Look() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -111,7 +111,7 @@ func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 }
 
 // Run reads the facts after the API server's first response, once the cluster's objects are listed.
-// It reads the facts again every hour, and after calls to Look. When ctx ends, Run returns.
+// Run reads the facts again every hour, and after calls to Look. When ctx ends, Run returns.
 func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	defer k.endLook()
 	select {
@@ -159,7 +159,7 @@ func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// look reads the facts that are due. It reads the trust anchors first, because they are small. If a
+// look reads the facts that are due. The trust anchors are read first, because they are small. If a
 // read fails without showing the current state, the cached facts and their age stay.
 func (k *Keeper) look(ctx context.Context) {
 	defer k.endLook()

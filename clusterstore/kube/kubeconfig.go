@@ -48,10 +48,10 @@ var errUnparsable = errors.New("kubeconfig can't be parsed")
 // ReadKubeconfig parses the kubeconfig of a link, and returns an error if the kubeconfig is
 // unusable. A user who may write the Secret must not be able to make Isthmus run a program, read
 // files of its Pod, use a proxy or impersonate another user. Therefore, a kubeconfig may only
-// contain a server, its certificate authority, and a token or a client certificate. All of these
-// must be inline. The size and depth of the YAML are limited, and the YAML must not contain
-// anchors, aliases or merge keys. The length of RSA keys is limited too. Unknown fields are
-// ignored, as in client-go.
+// contain a server, its certificate authority, and a token or a client certificate, all of them
+// inline. The size and depth of the YAML are limited, and the YAML must not contain anchors,
+// aliases or merge keys. The length of RSA keys is limited too. Unknown fields are ignored, as in
+// client-go.
 //
 // Errors and warnings never quote the kubeconfig, because quotes could reveal credentials. The only
 // exceptions are names of unknown fields that are unlikely to be secrets. Errors of parsers are not
@@ -78,8 +78,8 @@ type Warnings struct {
 	Ignored  []string // unknown fields, without their values
 }
 
-// readConfig returns the client configuration for the current context of a kubeconfig. It also
-// returns a warning for each insecure setting.
+// readConfig returns the client configuration for the current context of a kubeconfig. For each
+// insecure setting, readConfig also returns a warning.
 func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string, err error) {
 	cluster, user, err := currentContext(file)
 	if err != nil {
@@ -121,8 +121,8 @@ func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string,
 	return cfg, warnings, nil
 }
 
-// decodeKubeconfig decodes the YAML of a kubeconfig, within limits. It returns a description of
-// each unknown field, even if it also returns an error. Empty data is decoded as an empty
+// decodeKubeconfig decodes the YAML of a kubeconfig, within limits. Even if decoding fails,
+// decodeKubeconfig returns a description of each unknown field. Empty data is decoded as an empty
 // kubeconfig. Errors do not quote the data.
 func decodeKubeconfig(data []byte) (*clientcmdapi.Config, []string, error) {
 	if len(data) > maxKubeconfig {
@@ -275,8 +275,9 @@ var harmless = regexp.MustCompile(`^[A-Za-z-]{1,40}$`)
 
 var errTwice = errors.New("kubeconfig contains the same field twice: remove one of the two")
 
-// dropUnknown removes all fields that client-go does not know. It returns a description of each of
-// the first maxIgnored removed fields. If a field is duplicate, dropUnknown returns an error.
+// dropUnknown removes all fields that client-go does not know. For each of the first maxIgnored
+// removed fields, dropUnknown returns a description. If a field occurs twice, dropUnknown returns
+// an error.
 func dropUnknown(document *yaml.Node) (ignored []string, err error) {
 	u := &unknownFields{}
 	for _, root := range document.Content {
@@ -367,10 +368,10 @@ const (
 
 var errLongKey = errors.New("it contains an RSA key that is longer than 8192 bits: use a shorter key, or ECDSA")
 
-// plainYAML returns the only document of a YAML file. It refuses a document with an anchor, because
-// a decoder copies the content of each alias, so that a few hundred kilobytes could become
-// gigabytes. The document is encoded again, because the decoder uses a different parser. The other
-// parser could find an alias that this parser did not find.
+// plainYAML returns the only document of a YAML file. A document with an anchor is refused, because
+// a decoder copies the content of each alias. With aliases, a few hundred kilobytes could become
+// gigabytes. The document is encoded again, because the decoder uses a different parser. The
+// decoder's parser could find an alias that the first parser did not find.
 //
 // Fields that do not exist in kubeconfigs are removed, and plainYAML returns a description of each
 // removed field.
@@ -393,8 +394,8 @@ func plainYAML(data []byte) (plain []byte, ignored []string, err error) {
 	return plain, ignored, err
 }
 
-// checkNode removes comments from a YAML node. It returns an error if the node contains an anchor
-// or a merge key, or is nested too deeply.
+// checkNode removes comments from a YAML node. If the node contains an anchor or a merge key, or is
+// nested too deeply, checkNode returns an error.
 func checkNode(n *yaml.Node, depth int) error {
 	n.HeadComment = ""
 	n.LineComment = ""

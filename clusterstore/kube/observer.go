@@ -78,9 +78,9 @@ func (o *observer) answer(r *http.Request, response *http.Response, sent, receiv
 	}
 }
 
-// forget removes the refusals that a successful response disproves. These are refusals of the same
-// request, and of API discovery for the resource. A successful watch also removes the refusal of a
-// list, because a client lists again after a refused watch.
+// forget removes the refusals that a successful response disproves. A successful response disproves
+// refusals of the same request, and of API discovery for the resource. A successful watch also
+// removes the refusal of a list, because a client lists again after a refused watch.
 func (o *observer) forget(kind adminapi.RefusedRequest, path string) {
 	delete(o.refused, kind)
 	if kind.Verb == "watch" {

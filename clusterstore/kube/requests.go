@@ -15,8 +15,8 @@ import (
 	"isthmus/federation"
 )
 
-// These are the values of the label "client". Linkerd's destination controller uses one client for
-// Kubernetes' own resources and another for Linkerd's resources.
+// The following constants are the values of the label "client". Linkerd's destination controller
+// uses one client for Kubernetes' own resources and another for Linkerd's resources.
 const (
 	clientKubernetes = "k8s"
 	clientLinkerd    = "l5dCrd"
@@ -114,8 +114,8 @@ func (c *clusterRequests) answered(client, code, method string, took time.Durati
 	c.latency.WithLabelValues(labels...).Observe(took.Seconds())
 }
 
-// Describe implements prometheus.Collector. It does not describe any metrics, so the registry
-// checks the metrics when they are collected.
+// Describe implements prometheus.Collector. Because Describe does not describe any metrics, the
+// registry checks the metrics when they are collected.
 func (m *Requests) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

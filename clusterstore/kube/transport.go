@@ -17,11 +17,11 @@ import (
 	"isthmus/federation"
 )
 
-// With these timeouts, a request fails within seconds if the server does not respond. The dial
-// timeout detects unreachable servers. The timeouts for the TLS handshake and the response header
-// detect servers that accept connections but send nothing. Pings detect servers that disappear
-// later. API servers send the header of a watch immediately, so headerTimeout also applies to
-// watches.
+// The following timeouts make a request fail within seconds if the server does not respond. The
+// dial timeout detects unreachable servers. The timeouts for the TLS handshake and the response
+// header detect servers that accept connections but send nothing. Pings detect servers that
+// disappear later. API servers send the header of a watch immediately, so headerTimeout also
+// applies to watches.
 const (
 	dialTimeout   = 5 * time.Second
 	headerTimeout = 10 * time.Second
@@ -30,15 +30,15 @@ const (
 )
 
 // If a server closes each HTTP/2 connection with GOAWAY, net/http repeats the request hundreds of
-// times a second. If a server refuses each stream, net/http repeats the request for a minute. The
-// timeouts above do not prevent these repetitions. The following limits do, because they apply to
-// everything that happens before the response.
+// times a second. If a server refuses each stream, net/http repeats the request for a minute.
+// Timeouts of connections do not prevent such repetitions. Therefore, maxTries and beginTimeout
+// limit everything that happens before the response.
 const (
 	maxTries     = 3
 	beginTimeout = dialTimeout + dialTimeout + headerTimeout // as long as one try may take
 )
 
-// These are errors of requests that received no response.
+// The following errors mean that a request received no response.
 var (
 	errTries = fmt.Errorf(
 		"the API server closed the connection or refused the request %d times: check the proxy in front of it",
@@ -54,8 +54,8 @@ const maxWaiting = 512 << 10
 // maxHeader is the maximum size of a response header, in bytes.
 const maxHeader = 256 << 10
 
-// newRoundTripper returns a RoundTripper that sends requests with the credentials in cfg. It also
-// returns a function that closes all connections.
+// newRoundTripper returns a RoundTripper that sends requests with the credentials in cfg. The
+// returned function closes all connections.
 func newRoundTripper(name federation.ClusterName, cfg *rest.Config) (http.RoundTripper, func(), error) {
 	transport, err := newTransport(name, cfg)
 	if err != nil {
@@ -107,7 +107,7 @@ func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transpor
 			return dial(ctx, network, address)
 		}
 	}
-	// Only requests to the local cluster may use the proxy of the environment variables. Requests
+	// Only requests to the local cluster may use a proxy from the environment variables. Requests
 	// to a linked cluster are sent directly to the server in the kubeconfig.
 	if t.Proxy == nil && name == federation.Local {
 		t.Proxy = http.ProxyFromEnvironment
@@ -125,8 +125,8 @@ func newDialer() *net.Dialer {
 }
 
 // withoutRetryAfter hides the Retry-After header from client-go. With the header, client-go would
-// retry a request up to ten times, after the pauses that the server requests. Instead, callers
-// decide when to retry. For example, the holder of a Lease would lose the Lease during such a
+// retry a request up to ten times, after the pauses that the server requests. Callers must decide
+// themselves when to retry. For example, the holder of a Lease would lose the Lease during a long
 // pause.
 type withoutRetryAfter struct{ next http.RoundTripper }
 
@@ -138,8 +138,8 @@ func (w withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, err
 	return response, err
 }
 
-// singleTry limits how often net/http retries a request. It also limits the bodies of error
-// responses, and removes Warning headers, which client-go would log.
+// singleTry limits how often net/http retries a request. In addition, singleTry limits the bodies
+// of error responses, and removes Warning headers, which client-go would log.
 type singleTry struct{ next http.RoundTripper }
 
 func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -187,7 +187,7 @@ type dialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 // closedWith returns a dialFunc whose connections are closed when ctx ends. Closing only idle
 // connections is not enough. A connection whose last request was just canceled is not idle yet. A
 // connection that is still being opened for a canceled request becomes idle later. Without
-// closedWith, both would stay open for IdleConnTimeout.
+// closedWith, both kinds of connections would stay open for IdleConnTimeout.
 func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	return func(request context.Context, network, address string) (net.Conn, error) {
 		made, err := dial(request, network, address)
@@ -248,9 +248,9 @@ func (f *firstAlone) alone(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 }
 
-// These limits apply to the bodies of error responses. API servers send a few hundred bytes, and
-// load balancers send pages of a few kilobytes. The bodies of other responses are limited by
-// package decode, and by package guard for [Client.AddTyped].
+// The constants maxError and errorTimeout limit the bodies of error responses. API servers send a
+// few hundred bytes, and load balancers send pages of a few kilobytes. The bodies of other
+// responses are limited by package decode, and by package guard for [Client.AddTyped].
 const (
 	maxError     = 64 << 10
 	errorTimeout = 5 * time.Second // from the end of the header on
@@ -263,19 +263,18 @@ const (
 func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *http.Response) error {
 	switch status := response.StatusCode; {
 	case status == http.StatusSwitchingProtocols:
-		// With this status, the body is the connection itself, which stays open when the context of
-		// the request ends.
+		// After a switch of protocols, the body is the connection itself, which stays open when the
+		// context of the request ends.
 		return fmt.Errorf(
-			"API server %s switched protocols unexpectedly: check that the kubeconfig's server is an "+
-				"API server",
+			"API server %s switched protocols unexpectedly: check that the kubeconfig's server is an API server",
 			request.URL.Host,
 		)
 	case status == http.StatusOK, status/100 == 2 && request.Method != http.MethodGet:
 		response.Body = body{response.Body, cancel}
 		return nil
 	}
-	// Only canceling the context of the request ends a blocked Read, no matter whether the Read
-	// waits for the connection or within the decompression.
+	// A blocked Read only ends when the context of the request is canceled, even if the Read is
+	// blocked within the decompression.
 	late := time.AfterFunc(errorTimeout, func() { cancel(nil) })
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxError))
 	late.Stop()

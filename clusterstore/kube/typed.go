@@ -46,7 +46,7 @@ func UserAgent() string {
 	return fmt.Sprintf("isthmus/%s (%s/%s)", version, goruntime.GOOS, goruntime.GOARCH)
 }
 
-// NewTyped returns typed clients for an API server, without sending a request. All of them share
+// NewTyped returns typed clients for an API server, without sending a request. All clients share
 // the connections of the given HTTP client. The typed clients are safe for concurrent use. Only
 // watches start goroutines.
 func NewTyped(config *rest.Config, client *http.Client) (*Clients, error) {
@@ -61,8 +61,8 @@ func NewTyped(config *rest.Config, client *http.Client) (*Clients, error) {
 	}, cmp.Or(err1, err2, err3, err4, err5, err6)
 }
 
-// WithStatus is a client for a kind with a status subresource. The interface contains those of
-// client-go's methods that Isthmus uses.
+// WithStatus is a client for a kind with a status subresource. WithStatus only contains the methods
+// of client-go that Isthmus uses.
 type WithStatus[T any] interface {
 	Get(context.Context, string, metav1.GetOptions) (T, error)
 	Create(context.Context, T, metav1.CreateOptions) (T, error)

@@ -79,8 +79,8 @@ func (k kind) group() schema.GroupResource {
 // namespaced reports whether objects of the kind have a namespace.
 func (k kind) namespaced() bool { return k.Kind != "Node" && k.Kind != "Namespace" }
 
-// target identifies the objects that a request refers to. These are all objects of a kind, all
-// objects of a kind in a namespace, or one object.
+// target identifies the objects that a request refers to. A request refers to all objects of a
+// kind, to all objects of a kind in a namespace, or to one object.
 type target struct {
 	kind
 	namespace string // empty for all namespaces or a cluster-scoped object

@@ -152,8 +152,8 @@ func (s *Server) change(o runtime.Object, f func(kind, metav1.Object) error) err
 // TakeWrites makes the server accept writes from clients and serve Leases. Both functions may be
 // nil.
 //
-// The server calls the before function at the start of each write. That function may change objects
-// with Put and Delete.
+// The server calls the before function at the start of each write. The before function may change
+// objects with Put and Delete.
 //
 // The server calls the after function at the end of each write, with the old and the new object.
 // When an object is created, the old object is nil. When an object is deleted, the new object is
@@ -321,7 +321,7 @@ func parse(r *http.Request) (*request, error) {
 	secretType, typed := strings.CutPrefix(ask.options.FieldSelector, "type=")
 	switch {
 	case ask.options.LabelSelector != "", ask.options.FieldSelector != "" && !(typed && of.resource == "secrets"):
-		return nil, errors.New("of all selectors, only the field selector for the type of Secrets is supported")
+		return nil, errors.New("the only supported selector is the field selector for the type of Secrets")
 	}
 	ask.keep = func(o *object) bool {
 		return (of.namespace == "" || o.namespace == of.namespace) && (!typed || o.secretType == secretType)

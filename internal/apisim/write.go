@@ -198,8 +198,8 @@ func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Ob
 }
 
 // splitStatus separates writes of the status from other writes. If the request writes the status,
-// all other fields of the old object stay unchanged. Otherwise, the status of the old object stays
-// unchanged. If there is no old object, the argument is nil.
+// all other fields of the old object stay unchanged. If the request writes other fields, the status
+// of the old object stays unchanged. If no old object exists, the old argument is nil.
 func splitStatus(of target, old *object, given *unstructured.Unstructured) error {
 	var have unstructured.Unstructured
 	if old != nil {

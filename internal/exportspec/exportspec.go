@@ -52,7 +52,7 @@ type Cluster struct {
 // ServiceImports.
 type Written struct{ Services, Imports map[ID][]string }
 
-// Of returns the objects that Isthmus writes for the exports of the given clusters. All of these
+// Of returns the objects that Isthmus writes for the exports of the given clusters. All given
 // clusters are linked to the local cluster. The list may also contain the local cluster itself,
 // with an empty name.
 func Of(clusters []Cluster) Written {

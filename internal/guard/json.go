@@ -22,8 +22,9 @@ var (
 	errDepth    = errors.New("the JSON is nested too deeply")
 )
 
-// JSON returns a reader of the same bytes. If the JSON exceeds the limits, the reader returns an
-// error. The reader does not validate the JSON, because the decoder does.
+// JSON returns a reader that passes on the bytes of another reader. If the JSON exceeds the limits,
+// the returned reader fails with an error. The reader does not validate the JSON, because the
+// decoder does.
 func JSON(from io.Reader, limits Limits) io.Reader { return &counter{from: from, left: limits} }
 
 type counter struct {

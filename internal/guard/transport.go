@@ -17,8 +17,8 @@ import (
 
 // These are the maximum sizes of a response body after decompression, in bytes.
 const (
-	// MaxAnswer applies to all successful responses, except for pages of lists. Examples are an
-	// object, an access review and a token.
+	// MaxAnswer applies to all successful responses, except for pages of lists. Examples are
+	// responses that contain an object, an access review or a token.
 	MaxAnswer = 1 << 20
 	// MaxList applies to pages of lists. A response counts as a page if the request has the
 	// parameter "limit".
@@ -31,7 +31,7 @@ const (
 // array elements, and ten times as many fields in managedFields.
 var answerLimits = Limits{Elements: 100_000, Fields: 1_000_000}
 
-var errPlain = errors.New("no token is sent to an address with plain HTTP: use an address that begins with https://")
+var errPlain = errors.New("no token is sent over plain HTTP: use an address that begins with https://")
 
 // Transport wraps a RoundTripper for requests to an API server, and limits the responses. Pass
 // Transport to [k8s.io/client-go/rest.Config.Wrap], which applies it below the RoundTrippers that

@@ -30,7 +30,8 @@ const (
 	maxStacks = 1000      // maximum number of stacks that are cached as logged; further stacks are only counted
 )
 
-// Where is a kind of work. The label "where" of the metric isthmus_panics_total has these values.
+// Where is a kind of work. Each Where is a value of the label "where" of the metric
+// isthmus_panics_total.
 type Where string
 
 const (
@@ -285,8 +286,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// due removes and returns the retries that are due, sorted by time. It also returns the time of the
-// next retry, or the zero time if no retry is scheduled.
+// due removes and returns the retries that are due, sorted by time. The second result is the time
+// of the next retry, or the zero time if no retry is scheduled.
 func (s *Supervisor) due(now time.Time) (due []func(), next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

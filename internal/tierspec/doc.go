@@ -1,6 +1,6 @@
 // Package tierspec computes which endpoints of a service a client receives, according to
 // docs/preference.md. The package implements tiers, min-ready, failing back, cordons, Linkerd
-// gateways, and all rules that interact with these.
+// gateways, and all related rules.
 //
 // The package is a reference implementation for tests. The simulator and the tests of packages
 // federation and local compare Isthmus with tierspec. The implementation is as simple as possible,

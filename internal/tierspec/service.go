@@ -46,8 +46,9 @@ type Endpoint struct {
 	member   *Member
 }
 
-// Slice contains some of a member's endpoints. If the Behind field is set, these endpoints are
-// Linkerd gateways. A client can reach all endpoints of the member through any of the gateways.
+// Slice contains some of a member's endpoints. If the Behind field is set, the endpoints of the
+// slice are Linkerd gateways. A client can reach all endpoints of the member through any of the
+// gateways.
 type Slice struct {
 	Ready, Unready []Endpoint
 	Behind         *Behind
@@ -150,8 +151,8 @@ func (s *Service) Unused(m *Member) bool {
 
 // offered returns one endpoint for each address, separately for ready and unready endpoints. If
 // several endpoints have the same address, those in service take precedence over those of last
-// resort. Otherwise, the order of the members decides. The results do not contain endpoints that
-// are withdrawn or that no tier can name.
+// resort. Among endpoints with the same standing, the order of the members decides. The results do
+// not contain endpoints that are withdrawn or that no tier can name.
 func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 	ready = make(map[netip.AddrPort]Endpoint)
 	unready = make(map[netip.AddrPort]Endpoint)
