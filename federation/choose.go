@@ -283,8 +283,7 @@ func (x *pass) zoned() bool {
 	return st != nil && st.zone != st.unnamed()
 }
 
-// onNode returns all endpoints of linked clusters, and the local cluster's endpoints on the given
-// node.
+// onNode returns all endpoints of linked clusters, and the local cluster's Pods on the given node.
 func onNode(list []*Endpoint, node string) []*Endpoint {
 	return filter(list, func(e *Endpoint) bool {
 		return e.Cluster != Local || e.Kind == Pod && e.Node == node && node != ""
@@ -299,7 +298,7 @@ type hintIndex struct {
 	byNode map[string][]*Endpoint // nil if node hints do not apply
 }
 
-// of groups the endpoints of a list by hinted node, and caches the result (see hintedNodes).
+// The method returns and caches hintedNodes for the servable endpoints of the list.
 func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 	if len(list) == 0 {
 		return nil

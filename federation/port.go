@@ -247,8 +247,8 @@ func (p *port) replaceMembers(list []memberChange, why origin) {
 	}
 }
 
-// replaceOffer stores the allowed part of a member's offer. The argument is the previous merged
-// list, and the result is the new one.
+// replaceOffer stores the allowed part of a member's offer. The first argument is the previous
+// merged list, and the result is the new one.
 func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoint {
 	inService, lastResort := p.steering.divide(i, allowed)
 	for at := range p.offers {

@@ -484,8 +484,8 @@ type schedule struct {
 }
 
 // set sets the time when a service is due. If the time is zero, set removes the service. Setting
-// the time takes constant time. Because other times are not searched, the next due time may be too
-// early. The takeDue method corrects a next due time that is too early.
+// the time takes constant time. Because set does not search all times, the time of the next change
+// may be too early. The takeDue method corrects a time that is too early.
 func (c *schedule) set(s *watchedService, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -97,9 +97,9 @@ func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Tim
 // their parts have been dropped.
 //
 // When counts change, a tier may already be due to be dropped. A change to the counts can coincide
-// with the time at which a tier is due to be dropped, or the timer can be late. For this case,
-// decide first drops the tiers that were due according to the previous counts. The result is the
-// same regardless of which of the two events is processed first.
+// with the time at which a tier is due to be dropped, or the timer can be late. Before it uses the
+// new counts, decide drops the tiers that were due according to the previous counts. The result is
+// the same regardless of which of the two events is processed first.
 func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) use {
 	previous := v.counts
 	remaining := v.withoutLeft(v.inUse, now)

@@ -130,7 +130,7 @@ type Server struct {
 // requests, call the Server's GRPC method.
 func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	if table == nil || dir == nil {
-		return nil, errors.New("Destination server: the table and the directory must not be nil")
+		return nil, errors.New("new Destination server: the table and the directory must not be nil")
 	}
 	o = o.withDefaults()
 	enc, err := wire.NewEncoder(o.Messages)
