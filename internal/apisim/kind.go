@@ -23,6 +23,7 @@ var kinds = [...]kind{
 	{schema.GroupVersionKind{Version: "v1", Kind: "Endpoints"}, "endpoints"},
 	{schema.GroupVersionKind{Version: "v1", Kind: "Node"}, "nodes"},
 	{schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "secrets"},
+	{schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "configmaps"},
 	{schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}, "endpointslices"},
 	{schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}, leases},
 	{schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, "replicasets"},

@@ -23,6 +23,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
@@ -320,11 +321,16 @@ func parse(r *http.Request) (*request, error) {
 	}
 	secretType, typed := strings.CutPrefix(ask.options.FieldSelector, "type=")
 	switch {
-	case ask.options.LabelSelector != "", ask.options.FieldSelector != "" && !(typed && of.resource == "secrets"):
-		return nil, errors.New("the only supported selector is the field selector for the type of Secrets")
+	case ask.options.FieldSelector != "" && !(typed && of.resource == "secrets"):
+		return nil, errors.New("the only supported field selector is the type of Secrets")
+	}
+	selector, err := labels.Parse(ask.options.LabelSelector)
+	if err != nil {
+		return nil, err
 	}
 	ask.keep = func(o *object) bool {
-		return (of.namespace == "" || o.namespace == of.namespace) && (!typed || o.secretType == secretType)
+		return (of.namespace == "" || o.namespace == of.namespace) && (!typed || o.secretType == secretType) &&
+			selector.Matches(o.labels)
 	}
 	return ask, nil
 }

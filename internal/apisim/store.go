@@ -10,6 +10,7 @@ import (
 	"github.com/google/btree"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -50,6 +51,7 @@ type object struct {
 	created         metav1.Time
 	version         uint64
 	secretType      string
+	labels          labels.Set
 	protobuf        []byte // nil for kinds of CRDs
 	json            []byte // only for kinds of CRDs
 }
@@ -79,6 +81,7 @@ func newStore() *store {
 func (s *store) replace(k kind, m metav1.Object, o runtime.Object) (*object, error) {
 	t := s.tables[k.resource]
 	made := &object{namespace: m.GetNamespace(), name: m.GetName(), version: s.version + 1}
+	made.labels = m.GetLabels()
 	change := watch.Modified
 	old, had := t.objects.Get(made)
 	if !had {
