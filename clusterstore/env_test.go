@@ -171,6 +171,11 @@ type env struct {
 // inBubble runs a test with a Store that is started with these Secrets. With a nil one,
 // the API forbids it to list Secrets.
 func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
+	inBubbleWith(t, Options{}, f, secrets...)
+}
+
+// inBubbleWith is like inBubble, for a Store with these options.
+func inBubbleWith(t *testing.T, o Options, f func(*env), secrets ...*corev1.Secret) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
 		e := &env{
@@ -194,10 +199,11 @@ func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
 				e.put(s)
 			}
 		}
-		store, err := NewStore(
-			&kube.Client{Sources: fakeSources(e.client, nil)},
-			Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core), Report: e.report},
-		)
+		o.Namespace = "linkerd"
+		o.Table = e.table
+		o.Log = zap.New(core)
+		o.Report = e.report
+		store, err := NewStore(&kube.Client{Sources: fakeSources(e.client, nil)}, o)
 		if err != nil {
 			t.Fatal(err)
 		}

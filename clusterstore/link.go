@@ -78,6 +78,9 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 // A link has up to two clusters. The table reads from the cluster in the serving field. Once the
 // cluster in the next field has synced, it replaces the cluster in the serving field. In a new
 // link, only the next field is set. During a rotation, both fields are set.
+//
+// If the cluster in the next field can't sync when the replica starts, the table may read from a
+// copy of the cluster's cache until then.
 type link struct {
 	env   *linkEnv               // fixed
 	store *Store                 // fixed; nil for the local cluster
@@ -105,7 +108,7 @@ type link struct {
 // run reconciles the link until its last Secret is removed or ctx ends, and then stops the link's
 // clusters. If ctx ends first, the table keeps the link.
 func (l *link) run(ctx context.Context) {
-	defer func() { l.next.stop(); l.serving.stop(); l.gateways.end() }()
+	defer func() { l.next.stop(); l.serving.stop(); l.copy.end(); l.gateways.end() }()
 	for ctx.Err() == nil {
 		list, newer := l.mailbox.Get()
 		l.reconcile(ctx, list)
@@ -122,7 +125,9 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	want := pick(list, l.accepted)
 	l.useSettings(list, want)
 	l.useCredentials(ctx, want)
+	l.useCopy(ctx)
 	l.useGateways(ctx)
+	l.serveCopy()
 	l.promote(ctx)
 	l.useGateways(ctx) // again, because promote may have replaced the serving cluster
 	l.updateState()
@@ -216,7 +221,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		made = failedCluster{err}
 	}
 	l.next = &runningCluster{cluster: made, creds: creds, deadline: deadline, admit: admit}
-	if l.serving == nil && l.state != cluster.Pending {
+	if l.served() == nil && l.state != cluster.Pending {
 		l.setState(cluster.Pending, nil)
 		l.logLinked(creds)
 	}
@@ -257,7 +262,7 @@ func (l *link) logLinked(creds *credentials) {
 // Pods directly, useGateways stops the tracker instead.
 func (l *link) useGateways(ctx context.Context) {
 	g := &l.gateways
-	from := cmp.Or(l.serving, l.next)
+	from := cmp.Or(l.serving, l.copy.loaded(), l.next)
 	if from == nil || !l.elsewhere() {
 		if g.end() {
 			l.env.probes.DeleteLabelValues(string(l.name))
@@ -281,20 +286,20 @@ func (l *link) useGateways(ctx context.Context) {
 // elsewhere reports whether the cluster is on a network other than that of Isthmus.
 func (l *link) elsewhere() bool { return l.standing.settings.network != l.env.network }
 
-// readable returns the source from which the table reads the serving cluster.
-func (l *link) readable() federation.Source {
+// readable returns the source from which the table reads a served cluster.
+func (l *link) readable(from *runningCluster) federation.Source {
 	g := &l.gateways
 	switch {
 	case g.tracker == nil:
 		g.source = nil
-		return l.serving.cluster
+		return from.cluster
 	case !g.settled(): // the cluster was on Isthmus's network until now
-		return l.serving.cluster
+		return from.cluster
 	}
 	now := &gateway.Source{
-		Cluster:   l.serving.cluster,
+		Cluster:   from.cluster,
 		Name:      l.name,
-		Domain:    l.serving.creds.domain,
+		Domain:    from.creds.domain,
 		Addresses: g.tracker.Addresses(),
 	}
 	if !g.source.Same(now) {
@@ -325,6 +330,7 @@ func (l *link) promote(ctx context.Context) {
 	l.serving.awaits = nil
 	l.serving.failed = nil
 	l.setLink()
+	l.copy.end()
 	switch {
 	case old == nil:
 	case old.creds.hash == l.serving.creds.hash:
@@ -352,12 +358,13 @@ func (l *link) setLink() {
 	s.lostSince = s.linkedAt
 	l.setRegion()
 	now := federation.Link{State: federation.Pending}
+	from := l.served()
 	switch {
-	case l.serving != nil:
+	case from != nil:
 		now.State = federation.Ready
-		now.Source = l.readable()
-		now.Within = l.serving.creds.ranges
-		s.lostSince = l.serving.cluster.Health().StaleSince
+		now.Source = l.readable(from)
+		now.Within = from.creds.ranges
+		s.lostSince = from.cluster.Health().StaleSince
 	case l.state == cluster.Unreachable:
 		now.State = federation.Unreachable
 	}
@@ -377,7 +384,7 @@ func (l *link) setLink() {
 // to list Nodes, the previous region stays in use.
 func (l *link) setRegion() {
 	s, before := &l.standing, l.standing.region
-	if region, known := cmp.Or(l.serving, l.next).cluster.Region(); known {
+	if region, known := cmp.Or(l.served(), l.next).cluster.Region(); known {
 		s.nodesRegion = region
 	}
 	s.region = cmp.Or(s.settings.region, s.nodesRegion)
@@ -397,7 +404,8 @@ func (l *link) updateState() {
 		// If there is no problem, the state does not change. An unreachable cluster stays
 		// unreachable until it has synced.
 		l.next.noteProgress()
-		if problem := l.next.problem(l.next.noteHealth()); problem != nil {
+		problem := l.next.problem(l.next.noteHealth())
+		if problem != nil && !l.copy.served && !l.copy.delays() {
 			l.setState(cluster.Unreachable, problem)
 		}
 		return
@@ -637,7 +645,7 @@ func (l *link) logDuplicates(list []*credentials) {
 // publish makes the link's current status visible to other goroutines.
 func (l *link) publish() {
 	v := l.linkStatus
-	for _, r := range []**runningCluster{&v.serving, &v.next} {
+	for _, r := range []**runningCluster{&v.serving, &v.next, &v.copy.cluster} {
 		if *r != nil {
 			*r = new(**r)
 		}
@@ -655,6 +663,7 @@ func (l *link) report(kind cluster.ChangeKind, text string, problem bool) {
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var began, listed, synced, next, serving <-chan struct{}
 	var overdue, again <-chan time.Time
+	copyRead, copyLoaded, copyHealth, copyDue := l.waitForCopy()
 	if l.next != nil {
 		next = l.next.healthChanged
 		if l.gateways.settled() { // otherwise promote still waits for the gateways
@@ -687,6 +696,10 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	case <-serving:
 	case <-began:
 	case <-overdue:
+	case <-copyRead:
+	case <-copyLoaded:
+	case <-copyHealth:
+	case <-copyDue:
 	case <-l.untilReplaced():
 	case <-l.standing.untilLost():
 	case <-l.gateways.untilLate():
@@ -704,6 +717,7 @@ func (l *link) unlink() {
 	l.next = nil
 	l.serving = nil
 	l.setLink()
+	l.copy.end()
 	l.log.Info("cluster unlinked")
 	l.report(cluster.StateChanged, "unlinked", false)
 	next.stop()

@@ -60,7 +60,7 @@ func (m storeMetrics) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		size++
-		for _, x := range cluster.Series(name, v.state, v.shown().cluster.Health()) {
+		for _, x := range cluster.Series(name, v.state, v.health()) {
 			ch <- x
 		}
 		ch <- cluster.StandingSeries(name, v.standing.effective())

@@ -3,6 +3,7 @@ package clusterstore
 import (
 	"context"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ type Cluster interface {
 	Gateways() (list []*cluster.Gateway, more int)
 	Exports() *cluster.Exports // nil if exports are not known or not cached
 	SelectorsChanged()         // if exports are cached
+	Copy() []cluster.CopiedList
 	// Look makes the cluster read its facts again. The returned channel is closed once Health
 	// contains the new facts.
 	Look() <-chan struct{}
@@ -126,6 +128,16 @@ func (r *runningCluster) noteProgress() {
 	r.overdue = !r.deadline.IsZero() && !time.Now().Before(r.deadline)
 }
 
+// write writes the cached objects as gzipped lists, each to the writer of its resource.
+func (r *runningCluster) write(to func(resource string) io.Writer) error {
+	for _, list := range r.cluster.Copy() {
+		if err := list.Encode(to(list.Resource)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // problem returns the reason why a cluster has not synced, as of the last call to noteProgress.
 // Either a request has failed, the cluster is waiting for kinds of objects, or the deadline has
 // passed. If no problem is known, problem returns nil.
@@ -163,6 +175,8 @@ func (f failedCluster) Gateways() ([]*cluster.Gateway, int) { return nil, 0 }
 func (f failedCluster) Exports() *cluster.Exports { return nil }
 
 func (f failedCluster) SelectorsChanged() {}
+
+func (f failedCluster) Copy() []cluster.CopiedList { return nil }
 
 func (f failedCluster) Look() <-chan struct{} { return nil }
 

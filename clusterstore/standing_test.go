@@ -15,7 +15,9 @@ import (
 // setLink records what the table gets.
 func (e *env) setLink(c federation.ClusterName, l federation.Link) {
 	text := fmt.Sprintf("%v %v", c, l.State)
-	if from, ok := l.Source.(*scripted); ok {
+	if from, ok := l.Source.(*scripted); ok && from.cfg.Copied != nil {
+		text += "-copy"
+	} else if ok {
 		text += "-" + from.rest.BearerToken
 	}
 	if l.Cordon != 0 || l.CordonOver != 0 {

@@ -16,6 +16,7 @@ type linkStatus struct {
 	accepted *credentials // credentials of next or, without next, of serving
 	serving  *runningCluster
 	next     *runningCluster
+	copy     linkCopy
 	gateways linkGateways
 	state    cluster.State // empty before the first state
 	since    time.Time     // when the link entered this state
@@ -26,6 +27,34 @@ type linkStatus struct {
 // syncing. If the link has no cluster, shown returns nil.
 func (v *linkStatus) shown() *runningCluster { return cmp.Or(v.serving, v.next) }
 
+// served returns the cluster that the table reads, or nil if there is none.
+func (v *linkStatus) served() *runningCluster {
+	if v.serving == nil && v.copy.served {
+		return v.copy.cluster
+	}
+	return v.serving
+}
+
+// health returns the health of the shown cluster. If a copy is served, the cached objects are those
+// of the copy, and everything about the API server is that of the cluster that can't sync.
+func (v *linkStatus) health() cluster.Health {
+	h := v.shown().cluster.Health()
+	if !v.copy.served {
+		return h
+	}
+	from := v.copy.cluster.cluster.Health()
+	h.StaleSince = from.StaleSince
+	h.Memory.Used += from.Memory.Used
+	h.MalformedProxies = from.MalformedProxies
+	for i := range h.Resources {
+		r := &h.Resources[i]
+		cached := resourceOf(from, r.Resource)
+		r.Synced = cached.Synced
+		r.Objects = cached.Objects
+	}
+	return h
+}
+
 // replacing reports whether the link replaces a failed cluster with another cluster that has the
 // same credentials.
 func (l *linkStatus) replacing() bool {
@@ -35,7 +64,7 @@ func (l *linkStatus) replacing() bool {
 // describe adds the status of the link's cluster to st.
 func (v *linkStatus) describe(st *adminapi.Cluster) {
 	at := v.shown()
-	h := at.cluster.Health()
+	h := v.health()
 	h.Err = at.creds.explain(h.Err)
 	h.API.Expiry = at.creds.expiry
 	st.API = &h.API
@@ -43,6 +72,9 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 	st.Since = v.since
 	st.Server = v.accepted.server
 	st.LastEvent = h.LastEvent
+	if v.copy.served {
+		st.CopyOf = v.copy.lost
+	}
 	st.Resources = h.Resources
 	st.Memory = h.Memory
 	st.Standing = v.standing.effective().String()
@@ -62,6 +94,8 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 		st.Reason = h.Err.Error()
 	case v.serving == nil && at.waits:
 		st.Reason = fmt.Sprintf("waiting for its turn: Isthmus connects to at most %d clusters at a time", maxStarts)
+	case v.copy.served:
+		st.Reason = "its API server has not answered since this replica started"
 	case v.state == cluster.Unreachable && at.creds.rest != nil:
 		st.Reason = fmt.Sprintf("not synced within %v", syncGrace)
 	}

@@ -1,6 +1,7 @@
 package clusterstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,11 @@ type Options struct {
 	Exports   *ExportOptions
 	LocalLink *LocalLink
 
+	// ReadCopy returns the copy of a cluster, or nil if there is none. The Store calls it only for
+	// links that exist when the Store starts, and before it has settled. If ReadCopy is nil, copies
+	// are not used.
+	ReadCopy func(context.Context, federation.ClusterName) (*Copy, error)
+
 	// Supervisor recovers from panics in the code that processes changes of a cluster. If
 	// Supervisor is nil, a panic ends the process.
 	Supervisor *panics.Supervisor
@@ -107,6 +113,7 @@ type Store struct {
 	opts    Options
 	linkEnv // environment of its links
 	settled chan struct{}
+	loads   starts // limits how many copies are loaded at the same time
 
 	secrets federation.Latest[snapshot]
 	readErr atomic.Pointer[error] // why Secrets cannot be read; nil if no failure is known
@@ -144,6 +151,7 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 			guard:      &gateway.Guard{Routable: o.Rules.GatewayRoutable, Local: o.LocalCluster},
 		},
 		settled: make(chan struct{}),
+		loads:   newStarts(),
 		links:   make(map[federation.ClusterName]*link),
 	}
 	s.create = s.newCluster
@@ -158,14 +166,18 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 	return s, nil
 }
 
-// newCluster returns a Cluster that uses the given credentials.
+// newCluster returns a Cluster that uses the given credentials, or a copy if the configuration has
+// one.
 func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (Cluster, error) {
+	cfg.Memory = follow.NewMemoryCap(s.opts.Memory) // not shared with a successor
+	if cfg.Copied != nil {
+		return cluster.New(cfg)
+	}
 	client, err := kube.New(cfg.Name, from, s.metrics.Requests())
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", cfg.Name, err)
 	}
 	cfg.Client = client
-	cfg.Memory = follow.NewMemoryCap(s.opts.Memory) // not shared with a successor
 	return cluster.New(cfg)
 }
 
@@ -291,6 +303,7 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 		l := s.newLink(name, zap.InfoLevel)
 		l.store = s
 		l.mailbox.Set(list)
+		l.copy.allowed = s.opts.ReadCopy != nil && !s.dispatched
 		s.links[name] = l
 		start(l)
 	}
@@ -453,7 +466,7 @@ func (s *Store) Followed(name federation.ClusterName) (*cluster.Cluster, cluster
 	if v == nil {
 		return nil, cluster.Pending
 	}
-	if at := v.shown(); at != nil {
+	if at := cmp.Or(v.served(), v.next); at != nil {
 		c, _ := at.cluster.(*cluster.Cluster)
 		return c, v.state
 	}

@@ -83,6 +83,9 @@ func NewSources(client *http.Client, base *url.URL) Sources {
 		Secrets: func(namespace string) Source[*corev1.Secret] {
 			return newProtobuf(a, corev1.SchemeGroupVersion, "secrets", namespace, secrets)
 		},
+		ConfigMaps: func(namespace string) Source[*metav1.PartialObjectMetadata] {
+			return newProtobuf(a, corev1.SchemeGroupVersion, "configmaps", namespace, partials)
+		},
 		ReplicaSets:  newProtobuf(a, schema.GroupVersion{Group: "apps", Version: "v1"}, "replicasets", "", partials),
 		Jobs:         newProtobuf(a, schema.GroupVersion{Group: "batch", Version: "v1"}, "jobs", "", partials),
 		Nodes:        newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", nodes),

@@ -23,6 +23,7 @@ type Clusters struct {
 	MoreConflicts int               `json:"moreAddressConflicts,omitempty"`
 
 	Writer *SliceWriter `json:"endpointSliceWriter,omitempty"`
+	Copies *CacheCopies `json:"cacheCopies,omitempty"` // nil if the replica is older than this field
 	// If --exports is off, Exports is nil.
 	Exports *ExportsSummary `json:"exports,omitempty"`
 	// Leftovers is only set if the page is requested with [FreshParameter].
@@ -112,6 +113,9 @@ type ClusterStatus struct {
 	Server    string       `json:"server,omitempty"`   // host, port and path of the cluster's API
 	Reason    string       `json:"reason,omitempty"`   // why the cluster is not ready, if known
 	Memory    Memory       `json:"memory,omitzero"`    // of linked clusters only
+	// CopyOf is set while a copy of the cluster's cache is served, because the replica has not
+	// reached the cluster since it started. CopyOf is when the cluster's API was lost.
+	CopyOf time.Time `json:"copyOf,omitzero"`
 	// Standing is InService, LastResort or Withdrawn. StandingReason says why the cluster has this
 	// standing. If the cluster is in service, StandingReason is empty.
 	Standing       string `json:"standing,omitempty"`
@@ -285,6 +289,21 @@ type SliceWriter struct {
 	// Unread maps each resource that cannot be read to the reason. Isthmus continues to retry these
 	// resources.
 	Unread map[string]string `json:"unread,omitempty"`
+}
+
+// CacheCopies is the state of the copies of lost clusters.
+type CacheCopies struct {
+	Off        bool   `json:"off,omitempty"`        // --cache-max-age is 0
+	Error      string `json:"error,omitempty"`      // why the copies can't be listed
+	LeaseError string `json:"leaseError,omitempty"` // why the Lease can't be used
+	// Missing are the lost clusters that this replica has cached and that could not be copied.
+	Missing []MissingCopy `json:"missing,omitempty"`
+}
+
+// MissingCopy says why a lost cluster could not be copied.
+type MissingCopy struct {
+	Cluster string `json:"cluster"`
+	Reason  string `json:"reason"`
 }
 
 // Format is the version of the format that all pages share. The version increases with each change

@@ -1,0 +1,242 @@
+package clusterstore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"go.uber.org/zap"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/federation"
+)
+
+// A replica that starts while a linked cluster's API can't be reached has no cache of the cluster.
+// Another replica may have stored a copy of its cache in the local cluster (package local/copies).
+// The link then serves the copy, like a stale cluster, until next has synced. A copy has no
+// credentials, so it never takes part in a rotation.
+
+// Copy is the cache of a linked cluster from the time when the cluster's API was lost.
+type Copy struct {
+	Cluster  federation.ClusterName `json:"cluster"`
+	Identity string                 `json:"identity,omitempty"` // LinkedClusterAnnotation; empty if unknown
+	Server   string                 `json:"server"`             // host, port and path of the cluster's API
+	Lost     time.Time              `json:"lost"`               // since when the API can't be listed or watched
+	Lists    map[string][]byte      `json:"-"`                  // as in [cluster.Copied]
+}
+
+// isOf reports whether these are credentials of the copied cluster.
+func (c *Copy) isOf(creds *credentials) bool {
+	if c.Identity != "" && creds.identity != "" {
+		return c.Identity == creds.identity
+	}
+	return c.Server == creds.server
+}
+
+// LinkedCache is the cache of a linked cluster, for the writer of copies.
+type LinkedCache struct {
+	Copy  // without Lists; Lost is zero unless the cluster is stale
+	State cluster.State
+	Since time.Time // start of the state
+	// Write writes the cached objects as gzipped lists, each to the writer of its resource. Write is
+	// nil if this replica has not listed the cluster.
+	Write func(to func(resource string) io.Writer) error
+}
+
+// Caches returns the caches of all links. If listed is false, the link Secrets have not been listed
+// yet.
+func (s *Store) Caches() (list []LinkedCache, listed bool) {
+	s.mu.Lock()
+	listed = s.dispatched
+	names := make(map[federation.ClusterName]*link, len(s.links))
+	for name, l := range s.links {
+		names[name] = l
+	}
+	s.mu.Unlock()
+	for name, l := range names {
+		one := LinkedCache{Copy: Copy{Cluster: name}}
+		if v := l.published.Load(); v != nil {
+			one.State = v.state
+			one.Since = v.since
+			if v.serving != nil {
+				one.Identity = v.serving.creds.identity
+				one.Server = v.serving.creds.server
+				one.Lost = v.standing.lostSince
+				one.Write = v.serving.write
+			}
+		}
+		list = append(list, one)
+	}
+	return list, listed
+}
+
+const (
+	// silence is how long a cluster that starts may send nothing before its copy is read.
+	silence = 5 * time.Second
+	// copyPatience is how long reading and loading a copy may delay readiness.
+	copyPatience = 10 * time.Second
+)
+
+// linkCopy is the copy of a link's cluster. Only the link's goroutine writes it.
+type linkCopy struct {
+	allowed bool            // a copy may be read; set for links that exist when the replica starts
+	until   time.Time       // until when the copy delays readiness
+	read    *copyRead       // nil unless the copy is being read
+	cluster *runningCluster // loads the copy and then serves it; nil without a copy
+	lost    time.Time       // Lost of the copy; set with cluster
+	served  bool            // the table reads cluster
+}
+
+// copyRead is one attempt to read a copy.
+type copyRead struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed once the fields below are set
+	copy   *Copy         // nil if there is none
+	err    error
+}
+
+// delays reports whether the link waits for its copy.
+func (c *linkCopy) delays() bool {
+	return (c.read != nil || c.cluster != nil && !c.served) && time.Now().Before(c.until)
+}
+
+// loaded returns the cluster that has loaded the copy, or nil.
+func (c *linkCopy) loaded() *runningCluster {
+	if c.cluster == nil || !closed(c.cluster.cluster.Synced()) {
+		return nil
+	}
+	return c.cluster
+}
+
+// end drops the copy and its cluster, and waits until both have stopped.
+func (c *linkCopy) end() {
+	if c.read != nil {
+		c.read.cancel()
+		<-c.read.done
+	}
+	c.cluster.stop()
+	*c = linkCopy{}
+}
+
+// useCopy reads the copy once the cluster turns out to be lost, and starts a cluster that loads the
+// copy.
+func (l *link) useCopy(ctx context.Context) {
+	c := &l.copy
+	if l.next == nil || l.serving != nil {
+		return
+	}
+	if wait, needed := l.untilCopy(); needed && wait <= 0 {
+		c.allowed = false
+		c.until = time.Now().Add(copyPatience)
+		c.read = l.readCopy(ctx)
+	}
+	if c.read != nil && closed(c.read.done) {
+		l.loadCopy(ctx)
+	}
+	if c.cluster == nil {
+		return
+	}
+	c.cluster.creds = l.accepted // for address ranges and gateways
+	// Once the copy is loaded, Err says that the API server was not reached.
+	if h := c.cluster.noteHealth(); h.Err != nil && !h.StaleSince.Equal(c.lost) {
+		l.refuseCopy(h.Err)
+	}
+}
+
+// untilCopy returns how long the link waits before it reads the copy. If needed is false, the copy
+// is not read.
+func (l *link) untilCopy() (wait time.Duration, needed bool) {
+	if !l.copy.allowed || l.next == nil || l.serving != nil || closed(l.store.settled) {
+		return 0, false
+	}
+	h := l.next.cluster.Health()
+	switch {
+	case h.Err != nil:
+		return 0, true
+	case l.next.deadline.IsZero(): // the cluster waits for its turn
+		return 0, false
+	}
+	last := l.next.deadline.Add(-syncGrace) // start of the turn
+	if h.LastEvent.After(last) {
+		last = h.LastEvent
+	}
+	return time.Until(last.Add(silence)), true
+}
+
+func (l *link) readCopy(ctx context.Context) *copyRead {
+	ctx, cancel := context.WithTimeout(ctx, copyPatience)
+	r := &copyRead{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		defer cancel()
+		r.copy, r.err = l.store.opts.ReadCopy(ctx, l.name)
+	}()
+	return r
+}
+
+// loadCopy starts a cluster that loads the copy that was read.
+func (l *link) loadCopy(ctx context.Context) {
+	c := &l.copy
+	found, err := c.read.copy, c.read.err
+	c.read = nil
+	switch {
+	case err != nil:
+		l.refuseCopy(err)
+		return
+	case found == nil:
+		return
+	case !found.isOf(l.accepted):
+		l.refuseCopy(errors.New("it is of another cluster, at " + found.Server))
+		return
+	}
+	cfg := l.config(l.accepted)
+	cfg.Exports = nil
+	cfg.Copied = &cluster.Copied{Lost: found.Lost, Lists: found.Lists}
+	made, err := l.env.create(nil, cfg)
+	if err != nil {
+		l.refuseCopy(err)
+		return
+	}
+	c.lost = found.Lost
+	c.cluster = &runningCluster{cluster: made, creds: l.accepted}
+	c.cluster.start(ctx, l.store.loads)
+}
+
+func (l *link) refuseCopy(why error) {
+	l.log.Warn("the copy of a cluster can't be used", zap.Error(why))
+	l.copy.end()
+}
+
+// serveCopy makes the table read the copy once the copy is loaded, if next has not synced.
+func (l *link) serveCopy() {
+	c := &l.copy
+	if c.served || c.loaded() == nil || closed(l.next.cluster.Synced()) ||
+		l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled()) {
+		return
+	}
+	c.served = true
+	l.log.Warn("cluster is served from a copy: its API can't be reached", zap.Time("lost", c.lost))
+	l.setState(cluster.Stale, l.next.problem(l.next.noteHealth()))
+	l.since = c.lost
+}
+
+// waitForCopy returns channels for what the link's copy waits for: the end of its read, the end of
+// its load, a failed load, and a time limit.
+func (l *link) waitForCopy() (read, loaded, health <-chan struct{}, due <-chan time.Time) {
+	c := &l.copy
+	if wait, needed := l.untilCopy(); needed {
+		due = time.After(wait)
+	}
+	if c.read != nil {
+		read = c.read.done
+	}
+	if c.cluster != nil && c.loaded() == nil {
+		loaded = c.cluster.cluster.Synced()
+		health = c.cluster.healthChanged
+	}
+	if c.delays() {
+		due = time.After(time.Until(c.until))
+	}
+	return read, loaded, health, due
+}

@@ -1,0 +1,309 @@
+package clusterstore
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/clusterstore/follow"
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
+)
+
+// copyStore is a fake of what stores copies.
+type copyStore struct {
+	takes time.Duration // how long a read takes
+	copy  *Copy
+	err   error
+	reads int
+}
+
+func (s *copyStore) read(ctx context.Context, name federation.ClusterName) (*Copy, error) {
+	s.reads++
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(s.takes):
+	}
+	if name != "east" {
+		return nil, s.err
+	}
+	return s.copy, s.err
+}
+
+// withCopies runs a test with a Store whose copies are in s.
+func withCopies(t *testing.T, s *copyStore, f func(*env), secrets ...*corev1.Secret) {
+	t.Helper()
+	inBubbleWith(t, Options{ReadCopy: s.read, LostAfter: time.Hour}, f, secrets...)
+}
+
+// eastCopy returns a copy of cluster east that is ten minutes old when a test starts.
+func eastCopy() *Copy {
+	return &Copy{Cluster: "east", Server: "api.example:6443", Lost: bubbleStart.Add(-10 * time.Minute)}
+}
+
+// bubbleStart is the time at which clocks of synctest start.
+var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// loadCopy lets the newest cluster, the nth, load the copy.
+func (e *env) loadCopy(n int) *scripted {
+	e.t.Helper()
+	c := e.last(n)
+	if c.cfg.Copied == nil {
+		e.t.Fatal("the newest cluster does not load a copy")
+	}
+	c.health.Set(healthOf(follow.Health{
+		Err: errors.New("from a copy"), StaleSince: c.cfg.Copied.Lost, LastEvent: c.cfg.Copied.Lost,
+	}))
+	c.sync()
+	return c
+}
+
+func TestCopyAfterFailure(t *testing.T) {
+	s := &copyStore{copy: eastCopy()}
+	withCopies(t, s, func(e *env) {
+		live := e.last(1)
+		live.fail("connection refused")
+		e.settled(false)
+		e.linked("east=pending")
+		copied := e.loadCopy(2)
+		e.settled(true)
+		e.linked("east=ready")
+		e.served(copied)
+		e.status("s east stale: connection refused")
+		if st := e.store.Status()[0]; !st.CopyOf.Equal(s.copy.Lost) || !st.Since.Equal(s.copy.Lost) || st.SecretVersion != "" {
+			t.Errorf("copy of %v, since %v, version %q", st.CopyOf, st.Since, st.SecretVersion)
+		}
+		if caches, listed := e.store.Caches(); !listed || len(caches) != 1 || caches[0].Write != nil {
+			t.Errorf("a replica that serves a copy can write it: %+v", caches)
+		}
+
+		live.recover()
+		live.sync()
+		e.served(live)
+		e.status("s east ready")
+		e.steps("east pending", "east ready-copy", "east ready-t1")
+		if !copied.isStopped() || s.reads != 1 {
+			t.Errorf("copy stopped: %v; %d reads", copied.isStopped(), s.reads)
+		}
+		if st := e.store.Status()[0]; !st.CopyOf.IsZero() {
+			t.Errorf("copy of %v", st.CopyOf)
+		}
+	}, secret("s", "east", "t1", 0))
+}
+
+func TestCopyAfterSilence(t *testing.T) {
+	s := &copyStore{copy: eastCopy()}
+	withCopies(t, s, func(e *env) {
+		e.pass(silence - time.Millisecond)
+		e.last(1)
+		e.pass(time.Millisecond)
+		e.served(e.loadCopy(2))
+		e.status("s east stale: its API server has not answered since this replica started")
+		e.settled(true)
+	}, secret("s", "east", "t1", 0))
+}
+
+// A cluster that has listed one kind gets more time for the others.
+func TestCopyOfSlowCluster(t *testing.T) {
+	s := &copyStore{copy: eastCopy()}
+	withCopies(t, s, func(e *env) {
+		e.pass(3 * time.Second)
+		e.last(1).health.Set(healthOf(follow.Health{LastEvent: time.Now()}))
+		e.pass(silence - time.Second)
+		if s.reads != 0 {
+			t.Error("the copy was read although the cluster sends objects")
+		}
+		e.served(e.sync(1))
+		e.pass(time.Minute)
+		if s.reads != 0 {
+			t.Error("the copy of a ready cluster was read")
+		}
+	}, secret("s", "east", "t1", 0))
+}
+
+// Copies are read at the start only.
+func TestNoCopyOfLaterLinks(t *testing.T) {
+	s := &copyStore{copy: eastCopy()}
+	withCopies(t, s, func(e *env) {
+		e.sync(1)
+		e.settled(true)
+		e.put(secret("s", "east", "t1", 0))
+		e.last(2).fail("connection refused")
+		e.pass(time.Minute)
+		e.linked("east=unreachable north=ready")
+		if s.reads != 0 {
+			t.Error("the copy of a new link was read")
+		}
+	}, secret("n", "north", "t1", 0))
+}
+
+func TestCopyDelaysReadiness(t *testing.T) {
+	s := &copyStore{copy: eastCopy(), takes: time.Hour}
+	withCopies(t, s, func(e *env) {
+		e.last(1).fail("connection refused")
+		e.pass(copyPatience - time.Millisecond)
+		e.settled(false)
+		e.pass(time.Millisecond)
+		e.settled(true)
+		e.linked("east=unreachable")
+	}, secret("s", "east", "t1", 0))
+}
+
+// A copy that takes long to load is used when it is loaded, but no longer delays readiness.
+func TestSlowCopy(t *testing.T) {
+	s := &copyStore{copy: eastCopy()}
+	withCopies(t, s, func(e *env) {
+		e.last(1).fail("connection refused")
+		e.last(2)
+		e.pass(copyPatience)
+		e.settled(true)
+		e.linked("east=unreachable")
+		e.served(e.loadCopy(2))
+		e.linked("east=ready")
+	}, secret("s", "east", "t1", 0))
+}
+
+func TestUnusableCopies(t *testing.T) {
+	identified := secret("s", "east", "t1", 0)
+	identified.Annotations[LinkedClusterAnnotation] = "uid-2"
+	other := eastCopy()
+	other.Identity = "uid-1"
+	elsewhere := eastCopy()
+	elsewhere.Server = "api.example:6443/other"
+	for name, x := range map[string]struct {
+		store  *copyStore
+		secret *corev1.Secret
+		logged string
+	}{
+		"none":           {&copyStore{}, secret("s", "east", "t1", 0), ""},
+		"unreadable":     {&copyStore{err: errors.New("damaged")}, secret("s", "east", "t1", 0), "the copy of a cluster can't be used"},
+		"other identity": {&copyStore{copy: other}, identified, "the copy of a cluster can't be used"},
+		"other server":   {&copyStore{copy: elsewhere}, secret("s", "east", "t1", 0), "the copy of a cluster can't be used"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withCopies(t, x.store, func(e *env) {
+				e.logs.TakeAll()
+				e.last(1).fail("connection refused")
+				e.settled(true)
+				e.linked("east=unreachable")
+				want := []string{"cluster unreachable…"}
+				if x.logged != "" {
+					want = append([]string{x.logged}, want...)
+				}
+				e.logged(want...)
+			}, x.secret)
+		})
+	}
+}
+
+// A copy that can't be loaded is dropped.
+func TestCopyOverCap(t *testing.T) {
+	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
+		live := e.last(1)
+		live.fail("connection refused")
+		copied := e.last(2)
+		copied.lose("over budget")
+		e.linked("east=unreachable")
+		e.settled(true)
+		if !copied.isStopped() {
+			t.Error("the cluster of the copy runs on")
+		}
+		live.sync()
+		e.served(live)
+	}, secret("s", "east", "t1", 0))
+}
+
+// In a rotation, a copy counts as a cluster that can read nothing.
+func TestRotationDuringCopy(t *testing.T) {
+	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
+		e.last(1).fail("connection refused")
+		copied := e.loadCopy(2)
+		e.put(secret("s", "east", "t2", 0))
+		live := e.last(3)
+		e.served(copied)
+		e.status("s east stale: its API server has not answered since this replica started")
+		live.fail("connection refused")
+		e.status("s east stale: connection refused")
+		live.sync()
+		e.served(live)
+		if !copied.isStopped() {
+			t.Error("the cluster of the copy runs on")
+		}
+	}, secret("s", "east", "t1", 0))
+}
+
+func TestUnlinkDuringCopy(t *testing.T) {
+	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
+		e.last(1).fail("connection refused")
+		copied := e.loadCopy(2)
+		e.remove("s")
+		e.served()
+		e.linked("")
+		if !copied.isStopped() {
+			t.Error("the cluster of the copy runs on")
+		}
+	}, secret("s", "east", "t1", 0))
+}
+
+// A cordon and the times of a lost cluster apply to a copy from the time of the loss.
+func TestStandingOfCopy(t *testing.T) {
+	lost := secret("s", "east", "t1", 0)
+	lost.Annotations[whenLostAnnotation] = "withdraw"
+	lost.Annotations[lostAfterAnnotation] = "11m"
+	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
+		e.last(1).fail("connection refused")
+		copied := e.loadCopy(2)
+		e.served(copied)
+		e.pass(time.Minute - time.Second)
+		e.served(copied)
+		e.pass(time.Second)
+		e.served()
+	}, lost)
+	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
+		e.last(1).fail("connection refused")
+		copied := e.loadCopy(2)
+		s := secret("s", "east", "t1", 0)
+		s.Annotations[CordonAnnotation] = "true"
+		e.put(s)
+		e.served()
+		s = secret("s", "east", "t1", 0)
+		s.Annotations[RangesAnnotation] = "10.9.0.0/16"
+		e.put(s)
+		e.served()
+		e.put(secret("s", "east", "t1", 0))
+		e.served(copied)
+	}, secret("s", "east", "t1", 0))
+}
+
+// The cached objects of the status are those of the copy, and the errors those of the live cluster.
+func TestHealthOfCopy(t *testing.T) {
+	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
+		live := e.last(1)
+		live.health.Set(healthOf(follow.Health{Err: errors.New("refused"), Resources: unsynced("pods")}))
+		e.pass(0)
+		copied := e.last(2)
+		h := follow.Health{Err: errors.New("x"), StaleSince: copied.cfg.Copied.Lost, Resources: unsynced("pods")}
+		h.Resources[0].Synced = true
+		h.Resources[0].Objects = 7
+		h.Resources[0].Err = ""
+		copied.health.Set(healthOf(h))
+		copied.sync()
+		st := e.store.Status()[0]
+		if r := st.Resources[0]; !r.Synced || r.Objects != 7 || r.Err != "refused" || len(st.Warnings) > 0 {
+			t.Errorf("%+v, warnings %q", r, st.Warnings)
+		}
+		for _, l := range e.store.publishedLinks() {
+			if h := l.health(); !h.StaleSince.Equal(copied.cfg.Copied.Lost) {
+				t.Errorf("stale since %v", h.StaleSince)
+			}
+		}
+	}, secret("s", "east", "t1", 0))
+}
+
+func unsynced(resource string) []adminapi.Resource {
+	return []adminapi.Resource{{Resource: resource, Needed: true, Err: "refused", Failure: adminapi.Failing}}
+}
