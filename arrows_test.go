@@ -96,6 +96,11 @@ var arrows = []arrow{
 			"isthmus/clusterstore/kube",
 		},
 	},
+	{
+		packages: "isthmus/local/copies",
+		never:    []string{locals},
+		except:   []string{"isthmus/local/lease"},
+	},
 	{packages: "isthmus/local/problems", never: []string{locals, clusters}},
 	{
 		packages: "isthmus/local/exports",

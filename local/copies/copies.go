@@ -1,0 +1,469 @@
+package copies
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/decode"
+	"isthmus/clusterstore/kube"
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/pace"
+	"isthmus/local/lease"
+)
+
+const (
+	leaseName = "isthmus-cache"
+
+	lostFor      = 10 * time.Second // how long a cluster is stale before it is copied
+	readyFor     = time.Minute      // how long a cluster is ready before its copy is deleted
+	lookEvery    = time.Second      // how often a replica checks its links
+	listEvery    = 30 * time.Second // how often a replica lists the copies
+	campaignTime = 30 * time.Second // how long a replica tries to become the leader
+	requestTime  = 10 * time.Second // limits a request
+	writeRate    = 4                // ConfigMaps written per second
+
+	firstRetry, maxRetry = 10 * time.Second, 10 * time.Minute // pauses after failed writes
+)
+
+// Options configure Copies. All fields are required, except MaxAge.
+type Options struct {
+	Client    *kube.Client // of the local cluster, with typed clients
+	Namespace string       // of the ConfigMaps and the Lease
+	Identity  string       // holder of the Lease; unique among replicas
+	// MaxAge is how long after the loss of a cluster its copy is used. Zero means that nothing is
+	// copied or read, and that existing copies are deleted.
+	MaxAge time.Duration
+	Log    *zap.Logger
+}
+
+// Links returns the caches of all links. If listed is false, not all links are known yet.
+type Links func() (list []clusterstore.LinkedCache, listed bool)
+
+// Copies reads and writes the copies of lost clusters. [Copies.Read] and [Copies.Status] are safe
+// for concurrent use.
+type Copies struct {
+	// fixed after Follow
+	o         Options
+	links     Links
+	candidate *lease.Candidate[lease.Leadership]
+	limiter   *rate.Limiter
+
+	// used only by the goroutine of Run
+	outages map[federation.ClusterName]*outage
+	listed  time.Time // when the copies were last listed
+
+	mu      sync.Mutex
+	problem error                             // guarded by mu; why copies can't be listed
+	missing map[federation.ClusterName]string // guarded by mu; why lost clusters have no copy
+}
+
+// outage is the period since the loss of a cluster that this replica has cached.
+type outage struct {
+	lost     time.Time
+	copied   bool      // a complete generation of this outage exists
+	failures int       // of attempts to write
+	next     time.Time // when to write; zero means at once
+	problem  string    // why the last attempt failed
+}
+
+// New returns Copies. New sends no request and starts no goroutine.
+func New(o Options) *Copies {
+	return &Copies{
+		o: o,
+		candidate: lease.NewCandidate[lease.Leadership]("copies of lost clusters", lease.Config{
+			Leases: o.Client.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
+		}, o.Log),
+		limiter: rate.NewLimiter(writeRate, writeRate),
+		outages: make(map[federation.ClusterName]*outage),
+	}
+}
+
+// Follow sets the links. Call Follow once, before Run.
+func (c *Copies) Follow(links Links) { c.links = links }
+
+// Read returns the newest usable copy of a cluster, or nil if there is none. If a copy exists but
+// can't be used, Read returns an error. While requests fail or a copy is being written, Read retries
+// until ctx ends.
+func (c *Copies) Read(ctx context.Context, name federation.ClusterName) (*clusterstore.Copy, error) {
+	for {
+		found, err := c.readNewest(ctx, name)
+		final := errors.As(err, new(unusable)) || apierrors.IsForbidden(err)
+		if err == nil || final || !pace.Sleep(ctx, time.Second) {
+			return found, err
+		}
+	}
+}
+
+// readNewest returns the newest usable copy, or the error of the oldest copy.
+func (c *Copies) readNewest(ctx context.Context, name federation.ClusterName) (*clusterstore.Copy, error) {
+	all, err := c.list(ctx, clusterLabel+"="+slug(name))
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range all {
+		var found *clusterstore.Copy
+		if found, err = c.read(ctx, g); err == nil && found.Cluster == name {
+			return found, nil
+		}
+	}
+	return nil, err
+}
+
+// read returns the copy of one generation.
+func (c *Copies) read(ctx context.Context, g *generation) (*clusterstore.Copy, error) {
+	switch {
+	case g.count == 0:
+		return nil, unusable("its labels or its annotation " + headAnnotation + " can't be read")
+	case time.Since(g.Lost) > c.o.MaxAge:
+		return nil, unusable(fmt.Sprintf("the cluster was lost more than %v ago (--cache-max-age), at %s",
+			c.o.MaxAge, g.Lost.UTC().Format(time.RFC3339)))
+	case !g.complete() && time.Since(g.Written) < readyFor:
+		return nil, errors.New("it is being written")
+	case !g.complete():
+		return nil, errIncomplete
+	}
+	var parts []*corev1.ConfigMap
+	for _, name := range g.names {
+		m, err := c.o.Client.ConfigMaps(c.o.Namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, m)
+	}
+	return unpack(parts)
+}
+
+// list returns the selected generations, the newest first.
+func (c *Copies) list(ctx context.Context, selector string) ([]*generation, error) {
+	ctx, stop := context.WithTimeout(ctx, requestTime)
+	defer stop()
+	source := c.o.Client.Sources.ConfigMaps(c.o.Namespace)
+	options := metav1.ListOptions{LabelSelector: selector, Limit: pageSize}
+	all := make(generations)
+	for range maxPages {
+		page, err := source.List(ctx, options, func(o *metav1.PartialObjectMetadata, refused *decode.Refused) error {
+			if refused == nil {
+				all.add(o)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			break
+		}
+	}
+	return all.newestFirst(), nil
+}
+
+// The lists of ConfigMaps have at most pageSize*maxPages items, which is more than maxAll allows.
+const pageSize, maxPages = 500, 10
+
+// Run writes and deletes copies until ctx ends.
+func (c *Copies) Run(ctx context.Context) error {
+	for pace.Sleep(ctx, lookEvery) {
+		links, listed := c.links()
+		if !listed || !c.note(links) && time.Since(c.listed) < listEvery {
+			continue
+		}
+		if c.plan(ctx, links).empty() {
+			continue
+		}
+		if err := c.campaign(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note updates the outages, and reports whether a cluster has to be copied now.
+func (c *Copies) note(links []clusterstore.LinkedCache) (due bool) {
+	lost := make(map[federation.ClusterName]bool)
+	for _, l := range links {
+		if l.State != cluster.Stale || l.Write == nil || time.Since(l.Lost) < lostFor || time.Since(l.Lost) >= c.o.MaxAge {
+			continue
+		}
+		lost[l.Cluster] = true
+		o := c.outages[l.Cluster]
+		if o == nil || !o.lost.Equal(l.Lost) {
+			o = &outage{lost: l.Lost}
+			c.outages[l.Cluster] = o
+		}
+		due = due || o.due()
+	}
+	for name := range c.outages {
+		if !lost[name] {
+			delete(c.outages, name)
+		}
+	}
+	return due
+}
+
+func (o *outage) due() bool { return !o.copied && !time.Now().Before(o.next) }
+
+// failed schedules another attempt to copy the cluster.
+func (o *outage) failed(problem string) {
+	o.problem = problem
+	o.next = time.Now().Add(min(firstRetry<<min(o.failures, 10), maxRetry))
+	o.failures++
+}
+
+// work is what the leader has to do.
+type work struct {
+	write  []clusterstore.LinkedCache
+	remove []*generation
+	kept   int64 // bytes of the generations that stay
+}
+
+func (w *work) empty() bool { return len(w.write)+len(w.remove) == 0 }
+
+// plan lists the copies and decides what to write and what to delete.
+func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache) *work {
+	all, err := c.list(ctx, clusterLabel)
+	c.listed = time.Now()
+	w := new(work)
+	if err != nil {
+		c.setProblem(err)
+		return w
+	}
+	c.setProblem(nil)
+	c.decide(w, all, links)
+	c.setMissing()
+	return w
+}
+
+func (c *Copies) decide(w *work, all []*generation, links []clusterstore.LinkedCache) {
+	known := make(map[federation.ClusterName]*clusterstore.LinkedCache)
+	for i := range links {
+		known[links[i].Cluster] = &links[i]
+	}
+	for _, o := range c.outages {
+		o.copied = false
+	}
+	newest := make(map[federation.ClusterName]bool) // clusters with a complete generation
+	for _, g := range all {
+		l := known[g.Cluster]
+		superseded := newest[g.Cluster] || !g.complete() && time.Since(g.Written) > readyFor
+		newest[g.Cluster] = newest[g.Cluster] || g.complete()
+		if l == nil || superseded || time.Since(g.Lost) >= c.o.MaxAge || isOver(g, l) {
+			w.remove = append(w.remove, g)
+			continue
+		}
+		w.kept += g.Bytes
+		o := c.outages[g.Cluster]
+		if o == nil || !g.complete() || g.Identity != l.Identity || g.Server != l.Server {
+			continue
+		}
+		o.copied = !g.Written.Before(o.lost)
+		if next := g.Written.Add(readyFor); next.After(o.next) { // the cluster may come and go
+			o.next = next
+		}
+	}
+	for _, l := range links {
+		if o := c.outages[l.Cluster]; o != nil && o.due() {
+			w.write = append(w.write, l)
+		}
+	}
+}
+
+// isOver reports whether the outage of a generation is over. A replica that was ready when the copy
+// was written can't tell: another replica has lost the cluster.
+func isOver(g *generation, l *clusterstore.LinkedCache) bool {
+	return l.State == cluster.Ready && time.Since(l.Since) >= readyFor && l.Since.After(g.Written)
+}
+
+// setMissing records for Status which clusters are not copied.
+func (c *Copies) setMissing() {
+	missing := make(map[federation.ClusterName]string)
+	for name, o := range c.outages {
+		switch {
+		case o.copied:
+		case o.problem != "":
+			missing[name] = o.problem
+		case time.Since(o.lost) > lostFor+2*campaignTime:
+			missing[name] = "no replica could become the leader and write it"
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.missing = missing
+}
+
+// setProblem records for Status why copies can't be listed, and logs a transition. If err is nil,
+// they can be listed.
+func (c *Copies) setProblem(err error) {
+	c.mu.Lock()
+	before := c.problem
+	c.problem = err
+	c.mu.Unlock()
+	switch {
+	case (before == nil) == (err == nil):
+	case err == nil:
+		c.o.Log.Info("copies of lost clusters can be listed again")
+	case c.o.MaxAge > 0:
+		c.o.Log.Warn("copies of lost clusters can't be listed, so a replica that starts while a cluster's API "+
+			"can't be reached does not serve that cluster", zap.Error(err))
+	}
+}
+
+// campaign tries to become the leader, and then does the work.
+func (c *Copies) campaign(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	limit := time.AfterFunc(campaignTime, stop)
+	defer limit.Stop()
+	begin := func(l *lease.Leadership) *lease.Leadership { return l }
+	return c.candidate.Run(ctx, begin, func(ctx context.Context, leader *lease.Leadership) {
+		limit.Stop()
+		c.lead(ctx, leader)
+		stop()
+	})
+}
+
+// lead does the work once. The plan of a leader is made anew, because another leader may have done
+// the work meanwhile.
+func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
+	links, _ := c.links()
+	c.note(links)
+	w := c.plan(ctx, links)
+	for i := range w.write {
+		l := &w.write[i]
+		if ctx.Err() != nil {
+			return
+		}
+		o := c.outages[l.Cluster]
+		n, err := c.write(ctx, leader, l, w.kept)
+		if err != nil {
+			c.o.Log.Warn("a lost cluster could not be copied", zap.Stringer("cluster", l.Cluster), zap.Error(err))
+			o.failed(err.Error())
+			continue
+		}
+		o.copied = true
+		w.kept += n
+		c.o.Log.Info("lost cluster copied: replicas that start serve the copy",
+			zap.Stringer("cluster", l.Cluster), zap.Int64("bytes", n))
+	}
+	for _, g := range w.remove {
+		if err := c.remove(ctx, leader, g); err != nil {
+			c.o.Log.Warn("a copy of a cluster could not be deleted", zap.Stringer("cluster", g.Cluster), zap.Error(err))
+		}
+	}
+	c.setMissing()
+}
+
+// write writes a new generation, and returns its size. kept is the size of all other generations.
+func (c *Copies) write(
+	ctx context.Context, leader *lease.Leadership, l *clusterstore.LinkedCache, kept int64,
+) (int64, error) {
+	made := l.Copy
+	made.Lists = make(map[string][]byte)
+	room := int64(maxCopy)
+	buffers := make(map[string]*buffer)
+	err := l.Write(func(resource string) io.Writer {
+		buffers[resource] = &buffer{room: &room}
+		return buffers[resource]
+	})
+	if err != nil {
+		return 0, err
+	}
+	for resource, b := range buffers {
+		made.Lists[resource] = b.Bytes()
+	}
+	n := maxCopy - room
+	if kept+n > maxAll {
+		return 0, fmt.Errorf("all copies together would be larger than %d MiB", maxAll>>20)
+	}
+	for _, m := range pack(made, time.Now()) {
+		if err := c.limiter.Wait(ctx); err != nil {
+			return 0, err
+		}
+		err := c.request(leader, func(ctx context.Context) error {
+			_, err := c.o.Client.ConfigMaps(c.o.Namespace).Create(ctx, m, metav1.CreateOptions{})
+			return err
+		})
+		if err != nil {
+			return 0, fmt.Errorf("write ConfigMap %s: %w", m.Name, err)
+		}
+	}
+	return n, nil
+}
+
+// remove deletes the ConfigMaps of a generation.
+func (c *Copies) remove(ctx context.Context, leader *lease.Leadership, g *generation) error {
+	for _, name := range g.names {
+		if err := c.limiter.Wait(ctx); err != nil {
+			return err
+		}
+		err := c.request(leader, func(ctx context.Context) error {
+			return c.o.Client.ConfigMaps(c.o.Namespace).Delete(ctx, name, metav1.DeleteOptions{})
+		})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// request sends one request if this replica is still the leader.
+func (c *Copies) request(leader *lease.Leadership, send func(context.Context) error) error {
+	return leader.Write(func(ctx context.Context) error {
+		ctx, stop := context.WithTimeout(ctx, requestTime)
+		defer stop()
+		return send(ctx)
+	})
+}
+
+// buffer is a writer whose size is limited.
+type buffer struct {
+	bytes.Buffer
+	room *int64 // shared by the lists of a copy
+}
+
+func (b *buffer) Write(data []byte) (int, error) {
+	if *b.room -= int64(len(data)); *b.room < 0 {
+		return 0, fmt.Errorf("its copy would be larger than %d MiB", maxCopy>>20)
+	}
+	return b.Buffer.Write(data)
+}
+
+// Refused returns the requests that the API server rejects. If copies are switched off, they do not
+// matter.
+func (c *Copies) Refused() []adminapi.RefusedRequest {
+	if c.o.MaxAge == 0 {
+		return nil
+	}
+	return c.o.Client.Server().Refused
+}
+
+// Status returns the current state of the copies.
+func (c *Copies) Status() adminapi.CacheCopies {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := adminapi.CacheCopies{Off: c.o.MaxAge == 0, LeaseError: c.candidate.Seen().Problem}
+	if c.problem != nil {
+		s.Error = c.problem.Error()
+	}
+	for name, why := range c.missing {
+		s.Missing = append(s.Missing, adminapi.MissingCopy{Cluster: string(name), Reason: why})
+	}
+	slices.SortFunc(s.Missing, func(a, b adminapi.MissingCopy) int {
+		return bytes.Compare([]byte(a.Cluster), []byte(b.Cluster))
+	})
+	return s
+}

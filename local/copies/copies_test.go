@@ -1,0 +1,630 @@
+package copies
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/kube"
+	"isthmus/federation"
+	"isthmus/internal/apisim"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a local cluster with an API server, in a synctest bubble.
+type world struct {
+	*apisim.Server
+	t      *testing.T
+	accept chan net.Conn
+	closed chan struct{}
+
+	mu      sync.Mutex
+	created []string     // names of the ConfigMaps that were created
+	before  func(string) // called before a ConfigMap is created; may be nil
+}
+
+// Accept implements net.Listener.
+func (w *world) Accept() (net.Conn, error) {
+	select {
+	case conn := <-w.accept:
+		return conn, nil
+	case <-w.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (w *world) Close() error { return nil }
+
+// Addr implements net.Listener.
+func (w *world) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (w *world) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case w.accept <- server:
+		return client, nil
+	case <-w.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// inWorld runs a test.
+func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, accept: make(chan net.Conn), closed: make(chan struct{})}
+		w.Server = apisim.StartAt(w, "local", nil)
+		defer func() {
+			close(w.closed)
+			if err := w.Server.Close(); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}()
+		w.TakeWrites(func(resource, _, name string) {
+			w.mu.Lock()
+			before := w.before
+			w.mu.Unlock()
+			if resource == "configmaps" && before != nil {
+				before(name)
+			}
+		}, func(before, after runtime.Object) {
+			if m, ok := after.(*corev1.ConfigMap); ok && before == nil {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.created = append(w.created, m.Name)
+			}
+		})
+		f(t, w)
+	})
+}
+
+// configMaps returns the ConfigMaps of the namespace, by name.
+func (w *world) configMaps() map[string]*corev1.ConfigMap {
+	w.t.Helper()
+	list, err := w.Objects("configmaps", "linkerd")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	all := make(map[string]*corev1.ConfigMap)
+	for _, o := range list {
+		m := o.(*corev1.ConfigMap)
+		all[m.Name] = m
+	}
+	return all
+}
+
+// copied checks which clusters have copies, as CLUSTER:PARTS or CLUSTER:PARTS/COUNT if parts are missing.
+func (w *world) copied(want ...string) {
+	w.t.Helper()
+	parts := make(map[string]int)
+	counts := make(map[string]string)
+	for _, m := range w.configMaps() {
+		id := m.Labels[clusterLabel] + "@" + m.Labels[generationLabel]
+		parts[id]++
+		counts[id] = m.Labels[countLabel]
+	}
+	var got []string
+	for id, n := range parts {
+		name, _, _ := strings.Cut(id, "@")
+		text := fmt.Sprintf("%s:%d", name, n)
+		if counts[id] != fmt.Sprint(n) {
+			text += "/" + counts[id]
+		}
+		got = append(got, text)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		w.t.Errorf("%v: copies %v, want %v", time.Now().Format(time.TimeOnly), got, want)
+	}
+}
+
+// writes returns the number of ConfigMaps that were created since the last call.
+func (w *world) writes() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.created)
+	w.created = nil
+	return n
+}
+
+// replica is a replica with Copies.
+type replica struct {
+	*Copies
+	logs *observer.ObservedLogs
+	stop func()
+
+	mu      sync.Mutex
+	links   map[federation.ClusterName]clusterstore.LinkedCache
+	unknown bool // the links are not known yet
+}
+
+// replica starts a replica.
+func (w *world) replica(name string, maxAge time.Duration) *replica {
+	w.t.Helper()
+	client, err := kube.New(federation.Local, &rest.Config{Host: "http://local.example", Dial: w.dial}, nil)
+	if err == nil {
+		err = client.AddTyped()
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	core, logs := observer.New(zapcore.InfoLevel)
+	r := &replica{
+		Copies: New(Options{Client: client, Namespace: "linkerd", Identity: name, MaxAge: maxAge, Log: zap.New(core)}),
+		logs:   logs,
+		links:  make(map[federation.ClusterName]clusterstore.LinkedCache),
+	}
+	r.Follow(r.caches)
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := r.Run(ctx); err != nil {
+			w.t.Error(err)
+		}
+	}()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+		client.Close()
+	})
+	return r
+}
+
+func (r *replica) caches() (list []clusterstore.LinkedCache, listed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.links)), !r.unknown
+}
+
+// set sets the state of a link. If the link is ready or stale, the replica has its cache, which has these bytes.
+func (r *replica) set(name federation.ClusterName, state cluster.State, data []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := clusterstore.LinkedCache{State: state, Since: time.Now()}
+	l.Cluster = name
+	l.Server = "api.example"
+	if state == cluster.Stale {
+		l.Lost = l.Since
+	}
+	if state == cluster.Stale || state == cluster.Ready {
+		l.Write = func(to func(string) io.Writer) error {
+			if _, err := to("services").Write([]byte("services of " + name)); err != nil {
+				return err
+			}
+			_, err := to("pods").Write(data)
+			return err
+		}
+	}
+	r.links[name] = l
+}
+
+func (r *replica) forget(name federation.ClusterName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.links, name)
+}
+
+// missing checks the clusters that are not copied, with the reasons.
+func (r *replica) missing(t *testing.T, want string) {
+	t.Helper()
+	var got []string
+	for _, m := range r.Status().Missing {
+		got = append(got, m.Cluster+": "+m.Reason)
+	}
+	if s := strings.Join(got, "; "); s != want {
+		t.Errorf("missing %q, want %q", s, want)
+	}
+}
+
+// random returns bytes that can't be compressed.
+func random(n int) []byte {
+	data := make([]byte, n)
+	_, _ = rand.Read(data) // never fails
+	return data
+}
+
+const day = 24 * time.Hour
+
+// wait waits, and for all goroutines.
+func wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// A cluster is copied once per outage, whatever the number of replicas, and the copy is deleted afterwards.
+func TestOncePerOutage(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.replica("a", day), w.replica("b", day)
+		defer a.stop()
+		defer b.stop()
+		data := random(2 * maxPart)
+		for _, r := range []*replica{a, b} {
+			r.set("north", cluster.Ready, nil)
+			r.set("east", cluster.Ready, data)
+		}
+		wait(time.Minute)
+		a.set("east", cluster.Stale, data)
+		wait(3 * time.Second)
+		b.set("east", cluster.Stale, data)
+		wait(lostFor - 4*time.Second)
+		w.copied()
+		wait(3 * time.Second)
+		w.copied("east:3")
+		found, err := b.Read(t.Context(), "east")
+		if err != nil || string(found.Lists["pods"]) != string(data) || string(found.Lists["services"]) != "services of east" {
+			t.Fatalf("read: %v", err)
+		}
+		if lost := time.Since(found.Lost); found.Server != "api.example" || lost < lostFor || lost > lostFor+5*time.Second {
+			t.Errorf("read %v, %v", found.Server, lost)
+		}
+		wait(time.Hour)
+		w.copied("east:3")
+		if n := w.writes(); n != 3 {
+			t.Errorf("%d ConfigMaps were written", n)
+		}
+		if found, err := b.Read(t.Context(), "north"); found != nil || err != nil {
+			t.Errorf("read %v, %v", found, err)
+		}
+
+		a.set("east", cluster.Ready, data)
+		b.set("east", cluster.Ready, data)
+		wait(readyFor)
+		w.copied("east:3")
+		wait(readyFor)
+		w.copied()
+		a.missing(t, "")
+	})
+}
+
+// If a cluster is lost again before its copy is deleted, it is copied again.
+func TestSecondOutage(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.replica("a", day)
+		defer a.stop()
+		a.set("east", cluster.Stale, []byte("old"))
+		wait(2 * time.Minute)
+		a.set("east", cluster.Ready, []byte("new"))
+		wait(readyFor / 2)
+		a.set("east", cluster.Stale, []byte("new"))
+		wait(lostFor + 5*time.Second)
+		if found, err := a.Read(t.Context(), "east"); err != nil || string(found.Lists["pods"]) != "new" {
+			t.Errorf("read %v", err)
+		}
+		wait(time.Minute)
+		w.copied("east:1")
+	})
+}
+
+// A cluster that comes and goes is copied once a minute at most.
+func TestFlapping(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.replica("a", day)
+		defer a.stop()
+		for range 60 {
+			a.set("east", cluster.Stale, nil)
+			wait(20 * time.Second)
+			a.set("east", cluster.Ready, nil)
+			wait(10 * time.Second)
+		}
+		if n := w.writes(); n > 31 {
+			t.Errorf("%d copies in 30 minutes", n)
+		}
+	})
+}
+
+// A leader dies between two ConfigMaps. Another replica that has the cluster writes a complete generation, and the
+// replicas that start meanwhile write nothing.
+func TestLeaderDies(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.replica("a", day), w.replica("b", day)
+		defer a.stop()
+		defer b.stop()
+		data := random(5 * maxPart)
+		dead := make(chan struct{})
+		w.before = func(name string) {
+			if strings.HasSuffix(name, "-3") && w.writes() == 2 {
+				close(dead)
+			}
+		}
+		a.set("east", cluster.Stale, data)
+		<-dead
+		go a.stop()
+		b.set("east", cluster.Stale, data)
+		c, d := w.replica("c", day), w.replica("d", day)
+		defer c.stop()
+		defer d.stop()
+		c.set("east", cluster.Unreachable, nil)
+		d.set("east", cluster.Unreachable, nil)
+		wait(3 * time.Minute)
+		w.copied("east:6")
+		for _, r := range []*replica{c, d} {
+			if found, err := r.Read(t.Context(), "east"); err != nil || len(found.Lists["pods"]) != len(data) {
+				t.Errorf("read: %v", err)
+			}
+		}
+		w.writes()
+		wait(time.Hour)
+		if n := w.writes(); n != 0 {
+			t.Errorf("%d more ConfigMaps were written", n)
+		}
+	})
+}
+
+// A copy stays while one replica can reach the cluster and another can't.
+func TestOneReplicaLostIt(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.replica("a", day), w.replica("b", day)
+		defer a.stop()
+		defer b.stop()
+		a.set("east", cluster.Ready, nil)
+		b.set("east", cluster.Ready, nil)
+		wait(5 * time.Minute)
+		a.set("east", cluster.Stale, nil)
+		wait(time.Hour)
+		w.copied("east:1")
+		if n := w.writes(); n != 1 {
+			t.Errorf("%d ConfigMaps were written", n)
+		}
+		a.set("east", cluster.Ready, nil)
+		wait(2 * time.Minute)
+		w.copied()
+	})
+}
+
+func TestRemoved(t *testing.T) {
+	for name, end := range map[string]func(w *world, a *replica){
+		"unlinked": func(w *world, a *replica) {
+			a.forget("east")
+			wait(time.Minute)
+		},
+		"too old": func(w *world, a *replica) {
+			wait(day - 5*time.Minute)
+			w.copied("east:1")
+			wait(5 * time.Minute)
+			if n := w.writes(); n != 1 {
+				w.t.Errorf("%d ConfigMaps were written", n)
+			}
+		},
+		"switched off": func(w *world, a *replica) {
+			a.stop()
+			off := w.replica("off", 0)
+			defer off.stop()
+			off.set("east", cluster.Stale, nil)
+			wait(time.Minute)
+			if !off.Status().Off {
+				w.t.Error("the status does not say that copies are switched off")
+			}
+		},
+		"damaged annotation": func(w *world, a *replica) {
+			a.stop()
+			for _, m := range w.configMaps() {
+				m.Annotations[headAnnotation] = "{"
+				if err := w.Put(m); err != nil {
+					w.t.Fatal(err)
+				}
+			}
+			other := w.replica("b", day)
+			defer other.stop()
+			other.set("east", cluster.Unreachable, nil)
+			wait(time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				a := w.replica("a", day)
+				defer a.stop()
+				a.set("east", cluster.Stale, nil)
+				wait(time.Minute)
+				w.copied("east:1")
+				end(w, a)
+				w.copied()
+			})
+		})
+	}
+}
+
+// Nothing is deleted before all links are known, and other ConfigMaps never are.
+func TestNotRemoved(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.replica("a", day)
+		a.set("east", cluster.Stale, nil)
+		wait(time.Minute)
+		a.stop()
+		for _, m := range []*corev1.ConfigMap{{}, {}} {
+			m.Namespace = "linkerd"
+			m.Name = "isthmus-cache-config"
+			if err := w.Put(m); err != nil {
+				t.Fatal(err)
+			}
+			m.Name = "linkerd-config"
+			m.Labels = map[string]string{clusterLabel: "east"}
+			if err := w.Put(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := w.replica("b", day)
+		defer b.stop()
+		b.mu.Lock()
+		b.unknown = true
+		b.mu.Unlock()
+		wait(10 * time.Minute)
+		if n := len(w.configMaps()); n != 3 {
+			t.Errorf("%d ConfigMaps", n)
+		}
+		b.mu.Lock()
+		b.unknown = false
+		b.mu.Unlock()
+		wait(time.Minute)
+		if all := w.configMaps(); len(all) != 2 || all["linkerd-config"] == nil || all["isthmus-cache-config"] == nil {
+			t.Errorf("ConfigMaps %v", slices.Sorted(maps.Keys(all)))
+		}
+	})
+}
+
+func TestBounds(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.replica("a", day)
+		defer a.stop()
+		a.set("huge", cluster.Stale, random(maxCopy))
+		for i := range 5 {
+			a.set(federation.ClusterName(fmt.Sprint("large-", i)), cluster.Stale, random(maxCopy-1000))
+		}
+		wait(2 * time.Minute)
+		status := a.Status()
+		if len(status.Missing) != 2 || status.Missing[0].Reason != "its copy would be larger than 16 MiB" ||
+			status.Missing[1].Reason != "all copies together would be larger than 64 MiB" {
+			t.Errorf("missing %+v", status.Missing)
+		}
+		if n := w.writes(); n != 4*(maxParts) {
+			t.Errorf("%d ConfigMaps were written, want %d", n, 4*maxParts)
+		}
+		a.forget("large-0")
+		a.forget("large-1")
+		a.forget("large-2")
+		a.forget("large-3")
+		wait(15 * time.Minute)
+		a.missing(t, "huge: its copy would be larger than 16 MiB")
+	})
+}
+
+func TestForbidden(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.Misbehave(apisim.Faults{Forbidden: []string{"configmaps"}})
+		a := w.replica("a", day)
+		defer a.stop()
+		a.set("east", cluster.Stale, nil)
+		wait(10 * time.Minute)
+		if e := a.Status().Error; !strings.Contains(e, "forbidden") {
+			t.Errorf("error %q", e)
+		}
+		if _, err := a.Read(t.Context(), "east"); err == nil || !strings.Contains(err.Error(), "forbidden") {
+			t.Errorf("read: %v", err)
+		}
+		if n := a.logs.FilterLevelExact(zapcore.WarnLevel).Len(); n != 1 {
+			t.Errorf("%d warnings", n)
+		}
+		w.Misbehave(apisim.Faults{})
+		wait(time.Minute)
+		w.copied("east:1")
+		if e := a.Status().Error; e != "" {
+			t.Errorf("error %q", e)
+		}
+	})
+}
+
+// While the Lease can't be used, nothing is written, and the status says so.
+func TestNoLease(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.Misbehave(apisim.Faults{Forbidden: []string{"leases"}})
+		a := w.replica("a", day)
+		defer a.stop()
+		a.set("east", cluster.Stale, nil)
+		wait(5 * time.Minute)
+		w.copied()
+		a.missing(t, "east: no replica could become the leader and write it")
+		if e := a.Status().LeaseError; !strings.Contains(e, "forbidden") {
+			t.Errorf("error %q", e)
+		}
+		w.Misbehave(apisim.Faults{})
+		wait(time.Minute)
+		w.copied("east:1")
+		a.missing(t, "")
+	})
+}
+
+func TestUnusable(t *testing.T) {
+	for name, x := range map[string]struct {
+		damage func(w *world, m *corev1.ConfigMap) // of a copy with two ConfigMaps, the last one
+		maxAge time.Duration
+		want   string
+	}{
+		"damaged": {func(w *world, m *corev1.ConfigMap) { m.BinaryData["services"] = []byte("x") }, day, "damaged"},
+		"shorter": {func(w *world, m *corev1.ConfigMap) { m.BinaryData = nil }, day, "damaged"},
+		"incomplete": {func(w *world, m *corev1.ConfigMap) {
+			if err := w.Delete(m); err != nil {
+				w.t.Error(err)
+			}
+			m.Labels = nil
+		}, day, "incomplete"},
+		"too old":     {func(*world, *corev1.ConfigMap) {}, 2 * time.Minute, "--cache-max-age"},
+		"two parts 1": {func(w *world, m *corev1.ConfigMap) { m.Annotations[headAnnotation] = first(w) }, day, "incomplete"},
+		"huge count":  {func(w *world, m *corev1.ConfigMap) { m.Labels[countLabel] = "1000000000" }, day, "isthmus.io/cache-count"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				a := w.replica("a", day)
+				a.set("east", cluster.Stale, random(maxPart))
+				wait(5 * time.Minute)
+				a.stop()
+				for name, m := range w.configMaps() {
+					if strings.HasSuffix(name, "-2") {
+						if x.damage(w, m); m.Labels != nil {
+							if err := w.Put(m); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+				}
+				b := w.replica("b", x.maxAge)
+				defer b.stop()
+				b.set("east", cluster.Pending, nil)
+				began := time.Now()
+				found, err := b.Read(t.Context(), "east")
+				if found != nil || err == nil || !strings.Contains(err.Error(), x.want) || time.Since(began) > time.Second {
+					t.Errorf("read: %v, after %v", err, time.Since(began))
+				}
+			})
+		})
+	}
+}
+
+// first returns the annotation of the first ConfigMap.
+func first(w *world) string {
+	for name, m := range w.configMaps() {
+		if strings.HasSuffix(name, "-1") {
+			return m.Annotations[headAnnotation]
+		}
+	}
+	return ""
+}
+
+// A reader waits for a copy that is being written.
+func TestReadWhileWriting(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.replica("a", day)
+		defer a.stop()
+		a.set("east", cluster.Stale, random(10*maxPart))
+		for len(w.configMaps()) < 5 {
+			wait(100 * time.Millisecond)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if found, err := a.Read(ctx, "east"); err != nil || len(found.Lists["pods"]) != 10*maxPart {
+			t.Errorf("read: %v", err)
+		}
+	})
+}
