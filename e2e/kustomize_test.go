@@ -163,7 +163,8 @@ func TestKustomizations(t *testing.T) {
 		"dashboards", "install/exports/guard", "install/exports", "install/exports/linkerd",
 		"install/exports/linkerd/names", "install/exports/names", "install", "install/mcs-crds", "install/names",
 		"install/openshift", "install/podmonitor",
-		"install/policy", "k3d/federated", "k3d/shop", "link", "link/names", "linkerd", "linkerd/policy", "monitoring",
+		"install/policy", "k3d/federated", "k3d/shop", "link", "link/names", "linkerd/cache",
+		"linkerd", "linkerd/policy", "monitoring",
 	}; !slices.Equal(found, want) {
 		t.Errorf("kustomizations in %q, not in %q: these are what other tests apply", found, want)
 	}

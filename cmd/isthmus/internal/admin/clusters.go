@@ -97,6 +97,10 @@ func (h clustersHandler) all() adminapi.Clusters {
 		page.Writer = new(h.SliceWriter.Status())
 		refused = append(refused, h.SliceWriter.Refused()...)
 	}
+	if h.Copies != nil {
+		page.Copies = new(h.Copies.Status())
+		refused = append(refused, h.Copies.Refused()...)
+	}
 	if api := page.Local.API; api != nil {
 		api.Refused = append(api.Refused, refused...)
 		kube.SortRefused(api.Refused)

@@ -25,6 +25,7 @@ type Sources struct {
 	Streams     Streams
 	Events      *EventLog
 	SliceWriter SliceWriter // nil if this replica does not write EndpointSlices
+	Copies      Copies      // may be nil in tests
 	Exports     *Exports    // nil if --exports is off
 	Leftovers   *Leftovers
 	Failures    func() []panics.Failure
@@ -64,6 +65,12 @@ type Streams interface {
 // SliceWriter contains the methods of the EndpointSlice writer that the debug API uses.
 type SliceWriter interface {
 	Status() adminapi.SliceWriter
+	Refused() []adminapi.RefusedRequest
+}
+
+// Copies is the subset of the writer of copies that the debug API uses.
+type Copies interface {
+	Status() adminapi.CacheCopies
 	Refused() []adminapi.RefusedRequest
 }
 

@@ -43,6 +43,8 @@ func LocalPermissions() []Permission {
 		{"coordination.k8s.io", "leases", []string{"create", "get", "update", "patch"}, "", true, Warning,
 			"EndpointSlices for ExternalWorkloads are not written"},
 		{"", "configmaps", []string{"get"}, anchorsConfigMap, true, Unchecked, "trust anchors can't be compared"},
+		{"", "configmaps", []string{"get", "list", "create", "delete"}, "", true, Unchecked,
+			"a replica that starts while a linked cluster's API can't be reached does not serve that cluster"},
 	}
 }
 

@@ -89,6 +89,7 @@ type options struct {
 
 	// linked clusters
 	clusterMemory int64 // zero means not set
+	cacheMaxAge   time.Duration
 
 	// without effect
 	audit  string
@@ -195,6 +196,11 @@ func (o *options) linkedFlags(s *pflag.FlagSet) {
 			"The default is a quarter of the usable memory, but at most 256Mi. "+
 			"The usable memory is the smaller of GOMEMLIMIT and the container's memory limit, "+
 			"or the machine's memory if neither is set.")
+	parse(s, &o.cacheMaxAge, "cache-max-age", "24h", notNegative,
+		"Use the copy of a lost cluster's cache for this `DURATION` after the loss. "+
+			"A replica writes the copy to ConfigMaps in the control plane's namespace. "+
+			"A replica that starts while the cluster's API can't be reached serves the copy. "+
+			"0 switches copies off and deletes existing ones.")
 }
 
 // ignoredFlags defines flags of older versions that have no effect.

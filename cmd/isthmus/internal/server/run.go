@@ -112,6 +112,10 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 	if err != nil {
 		return nil, err
 	}
+	copied, err := newCopies(o, cfg, metrics, log)
+	if err != nil {
+		return nil, err
+	}
 	exporter, err := newExporter(o, cfg, metrics)
 	if err != nil {
 		return nil, err
@@ -156,11 +160,13 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		Report:       reports.cluster,
 		Exports:      exported,
 		LocalLink:    localCluster.LocalLink(),
+		ReadCopy:     readCopy(o, copied),
 		Supervisor:   supervisor,
 	})
 	if err != nil {
 		return nil, err
 	}
+	copied.Follow(links.Caches)
 	if err := exporter.begin(links, localCluster.Status, registry, log); err != nil {
 		return nil, err
 	}
@@ -192,6 +198,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		Streams:   streams,
 		Events:    reports.events,
 		Exports:   exporter.shown(),
+		Copies:    copied,
 		Leftovers: admin.NewLeftovers(asking, o.multiclusterNamespace),
 		Failures:  supervisor.Failures,
 	}
@@ -210,7 +217,11 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 			{name: "preferences", run: func(ctx context.Context) error { return runTicks(ctx, table) }},
 			{name: "retries after panics", run: supervisor.Run},
 		},
-		endFirst: slices.Concat(sliceWriter.parts(), exporter.parts()),
+		endFirst: slices.Concat(
+			sliceWriter.parts(),
+			[]part{{name: "writer of copies of lost clusters", run: copied.Run}},
+			exporter.parts(),
+		),
 		admin: admin.New(admin.Options{
 			Ready:   ready.Load,
 			Sources: sources,

@@ -15,8 +15,10 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
 	"isthmus/cmd/isthmus/internal/admin"
+	"isthmus/federation"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/pace"
+	"isthmus/local/copies"
 	"isthmus/local/exports"
 	"isthmus/local/exports/linkerd"
 	"isthmus/local/exports/plan"
@@ -80,6 +82,35 @@ func (w *sliceWriter) parts() []part {
 		return nil
 	}
 	return []part{{name: "EndpointSlice writer", run: w.Run}}
+}
+
+// newCopies returns the writer and reader of copies of lost clusters.
+func newCopies(o *options, cfg *rest.Config, metrics *cluster.Metrics, log *zap.Logger) (*copies.Copies, error) {
+	api, err := newTypedClient(cfg, metrics)
+	if err != nil {
+		return nil, fmt.Errorf("client for copies of lost clusters: %w", err)
+	}
+	name, err := replicaName()
+	if err != nil {
+		return nil, err
+	}
+	return copies.New(copies.Options{
+		Client:    api,
+		Namespace: o.namespace,
+		Identity:  name,
+		MaxAge:    o.cacheMaxAge,
+		Log:       log,
+	}), nil
+}
+
+// readCopy returns the function that reads copies, or nil if copies are switched off.
+func readCopy(
+	o *options, from *copies.Copies,
+) func(context.Context, federation.ClusterName) (*clusterstore.Copy, error) {
+	if o.cacheMaxAge == 0 {
+		return nil
+	}
+	return from.Read
 }
 
 // exporter determines which objects to write for exports. An [exports.Writer] writes the objects,
