@@ -1,13 +1,13 @@
 #!/bin/sh
-# Three k3d clusters on one docker network, Linkerd in each, the gateway in the place of Linkerd's destination in west, and
-# a federated service over all three; then one cluster is killed, and comes back. See README.md.
+# Creates three k3d clusters with Linkerd on one docker network, and a federated service over all three. In west, Isthmus
+# replaces Linkerd's destination controller. The script then kills one cluster and restarts it. See README.md.
 #
-# It can be run again: what is there stays, what is missing is made. After Ctrl-C all that this run has made is removed;
-# after a failure it stays, to look at. destroy.sh removes everything.
+# You can run the script again: it keeps what exists and creates what is missing. After Ctrl-C, the script removes what the
+# current run has created. After a failure, everything stays for inspection. destroy.sh removes everything.
 #
-# ISTHMUS_DEMO_WAIT: no wait is longer than so many seconds (300).
+# ISTHMUS_DEMO_WAIT is the maximum duration of each wait, in seconds. The default is 300.
 #
-# Functions are called by await and by traps too.
+# Functions are also called by await and by traps.
 # shellcheck disable=SC2317,SC2329
 set -u
 
@@ -18,16 +18,16 @@ script=demo.sh
 . "$here/lib.sh"
 
 isthmus=$root/bin/isthmus
-made= # by this run, newest first
+made= # what this run has created, newest first
 
-# record comes before a thing is made, since that can be interrupted.
+# record notes what is about to be created, because the creation can be interrupted.
 record() { made="$1 $made"; }
 
 interrupted() {
   trap '' EXIT
   trap 'abandoned' INT TERM HUP
   printf '\n'
-  complain 'interrupted: removing what this run has made, and nothing else (Ctrl-C again leaves the rest)'
+  complain 'interrupted: removing only what this run has created (press Ctrl-C again to stop)'
   # shellcheck disable=SC2086
   remove $made
   # shellcheck disable=SC2086
@@ -37,7 +37,7 @@ interrupted() {
 
 abandoned() {
   trap '' INT TERM HUP
-  complain "interrupted again: $here/destroy.sh removes what is left"
+  complain "interrupted again: run $here/destroy.sh to remove the rest"
   exit 130
 }
 
@@ -45,8 +45,8 @@ ended() {
   [ "$1" -ne 0 ] || return 0
   # shellcheck disable=SC2086
   there=$(titles $made)
-  [ -z "$there" ] || complain "this run has made, and leaves: $there"
-  complain "run it again to go on, or $here/destroy.sh to remove everything"
+  [ -z "$there" ] || complain "this run has created the following, and does not remove it: $there"
+  complain "run the script again to continue, or $here/destroy.sh to remove everything"
 }
 
 context() { printf 'k3d-isthmus-%s' "$1"; }
@@ -57,7 +57,7 @@ kube() {
   kubectl --context "$in" --request-timeout=10s "$@"
 }
 
-# pods is the network of a cluster's Pods, as its k3d config has it.
+# pods prints the Pod network of a cluster, as in the k3d configuration of the cluster.
 pods() {
   case $1 in
   west) echo 10.41.0.0/16 ;;
@@ -70,82 +70,82 @@ address() {
   docker container inspect --format "{{(index .NetworkSettings.Networks \"$network\").IPAddress}}" "$(node "$1")"
 }
 
-# certificates makes one trust anchor, and an issuer for each cluster.
+# certificates creates a trust anchor, and an issuer certificate for each cluster.
 certificates() {
   if [ -s "$state/ca.crt" ] && [ -s "$state/ca.key" ]; then
-    note 'the certificates are there from an earlier run'
+    note 'using the certificates of an earlier run'
   else
     for c in $clusters; do
-      absent "cluster:$c" || fail "cluster isthmus-$c is there from an earlier run, but its trust anchor, $state/ca.crt, is not: run $here/destroy.sh, then this again"
+      absent "cluster:$c" || fail "cluster isthmus-$c exists from an earlier run, but its trust anchor $state/ca.crt does not: run $here/destroy.sh, and then this script again"
     done
-    note 'making a trust anchor'
+    note 'creating a trust anchor'
     step certificate create root.linkerd.cluster.local "$state/ca.crt" "$state/ca.key" \
-      --profile root-ca --no-password --insecure --force || fail 'step has made no trust anchor'
+      --profile root-ca --no-password --insecure --force || fail 'step did not create a trust anchor'
   fi
   for c in $clusters; do
     [ -s "$state/$c-issuer.crt" ] && [ -s "$state/$c-issuer.key" ] && continue
-    note "making an issuer for $c"
+    note "creating an issuer certificate for $c"
     step certificate create identity.linkerd.cluster.local "$state/$c-issuer.crt" "$state/$c-issuer.key" \
       --profile intermediate-ca --not-after 8760h --no-password --insecure --force \
-      --ca "$state/ca.crt" --ca-key "$state/ca.key" || fail "step has made no issuer for $c"
+      --ca "$state/ca.crt" --ca-key "$state/ca.key" || fail "step did not create an issuer certificate for $c"
   done
 }
 
 cluster() {
   if absent "cluster:$1"; then
-    note "creating cluster isthmus-$1: k3d waits up to 180 s until its server runs"
+    note "creating cluster isthmus-$1 (k3d waits up to 180 s for its server)"
     record "cluster:$1"
-    k3d cluster create --config "$here/$1.yaml" || fail "k3d has not created cluster isthmus-$1"
+    k3d cluster create --config "$here/$1.yaml" || fail "k3d did not create cluster isthmus-$1"
   else
-    note "starting cluster isthmus-$1, which is there from before"
-    k3d cluster start "isthmus-$1" || fail "k3d has not started cluster isthmus-$1"
+    note "starting the existing cluster isthmus-$1"
+    k3d cluster start "isthmus-$1" || fail "k3d did not start cluster isthmus-$1"
   fi
-  k3d kubeconfig get "isthmus-$1" >"$state/$1.kubeconfig" || fail "k3d has no kubeconfig of cluster isthmus-$1"
+  k3d kubeconfig get "isthmus-$1" >"$state/$1.kubeconfig" || fail "k3d did not return a kubeconfig for cluster isthmus-$1"
   await "the API server of $1 is ready" kube "$1" get --raw /readyz
 }
 
-# connect gives each node routes to the Pods of the other clusters. A node that was stopped has lost them, and may have
-# another address now.
+# connect adds routes to the Pods of the other clusters to each node. A node that was restarted has lost its routes, and may
+# have a different address.
 connect() {
-  note 'routes between the nodes, to the Pods of all clusters'
+  note 'adding routes between the nodes to the Pods of all clusters'
   for to in $clusters; do
     via=$(address "$to") || via=
     [ -n "$via" ] || fail "the node of $to has no address in docker network $network"
     for from in $clusters; do
       [ "$from" = "$to" ] || docker exec "$(node "$from")" ip route replace "$(pods "$to")" via "$via" ||
-        fail "no route in the node of $from to the Pods of $to"
+        fail "cannot add a route from the node of $from to the Pods of $to"
     done
   done
 }
 
 build() {
-  note 'building the gateway and its image'
+  note 'building Isthmus and its image'
   if absent image; then record image; fi
-  platform=$(docker version --format '{{.Server.Os}}/{{.Server.Arch}}') || fail 'docker has not named its platform'
-  make -C "$root" build image IMAGE="$image" PLATFORMS="$platform" || fail "make has not built image $image"
-  if absent image; then fail "make has built no image $image that docker has"; fi
-  k3d image import "$image" --cluster isthmus-west || fail "k3d has not imported image $image into cluster isthmus-west"
+  platform=$(docker version --format '{{.Server.Os}}/{{.Server.Arch}}') || fail 'docker did not report its platform'
+  make -C "$root" build image IMAGE="$image" PLATFORMS="$platform" || fail "make did not build image $image"
+  if absent image; then fail "docker does not have image $image after the build"; fi
+  k3d image import "$image" --cluster isthmus-west || fail "k3d did not import image $image into cluster isthmus-west"
 }
 
-# render writes what linkerd prints into a file, once: webhooks have other certificates each time.
+# render writes the output of linkerd install to a file, unless the file exists: each output has new webhook certificates.
 render() {
   file=$state/$1-$2.yaml
   in=$(context "$1")
   shift 2
   [ -s "$file" ] || { linkerd install --context "$in" --ignore-cluster "$@" >"$file.part" && mv "$file.part" "$file"; } ||
-    fail "linkerd has not rendered ${file##*/}"
+    fail "linkerd did not render ${file##*/}"
 }
 
 linkerd_in() {
-  note "Linkerd in $1"
+  note "installing Linkerd in $1"
   render "$1" crds --crds --set installGatewayAPI=true
   render "$1" linkerd --identity-trust-anchors-file "$state/ca.crt" \
     --identity-issuer-certificate-file "$state/$1-issuer.crt" --identity-issuer-key-file "$state/$1-issuer.key"
-  kube "$1" apply --server-side --force-conflicts -f "$state/$1-crds.yaml" || fail "Linkerd's definitions are not in $1"
+  kube "$1" apply --server-side --force-conflicts -f "$state/$1-crds.yaml" || fail "cannot apply Linkerd's CRDs in $1"
   if [ "$1" = west ] && has_gateway; then
-    note "the gateway is in Linkerd's place in west from an earlier run"
+    note "Isthmus already runs in west since an earlier run"
   else
-    kube "$1" apply -f "$state/$1-linkerd.yaml" || fail "Linkerd is not in $1"
+    kube "$1" apply -f "$state/$1-linkerd.yaml" || fail "cannot apply Linkerd's manifest in $1"
   fi
   await "Linkerd runs in $1" kube "$1" -n linkerd rollout status deployment --timeout=5s
 }
@@ -155,31 +155,31 @@ has_gateway() {
     -o 'jsonpath={.spec.template.spec.containers[?(@.name=="destination")].image}' 2>/dev/null)" = "$image" ]
 }
 
-# patch puts the gateway into the place of Linkerd's destination in west.
+# patch replaces Linkerd's destination controller in west with Isthmus.
 patch() {
-  note "the gateway in the place of Linkerd's destination in west (and back: kubectl apply -f $state/west-linkerd.yaml)"
+  note "replacing Linkerd's destination controller in west (to revert: kubectl apply -f $state/west-linkerd.yaml)"
   "$isthmus" post-render --image "$image" <"$state/west-linkerd.yaml" >"$state/west-isthmus.yaml" ||
-    fail "isthmus post-render has not patched Linkerd's manifest"
-  kube west apply -f "$state/west-isthmus.yaml" || fail 'the patched Linkerd is not in west'
-  await 'the gateway runs in west' kube west -n linkerd rollout status deployment/linkerd-destination --timeout=5s
+    fail "isthmus post-render did not patch Linkerd's manifest"
+  kube west apply -f "$state/west-isthmus.yaml" || fail 'cannot apply the patched manifest in west'
+  await 'Isthmus runs in west' kube west -n linkerd rollout status deployment/linkerd-destination --timeout=5s
 }
 
 shop() {
-  note 'a shop in each cluster, and a federated service over all in west'
-  for c in $clusters; do kube "$c" apply -k "$here/shop" || fail "the shop is not in $c"; done
-  kube west apply -k "$here/federated" || fail 'the federated service is not in west'
+  note 'deploying a shop in each cluster, and a federated service in west'
+  for c in $clusters; do kube "$c" apply -k "$here/shop" || fail "cannot deploy the shop in $c"; done
+  kube west apply -k "$here/federated" || fail 'cannot deploy the federated service in west'
   for c in $clusters; do
     await "the shop runs in $c" kube "$c" -n shop rollout status deployment --timeout=5s
   done
 }
 
 link() {
-  note "linking $1: isthmus link waits up to a minute until the gateway reads it"
+  note "linking $1 (isthmus link waits up to a minute until Isthmus watches it)"
   "$isthmus" link "$1" --context "$(context "$1")" --to-context "$(context west)" --server "https://$(address "$1"):6443" \
-    --address-ranges "$(pods "$1")" --apply || fail "$1 is not linked to west"
+    --address-ranges "$(pods "$1")" --apply || fail "cannot link $1 to west"
 }
 
-# in_state compares what the gateway shows as the state of a cluster.
+# in_state checks whether Isthmus shows a cluster in the given state.
 in_state() {
   table=$("$isthmus" clusters --context "$(context west)" 2>&1)
   row=$(printf '%s\n' "$table" | grep "^$1 ")
@@ -191,23 +191,23 @@ answers() { kube west -n shop logs deployment/client -c client --since=5s; }
 
 has_answers() { answers | grep -qv failed; }
 
-# show prints what the gateway knows, what a proxy in west is sent, and what a client in west gets.
+# show prints the clusters, the endpoints for a proxy in west, and the responses to a client in west.
 show() {
-  note "$1: clusters, as the gateway in west knows them"
-  "$isthmus" clusters --context "$(context west)" || [ $? -eq 1 ] || fail "isthmus clusters has failed"
-  note "$1: endpoints of web-federated, as a proxy in west gets them"
-  "$isthmus" get web-federated.shop.svc.cluster.local:80 --once --context "$(context west)" || fail 'isthmus get has failed'
-  await 'a client in west has answers' has_answers
-  note "$1: answers to a client in west in the last 5 s, by node"
+  note "$1: clusters according to Isthmus in west"
+  "$isthmus" clusters --context "$(context west)" || [ $? -eq 1 ] || fail "isthmus clusters failed"
+  note "$1: endpoints of web-federated for a proxy in west"
+  "$isthmus" get web-federated.shop.svc.cluster.local:80 --once --context "$(context west)" || fail 'isthmus get failed'
+  await 'a client in west gets responses' has_answers
+  note "$1: responses to a client in west in the last 5 s, by node"
   answers | sort | uniq -c
 }
 
 case $limit in
 '' | *[!0-9]*) fail "ISTHMUS_DEMO_WAIT is \"$limit\": give a number of seconds" ;;
 esac
-need 'docker=it runs the clusters' 'k3d=it makes clusters of docker containers' \
-  'kubectl=it applies manifests' 'linkerd=it renders Linkerd for each cluster' 'step=it makes the trust anchor and issuers' \
-  'make=it builds the gateway' 'go=it builds the gateway'
+need 'docker=it runs the clusters' 'k3d=it creates clusters from docker containers' \
+  'kubectl=it applies manifests' 'linkerd=it renders Linkerd for each cluster' 'step=it creates the certificates' \
+  'make=it builds Isthmus' 'go=it builds Isthmus'
 
 trap 'ended $?' EXIT
 trap 'interrupted 130' INT
@@ -219,11 +219,11 @@ for c in $clusters; do KUBECONFIG="$KUBECONFIG${KUBECONFIG:+:}$state/$c.kubeconf
 export KUBECONFIG
 
 if absent state; then record state; fi
-(umask 077 && mkdir -p "$state") || fail "no folder $state"
+(umask 077 && mkdir -p "$state") || fail "cannot create folder $state"
 certificates
 if absent network; then
   record network
-  docker network create "$network" >/dev/null || fail "docker has not created network $network"
+  docker network create "$network" >/dev/null || fail "docker did not create network $network"
 fi
 for c in $clusters; do cluster "$c"; done
 connect
@@ -232,20 +232,20 @@ for c in $clusters; do linkerd_in "$c"; done
 patch
 shop
 for c in east north; do link "$c"; done
-show 'all is well'
+show 'all clusters run'
 
-note "killing east's node"
-docker kill "$(node east)" >/dev/null || fail "docker has not killed the node of east"
-await 'the gateway has noticed that east is away' in_state east stale
-show 'east is away'
+note "killing the node of east"
+docker kill "$(node east)" >/dev/null || fail "docker did not kill the node of east"
+await 'Isthmus shows east as stale' in_state east stale
+show 'east is unavailable'
 
-note 'east comes back'
+note 'restarting east'
 cluster east
 connect
 link east
-await 'the gateway reads east again' in_state east ready
+await 'Isthmus shows east as ready' in_state east ready
 await 'the shop runs in east' kube east -n shop rollout status deployment --timeout=5s
 show 'east is back'
 
-note "all is left running: export KUBECONFIG=$KUBECONFIG"
+note "everything keeps running: export KUBECONFIG=$KUBECONFIG"
 note "contexts $(context west), $(context east), $(context north); $here/destroy.sh removes everything"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Removes all that demo.sh makes: the clusters, their network, the image, and out/k3d with kubeconfigs and certificates.
-# It needs docker and k3d, and can be run again after it has failed.
+# Removes everything that demo.sh creates: the clusters, their network, the image, and out/k3d with kubeconfigs and
+# certificates. The script needs docker and k3d. If it fails, you can run it again.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
@@ -9,11 +9,11 @@ script=destroy.sh
 # shellcheck source=lib.sh source-path=SCRIPTDIR
 . "$here/lib.sh"
 
-need 'docker=it runs the clusters' 'k3d=it makes clusters of docker containers'
+need 'docker=it runs the clusters' 'k3d=it creates clusters from docker containers'
 all=
 for c in $clusters; do all="$all cluster:$c"; done
 all="$all network image state"
-# Things are words without blanks.
+# Names of things do not contain blanks.
 # shellcheck disable=SC2086
 [ -n "$(titles $all)" ] || {
   note 'there is nothing to remove'
@@ -22,5 +22,5 @@ all="$all network image state"
 # shellcheck disable=SC2086
 remove $all
 # shellcheck disable=SC2086
-[ -z "$left" ] || fail "could not remove $(titles $left): see the messages above, and run this again"
-note 'all that demo.sh makes is removed'
+[ -z "$left" ] || fail "could not remove $(titles $left): see the messages above, and run this script again"
+note 'everything that demo.sh creates has been removed'

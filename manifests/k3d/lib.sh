@@ -1,11 +1,11 @@
-# What demo.sh and destroy.sh share: the things that the demo is made of, and how to wait and to stop.
-# They set $script, their name, and $root, the repository.
+# Definitions for demo.sh and destroy.sh: names of the demo's parts, and functions to wait and to clean up. The scripts set
+# $script to their name and $root to the repository.
 # shellcheck shell=sh disable=SC2034,SC2154
 
 clusters='west east north'
 network=isthmus-demo
 image=isthmus:demo
-state=$root/out/k3d # kubeconfigs, certificates with their keys, Linkerd's manifests
+state=$root/out/k3d # kubeconfigs, certificates with keys, Linkerd's manifests
 limit=${ISTHMUS_DEMO_WAIT:-300}
 
 note() { printf '== %s\n' "$*"; }
@@ -17,7 +17,7 @@ fail() {
   exit 1
 }
 
-# need ends the script unless all tools are there. An argument is TOOL=WHAT IT IS FOR.
+# need ends the script if a tool is missing. Each argument is TOOL=PURPOSE.
 need() {
   missing=
   for tool in "$@"; do
@@ -26,7 +26,7 @@ need() {
     missing=yes
   done
   [ -z "$missing" ] || exit 1
-  docker info >/dev/null 2>&1 || fail "docker does not answer: start it, or see what \"docker info\" has to complain of"
+  docker info >/dev/null 2>&1 || fail "docker does not respond: start it, or run \"docker info\" to see the error"
 }
 
 # await repeats a command until it succeeds: await WHAT COMMAND ARGUMENTS...
@@ -40,7 +40,7 @@ await() {
     now=$(date +%s)
     complaint=$(printf '%s\n' "$complaint" | tail -n 1)
     if [ $((now - began)) -ge "$limit" ]; then
-      fail "waited $limit s in vain until $what: ${complaint:-$1 fails without a message}"
+      fail "timed out after $limit s while waiting until $what: ${complaint:-$1 fails without a message}"
     fi
     if [ $((now - reported)) -ge 10 ]; then
       reported=$now
@@ -50,10 +50,10 @@ await() {
   done
 }
 
-# node is the container that is a cluster's only node.
+# node prints the name of the container that is the only node of a cluster.
 node() { printf 'k3d-isthmus-%s-server-0\n' "$1"; }
 
-# exists is 0 if a thing is there: cluster:NAME, network, image or state. It is 1 if it is not, and 2 if nobody knows.
+# exists checks for cluster:NAME, network, image or state. The status is 0 if the thing exists, 1 if not, and 2 if unknown.
 exists() {
   case $1 in
   cluster:*) name=isthmus-${1#*:} && known=$(k3d cluster list --no-headers) || return 2 ;;
@@ -61,7 +61,7 @@ exists() {
   image) name=$image && known=$(docker image ls --format '{{.Repository}}:{{.Tag}}') || return 2 ;;
   state)
     [ -d "$state" ]
-    return $? # a bare return would take the status of what was interrupted, in a trap of bash
+    return $? # in a trap of bash, a bare return would return the status of the interrupted command
     ;;
   esac
   printf '%s\n' "$known" | grep -Eq "^${name}([[:space:]]|\$)"
@@ -76,7 +76,7 @@ absent() {
   fail "cannot find out whether there is a $(title "$1")"
 }
 
-# title names a thing to people.
+# title prints a description of a thing for users.
 title() {
   case $1 in
   cluster:*) printf 'cluster isthmus-%s' "${1#*:}" ;;
@@ -86,7 +86,7 @@ title() {
   esac
 }
 
-# remove removes those of some things that are there, in this order, and lists in $left those that may not be gone.
+# remove removes the given things in order, if they exist. It sets $left to the things that may still exist.
 remove() {
   left=
   for thing in "$@"; do
@@ -104,7 +104,7 @@ remove() {
   done
 }
 
-# titles prints titles of those things that are there, or may be, divided by commas.
+# titles prints the titles of the given things that exist or may exist, separated by commas.
 titles() {
   list=
   for thing in "$@"; do

@@ -124,7 +124,7 @@ function explainAddress() {
 async function explain() {
   const mine = ++explained;
   const url = explainAddress();
-  answer.replaceChildren(el("p", { class: "dim" }, "Asking…"));
+  answer.replaceChildren(el("p", { class: "dim" }, "Loading…"));
   let shown;
   try {
     const got = await fetch(url);
@@ -137,21 +137,21 @@ async function explain() {
 
 function explanation(x, url) {
   return [
-    el("p", { class: "lead" }, x.refused ? badge(3, "a new stream is refused: " + x.refused) :
-      badge(x.set.endpoints ? 0 : 2, x.set.endpoints ? "served: " + plural(x.set.endpoints, "endpoint") : "no endpoint is served"),
+    el("p", { class: "lead" }, x.refused ? badge(3, "new streams are rejected: " + x.refused) :
+      badge(x.set.endpoints ? 0 : 2, x.set.endpoints ? "served: " + plural(x.set.endpoints, "endpoint") : "no endpoints are served"),
       x.set.changed && [" changed ", age(x.set.changed), " ago" + (x.set.origin ? " by " + x.set.origin : "")]),
     el("p", { class: "dim" }, x.authority, clientText(x.client)),
     (x.problems ?? []).map((p) => el("p", { class: "notice" }, p)),
     x.preference && el("p", {}, "Prefers " + x.preference.prefer + "; min-ready " + x.preference.minReady + "."),
     x.tiers && el("p", {}, "Tiers: " + x.tiers.tiers.map((t) => t.tier + (t.inUse ? " (in use, " : " (") + count(t.ready) + " ready, " + count(t.sent) + " sent)").join(", ") + ". " + x.tiers.why),
     members(x.members), verdicts(x), addresses(x), held(x),
-    el("p", {}, el("a", { href: url }, "All of it as JSON")),
+    el("p", {}, el("a", { href: url }, "Show everything as JSON")),
   ].flat().filter(Boolean);
 }
 
 function clientText(c) {
   const parts = [c.namespace && "in namespace " + c.namespace, c.node && "on node " + c.node, c.zone && "in zone " + c.zone].filter(Boolean);
-  return parts.length ? " for a client " + parts.join(", ") : " for a client that shows neither node nor namespace";
+  return parts.length ? " for a client " + parts.join(", ") : " for a client without a known node or namespace";
 }
 
 function members(list) {
@@ -161,13 +161,13 @@ function members(list) {
     body.append(tableRow(columns, [el("strong", {}, m.cluster), m.service, badge(m.reason ? 3 : stateSeverity[m.state] ?? 3, m.state), m.standing, m.changed ? [age(m.changed), " ago"] : "–",
       [m.reason && el("p", {}, m.reason), m.standingReason && el("p", {}, m.standingReason)]], m.reason ? 3 : 0));
   }
-  return [el("h3", {}, "Members"), list.length ? element : el("p", { class: "empty" }, "No cluster is a member of it.")];
+  return [el("h3", {}, "Members"), list.length ? element : el("p", { class: "empty" }, "The service has no members.")];
 }
 
 function verdicts(x) {
   const list = Object.entries(x.verdicts).sort((a, b) => (b[0] === "served") - (a[0] === "served") || b[1] - a[1]);
   if (!list.length) return [];
-  return [el("h3", {}, "Addresses"), el("ul", { class: "chips", "aria-label": "How many addresses have which verdict" },
+  return [el("h3", {}, "Addresses"), el("ul", { class: "chips", "aria-label": "Number of addresses by verdict" },
     list.map(([verdict, n]) => el("li", { class: "chip" + (verdict === "served" ? " good" : "") }, verdict + " " + count(n))))];
 }
 
@@ -188,7 +188,7 @@ function standsFor(a) {
 // addresses sorts addresses with a problem first. Addresses behind gateways come last, because
 // there may be many.
 function addresses(x) {
-  if (!x.addresses.length) return el("p", { class: "empty" }, "No member knows any address.");
+  if (!x.addresses.length) return el("p", { class: "empty" }, "No member has any addresses.");
   const columns = [["Address", "name"], ["Verdict", "wide"], ["Cluster"], ["Stands for", "wide"], ["Zone", "name"]];
   const [element, body] = table("Addresses", columns);
   const rank = (a) => ({ served: 1, [behindGateway]: 2 })[a.verdict] ?? 0;
@@ -204,9 +204,9 @@ function addresses(x) {
 
 function held(x) {
   const sum = (of) => x.streams.reduce((n, v) => n + (v[of] ?? 0), 0);
-  if (!sum("streams")) return el("p", {}, "No proxy has a stream of it.");
+  if (!sum("streams")) return el("p", {}, "No proxy watches this service.");
   const late = [sum("waiting") && count(sum("waiting")) + " wait for a first message", sum("slow") && count(sum("slow")) + " are slow"].filter(Boolean);
-  return el("p", {}, "Proxies have " + plural(sum("streams"), "stream") + " of it: " + count(sum("upToDate")) + " with the newest endpoints" + late.map((l) => ", " + l).join("") + ".");
+  return el("p", {}, "Proxies have " + plural(sum("streams"), "stream") + " for this service: " + count(sum("upToDate")) + " with the newest endpoints" + late.map((l) => ", " + l).join("") + ".");
 }
 
 // ---- The cells of the four tables.
@@ -228,7 +228,7 @@ function clusterCells(c) {
 function behind(c) {
   const gateways = c.gateways ?? [];
   return c.network && [
-    el("p", {}, el("span", { class: "dim" }, "on network "), c.network, el("span", { class: "dim" }, gateways.length ? ", reached through its gateways" : ", and no gateway of it is known")),
+    el("p", {}, el("span", { class: "dim" }, "on network "), c.network, el("span", { class: "dim" }, gateways.length ? ", reached through its gateways" : ", without any known gateways")),
     gateways.length > 0 && el("ul", { class: "chips", "aria-label": "Gateways" }, gateways.map(gatewayChip)),
   ];
 }
@@ -269,7 +269,7 @@ function serviceCells(s) {
     [s.members.length > 0 && el("ul", { class: "chips" }, s.members.map((m) => memberChip(m, s.watched)),
       s.moreMembers > 0 && el("li", { class: "chip" }, "and " + plural(s.moreMembers, "more cluster"))),
     !s.members.length && el("span", { class: "dim" }, "no cluster"),
-    !s.watched && el("span", { class: "dim" }, " no proxy asks, so endpoints are not counted"),
+    !s.watched && el("span", { class: "dim" }, " not watched, so endpoints are not counted"),
     (s.problems ?? []).map((p) => el("p", { class: "problem" }, p))],
     tiersOf(s),
     s.streams,
@@ -298,22 +298,22 @@ const perPage = 50; // lines per page of a table
 
 const definitions = {
   clusters: {
-    noun: "cluster", columns: [["Cluster"], ["State"], ["For"], ["Standing"], ["API server, or what is wrong", "wide"]], cells: clusterCells, key: (c) => c.cluster + " " + (c.secret ?? ""),
-    empty: "No cluster is known yet.",
+    noun: "cluster", columns: [["Cluster"], ["State"], ["For"], ["Standing"], ["API server or problem", "wide"]], cells: clusterCells, key: (c) => c.cluster + " " + (c.secret ?? ""),
+    empty: "There are no clusters yet.",
   },
   services: {
     noun: "service", columns: [["Service"], ["Condition"], ["Endpoints by cluster", "wide"], ["Tiers in use"], ["Streams", "number"]], cells: serviceCells,
     key: (s) => s.namespace + "/" + s.name,
-    empty: "There is no federated or mirrored Service, and no proxy asks for any. A Service of the gateway’s own cluster becomes federated by the labels and annotations of Linkerd’s service mirror.",
+    empty: "There are no federated or mirrored Services, and proxies do not watch any service. To federate a local Service, use the labels and annotations of Linkerd’s service mirror.",
   },
   streams: {
-    noun: "destination", columns: [["Destination", "wide"], ["Asks for"], ["Clients"], ["Endpoints", "number"], ["Streams", "number"]], cells: streamCells,
+    noun: "destination", columns: [["Destination", "wide"], ["Watches"], ["Clients"], ["Endpoints", "number"], ["Streams", "number"]], cells: streamCells,
     key: (s) => [s.method, s.destination, s.node, s.zone, s.namespace].join(" "),
-    empty: "No proxy has a stream. They come once meshed clients talk to something.",
+    empty: "There are no streams. Proxies open streams when meshed clients connect to services.",
   },
   events: {
     noun: "event", columns: [["Ago"], ["What", "wide"]], cells: eventCells, key: (e) => [e.kind, e.object, e.text].join(" "),
-    empty: "Nothing has happened since the gateway started.",
+    empty: "There have been no events since the replica started.",
   },
 };
 
@@ -387,7 +387,7 @@ class Table {
 // ---- The viewer's choices, which are part of the page's URL, and the requests for lists.
 const every = 1000; // ms between a response and the next request
 const patience = 10_000; // timeout of a request, in ms
-const silent = "The gateway does not answer.";
+const silent = "The replica does not respond.";
 
 const query = new URLSearchParams();
 const wanted = new URLSearchParams(location.search);
@@ -444,7 +444,7 @@ async function ask(name) {
   if (answer.status === 304) return false;
   if (!answer.ok) {
     const text = (await answer.text()).trim().slice(0, 200);
-    throw Object.assign(new Error("The gateway answers " + answer.status + (text ? ": " + text + "." : ".")), { after: Number(answer.headers.get("Retry-After")) * 1000 });
+    throw Object.assign(new Error("The replica responded with status " + answer.status + (text ? ": " + text + "." : ".")), { after: Number(answer.headers.get("Retry-After")) * 1000 });
   }
   const list = await answer.json();
   if (url !== address(name)) return false; // the choices have changed meanwhile
@@ -470,7 +470,7 @@ async function refresh() {
     report("live", "Live");
   } catch (e) {
     if (mine !== refreshes) return;
-    report("lost", ("after" in e ? e.message : silent) + " Trying again; what is shown may be old.");
+    report("lost", ("after" in e ? e.message : silent) + " Trying again. The page may show old data.");
     after = Math.min(Math.max(every, e.after || 0), 30_000);
   }
   showAges();
@@ -497,10 +497,10 @@ function showSummary() {
   document.title = "Isthmus · " + replica.name;
   document.getElementById("gateway").textContent = replica.name + (replica.ready ? "" : " · not ready") + " · isthmus " + replica.version;
   const list = ["rejected", "unreachable", "stale", "pending"].filter((n) => states[n]).map((n) => count(states[n]) + " " + n);
-  if (takenOut) list.push(count(takenOut) + " taken out");
+  if (takenOut) list.push(count(takenOut) + " out of service");
   const bad = states.rejected || states.unreachable || states.stale;
   const partial = services.troubled - services.unserved;
-  const troubled = [services.unserved && count(services.unserved) + " get nothing", partial > 0 && count(partial) + " with problems"].filter(Boolean);
+  const troubled = [services.unserved && count(services.unserved) + " without endpoints", partial > 0 && count(partial) + " with problems"].filter(Boolean);
   document.getElementById("summary").replaceChildren(
     figure("Clusters", count(clusters.all), list.join(" · ") || "all ready", bad ? 3 : list.length ? 2 : 0),
     figure("Services", count(services.all), troubled.join(" · ") || "all fine", services.unserved ? 3 : services.troubled ? 2 : 0),
@@ -508,7 +508,7 @@ function showSummary() {
   );
 }
 
-// A hidden page causes no requests.
+// A hidden page does not send requests.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) clearTimeout(next);
   else refresh();
