@@ -46,7 +46,7 @@ type Events[O Object] interface {
 type Event[O Object] struct {
 	Type    watch.EventType
 	Object  O
-	Refused *Refused // if not nil, there is no Object
+	Refused *Refused // if not nil, Object is not set
 }
 
 // Refused describes an object that was not decoded, because it is too large, exceeds another limit

@@ -81,7 +81,7 @@ func lend(data []byte) string { return unsafe.String(unsafe.SliceData(data), len
 
 // used describes a field to decode.
 type used struct {
-	path string // path in error texts
+	path string // path in error messages
 	// The each field is the maximum number of elements in a list, or the maximum length of a string
 	// in bytes. For strings, zero means the default length. The all field is the maximum number of
 	// elements in all lists at the same path of one object.

@@ -41,7 +41,7 @@ type account struct {
 	prints prints     // fixed
 
 	sizes  map[print]int64 // of cached and refused objects
-	peak   int             // largest number of entries of sizes since the map was made
+	peak   int             // maximum number of entries in the sizes map since the map was created
 	shared map[any]*share  // shared values by handle
 	sums   sums
 
@@ -58,7 +58,7 @@ type account struct {
 type sums struct {
 	cached int64 // cached objects
 	listed int64 // objects of the list that is being read, with their future size in the cache
-	staged int64 // memory that the list takes beside the cache
+	staged int64 // memory that the list uses in addition to the cache
 
 	// The following sums count each shared value once.
 	cachedShared int64 // shared values of cached objects

@@ -20,7 +20,7 @@ type stage[T any] struct {
 	begun   bool                     // at least one object of the list has been read
 	objects map[string]*compacted[T] // by key
 	same    map[print]struct{}
-	refused map[string]string // reasons, by key; objects, same or the Store may have an earlier version
+	refused map[string]string // reasons, by key; an earlier version may be in objects, in same or in the Store
 }
 
 func newStage[T any](p prints) *stage[T] {
@@ -46,7 +46,7 @@ type compacted[T any] struct {
 	version string
 	value   T
 	ok      bool   // the object is cached
-	refused string // why the object can't be decoded; empty if it can
+	refused string // why the object cannot be decoded; empty if it can
 	updated int64  // result of lag.updated
 	size    int64  // bytes that the memory cap counts, without shared values; zero without a cap
 }

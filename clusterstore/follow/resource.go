@@ -147,9 +147,9 @@ type Resource struct {
 	objects   atomic.Int64
 	trouble   trouble
 	requests  *rate.Limiter
-	wanted    atomic.Int64            // number of calls of ListAgain
-	listedFor atomic.Int64            // value of wanted when the newest complete list began
-	watching  atomic.Pointer[watcher] // present watch, or nil
+	wanted    atomic.Int64            // number of calls to ListAgain
+	listedFor atomic.Int64            // value of wanted when the last complete list began
+	watching  atomic.Pointer[watcher] // current watch, or nil
 
 	state    resourceState     // guarded by group.mu
 	unusable map[string]string // guarded by group.mu; why objects are refused, by key
@@ -159,8 +159,8 @@ type Resource struct {
 	heard     time.Time     // when the last list ended, or a watch last showed that the server responds
 	backoff   wait.Backoff  // remaining steps
 	rest      rest          // why the next pause is longer than the backoff
-	throttled time.Time     // when the server accepts requests again, by Retry-After
-	took      time.Duration // duration of the newest list
+	throttled time.Time     // when the server accepts requests again, according to Retry-After
+	took      time.Duration // duration of the last list
 	relists   bool          // objects of a list have been received, so further lists are paced
 	bookmarks bool          // the API server has sent a bookmark
 	outdated  int           // consecutive errors that a version is too old or not known yet
@@ -228,7 +228,7 @@ type step uint8
 const (
 	toList   step = iota // list all objects, and watch from the list's version
 	toWatch              // watch from the last version
-	toResume             // watch from the last version if the server's history is the same, or else list
+	toResume             // watch from the last version if the server's history is the same; otherwise list
 )
 
 // run lists and watches until ctx ends, and backs off after each failure.
@@ -417,7 +417,7 @@ func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool
 			r.throttle(err)
 			return r.afterWatch(w, err)
 		}
-		if err := r.feed.apply(e); err != nil { // over budget; a list reads the rest
+		if err := r.feed.apply(e); err != nil { // the cluster is over budget, so the resource is listed again
 			r.failed(ctx, err)
 			return toList, false
 		}
@@ -456,7 +456,7 @@ func (r *Resource) afterWatch(w *watcher, err error) (next step, ended bool) {
 		r.heardAt(time.Now().Add(-lostAfter))
 		return toResume, false
 	case err != errOverdue:
-		r.heardAt(time.Now()) // pings showed until a moment ago that the connection was alive
+		r.heardAt(time.Now()) // the connection was alive until a moment ago, as pings showed
 	}
 	return toWatch, true
 }

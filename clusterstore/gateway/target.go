@@ -50,7 +50,7 @@ type Address struct {
 	Name     string // the name that resolved to the address; empty if there is none
 	Probe    cluster.Probe
 	Outside  bool      // outside the link's ranges: neither used nor probed
-	IPv6Off  bool      // an IPv6 address, but clients get none: neither used nor probed
+	IPv6Off  bool      // an IPv6 address although clients do not receive any: neither used nor probed
 	Refused  string    // why the Guard refuses to probe the address, which is used anyway; empty if probed
 	Dead     bool      // probes fail
 	Since    time.Time // when the address became alive or dead; zero if it has not been probed

@@ -38,7 +38,7 @@ type Config struct {
 	Probe   func(ctx context.Context, addr netip.Addr, probe cluster.Probe) error // nil means an HTTP request
 
 	Guard    *Guard // decides which addresses are used and probed
-	IPv4Only bool   // clients get no IPv6 addresses
+	IPv4Only bool   // clients do not receive IPv6 addresses
 }
 
 // Tracker tracks the gateways of one cluster.

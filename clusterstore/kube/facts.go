@@ -230,7 +230,7 @@ var errEnough = errors.New("there are too many Nodes")
 func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n adminapi.PodNetworks, err error) {
 	ranges := make(map[netip.Prefix]bool)
 	options := metav1.ListOptions{Limit: nodePage}
-	for range maxNodes / nodePage { // a hostile server may send empty pages without end
+	for range maxNodes / nodePage { // a hostile server could send an endless number of empty pages
 		page, err := from.List(ctx, options, func(node *corev1.Node, refused *decode.Refused) error {
 			switch {
 			case refused != nil:

@@ -74,7 +74,7 @@ func ReadKubeconfig(data []byte) (*rest.Config, Warnings, error) {
 
 // Warnings describe problems of a kubeconfig that is usable nevertheless.
 type Warnings struct {
-	Insecure []string // insecure but accepted settings: disabled TLS verification, and plain http
+	Insecure []string // insecure but accepted settings: disabled TLS verification, and plain HTTP
 	Ignored  []string // unknown fields, without their values
 }
 
@@ -425,7 +425,7 @@ func checkNode(n *yaml.Node, depth int) error {
 func checkKeyLengths(text []byte) error {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		long := false
-		if cert, err := x509.ParseCertificate(block.Bytes); err == nil { // parsing a certificate calculates nothing
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil { // parsing a certificate is cheap
 			key, isRSA := cert.PublicKey.(*rsa.PublicKey)
 			long = isRSA && key.N.BitLen() > maxRSA
 		} else {

@@ -35,7 +35,7 @@ const (
 // limit everything that happens before the response.
 const (
 	maxTries     = 3
-	beginTimeout = dialTimeout + dialTimeout + headerTimeout // as long as one try may take
+	beginTimeout = dialTimeout + dialTimeout + headerTimeout // maximum duration of one attempt
 )
 
 // The following errors mean that a request received no response.
@@ -253,7 +253,7 @@ func (f *firstAlone) alone(r *http.Request) (*http.Response, error) {
 // responses are limited by package decode, and by package guard for [Client.AddTyped].
 const (
 	maxError     = 64 << 10
-	errorTimeout = 5 * time.Second // from the end of the header on
+	errorTimeout = 5 * time.Second // from the end of the header
 )
 
 // boundBody limits the body of a response. The body of an error response is read immediately, and

@@ -38,10 +38,10 @@ type Endpoint struct {
 	Node     string // only for Pods
 	Hostname string
 	Pod      string   // the same for all addresses of a Pod within its cluster; empty if the Pod has only this address
-	Zones    []string // zones that it is hinted to
-	Nodes    []string // nodes that it is hinted to
+	Zones    []string // zones in the hints of the endpoint
+	Nodes    []string // nodes in the hints of the endpoint
 	Text     string   // everything else that clients receive about the endpoint
-	Part     int      // index of its part of the cluster
+	Part     int      // index of the part of the cluster that contains the endpoint
 	Of       any      // for use by the caller
 	member   *Member
 }
