@@ -291,14 +291,16 @@ func TestLargeGoesOn(t *testing.T) {
 func TestCutOff(t *testing.T) {
 	whole := podList(t, pod(t, "a", 0), pod(t, "b", 10))
 	for n := range len(whole) - 4 { // after the list come two empty texts
-		if _, _, err := listed(binarySource(whole[:n]).Pods); err == nil || !strings.Contains(err.Error(), "truncated") {
+		_, _, err := listed(binarySource(whole[:n]).Pods)
+		if err == nil || !strings.Contains(err.Error(), "truncated") {
 			t.Errorf("%d of %d bytes: %v", n, len(whole), err)
 		}
 	}
 	text := `{"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3","metadata":{},"items":[` +
 		fmt.Sprintf(serverText, "a") + `,` + fmt.Sprintf(serverText, "b") + `]}`
 	for n := range len(text) {
-		if _, _, err := listed(textSource(text[:n]).Servers); err == nil || !strings.Contains(err.Error(), "truncated") {
+		_, _, err := listed(textSource(text[:n]).Servers)
+		if err == nil || !strings.Contains(err.Error(), "truncated") {
 			t.Errorf("%q: %v", text[:n], err)
 		}
 	}

@@ -234,7 +234,7 @@ func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n admi
 		page, err := from.List(ctx, options, func(node *corev1.Node, refused *decode.Refused) error {
 			switch {
 			case refused != nil:
-				return contentError{fmt.Errorf("Node %s: %w", refused.Name, refused.Err)}
+				return contentError{fmt.Errorf("cannot decode Node %s: %w", refused.Name, refused.Err)}
 			case n.Nodes == maxNodes:
 				return errEnough
 			}
