@@ -73,7 +73,8 @@ type Sources struct {
 	Nodes Source[*corev1.Node]
 	// The following sources only return the metadata of objects.
 	ReplicaSets, Jobs, NodeMetadata, Namespaces Source[*metav1.PartialObjectMetadata]
-	// ConfigMaps returns the source for a namespace, which only has metadata.
+	// ConfigMaps returns the source for a namespace. The source only returns the metadata of
+	// ConfigMaps.
 	ConfigMaps func(namespace string) Source[*metav1.PartialObjectMetadata]
 
 	// Serves reports whether the API server has a resource in one of the given versions, according

@@ -29,7 +29,7 @@
 //   - API discovery lists the groups, and the resources of each version. Aggregated discovery is
 //     not supported.
 //
-// The server refuses all other requests. Examples are patches, field selectors
-// other than the type of a Secret, subresources other than the status of a custom resource, and
-// requests to delete several objects.
+// The server refuses all other requests. Examples are patches, field selectors other than the type
+// of a Secret, subresources other than the status of a custom resource, and requests to delete
+// several objects.
 package apisim
