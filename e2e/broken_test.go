@@ -729,7 +729,7 @@ var faults = []fault{
 			"web-federated",
 			"10.244.2.7:8080",
 			"taken",
-			[]string{`taken \(1\): if these are different Pods, the networks of the clusters overlap`},
+			[]string{`taken \(1\): if these are different Pods, resolve the overlap of the clusters' networks`},
 		},
 	}, {
 		name: "a cluster's name with a typo",
@@ -809,7 +809,7 @@ var faults = []fault{
 			"10.245.0.20",
 			"no-such-port",
 			[]string{
-				`no-such-port \(1\): no container of the Pod has a TCP port with the name of the Service's targetPort`,
+				`no-such-port \(1\): check that a container of the Pod has a TCP port with the name of the Service's targetPort`,
 			},
 		},
 	}, {
@@ -828,7 +828,7 @@ var faults = []fault{
 			"orders-federated --address 10.245.0.21",
 			"10.245.0.21:8080",
 			"not-ready",
-			[]string{`not-ready +Pod shop/orders-1`, `kubectl describe pod, in its cluster`},
+			[]string{`not-ready +Pod shop/orders-1`, `kubectl describe pod in its cluster`},
 		},
 	}, {
 		name: "traffic that has to stay on its node",
@@ -843,7 +843,7 @@ var faults = []fault{
 			"cache --node west-2",
 			"10.244.0.22:8080",
 			"other-node",
-			[]string{`internalTrafficPolicy: node-1`, `set the Service's internalTrafficPolicy to Cluster`},
+			[]string{`internalTrafficPolicy keeps traffic on the client's node: node-1`, `set the Service's internalTrafficPolicy to Cluster`},
 		},
 	}, {
 		name: "hints to other zones",
@@ -857,13 +857,13 @@ var faults = []fault{
 			"geo --node west-2 --address 10.244.0.23",
 			"10.244.0.23:8080",
 			"hinted-to-other-zones",
-			[]string{`other zones than the client's: zone-1`, `take trafficDistribution`},
+			[]string{`its hints do not include the client's zone: zone-1`, `remove trafficDistribution`},
 		},
 	}, {
 		name:    "IPv6 alone",
 		spoil:   write(inWest, kube.Service("shop", "six"), ipv6("six", "fd00::24")),
 		repair:  write(inWest, kube.Slice("shop", "six", "v4", kube.Endpoint("10.244.0.24"))),
-		explain: &verdict{"six", "[fd00::24]:8080", "ipv6-off", []string{`run the gateway with --enable-ipv6`}},
+		explain: &verdict{"six", "[fd00::24]:8080", "ipv6-off", []string{`run isthmus gateway with --enable-ipv6`}},
 	}, {
 		name: "a Pod that is gone",
 		spoil: write(
@@ -876,7 +876,7 @@ var faults = []fault{
 			"ghost",
 			"10.244.0.25:8080",
 			"pod-not-known",
-			[]string{`see whether that Pod or ExternalWorkload exists in its cluster`},
+			[]string{`check that the Pod or ExternalWorkload exists in its cluster`},
 		},
 	},
 }

@@ -24,7 +24,7 @@ func TestCheckFromHere(t *testing.T) {
 	must(t, err)
 	path := writeKubeconfig(t, text)
 	const (
-		none  = "failure gateway: no gateway in namespace linkerd"
+		none  = "failure gateway: no replica in namespace linkerd"
 		lacks = "failure rights local: not permitted: get, list, watch pods"
 	)
 	try := func(args string, wantCode int, want ...string) (out adminapi.CheckOutput) {
@@ -64,7 +64,7 @@ func TestCheckFromHere(t *testing.T) {
 	pod := kube.Pod("linkerd", "isthmus-0", "default")
 	pod.Labels = map[string]string{"app.kubernetes.io/name": "isthmus"}
 	must(t, w.west.Apply(t.Context(), pod))
-	try("", 1, "failure gateway: no gateway in namespace linkerd is ready: isthmus-0 (pending)")
+	try("", 1, "failure gateway: no replica in namespace linkerd is ready: isthmus-0 (pending)")
 }
 
 // TestCheckPresent: isthmus check shows trust anchors that were written, and Pod networks that overlap,

@@ -465,11 +465,11 @@ func (w *linked) refusals(t *testing.T) {
 		{2, "link east", "no --context given"},
 		{2, "link local --context east", "stands for the local cluster"},
 		{2, "link East --context east", `NAME is "East"`},
-		{1, "link east --context nowhere", "no context nowhere\n  Choose one by --context: east, "},
+		{1, "link east --context nowhere", "no context nowhere\n  Choose a context with --context: east, "},
 		{
 			1,
 			"link east --context east --to-context nowhere",
-			"no context nowhere\n  Choose one by --to-context: east, ",
+			"no context nowhere\n  Choose a context with --to-context: east, ",
 		},
 		{2, "link east --context east --duration 1m", "give 0 or at least 10m"},
 		{2, "link east --context east -o table", `--output is "table": give yaml or json`},

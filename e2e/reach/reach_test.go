@@ -93,7 +93,7 @@ func TestVerbs(t *testing.T) {
 		"-n",
 		"none",
 	); r.code != 1 ||
-		!strings.HasPrefix(r.stderr, "kubectl isthmus clusters: no gateway in namespace none") ||
+		!strings.HasPrefix(r.stderr, "kubectl isthmus clusters: no replica in namespace none") ||
 		!strings.Contains(r.stderr, "in namespace linkerd, other: name it by -n") {
 		t.Errorf("as a plugin: %+v", r)
 	}
@@ -152,7 +152,7 @@ func TestReplicas(t *testing.T) {
 			"version",
 			0,
 			"gateway linkerd/isthmus-1: ",
-			"the version of gateways is not known: Pod linkerd/isthmus-3 is not ready: running, not ready\n",
+			"cannot read the versions of replicas: Pod linkerd/isthmus-3 is not ready: running, not ready\n",
 		},
 	)
 	must(t, w.node.Delete(t.Context(), "linkerd", "isthmus-0"))
@@ -195,7 +195,7 @@ func TestErrors(t *testing.T) {
 		"clusters",
 		1,
 		"",
-		`no gateway in namespace linkerd, by the API server of context west: no Pod has the label ` +
+		`no replica in namespace linkerd according to the API server of context west: no Pod has the label ` +
 			`app.kubernetes.io/name=isthmus or linkerd.io/\S+\n  -n names another`,
 	})
 	pod := isthmusPod("isthmus-0")
@@ -215,7 +215,7 @@ func TestErrors(t *testing.T) {
 			"",
 			`(?s)port 8086 of Pod linkerd/isthmus-0 can't be reached: .*connection refused`,
 		},
-		expectation{"version", 0, "^isthmus ", "the version of gateways is not known: port 9996"},
+		expectation{"version", 0, "^isthmus ", "cannot read the versions of replicas: port 9996"},
 		expectation{
 			"clusters --context nowhere",
 			1,
@@ -238,7 +238,7 @@ func TestErrors(t *testing.T) {
 			"clusters --pod isthmus-9",
 			1,
 			"",
-			`no Pod isthmus-9 in namespace linkerd.*\n  Gateways in this namespace: isthmus-0\n`,
+			`no Pod isthmus-9 in namespace linkerd.*\n  Replicas in this namespace: isthmus-0\n`,
 		},
 	)
 	must(t, w.node.SetReady(t.Context(), "linkerd", "isthmus-0", false))
@@ -248,8 +248,8 @@ func TestErrors(t *testing.T) {
 			"clusters",
 			1,
 			"",
-			`no gateway in namespace linkerd is ready: isthmus-0 \(running, not ready\)\n  --pod asks one that is ` +
-				`not ready\n`,
+			`no replica in namespace linkerd is ready: isthmus-0 \(running, not ready\)\n  Use --pod to query ` +
+				`a replica that is not ready\n`,
 		},
 	)
 
@@ -265,15 +265,15 @@ func TestErrors(t *testing.T) {
 			"clusters --timeout 1500ms",
 			1,
 			"",
-			`^isthmus clusters: waiting for /debug/clusters of linkerd/isthmus-silent, for 1.5s at most\nisthmus ` +
-				`clusters: linkerd/isthmus-silent has not answered within 1.5s \(--timeout\)\n$`,
+			`^isthmus clusters: waiting for /debug/clusters of linkerd/isthmus-silent, for up to 1.5s\nisthmus ` +
+				`clusters: linkerd/isthmus-silent did not respond within 1.5s \(--timeout\)\n$`,
 		},
 		expectation{
 			"get web:80 --timeout 1500ms",
 			1,
 			"",
-			`^isthmus get: waiting for the first message of linkerd/isthmus-silent, for 1.5s at most\nisthmus get: ` +
-				`linkerd/isthmus-silent has sent nothing within 1.5s`,
+			`^isthmus get: waiting for the first message of linkerd/isthmus-silent, for up to 1.5s\nisthmus get: ` +
+				`linkerd/isthmus-silent sent no message within 1.5s`,
 		},
 	)
 	must(t, w.node.Close())
@@ -283,7 +283,7 @@ func TestErrors(t *testing.T) {
 			"clusters",
 			1,
 			"",
-			`^isthmus clusters: .* can't connect to Pod linkerd/isthmus-silent: .*\n  It does so through the kubelet ` +
+			`^isthmus clusters: .* can't connect to Pod linkerd/isthmus-silent: .*\n  Check the kubelet ` +
 				`of the Pod's node.*\n$`,
 		},
 	)
@@ -294,8 +294,8 @@ func TestErrors(t *testing.T) {
 			"clusters --timeout 1500ms",
 			1,
 			"",
-			`^isthmus clusters: waiting for the API server of context west, for 1.5s at most\nisthmus clusters: the ` +
-				`API server of context west has not answered within 1.5s \(--timeout\)\n$`,
+			`^isthmus clusters: waiting for the API server of context west, for up to 1.5s\nisthmus clusters: the ` +
+				`API server of context west did not respond within 1.5s \(--timeout\)\n$`,
 		},
 	)
 	must(t, w.server.Resume())
@@ -320,7 +320,7 @@ func TestCheckReplicas(t *testing.T) {
 	w.gateway(t, isthmusPod("isthmus-1"))
 	const agree = `(?m)^  \S+ +2 replicas agree$`
 	w.shows(t, agree, "check")
-	w.shows(t, `(?m)^  \S+ +one of them writes EndpointSlices: linkerd/isthmus-[01]$`, "check")
+	w.shows(t, `(?m)^  \S+ +one replica writes EndpointSlices: linkerd/isthmus-[01]$`, "check")
 
 	dead, err := kube.Kubeconfig("gone", api.Cluster{Server: "https://127.0.0.1:1"}, api.AuthInfo{Token: "t"})
 	must(t, err)
@@ -329,7 +329,10 @@ func TestCheckReplicas(t *testing.T) {
 	w.shows(t, agree, "check")
 	w.expect(
 		t,
-		expectation{"cordon gone --yes", 0, "every replica has applied the change: endpoints of gone leave all services at once", ""},
+		expectation{
+			"cordon gone --yes", 0,
+			"every replica has applied the change: endpoints of gone leave all services at once", "",
+		},
 	)
 
 	w.gateway(t, isthmusPod("isthmus-2"), "-controller-namespace=other")
@@ -340,7 +343,7 @@ func TestCheckReplicas(t *testing.T) {
 			"check",
 			1,
 			`(?m)^  \S+ +gone: it is unreachable: .* \(linkerd/isthmus-0\)$`,
-			`what to do is shown beneath each`,
+			`see the hint below each failed check`,
 		},
 		expectation{"check --pod isthmus-2 -o json", 0, `"gateways":\[\{"gateway":"linkerd/isthmus-2",`, ""},
 		expectation{

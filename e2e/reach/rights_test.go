@@ -88,34 +88,34 @@ func TestRights(t *testing.T) {
 			w.expect(t, expectation{verb + " --context " + context, 0, ".", ""})
 		}
 	}
-	const enough = `, in namespace linkerd; a Role with all that is needed is in docs/operations.md\n$`
+	const enough = ` in namespace linkerd\. docs/operations.md contains a suitable Role\n$`
 	w.expect(
 		t,
 		expectation{
 			"clusters --context lister",
 			1,
 			"",
-			`the API server of context lister does not let you forward ports of Pods: .*\n  What is missing is the ` +
-				`right to create pods/portforward` + enough,
+			`the API server of context lister does not allow you to forward ports of Pods: .*\n  ` +
+				`You lack the permission to create pods/portforward` + enough,
 		},
-		expectation{"get web:80 --context lister", 1, "", `the right to create pods/portforward`},
+		expectation{"get web:80 --context lister", 1, "", `the permission to create pods/portforward`},
 		expectation{
 			"clusters --context nobody",
 			1,
 			"",
-			`does not let you list Pods: .*\n  What is missing is the right to list pods` + enough,
+			`does not allow you to list Pods: .*\n  You lack the permission to list pods` + enough,
 		},
 		expectation{
 			"clusters --context nobody --pod isthmus-0",
 			1,
 			"",
-			`does not let you read Pods: .*\n  What is missing is the right to get pods` + enough,
+			`does not allow you to read Pods: .*\n  You lack the permission to get pods` + enough,
 		},
 		expectation{
 			"clusters --context wrong",
 			1,
 			"",
-			`context wrong does not accept the credentials of the kubeconfig\n  Log in again`,
+			`context wrong rejects the credentials in the kubeconfig\n  Log in again`,
 		},
 	)
 	for context, token := range tokens {

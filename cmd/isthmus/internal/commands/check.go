@@ -55,21 +55,23 @@ func checkCommand(preflight Preflighter) cli.Command {
 	o := &checkOptions{every: 2 * time.Second, preflight: preflight}
 	return o.command(cli.Command{
 		Use:     "check",
-		Summary: "check all that a gateway needs, before it is installed and while it runs, and what to do",
+		Summary: "check everything that Isthmus needs, before and after its installation",
 		Intro:   checkIntro,
 		Ending:  checkEnding,
 		OneOf:   [][2]string{{"pre", "admin"}, {"pre", "pod"}},
 		Run:     func(ctx context.Context, p cli.Process) error { return runCheck(ctx, p, o) },
 	}, func(s *pflag.FlagSet) {
-		o.pageFlags(s, checkTimeout, "The checks must be done within this `DURATION`, each time.")
+		o.pageFlags(s, checkTimeout, "Finish each run of the checks within this `DURATION`.")
 		s.BoolVar(&o.pre, "pre", false,
-			"Check what is there before an installation: no gateway is looked for, and its rights need not be "+
-				"granted yet.")
+			"Check the clusters before an installation, without looking for replicas. "+
+				"Missing permissions of Isthmus are not failures.")
 		s.BoolVar(&o.exports, "exports", false,
-			"Where there is no gateway yet or with --pre, check also the rights that --exports=on needs.")
-		s.DurationVar(&o.wait, "wait", 0, "Repeat the checks until none has failed, for this `DURATION` at most.")
+			"Also check the permissions that --exports=on needs. "+
+				"The flag matters only with --pre or if no replica responds.")
+		s.DurationVar(&o.wait, "wait", 0, "Repeat the checks until none fails, for up to this `DURATION`.")
 		s.StringVar(&o.account, "service-account", "isthmus",
-			"`NAME` of the ServiceAccount that a gateway is to have, where there is none yet or with --pre.")
+			"`NAME` of the ServiceAccount that Isthmus will use. "+
+				"The flag matters only with --pre or if no replica responds.")
 	})
 }
 
@@ -91,9 +93,9 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	switch {
 	case err != nil:
 	case s.unknown():
-		err = errors.New("no check could be done: no gateway has pages that this program can judge")
+		err = errors.New("cannot check anything: this program does not support the page format of any replica")
 	case s.Failures > 0:
-		err = fmt.Errorf("%s: what to do is shown beneath each",
+		err = fmt.Errorf("%s: see the hint below each failed check",
 			text.Count(s.Failures, "check has failed", "checks have failed"))
 	}
 	return err
@@ -151,7 +153,7 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	if why != nil {
 		text, hint, _ := strings.Cut(why.Error(), "\n")
 		s.add(checkAnswers, "", check.Failure, text,
-			cmp.Or(strings.TrimSpace(hint), "look for it")+"; before an installation: isthmus check --pre")
+			cmp.Or(strings.TrimSpace(hint), "look for the replica")+"; before an installation, run isthmus check --pre")
 	}
 	cluster, err := o.Open()
 	if err != nil {
@@ -260,7 +262,7 @@ func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) 
 			s.Gateways = append(s.Gateways, g)
 			s.add(checkAnswers, a.Replica, check.OK, "it answers", "")
 			s.add(checkVersion, a.Replica, check.Unchecked, unchecked,
-				"use the same version of both: update the older one")
+				"update the older one of the replica and this program")
 			continue
 		}
 		s.judged++
@@ -285,18 +287,20 @@ func (s *checkState) unknown() bool { return s.replicas > 0 && s.judged == 0 }
 // addVersion compares the versions and, if they are equal, the commits. Two builds without a
 // release have the same version.
 func (s *checkState) addVersion(g adminapi.CheckedReplica, client adminapi.Build) {
-	const hint = "use the same version of both, so that all checks and fields are there"
+	const hint = "use the same version for the replica and this program, so that all checks and fields are available"
 	add := func(level check.Level, text, hint string) { s.add(checkVersion, g.Gateway, level, text, hint) }
 	switch {
 	case g.Version != client.Version:
 		version := cmp.Or(g.Version, "not known")
-		add(check.Warning, fmt.Sprintf("its version is %s, that of this program %s", version, client.Version), hint)
+		text := fmt.Sprintf("its version is %s, but the version of this program is %s", version, client.Version)
+		add(check.Warning, text, hint)
 	case g.Commit != client.Commit:
-		text := fmt.Sprintf("its version is that of this program, %s, but its commit is %s, that of this program %s",
-			client.Version, cmp.Or(g.Commit, "not known"), cmp.Or(client.Commit, "not known"))
+		text := fmt.Sprintf("it has the version of this program, %s, "+
+			"but its commit is %s and the program's commit is %s", client.Version,
+			cmp.Or(g.Commit, "not known"), cmp.Or(client.Commit, "not known"))
 		add(check.Warning, text, hint)
 	default:
-		add(check.OK, "its version is that of this program, "+client.Version, "")
+		add(check.OK, "it has the version of this program, "+client.Version, "")
 	}
 }
 
@@ -344,7 +348,7 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 		s.add(checkReplicas, "", check.OK, fmt.Sprintf("%d replicas agree", answered), "")
 	} else {
 		s.add(checkReplicas, "", check.Warning, "the replicas differ: "+text.Some(differing, maxNames),
-			"check again in some seconds; if it stays, compare: isthmus clusters --pod NAME")
+			"check again in a few seconds; if they still differ, compare isthmus clusters --pod NAME of each replica")
 	}
 	var leaders []string
 	for _, g := range s.Gateways {
@@ -354,14 +358,14 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 	}
 	switch len(leaders) {
 	case 0:
-		s.add(checkReplicas, "", check.Warning, "none of them writes EndpointSlices",
-			"check again in some seconds: that is so after one has ended")
+		s.add(checkReplicas, "", check.Warning, "none of the replicas writes EndpointSlices",
+			"check again in a few seconds: another replica takes over after a replica has ended")
 	case 1:
-		s.add(checkReplicas, "", check.OK, "one of them writes EndpointSlices: "+leaders[0], "")
+		s.add(checkReplicas, "", check.OK, "one replica writes EndpointSlices: "+leaders[0], "")
 	default:
 		s.add(checkReplicas, "", check.Failure,
-			"more than one of them writes EndpointSlices: "+strings.Join(leaders, ", "),
-			"each replica needs a name of its own in $HOSTNAME, and all of them the same Lease")
+			"more than one replica writes EndpointSlices: "+strings.Join(leaders, ", "),
+			"give each replica a different $HOSTNAME, and all replicas the same Lease")
 	}
 }
 
@@ -369,7 +373,8 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 func (s *checkState) table() string {
 	var b bytes.Buffer
 	if s.From == adminapi.CheckedHere {
-		b.WriteString("No gateway was asked: what follows was checked from here, not from its network.\n\n")
+		b.WriteString("No replica responded. " +
+			"These checks ran on this machine instead of in the network of Isthmus.\n\n")
 	}
 	for _, section := range runs(s.Results, func(r check.Result) string { return r.Section }) {
 		fmt.Fprintf(&b, "%s\n", Printable(section[0].Section))
@@ -536,31 +541,32 @@ var levelColours = map[check.Level]colour{
 	check.OK: green, check.Warning: yellow, check.Failure: red, check.Unchecked: plain,
 }
 
-const checkIntro = `isthmus check checks all that a gateway needs, section by section: API servers, rights,
-link Secrets and how long they are good, clocks, trust anchors, Pod networks, federated
-services, and replicas. What is wrong is followed by what to do.
+const checkIntro = `isthmus check checks everything that Isthmus needs: API servers, permissions, link Secrets
+and their expiry, clocks, trust anchors, Pod networks, federated services, and replicas. For
+each problem, the command says what to do.
 
-What each replica of the gateway shows on /debug/clusters and /debug/services is judged:
-it has seen the clusters from its own network, with the links' credentials. A replica that
-is not ready is a failure, and is not asked. Replicas read trust anchors and Pod networks
-again for this command. If a cluster does not answer within 2 s, check shows how old its
-anchors and networks are. If no replica is ready, check fails, and looks at the clusters
-from here, with your kubeconfig. With --pre no gateway is looked for, and what is there
-before an installation is checked in that way. With --admin only the gateway there is asked,
-and your kubeconfig is not used.
+The command evaluates the pages /debug/clusters and /debug/services of each replica, because
+replicas see the clusters from their own network and with the links' credentials. A replica
+that is not ready counts as a failure and is not queried. Replicas read trust anchors and
+Pod networks again for this command. If a cluster does not respond within 2 s, the command
+shows the age of its anchors and networks. If no replica is ready, the command fails, and
+checks the clusters from this machine with your kubeconfig. With --pre, it does so without
+looking for replicas. With --admin, it queries only that replica and does not use your
+kubeconfig.
 
 Usage: isthmus check [FLAGS]`
 
 const checkEnding = `Marks (plain text where the locale is not UTF-8):
   ✓ [ok]    fine
-  ‼ [warn]  works, and part of it does not, or soon will not
+  ‼ [warn]  works, but only in part, or will soon fail
   ✗ [fail]  does not work
-  ? [skip]  could not be checked: what may not be read, or does not answer
+  ? [skip]  could not be checked, because it does not respond or may not be read
 
--o json prints one object in a line: go doc isthmus/internal/adminapi.CheckOutput
-explains its fields. Objects are clusters, Secrets, Services (NAMESPACE/NAME) or gateways.
+-o json prints one object per line. go doc isthmus/internal/adminapi.CheckOutput
+explains its fields. Objects are clusters, Secrets, Services (NAMESPACE/NAME) or replicas.
 
-Exit code 1 if a check has failed or no check could be done, 0 also with warnings.
+The exit code is 1 if a check has failed or if nothing could be checked. Warnings do not
+change the exit code.
 
 Examples:
   isthmus check --pre && kubectl apply -k manifests/install

@@ -105,11 +105,12 @@ func TestCheckReplicas(t *testing.T) {
 			[]string{cordon, "warning members shop/web (b)", "warning members shop/web (b)",
 				"warning replicas : the replicas differ: members shop/web"}},
 		"another version": {[]*check.Seen{leader, page(func(s *check.Seen) { s.Replica.Version = "v0" })}, nil,
-			[]string{cordon, "warning version b: its version is v0, that of this program " + testBuild.Version}},
+			[]string{cordon,
+				"warning version b: its version is v0, but the version of this program is " + testBuild.Version}},
 		"two writers": {[]*check.Seen{leader, leader}, nil,
-			[]string{"failure replicas : more than one of them writes EndpointSlices: a, b", cordon}},
+			[]string{"failure replicas : more than one replica writes EndpointSlices: a, b", cordon}},
 		"no writer": {[]*check.Seen{other, other}, nil,
-			[]string{cordon, "warning replicas : none of them writes EndpointSlices"}},
+			[]string{cordon, "warning replicas : none of the replicas writes EndpointSlices"}},
 		"one that is not ready": {[]*check.Seen{leader, other, nil},
 			[]error{nil, nil, errors.New("Pod c is not ready: CrashLoopBackOff\n  look")},
 			[]string{"failure gateway c: its Pod is not ready: CrashLoopBackOff", cordon}},
@@ -235,8 +236,8 @@ func TestCheckFromHere(t *testing.T) {
 		return code, stdout.String() + stderr.String()
 	}
 	code, out := run()
-	for _, want := range []string{"No gateway was asked: what follows was checked from here",
-		"[fail] no gateway in namespace mesh", "; before an installation: isthmus check --pre\n",
+	for _, want := range []string{"No replica responded. These checks ran on this machine",
+		"[fail] no replica in namespace mesh", "; before an installation, run isthmus check --pre\n",
 		"local: its API server answers"} {
 		if code != 1 || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, no %q in\n%s", code, want, out)

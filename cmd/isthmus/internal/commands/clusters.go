@@ -29,13 +29,13 @@ func clustersCommand() cli.Command {
 	o := &clustersOptions{every: 2 * time.Second}
 	return o.command(cli.Command{
 		Use:     "clusters",
-		Summary: "show every linked cluster: its state, its standing, and why it is not served",
+		Summary: "show the state and standing of every linked cluster, and why it is not served",
 		Intro:   clustersIntro,
 		Ending:  clustersEnding,
 		Run:     func(ctx context.Context, p cli.Process) error { return runClusters(ctx, p, o) },
 	}, func(s *pflag.FlagSet) {
 		o.pageFlags(s, pageTimeout, pageAllowed)
-		s.BoolVarP(&o.watch, "watch", "w", false, "Go on, and print what changes. Ctrl-C ends it.")
+		s.BoolVarP(&o.watch, "watch", "w", false, "Keep running and print each change. Press Ctrl-C to stop.")
 	})
 }
 
@@ -234,7 +234,7 @@ func writeTroubles(b *bytes.Buffer, p *adminapi.Clusters) {
 		links = append(links, clusterTroubles(&c)...)
 	}
 	for _, r := range p.Refused {
-		line := fmt.Sprintf("%s: %s refused: %d outside of its address ranges, %d at addresses of the local cluster",
+		line := fmt.Sprintf("%s: %s refused: %d outside of its address ranges and %d at addresses of the local cluster",
 			r.Cluster, text.Count(r.Outside+r.Owned, "endpoint", "endpoints"), r.Outside, r.Owned)
 		links = append(links, withExamples(line, r.Examples))
 	}
@@ -340,38 +340,43 @@ func withExamples(line string, examples []string) string {
 	return line + ", such as " + examples[0]
 }
 
-const clustersIntro = `isthmus clusters shows every cluster that a gateway reads: its own, and one for each
-link Secret, used or not.
+const clustersIntro = `isthmus clusters shows every cluster that Isthmus reads: the local cluster, and one cluster for
+each link Secret, even if the Secret is unusable.
 
 Usage: isthmus clusters [FLAGS]`
 
 const clustersEnding = `The table:
-  STATE       ready, pending, unreachable (never read yet), stale (read before, not
-              now: its endpoints stay), or rejected (its link Secret can't be used)
-  SINCE       for how long it has been in that state
-  STANDING    in-service; last-resort or withdrawn: a cordon, or it is lost
+  STATE       ready, pending, unreachable (never read yet), stale (read before, but not
+              now, so its endpoints stay), or rejected (the link Secret is unusable)
+  SINCE       how long the cluster has been in this state
+  STANDING    in-service; or last-resort or withdrawn, if the cluster is cordoned or lost
   SERVICES, SLICES, PODS
-              how many objects of it the gateway has
-  MEMORY      how much it takes of what a linked cluster may (--cluster-memory), by estimate
-  LAST EVENT  how long ago anything came from its API
-  SERVER      host, port and path of its API
-  WHY NOT     why it is not ready, or not in service
-The Linkerd gateways of clusters on other networks follow, with whether each is alive,
-dead (it does not answer probes), not-probed-yet, not-probed (it is not known how, or it is
-an address of the local cluster: it is used also when it is dead), or
-outside-ranges: the link's address ranges leave it out. ipv6-off: it has an IPv6 address,
-which clients do not get.
-Problems of any kind follow: of links, of what the gateway may read, of Services'
-annotations, and members of services that are not served.
+              number of objects of the cluster in the replica's cache
+  MEMORY      estimated share of the memory cap of a linked cluster (--cluster-memory)
+  LAST EVENT  time since the last event from the API
+  SERVER      host, port and path of the API
+  WHY NOT     why the cluster is not ready, or not in service
+A second table shows the Linkerd gateways of clusters on other networks. A gateway is in one
+of these states:
+  alive           it responds to probes
+  dead            it does not respond to probes
+  not-probed-yet  no probe has ended yet
+  not-probed      its probe is unknown, or it is at an address of the local cluster; clients
+                  use it even if it is dead
+  outside-ranges  the address ranges of the link exclude it
+  ipv6-off        it has an IPv6 address, which clients do not receive
+Lists of problems follow: problems of links, of missing permissions, of annotations of
+Services, and members of services that are not served.
 
-Of several gateways the first that answers is shown, and where the others differ from
-it: in links, and their states, standings and regions. --watch asks the first only.
+If there are several replicas, the command shows the page of the first one that responds. It
+also shows where the other replicas differ in links, states, standings and regions. With
+--watch, the command queries only the first replica.
 
--o json prints one object in a line, with --watch one for each change: go doc
-isthmus/internal/adminapi.ClustersOutput explains its fields. What is a change: not
-lastEvent, memory, api, throttledUntil, nor objects.
+-o json prints one object per line or, with --watch, one for each change. go doc
+isthmus/internal/adminapi.ClustersOutput explains the fields. Changes of lastEvent, memory,
+api, throttledUntil and objects do not count.
 
-Exit code 1 if no gateway can be asked, whatever they have to show.
+The exit code is 1 if no replica can be queried. Problems do not change the exit code.
 
 Examples:
   isthmus clusters

@@ -35,7 +35,7 @@ type Target struct {
 
 // AdminFlag adds --admin, for commands that read pages.
 func (t *Target) AdminFlag(s *pflag.FlagSet) {
-	t.AddAddressFlag(s, "admin", "`HOST:PORT` of the gateway's admin server, which is its --metrics-addr.")
+	t.AddAddressFlag(s, "admin", "`HOST:PORT` of a replica's admin server, which is set with its flag --metrics-addr.")
 }
 
 // pageFlags adds the flags of commands that read pages. The parameter limit is the default of
@@ -47,14 +47,14 @@ func (t *Target) pageFlags(s *pflag.FlagSet, limit time.Duration, allowed string
 }
 
 func (t *Target) outputFlags(s *pflag.FlagSet, limit time.Duration, allowed string) {
-	cli.Choice(s, &t.output, "output", "o", "`FORMAT` of what is printed: table or json.", "table", "json")
+	cli.Choice(s, &t.output, "output", "o", "Output `FORMAT`: table or json.", "table", "json")
 	s.DurationVar(&t.Timeout, "timeout", limit, allowed)
 }
 
 // The default and the usage text of --timeout for most commands that read pages.
 const (
 	pageTimeout = 10 * time.Second
-	pageAllowed = "The gateway must have answered within this `DURATION`."
+	pageAllowed = "Fail if no response arrives within this `DURATION`."
 )
 
 // command adds flags to a command and checks their values before the command runs. Flags that
@@ -113,7 +113,7 @@ func (t *Target) find(ctx context.Context, p cli.Process) (list []reach.Replica,
 // await runs work, which waits for who to respond within the timeout. If work takes long, await
 // prints what it is waiting for.
 func (t *Target) await(ctx context.Context, p cli.Process, what, who string, work func() error) error {
-	err := p.Await(ctx, fmt.Sprintf(" for %s, for %v at most", what, t.Timeout), work)
+	err := p.Await(ctx, fmt.Sprintf(" for %s, for up to %v", what, t.Timeout), work)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return errors.New("interrupted")
@@ -126,7 +126,7 @@ func (t *Target) await(ctx context.Context, p cli.Process, what, who string, wor
 }
 
 func (t *Target) late(who string) error {
-	return fmt.Errorf("%s has not answered within %v (--timeout)", who, t.Timeout)
+	return fmt.Errorf("%s did not respond within %v (--timeout)", who, t.Timeout)
 }
 
 // checkToken returns a usage error if a context token is not valid JSON.

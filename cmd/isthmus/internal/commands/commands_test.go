@@ -230,7 +230,7 @@ func TestAdminLate(t *testing.T) {
 		}} {
 		admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/clusters": page})
 		code, out, err := call("clusters", "--timeout", "50ms", "--admin", admin)
-		if code != 1 || out != "" || err != "isthmus clusters: "+admin+" has not answered within 50ms (--timeout)\n" {
+		if code != 1 || out != "" || err != "isthmus clusters: "+admin+" did not respond within 50ms (--timeout)\n" {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", name, code, out, err)
 		}
 	}
@@ -250,7 +250,7 @@ func TestAdminWaits(t *testing.T) {
 			cli.Process{Args: []string{"services", "--admin", admin, "--timeout", "1m"}, Stdout: cmdtest.NewOutput(),
 				Stderr: errs, Signals: signals})
 	}()
-	errs.Await(t, "isthmus services: waiting for /debug/services of "+admin+", for 1m0s at most\n")
+	errs.Await(t, "isthmus services: waiting for /debug/services of "+admin+", for up to 1m0s\n")
 	signals <- syscall.SIGINT
 	if c := <-code; c != 1 {
 		t.Errorf("exit code %d", c)

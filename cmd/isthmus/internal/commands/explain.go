@@ -37,19 +37,20 @@ func explainCommand() cli.Command {
 	return o.command(cli.Command{
 		Use:     "explain AUTHORITY",
 		Such:    "web.shop.svc.cluster.local:80",
-		Summary: "show every address of a service, served or not, and why",
+		Summary: "show every address of a service, and why clients receive it or not",
 		Intro:   explainIntro,
 		Ending:  explainEnding,
 		OneOf:   [][2]string{{"token", "node"}},
 		Run:     func(ctx context.Context, p cli.Process) error { return runExplain(ctx, p, o) },
 	}, func(s *pflag.FlagSet) {
 		o.pageFlags(s, explainTimeout,
-			"The gateways must have answered within this `DURATION`. Each explains one service at a time, and "+
-				"others wait.")
+			"Fail if a replica does not respond within this `DURATION`. "+
+				"A replica explains one service at a time, and other requests wait.")
 		s.StringVar(&o.token, "token", "",
 			"Context token of the client's proxy, as `JSON`"+`: {"ns":"shop","nodeName":"node-1"}.`)
-		s.StringVar(&o.node, "node", "", "`NODE` that the client runs on, in place of a token: it decides on zones.")
-		s.StringVar(&o.address, "address", "", "Only this `IP` address.")
+		s.StringVar(&o.node, "node", "",
+			"`NODE` of the client, as an alternative to --token. The node determines the zone.")
+		s.StringVar(&o.address, "address", "", "Show only this `IP` address.")
 	})
 }
 
@@ -129,12 +130,12 @@ func (s *explainState) unserved() error {
 	case s.address.IsValid() && p.Verdicts[served] > 0 && p.Refused == "":
 		return nil
 	case s.address.IsValid() && totalOf(p) == 0:
-		return fmt.Errorf("no EndpointSlice of %s has %v\n  Is it a Pod of that Service, in a cluster of the "+
-			"table? One that is not selected has no EndpointSlice", Printable(p.Authority), s.address)
+		return fmt.Errorf("no EndpointSlice of %s has %v\n  Check that the Service selects the Pod, "+
+			"and that the Pod runs in one of the clusters in the table", Printable(p.Authority), s.address)
 	case s.address.IsValid():
 		return fmt.Errorf("this client does not get %v", s.address)
 	case p.Refused != "":
-		return fmt.Errorf("a new stream of this client is refused: %s", Printable(p.Refused))
+		return fmt.Errorf("a new stream of this client is rejected: %s", Printable(p.Refused))
 	case p.Set.Endpoints == 0:
 		return errors.New("this client gets no endpoint")
 	}
@@ -201,7 +202,7 @@ func (s *explainState) headline() string {
 		summary += " (federated)"
 	}
 	if len(p.Failures) > 0 && totalOf(p) == 0 {
-		return fmt.Sprintf("%s: not explained, since Isthmus can't update it; this client keeps %s",
+		return fmt.Sprintf("%s: cannot be explained, because Isthmus cannot update it; this client keeps %s",
 			summary, text.Count(p.Set.Endpoints, "endpoint", "endpoints"))
 	}
 	n := totalOf(p)
@@ -231,7 +232,7 @@ func (s *explainState) client() string {
 	}
 	list := joined(", ", with("namespace ", c.Namespace), with("node ", cmp.Or(c.Node, s.node)), zone,
 		with("asks for instance ", c.Instance))
-	return cmp.Or(list, "any, in no zone (--node or --token names one)")
+	return cmp.Or(list, "any, without a zone (set one with --node or --token)")
 }
 
 func (s *explainState) writeMembers(b *bytes.Buffer) {
@@ -271,7 +272,7 @@ func (s *explainState) writeAddresses(b *bytes.Buffer) {
 
 func (s *explainState) writeHeld(b *bytes.Buffer) {
 	if len(s.Held) == 0 {
-		b.WriteString("No proxy of this gateway follows the service.\n")
+		b.WriteString("No proxy of this replica watches the service.\n")
 		return
 	}
 	var t cells
@@ -345,12 +346,12 @@ func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	switch {
 	case m.Reason != "" || p.More > 0:
 	case n.noGateway:
-		ports = "no address of a gateway is known: isthmus clusters shows why"
+		ports = "no gateway of the cluster has a known address: isthmus clusters shows why"
 	case n.undeclared:
-		ports = "its Service does not declare the port, and the gateway has written this one"
+		ports = "the member's Service does not declare the port, as members of a Service that Isthmus writes must"
 	case len(m.Ports) > 0:
 	case n.served > 0:
-		ports = "its Service does not have the port: the Pods' own port of that number is used"
+		ports = "its Service does not declare the port, so clients use the Pods' port of the same number"
 	case n.all == 0:
 		ports = "its EndpointSlices have no addresses"
 	}
@@ -363,12 +364,12 @@ func remedies(p *adminapi.Explanation, placed bool) (list []string) {
 	switch {
 	case definitionPanicked(p):
 		list = append(list,
-			"the Service is not defined, because of the bug: new streams are refused until a retry succeeds; "+
-				"undo the newest change of its annotations and labels, if there is one")
+			"a bug prevents Isthmus from reading the Service, and new streams are rejected until a retry "+
+				"succeeds: undo the latest change to its annotations and labels")
 	case !p.Defined:
 		list = append(list,
-			"no such Service: see whether name, namespace and port are those that the application dials: kubectl "+
-				"get service -A")
+			"no such Service: compare name, namespace and port with those that the application dials: "+
+				"kubectl get service -A")
 	}
 	for _, m := range p.Members {
 		if remedy := stateRemedies[m.State]; remedy != "" {
@@ -478,54 +479,55 @@ const portUndeclared = "port-not-declared"
 // verdicts contains the texts for all verdicts of this version.
 var verdicts = map[string]verdictWords{
 	served: {"clients get it", ""},
-	"no-such-service": {"the cluster has no such Service, or one of type ExternalName",
-		"create the Service in that cluster, or take the cluster out of the definition"},
-	"no-such-port": {"its EndpointSlice does not have the port, or not for TCP",
-		"no container of the Pod has a TCP port with the name of the Service's targetPort, " +
-			"or the slice is not of this Service: kubectl get service,endpointslice,pod -o yaml"},
-	"terminating": {"it is not ready, and being shut down", ""},
-	"not-ready":   {"it is not ready", "look at its readiness: kubectl describe pod, in its cluster"},
-	"stands-for-something-else": {"it stands for something that is neither a Pod nor an ExternalWorkload",
-		"correct targetRef in the EndpointSlice, or leave it out"},
-	"unusable-text": {"it can't be read, or a text of it can't be sent to proxies",
-		"look at the EndpointSlice, and at the Pod's labels, for texts that are too long or not UTF-8"},
-	"not-routable": {"no other host can have it: loopback, link-local, multicast, 255.255.255.255, or of 0.0.0.0/8",
-		"correct what writes the EndpointSlice"},
-	"pod-not-known": {"the gateway does not know what it stands for, not yet or no longer",
-		"see whether that Pod or ExternalWorkload exists in its cluster, and whether the link may read those: " +
-			"isthmus clusters"},
+	"no-such-service": {"the cluster has no such Service, or the Service has type ExternalName",
+		"create the Service in that cluster, or remove the cluster from the definition"},
+	"no-such-port": {"its EndpointSlice does not contain the port with protocol TCP",
+		"check that a container of the Pod has a TCP port with the name of the Service's targetPort, " +
+			"and that the slice belongs to the Service: kubectl get service,endpointslice,pod -o yaml"},
+	"terminating": {"it is not ready, and is terminating", ""},
+	"not-ready":   {"it is not ready", "find out why the Pod is not ready: kubectl describe pod in its cluster"},
+	"stands-for-something-else": {"its targetRef names neither a Pod nor an ExternalWorkload",
+		"correct or remove targetRef in the EndpointSlice"},
+	"unusable-text": {"it is invalid, or contains a string that cannot be sent to proxies",
+		"look for strings that are too long or not UTF-8 in the EndpointSlice and the Pod's labels"},
+	"not-routable": {"other hosts cannot reach it: loopback, link-local, multicast, 255.255.255.255 or in 0.0.0.0/8",
+		"correct the writer of the EndpointSlice"},
+	"pod-not-known": {"Isthmus does not know its Pod or ExternalWorkload",
+		"check that the Pod or ExternalWorkload exists in its cluster, " +
+			"and with isthmus clusters that the link is allowed to read such objects"},
 	"unusable":    {"its ExternalWorkload can't be used", "correct the ExternalWorkload"},
-	behindGateway: {"its cluster is on another network: clients reach it through the cluster's gateways", ""},
-	"gateway-dead": {"the gateway does not answer probes, and another of its cluster does",
-		"see why it does not answer: isthmus clusters"},
+	behindGateway: {"its cluster is on another network, so clients reach it through the cluster's gateways", ""},
+	"gateway-dead": {"the gateway does not respond to probes, but another gateway of its cluster does",
+		"run isthmus clusters to see why it does not respond"},
 	"nothing-behind-the-gateway": {"the Service has no ready endpoint behind the gateway",
-		"look at the Service's Pods in that cluster"},
+		"check the Service's Pods in that cluster"},
 	portUndeclared: {
-		"its own Service does not declare the port for TCP, as members of a Service that the gateway writes must",
+		"the member's Service does not declare the TCP port, as members of a Service that Isthmus writes must",
 		"declare the port with protocol TCP in the Service of that cluster"},
-	"just-changed": {"it has just changed", "ask again"},
+	"just-changed": {"it has just changed", "run the command again"},
 	"outside-ranges": {"the link may not offer it",
-		"correct the address ranges of the link Secret, if that is the cluster's Pod network"},
-	"owned-by-local-cluster": {"the gateway's own cluster has it",
-		"the networks of the two clusters overlap: only one can be reached"},
-	"cluster-cordoned": {"its cluster is withdrawn by hand", "end the cordon, if it is not meant"},
-	"cluster-lost":     {"its cluster is withdrawn, since its API is not followed", "see why: isthmus clusters"},
-	"taken": {"another member or slice before it has it",
-		"if these are different Pods, the networks of the clusters overlap"},
-	"other-instance": {"it does not have the hostname that was asked for", ""},
-	"other-node": {"traffic stays on the client's node, by internalTrafficPolicy",
-		"run its Pods on the client's node too, or set the Service's internalTrafficPolicy to Cluster"},
+		"if the address is in the cluster's Pod network, correct the address ranges of the link Secret"},
+	"owned-by-local-cluster": {"the local cluster uses the same address",
+		"resolve the overlap: clients can reach only one of two clusters whose networks overlap"},
+	"cluster-cordoned": {"its cluster is cordoned", "end the cordon if it is not intended"},
+	"cluster-lost": {"its cluster is withdrawn, because its API cannot be watched",
+		"run isthmus clusters to see why"},
+	"taken": {"an earlier member or slice already offers it",
+		"if these are different Pods, resolve the overlap of the clusters' networks"},
+	"other-instance": {"it does not have the requested hostname", ""},
+	"other-node": {"internalTrafficPolicy keeps traffic on the client's node",
+		"run a Pod on the client's node, or set the Service's internalTrafficPolicy to Cluster"},
 	"in-no-tier": {"no tier of the preference names it",
-		"add a tier such as any to isthmus.io/prefer, if it is to be used"},
+		"to use it, add a tier such as any to isthmus.io/prefer"},
 	"tier-not-in-use": {"its tier is not needed now", ""},
-	"hinted-to-other-zones": {"it is hinted to other zones than the client's",
-		"that keeps traffic in its zone; to end it, take trafficDistribution " +
-			"and service.kubernetes.io/topology-mode off the Service, or see what writes the hints"},
-	"hinted-to-other-nodes": {"it is hinted to other nodes than the client's, which has an endpoint of its own",
-		"that keeps traffic on its node; " +
-			"to end it, take trafficDistribution off the Service, or see what writes the hints"},
-	"ipv6-off": {"the gateway does not serve IPv6",
-		"run the gateway with --enable-ipv6, if clients can reach it"},
+	"hinted-to-other-zones": {"its hints do not include the client's zone",
+		"hints keep traffic in its zone; to change this, remove trafficDistribution and " +
+			"service.kubernetes.io/topology-mode from the Service, or find out what writes the hints"},
+	"hinted-to-other-nodes": {"its hints do not include the client's node, which has another endpoint",
+		"hints keep traffic on its node; " +
+			"to change this, remove trafficDistribution from the Service, or find out what writes the hints"},
+	"ipv6-off": {"Isthmus does not serve IPv6 addresses",
+		"if clients can reach it, run isthmus gateway with --enable-ipv6"},
 	"other-address-preferred": {"clients get its Pod by an IPv6 address", ""},
 }
 
@@ -534,42 +536,42 @@ var ofNode = map[string]bool{"other-node": true, "hinted-to-other-nodes": true, 
 
 // stateRemedies contains the remedy for each state of a member's cluster.
 var stateRemedies = map[string]string{
-	"unlinked": "no link Secret names the cluster: link it, or take it out of the definition",
-	"rejected": "its link Secret can't be used: correct that",
-	"pending":  "the gateway has not read it yet: ask again in some seconds",
-	"unreachable": "its API has never answered: isthmus clusters shows why; check server and credentials of its " +
-		"link Secret",
-	"stale": "its API has stopped answering; what it had stays: isthmus clusters shows why",
+	"unlinked": "no link Secret names the cluster: link it, or remove it from the definition",
+	"rejected": "its link Secret is unusable: correct the Secret",
+	"pending":  "Isthmus has not read it yet: run the command again in a few seconds",
+	"unreachable": "its API has never responded: isthmus clusters shows why; check the server and the " +
+		"credentials in its link Secret",
+	"stale": "its API has stopped responding, and its endpoints stay: isthmus clusters shows why",
 }
 
-const explainIntro = `isthmus explain shows every address that any EndpointSlice of a service has, in any
-cluster that it is made of, served or not, and the one reason for it.
+const explainIntro = `isthmus explain shows every address in the EndpointSlices of a service, in all its clusters.
+For each address, the command shows whether clients receive it, and the reason.
 
 Usage: isthmus explain AUTHORITY [FLAGS]
 
-AUTHORITY is what an application dials: SERVICE.NAMESPACE.svc.DOMAIN:PORT. Short for it
-are NAMESPACE/SERVICE and SERVICE.NAMESPACE, with :PORT or the Service's only port, or
-80 of several. A Service's cluster IP stands for that Service.
+AUTHORITY is the name that an application dials: SERVICE.NAMESPACE.svc.DOMAIN:PORT. Its
+short forms are NAMESPACE/SERVICE and SERVICE.NAMESPACE. Without :PORT, the port is the
+Service's only port, or 80 if there are several. A cluster IP stands for its Service.
 SERVICE.NAMESPACE.svc.clusterset.local[:PORT] explains the ServiceImport of that name.`
 
 const explainEnding = `The tables:
-  Members     what the service is made of: the state of each cluster and since when, its
-              standing, the PORTS that this one resolves to there, how many addresses
-              are SERVED (and how many are behind gateways, which stand for them), when
-              what it offers last CHANGED while proxies watch it, and WHY NOT
-  Addresses   each with a verdict, what it stands FOR, when its slice last CHANGED in
-              the gateway, and WHY. Of many, those that are not served come first,
-              and those behind gateways last
-  Proxies     of this replica: how many STREAMS have each set of endpoints, are up to
-              date, WAIT for their first message, or are SLOW: they have not taken a
-              message for a second
+  Members     the members of the service: the state of each cluster and its age, the
+              standing, the PORTS to which the requested port resolves, the number of
+              SERVED addresses and of those behind gateways, the last time that the
+              endpoints CHANGED while proxies watch them, and WHY NOT
+  Addresses   each address with its verdict, the object that it stands FOR, the last time
+              that the replica saw a CHANGED slice, and WHY. A long list starts with
+              addresses that are not served and ends with addresses behind gateways
+  Proxies     the proxies of this replica: the number of STREAMS with each set of
+              endpoints, and how many are UP TO DATE, WAIT for the first message, or are
+              SLOW because they have not read a message for a second
 
--o json prints one object in a line: go doc isthmus/internal/adminapi.ExplainOutput
+-o json prints one object per line. go doc isthmus/internal/adminapi.ExplainOutput
 explains its fields.
 
-Exit code 0 if the client gets endpoints; with --address, if it gets that one. 1 if not,
-or if the gateway can't be asked. Clusters that are missing do not change it: isthmus
-check is for those.
+The exit code is 0 if the client receives endpoints or, with --address, that address. The
+exit code is 1 otherwise, or if no replica can be queried. Missing clusters do not change
+the exit code. Check the clusters with isthmus check.
 
 Examples:
   isthmus explain shop/web-federated

@@ -30,7 +30,7 @@ func exportsCommand() cli.Command {
 	o := new(exportsOptions)
 	return o.command(cli.Command{
 		Use:     "exports [NAME…]",
-		Summary: "show what clusters export, and which Services are written here for it, or would be",
+		Summary: "show the exports of all clusters, and the Services that Isthmus writes for them",
 		Intro:   exportsIntro,
 		Ending:  exportsEnding,
 		OneOf:   [][2]string{{"diff", "written"}},
@@ -38,9 +38,9 @@ func exportsCommand() cli.Command {
 	}, func(s *pflag.FlagSet) {
 		o.pageFlags(s, pageTimeout, pageAllowed)
 		s.BoolVar(&o.diff, "diff", false,
-			"Show what is to be changed, object by object. The exit code is 1 if anything is.")
+			"Show the pending changes to each object. The exit code is 1 if there are any.")
 		s.BoolVar(&o.written, "written", false,
-			"Print the Services and ServiceImports that the gateway has written, for kubectl delete -f -.")
+			"Print the Services and ServiceImports that Isthmus has written, for kubectl delete -f -.")
 	})
 }
 
@@ -53,8 +53,8 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 		case all && namespace != "":
 			query.Add("service", arg)
 		case !ok:
-			return cli.Usagef("%q is no service's name: give NAME, NAMESPACE/NAME, NAME.NAMESPACE, or NAMESPACE/ "+
-				"for all of a namespace", arg)
+			return cli.Usagef("%q is not the name of a service: give NAME, NAMESPACE/NAME, NAME.NAMESPACE, "+
+				"or NAMESPACE/ for all of a namespace", arg)
 		default:
 			query.Add("service", strings.TrimPrefix(name.namespace+"/"+name.name, "/"))
 		}
@@ -68,10 +68,11 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 	other, _ := errors.AsType[versionError](shown.Err)
 	switch {
 	case other.status == http.StatusNotFound:
-		return fmt.Errorf("%w. If its version knows exports, it runs with --exports=off, which is the default", other)
+		return fmt.Errorf("%w. If its version supports exports, it runs with --exports=off, which is the default",
+			other)
 	case page.status == http.StatusNotFound:
-		return fmt.Errorf("%s knows nothing of exports: it runs with --exports=off, which is the default\n  Start "+
-			"it with --exports=plan to see what would be written: then nothing is", shown.Replica)
+		return fmt.Errorf("%s does not read exports: it runs with --exports=off, which is the default\n"+
+			"  Start it with --exports=plan to see planned changes before anything is written", shown.Replica)
 	case shown.Err != nil:
 		return shown.Err
 	case shown.Value.Unread != "":
@@ -171,7 +172,7 @@ func (s *exportsState) writer() string {
 	case w.Mode == "plan":
 		return "nothing is written (--exports=plan)"
 	case w.LeaseError != "":
-		return "the Lease of the replica that writes can't be used: " + w.LeaseError
+		return "the Lease that elects the writing replica cannot be used: " + w.LeaseError
 	case w.Leading:
 		return "written by " + w.Identity
 	case w.Holder != "":
@@ -233,43 +234,45 @@ func (s *exportsState) printWritten(w io.Writer) error {
 	return err
 }
 
-const exportsIntro = `isthmus exports shows what the gateway's own and all linked clusters export, by Linkerd's
-labels and by ServiceExports, and what the gateway writes in its own cluster for that, or would.
+const exportsIntro = `isthmus exports shows the exports of the local cluster and all linked clusters, through Linkerd's
+labels and through ServiceExports. It also shows the objects that Isthmus writes in the local
+cluster for these exports, or would write.
 
 Usage: isthmus exports [NAME…] [FLAGS]
 
-NAME is that of an export or of what it is written as: NAME, of any namespace,
-NAMESPACE/NAME, NAME.NAMESPACE, or NAMESPACE/ for all of a namespace.`
+NAME is the name of an export or of the object that Isthmus writes for it: NAME in any
+namespace, NAMESPACE/NAME, NAME.NAMESPACE, or NAMESPACE/ for all exports of a namespace.`
 
-const exportsEnding = `Nothing is written unless the gateway runs with --exports=on. With --exports=plan it knows
-what it would write, which is what this verb is for before you switch it on:
+const exportsEnding = `Isthmus writes these objects only with --exports=on. With --exports=plan, it only plans the
+changes, so that you can review them first:
 
-  isthmus exports           the table: each export of each cluster, and what becomes of it
-  isthmus exports --diff    each field of each object that would be changed
+  isthmus exports           a table of the exports of each cluster, with their states
+  isthmus exports --diff    each field of each object that would change
 
 The table:
-  CLUSTER     that exports it; local is the gateway's own
+  CLUSTER     the exporting cluster; local is the local cluster
   KIND        mirror (NAME-CLUSTER), federated (NAME-federated), or import: the ServiceImport
               NAME with its Service NAME-clusterset
-  WRITTEN AS  the Service of the gateway's cluster
-  STATE       written, or why not; docs/exports.md explains each, and what to do
-  UNTIL       how long that stays so by itself
-Of several gateways it is the one that holds the Lease that is shown: it knows what failed.
+  WRITTEN AS  the Service in the local cluster
+  STATE       written, or why not; docs/exports.md explains each state and its remedy
+  UNTIL       when the state ends by itself
+If there are several replicas, the command shows the page of the leader, which knows the
+failed writes.
 
---diff begins with "+" for what is to be and "-" for what is. Labels and annotations that
-others have set are not in it: they stay.
+In the output of --diff, "+" marks planned lines and "-" marks existing lines. Labels and
+annotations of other writers stay and are not shown.
 
---written prints the objects that have the gateway's mark, each as a line of JSON that
-kubectl takes. To remove all of them, start the gateway with --exports=plan, so that it does
-not write them again, then:
+--written prints the objects that carry the mark of Isthmus, one line of JSON for each, which
+kubectl accepts. To delete all of them, first restart Isthmus with --exports=plan, so that it
+does not write them again. Then run:
 
   isthmus exports --written | kubectl delete -f -
 
--o json prints one object in a line: go doc isthmus/internal/adminapi.ExportsOutput
+-o json prints one object per line. go doc isthmus/internal/adminapi.ExportsOutput
 explains its fields.
 
-Exit code 1 if no gateway can be asked or exports are off there; with --diff also if an
-object is to be changed.
+The exit code is 1 if no replica can be queried, if exports are off or, with --diff, if there
+are pending changes.
 
 Examples:
   isthmus exports

@@ -120,7 +120,7 @@ func fetchPage(ctx context.Context, g reach.Replica, path string, into any) (fro
 	if g.NotReady != "" {
 		//lint:ignore ST1005 Pod is the name of a kind
 		return from, fmt.Errorf("Pod %s is not ready: %s\n  kubectl describe pod -n %s %s shows why; "+
-			"--pod %[4]s asks it all the same",
+			"--pod %[4]s queries it nevertheless",
 			g, g.NotReady, Printable(g.Namespace), Printable(g.Name))
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cmp.Or(g.Address, "gateway")+path, nil)
@@ -155,8 +155,8 @@ func unanswered(g reach.Replica, err error) error {
 	broken, ok := errors.AsType[*reach.BrokenError](err)
 	switch {
 	case g.Address != "":
-		return fmt.Errorf("%s\n  Is the gateway running? --admin is the address of its admin server "+
-			"(--metrics-addr of the gateway)", Printable(err.Error()))
+		return fmt.Errorf("%s\n  Check that Isthmus is running, and that --admin is the address of its admin server "+
+			"(isthmus gateway --metrics-addr)", Printable(err.Error()))
 	case ok:
 		return broken
 	}
@@ -166,9 +166,9 @@ func unanswered(g reach.Replica, err error) error {
 // decode decodes a response into a value.
 func decode(g reach.Replica, answer *http.Response, page string, into any) (from Origin, err error) {
 	from = originOf(answer.Header)
-	another := "is it an Isthmus gateway? (-n and --pod choose another)"
+	another := "is it a replica of Isthmus? (choose another with -n or --pod)"
 	if g.Address != "" {
-		another = "is it the admin server of an Isthmus gateway? (--admin)"
+		another = "is it the admin server of a replica of Isthmus? (--admin)"
 	}
 	body := http.MaxBytesReader(nil, answer.Body, maxPage)
 	switch answer.StatusCode {

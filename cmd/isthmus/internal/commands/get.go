@@ -27,17 +27,17 @@ func getCommand() cli.Command {
 	return streamCommand(cli.Command{
 		Use:     "get AUTHORITY",
 		Such:    "web.shop.svc.cluster.local:80",
-		Summary: "show the endpoints of a service as a proxy would get them, live",
+		Summary: "show the endpoints of a service as a proxy receives them, live",
 		Intro:   getIntro,
 		Ending:  getEnding,
 	}, session[pb.Update]{state: &getState{}, open: openGet, meanings: codeMeanings{
-		codes.InvalidArgument: "This authority can never work: it is not a service name of the gateway's " +
-			"cluster domain, or it names an ExternalName service. A proxy does not ask again.",
-		codes.FailedPrecondition: "The Service is a mirror whose label multicluster.linkerd.io/remote-service does " +
-			"not name the remote Service. A proxy does not ask again.",
-		codes.NotFound: "There is no such Service in the gateway's cluster, or it mirrors a cluster that " +
-			"is not linked. A proxy asks again, with a backoff.",
-		codes.Unavailable: "the gateway has not read any of the clusters that the service is in",
+		codes.InvalidArgument: "The authority is invalid: it is not a service name in the local cluster domain, " +
+			"or it names a Service of type ExternalName. A proxy does not retry.",
+		codes.FailedPrecondition: "The Service is a mirror whose label multicluster.linkerd.io/remote-service " +
+			"does not name the remote Service. A proxy does not retry.",
+		codes.NotFound: "The local cluster has no such Service, or the Service mirrors a cluster that is not linked. " +
+			"A proxy retries with a backoff.",
+		codes.Unavailable: "the replica has not read any of the clusters of the service",
 	}})
 }
 
@@ -56,7 +56,8 @@ const (
 	maxBytes     = 128 << 20 // size of all endpoints
 )
 
-var errTooLarge = fmt.Errorf("endpoints of more than %d MiB: the others are not shown", maxBytes>>20)
+var errTooLarge = fmt.Errorf("endpoints larger than %d MiB in total: the remaining endpoints are not shown",
+	maxBytes>>20)
 
 // getState is the state that a proxy has after the messages of one Get stream. The zero value is
 // the state before the first message.
@@ -92,14 +93,14 @@ func (s *getState) apply(u *pb.Update) error {
 		s.bytes = 0
 		return nil
 	}
-	return errors.New("a message that is neither add, remove nor no_endpoints")
+	return errors.New("a message other than add, remove and no_endpoints")
 }
 
 func (s *getState) started() bool { return s.known }
 
 func (s *getState) add(set *pb.WeightedAddrSet) error {
 	if len(set.GetAddrs()) == 0 {
-		return errors.New("an add without addresses: a proxy drops it")
+		return errors.New("an add message without addresses: a proxy ignores it")
 	}
 	if s.endpoints == nil {
 		s.endpoints = make(map[netip.AddrPort]endpoint)
@@ -119,7 +120,7 @@ func (s *getState) add(set *pb.WeightedAddrSet) error {
 		}
 		sent, err := messageJSON(w)
 		if err != nil {
-			bad = fmt.Errorf("endpoint %v that has no JSON, such as HTTP/2 parameters with a duration out of range",
+			bad = fmt.Errorf("endpoint %v, which cannot be encoded as JSON: a duration may be out of range",
 				addr)
 			continue
 		}
@@ -128,7 +129,7 @@ func (s *getState) add(set *pb.WeightedAddrSet) error {
 		size := s.bytes - before.size() + e.size()
 		switch {
 		case !known && len(s.endpoints) == maxEndpoints:
-			return fmt.Errorf("more than %d endpoints: the others are not shown", maxEndpoints)
+			return fmt.Errorf("more than %d endpoints: the remaining endpoints are not shown", maxEndpoints)
 		case size > maxBytes:
 			return errTooLarge
 		}
@@ -140,7 +141,7 @@ func (s *getState) add(set *pb.WeightedAddrSet) error {
 
 func (s *getState) remove(set *pb.AddrSet) error {
 	if !s.known {
-		return errors.New("a remove before any add: a proxy ignores it")
+		return errors.New("a remove message before the first add message: a proxy ignores it")
 	}
 	var bad error
 	for _, a := range set.GetAddrs() {
@@ -235,33 +236,33 @@ func completed(w *pb.WeightedAddr, setLabels map[string]string) (netip.AddrPort,
 	return addr, nil
 }
 
-const getIntro = `isthmus get shows the endpoints of a service as a proxy would get them, live:
-it opens a Get stream, applies its messages as a proxy does, and prints the
-endpoints after each change. Ctrl-C ends it.
+const getIntro = `isthmus get shows the endpoints of a service as a proxy receives them, live. It opens
+a Get stream, applies the messages as a proxy does, and prints the endpoints after
+each change. Press Ctrl-C to stop.
 
 Usage: isthmus get AUTHORITY [FLAGS]
 
-AUTHORITY is what an application dials: SERVICE.NAMESPACE.svc.DOMAIN:PORT, or
-INSTANCE.SERVICE.NAMESPACE.svc.DOMAIN:PORT; port 80 may be left out.`
+AUTHORITY is the name that an application dials: SERVICE.NAMESPACE.svc.DOMAIN:PORT or
+INSTANCE.SERVICE.NAMESPACE.svc.DOMAIN:PORT. The default port is 80.`
 
 const getEnding = `The table:
-  CLUSTER   label target_cluster; "local" without it (a gateway that runs with
-            --target-cluster-label=false never sends it)
-  ZONE      the endpoint's, and whether the client's is the same
-  TIER      the tier of the service's preference that the endpoint belongs to;
-            "-" if there is none, or if the server is not an Isthmus gateway
-  STANDING  of the endpoint's cluster; left out while all are in-service
-  HINTS     h2 or opaque: the protocol; via:PORT: through the proxy's inbound
-            port; authority:NAME: the authority to use instead
-  IDENTITY  that the peer's TLS certificate must have
+  CLUSTER   the label target_cluster, or "local" without the label; replicas with
+            --target-cluster-label=false never send the label
+  ZONE      the zone of the endpoint, and whether the client is in the same zone
+  TIER      the tier of the endpoint in the service's preference; "-" if there is
+            no preference, or if the server is not Isthmus
+  STANDING  the standing of the endpoint's cluster; the column is omitted while all
+            endpoints are in-service
+  HINTS     the protocol (h2 or opaque); via:PORT for the proxy's inbound port;
+            authority:NAME for a different authority
+  IDENTITY  the required identity in the peer's TLS certificate
 
--o json prints one object a line for each state: go doc
-isthmus/internal/adminapi.GetOutput explains its fields. Each endpoint has, as "sent",
-the WeightedAddr of linkerd2-proxy-api as protobuf has it in JSON. Tier and standing
-are among its labels, as isthmus_tier and isthmus_standing, for this client only:
-proxies are not sent them.
+-o json prints one object per line for each state. go doc
+isthmus/internal/adminapi.GetOutput explains its fields. The field "sent" of an endpoint
+is the WeightedAddr of linkerd2-proxy-api in protobuf's JSON form. The labels
+isthmus_tier and isthmus_standing are sent only to this command, not to proxies.
 
-Exit code 1 if the stream ends, with what its status means.
+The exit code is 1 if the stream ends. The error explains the status.
 
 Examples:
   isthmus get web.shop.svc.cluster.local:80

@@ -28,12 +28,12 @@ func (o Origin) Unchecked(own adminapi.Build) string {
 	if o.Format == known {
 		return ""
 	}
-	why := fmt.Sprintf("its pages have the format %s, and this program knows the format %s",
+	why := fmt.Sprintf("its pages have format %s, but this program supports format %s",
 		text.Quoted(o.Format), known)
 	if o.Format == "" {
-		why = "it is older than this program, and its pages have no format number"
+		why = "it is older than this program, and its pages lack a format number"
 	}
-	return fmt.Sprintf("%s: its version is %s, that of this program %s",
+	return fmt.Sprintf("%s: its version is %s, and the version of this program is %s",
 		why, describeBuild(o.Build), describeBuild(own))
 }
 
@@ -42,7 +42,7 @@ func (o Origin) Unchecked(own adminapi.Build) string {
 // format number and at most lack fields.
 func (o Origin) OtherFormat(own adminapi.Build) error {
 	if unchecked := o.Unchecked(own); o.Format != "" && unchecked != "" {
-		return fmt.Errorf("the page can't be judged: %s", unchecked)
+		return fmt.Errorf("the page cannot be evaluated: %s", unchecked)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ type versionError struct {
 }
 
 func (e versionError) Error() string {
-	return e.what + ": " + e.unchecked + "\n  Use the same version of both: update the older one"
+	return e.what + ": " + e.unchecked + "\n  Update the older one of the replica and this program"
 }
 
 // byVersion replaces a pageError with a versionError if the version of the replica explains the

@@ -43,11 +43,11 @@ func PostRender() cli.Command {
 	var image string
 	return cli.Command{
 		Use:     "post-render",
-		Summary: "put the gateway in the place of Linkerd's destination controller in Linkerd's rendered chart",
+		Summary: "replace Linkerd's destination controller with Isthmus in Linkerd's rendered chart",
 		Intro:   postRenderIntro,
 		Ending:  postRenderEnding,
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
-			s.StringVar(&image, "image", "", "The gateway's `IMAGE`, with :TAG or @sha256:DIGEST.")
+			s.StringVar(&image, "image", "", "`IMAGE` of Isthmus, with :TAG or @sha256:DIGEST.")
 		})},
 		Run: func(_ context.Context, p cli.Process) error { return runPostRender(p, image) },
 	}
@@ -56,11 +56,12 @@ func PostRender() cli.Command {
 // runPostRender prints the objects of standard input with another image.
 func runPostRender(p cli.Process, image string) error {
 	if !imageName.MatchString(image) {
-		return cli.Usagef("--image=%q: give the gateway's image with its tag or digest, "+
+		return cli.Usagef("--image=%q: give the image of Isthmus with a tag or digest, "+
 			"such as registry.example.com/isthmus:v1", image)
 	}
 	if p.Stdin == nil || p.Interactive {
-		return cli.Usagef("standard input has no objects: pipe into it what helm template prints of Linkerd's chart")
+		return cli.Usagef("standard input is empty: " +
+			"pipe the output of helm template for Linkerd's chart into the command")
 	}
 	text, err := postRender(p.Stdin, image)
 	if err != nil {
@@ -84,7 +85,7 @@ func postRender(from io.Reader, image string) ([]byte, error) {
 		}
 		object := make(map[string]any)
 		if err := yaml.Unmarshal(text, &object); err != nil {
-			return nil, fmt.Errorf("standard input is not what Helm renders: %w", err)
+			return nil, fmt.Errorf("standard input is not the output of Helm: %w", err)
 		}
 		if setImage(object, image) {
 			found++
@@ -100,8 +101,8 @@ func postRender(from io.Reader, image string) ([]byte, error) {
 		}
 	}
 	if found != 1 {
-		return nil, fmt.Errorf("standard input has %d Deployments linkerd-destination with a container destination, "+
-			"not one: is it Linkerd's control plane, as its chart renders it?", found)
+		return nil, fmt.Errorf("standard input contains %d Deployments linkerd-destination with a container "+
+			"destination instead of one: is it the rendered chart of Linkerd's control plane?", found)
 	}
 	return out.Bytes(), nil
 }

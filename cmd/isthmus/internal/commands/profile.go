@@ -24,20 +24,20 @@ func profileCommand() cli.Command {
 	return streamCommand(cli.Command{
 		Use:     "profile AUTHORITY",
 		Such:    "web.shop.svc.cluster.local:80",
-		Summary: "show the protocol, routes and retries of a destination as a proxy would get them, live",
+		Summary: "show the protocol, routes and retries of a destination as a proxy receives them, live",
 		Intro:   profileIntro,
 		Ending:  profileEnding,
 	}, session[pb.DestinationProfile]{
 		state: &profileState{}, open: pb.DestinationClient.GetProfile, meanings: codeMeanings{
-			codes.InvalidArgument: "This authority can never work: " +
-				"it is neither an IP address nor a service name of the gateway's cluster domain, " +
-				"or it names an ExternalName service. A proxy does not ask again.",
+			codes.InvalidArgument: "The authority is invalid: " +
+				"it is neither an IP address nor a service name in the local cluster domain, " +
+				"or it names a Service of type ExternalName. A proxy does not retry.",
 			codes.FailedPrecondition: "Several objects claim this address. " +
-				"Only gateways of older versions end the stream so. A proxy does not ask again.",
+				"Only older versions of Isthmus end the stream with this status. A proxy does not retry.",
 			codes.Unavailable: "several objects claim this address " +
-				"(isthmus check names them if they do so for long)",
-			codes.NotFound: "There is no such Service in the gateway's cluster, " +
-				"or none of its endpoints has that hostname. A proxy asks again, with a backoff.",
+				"(isthmus check names the objects if the conflict lasts)",
+			codes.NotFound: "The local cluster has no such Service, " +
+				"or none of the Service's endpoints has that hostname. A proxy retries with a backoff.",
 		}})
 }
 
@@ -56,7 +56,7 @@ func (p *profileState) started() bool { return p.DestinationProfile != nil }
 func (p *profileState) apply(m *pb.DestinationProfile) error {
 	sent, err := messageJSON(m)
 	if err != nil {
-		return errors.New("a profile that has no JSON, such as a duration out of range: it is ignored")
+		return errors.New("a profile that cannot be encoded as JSON and is ignored: a duration may be out of range")
 	}
 	*p = profileState{DestinationProfile: m, sent: sent}
 	if m.GetEndpoint() != nil {
@@ -146,7 +146,7 @@ func retriesText(b *pb.RetryBudget) string {
 	if b == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%v%% of the requests of the last %s, and %d a second", 100*b.GetRetryRatio(),
+	return fmt.Sprintf("%v%% of the requests in the last %s, plus %d per second", 100*b.GetRetryRatio(),
 		b.GetTtl().AsDuration(), b.GetMinRetriesPerSecond())
 }
 
@@ -243,35 +243,35 @@ func statusRange(low, high uint32) string {
 	return fmt.Sprintf("%d-%d", low, high)
 }
 
-const profileIntro = `isthmus profile shows the protocol, routes and retries of a destination as a
-proxy would get them, live: it opens a GetProfile stream and prints the profile
-after each change. Ctrl-C ends it.
+const profileIntro = `isthmus profile shows the protocol, routes and retries of a destination as a proxy
+receives them, live. It opens a GetProfile stream and prints the profile after each
+change. Press Ctrl-C to stop.
 
 Usage: isthmus profile AUTHORITY [FLAGS]
 
-AUTHORITY is where an application connects to: IP:PORT, [IPv6]:PORT,
-SERVICE.NAMESPACE.svc.DOMAIN:PORT, or INSTANCE.SERVICE.NAMESPACE.svc.DOMAIN:PORT;
-port 80 may be left out. A Service, or one of its cluster IPs, has routes and
-retries, from its ServiceProfile; any other address is one endpoint.`
+AUTHORITY is the address that an application dials: IP:PORT, [IPv6]:PORT,
+SERVICE.NAMESPACE.svc.DOMAIN:PORT, or INSTANCE.SERVICE.NAMESPACE.svc.DOMAIN:PORT. The
+default port is 80. A Service or cluster IP has the routes and retries of its
+ServiceProfile. Any other address is a single endpoint.`
 
-const profileEnding = `What is shown:
-  opaque     whether the protocol is not detected: a TCP connection
-  retries    the retry budget: how many requests may be retries
-  service    the Service, and the port that was asked for
-  profile    the ServiceProfile; none: there is none, and defaults apply
-  overrides  where requests go instead, with weights
-  ROUTE      a request belongs to the first route whose CONDITION it meets, and
-             its response to the first of the RESPONSES that it meets
+const profileEnding = `The output:
+  opaque     whether proxies treat connections as plain TCP without detecting a protocol
+  retries    the retry budget, which limits how many requests may be retries
+  service    the Service and the requested port
+  profile    the ServiceProfile, or "none" if defaults apply
+  overrides  destinations that receive requests instead, with weights
+  ROUTE      a request belongs to the first route whose CONDITION matches, and its
+             response to the first of the RESPONSES that matches
   endpoint, labels, identity, hints
-             of an address that is no Service's, as isthmus get shows them
-"no profile" is the answer for a port that the Service does not declare, and for a
-Service that has been deleted.
+             properties of an address without a Service, as in isthmus get
+"no profile" is the response for a port that the Service does not declare, and for a
+deleted Service.
 
--o json prints one object a line for each profile: go doc
-isthmus/internal/adminapi.ProfileOutput explains its fields. It has, as "sent", the
-DestinationProfile of linkerd2-proxy-api as protobuf has it in JSON.
+-o json prints one object per line for each profile. go doc
+isthmus/internal/adminapi.ProfileOutput explains its fields. The field "sent" is the
+DestinationProfile of linkerd2-proxy-api in protobuf's JSON form.
 
-Exit code 1 if the stream ends, with what its status means.
+The exit code is 1 if the stream ends. The error explains the status.
 
 Examples:
   isthmus profile web.shop.svc.cluster.local:80

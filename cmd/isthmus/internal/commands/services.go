@@ -21,7 +21,7 @@ func servicesCommand() cli.Command {
 	o := new(Target)
 	return o.command(cli.Command{
 		Use:     "services [NAME…]",
-		Summary: "show services: their members, endpoints by cluster, streams, tiers in use, problems",
+		Summary: "show the members, endpoints, streams, tiers and problems of services",
 		Intro:   servicesIntro,
 		Ending:  servicesEnding,
 		Run:     func(ctx context.Context, p cli.Process) error { return runServices(ctx, p, o) },
@@ -34,7 +34,7 @@ func runServices(ctx context.Context, p cli.Process, o *Target) error {
 	for _, arg := range p.Args {
 		name, ok := parseServiceName(arg)
 		if !ok {
-			return cli.Usagef("%q is no service's name: give NAME, NAMESPACE/NAME or NAME.NAMESPACE", arg)
+			return cli.Usagef("%q is not the name of a service: give NAME, NAMESPACE/NAME or NAME.NAMESPACE", arg)
 		}
 		names = append(names, name)
 	}
@@ -55,8 +55,9 @@ func runServices(ctx context.Context, p cli.Process, o *Target) error {
 		return err
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("not on %s: %s\n  There are services that are federated or mirrored, that proxies watch, "+
-			"or that have problems; isthmus get shows any", shown.Replica, strings.Join(missing, ", "))
+		return fmt.Errorf("not on %s: %s\n  The page contains federated and mirrored services, "+
+			"services that proxies watch, and services with problems. For other services, use isthmus get",
+			shown.Replica, strings.Join(missing, ", "))
 	}
 	return nil
 }
@@ -316,38 +317,37 @@ func failBack(c *adminapi.Clients, now time.Time) string {
 	return c.WaitsFor
 }
 
-const servicesIntro = `isthmus services shows the services of a gateway that are federated or mirrored, that
-proxies watch, or that have problems; with NAMEs those only, in full.
+const servicesIntro = `isthmus services shows federated and mirrored services, services that proxies watch, and
+services with problems. With NAMEs, the command shows only those services, with details.
 
 Usage: isthmus services [NAME…] [FLAGS]
 
-NAME is NAME, of any namespace, NAMESPACE/NAME, NAME.NAMESPACE, or what applications
-dial: NAME.NAMESPACE.svc.DOMAIN:PORT.`
+NAME is NAME in any namespace, NAMESPACE/NAME, NAME.NAMESPACE, or the name that
+applications dial: NAME.NAMESPACE.svc.DOMAIN:PORT.`
 
 const servicesEnding = `The table:
   KIND        import (the Service of a ServiceImport), federated, mirror (of a Service of
               another cluster), or plain
-  MEMBERS     the clusters whose Services it is made of
-  ENDPOINTS   how many ready ones each member offers to a port that proxies watch
-  STREAMS     how many streams of proxies follow it
-  TIERS       those of its preference that its clients use; "|" is between those of
-              clients in different zones
-  PROBLEMS    how many there are; they follow in words
-Of services that are named there is, if they have a preference, a table of their
-clients:
-  IN USE      the tiers that these clients use, and AVAILABLE those that there are, with
-              how many endpoints are ready
-  WHY         those in use are
-  RETURN      what fewer tiers wait for, or when endpoints leave next
+  MEMBERS     the clusters of the service's members
+  ENDPOINTS   number of ready endpoints of each member, for each port that proxies watch
+  STREAMS     number of streams of proxies that watch the service
+  TIERS       tiers of the service's preference that clients use; "|" separates the tiers
+              of clients in different zones
+  PROBLEMS    number of problems, which a list below explains
+For a named service with a preference, a table of its clients follows:
+  IN USE      the tiers that these clients use
+  AVAILABLE   all tiers, with the number of ready endpoints
+  WHY         why these tiers are in use
+  RETURN      the condition for fewer tiers, or the next time at which endpoints leave
 
-Of several gateways the first that answers is shown, and where the others differ from
-it: in services, their members, and the endpoints of ports that proxies of both watch.
+If there are several replicas, the command shows the page of the first one that responds. It
+also shows where the other replicas differ in services, members, and endpoints of ports that
+proxies of both replicas watch.
 
--o json prints one object in a line: go doc isthmus/internal/adminapi.ServicesOutput
+-o json prints one object per line. go doc isthmus/internal/adminapi.ServicesOutput
 explains its fields.
 
-Exit code 1 if no gateway can be asked, or the first does not have a service that is
-named.
+The exit code is 1 if no replica can be queried, or if the page lacks a named service.
 
 Examples:
   isthmus services

@@ -62,14 +62,14 @@ func streamCommand[M any](v cli.Command, s session[M]) cli.Command {
 		return s.run(ctx, p)
 	}
 	return s.command(v, func(f *pflag.FlagSet) {
-		s.AddAddressFlag(f, "addr", "`HOST:PORT` of the gateway's gRPC server, or of Linkerd's destination controller.")
+		s.AddAddressFlag(f, "addr", "`HOST:PORT` of a replica's gRPC server, or of Linkerd's destination controller.")
 		s.Options.Flags(f)
 		f.StringVar(&s.token, "token", "",
-			`Context token of the proxy to stand for, as `+"`JSON`"+
-				`: {"ns":"shop","nodeName":"node-1","pod":"web-1"}; `+
-				`the node decides on zones, the namespace on ServiceProfiles.`)
+			`Context token of the simulated proxy, as `+"`JSON`"+
+				`: {"ns":"shop","nodeName":"node-1","pod":"web-1"}. `+
+				`The node determines the zone, and the namespace the ServiceProfiles.`)
 		f.BoolVar(&s.once, "once", false, "Print the first state and exit.")
-		s.outputFlags(f, pageTimeout, "The first state must be there within this `DURATION`.")
+		s.outputFlags(f, pageTimeout, "Fail if the first state does not arrive within this `DURATION`.")
 	})
 }
 
@@ -151,10 +151,10 @@ func (s *session[M]) display(
 	for {
 		select {
 		case <-slow:
-			fmt.Fprintf(p.Stderr, "%s: waiting for the first message of %s, for %v at most\n", p.Name, s.replica,
+			fmt.Fprintf(p.Stderr, "%s: waiting for the first message of %s, for up to %v\n", p.Name, s.replica,
 				s.Timeout)
 		case <-s.limit:
-			return fmt.Errorf("%s has sent nothing within %v (--timeout)\n  %s", s.replica, s.Timeout,
+			return fmt.Errorf("%s sent no message within %v (--timeout)\n  %s", s.replica, s.Timeout,
 				s.meanings.explain(codes.Unavailable, s.replica))
 		case m, ok := <-messages:
 			if !ok {
@@ -210,30 +210,30 @@ type codeMeanings map[codes.Code]string
 // explainEnd returns an error that says why a stream ended and how a proxy reacts.
 func (m codeMeanings) explainEnd(from reach.Replica, err error) error {
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s ended the stream without an error: a proxy opens it again", from)
+		return fmt.Errorf("%s ended the stream without an error: a proxy opens a new stream", from)
 	}
 	s := status.Convert(err)
 	return fmt.Errorf("%s: %s\n  %s", s.Code(), Printable(s.Message()), m.explain(s.Code(), from))
 }
 
 func (m codeMeanings) explain(c codes.Code, from reach.Replica) string {
-	const again = " A proxy asks again, with a backoff."
+	const again = " A proxy retries with a backoff."
 	text, ok := m[c]
 	switch {
 	case c == codes.Unavailable:
-		running := "is the gateway running and ready?"
+		running := "check that Isthmus is running and ready"
 		if from.Address != "" {
-			running += " --addr is its address"
+			running += ", and that --addr is its address"
 		}
 		if ok {
-			text = ", or " + text
+			text = "; " + text
 		}
-		return fmt.Sprintf("Either nothing answers at %s (%s), or the gateway is shutting down or ends connections "+
-			"of this age (--max-connection-age)%s.", from, running, text) + again
+		return fmt.Sprintf("Possible causes: no server responds at %s (%s); the replica is shutting down, "+
+			"or closes old connections (--max-connection-age)%s.", from, running, text) + again
 	case ok:
 		return text
 	case c == codes.Unimplemented:
-		return fmt.Sprintf("What answers at %s is not a Destination server.", from)
+		return fmt.Sprintf("The server at %s is not a Destination server.", from)
 	case c == codes.ResourceExhausted:
 		text = "A message is larger than a proxy accepts, or a limit is reached. " +
 			"If clients use too many undeclared ports, declare the port in the Service. " +

@@ -69,10 +69,10 @@ func TestStreamWaits(t *testing.T) {
 		err := s.display(t.Context(), cli.Process{Name: "isthmus get", Stderr: &errs}, nil, messages, nil)
 		if took := time.Since(began); err == nil || took != 10*time.Second ||
 			!strings.HasPrefix(err.Error(),
-				"a:1 has sent nothing within 10s (--timeout)\n  Either nothing answers at a:1") {
+				"a:1 sent no message within 10s (--timeout)\n  Possible causes: no server responds at a:1") {
 			t.Errorf("%v after %v", err, took)
 		}
-		if errs.String() != "isthmus get: waiting for the first message of a:1, for 10s at most\n" {
+		if errs.String() != "isthmus get: waiting for the first message of a:1, for up to 10s\n" {
 			t.Errorf("%q", errs.String())
 		}
 		var out bytes.Buffer

@@ -23,12 +23,12 @@ func Version(own adminapi.Build, details func(io.Writer)) cli.Command {
 	o := new(versionOptions)
 	return o.command(cli.Command{
 		Use:     "version",
-		Summary: "print the version and what it was built with, and those of gateways: put it into bug reports",
+		Summary: "print the versions of this program and of the replicas, for bug reports",
 		Intro:   versionIntro,
 		Ending:  versionEnding,
 		Run:     func(ctx context.Context, p cli.Process) error { return runVersion(ctx, p, o, own, details) },
 	}, func(s *pflag.FlagSet) {
-		s.BoolVar(&o.clientOnly, "client", false, "Print that of this program only, and ask no gateway.")
+		s.BoolVar(&o.clientOnly, "client", false, "Print only the version of this program, without querying replicas.")
 		o.pageFlags(s, pageTimeout, pageAllowed)
 	})
 }
@@ -70,7 +70,7 @@ func printVersions(p cli.Process, v adminapi.VersionOutput) {
 	}
 	for _, g := range v.Gateways {
 		if g.Build == nil {
-			fmt.Fprintf(p.Stderr, "%s: the version of gateways is not known: %s\n", p.Name, g.Error)
+			fmt.Fprintf(p.Stderr, "%s: cannot read the versions of replicas: %s\n", p.Name, g.Error)
 			continue
 		}
 		text := fmt.Sprintf("gateway %s: %s, commit %s, %s", g.Gateway, Printable(g.Version), Printable(g.Commit),
@@ -82,16 +82,18 @@ func printVersions(p cli.Process, v adminapi.VersionOutput) {
 	}
 }
 
-const versionIntro = `isthmus version prints the version of this program and what it was built with, and
-the versions of the gateways that it finds: put it into bug reports.
+const versionIntro = `isthmus version prints the version and build of this program, and the versions of all
+replicas that it finds. Include the output in bug reports.
 
 Usage: isthmus version [FLAGS]`
 
 const versionEnding = `isthmus --version is isthmus version --client.
 
--o json prints one object in a line: go doc isthmus/internal/adminapi.VersionOutput.
+-o json prints one object per line. go doc isthmus/internal/adminapi.VersionOutput
+explains its fields.
 
-Exit code 0 whether a gateway can be asked or not; standard error has why not.
+The exit code is 0 even if no replica can be queried. Standard error then contains the
+reason.
 
 Examples:
   isthmus version

@@ -127,7 +127,8 @@ func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 		}
 	}
 	if len(ready) == 0 {
-		return nil, NoReplica{fmt.Errorf("no gateway in namespace %s is ready: %s\n  --pod asks one that is not ready",
+		return nil, NoReplica{fmt.Errorf("no replica in namespace %s is ready: %s\n"+
+			"  Use --pod to query a replica that is not ready",
 			text.Quoted(c.options.Namespace), some(others))}
 	}
 	return append(ready, waiting...), nil
@@ -168,7 +169,7 @@ func (c *Cluster) pods(ctx context.Context, namespace, selector string) ([]v1.Po
 // noPods returns the error for a namespace without replicas. If the user may list Pods in all
 // namespaces, the error names the namespaces that contain replicas.
 func (c *Cluster) noPods(ctx context.Context) error {
-	hint := "-n names another namespace, " + c.options.contextFlag() + " another cluster"
+	hint := "Choose another namespace with -n, or another cluster with " + c.options.contextFlag()
 	var namespaces []string
 	for _, selector := range selectors {
 		if list, err := c.API.Pods(metav1.NamespaceAll).List(ctx,
@@ -180,9 +181,9 @@ func (c *Cluster) noPods(ctx context.Context) error {
 	}
 	if len(namespaces) > 0 {
 		slices.Sort(namespaces)
-		hint = "There are such Pods in namespace " + some(slices.Compact(namespaces)) + ": name it by -n"
+		hint = "Such Pods exist in namespace " + some(slices.Compact(namespaces)) + ": choose it with -n"
 	}
-	return fmt.Errorf("no gateway in namespace %s, by %s: no Pod has the label %s\n  %s",
+	return fmt.Errorf("no replica in namespace %s according to %s: no Pod has the label %s\n  %s",
 		text.Quoted(c.options.Namespace), c, strings.Join(selectors, " or "), hint)
 }
 
@@ -192,15 +193,15 @@ func (c *Cluster) named(ctx context.Context) ([]Replica, error) {
 	pod, err := c.API.Pods(o.Namespace).Get(ctx, o.Pod, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		hint := "-n names another namespace"
+		hint := "Choose another namespace with -n"
 		if pods, err := c.labelled(ctx, o.Namespace); err == nil && len(pods) > 0 {
 			var names []string
 			for _, p := range pods {
 				names = append(names, p.Name)
 			}
-			hint = "Gateways in this namespace: " + some(names)
+			hint = "Replicas in this namespace: " + some(names)
 		}
-		return nil, fmt.Errorf("no Pod %s in namespace %s, by %s\n  %s",
+		return nil, fmt.Errorf("no Pod %s in namespace %s according to %s\n  %s",
 			text.Quoted(o.Pod), text.Quoted(o.Namespace), c, hint)
 	case err != nil:
 		return nil, c.explain(err, "read Pods", "get pods")
@@ -251,24 +252,25 @@ func (c *Cluster) explain(err error, does, right string) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s does not accept the credentials of the kubeconfig\n  Log in again, or choose another "+
-			"context by %s", c, c.options.contextFlag())
+		return fmt.Errorf("%s rejects the credentials in the kubeconfig\n  Log in again, or choose another "+
+			"context with %s", c, c.options.contextFlag())
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%s does not let you %s: %s\n  What is missing is the right to %s, in namespace %s; a "+
-			"Role with all that is needed is in docs/operations.md",
+		return fmt.Errorf("%s does not allow you to %s: %s\n"+
+			"  You lack the permission to %s in namespace %s. docs/operations.md contains a suitable Role",
 			c, does, text.Quoted(err.Error()), right, text.Quoted(c.options.Namespace))
 	}
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return fmt.Errorf("%s does not %s: %s", c, does, text.Quoted(status.ErrStatus.Message))
 	}
 	if invalid, _ := guard.Certificate(err); invalid != "" {
-		return fmt.Errorf("%s can't be used, since its certificate is not valid: %s\n  Correct its server or its "+
-			"certificate authority in the kubeconfig, or choose another context by %s", c, invalid,
+		return fmt.Errorf("the certificate of %s is not valid: %s\n  Correct the server or its certificate "+
+			"authority in the kubeconfig, or choose another context with %s", c, invalid,
 			c.options.contextFlag())
 	}
 	if failed, ok := errors.AsType[*url.Error](err); ok { // drop the request, which does not help the user
 		err = failed.Err
 	}
-	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? %s chooses another cluster%s", c,
-		text.Quoted(err.Error()), c.options.contextFlag(), c.options.straight("; to go straight to a gateway: "))
+	return fmt.Errorf("%s does not respond: %s\n  Check that it is reachable, or choose another cluster with %s%s", c,
+		text.Quoted(err.Error()), c.options.contextFlag(),
+		c.options.straight("; to connect to a replica directly, use "))
 }

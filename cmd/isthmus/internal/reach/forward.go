@@ -212,12 +212,12 @@ func (f *forwarder) explain(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failure != "" {
-		return f.broken("can't be reached", f.failure, "\n  Does the gateway listen there? "+
-			"Its container declares ports of other numbers by name (admin, grpc)")
+		return f.broken("can't be reached", f.failure, "\n  Check that the replica listens on this port. "+
+			"If its ports differ from the defaults, its container must name them admin and grpc")
 	}
 	select {
 	case <-f.CloseChan():
-		return &BrokenError{fmt.Sprintf("to Pod %s: the connection through the API server is lost", f.pod)}
+		return &BrokenError{fmt.Sprintf("the connection to Pod %s through the API server was lost", f.pod)}
 	default:
 		return err
 	}

@@ -219,10 +219,10 @@ func TestFailure(t *testing.T) {
 		shown(t, err.Error())
 	}
 	broken(`port 9996 of Pod linkerd/isthmus-0 can't be reached: "dial tcp 127.0.0.1:9996: \x1b refused"`)
-	broken("Does the gateway listen there?")
+	broken("Check that the replica listens on this port")
 
 	server.set(server.lose)
-	broken("to Pod linkerd/isthmus-0: the connection through the API server is lost")
+	broken("the connection to Pod linkerd/isthmus-0 through the API server was lost")
 
 	server.set(echo)
 	if text, err := ping(dial(t, c)); text != "ping" || err != nil {
@@ -360,18 +360,18 @@ func TestRefused(t *testing.T) {
 		code       int
 		body, want string
 	}{
-		{"GET", 404, status, "the Pod linkerd/isthmus-0 is gone"},
-		{"GET", 403, status, `the API server of context west does not let you forward ports of Pods: "no \x1b"`},
-		{"GET", 401, status, "does not accept the credentials of the kubeconfig"},
-		{"GET", 500, status, "It does so through the kubelet of the Pod's node"},
-		{"POST", 404, status, "the Pod linkerd/isthmus-0 is gone"},
-		{"POST", 403, status, `the API server of context west does not let you forward ports of Pods: "no \x1b"`},
-		{"POST", 403, long, "the API server of context west does not let you forward ports of Pods"},
-		{"POST", 401, status, "does not accept the credentials of the kubeconfig"},
-		{"POST", 500, status, "It does so through the kubelet of the Pod's node"},
+		{"GET", 404, status, "the Pod linkerd/isthmus-0 no longer exists"},
+		{"GET", 403, status, `the API server of context west does not allow you to forward ports of Pods: "no \x1b"`},
+		{"GET", 401, status, "rejects the credentials in the kubeconfig"},
+		{"GET", 500, status, "Check the kubelet of the Pod's node"},
+		{"POST", 404, status, "the Pod linkerd/isthmus-0 no longer exists"},
+		{"POST", 403, status, `the API server of context west does not allow you to forward ports of Pods: "no \x1b"`},
+		{"POST", 403, long, "the API server of context west does not allow you to forward ports of Pods"},
+		{"POST", 401, status, "rejects the credentials in the kubeconfig"},
+		{"POST", 500, status, "Check the kubelet of the Pod's node"},
 		{
 			"GET", 502, "<html>\x1b%d",
-			"something between here and the API server that passes neither websockets nor SPDY?",
+			"all proxies on the path to the API server support websockets or SPDY",
 		},
 		{"POST", 400, "<html>\x1b%d", `: 400 Bad Request <html>\x1b400"`},
 	} {

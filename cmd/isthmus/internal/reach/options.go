@@ -55,22 +55,23 @@ func (o *Options) Flags(s *pflag.FlagSet) {
 func (o *Options) ClusterFlags(s *pflag.FlagSet, context string) {
 	o.ContextFlag = "--" + context
 	s.StringVar(&o.Kubeconfig, "kubeconfig", "",
-		"Kubeconfig `FILE`. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
-	s.StringVar(&o.Context, context, "", "`CONTEXT` of the gateway's cluster. Without it: the current one.")
+		"Kubeconfig `FILE`. "+
+			"The default is $KUBECONFIG, or else ~/.kube/config, or else the Pod's ServiceAccount.")
+	s.StringVar(&o.Context, context, "", "`CONTEXT` of the local cluster. The default is the current context.")
 	s.StringVarP(&o.Namespace, "namespace", "n", "linkerd",
-		"`NAMESPACE` of the gateway's Pods and of link Secrets there.")
+		"`NAMESPACE` of the Pods of Isthmus and of the link Secrets.")
 }
 
 // PodFlag adds the flag that selects one replica of the cluster.
 func (o *Options) PodFlag(s *pflag.FlagSet) {
-	s.StringVar(&o.Pod, "pod", "", "`NAME` of the gateway's Pod. Without it: those that are ready.")
+	s.StringVar(&o.Pod, "pod", "", "`NAME` of the Pod to query. The default is all ready replicas.")
 }
 
 // AddAddressFlag adds the flag that sets the address of a replica.
 func (o *Options) AddAddressFlag(s *pflag.FlagSet, name, usage string) {
 	o.AddressFlag = "--" + name
 	s.StringVar(&o.Address, name, "",
-		usage+" Without it: it is found in Pods by the kubeconfig, and reached through the API server.")
+		usage+" By default, the command finds replicas with the kubeconfig and connects through the API server.")
 }
 
 // load returns the client configuration of the cluster and the name of the kubeconfig context. The
@@ -94,8 +95,8 @@ func (o *Options) load() (*rest.Config, string, error) {
 	switch {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, "",
-			errors.New("no cluster to look in: there is neither $KUBECONFIG nor ~/.kube/config\n  Name a file by " +
-				"--kubeconfig" + o.straight(", or go straight to a gateway by "))
+			errors.New("no kubeconfig: neither $KUBECONFIG nor ~/.kube/config exists\n  Choose a file with " +
+				"--kubeconfig" + o.straight(", or connect to a replica directly with "))
 	case err != nil:
 		return nil, "", unreadable(err)
 	}
@@ -129,13 +130,14 @@ func (o *Options) chosen(kubeconfig *api.Config) (string, error) {
 	case kubeconfig.Contexts[name] != nil, name == "" && len(known) == 0:
 		return name, nil
 	case name == "":
-		return "", fmt.Errorf("the kubeconfig has no current context\n  Choose one by %s: %s",
+		return "", fmt.Errorf("the kubeconfig has no current context\n  Choose a context with %s: %s",
 			o.contextFlag(), some(known))
 	case len(known) == 0:
-		return "", fmt.Errorf("the kubeconfig has no context %s, nor any other\n  Name another file by --kubeconfig",
+		return "", fmt.Errorf("the kubeconfig has no context %s, nor any other context\n"+
+			"  Choose another file with --kubeconfig",
 			text.Quoted(name))
 	}
-	return "", fmt.Errorf("the kubeconfig has no context %s\n  Choose one by %s: %s",
+	return "", fmt.Errorf("the kubeconfig has no context %s\n  Choose a context with %s: %s",
 		text.Quoted(name), o.contextFlag(), some(known))
 }
 
@@ -145,10 +147,10 @@ var quoted = regexp.MustCompile("`[^`]*`")
 // unreadable returns the error for a kubeconfig that can't be used.
 func unreadable(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
-		return fmt.Errorf("kubeconfig: %s\n  Name a file that can be read by --kubeconfig, or by $KUBECONFIG",
+		return fmt.Errorf("kubeconfig: %s\n  Choose a readable file with --kubeconfig or $KUBECONFIG",
 			text.Quoted(path.Error()))
 	}
-	return fmt.Errorf("kubeconfig: %s\n  Correct it, or name another file by --kubeconfig",
+	return fmt.Errorf("kubeconfig: %s\n  Correct the file, or choose another file with --kubeconfig",
 		text.Quoted(quoted.ReplaceAllString(err.Error(), "…")))
 }
 

@@ -56,9 +56,10 @@ func TestKubeconfig(t *testing.T) {
 	good := kubeconfig("http://127.0.0.1:1")
 	for _, c := range []struct{ name, file, context, want string }{
 		{"good", good, "", ""},
-		{"unknown context", good, "\x1bx", "the kubeconfig has no context \"\\x1bx\"\n  Choose one by --context: west"},
+		{"unknown context", good, "\x1bx",
+			"the kubeconfig has no context \"\\x1bx\"\n  Choose a context with --context: west"},
 		{"no current context", strings.Replace(good, `"current-context":"west",`, "", 1), "",
-			"the kubeconfig has no current context\n  Choose one by --context: west"},
+			"the kubeconfig has no current context\n  Choose a context with --context: west"},
 		{"no contexts", `{"kind":"Config","apiVersion":"v1","current-context":"x"}`, "",
 			"the kubeconfig has no context x, nor any other"},
 		{"no YAML", "SECRET: [", "", "kubeconfig: "},
@@ -158,7 +159,7 @@ func TestGateways(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	list = slices.Delete(list, 1, 2)
-	if _, err = c.Replicas(t.Context()); err == nil || !strings.Contains(err.Error(), "no gateway in namespace "+
+	if _, err = c.Replicas(t.Context()); err == nil || !strings.Contains(err.Error(), "no replica in namespace "+
 		"linkerd is ready: ") || !strings.Contains(err.Error(), "d (terminating), e (pending)") {
 		t.Error(err)
 	}

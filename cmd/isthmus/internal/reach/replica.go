@@ -69,18 +69,20 @@ func (g Replica) explain(err error) error {
 	status := statusOf(err)
 	switch {
 	case status == nil && httpstream.IsUpgradeFailure(err):
-		return fmt.Errorf("%s can't connect to Pod %s: %s\n  Is there something between here and the API server that "+
-			"passes neither websockets nor SPDY?", g.cluster, g, text.Quoted(err.Error()))
+		return fmt.Errorf("%s can't connect to Pod %s: %s\n"+
+			"  Check that all proxies on the path to the API server support websockets or SPDY",
+			g.cluster, g, text.Quoted(err.Error()))
 	case status == nil:
 		return g.cluster.explain(err, "forward ports of Pods", "create pods/portforward")
 	case apierrors.IsNotFound(status):
-		return fmt.Errorf("the Pod %s is gone\n  Ask again: another may have taken its place", g)
+		return fmt.Errorf("the Pod %s no longer exists\n  Run the command again, because another Pod may have replaced it",
+			g)
 	case apierrors.IsForbidden(status), apierrors.IsUnauthorized(status):
 		return g.cluster.explain(status, "forward ports of Pods", "create pods/portforward")
 	}
 	return fmt.Errorf("%s can't connect to Pod %s: %s\n"+
-		"  It does so through the kubelet of the Pod's node: is that well? "+
-		"--pod asks another gateway", g.cluster, g, text.Quoted(status.ErrStatus.Message))
+		"  Check the kubelet of the Pod's node, which forwards the connection, or choose another Pod "+
+		"with --pod", g.cluster, g, text.Quoted(status.ErrStatus.Message))
 }
 
 // ends reports whether a Pod will never become ready again.

@@ -389,7 +389,7 @@ func TestAwaitReplicas(t *testing.T) {
 	}))
 	defer newer.Close()
 	err := wait(strings.TrimPrefix(newer.URL, "http://"), "1h")
-	if err == nil || !strings.Contains(err.Error(), "the page can't be judged: its pages have the format 2") {
+	if err == nil || !strings.Contains(err.Error(), "the page cannot be evaluated: its pages have format 2") {
 		t.Error(err)
 	}
 }
