@@ -94,7 +94,7 @@ func TestVerbs(t *testing.T) {
 		"none",
 	); r.code != 1 ||
 		!strings.HasPrefix(r.stderr, "kubectl isthmus clusters: no replica in namespace none") ||
-		!strings.Contains(r.stderr, "in namespace linkerd, other: name it by -n") {
+		!strings.Contains(r.stderr, "in namespace linkerd, other: choose it with -n") {
 		t.Errorf("as a plugin: %+v", r)
 	}
 }
@@ -196,7 +196,7 @@ func TestErrors(t *testing.T) {
 		1,
 		"",
 		`no replica in namespace linkerd according to the API server of context west: no Pod has the label ` +
-			`app.kubernetes.io/name=isthmus or linkerd.io/\S+\n  -n names another`,
+			`app.kubernetes.io/name=isthmus or linkerd.io/\S+\n  Choose another namespace with -n`,
 	})
 	pod := isthmusPod("isthmus-0")
 	must(t, w.node.Run(t.Context(), pod))
@@ -206,8 +206,8 @@ func TestErrors(t *testing.T) {
 			"clusters",
 			1,
 			"",
-			`^isthmus clusters: port 9996 of Pod linkerd/isthmus-0 can't be reached: .*connection refused\n  Does ` +
-				`the gateway listen there.*\n$`,
+			`^isthmus clusters: port 9996 of Pod linkerd/isthmus-0 can't be reached: .*connection refused\n  Check ` +
+				`that the replica listens on this port.*\n$`,
 		},
 		expectation{
 			"get web:80",
@@ -220,19 +220,19 @@ func TestErrors(t *testing.T) {
 			"clusters --context nowhere",
 			1,
 			"",
-			`the kubeconfig has no context nowhere\n  Choose one by --context: gone, west\n`,
+			`the kubeconfig has no context nowhere\n  Choose a context with --context: gone, west\n`,
 		},
 		expectation{
 			"clusters --context gone",
 			1,
 			"",
-			`the API server of context gone does not answer: .*connection refused\n  Is it reachable`,
+			`the API server of context gone does not respond: .*connection refused\n  Check that it is reachable`,
 		},
 		expectation{
 			"clusters --kubeconfig none",
 			1,
 			"",
-			`kubeconfig: .*none: no such file or directory\n  Name a file`,
+			`kubeconfig: .*none: no such file or directory\n  Choose a readable file`,
 		},
 		expectation{
 			"clusters --pod isthmus-9",
