@@ -75,7 +75,7 @@ func revision(info *debug.BuildInfo) (text, at string) {
 	return text, all["vcs.time"]
 }
 
-// commit returns the revision for people.
+// commit returns the revision in a form for users.
 func commit(info *debug.BuildInfo) string {
 	text, at := revision(info)
 	if at != "" {

@@ -26,8 +26,8 @@ type Command struct {
 	// OneOf lists pairs of flags of which at most one may be set. A flag with its default value
 	// counts as not set.
 	OneOf [][2]string
-	// Such describes the valid values of the only argument of Use. Such is used in the error for a
-	// missing argument.
+	// Such is an example value of the command's only argument. The error for a missing argument
+	// contains Such.
 	Such string
 	// Run runs the command. A signal cancels its context. If OwnSignals is true, the command reads
 	// [Process].Signals instead.

@@ -23,13 +23,13 @@
 //   - "help", "help COMMAND", "COMMAND --help" and "COMMAND -h" work for every command and print to
 //     standard output. "completion SHELL" also prints to standard output.
 //   - For a mistyped command, the error suggests similar commands.
-//   - Messages contain the program's name as the user typed it. A source text says "isthmus", and
-//     users of the kubectl plugin see "kubectl isthmus".
+//   - Messages contain the program's name as the user typed it. Messages in the source code say
+//     "isthmus", and users of the kubectl plugin see "kubectl isthmus".
 //   - Flags take one dash or two, and may come before, between or after other arguments. After
 //     "--", everything is an argument. Only flags of one letter can be combined.
 //   - A signal cancels the context of the command, unless the command sets [Command].OwnSignals.
-//   - The package does not exit the process, read os.Args or subscribe to signals. Tests can
-//     therefore run whole programs.
+//   - Tests can run whole programs, because the package does not exit the process, read os.Args or
+//     subscribe to signals.
 //
 // The package is not safe for concurrent use, because a process parses its arguments once.
 //

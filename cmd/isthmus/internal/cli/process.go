@@ -70,9 +70,9 @@ const SlowAfter = time.Second
 // for a credential plugin of the kubeconfig takes that long.
 const afterLimit = time.Second
 
-// Await does work. If the work takes longer than a second, Await prints "waiting" followed by what,
-// such as " for x" or ": making x". If the work continues after the context has ended, Await
-// returns. The caller must then not read the results of the work.
+// Await calls the function work. If the work takes longer than a second, Await prints "waiting"
+// followed by the string what, such as " for x" or ": making x". If the work continues after the
+// context has ended, Await returns. The caller must then not read the results of the work.
 func (p Process) Await(ctx context.Context, what string, work func() error) error {
 	done := make(chan error, 1)
 	slow := time.After(SlowAfter)

@@ -21,7 +21,8 @@ const CompleteCommand = cobra.ShellCompRequestCmd
 // Program is a set of commands under one name.
 type Program struct {
 	// Name is what users type to call the program, such as "isthmus". For a plugin of another
-	// program, it is "kubectl isthmus". All texts of the program use only the last word of Name.
+	// program, it is "kubectl isthmus". Messages in the source code contain only the last word of
+	// Name.
 	Name     string
 	Build    adminapi.Build
 	Intro    string // first line of the overview
@@ -55,7 +56,7 @@ func (g *Program) Run(ctx context.Context, p Process) int {
 	return 1
 }
 
-// called returns the name by which the user called a command.
+// called returns the name under which the user called a command.
 func called(c *cobra.Command) string {
 	if c.HasParent() && c.CalledAs() != "" {
 		return called(c.Parent()) + " " + c.CalledAs()

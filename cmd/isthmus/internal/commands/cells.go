@@ -43,7 +43,7 @@ var colours = map[string]colour{
 // coloured returns a word of a replica as a cell.
 func coloured(word string) cell { return cell{word, colours[word]} }
 
-// cell is one text of a table. The text may contain control characters.
+// cell is the text of one cell of a table. The text may contain control characters.
 type cell struct {
 	text   string
 	colour colour
@@ -101,7 +101,7 @@ func (t *cells) writeUnder(b *bytes.Buffer, title string) {
 	}
 }
 
-// joined joins the texts that are not empty, separated by by.
+// joined joins the strings that are not empty with a separator.
 func joined(by string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), by)
 }

@@ -23,8 +23,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// checkTimeout is the default of --timeout. The value suffices for 250 clusters many of which do
-// not respond.
+// checkTimeout is the default of --timeout. The default suffices for 250 clusters, even if many of
+// the clusters do not respond.
 const checkTimeout = 30 * time.Second
 
 // checkOptions are the options of "isthmus check".
@@ -48,7 +48,8 @@ type Preflight struct {
 	Exports   bool          // the replica will run with --exports=on
 }
 
-// Preflighter reads with the user's kubeconfig what a replica would show on its pages.
+// Preflighter reads the clusters with the user's kubeconfig, and returns the data that a replica
+// would show on its pages.
 type Preflighter func(context.Context, Preflight) check.Seen
 
 func checkCommand(preflight Preflighter) cli.Command {
@@ -145,9 +146,8 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	return s, nil
 }
 
-// fromHere runs the checks that need no replica, with the user's kubeconfig. The error why says
-// that no replica can be queried, and adds a failure. If why is nil, fromHere does not look for a
-// replica.
+// fromHere runs the checks that need no replica, with the user's kubeconfig. If the parameter why
+// is not nil, it is the reason why no replica can be queried, and fromHere adds a failure.
 func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (*checkState, error) {
 	s := newCheckState(adminapi.CheckedHere)
 	if why != nil {
@@ -218,8 +218,8 @@ func (s *checkState) finish() {
 	}
 }
 
-// why describes the first failure, which --wait is waiting to end. The parameter err is the reason
-// why there is no result.
+// why describes the first failure that --wait waits for. The parameter err is the reason why there
+// is no result.
 func (s *checkState) why(err error) string {
 	if err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
@@ -234,8 +234,8 @@ func (s *checkState) why(err error) string {
 }
 
 // merge merges the responses of the replicas. A result that all replicas share is listed once. If
-// replicas differ, the result of each is listed with the replica's name. The difference is a result
-// too.
+// replicas differ, the result of each is listed with the replica's name. For each difference, merge
+// also adds a result.
 func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) {
 	s.Client = client.Version
 	var found [][]check.Result
@@ -483,8 +483,8 @@ func resultLine(r check.Result) string {
 // resultKey identifies the results of two replicas that are compared.
 type resultKey struct{ check, object string }
 
-// alike reports whether all replicas have the same levels in their results of one check of one
-// object.
+// alike reports whether the results of all replicas for one check and one object have the same
+// levels.
 func alike(lists [][]check.Result) bool {
 	for _, list := range lists[1:] {
 		if !slices.EqualFunc(lists[0], list, func(a, b check.Result) bool { return a.Level == b.Level }) {
@@ -494,7 +494,7 @@ func alike(lists [][]check.Result) bool {
 	return true
 }
 
-// runs splits the list wherever the value of the function changes.
+// runs splits a list wherever the function returns a different value than for the previous element.
 func runs(list []check.Result, of func(check.Result) string) (all [][]check.Result) {
 	for i, r := range list {
 		if i == 0 || of(r) != of(list[i-1]) {

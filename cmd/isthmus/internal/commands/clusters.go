@@ -168,7 +168,7 @@ func writeGateways(b *bytes.Buffer, o *adminapi.ClustersOutput) {
 	t.writeUnder(b, "\n")
 }
 
-// objectsOf returns the number of cached objects of the first of these resources that the replica
+// objectsOf returns the number of cached objects of the first resource in the list that the replica
 // reads.
 func objectsOf(c *adminapi.Cluster, names ...string) string {
 	for _, name := range names {
@@ -273,7 +273,7 @@ func clusterTroubles(c *adminapi.Cluster) []string {
 	return prefixed(c.Cluster, list)
 }
 
-// throttled returns a text about resources that are throttled because the API server asked for a
+// throttled returns a message about resources that are throttled because the API server asked for a
 // pause. throttled names the time when the last pause ends.
 func throttled(c *adminapi.Cluster) string {
 	var names []string
@@ -324,7 +324,7 @@ func conflictLines(p *adminapi.Clusters) (list []string) {
 	return list
 }
 
-// prefixed returns the texts, each preceded by about and a colon.
+// prefixed returns the strings, each with a prefix and a colon.
 func prefixed(about string, texts []string) []string {
 	list := make([]string, len(texts))
 	for i, text := range texts {

@@ -24,8 +24,8 @@ func All(preflight Preflighter) []cli.Command {
 	}
 }
 
-// Target holds the flags by which users select replicas, for commands of this package and of
-// others. Target also limits how long a command waits for them.
+// Target holds the flags with which users select replicas. Commands of other packages also use
+// Target. Target also limits how long a command waits for them.
 type Target struct {
 	reach.Options
 	Timeout time.Duration // limit for everything that the command does; positive
@@ -38,8 +38,8 @@ func (t *Target) AdminFlag(s *pflag.FlagSet) {
 	t.AddAddressFlag(s, "admin", "`HOST:PORT` of a replica's admin server, which is set with its flag --metrics-addr.")
 }
 
-// pageFlags adds the flags of commands that read pages. The parameter limit is the default of
-// --timeout, and allowed is its usage text.
+// pageFlags adds the flags of commands that read pages. The parameters limit and allowed are the
+// default and the usage text of --timeout.
 func (t *Target) pageFlags(s *pflag.FlagSet, limit time.Duration, allowed string) {
 	t.AdminFlag(s)
 	t.Flags(s)
@@ -110,8 +110,8 @@ func (t *Target) find(ctx context.Context, p cli.Process) (list []reach.Replica,
 	return list, cluster.Close, nil
 }
 
-// await runs work, which waits for who to respond within the timeout. If work takes long, await
-// prints what it is waiting for.
+// await runs a function that waits for a response within the timeout. If the function takes long,
+// await prints what the command is waiting for.
 func (t *Target) await(ctx context.Context, p cli.Process, what, who string, work func() error) error {
 	err := p.Await(ctx, fmt.Sprintf(" for %s, for up to %v", what, t.Timeout), work)
 	switch {

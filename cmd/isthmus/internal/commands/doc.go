@@ -3,9 +3,9 @@
 //   - "isthmus clusters", "isthmus services", "isthmus exports" and "isthmus explain" read pages of
 //     the admin server.
 //   - "isthmus check" evaluates the pages of all replicas with package check. If there is no
-//     replica, it evaluates what the user can read in the clusters.
-//   - "isthmus get" and "isthmus profile" open the same streams as a proxy. After each message,
-//     they show the state that the proxy would have.
+//     replica, "isthmus check" evaluates what the user can read in the clusters.
+//   - "isthmus get" and "isthmus profile" open the same streams as a proxy. After each message, the
+//     commands show the state that the proxy would have.
 //
 // "isthmus get" prints such a state as follows:
 //
@@ -19,29 +19,29 @@
 // Callers may rely on the following:
 //
 //   - A command waits at most --timeout for a page or for the first message of a stream. After one
-//     second, it says what it is waiting for.
+//     second, the command prints what it is waiting for.
 //   - The exit code is 0 if the requested information was printed, and 1 otherwise. The error says
 //     why and how to fix it. "isthmus explain" also exits with 1 if the client does not receive the
 //     requested endpoints. "isthmus check" also exits with 1 if a check failed.
-//   - "isthmus get" and "isthmus profile" open one stream. When the stream ends, they exit with 1
-//     and explain the status code and the reaction of a proxy. They exit with 0 on a signal and,
-//     with --once, after the first state.
+//   - "isthmus get" and "isthmus profile" open one stream. When the stream ends, the commands exit
+//     with 1 and explain the status code and the reaction of a proxy. The commands exit with 0 on a
+//     signal and, with --once, after the first state.
 //   - "isthmus clusters --watch" continues while the replica is unreachable. A signal ends the
 //     command with exit code 0.
 //   - Messages are applied as a proxy applies them. A message that no replica may send is reported
 //     on standard error, and its usable parts are applied. Endpoints and profiles that have no JSON
 //     form are dropped.
 //   - A state that equals the previous state is not printed again. Messages within 50 ms are shown
-//     as one state. A large set consists of several messages, and so does a step that adds and
-//     removes endpoints.
+//     as one state. A large set, or a step that adds and removes endpoints, consists of several
+//     messages.
 //   - The field names of -o json are stable. Each line is one object; package internal/adminapi
 //     (commands.go) defines the types. The output of get and profile contains the sent message in
 //     protobuf's JSON form.
 //   - No control character of a server reaches the terminal. Files contain no colours, nor does a
 //     terminal if NO_COLOR is set.
 //
-// A command that opens a stream has two goroutines. One receives messages; the other applies and
-// prints them. Only the second goroutine accesses the state.
+// A command that opens a stream has two goroutines. One goroutine receives messages, and the other
+// goroutine applies and prints the messages. Only the second goroutine accesses the state.
 //
 // To add a command, create a file with its name and add the command to [All] (commands.go). The
 // file contains the command's flags, function, table and help.

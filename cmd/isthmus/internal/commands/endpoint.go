@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// messageJSON returns the JSON form of a protobuf message. Some messages have none, for example
-// with a duration out of range.
+// messageJSON returns the JSON form of a protobuf message. Some messages have no JSON form, for
+// example if a duration is out of range.
 func messageJSON(m proto.Message) (json.RawMessage, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {

@@ -82,7 +82,8 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 }
 
 // chooseExports returns the response of the replica that writes, because only this replica knows
-// about failed writes. If no such replica responds, it returns the first response.
+// about failed writes. If the replica that writes does not respond, chooseExports returns the first
+// response.
 func chooseExports(answers []Answer[adminapi.Exports]) Answer[adminapi.Exports] {
 	rank := func(a Answer[adminapi.Exports]) int {
 		switch {
@@ -166,7 +167,7 @@ func (s *exportsState) table() (string, []byte) {
 	return headline, b.Bytes()
 }
 
-// writer returns a text that names the replica that writes.
+// writer returns a message that names the replica that writes.
 func (s *exportsState) writer() string {
 	switch w := s.Writer; {
 	case w.Mode == "plan":

@@ -28,19 +28,20 @@ type Answer[T any] struct {
 	Origin
 }
 
-// askedAtOnce limits how many replicas are queried in parallel. Each response may have 32 MiB.
+// askedAtOnce limits how many replicas are queried in parallel. Each response may contain up to 32
+// MiB.
 const askedAtOnce = 4
 
 // ReadAll reads a page of every replica that the flags select. A replica that fails has an Answer
-// with Err set. ReadAll returns an error only if no replica could be queried at all. If it takes
-// long, it prints on standard error what it is waiting for.
+// with Err set. ReadAll returns an error only if no replica could be queried at all. If the
+// requests take long, ReadAll prints on standard error what it is waiting for.
 func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) ([]Answer[T], error) {
 	return ask(ctx, p, t, pageOf(path), func(ctx context.Context, g reach.Replica, into *T) (Origin, error) {
 		return fetch(ctx, g, path, into)
 	})
 }
 
-// ask calls one for each replica. The parameter what describes the request in messages.
+// ask calls a function for each replica. The parameter what describes the request in messages.
 func ask[T any](
 	ctx context.Context, p cli.Process, t *Target, what string,
 	one func(context.Context, reach.Replica, *T) (Origin, error),
@@ -94,7 +95,8 @@ func replicaNames(replicas []reach.Replica) string {
 // clusters fit.
 const maxPage = 32 << 20
 
-// pageLimits limit the elements and fields of a page. A services page of maxPage bytes has fewer.
+// pageLimits limit the elements and fields of a page. A services page of maxPage bytes contains
+// fewer elements and fields.
 var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 
 // versionPage is the page that every version of Isthmus serves.
@@ -193,7 +195,7 @@ func decode(g reach.Replica, answer *http.Response, page string, into any) (from
 	return from, nil
 }
 
-// refusal returns the text that a replica sent in place of a page.
+// refusal returns the message that a replica sent instead of a page.
 func refusal(body io.Reader) string {
 	text, _ := io.ReadAll(io.LimitReader(body, 1000))
 	return Printable(strings.TrimSpace(string(text)))

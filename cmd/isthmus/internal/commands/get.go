@@ -41,7 +41,7 @@ func getCommand() cli.Command {
 	}})
 }
 
-// openGet opens a Get stream and asks the replica to add the tier of each endpoint to its labels.
+// openGet opens a Get stream and asks the replica to add a label with the tier to each endpoint.
 // Other servers ignore this request.
 func openGet(
 	c pb.DestinationClient, ctx context.Context, q *pb.GetDestination, opts ...grpc.CallOption,
@@ -49,7 +49,7 @@ func openGet(
 	return c.Get(metadata.AppendToOutgoingContext(ctx, "isthmus-explain", "tiers"), q, opts...)
 }
 
-// Limits of the state that get stores. No replica reaches them.
+// Limits of the state that "isthmus get" stores. No replica reaches them.
 const (
 	maxEndpoints = 100_000
 	maxLabels    = 64        // labels of an endpoint, including the labels of its message
@@ -77,9 +77,9 @@ type endpoint struct {
 // its JSON form, where one character may take six bytes.
 func (e endpoint) size() int { return proto.Size(e.WeightedAddr) + len(e.sent) }
 
-// apply applies a message as a proxy does. The first add replaces the state, and a remove before
-// the first add is ignored. An empty add is dropped. If a part of the message is invalid, apply
-// uses the rest and returns an error.
+// apply applies a message as a proxy does. The first add message replaces the state. A remove
+// message before the first add message is ignored. An empty add is dropped. If a part of the
+// message is invalid, apply uses the rest and returns an error.
 func (s *getState) apply(u *pb.Update) error {
 	switch u := u.GetUpdate().(type) {
 	case *pb.Update_Add:
@@ -219,8 +219,8 @@ func (s *getState) headline() string {
 	return fmt.Sprintf("%s (%s)", text.Count(len(s.endpoints), "endpoint", "endpoints"), strings.Join(parts, ", "))
 }
 
-// completed adds the labels of an add to one of its addresses. The address's own labels take
-// precedence.
+// completed adds the labels of an add message to one of the message's addresses. The address's own
+// labels take precedence.
 func completed(w *pb.WeightedAddr, setLabels map[string]string) (netip.AddrPort, error) {
 	addr, err := decodeAddress(w.GetAddr())
 	if err != nil {

@@ -21,8 +21,8 @@ type Origin struct {
 	Build  adminapi.Build // build of the replica; zero if unknown
 }
 
-// Unchecked returns the reason why a program of this build can't judge the page. The reason is an
-// unknown page format. If the program supports the format, the reason is empty.
+// Unchecked returns an error message if a program of this build does not support the format of the
+// page, and an empty string otherwise.
 func (o Origin) Unchecked(own adminapi.Build) string {
 	known := strconv.Itoa(adminapi.Format)
 	if o.Format == known {
@@ -38,8 +38,8 @@ func (o Origin) Unchecked(own adminapi.Build) string {
 }
 
 // OtherFormat returns an error if the page has a format number that a program of this build does
-// not support. Fields of such a page may have other meanings. Pages of older replicas have no
-// format number and at most lack fields.
+// not support. In an unsupported format, fields may have different meanings. Pages of older
+// replicas have no format number and at most lack fields.
 func (o Origin) OtherFormat(own adminapi.Build) error {
 	if unchecked := o.Unchecked(own); o.Format != "" && unchecked != "" {
 		return fmt.Errorf("the page cannot be evaluated: %s", unchecked)
@@ -47,7 +47,7 @@ func (o Origin) OtherFormat(own adminapi.Build) error {
 	return nil
 }
 
-// writeUnchecked prints the reason why a page can't be judged, unless the reason is empty.
+// writeUnchecked prints the reason why a page cannot be evaluated, unless the reason is empty.
 func writeUnchecked(w io.Writer, unchecked string) {
 	if unchecked != "" {
 		fmt.Fprintf(w, "Not checked: %s\n", unchecked)

@@ -213,7 +213,7 @@ func responseCondition(m *pb.ResponseMatch, nesting int) string {
 }
 
 // joinConditions joins the texts of conditions with a word, in parentheses if there are several.
-// For an empty list, joinConditions returns empty.
+// For an empty list, joinConditions returns the value of the parameter empty.
 func joinConditions[M any](list []M, word, empty string, text func(M) string) string {
 	var parts []string
 	for _, m := range list {
@@ -228,7 +228,8 @@ func joinConditions[M any](list []M, word, empty string, text func(M) string) st
 	return "(" + strings.Join(parts, word) + ")"
 }
 
-// statusRange describes a range of status codes. A zero bound means no bound.
+// statusRange describes a range of status codes. Zero means that the range has no lower or no upper
+// bound.
 func statusRange(low, high uint32) string {
 	switch {
 	case low == high && low != 0:

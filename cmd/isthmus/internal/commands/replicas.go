@@ -54,7 +54,7 @@ func readEach[T any](
 	return shown, others, nil
 }
 
-// differences returns one line for each fact that differs in other.
+// differences returns one line for each fact that is different in the facts of another replica.
 func (f facts) differences(other facts) (lines []string) {
 	keys := maps.Clone(f)
 	maps.Copy(keys, other)
@@ -73,8 +73,8 @@ func (f facts) differences(other facts) (lines []string) {
 	return lines
 }
 
-// compared returns a summary of the differences for a headline, and one line per difference. If
-// unchecked is not empty, it is the reason why the shown page can't be judged.
+// compared returns a summary of the differences for a headline, and one line per difference. If the
+// parameter unchecked is not empty, it is the reason why the shown page cannot be evaluated.
 func compared(others []adminapi.OtherReplica, unchecked string) (summary string, lines []string) {
 	if unchecked != "" {
 		return "; not checked: " + unchecked, nil

@@ -34,8 +34,8 @@ func (s *screen) changed(state any) (bool, error) {
 	return !same, nil
 }
 
-// show prints a state: output as JSON, or a table with a headline and indented lines. The parameter
-// of names the object of the table.
+// show prints a state as JSON, or as a table with a headline and indented lines. The headline
+// starts with a time and the name of an object.
 func (s *screen) show(at time.Time, of string, output any, table func() (headline string, lines []byte)) error {
 	if s.asJSON {
 		return printJSON(s.w, output)

@@ -86,14 +86,14 @@ func parseServiceName(typed string) (serviceName, bool) {
 	return n, len(labels) <= 2 && !slices.Contains(labels, "")
 }
 
-// is reports whether n names a service of the page, which has the form NAMESPACE/NAME.
+// is reports whether the name matches a service of the page, in the form NAMESPACE/NAME.
 func (n serviceName) is(service string) bool {
 	namespace, name, _ := strings.Cut(service, "/")
 	return name == n.name && (n.namespace == "" || n.namespace == namespace)
 }
 
 // chosen returns the services that match one of the names, and the names without a matching
-// service. If names is empty, it returns all services.
+// service. Without names, chosen returns all services.
 func chosen(all []adminapi.Service, names []serviceName) (list []adminapi.Service, missing []string) {
 	if len(names) == 0 {
 		return append([]adminapi.Service{}, all...), nil

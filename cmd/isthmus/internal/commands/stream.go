@@ -22,18 +22,18 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// batchWindow is how long messages are collected before a state is shown. A set in several
-// messages, or a step with an add and a remove, is thus shown once.
+// batchWindow is how long messages are collected before a state is shown. The command therefore
+// shows a set of several messages as one state.
 const batchWindow = 50 * time.Millisecond
 
-// state is the state that a proxy has after the messages M of one stream.
+// state is the state of a proxy after the messages of one stream.
 type state[M any] interface {
 	// apply changes the state according to a message. apply returns an error if a server must not
 	// send the message.
 	apply(*M) error
 	// started reports whether there is a state to show.
 	started() bool
-	// output returns the state for -o json, and table returns the state for people.
+	// output returns the state for -o json, and table returns the state as a table.
 	output(at time.Time, authority string) any
 	table() (headline string, lines []byte)
 }
@@ -141,8 +141,8 @@ func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, to chan
 	}
 }
 
-// display applies messages and shows the state until messages is closed or the process receives a
-// signal. When messages is closed, ended contains the reason.
+// display applies messages and shows the state until the channel messages is closed or the process
+// receives a signal. The channel ended contains the reason why the stream ended.
 func (s *session[M]) display(
 	ctx context.Context, p cli.Process, out *screen, messages <-chan *M, ended <-chan error,
 ) error {
@@ -203,8 +203,8 @@ func (s *session[M]) finish(out *screen, ended error) error {
 	return s.meanings.explainEnd(s.replica, ended)
 }
 
-// codeMeanings explain status codes that have a specific meaning for an RPC. The text for
-// codes.Unavailable is an additional cause.
+// codeMeanings explain status codes that have a specific meaning for an RPC. The string for
+// codes.Unavailable describes an additional cause.
 type codeMeanings map[codes.Code]string
 
 // explainEnd returns an error that says why a stream ended and how a proxy reacts.

@@ -17,8 +17,8 @@ type versionOptions struct {
 	clientOnly bool
 }
 
-// Version returns the command "version". For this program, the command prints details or, as JSON,
-// own.
+// Version returns the command "version". For this program, the command prints the details or, with
+// -o json, the build.
 func Version(own adminapi.Build, details func(io.Writer)) cli.Command {
 	o := new(versionOptions)
 	return o.command(cli.Command{
@@ -33,8 +33,8 @@ func Version(own adminapi.Build, details func(io.Writer)) cli.Command {
 	})
 }
 
-// runVersion prints the versions. An unreachable replica is no failure, because the version of this
-// program is still printed.
+// runVersion prints the versions. An unreachable replica is not a failure, because the version of
+// this program is still printed.
 func runVersion(
 	ctx context.Context, p cli.Process, o *versionOptions, own adminapi.Build, details func(io.Writer),
 ) error {

@@ -82,7 +82,7 @@ func (c *Cluster) String() string {
 }
 
 // The labels that identify replicas. The first label belongs to a separate installation of Isthmus.
-// The second label belongs to a replica in place of Linkerd's destination controller.
+// The second label belongs to a replica that replaces Linkerd's destination controller.
 const (
 	besideLinkerd  = "app.kubernetes.io/name=isthmus"
 	inLinkerdPlace = "linkerd.io/control-plane-component=destination"
@@ -99,9 +99,9 @@ type NoReplica struct{ error }
 func (e NoReplica) Unwrap() error { return e.error }
 
 // Replicas returns the ready replicas, sorted by name, and after them the replicas that may still
-// become ready. At least one replica is ready, or the error is a [NoReplica]. The NotReady field of
-// the others holds the reason. Replicas leaves out Pods that are terminating or have ended. If the
-// options name a Pod, Replicas returns this Pod, ready or not.
+// become ready. At least one replica is ready, or the error is a [NoReplica]. If a replica is not
+// ready, its NotReady field contains the reason. Replicas leaves out Pods that are terminating or
+// have ended. If the options name a Pod, Replicas returns this Pod, ready or not.
 func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 	if c.options.Pod != "" {
 		return c.named(ctx)
@@ -135,8 +135,9 @@ func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 }
 
 // labelled returns the Pods of a namespace that are replicas, sorted by name. A namespace may
-// contain both kinds of installation. Beside Pods with the label of Isthmus, a destination Pod
-// counts only if its image is Isthmus. Otherwise, it is Linkerd's own destination controller.
+// contain both kinds of installation. If the namespace contains Pods with the label of Isthmus, a
+// destination Pod counts only if it runs the image of Isthmus. Any other destination Pod belongs to
+// Linkerd.
 func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, error) {
 	pods, err := c.pods(ctx, namespace, besideLinkerd)
 	if err != nil {
@@ -218,8 +219,8 @@ func (c *Cluster) replica(pod *v1.Pod) Replica {
 	return g
 }
 
-// forward returns the forwarder of a port. If none exists or the last one is no longer usable,
-// forward starts a new one.
+// forward returns the forwarder of a port. If there is no usable forwarder, forward starts a new
+// forwarder.
 func (c *Cluster) forward(ctx context.Context, pod Replica, port int) (*forwarder, error) {
 	key := fmt.Sprintf("%s/%s:%d", pod.Namespace, pod.Name, port)
 	c.mu.Lock()

@@ -1,7 +1,7 @@
-// Package reach connects to a cluster that a kubeconfig names. It provides the clients of the API
-// server for all commands, including the commands that write links. It also finds the replicas of
-// Isthmus in the cluster and connects to ports of their Pods. Like kubectl port-forward, it uses
-// client-go's port forwarding.
+// Package reach connects to a cluster that a kubeconfig names. The package provides the clients of
+// the API server for all commands, including the commands that write links. The package also finds
+// the replicas of Isthmus in the cluster and connects to ports of their Pods. Like kubectl
+// port-forward, the package uses client-go's port forwarding.
 //
 //	cluster, err := options.Open()
 //	…
@@ -11,23 +11,25 @@
 //	conn, err := replicas[0].Dial(ctx, replicas[0].AdminPort)
 //
 // Every Pod with the label app.kubernetes.io/name=isthmus is a replica. A Pod with the label
-// linkerd.io/control-plane-component=destination may also be a replica. It is a replica if its
-// namespace has no Pod with the first label, or if its image is Isthmus.
+// linkerd.io/control-plane-component=destination may also be a replica. The destination Pod is a
+// replica if its namespace has no Pod with the first label, or if the Pod runs the image of
+// Isthmus.
 //
 // Callers may rely on the following:
 //
 //   - A port of a Pod is forwarded from a free port of 127.0.0.1 until its Cluster is closed. Other
 //     users of this machine can connect to that local port.
-//   - All connections to one port share one connection to the API server. This is a WebSocket, or
-//     SPDY if the server refuses WebSockets. If it is lost, the next Dial opens a new one.
+//   - All connections to one port share one connection to the API server. The shared connection is
+//     a WebSocket, or uses SPDY if the server refuses WebSockets. If the connection is lost, the
+//     next Dial opens a new connection.
 //   - Credentials work as in kubectl: tokens, certificates, exec plugins, OpenID Connect, or the
 //     ServiceAccount of a Pod. No error contains a credential.
 //   - Clients follow no redirects and send no token over plain HTTP. Package guard limits the size
 //     of responses, except the headers of a response that opens a port-forwarding connection.
-//   - Calls end with their context, with two exceptions. One is a credential program that the
-//     kubeconfig names. The other is a port-forward request that the API server does not answer.
-//   - Errors name the object that could not be reached, the reason and the remedy. They contain no
-//     control characters, whatever the cluster sends.
+//   - Calls end with their context, except in two cases: while a credential program of the
+//     kubeconfig runs, and while the API server does not respond to a port-forward request.
+//   - Errors name the object that could not be reached, the reason and the remedy. Errors contain
+//     no control characters, whatever the cluster sends.
 //   - All other goroutines of a Cluster end when the Cluster is closed.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.

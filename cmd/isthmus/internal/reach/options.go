@@ -21,7 +21,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// Options select a cluster and replicas in it. Their flags are the flags of kubectl.
+// Options select a cluster and replicas in it. The flags have the names of kubectl's flags.
 type Options struct {
 	Kubeconfig, Context string
 	Namespace           string // namespace of the replicas
@@ -44,7 +44,7 @@ func (o *Options) straight(hint string) string {
 	return hint + o.AddressFlag
 }
 
-// Flags adds the flags that fill o.
+// Flags adds the flags that set the options.
 func (o *Options) Flags(s *pflag.FlagSet) {
 	o.ClusterFlags(s, "context")
 	o.PodFlag(s)
@@ -141,7 +141,8 @@ func (o *Options) chosen(kubeconfig *api.Config) (string, error) {
 		text.Quoted(name), o.contextFlag(), some(known))
 }
 
-// quoted matches the parts of a file that parsers quote in errors. Such a part may be a credential.
+// quoted matches the parts of a file that parsers quote in errors. A quoted part may contain a
+// credential.
 var quoted = regexp.MustCompile("`[^`]*`")
 
 // unreadable returns the error for a kubeconfig that can't be used.

@@ -118,9 +118,9 @@ func labelledIsthmus(pod *v1.Pod) bool {
 	return pod.Labels[key] == value
 }
 
-// runsIsthmus reports whether the image of a Pod's replica container is Isthmus. Such an image is
-// called isthmus, or a Pod with the label of Isthmus has the same image. Only the image
-// distinguishes such a Pod from a Pod of Linkerd's destination controller.
+// runsIsthmus reports whether the image of a Pod's replica container is Isthmus. An image counts as
+// Isthmus if it is named isthmus, or if a Pod with the label of Isthmus runs the same image. Only
+// the image distinguishes a replica from Linkerd's destination controller.
 func runsIsthmus(pod *v1.Pod, own []v1.Pod) bool {
 	name := imageName(pod)
 	if strings.Contains(name, "isthmus") {
@@ -169,7 +169,7 @@ func replicaContainer(pod *v1.Pod) *v1.Container {
 	return nil
 }
 
-// portNamed returns the port of c that has one of the names, or otherwise.
+// portNamed returns the port of a container that has one of the names, or the default port.
 func portNamed(c *v1.Container, names []string, otherwise int) int {
 	for _, p := range c.Ports {
 		if slices.Contains(names, p.Name) {

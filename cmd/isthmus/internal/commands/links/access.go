@@ -27,8 +27,9 @@ const (
 
 func managed(o metav1.Object) bool { return o.GetLabels()[managedByLabel] == managedBy }
 
-// access holds the objects that let a ServiceAccount of a linked cluster read what a replica needs.
-// The objects come from manifests/link/remote-access.yaml but have the names that the user chose.
+// access holds the objects that let a ServiceAccount of a linked cluster read the objects that a
+// replica needs. The objects come from manifests/link/remote-access.yaml but have the names that
+// the user chose.
 type access struct {
 	account corev1.ServiceAccount
 	role    rbacv1.ClusterRole
@@ -36,8 +37,8 @@ type access struct {
 	token   corev1.Secret // has no name
 }
 
-// newAccess returns the objects of the built-in manifest under the name of. newAccess panics if the
-// manifest is invalid.
+// newAccess returns the objects of the built-in manifest with the name and namespace of an account.
+// newAccess panics if the manifest is invalid.
 func newAccess(of types.NamespacedName) *access {
 	a := new(access)
 	into := map[string]any{
@@ -105,8 +106,8 @@ func (a *access) boundBy(found *rbacv1.ClusterRoleBinding) bool {
 	return found.Subjects[0] == a.binding.Subjects[0] || found.Subjects[0] == user
 }
 
-// ensureRole creates the ClusterRole or adds the rules that it lacks. ensureRole removes no rule,
-// because a newer program may have added a rule that its replicas need.
+// ensureRole creates the ClusterRole or adds the rules that it lacks. ensureRole never removes a
+// rule, because a newer program may have added a rule that its replicas need.
 func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
 	roles := c.API.ClusterRoles()
 	name := "ClusterRole " + a.role.Name
@@ -201,7 +202,7 @@ func ensureOne[T metav1.Object](
 	})
 }
 
-// missingRules returns the rules of want that grant something that granted does not.
+// missingRules returns the wanted rules that grant more than the rules that are already granted.
 func missingRules(granted, want []rbacv1.PolicyRule) (missing []rbacv1.PolicyRule) {
 	for _, rule := range want {
 		if !grantsAll(granted, rule) {
@@ -240,7 +241,7 @@ func grants(rule rbacv1.PolicyRule, group, resource, verb, name string) bool {
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, name))
 }
 
-// includes reports whether a list of a rule contains value or the wildcard all.
+// includes reports whether a list of a rule contains a value or the wildcard.
 func includes(list []string, value, all string) bool {
 	return slices.Contains(list, value) || slices.Contains(list, all)
 }

@@ -17,7 +17,7 @@ import (
 	"isthmus/internal/guard"
 )
 
-// cluster is a cluster that a command works with, accessed as the user.
+// cluster is a cluster that a command accesses with the user's credentials.
 type cluster struct {
 	*reach.Cluster
 	kube  *rest.Config
@@ -46,7 +46,7 @@ func identify(ctx context.Context, clusters ...*cluster) error {
 	return nil
 }
 
-// failed returns the error for a failed request, with a hint how to fix it.
+// failed returns the error for a failed request, with a hint about the remedy.
 func (c *cluster) failed(doing string, err error) error {
 	text := commands.Printable(err.Error())
 	if invalid, _ := guard.Certificate(err); invalid != "" {

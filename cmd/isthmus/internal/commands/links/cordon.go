@@ -128,8 +128,8 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, local *cluster) err
 	return nil
 }
 
-// find returns all Secrets of the link. The command changes all of them. Otherwise, the cordon
-// would end when another of these Secrets comes into use.
+// find returns all Secrets of the link. The command changes all Secrets of the link, because the
+// cordon would otherwise end when another Secret comes into use.
 func (o *cordonOptions) find(ctx context.Context, w *work, local *cluster) (links []corev1.Secret, err error) {
 	err = w.within(ctx, o.Timeout, "reading "+local.title, func(ctx context.Context) error {
 		all, err := listLinks(ctx, local, o.Namespace)
@@ -145,8 +145,8 @@ func (o *cordonOptions) find(ctx context.Context, w *work, local *cluster) (link
 	return links, err
 }
 
-// weigh shows what the change leaves to each service. If the change leaves a service without
-// endpoints, weigh returns an error.
+// weigh shows which endpoints each service keeps. If a service would lose all its endpoints, weigh
+// returns an error.
 func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	replicas, err := foresee(ctx, w, &o.Target, o.name, o.aim().standing)
 	switch {
@@ -205,8 +205,8 @@ func (o *cordonOptions) question() string {
 	return fmt.Sprintf("%s %s? The %s.", verb, o.name, o.effect())
 }
 
-// write patches only the two annotations, so that concurrent changes are not lost. Afterwards, s is
-// the written Secret.
+// write patches only the two annotations, so that concurrent changes are not lost. write stores the
+// written Secret in s.
 func (o *cordonOptions) write(ctx context.Context, w *work, local *cluster, s *corev1.Secret) error {
 	annotations := map[string]any{clusterstore.CordonAnnotation: o.aim().annotation,
 		clusterstore.CordonOverAnnotation: nil}

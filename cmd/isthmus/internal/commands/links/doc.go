@@ -1,18 +1,18 @@
 // Package links implements the commands that write links. "isthmus link" and "isthmus unlink"
 // create and delete link Secrets, and the permissions that linked clusters grant for them. "isthmus
-// cordon" and "isthmus uncordon" take a linked cluster out of service and back.
+// cordon" and "isthmus uncordon" take a linked cluster out of service and return it to service.
 //
 // The commands work with two clusters of the user's kubeconfig (cluster.go): the local cluster, in
 // which Isthmus runs, and the linked cluster.
 //
-//   - link (link.go, linking.go) reads both clusters and rejects invalid links. It creates the
-//     account with its permissions (access.go) and a token (token.go) in the linked cluster. It
-//     then tests the token, writes the link Secret (secret.go) and waits for the replicas
-//     (links.go). Finally, it deletes the older tokens.
-//   - unlink (unlink.go) deletes these objects in reverse order. In the linked cluster, it only
-//     deletes objects that have the label of "isthmus link" and belong to no other link.
-//   - cordon (cordon.go) asks all replicas which endpoints services would have left, and merges
-//     their responses (impact.go).
+//   - link (link.go, linking.go) reads both clusters and rejects invalid links. In the linked
+//     cluster, the command creates the account with its permissions (access.go) and a token
+//     (token.go). The command then tests the token, writes the link Secret (secret.go), waits for
+//     the replicas (links.go) and deletes the older tokens.
+//   - unlink (unlink.go) deletes these objects in reverse order. In the linked cluster, the command
+//     only deletes objects that have the label of "isthmus link" and belong to no other link.
+//   - cordon (cordon.go) asks all replicas which endpoints services would keep, and merges their
+//     responses (impact.go).
 //
 // Users may rely on the following:
 //
@@ -21,10 +21,11 @@
 //     undone.
 //   - Clients of clusters are guarded (internal/guard). YAML from a cluster is parsed but not
 //     decoded, because aliases and keys of hostile YAML make decoding expensive.
-//   - A link Secret is validated before it is written, with the code by which Isthmus reads it.
+//   - A link Secret is validated before it is written, with the code that Isthmus uses to read
+//     links.
 //   - No write overwrites a concurrent change. A token is deleted only after the replicas read the
 //     cluster with its successor.
-//   - With --dry-run, the same code runs, but it only prints its steps.
+//   - With --dry-run, the same code runs, but only prints its steps.
 //   - A token is printed only in the Secret that the user requested. Text from servers is printed
 //     without control characters.
 //

@@ -14,8 +14,9 @@ import (
 // maxShown limits how many services are listed.
 const maxShown = 20
 
-// foresee asks every replica what services would have if the cluster had the standing. The first
-// error of a ready replica is returned with the responses of the others.
+// foresee asks every replica which endpoints services would have if the cluster had the given
+// standing. If a ready replica fails, foresee returns the first error together with the responses
+// of the other replicas.
 func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing string) (
 	list []*adminapi.Impact, err error) {
 	path := "/debug/impact?" + url.Values{"cluster": {cluster}, "standing": {standing}}.Encode()
@@ -40,8 +41,8 @@ func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing
 	return list, err
 }
 
-// showImpacts prints the endpoints that services have left. The parameter title is a format with %s
-// for the cluster. If back is set, the cluster returns to service.
+// showImpacts prints the endpoints that services keep. The parameter title is a format with %s for
+// the cluster. If the parameter back is set, the cluster returns to service.
 func showImpacts(w *work, list []adminapi.ServiceImpact, cluster, title string, back bool) {
 	if len(list) == 0 {
 		fmt.Fprintf(w.out, "No service has a member in %s.\n", cluster)
@@ -102,7 +103,8 @@ func impacts(replicas []*adminapi.Impact) []adminapi.ServiceImpact {
 	return list
 }
 
-// worse reports whether i leaves less than the impact of another replica on the same port.
+// worse reports whether an impact leaves fewer endpoints than the impact of another replica on the
+// same port.
 func worse(i, than *adminapi.ServiceImpact) bool {
 	if i.Bare() != than.Bare() {
 		return i.Bare()

@@ -252,8 +252,8 @@ func (o *linkOptions) chooseDomains(ctx context.Context, w *work, linked *cluste
 }
 
 // awaitLink waits until the replicas read the cluster with the credentials of the written Secret.
-// If they do not, before reports whether the cluster stayed ready on every replica that responded.
-// The previous credentials then still work.
+// If the replicas do not, the result before reports whether the cluster stayed ready on every
+// replica that responded. If it did, the previous credentials still work.
 func (o *linkOptions) awaitLink(
 	ctx context.Context, w *work, local *cluster, written *corev1.Secret,
 ) (before bool, err error) {

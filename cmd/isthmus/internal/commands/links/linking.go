@@ -22,8 +22,8 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// linking is the state of one run of "isthmus link", most of which it reads before it changes
-// anything.
+// linking is the state of one run of "isthmus link". The command reads most of the state before it
+// changes anything.
 type linking struct {
 	o             *linkOptions
 	local, linked *cluster
@@ -182,9 +182,8 @@ func (l *linking) finish(ctx context.Context, w *work, written *corev1.Secret) e
 	return deleteTokens(ctx, w, l.linked, l.before)
 }
 
-// unfinished returns the error for a link that is not known to work. If before is set, the previous
-// token still works for every replica. unfinished then restores the previous link and deletes the
-// new token.
+// unfinished returns the error for a link that may not work. If every replica still uses the
+// previous token, unfinished restores the previous link and deletes the new token.
 func (l *linking) unfinished(ctx context.Context, w *work, written *corev1.Secret, before bool, err error) error {
 	const again = "Correct the problem that isthmus clusters shows, and run the command again"
 	if before && l.existing != nil && l.restore(ctx, w, written) {
@@ -200,7 +199,7 @@ func (l *linking) unfinished(ctx context.Context, w *work, written *corev1.Secre
 }
 
 // restore writes the previous link Secret and reports whether this succeeded. restore fails if the
-// Secret has changed meanwhile.
+// Secret has changed in the meantime.
 func (l *linking) restore(ctx context.Context, w *work, written *corev1.Secret) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -264,7 +263,7 @@ func linksNamed(list []corev1.Secret, name string) (of []corev1.Secret) {
 }
 
 // findLink returns the Secret of a link and all link Secrets. If there is no such link, existing is
-// nil. findLink returns an error if another Secret is in the way.
+// nil. findLink returns an error if another Secret prevents the link.
 func findLink(
 	ctx context.Context, local *cluster, namespace, name string,
 ) (existing *corev1.Secret, all []corev1.Secret, err error) {

@@ -52,12 +52,12 @@ func (w *work) do(ctx context.Context, c *cluster, verb, object string, step fun
 	return nil
 }
 
-// wait runs f to its end. If f takes long, wait prints what it is waiting for.
+// wait runs a function. If the function takes long, wait prints what the command is waiting for.
 func (w *work) wait(what string, f func() error) error {
 	return w.p.Await(context.Background(), ": "+what, f)
 }
 
-// within is like wait, but cancels f's context after limit.
+// within is like wait, but cancels the context of the function after a time limit.
 func (w *work) within(ctx context.Context, limit time.Duration, what string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -72,12 +72,14 @@ func (w *work) warn(format string, args ...any) {
 // pollEvery is the polling interval while a command waits for replicas.
 const pollEvery = 500 * time.Millisecond
 
-// lacks returns what a replica's page does not show yet of the awaited change. lacks returns "" if
-// the page shows all of it, and an error if it never will.
+// lacks returns the part of the awaited change that a replica's page does not show yet. lacks
+// returns "" if the page shows the whole change, and an error if the page will never show the
+// change.
 type lacks func(adminapi.Clusters) (string, error)
 
-// awaitReplicas waits until no page of a replica lacks anything. If no replica responds to the
-// first request, it returns an error at once, because there may be none.
+// awaitReplicas waits until the pages of all replicas show the awaited change. If no replica
+// responds to the first request, awaitReplicas returns an error at once, because there may be no
+// replica.
 func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string, page lacks) error {
 	return w.p.Await(context.Background(), fmt.Sprintf(" until every replica %s, for up to %v", what, t.Timeout),
 		func() error {
@@ -104,7 +106,7 @@ func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string
 		})
 }
 
-// askAll returns what a replica lacks, and whether any replica responded.
+// askAll returns what the page of a replica does not show yet, and whether any replica responded.
 func askAll(ctx context.Context, w *work, t *commands.Target, page lacks) (why string, answered bool, err error) {
 	answers, err := commands.ReadAll[adminapi.Clusters](ctx, w.p, t, "/debug/clusters")
 	if err != nil {

@@ -53,7 +53,8 @@ type linkContent struct {
 	network       string // empty to keep the existing network
 }
 
-// into returns the link Secret, with the other labels, annotations and keys of an existing Secret.
+// into returns the link Secret, including the other labels, annotations and keys of an existing
+// Secret.
 func (c *linkContent) into(existing *corev1.Secret, namespace string) (*corev1.Secret, error) {
 	s := existing.DeepCopy()
 	if s == nil {

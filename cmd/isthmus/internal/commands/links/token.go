@@ -95,7 +95,7 @@ func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
 }
 
 // deleteTokens deletes the Secrets of tokens. Each token ends with its Secret, but API servers may
-// accept the token for some more seconds.
+// accept the token for a few more seconds.
 func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret) error {
 	for _, s := range list {
 		if err := deleteObject(ctx, w, c, "token Secret "+key(&s), &s, c.API.Secrets(s.Namespace).Delete); err != nil {

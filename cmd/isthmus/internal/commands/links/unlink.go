@@ -23,7 +23,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// impactWithin limits how long the command waits for replicas to say what remains without the link.
+// impactWithin limits how long the command waits for replicas to report the effect of the deletion.
 const impactWithin = 10 * time.Second
 
 // unlinkOptions are the options of "isthmus unlink".
@@ -127,8 +127,8 @@ func (o *unlinkOptions) unlink(ctx context.Context, w *work, local, linked *clus
 	return r.run(ctx, w)
 }
 
-// showImpact shows what services have without the link, and names the services that are left
-// without endpoints. showImpact never prevents the deletion, even if no replica responds.
+// showImpact shows which endpoints services keep without the link, and names the services that
+// would lose all endpoints. showImpact never prevents the deletion, even if no replica responds.
 func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
 	limit := min(o.Timeout, impactWithin)
 	ctx, cancel := context.WithTimeout(ctx, limit)
