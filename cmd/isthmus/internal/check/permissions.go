@@ -102,9 +102,9 @@ func (r Permission) String() string {
 func (r Permission) missing(refused []adminapi.RefusedRequest) (verbs []string) {
 	for _, verb := range r.Verbs {
 		if slices.ContainsFunc(refused, func(x adminapi.RefusedRequest) bool {
-			resource, _, _ := strings.Cut(x.Resource, "/")
+			resource, name, _ := strings.Cut(x.Resource, "/")
 			return x.Status == http.StatusForbidden && x.Verb == verb &&
-				(x.Resource == r.String() || r.Name == "" && resource == r.String())
+				(x.Resource == r.String() || r.Name == "" && name != anchorsConfigMap && resource == r.String())
 		}) {
 			verbs = append(verbs, verb)
 		}
