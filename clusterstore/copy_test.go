@@ -73,7 +73,7 @@ func TestCopyAfterFailure(t *testing.T) {
 		e.settled(true)
 		e.linked("east=ready")
 		e.served(copied)
-		e.status("s east stale: connection refused")
+		e.status("s east stale: from a copy of 1999-12-31T23:50:00Z: connection refused")
 		if st := e.store.Status()[0]; !st.CopyOf.Equal(s.copy.Lost) || !st.Since.Equal(s.copy.Lost) || st.SecretVersion != "" {
 			t.Errorf("copy of %v, since %v, version %q", st.CopyOf, st.Since, st.SecretVersion)
 		}
@@ -102,7 +102,7 @@ func TestCopyAfterSilence(t *testing.T) {
 		e.last(1)
 		e.pass(time.Millisecond)
 		e.served(e.loadCopy(2))
-		e.status("s east stale: its API server has not answered since this replica started")
+		e.status("s east stale: from a copy of 1999-12-31T23:50:00Z: the API server has not responded…")
 		e.settled(true)
 	}, secret("s", "east", "t1", 0))
 }
@@ -225,9 +225,9 @@ func TestRotationDuringCopy(t *testing.T) {
 		e.put(secret("s", "east", "t2", 0))
 		live := e.last(3)
 		e.served(copied)
-		e.status("s east stale: its API server has not answered since this replica started")
+		e.status("s east stale: from a copy of 1999-12-31T23:50:00Z: the API server has not responded…")
 		live.fail("connection refused")
-		e.status("s east stale: connection refused")
+		e.status("s east stale: from a copy of 1999-12-31T23:50:00Z: connection refused")
 		live.sync()
 		e.served(live)
 		if !copied.isStopped() {

@@ -72,9 +72,6 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 	st.Since = v.since
 	st.Server = v.accepted.server
 	st.LastEvent = h.LastEvent
-	if v.copy.served {
-		st.CopyOf = v.copy.lost
-	}
 	st.Resources = h.Resources
 	st.Memory = h.Memory
 	st.Standing = v.standing.effective().String()
@@ -95,9 +92,13 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 	case v.serving == nil && at.waits:
 		st.Reason = fmt.Sprintf("waiting for its turn: Isthmus connects to at most %d clusters at a time", maxStarts)
 	case v.copy.served:
-		st.Reason = "its API server has not answered since this replica started"
+		st.Reason = "the API server has not responded since this replica started"
 	case v.state == cluster.Unreachable && at.creds.rest != nil:
 		st.Reason = fmt.Sprintf("not synced within %v", syncGrace)
+	}
+	if v.copy.served {
+		st.CopyOf = v.copy.lost
+		st.Reason = "from a copy of " + st.CopyOf.UTC().Format(time.RFC3339) + ": " + st.Reason
 	}
 	switch {
 	case v.serving == nil || v.next == nil || v.replacing():

@@ -53,6 +53,7 @@ type ExplainedMember struct {
 	Service        string    `json:"service"` // name of the Service in that cluster
 	State          string    `json:"state"`   // state of the cluster
 	Since          time.Time `json:"since,omitzero"`
+	CopyOf         time.Time `json:"copyOf,omitzero"`  // as in ClusterStatus
 	Reason         string    `json:"reason,omitempty"` // why the member does not serve; empty if it serves
 	Standing       string    `json:"standing"`
 	StandingReason string    `json:"standingReason,omitempty"`

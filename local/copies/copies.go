@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
@@ -449,6 +450,20 @@ func (c *Copies) Refused() []adminapi.RefusedRequest {
 		return nil
 	}
 	return c.o.Client.Server().Refused
+}
+
+var missingDesc = prometheus.NewDesc("isthmus_cluster_copy_missing",
+	"1 while a lost cluster has no copy for replicas that start. Other clusters have no series.",
+	[]string{"cluster"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (c *Copies) Describe(ch chan<- *prometheus.Desc) { ch <- missingDesc }
+
+// Collect implements [prometheus.Collector].
+func (c *Copies) Collect(ch chan<- prometheus.Metric) {
+	for _, m := range c.Status().Missing {
+		ch <- prometheus.MustNewConstMetric(missingDesc, prometheus.GaugeValue, 1, m.Cluster)
+	}
 }
 
 // Status returns the current state of the copies.

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -499,7 +500,10 @@ func TestBounds(t *testing.T) {
 			status.Missing[1].Reason != "all copies together would be larger than 64 MiB" {
 			t.Errorf("missing %+v", status.Missing)
 		}
-		if n := w.writes(); n != 4*(maxParts) {
+		if n := testutil.CollectAndCount(a.Copies, "isthmus_cluster_copy_missing"); n != 2 {
+			t.Errorf("%d series", n)
+		}
+		if n := w.writes(); n != 4*maxParts {
 			t.Errorf("%d ConfigMaps were written, want %d", n, 4*maxParts)
 		}
 		a.forget("large-0")

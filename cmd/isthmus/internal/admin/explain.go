@@ -373,6 +373,7 @@ func newExplainedMember(
 	if known {
 		e.State = string(st.State)
 		e.Since = st.Since
+		e.CopyOf = st.CopyOf
 	}
 	if !m.Status.Serving() {
 		e.Reason = m.Status.String()

@@ -122,3 +122,29 @@ func checkWriter(r *report, s *Seen) {
 		add(OK, "EndpointSlices for ExternalWorkloads are written by "+w.Holder, "")
 	}
 }
+
+// checkCopies reports whether lost clusters are copied.
+func checkCopies(r *report, s *Seen) {
+	if s.Copies == nil {
+		return
+	}
+	const lost = "a replica that starts while a linked cluster's API can't be reached does not serve that cluster"
+	grant := "grant the permissions for configmaps and leases from manifests/install/rbac.yaml or, in Linkerd's place, " +
+		"apply manifests/linkerd/cache"
+	switch c := s.Copies; {
+	case c.Off:
+		r.about(SectionReplicas, Copies, "")(OK, "lost clusters are not copied (--cache-max-age=0)", "")
+	case c.Error != "":
+		r.about(SectionReplicas, Copies, "")(Unchecked, lost+": ConfigMaps can't be listed: "+c.Error, grant)
+	case len(c.Missing) == 0:
+		r.about(SectionReplicas, Copies, "")(OK, "lost clusters are copied to ConfigMaps", "")
+	default:
+		for _, m := range c.Missing {
+			text := "the lost cluster could not be copied: " + m.Reason
+			if c.LeaseError != "" {
+				text += ": " + c.LeaseError
+			}
+			r.about(SectionReplicas, Copies, m.Cluster)(Warning, text+"; "+lost, grant)
+		}
+	}
+}

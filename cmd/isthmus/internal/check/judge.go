@@ -67,6 +67,7 @@ func Judge(s Seen) []Result {
 		checkServices(r, &s)
 		checkLeftovers(r, &s)
 		checkWriter(r, &s)
+		checkCopies(r, &s)
 		checkExports(r, &s)
 	}
 	return r.sorted()

@@ -46,6 +46,7 @@ const (
 	Leftovers = "leftover-mirrors" // mirrors of unlinked clusters that Linkerd's service mirror left behind
 
 	SliceWriter = "slice-writer" // one replica writes EndpointSlices and can do so
+	Copies      = "copies"       // lost clusters are copied, so that a replica that starts can serve them
 	Exports     = "exports"      // one replica writes Services for exports and can do so
 )
 
@@ -53,7 +54,7 @@ const (
 var Checks = []string{
 	API, ClockSkew, Rights, CRDs,
 	LinkSecrets, LinkSecret, LinkState, LinkMemory, Objects, Gateways, LinkExpiry, Anchors,
-	PodNetworks, Conflicts, SliceWriter, Exports,
+	PodNetworks, Conflicts, SliceWriter, Copies, Exports,
 	Members, Ports, Addresses, Definitions, Leftovers, Updates,
 }
 

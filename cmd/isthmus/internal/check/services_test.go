@@ -167,3 +167,28 @@ func TestConflicts(t *testing.T) {
 		}
 	}
 }
+
+// TestCopies checks what is said about copies of lost clusters.
+func TestCopies(t *testing.T) {
+	const lost = "a replica that starts while a linked cluster's API can't be reached does not serve that cluster"
+	for name, x := range map[string]struct {
+		copies *adminapi.CacheCopies
+		want   []string
+	}{
+		"older replica": {nil, nil},
+		"off":           {&adminapi.CacheCopies{Off: true, Error: "forbidden"}, nil},
+		"fine":          {&adminapi.CacheCopies{}, nil},
+		"no permission": {&adminapi.CacheCopies{Error: "forbidden"},
+			[]string{"unchecked copies : " + lost + ": ConfigMaps can't be listed: forbidden"}},
+		"missing": {&adminapi.CacheCopies{
+			LeaseError: "refused",
+			Missing:    []adminapi.MissingCopy{{Cluster: "east", Reason: "no leader"}},
+		}, []string{"warning copies east: the lost cluster could not be copied: no leader: refused; " + lost}},
+	} {
+		seen := goodSeen()
+		seen.Copies = x.copies
+		if got := found(seen); !slices.Equal(got, x.want) {
+			t.Errorf("%s:\n%s", name, strings.Join(got, "\n"))
+		}
+	}
+}

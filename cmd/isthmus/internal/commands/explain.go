@@ -338,7 +338,10 @@ func countOf(p *adminapi.Explanation, m adminapi.ExplainedMember) (n memberCount
 }
 
 func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
-	local, ports := "", ""
+	local, ports, copied := "", "", ""
+	if !m.CopyOf.IsZero() {
+		copied = "from a copy of " + m.CopyOf.UTC().Format(time.RFC3339)
+	}
 	if m.NodeLocal {
 		local = "internalTrafficPolicy is Local"
 	}
@@ -355,7 +358,7 @@ func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	case n.all == 0:
 		ports = "its EndpointSlices have no addresses"
 	}
-	return joined("; ", m.Reason, m.StandingReason, local, ports)
+	return joined("; ", m.Reason, copied, m.StandingReason, local, ports)
 }
 
 // remedies returns one line for each possible problem, with its remedy. The parameter placed means

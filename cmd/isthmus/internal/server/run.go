@@ -167,6 +167,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		return nil, err
 	}
 	copied.Follow(links.Caches)
+	registry.MustRegister(copied)
 	if err := exporter.begin(links, localCluster.Status, registry, log); err != nil {
 		return nil, err
 	}
