@@ -91,7 +91,7 @@ func (h clustersHandler) all() adminapi.Clusters {
 	}
 
 	// Add the rejected requests to the local API server. The status of the local cluster only
-	// includes its lists and watches.
+	// includes rejected lists and watches.
 	refused := slices.Clone(h.Links.OwnRefused())
 	if h.SliceWriter != nil {
 		page.Writer = new(h.SliceWriter.Status())

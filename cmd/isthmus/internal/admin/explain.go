@@ -128,8 +128,8 @@ const authorityForms = "give NAMESPACE/NAME, NAME.NAMESPACE, or what the applica
 // importSuffix is the suffix of the DNS names of ServiceImports.
 const importSuffix = ".svc.clusterset.local"
 
-// authority expands the given authority to the form that proxies send. The errors are meant for
-// users. The following rules apply:
+// authority expands the given authority to the form that proxies send. The errors that authority
+// returns are meant for users. The following rules apply:
 //
 //   - The forms NAMESPACE/NAME, NAME.NAMESPACE and NAME.NAMESPACE.svc are accepted, with or without
 //     :PORT.

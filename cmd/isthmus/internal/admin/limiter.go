@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// After a response, the turn of the request stays occupied for a while. These constants limit this
-// rest, which leaves CPU time for proxies even if clients repeat requests at once.
+// After a response, the turn of the request stays occupied for a while. These constants limit the
+// additional time, which leaves CPU time for proxies even if clients repeat requests at once.
 const (
 	restFor  = 9           // rest as a multiple of the duration of the turn
 	restMost = time.Second // maximum rest

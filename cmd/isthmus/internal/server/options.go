@@ -199,8 +199,8 @@ func (o *options) linkedFlags(s *pflag.FlagSet) {
 	parse(s, &o.cacheMaxAge, "cache-max-age", "24h", notNegative,
 		"Use the copy of a lost cluster's cache for this `DURATION` after the loss. "+
 			"A replica writes the copy to ConfigMaps in the control plane's namespace. "+
-			"A replica that starts while the cluster's API can't be reached serves the copy. "+
-			"0 switches copies off and deletes existing ones.")
+			"A replica that starts while the cluster's API is unreachable serves the copy. "+
+			"If the duration is 0, Isthmus does not write copies and deletes existing copies.")
 }
 
 // ignoredFlags defines flags of older versions that have no effect.

@@ -84,7 +84,7 @@ func (w *sliceWriter) parts() []part {
 	return []part{{name: "EndpointSlice writer", run: w.Run}}
 }
 
-// newCopies returns the writer and reader of copies of lost clusters.
+// newCopies returns the part that writes and reads copies of clusters.
 func newCopies(o *options, cfg *rest.Config, metrics *cluster.Metrics, log *zap.Logger) (*copies.Copies, error) {
 	api, err := newTypedClient(cfg, metrics)
 	if err != nil {
