@@ -809,7 +809,7 @@ var faults = []fault{
 			"10.245.0.20",
 			"no-such-port",
 			[]string{
-				`no-such-port \(1\): check that a container of the Pod has a TCP port with the name of the Service's targetPort`,
+				`no-such-port \(1\): check that a container of the Pod has a TCP port with the name`,
 			},
 		},
 	}, {
@@ -843,7 +843,10 @@ var faults = []fault{
 			"cache --node west-2",
 			"10.244.0.22:8080",
 			"other-node",
-			[]string{`internalTrafficPolicy keeps traffic on the client's node: node-1`, `set the Service's internalTrafficPolicy to Cluster`},
+			[]string{
+				`internalTrafficPolicy keeps traffic on the client's node: node-1`,
+				`set the Service's internalTrafficPolicy to Cluster`,
+			},
 		},
 	}, {
 		name: "hints to other zones",
