@@ -759,7 +759,7 @@ var faults = []fault{
 			{
 				"failure members shop/pay-federated: shop/pay of cluster east does not serve: no such Service in " +
 					"the cluster",
-				"create the Service there, or take .*",
+				"create the Service there, or remove .*",
 			},
 		},
 		explain: &verdict{args: "pay-federated", words: []string{`east +shop/pay .* no such Service in the cluster`}},
@@ -777,7 +777,7 @@ var faults = []fault{
 			{
 				`warning ports shop/search-federated: shop/search of cluster east has no port 80 \(http is 8080 ` +
 					`there\): .*`,
-				"give both Services the same port numbers; .*",
+				"use the same port numbers in both Services; .*",
 			},
 		},
 	}, {
