@@ -524,7 +524,7 @@ var faults = []fault{
 		check: []finding{
 			{
 				"failure link-secret cluster-credentials-lab: can't be used: kubeconfig contains an exec plugin .*",
-				"write it anew .*",
+				"recreate the Secret .*",
 			},
 		},
 	}, {
