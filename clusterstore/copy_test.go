@@ -307,3 +307,30 @@ func TestHealthOfCopy(t *testing.T) {
 func unsynced(resource string) []adminapi.Resource {
 	return []adminapi.Resource{{Resource: resource, Needed: true, Err: "refused", Failure: adminapi.Failing}}
 }
+
+// The gateways of a copy are used, and those of the live cluster replace them in one step.
+func TestGatewaysOfCopy(t *testing.T) {
+	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
+		live := e.last(1)
+		live.fail("connection refused")
+		copied := e.last(2)
+		copied.setGateways(gatewayService("192.0.2.1"))
+		e.loadCopy(2)
+		e.reached(through("192.0.2.1:4143"))
+		defer e.neverEmpty()()
+		live.setGateways(gatewayService("192.0.2.2"))
+		e.reached(through("192.0.2.1:4143"))
+		live.sync()
+		e.reached(through("192.0.2.2:4143"))
+	}, with(secret("s", "east", "t1", 0), "network", "far"))
+}
+
+// A copy without gateways does not make Pods on another network reachable.
+func TestCopyWithoutGateways(t *testing.T) {
+	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
+		e.last(1).fail("connection refused")
+		e.loadCopy(2)
+		e.reached()
+		e.settled(true)
+	}, with(secret("s", "east", "t1", 0), "network", "far"))
+}
