@@ -74,7 +74,8 @@ func TestCopyAfterFailure(t *testing.T) {
 		e.linked("east=ready")
 		e.served(copied)
 		e.status("s east stale: from a copy of 1999-12-31T23:50:00Z: connection refused")
-		if st := e.store.Status()[0]; !st.CopyOf.Equal(s.copy.Lost) || !st.Since.Equal(s.copy.Lost) || st.SecretVersion != "" {
+		if st := e.store.Status()[0]; !st.CopyOf.Equal(s.copy.Lost) || !st.Since.Equal(s.copy.Lost) ||
+			st.SecretVersion != "" {
 			t.Errorf("copy of %v, since %v, version %q", st.CopyOf, st.Since, st.SecretVersion)
 		}
 		if caches, listed := e.store.Caches(); !listed || len(caches) != 1 || caches[0].Write != nil {

@@ -23,7 +23,11 @@ func TestPack(t *testing.T) {
 		for _, size := range []int{1, maxPart - 1, maxPart, maxPart + 1, 3*maxPart + 5} {
 			c := clusterstore.Copy{
 				Cluster: name, Identity: "uid", Server: "api.example/path", Lost: time.Now(),
-				Lists: map[string][]byte{"services": []byte("abc"), "endpointslices": random(size), "pods": random(10)},
+				Lists: map[string][]byte{
+					"services":       []byte("abc"),
+					"endpointslices": random(size),
+					"pods":           random(10),
+				},
 			}
 			list := pack(c, time.Now())
 			for _, m := range list {
@@ -45,7 +49,8 @@ func TestPack(t *testing.T) {
 			}
 			list[0], list[len(list)-1] = list[len(list)-1], list[0]
 			got, err := unpack(list)
-			if err != nil || got.Cluster != name || !got.Lost.Equal(c.Lost) || !maps.EqualFunc(got.Lists, c.Lists, bytes.Equal) {
+			if err != nil || got.Cluster != name || !got.Lost.Equal(c.Lost) ||
+				!maps.EqualFunc(got.Lists, c.Lists, bytes.Equal) {
 				t.Errorf("%q, %d bytes: %v", name, size, err)
 			}
 		}
@@ -69,7 +74,12 @@ func TestSlug(t *testing.T) {
 
 // FuzzUnpack: whatever ConfigMaps contain, unpack does not panic, and returns only what the checksum covers.
 func FuzzUnpack(f *testing.F) {
-	c := clusterstore.Copy{Cluster: "east", Server: "api", Lost: time.Unix(1, 0), Lists: map[string][]byte{"pods": []byte("x")}}
+	c := clusterstore.Copy{
+		Cluster: "east",
+		Server:  "api",
+		Lost:    time.Unix(1, 0),
+		Lists:   map[string][]byte{"pods": []byte("x")},
+	}
 	m := pack(c, time.Unix(2, 0))[0]
 	good := m.Annotations[headAnnotation]
 	f.Add(good, "1", "pods", []byte("x"), good, "1")

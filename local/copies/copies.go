@@ -34,6 +34,7 @@ const (
 	readyFor     = time.Minute      // how long a cluster is ready before its copy is deleted
 	lookEvery    = time.Second      // how often a replica checks its links
 	listEvery    = 30 * time.Second // how often a replica lists the copies
+	refusedPause = 5 * time.Minute  // how long a replica waits after a list or a deletion is forbidden
 	campaignTime = 30 * time.Second // how long a replica tries to become the leader
 	requestTime  = 10 * time.Second // limits a request
 	writeRate    = 4                // ConfigMaps written per second
@@ -66,7 +67,7 @@ type Copies struct {
 
 	// used only by the goroutine of Run
 	outages map[federation.ClusterName]*outage
-	listed  time.Time // when the copies were last listed
+	next    time.Time // when to list the copies again, even if no cluster has to be copied
 
 	mu      sync.Mutex
 	problem error                             // guarded by mu; why copies can't be listed
@@ -112,7 +113,7 @@ func (c *Copies) Read(ctx context.Context, name federation.ClusterName) (*cluste
 
 // readNewest returns the newest usable copy, or the error of the oldest copy.
 func (c *Copies) readNewest(ctx context.Context, name federation.ClusterName) (*clusterstore.Copy, error) {
-	all, err := c.list(ctx, clusterLabel+"="+slug(name))
+	all, err := c.list(ctx, clusterLabel+"="+slug(name), newest)
 	if err != nil {
 		return nil, err
 	}
@@ -149,12 +150,16 @@ func (c *Copies) read(ctx context.Context, g *generation) (*clusterstore.Copy, e
 	return unpack(parts)
 }
 
+// Versions of a list. The API server serves cached lists from its memory, without reading all copies
+// from its storage, but they may be out of date.
+const newest, cached = "", "0"
+
 // list returns the selected generations, the newest first.
-func (c *Copies) list(ctx context.Context, selector string) ([]*generation, error) {
+func (c *Copies) list(ctx context.Context, selector, version string) ([]*generation, error) {
 	ctx, stop := context.WithTimeout(ctx, requestTime)
 	defer stop()
 	source := c.o.Client.Sources.ConfigMaps(c.o.Namespace)
-	options := metav1.ListOptions{LabelSelector: selector, Limit: pageSize}
+	options := metav1.ListOptions{LabelSelector: selector, Limit: pageSize, ResourceVersion: version}
 	all := make(generations)
 	for range maxPages {
 		page, err := source.List(ctx, options, func(o *metav1.PartialObjectMetadata, refused *decode.Refused) error {
@@ -169,6 +174,7 @@ func (c *Copies) list(ctx context.Context, selector string) ([]*generation, erro
 		if options.Continue = page.Continue; options.Continue == "" {
 			break
 		}
+		options.ResourceVersion = "" // the API server rejects it in later pages
 	}
 	return all.newestFirst(), nil
 }
@@ -180,10 +186,8 @@ const pageSize, maxPages = 500, 10
 func (c *Copies) Run(ctx context.Context) error {
 	for pace.Sleep(ctx, lookEvery) {
 		links, listed := c.links()
-		if !listed || !c.note(links) && time.Since(c.listed) < listEvery {
-			continue
-		}
-		if c.plan(ctx, links).empty() {
+		due := c.note(links) && c.currentProblem() == nil || !time.Now().Before(c.next)
+		if !listed || !due || c.plan(ctx, links, cached).empty() {
 			continue
 		}
 		if err := c.campaign(ctx); err != nil {
@@ -197,7 +201,8 @@ func (c *Copies) Run(ctx context.Context) error {
 func (c *Copies) note(links []clusterstore.LinkedCache) (due bool) {
 	lost := make(map[federation.ClusterName]bool)
 	for _, l := range links {
-		if l.State != cluster.Stale || l.Write == nil || time.Since(l.Lost) < lostFor || time.Since(l.Lost) >= c.o.MaxAge {
+		age := time.Since(l.Lost)
+		if l.State != cluster.Stale || l.Write == nil || age < lostFor || age >= c.o.MaxAge {
 			continue
 		}
 		lost[l.Cluster] = true
@@ -234,16 +239,16 @@ type work struct {
 
 func (w *work) empty() bool { return len(w.write)+len(w.remove) == 0 }
 
-// plan lists the copies and decides what to write and what to delete.
-func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache) *work {
-	all, err := c.list(ctx, clusterLabel)
-	c.listed = time.Now()
+// plan lists the copies and decides what to write and what to delete. version is that of a list.
+func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, version string) *work {
+	all, err := c.list(ctx, clusterLabel, version)
+	c.setProblem(err)
 	w := new(work)
 	if err != nil {
-		c.setProblem(err)
+		c.pauseAfter(err)
 		return w
 	}
-	c.setProblem(nil)
+	c.next = time.Now().Add(listEvery)
 	c.decide(w, all, links)
 	c.setMissing()
 	return w
@@ -257,11 +262,11 @@ func (c *Copies) decide(w *work, all []*generation, links []clusterstore.LinkedC
 	for _, o := range c.outages {
 		o.copied = false
 	}
-	newest := make(map[federation.ClusterName]bool) // clusters with a complete generation
+	complete := make(map[federation.ClusterName]bool) // clusters with a complete generation
 	for _, g := range all {
 		l := known[g.Cluster]
-		superseded := newest[g.Cluster] || !g.complete() && time.Since(g.Written) > readyFor
-		newest[g.Cluster] = newest[g.Cluster] || g.complete()
+		superseded := complete[g.Cluster] || !g.complete() && time.Since(g.Written) > readyFor
+		complete[g.Cluster] = complete[g.Cluster] || g.complete()
 		if l == nil || superseded || time.Since(g.Lost) >= c.o.MaxAge || isOver(g, l) {
 			w.remove = append(w.remove, g)
 			continue
@@ -287,6 +292,21 @@ func (c *Copies) decide(w *work, all []*generation, links []clusterstore.LinkedC
 // was written can't tell: another replica has lost the cluster.
 func isOver(g *generation, l *clusterstore.LinkedCache) bool {
 	return l.State == cluster.Ready && time.Since(l.Since) >= readyFor && l.Since.After(g.Written)
+}
+
+// pauseAfter schedules the next list after a failed request.
+func (c *Copies) pauseAfter(err error) {
+	pause := firstRetry
+	if apierrors.IsForbidden(err) {
+		pause = refusedPause
+	}
+	c.next = time.Now().Add(pause)
+}
+
+func (c *Copies) currentProblem() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.problem
 }
 
 // setMissing records for Status which clusters are not copied.
@@ -342,7 +362,7 @@ func (c *Copies) campaign(ctx context.Context) error {
 func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 	links, _ := c.links()
 	c.note(links)
-	w := c.plan(ctx, links)
+	w := c.plan(ctx, links, newest)
 	for i := range w.write {
 		l := &w.write[i]
 		if ctx.Err() != nil {
@@ -362,7 +382,9 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 	}
 	for _, g := range w.remove {
 		if err := c.remove(ctx, leader, g); err != nil {
-			c.o.Log.Warn("a copy of a cluster could not be deleted", zap.Stringer("cluster", g.Cluster), zap.Error(err))
+			c.o.Log.Warn("a copy of a cluster could not be deleted",
+				zap.Stringer("cluster", g.Cluster), zap.Error(err))
+			c.pauseAfter(err)
 		}
 	}
 	c.setMissing()

@@ -7,9 +7,11 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +40,7 @@ type world struct {
 	t      *testing.T
 	accept chan net.Conn
 	closed chan struct{}
+	lists  atomic.Int32 // of ConfigMaps
 
 	mu      sync.Mutex
 	created []string     // names of the ConfigMaps that were created
@@ -70,6 +73,19 @@ func (w *world) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// counter counts lists of ConfigMaps.
+type counter struct {
+	http.RoundTripper
+	lists *atomic.Int32
+}
+
+func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/configmaps") {
+		c.lists.Add(1)
+	}
+	return c.RoundTripper.RoundTrip(r)
 }
 
 // inWorld runs a test.
@@ -165,7 +181,9 @@ type replica struct {
 // replica starts a replica.
 func (w *world) replica(name string, maxAge time.Duration) *replica {
 	w.t.Helper()
-	client, err := kube.New(federation.Local, &rest.Config{Host: "http://local.example", Dial: w.dial}, nil)
+	config := &rest.Config{Host: "http://local.example", Dial: w.dial}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counter{next, &w.lists} })
+	client, err := kube.New(federation.Local, config, nil)
 	if err == nil {
 		err = client.AddTyped()
 	}
@@ -174,9 +192,11 @@ func (w *world) replica(name string, maxAge time.Duration) *replica {
 	}
 	core, logs := observer.New(zapcore.InfoLevel)
 	r := &replica{
-		Copies: New(Options{Client: client, Namespace: "linkerd", Identity: name, MaxAge: maxAge, Log: zap.New(core)}),
-		logs:   logs,
-		links:  make(map[federation.ClusterName]clusterstore.LinkedCache),
+		Copies: New(
+			Options{Client: client, Namespace: "linkerd", Identity: name, MaxAge: maxAge, Log: zap.New(core)},
+		),
+		logs:  logs,
+		links: make(map[federation.ClusterName]clusterstore.LinkedCache),
 	}
 	r.Follow(r.caches)
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -276,10 +296,12 @@ func TestOncePerOutage(t *testing.T) {
 		wait(3 * time.Second)
 		w.copied("east:3")
 		found, err := b.Read(t.Context(), "east")
-		if err != nil || string(found.Lists["pods"]) != string(data) || string(found.Lists["services"]) != "services of east" {
+		if err != nil || string(found.Lists["pods"]) != string(data) ||
+			string(found.Lists["services"]) != "services of east" {
 			t.Fatalf("read: %v", err)
 		}
-		if lost := time.Since(found.Lost); found.Server != "api.example" || lost < lostFor || lost > lostFor+5*time.Second {
+		if lost := time.Since(found.Lost); found.Server != "api.example" || lost < lostFor ||
+			lost > lostFor+5*time.Second {
 			t.Errorf("read %v, %v", found.Server, lost)
 		}
 		wait(time.Hour)
@@ -480,7 +502,8 @@ func TestNotRemoved(t *testing.T) {
 		b.unknown = false
 		b.mu.Unlock()
 		wait(time.Minute)
-		if all := w.configMaps(); len(all) != 2 || all["linkerd-config"] == nil || all["isthmus-cache-config"] == nil {
+		if all := w.configMaps(); len(all) != 2 || all["linkerd-config"] == nil ||
+			all["isthmus-cache-config"] == nil {
 			t.Errorf("ConfigMaps %v", slices.Sorted(maps.Keys(all)))
 		}
 	})
@@ -528,11 +551,14 @@ func TestForbidden(t *testing.T) {
 		if _, err := a.Read(t.Context(), "east"); err == nil || !strings.Contains(err.Error(), "forbidden") {
 			t.Errorf("read: %v", err)
 		}
+		if n := w.lists.Load(); n > 4 {
+			t.Errorf("%d lists in ten minutes", n)
+		}
 		if n := a.logs.FilterLevelExact(zapcore.WarnLevel).Len(); n != 1 {
 			t.Errorf("%d warnings", n)
 		}
 		w.Misbehave(apisim.Faults{})
-		wait(time.Minute)
+		wait(refusedPause + time.Minute)
 		w.copied("east:1")
 		if e := a.Status().Error; e != "" {
 			t.Errorf("error %q", e)
@@ -598,7 +624,8 @@ func TestUnusable(t *testing.T) {
 				b.set("east", cluster.Pending, nil)
 				began := time.Now()
 				found, err := b.Read(t.Context(), "east")
-				if found != nil || err == nil || !strings.Contains(err.Error(), x.want) || time.Since(began) > time.Second {
+				if found != nil || err == nil || !strings.Contains(err.Error(), x.want) ||
+					time.Since(began) > time.Second {
 					t.Errorf("read: %v, after %v", err, time.Since(began))
 				}
 			})
