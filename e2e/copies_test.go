@@ -1,0 +1,450 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
+	"isthmus/e2e/proxy"
+	"isthmus/internal/adminapi"
+)
+
+// lostEast is a local cluster with two replicas and their clients. The linked cluster east is behind
+// a fault proxy, so the test can change east while the replicas can't reach it.
+type lostEast struct {
+	west, east *kube.Client
+	between    *harness.FaultProxy
+	replicas   []*harness.Replica
+	proxies    []*proxy.Subscriber
+	first      []netip.AddrPort // addresses of east before the outage
+}
+
+// newLostEast returns once all proxies have the endpoints of east. The replicas have the permissions of
+// manifests/install.
+func newLostEast(t *testing.T) *lostEast {
+	t.Helper()
+	servers := startClusters(t, []string{"namespace"}, "west", "east")
+	l := &lostEast{west: client(t, servers[0]), east: client(t, servers[1])}
+	must(t, l.west.Apply(t.Context(), kube.Namespace(kube.LinkNamespace), kube.Namespace("ns"),
+		kube.Federated("ns", "web", "", "app@east")))
+	applyManifest(t, l.west, "install/rbac.yaml")
+	must(t, l.east.Apply(t.Context(), kube.Namespace("ns"), kube.ServiceAccount("ns", "app"), kube.Service("ns", "app"),
+		kube.ReplicaSet("ns", "app-1", "app")))
+	must(t, l.east.Apply(t.Context(), kube.OpaqueServer("ns", "opaque", "app", kube.Port)))
+	l.first = l.deploy(t, 1)
+
+	var err error
+	l.between, err = harness.StartFaultProxy(strings.TrimPrefix(l.east.Server(), "https://"))
+	must(t, err)
+	atEnd(t, l.between.Close)
+	l.link(t, "https://"+l.between.Addr(), l.east.Admin())
+	kubeconfig := gatewayKubeconfig(t, l.west)
+	for i := range 2 {
+		l.replicas = append(l.replicas, startGateway(t, harness.ReplicaConfig{
+			Kubeconfig: kubeconfig,
+			Hostname:   fmt.Sprint("isthmus-", i),
+			Args:       []string{"-shutdown-delay=0s", "-drain=0s", "-log-level=info"},
+		}))
+		awaitReady(t, l.replicas[i], "east")
+	}
+	addrs := []string{l.replicas[0].Addr(), l.replicas[1].Addr()}
+	l.proxies = runSubscribers(t, 6, func(int) []string { return addrs })
+	l.awaitAddrs(t, l.first)
+	return l
+}
+
+// link writes the link Secret of east for a server and a user.
+func (l *lostEast) link(t *testing.T, server string, user clientcmdapi.AuthInfo) {
+	t.Helper()
+	kubeconfig, err := l.east.Kubeconfig(server, user)
+	must(t, err)
+	_, err = kube.Put(t.Context(), l.west.CoreV1().Secrets(kube.LinkNamespace), kube.Link("east", kubeconfig))
+	must(t, err)
+}
+
+// annotate sets an annotation of the link Secret, or removes it.
+func (l *lostEast) annotate(t *testing.T, key string, value *string) {
+	t.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+	must(t, err)
+	_, err = l.west.CoreV1().Secrets(kube.LinkNamespace).Patch(
+		t.Context(), kube.LinkName("east"), types.MergePatchType, patch, metav1.PatchOptions{},
+	)
+	must(t, err)
+}
+
+// rewriteCopy replaces the ConfigMap of the copy by one with other data, and returns the data of before.
+func (l *lostEast) rewriteCopy(t *testing.T, change func(map[string][]byte)) (before map[string][]byte) {
+	t.Helper()
+	api := l.west.CoreV1().ConfigMaps(kube.LinkNamespace)
+	for _, names := range l.copies(t) {
+		if len(names) != 1 {
+			t.Fatalf("the copy has the ConfigMaps %v", names)
+		}
+		o, err := api.Get(t.Context(), names[0], metav1.GetOptions{})
+		must(t, err)
+		before = o.DeepCopy().BinaryData
+		change(o.BinaryData)
+		must(t, api.Delete(t.Context(), o.Name, metav1.DeleteOptions{}))
+		o.ObjectMeta = metav1.ObjectMeta{
+			Namespace: o.Namespace, Name: o.Name, Labels: o.Labels, Annotations: o.Annotations,
+		}
+		_, err = api.Create(t.Context(), o, metav1.CreateOptions{})
+		must(t, err)
+	}
+	return before
+}
+
+// awaitForbidden waits until the replicas may not list ConfigMaps.
+func (l *lostEast) awaitForbidden(t *testing.T) {
+	t.Helper()
+	await(t, "the permission is gone", func() error {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:linkerd:isthmus",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: kube.LinkNamespace, Verb: "list", Resource: "configmaps",
+			},
+		}}
+		review, err := l.west.AuthorizationV1().SubjectAccessReviews().Create(
+			t.Context(), review, metav1.CreateOptions{},
+		)
+		if err == nil && review.Status.Allowed {
+			err = errors.New("ConfigMaps may be listed")
+		}
+		return err
+	})
+}
+
+// deploy replaces the Pods of east by three others, in one EndpointSlice, and returns their addresses.
+func (l *lostEast) deploy(t *testing.T, release int) (addrs []netip.AddrPort) {
+	t.Helper()
+	var pods []runtime.Object
+	var endpoints []discoveryv1.Endpoint
+	for i := range 3 {
+		ip := netip.AddrFrom4([4]byte{10, 155, byte(100 + release), byte(i + 1)})
+		pod := kube.Mesh(kube.Pod("ns", fmt.Sprintf("app-%d-%d", release, i), "app"))
+		pod.Labels["app"] = "app"
+		pod.OwnerReferences = []metav1.OwnerReference{kube.Owner("ReplicaSet", "app-1")}
+		pods = append(pods, pod)
+		e := kube.PodEndpoint(ip.String(), "ns", pod.Name)
+		e.Zone = new("zone-1")
+		endpoints = append(endpoints, e)
+		addrs = append(addrs, netip.AddrPortFrom(ip, kube.Port))
+	}
+	must(t, l.east.Apply(t.Context(), pods...))
+	_, err := kube.Put(
+		t.Context(), l.east.DiscoveryV1().EndpointSlices("ns"), kube.Slice("ns", "app", "1", endpoints...),
+	)
+	must(t, err)
+	return addrs
+}
+
+// lose makes the API of east unreachable, and returns the time.
+func (l *lostEast) lose(t *testing.T) time.Time {
+	t.Helper()
+	lost := time.Now()
+	must(t, l.between.Set(harness.FaultMode{Refuse: true}))
+	l.between.ResetAll()
+	return lost
+}
+
+// copies returns the names of the ConfigMaps of copies, by generation.
+func (l *lostEast) copies(t *testing.T) map[string][]string {
+	t.Helper()
+	list, err := l.west.CoreV1().ConfigMaps(kube.LinkNamespace).List(
+		t.Context(), metav1.ListOptions{LabelSelector: "isthmus.io/cache-cluster=east"},
+	)
+	must(t, err)
+	all := make(map[string][]string)
+	for _, c := range list.Items {
+		generation := c.Labels["isthmus.io/cache-generation"]
+		all[generation] = append(all[generation], c.Name)
+	}
+	return all
+}
+
+// awaitCopy waits until there is exactly one generation of a copy.
+func (l *lostEast) awaitCopy(t *testing.T) {
+	t.Helper()
+	await(t, "east is copied", func() error {
+		if all := l.copies(t); len(all) != 1 {
+			return fmt.Errorf("generations %v", all)
+		}
+		return nil
+	})
+}
+
+// awaitAddrs waits until all proxies have these addresses and no others.
+func (l *lostEast) awaitAddrs(t *testing.T, want []netip.AddrPort) {
+	t.Helper()
+	await(t, fmt.Sprint("all proxies have ", want), func() error {
+		for i, one := range l.proxies {
+			now := one.Stream().Snapshot()
+			if now.Phase != proxy.Open || !slices.Equal(now.Get.Addrs(), want) {
+				return fmt.Errorf("proxy %d has %v", i, now.Get.Addrs())
+			}
+		}
+		return nil
+	})
+}
+
+// awaitNoCopy waits until the copy is deleted.
+func (l *lostEast) awaitNoCopy(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	err := harness.Poll(t.Context(), 2*time.Minute, time.Second, func() error {
+		if all := l.copies(t); len(all) > 0 {
+			return fmt.Errorf("generations %v", all)
+		}
+		return nil
+	})
+	must(t, err)
+	t.Logf("the copy was deleted after %v", time.Since(began).Round(time.Second))
+}
+
+// firstAddrs returns the addresses in the first message of a new stream from a replica. It returns nil
+// if the replica does not know the endpoints of east.
+func (l *lostEast) firstAddrs(t *testing.T, replica int) []netip.AddrPort {
+	t.Helper()
+	conn, err := proxy.Dial(l.replicas[replica].Addr())
+	must(t, err)
+	defer conn.Close()
+	s := proxy.NewStream(proxy.Config{
+		Conn: conn, Kind: proxy.Get, Authority: kube.Authority("ns", "web"), MayBeLate: true,
+	})
+	defer s.Close()
+	must(t, s.Open(t.Context()))
+	await(t, "a message", func() error {
+		if now := s.Status(); now.Messages == 0 && status.Code(now.Err) != codes.Unavailable {
+			return fmt.Errorf("no message: %v", now.Err)
+		}
+		return nil
+	})
+	if s.Status().Messages == 0 {
+		return nil
+	}
+	return s.Recent()[0].Addrs
+}
+
+// mark begins a new history of all proxies.
+func (l *lostEast) mark() {
+	for _, one := range l.proxies {
+		one.Stream().Mark()
+	}
+}
+
+// states returns the state of each proxy as JSON.
+func (l *lostEast) states(t *testing.T) (all []any) {
+	t.Helper()
+	for _, one := range l.proxies {
+		state, err := one.Stream().Snapshot().JSON()
+		must(t, err)
+		all = append(all, state)
+	}
+	return all
+}
+
+// expectKept checks that no proxy has lost an endpoint of east since the last mark.
+func (l *lostEast) expectKept(t *testing.T, when string) {
+	t.Helper()
+	l.awaitAddrs(t, l.first)
+	for i, one := range l.proxies {
+		if err := one.Stream().Flapped(l.first...); err != nil {
+			t.Errorf("%s: proxy %d: %v", when, i, err)
+		}
+		if f := one.Stream().Status().Faults; len(f) > 0 {
+			t.Errorf("%s: proxy %d: faults %q", when, i, f)
+		}
+	}
+}
+
+// expectOneStep checks that each proxy has got the new endpoints in one message since the last mark,
+// and has lost the old ones in one.
+func (l *lostEast) expectOneStep(t *testing.T) {
+	t.Helper()
+	for i, one := range l.proxies {
+		if left, joined, err := one.Stream().Parts(); err != nil || left != 1 || joined != 1 {
+			t.Errorf("proxy %d: endpoints have left in %d messages, and joined in %d: %v", i, left, joined, err)
+		}
+	}
+}
+
+// shown returns what a replica shows of east.
+func (l *lostEast) shown(t *testing.T, replica int) adminapi.Cluster {
+	t.Helper()
+	page, err := harness.ReadClusters(t.Context(), l.replicas[replica].MetricsAddr())
+	must(t, err)
+	all := harness.ClustersNamed(page, "east")
+	if len(all) != 1 {
+		t.Fatalf("replica %d shows %+v", replica, page)
+	}
+	return all[0]
+}
+
+// restart replaces all replicas: one after the other, or all after they have been killed at once.
+func (l *lostEast) restart(t *testing.T, kill bool) {
+	t.Helper()
+	if !kill {
+		for _, r := range l.replicas {
+			must(t, r.Restart(t.Context()))
+		}
+		return
+	}
+	for _, r := range l.replicas {
+		must(t, r.Signal(syscall.SIGKILL))
+		<-r.Exited()
+	}
+	errs := make([]error, len(l.replicas))
+	var starting sync.WaitGroup
+	for i, r := range l.replicas {
+		starting.Go(func() { errs[i] = r.Restart(t.Context()) })
+	}
+	starting.Wait()
+	must(t, errors.Join(errs...))
+}
+
+// TestCopies: the API of east is lost, and both replicas are replaced, first one by one, and then
+// at once after they were killed. No proxy loses an endpoint, and each endpoint stays as it was. East
+// returns with other Pods: each proxy gets them in one step, and the copy is deleted.
+func TestCopies(t *testing.T) {
+	t.Parallel()
+	l := newLostEast(t)
+	before := l.states(t)
+	l.mark()
+	lost := l.lose(t)
+	l.awaitCopy(t)
+	if waited := time.Since(lost); waited < 10*time.Second {
+		t.Errorf("east was copied after %v", waited)
+	}
+	generations := l.copies(t)
+
+	for _, kill := range []bool{false, true} {
+		l.restart(t, kill)
+		when := fmt.Sprintf("replaced, killed: %v", kill)
+		l.expectKept(t, when)
+		if after := l.states(t); !reflect.DeepEqual(after, before) {
+			t.Errorf("%s: the proxies have\n%v\nand had\n%v", when, after, before)
+		}
+		for i := range l.replicas {
+			c := l.shown(t, i)
+			if c.State != adminapi.Stale || c.Since.Sub(lost).Abs() > 5*time.Second {
+				t.Errorf("%s: replica %d shows %s since %v, want stale since %v", when, i, c.State, c.Since, lost)
+			}
+		}
+	}
+	if now := l.copies(t); !reflect.DeepEqual(now, generations) {
+		t.Errorf("the copies are %v, and were %v", now, generations)
+	}
+
+	second := l.deploy(t, 2)
+	l.mark()
+	must(t, l.between.Set(harness.FaultMode{}))
+	l.awaitAddrs(t, second)
+	l.expectOneStep(t)
+	l.awaitNoCopy(t)
+}
+
+// TestCopyWhileLost: while replicas serve a copy of east, a cordon takes the endpoints out, and they
+// come back with its end. New credentials that do not work change nothing, also after a restart. New
+// credentials that reach east replace the copy in one step.
+func TestCopyWhileLost(t *testing.T) {
+	t.Parallel()
+	l := newLostEast(t)
+	l.lose(t)
+	l.awaitCopy(t)
+	l.restart(t, true)
+	l.awaitAddrs(t, l.first)
+
+	l.annotate(t, "isthmus.io/cordon", new("true"))
+	l.awaitAddrs(t, nil)
+	l.annotate(t, "isthmus.io/cordon", nil)
+	l.awaitAddrs(t, l.first)
+
+	l.mark()
+	l.link(t, "https://"+l.between.Addr(), clientcmdapi.AuthInfo{Token: "new"})
+	must(t, harness.Pause(t.Context(), 3*time.Second))
+	l.expectKept(t, "rotated to credentials that do not work")
+	l.restart(t, false)
+	l.expectKept(t, "replaced after the rotation")
+
+	second := l.deploy(t, 2)
+	l.mark()
+	l.link(t, l.east.Server(), l.east.Admin())
+	l.awaitAddrs(t, second)
+	l.expectOneStep(t)
+}
+
+// TestCopyUnusable: a replica that starts while east is lost serves no copy of another cluster, none
+// that is damaged, none that it may not read, and none that is too old, and says why. Replicas that
+// still have east in their cache go on serving it. The end of the link deletes the copy.
+func TestCopyUnusable(t *testing.T) {
+	t.Parallel()
+	l := newLostEast(t)
+	l.lose(t)
+	l.awaitCopy(t)
+	// replaced restarts the first replica, which then has these addresses and has logged a text.
+	replaced := func(want []netip.AddrPort, text string, args ...string) {
+		t.Helper()
+		must(t, l.replicas[0].Restart(t.Context(), args...))
+		if got := l.firstAddrs(t, 0); !slices.Equal(got, want) {
+			t.Errorf("%q: the replica serves %v, want %v", text, got, want)
+		}
+		if log := l.replicas[0].Log(200); !strings.Contains(log, text) {
+			t.Errorf("the log does not contain %q:\n%s", text, log)
+		}
+		if got := l.firstAddrs(t, 1); !slices.Equal(got, l.first) {
+			t.Errorf("%q: the other replica serves %v", text, got)
+		}
+	}
+	replaced(l.first, "is served from a copy")
+
+	l.link(t, "https://"+l.between.Addr()+"/other", l.east.Admin())
+	replaced(nil, "it is of another cluster")
+	l.link(t, "https://"+l.between.Addr(), l.east.Admin())
+	replaced(l.first, "is served from a copy")
+
+	original := l.rewriteCopy(t, func(data map[string][]byte) { data["pods"][len(data["pods"])/2]++ })
+	replaced(nil, "it is damaged")
+	l.rewriteCopy(t, func(data map[string][]byte) { maps.Copy(data, original) })
+	replaced(l.first, "is served from a copy")
+
+	roles := l.west.RbacV1().Roles(kube.LinkNamespace)
+	must(t, roles.Delete(t.Context(), "isthmus-cache", metav1.DeleteOptions{}))
+	l.awaitForbidden(t)
+	replaced(nil, "forbidden")
+	await(t, "the replica shows that the permission is missing", func() error {
+		page, err := harness.ReadClusters(t.Context(), l.replicas[0].MetricsAddr())
+		if err == nil && (page.Copies == nil || !strings.Contains(page.Copies.Error, "forbidden")) {
+			err = fmt.Errorf("it shows %+v", page.Copies)
+		}
+		return err
+	})
+	applyManifest(t, l.west, "install/rbac.yaml")
+
+	replaced(nil, "--cache-max-age", "-cache-max-age=1s")
+
+	secrets := l.west.CoreV1().Secrets(kube.LinkNamespace)
+	must(t, secrets.Delete(t.Context(), kube.LinkName("east"), metav1.DeleteOptions{}))
+	l.awaitAddrs(t, nil)
+	l.awaitNoCopy(t)
+}
