@@ -117,7 +117,7 @@ func create(o Options, newCluster func(cluster.Config, cluster.LocalConfig) (loc
 
 		supervisor: o.Supervisor,
 	}
-	l.problems = problems.New(l.log, "annotations or labels of the Service can't be used")
+	l.problems = problems.New(l.log, "annotations or labels of the Service are invalid")
 	l.profiles = newProfiles(l.profile, o.Supervisor)
 	own := cluster.LocalConfig{
 		ServiceChanged: l.defineSoon,
@@ -402,9 +402,9 @@ func (l *Cluster) ProfileProblem(id federation.ServiceID, client string) string 
 
 var (
 	problemsDesc = prometheus.NewDesc("isthmus_services_rejected",
-		"Services whose federation annotations or labels can't be used, wholly or in part.", nil, nil)
+		"Services that have at least one invalid federation annotation or label.", nil, nil)
 	profilesDesc = prometheus.NewDesc(
-		"isthmus_service_profiles_rejected", "ServiceProfiles that can't be used.", nil, nil,
+		"isthmus_service_profiles_rejected", "ServiceProfiles that Isthmus cannot use.", nil, nil,
 	)
 )
 

@@ -201,7 +201,7 @@ func TestProblemsAreReportedOnce(t *testing.T) {
 		put := func(annotation string) {
 			e.service(shopWeb, &cluster.Service{Annotations: map[string]string{remoteDiscovery: annotation}})
 		}
-		const line = "annotations or labels of the Service can't be used"
+		const line = "annotations or labels of the Service are invalid"
 		e.sync()
 		e.logged("cluster ready")
 		put("a@b@c,bb@east")

@@ -57,7 +57,7 @@ func defineMembers(id federation.ServiceID, svc *cluster.Service) (*federation.D
 	case mirrors && cluster != "":
 		return defineMirror(id.Namespace, cluster, svc.Labels[remoteService])
 	case mirrors:
-		return definePlain(id), []string{"label " + remoteDiscovery + " is empty: it names no cluster"}
+		return definePlain(id), []string{"label " + remoteDiscovery + " is empty: set it to the name of a cluster"}
 	}
 	return definePlain(id), nil
 }
@@ -69,7 +69,7 @@ func definePlain(id federation.ServiceID) *federation.Definition {
 func defineMirror(namespace, cluster, service string) (*federation.Definition, []string) {
 	if service == "" {
 		return &federation.Definition{}, []string{
-			"label " + remoteService + " is missing: it is to name the Service in cluster " + cluster,
+			"label " + remoteService + " is missing: set it to the name of the Service in cluster " + cluster,
 		}
 	}
 	return &federation.Definition{Members: []federation.Member{member(namespace, service, cluster)}}, nil
@@ -83,7 +83,7 @@ func defineFederated(namespace, local, remote string) (*federation.Definition, [
 	if local = strings.TrimSpace(local); local != "" {
 		if why := invalidName(local); why != "" {
 			problems = append(problems, fmt.Sprintf(
-				"annotation %s: %q is no Service name: %s", localDiscovery, text.Truncate(local, text.Short), why,
+				"annotation %s: %q is not a Service name: %s", localDiscovery, text.Truncate(local, text.Short), why,
 			))
 		} else {
 			d.Members = append(d.Members, member(namespace, local, ""))
@@ -96,7 +96,7 @@ func defineFederated(namespace, local, remote string) (*federation.Definition, [
 	for i, item := range strings.SplitN(remote, ",", maxItems+1) {
 		if i == maxItems || len(d.Members) == maxMembers {
 			problems = append(problems, fmt.Sprintf(
-				"annotation %s: more than %d members in %d items: the rest is passed over",
+				"annotation %s: more than %d members or %d items: the rest is ignored",
 				remoteDiscovery,
 				maxMembers,
 				maxItems,
@@ -126,16 +126,16 @@ func parseItem(namespace, item string) (m federation.Member, why string) {
 	case strings.Contains(cluster, "@"):
 		return m, "more than one @"
 	case cluster == "":
-		return m, "no cluster"
+		return m, "the name of the cluster is missing"
 	case cluster == federation.Local.String():
-		return m, "local is the cluster that the gateway runs in: name its Service in " + localDiscovery +
-			", or give the linked cluster another name"
+		return m, "local is the cluster that Isthmus runs in: name its Service in " + localDiscovery +
+			", or rename the linked cluster"
 	}
 	if why := invalidName(service); why != "" {
-		return m, "no Service name: " + why
+		return m, "not a Service name: " + why
 	}
 	if errs := validation.IsValidLabelValue(cluster); len(errs) > 0 {
-		return m, "no cluster name: " + errs[0]
+		return m, "not a cluster name: " + errs[0]
 	}
 	return member(namespace, service, cluster), ""
 }

@@ -71,7 +71,7 @@ func SetPreference(p *federation.Preference, name, value string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is no part of a preference", name)
+	return fmt.Errorf("%q is not a setting of a preference", name)
 }
 
 // preference returns a Service's preference. For missing and invalid annotations, it uses the
@@ -109,7 +109,7 @@ func parseTiers(value string) ([]federation.Tier, error) {
 	for i, text := range strings.SplitN(value, ",", maxTiers+1) {
 		if i == maxTiers {
 			return nil, fmt.Errorf(
-				"it has more than %d tiers: join terms that are equally good by +, such as east+north", maxTiers,
+				"it has more than %d tiers: join equally good terms with +, such as east+north", maxTiers,
 			)
 		}
 		if strings.TrimSpace(text) == "" {
@@ -125,11 +125,13 @@ func parseTiers(value string) ([]federation.Tier, error) {
 				return nil, fmt.Errorf("tier %d: %w", i+1, err)
 			case seen[term]:
 				return nil, fmt.Errorf(
-					"%s is there twice: an endpoint belongs to the first tier that names it, so write it once", term,
+					"%s occurs twice: an endpoint belongs to the first tier that names it, so write each term once",
+					term,
 				)
 			case len(seen) == maxTerms:
 				return nil, fmt.Errorf(
-					"it has more than %d terms: write remote for all linked clusters, or any for all", maxTerms,
+					"it has more than %d terms: write remote for all linked clusters, or any for all clusters",
+					maxTerms,
 				)
 			}
 			seen[term] = true
@@ -151,7 +153,7 @@ func parseTerm(word string) (federation.Term, error) {
 			return federation.Term{Kind: federation.TermKind(kind)}, nil
 		case strings.EqualFold(word, w):
 			return federation.Term{}, fmt.Errorf(
-				"%s differs from %s by case only: write %[2]s or, for a linked cluster of that name, %s%[1]s",
+				"%s differs from %s only by case: write %[2]s or, for a linked cluster of that name, %s%[1]s",
 				word,
 				w,
 				namedCluster,
@@ -161,21 +163,25 @@ func parseTerm(word string) (federation.Term, error) {
 	name, explicit := strings.CutPrefix(word, namedCluster)
 	switch {
 	case word == "":
-		return federation.Term{}, errors.New("a term is empty: join terms by one +, such as east+north")
+		return federation.Term{}, errors.New("a term is empty: join terms with a single +, such as east+north")
 	case name == "":
 		return federation.Term{}, fmt.Errorf(
-			"%s has no name: write that of a linked cluster after it, such as %[1]seast", namedCluster,
+			"%s has no name: append the name of a linked cluster, such as %[1]seast", namedCluster,
 		)
 	case explicit && name == federation.Local.String():
 		return federation.Term{}, fmt.Errorf(
-			"%s: no linked cluster can be called %s: write %[2]s for the cluster that the gateway runs in", word, name,
+			"%s: a linked cluster cannot have the name %s: write %[2]s for the cluster that Isthmus runs in",
+			word,
+			name,
 		)
 	case !isClusterName(name):
-		return federation.Term{}, fmt.Errorf("%q is neither zone, local, region, remote or any nor the name of a "+
-			"cluster, "+
-			"which has at most %d letters, digits, dashes, dots and underscores, the first and last a letter or digit",
+		return federation.Term{}, fmt.Errorf(
+			"%q is neither zone, local, region, remote or any nor the name of a cluster: "+
+				"the name of a cluster has at most %d letters, digits, dashes, dots and underscores, "+
+				"and begins and ends with a letter or digit",
 			text.Truncate(word, text.Short),
-			validation.LabelValueMaxLength)
+			validation.LabelValueMaxLength,
+		)
 	}
 	return federation.Term{Kind: federation.Named, Cluster: federation.ClusterName(name)}, nil
 }
@@ -196,7 +202,8 @@ func parseMinReady(value string) (federation.MinReady, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 32)
 	if err != nil || n < 1 || n > largest {
 		return federation.MinReady{}, fmt.Errorf(
-			"it is %q: write how many endpoints have to be ready, from 1 to %d, or a percentage from 1%% to 100%%",
+			"it is %q: write the number of endpoints that must be ready, from 1 to %d, "+
+				"or a percentage from 1%% to 100%%",
 			text.Truncate(value, text.Short),
 			maxMinReady,
 		)

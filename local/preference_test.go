@@ -81,19 +81,19 @@ func TestParseTiers(t *testing.T) {
 		{"+", "", "tier 1: a term is empty"},
 		{"local, east+", "", "tier 2: a term is empty"},
 		{"local, east++north", "", "tier 2: a term is empty"},
-		{"local, local", "", "local is there twice"},
-		{"east+east", "", "east is there twice"},
-		{"any, east, any", "", "any is there twice"},
-		{"east, cluster/east", "", "east is there twice"},
-		{"cluster/zone, cluster/zone", "", "cluster/zone is there twice"},
+		{"local, local", "", "local occurs twice"},
+		{"east+east", "", "east occurs twice"},
+		{"any, east, any", "", "any occurs twice"},
+		{"east, cluster/east", "", "east occurs twice"},
+		{"cluster/zone, cluster/zone", "", "cluster/zone occurs twice"},
 		{
 			"east, LOCAL", "",
-			"tier 2: LOCAL differs from local by case only: write local or, for a linked cluster of that name, " +
+			"tier 2: LOCAL differs from local only by case: write local or, for a linked cluster of that name, " +
 				"cluster/LOCAL",
 		},
 		{"cluster/", "", "tier 1: cluster/ has no name"},
 		{"cluster/ east", "", `"cluster/ east" is neither`},
-		{"cluster/local", "", "no linked cluster can be called local: write local"},
+		{"cluster/local", "", "a linked cluster cannot have the name local: write local"},
 		{"cluster/cluster/east", "", "is neither"},
 		{"east/north", "", `"east/north" is neither zone, local, region, remote or any nor the name of a cluster`},
 		{"local; any", "", `"local; any" is neither`},
@@ -150,7 +150,7 @@ func TestParseMinReady(t *testing.T) {
 		if err != nil &&
 			!strings.Contains(
 				err.Error(),
-				"write how many endpoints have to be ready, from 1 to 100000, or a percentage from 1% to 100%",
+				"write the number of endpoints that must be ready, from 1 to 100000, or a percentage from 1% to 100%",
 			) {
 			t.Errorf("%q: %v", value, err)
 		}

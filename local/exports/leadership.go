@@ -145,7 +145,7 @@ func (t *leadership) write(c *Change, of *lease.History) (r lease.Outcome) {
 		return lease.Outcome{Again: true} // the Lease is lost
 	}
 	t.Log.Warn(
-		"what is exported can't be written",
+		"an object for exports cannot be written; still trying",
 		zap.Stringer("object", c.Object),
 		zap.String("verb", string(v)),
 		zap.Error(err),

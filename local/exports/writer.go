@@ -161,12 +161,11 @@ func (w *Writer) count(c *Change, v Verb, err error) {
 func newWriteMetric(r prometheus.Registerer, s *lease.Candidate[leadership]) (*prometheus.CounterVec, error) {
 	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "isthmus_service_writes_total",
-		Help: "Writes of Services, ServiceImports and conditions of ServiceExports, by what they are for, what was " +
-			"done and how that ended.",
+		Help: "Writes of Services, ServiceImports and ServiceExport conditions, by kind of export, verb and result.",
 	}, []string{"kind", "verb", "result"})
 	leader := s.Gauge(
 		"isthmus_exports_leader",
-		"Whether this replica holds the Lease for writing exported Services: 1 or 0.",
+		"1 while this replica holds the Lease for writing exported Services, otherwise 0.",
 		nil,
 		func(*leadership) float64 { return 1 },
 	)

@@ -300,7 +300,7 @@ func TestManyPorts(t *testing.T) {
 	if len(w.slices) != 1 || len(w.slices[0].Ports) != maxPorts || len(w.slices[0].Endpoints) != 3 {
 		t.Errorf("slices %s", w)
 	}
-	if got := left.list(); !slices.Equal(got, []string{"web: has 300 ports, of which the first 100 are used"}) {
+	if got := left.list(); !slices.Equal(got, []string{"web: has 300 ports, but only the first 100 are used"}) {
 		t.Errorf("problems %q", got)
 	}
 }

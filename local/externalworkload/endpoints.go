@@ -54,7 +54,7 @@ func newEndpointGroups(
 		}
 		problem := func(format string, args ...any) { left.add(w.Name, format, args...) }
 		if w.Invalid != "" {
-			problem("can't be read: %s", w.Invalid)
+			problem("cannot be read: %s", w.Invalid)
 			continue
 		}
 		at := portsAt(ports, w, problem)
@@ -72,7 +72,7 @@ func newEndpointGroups(
 			g.endpoints[w.Name] = newEndpoint(svc, w, addresses)
 		}
 		if isHeadless(svc) && !isHostname(w.Name) {
-			problem("is no DNS label and can't be a hostname")
+			problem("is not a DNS label, so it cannot be a hostname")
 		}
 	}
 	return byType, left
@@ -111,10 +111,10 @@ func addressesOf(w *decode.ExternalWorkload, problem func(string, ...any)) map[d
 		ip = ip.Unmap()
 		switch {
 		case err != nil || ip.Zone() != "":
-			problem("%.80q is no IP address", x.IP)
+			problem("%.80q is not an IP address", x.IP)
 			continue
 		case ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast() || ip.IsLinkLocalUnicast() || noHost(ip):
-			problem("%v can't be the address of an endpoint", ip)
+			problem("%v cannot be the address of an endpoint", ip)
 			continue
 		}
 		t := discoveryv1.AddressTypeIPv4
@@ -124,7 +124,7 @@ func addressesOf(w *decode.ExternalWorkload, problem func(string, ...any)) map[d
 		switch text := ip.String(); {
 		case slices.Contains(found[t], text):
 		case len(found[t]) == maxAddresses:
-			problem("%s is one address more than %d", text, maxAddresses)
+			problem("%s is left out, because the maximum is %d addresses", text, maxAddresses)
 		default:
 			found[t] = append(found[t], text)
 		}

@@ -226,9 +226,9 @@ func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Ou
 		return lease.Outcome{Again: true}
 	}
 	if t.loop.History(svc).Failures+1 == manyFailures {
-		t.log.Error("EndpointSlices can't be written; still trying", zap.Stringer("service", svc), zap.Error(err))
+		t.log.Error("EndpointSlices cannot be written; still trying", zap.Stringer("service", svc), zap.Error(err))
 	} else {
-		t.log.Debug("EndpointSlices are not as they should be yet", zap.Stringer("service", svc), zap.Error(err))
+		t.log.Debug("EndpointSlices are not up to date yet", zap.Stringer("service", svc), zap.Error(err))
 	}
 	return lease.Outcome{Problem: err.Error()}
 }

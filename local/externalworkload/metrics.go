@@ -38,10 +38,10 @@ func newMetrics(r prometheus.Registerer, withQueue bool, s *lease.Candidate[lead
 			Help: "EndpointSlices that this replica has created, updated or deleted for ExternalWorkloads.",
 		}, []string{"operation"}),
 		adds:    counter("adds_total", "Keys added to the work queue."),
-		retries: counter("retries_total", "Keys added to the work queue again after a failure."),
-		drops:   counter("drops_total", "Always 0: no key is given up."),
+		retries: counter("retries_total", "Keys that were returned to the work queue after a failure."),
+		drops:   counter("drops_total", "Always 0, because Isthmus never drops a key."),
 		waited:  histogram("queue_duration_seconds", "How long a key stays in the work queue."),
-		worked:  histogram("work_duration_seconds", "How long a key is worked on."),
+		worked:  histogram("work_duration_seconds", "How long processing a key takes."),
 	}
 	for _, op := range []operation{creates, updates, removes} {
 		m.writes.WithLabelValues(string(op))
@@ -64,13 +64,13 @@ func newMetrics(r prometheus.Registerer, withQueue bool, s *lease.Candidate[lead
 			}),
 			s.Gauge(
 				"workqueue_unfinished_work_seconds",
-				"For how long all keys being worked on have been so.",
+				"Time spent so far on all keys that are being processed.",
 				labels,
 				func(t *leadership) float64 { sum, _ := t.underWay(); return sum },
 			),
 			s.Gauge(
 				"workqueue_longest_running_processor_seconds",
-				"For how long the oldest key being worked on has been so.",
+				"Time spent so far on the key that has been processed longest.",
 				labels,
 				func(t *leadership) float64 { _, longest := t.underWay(); return longest },
 			))

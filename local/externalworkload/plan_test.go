@@ -325,39 +325,39 @@ func TestProblems(t *testing.T) {
 	}{
 		{
 			"no IP", aService("web", "80/8080"), aWorkload("vm-1", "10.0.0.256,10.0.0.1", "8080"),
-			"IPv4 =8080/TCP: vm-1=10.0.0.1", `vm-1: "10.0.0.256" is no IP address`,
+			"IPv4 =8080/TCP: vm-1=10.0.0.1", `vm-1: "10.0.0.256" is not an IP address`,
 		},
 		{
 			"leading zero", aService("web", "80/8080"), aWorkload("vm-1", "010.0.0.1", "8080"), "",
-			`vm-1: "010.0.0.1" is no IP address`,
+			`vm-1: "010.0.0.1" is not an IP address`,
 		},
 		{
 			"zone of an IP", families(aService("web", "80/8080")),
-			aWorkload("vm-1", "2001:db8::1%eth0", "8080"), "", `vm-1: "2001:db8::1%eth0" is no IP address`,
+			aWorkload("vm-1", "2001:db8::1%eth0", "8080"), "", `vm-1: "2001:db8::1%eth0" is not an IP address`,
 		},
 		{
 			"loopback", aService("web", "80/8080"), aWorkload("vm-1", "127.0.0.1", "8080"), "",
-			"vm-1: 127.0.0.1 can't be the address of an endpoint",
+			"vm-1: 127.0.0.1 cannot be the address of an endpoint",
 		},
 		{
 			"link-local", families(aService("web", "80/8080")), aWorkload("vm-1", "fe80::1", "8080"), "",
-			"vm-1: fe80::1 can't be the address of an endpoint",
+			"vm-1: fe80::1 cannot be the address of an endpoint",
 		},
 		{
 			"multicast", aService("web", "80/8080"), aWorkload("vm-1", "239.0.0.1", "8080"), "",
-			"vm-1: 239.0.0.1 can't be the address of an endpoint",
+			"vm-1: 239.0.0.1 cannot be the address of an endpoint",
 		},
 		{
 			"this network", aService("web", "80/8080"), aWorkload("vm-1", "0.0.0.5", "8080"), "",
-			"vm-1: 0.0.0.5 can't be the address of an endpoint",
+			"vm-1: 0.0.0.5 cannot be the address of an endpoint",
 		},
 		{
 			"broadcast", aService("web", "80/8080"), aWorkload("vm-1", "255.255.255.255", "8080"), "",
-			"vm-1: 255.255.255.255 can't be the address of an endpoint",
+			"vm-1: 255.255.255.255 cannot be the address of an endpoint",
 		},
 		{
 			"unspecified", families(aService("web", "80/8080")), aWorkload("vm-1", "::", "8080"), "",
-			"vm-1: :: can't be the address of an endpoint",
+			"vm-1: :: cannot be the address of an endpoint",
 		},
 		{
 			"IPv4 in IPv6", aService("web", "80/8080"), aWorkload("vm-1", "::ffff:10.0.0.1", "8080"),
@@ -366,7 +366,7 @@ func TestProblems(t *testing.T) {
 		{
 			"unreadable", aService("web", "80/8080"),
 			change(aWorkload("vm-1", "10.0.0.1", "8080"), func(w *decode.ExternalWorkload) { w.Invalid = "spec: no" }),
-			"", "vm-1: can't be read: spec: no",
+			"", "vm-1: cannot be read: spec: no",
 		},
 		{
 			"port out of range", aService("web", "a=80/http", "b=81/8080"),
@@ -379,11 +379,11 @@ func TestProblems(t *testing.T) {
 		},
 		{
 			"no hostname", headless(aService("web", "80/8080")), aWorkload(long, "10.0.0.1", "8080"),
-			"IPv4 =8080/TCP: " + long + "=10.0.0.1", long + ": is no DNS label and can't be a hostname",
+			"IPv4 =8080/TCP: " + long + "=10.0.0.1", long + ": is not a DNS label, so it cannot be a hostname",
 		},
 		{
 			"a name with dots", headless(aService("web", "80/8080")), aWorkload("vm.1", "10.0.0.1", "8080"),
-			"IPv4 =8080/TCP: vm.1=10.0.0.1", "vm.1: is no DNS label and can't be a hostname",
+			"IPv4 =8080/TCP: vm.1=10.0.0.1", "vm.1: is not a DNS label, so it cannot be a hostname",
 		},
 		{
 			"a name with dots, not headless", aService("web", "80/8080"),

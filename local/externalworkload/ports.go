@@ -39,7 +39,7 @@ func newPortsKey(ports []discoveryv1.EndpointPort) portsKey {
 func usedPorts(svc *corev1.Service, left *leftOut) []corev1.ServicePort {
 	ports := svc.Spec.Ports
 	if len(ports) > maxPorts {
-		left.add(svc.Name, "has %d ports, of which the first %d are used", len(ports), maxPorts)
+		left.add(svc.Name, "has %d ports, but only the first %d are used", len(ports), maxPorts)
 		ports = ports[:maxPorts]
 	}
 	return ports

@@ -69,7 +69,7 @@ func New(o Options) (*Writer, error) {
 	w := &Writer{
 		o:        o,
 		log:      o.Log,
-		problems: problems.New(o.Log, "a part of the Service's ExternalWorkloads is left out of its EndpointSlices"),
+		problems: problems.New(o.Log, "EndpointSlices omit a part of the Service's ExternalWorkloads"),
 		candidate: lease.NewCandidate[leadership]("EndpointSlices for ExternalWorkloads", lease.Config{
 			Leases: o.Client.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
 		}, o.Log),
@@ -170,7 +170,7 @@ func (w *Writer) ready() bool {
 	switch { // log only transitions, since errors may differ between attempts
 	case failed == before:
 	case failed:
-		w.log.Error("ExternalWorkloads can't be read, so EndpointSlices stay as they are; still trying", zap.Error(err))
+		w.log.Error("ExternalWorkloads cannot be read, so EndpointSlices stay unchanged; still trying", zap.Error(err))
 	default:
 		w.log.Info("ExternalWorkloads can be read again")
 	}

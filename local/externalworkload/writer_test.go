@@ -105,11 +105,11 @@ func TestProblemsReported(t *testing.T) {
 		r.pass(15*time.Minute, "")
 		s := r.Status()
 		if len(s.Problems) != 1 || s.Problems[0].Service != "ns/web" || len(s.Problems[0].Problems) != maxProblems+1 ||
-			s.Problems[0].Problems[0] != `x-00: "nowhere" is no IP address` ||
+			s.Problems[0].Problems[0] != `x-00: "nowhere" is not an IP address` ||
 			s.Problems[0].Problems[maxProblems] != "20 more" {
 			t.Errorf("problems %+v", s.Problems)
 		}
-		if n := r.log.FilterMessageSnippet("left out").Len(); n != 1 {
+		if n := r.log.FilterMessageSnippet("EndpointSlices omit").Len(); n != 1 {
 			t.Errorf("logged %d times", n)
 		}
 		r.cluster.mu.Lock()
@@ -211,7 +211,7 @@ func TestFails(t *testing.T) {
 				if s := r.Status(); (s.Error == "") != (x.retries == 0) || s.ErrorAt.IsZero() != (s.Error == "") {
 					t.Errorf("status %+v", s)
 				}
-				if n := r.log.FilterMessageSnippet("can't be written").Len(); n != x.lines {
+				if n := r.log.FilterMessageSnippet("cannot be written").Len(); n != x.lines {
 					t.Errorf("%d lines that it can't be written", n)
 				}
 				r.fail("create", nil)
@@ -237,7 +237,7 @@ func TestNoWorkloads(t *testing.T) {
 			if s := r.Status(); !s.Leading || s.Synced || len(s.Unread) != 1 || s.Unread[workloadsName] == "" {
 				t.Errorf("status %+v", s)
 			}
-			if n := r.log.FilterMessageSnippet("can't be read").Len(); n != lines {
+			if n := r.log.FilterMessageSnippet("cannot be read").Len(); n != lines {
 				t.Errorf("%d lines: %v", n, r.log.All())
 			}
 			set(nil)

@@ -56,7 +56,7 @@ func (s *Candidate[T]) observe(holder string, err error) {
 	switch { // log only transitions, since errors may differ between attempts
 	case (err != nil) == (before != ""):
 	case err != nil:
-		s.log.Error("the Lease for writing "+s.what+" can't be used; still trying", zap.Error(err))
+		s.log.Error("the Lease for writing "+s.what+" cannot be used; still trying", zap.Error(err))
 	default:
 		s.log.Info("the Lease for writing " + s.what + " can be used again")
 	}

@@ -56,7 +56,7 @@ func TestCandidate(t *testing.T) {
 			got = append(got, text)
 		}
 		if want := []string{
-			"error the Lease for writing things can't be used; still trying, error forbidden",
+			"error the Lease for writing things cannot be used; still trying, error forbidden",
 			"info the Lease for writing things can be used again",
 			"info this replica holds the Lease and writes things, identity me",
 			"info this replica no longer writes things, reason the Lease has another holder, or none",

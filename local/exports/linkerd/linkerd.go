@@ -129,19 +129,19 @@ func (m *Mirrors) Notes() (all []string) {
 	defer m.mu.Unlock()
 	if m.leasesErr != nil {
 		all = append(all, fmt.Sprintf(
-			"the Leases of Linkerd's service mirrors in namespace %s can't be read, so what these wrote is left "+
-				"alone: %v",
+			"the Leases of Linkerd's service mirrors in namespace %s cannot be read, "+
+				"so the Services that the service mirrors wrote stay unchanged: %v",
 			m.o.Namespace,
 			m.o.Printable(m.leasesErr),
 		))
 	}
 	if m.linksErr != nil {
-		instead := "nothing of linked clusters is added or removed"
+		instead := "objects for linked clusters are neither added nor removed"
 		if m.known {
-			instead = "what was read before, or else Linkerd's own labels, select exports"
+			instead = "the Links read before, or else Linkerd's default labels, select exports"
 		}
 		all = append(all, fmt.Sprintf(
-			"Linkerd's Links in namespace %s can't be read, so %s: %v",
+			"Linkerd's Links in namespace %s cannot be read, so %s: %v",
 			m.o.Namespace,
 			instead,
 			m.o.Printable(m.linksErr),
@@ -150,8 +150,8 @@ func (m *Mirrors) Notes() (all []string) {
 	for _, l := range m.links {
 		if l.problem != "" {
 			all = append(all, fmt.Sprintf(
-				"Link %s/%s can't be read, so what was read before selects exports of cluster %s, or else nothing "+
-					"of it is added or removed: %s",
+				"Link %s/%s cannot be read, so its previous version selects the exports of cluster %s; without a "+
+					"previous version, objects for the cluster are neither added nor removed: %s",
 				m.o.Namespace,
 				l.name,
 				l.cluster,

@@ -56,9 +56,9 @@ func chooseCopies(labels, annotations map[string]string, label, annotation keyRu
 				refuse(key, reason)
 			case !copied:
 			case !validKey(key) || !valid(value):
-				refuse(key, "the API would refuse it")
+				refuse(key, "API servers would reject it")
 			case len(chosen) == maxCopied || size > left:
-				refuse(key, fmt.Sprintf("more than %d, or %d bytes in all", maxCopied, maxCopiedBytes))
+				refuse(key, fmt.Sprintf("the limit of %d keys or %d bytes is reached", maxCopied, maxCopiedBytes))
 			default:
 				chosen[key] = value
 				left -= size

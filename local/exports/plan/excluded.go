@@ -167,7 +167,7 @@ func copyAnnotation(key string) (copied bool, reason string) {
 // copyExported is the rule for exportedAnnotations of a ServiceExport (KEP-1645).
 func copyExported(key string) (copied bool, reason string) {
 	if excluded(key) {
-		return false, "it is not copied, since software may find its own objects by it"
+		return false, "it is not copied, because other software may use it to find its own objects"
 	}
 	return true, ""
 }
@@ -177,7 +177,7 @@ func copyExported(key string) (copied bool, reason string) {
 func copyExportedLabel(exclude KeyPatterns) keyRule {
 	return func(key string) (copied bool, reason string) {
 		if exclude.match(key) {
-			return false, "it is not copied, by --export-exclude-labels or the annotation of the link"
+			return false, "it is not copied, because --export-exclude-labels or the link's annotation excludes it"
 		}
 		return copyExported(key)
 	}

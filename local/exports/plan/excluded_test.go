@@ -160,10 +160,10 @@ func TestKeyPatterns(t *testing.T) {
 			[]string{"a", "example.com/a"}, []string{"team", "app.kubernetes.io/name"}, "",
 		},
 		{"!team", nil, []string{"team", "a"}, ""},
-		{"a/b/c", nil, nil, `"a/b/c" is no pattern of keys of labels`},
-		{"a b", nil, nil, `"a b" is no pattern of keys of labels`},
-		{"a,!", nil, nil, `"!" is no pattern of keys of labels`},
-		{strings.Repeat("a", maxKey+1), nil, nil, "is no pattern of keys of labels"},
+		{"a/b/c", nil, nil, `"a/b/c" is not a label key pattern`},
+		{"a b", nil, nil, `"a b" is not a label key pattern`},
+		{"a,!", nil, nil, `"!" is not a label key pattern`},
+		{strings.Repeat("a", maxKey+1), nil, nil, "is not a label key pattern"},
 		{strings.Repeat("a,", maxKeyPatterns+1), nil, nil, "more than 64 patterns"},
 	} {
 		p, err := ParseKeyPatterns(tc.list)

@@ -59,7 +59,8 @@ func TestImportOfHostileTraffic(t *testing.T) {
 				fmt.Sprint(derived),
 			)
 		}
-		if got := s.condition("web", "Ready"); strings.Contains(got, "no Service may have it") != (tc.is != tc.want) {
+		got := s.condition("web", "Ready")
+		if strings.Contains(got, "trafficDistribution is invalid") != (tc.is != tc.want) {
 			t.Error(got)
 		}
 		if got := s.condition("web", "Conflict"); len(got) > 1000 || strings.Contains(got, "\x1b") {
@@ -82,7 +83,7 @@ func TestExportedRefused(t *testing.T) {
 		o.Annotations["not valid"] != "" {
 		t.Errorf("import %+v", o)
 	}
-	const want = `label "team": the API would refuse it; annotation "not valid": the API would refuse it`
+	const want = `label "team": API servers would reject it; annotation "not valid": API servers would reject it`
 	if got := s.condition("web", "Ready"); got != "Ready the ServiceImport is written: "+want {
 		t.Error(got)
 	}

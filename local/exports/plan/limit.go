@@ -151,7 +151,7 @@ func (m limiter) limitAll() {
 			if c.had {
 				m.unplaced[what] = true
 			} else {
-				m.leaveOut(what, fmt.Sprintf("there are more than %d in all", MaxObjects))
+				m.leaveOut(what, fmt.Sprintf("there are more than %d in total", MaxObjects))
 			}
 		}
 	})
@@ -273,7 +273,7 @@ func (m limiter) sinceUnlinked(what memberKey) time.Time {
 // freeze leaves the object of a group unchanged, because the object names more clusters than
 // followNamed adds.
 func (m limiter) freeze(g group) {
-	const detail = "it names more clusters than are followed in one namespace, and is left as it is"
+	const detail = "it names more clusters than Isthmus tracks in one namespace, so it stays unchanged"
 	state := Kept
 	until := time.Time{}
 	for _, name := range m.unlinked[g] {

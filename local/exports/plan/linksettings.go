@@ -35,7 +35,7 @@ func (s LinkSettings) Read(annotations map[string]string) (LinkSettings, []strin
 		}
 		if err := set(strings.TrimSpace(value)); err != nil {
 			warnings = append(warnings, fmt.Sprintf(
-				"annotation %s: %v; what is written for the cluster's exports stays as it is", annotation, err))
+				"annotation %s: %v; the objects written for the cluster's exports stay unchanged", annotation, err))
 		}
 	}
 	read(exportsAnnotation, s.readJoins)
@@ -55,7 +55,7 @@ func (s *LinkSettings) readJoins(value string) error {
 		if len(value) > mostQuoted {
 			quoted = fmt.Sprintf("%q…", value[:mostQuoted])
 		}
-		return fmt.Errorf("%s is none of all, mirrors, none", quoted)
+		return fmt.Errorf("%s is not one of all, mirrors, none", quoted)
 	}
 	s.Joins = Joins(i)
 	return nil
@@ -112,13 +112,14 @@ func ParsePatterns(list string) (Patterns, error) {
 		name, deny := strings.CutPrefix(item, "!")
 		if name == "" || len(name) > maxNamespace ||
 			strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-*?") != "" {
-			return Patterns{}, fmt.Errorf("%q is no pattern of namespaces: "+
-				"use their names, with * for any characters, "+
-				"and ! before what is left out, such as shop,team-*,!team-x", text.Truncate(item, text.Short))
+			return Patterns{}, fmt.Errorf("%q is not a namespace pattern: "+
+				"use names, with * for any characters and ! before excluded names, such as shop,team-*,!team-x",
+				text.Truncate(item, text.Short))
 		}
 		if len(p.allow)+len(p.deny) == maxPatterns {
-			return Patterns{}, fmt.Errorf("there are more than %d patterns: use * to have one match more namespaces",
-				maxPatterns)
+			return Patterns{}, fmt.Errorf(
+				"there are more than %d patterns: use * to match several namespaces with one pattern", maxPatterns,
+			)
 		}
 		if deny {
 			p.deny = append(p.deny, name)
@@ -159,14 +160,14 @@ func ParseKeyPatterns(list string) (KeyPatterns, error) {
 		}
 		key, except := strings.CutPrefix(item, "!")
 		if key == "" || len(key) > maxKey || strings.Trim(key, letters) != "" || strings.Count(key, "/") > 1 {
-			return KeyPatterns{}, fmt.Errorf("%q is no pattern of keys of labels: "+
-				"use keys, with * for any characters, "+
-				"and ! before what is copied all the same, such as example.com/*,tmp-*,!tmp-a",
+			return KeyPatterns{}, fmt.Errorf("%q is not a label key pattern: "+
+				"use keys, with * for any characters and ! before exceptions, such as example.com/*,tmp-*,!tmp-a",
 				text.Truncate(item, text.Short))
 		}
 		if len(p.exclude)+len(p.except) == maxKeyPatterns {
-			return KeyPatterns{}, fmt.Errorf("there are more than %d patterns: use * to have one match more keys",
-				maxKeyPatterns)
+			return KeyPatterns{}, fmt.Errorf(
+				"there are more than %d patterns: use * to match several keys with one pattern", maxKeyPatterns,
+			)
 		}
 		if except {
 			p.except = append(p.except, key)

@@ -24,14 +24,14 @@ func TestReadLinkSettings(t *testing.T) {
 		{"none", "-", JoinsNone, "shop", ""},
 		{
 			"nome", "team-*", Unreadable, "team-*",
-			`annotation isthmus.io/exports: "nome" is none of all, mirrors, none; what is written for the ` +
-				`cluster's exports stays as it is`,
+			`annotation isthmus.io/exports: "nome" is not one of all, mirrors, none; the objects written for the ` +
+				`cluster's exports stay unchanged`,
 		},
 		{
 			"none", "Team", Unreadable, "shop",
-			`annotation isthmus.io/export-namespaces: "Team" is no pattern of namespaces: use their names, with * ` +
-				`for any characters, and ! before what is left out, such as shop,team-*,!team-x; what is written ` +
-				`for the cluster's exports stays as it is`,
+			`annotation isthmus.io/export-namespaces: "Team" is not a namespace pattern: use names, with * for any ` +
+				`characters and ! before excluded names, such as shop,team-*,!team-x; the objects written for the ` +
+				`cluster's exports stay unchanged`,
 		},
 	} {
 		annotations := make(map[string]string)
@@ -100,7 +100,7 @@ func FuzzReadLinkSettings(f *testing.F) {
 			t.Fatalf("%q: %v, %q", annotations, all.Joins, warnings)
 		}
 		for _, w := range warnings {
-			if len(w) > 1024 || !strings.HasSuffix(w, "stays as it is") {
+			if len(w) > 1024 || !strings.HasSuffix(w, "stay unchanged") {
 				t.Fatalf("%q: %q", annotations, w)
 			}
 		}

@@ -200,9 +200,11 @@ func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 	if link == g.cluster {
 		return Written, "", time.Time{}
 	}
-	detail = fmt.Sprintf("the name %s belongs to the link %s, the longest link name that it ends in", name, link)
+	detail = fmt.Sprintf(
+		"the name %s is reserved for link %s, the longest link name that is a suffix of it", name, link,
+	)
 	if since := m.after.links[link]; !since.IsZero() {
-		return NameRefused, detail + ", which is linked no longer", since.Add(m.UnlinkedAfter)
+		return NameRefused, detail + ", which is no longer linked", since.Add(m.UnlinkedAfter)
 	}
 	return NameRefused, detail, time.Time{}
 }
@@ -258,19 +260,19 @@ func (m *maker) judge(c *Cluster, e *Export, g group) (s State, detail string) {
 	switch {
 	case !m.allowed(c, g):
 		if g.kind == Import && c.Name == m.ClusterName {
-			return NameRefused, "the link has the name of --cluster-name: give one of them another"
+			return NameRefused, "the link has the same name as --cluster-name: rename one of the two"
 		}
 		return NotAllowed, ""
 	case g.kind == Import && e.invalid() != "":
 		return Invalid, e.invalid()
 	case g.kind == Federated && e.Service.Headless():
-		return HeadlessJoins, "a headless Service can't join a federated one"
+		return HeadlessJoins, "a headless Service cannot join a federated Service"
 	case !usableName(g.of.Name) || !usableName(g.target().Name):
-		return NameRefused, "no Service may have the name " + g.target().Name
+		return NameRefused, "a Service cannot have the name " + g.target().Name
 	case g.kind == Import && m.Imports != nil && m.MCSVersion == "":
 		return NoImports, noImports
 	case !m.Namespaces[g.of.Namespace]:
-		return Waiting, "there is no namespace " + g.of.Namespace
+		return Waiting, "the local cluster does not have the namespace " + g.of.Namespace
 	case c.Joins == Unreadable && !m.named[g].has(c.Name): // nothing is adopted for the cluster either
 		return Unset, ""
 	}
@@ -292,7 +294,7 @@ func (m *maker) allowed(c *Cluster, g group) bool {
 	return c.Allow.allows(g.of.Namespace)
 }
 
-const noImports = "this cluster does not have them as a kind of object"
+const noImports = "the local cluster does not serve the kind ServiceImport"
 
 // adoptExported records the members of Services that Linkerd's service mirror wrote and no longer
 // manages, if clusters export to them. Other Services of the service mirror stay as they are.

@@ -124,7 +124,7 @@ func (m merger) merge(g group) *merged {
 	for _, p := range one.known {
 		if len(p.export.Service.Ports) > maxExportedPorts {
 			one.refused = append(one.refused, fmt.Sprintf(
-				"cluster %s: only the first %d ports are read", displayName(p.cluster), maxExportedPorts))
+				"cluster %s: only the first %d ports are used", displayName(p.cluster), maxExportedPorts))
 		}
 	}
 	if len(one.known) == 0 {
@@ -153,7 +153,7 @@ func (m merger) merge(g group) *merged {
 		}
 		if t := e.Service.Traffic; t != t.usable() {
 			one.refused = append(one.refused, fmt.Sprintf(
-				"sessionAffinity, internalTrafficPolicy or trafficDistribution of cluster %s: no Service may have it",
+				"cluster %s: the sessionAffinity, internalTrafficPolicy or trafficDistribution is invalid",
 				displayName(one.deciding.cluster),
 			))
 		}
@@ -183,7 +183,8 @@ func (m merger) mergeImport(one *merged) {
 	for _, p := range one.members {
 		if p.cluster != "" && !listable(p.cluster) {
 			p.notes = append(p.notes, fmt.Sprintf(
-				"status.clusters leaves %s out, which is no DNS label; its endpoints stay", quoted(p.cluster)))
+				"status.clusters omits cluster %s, whose name is not a DNS label; its endpoints stay",
+				quoted(p.cluster)))
 		}
 	}
 	s.remember(named(slices.Clone(one.ports)), there)
@@ -328,7 +329,7 @@ func onlyIPv6Text(clusters []string) string {
 	for _, name := range clusters {
 		names = append(names, displayName(name))
 	}
-	return "IPv6 is not served (--enable-ipv6=false), and the Service has no other family in: " +
+	return "IPv6 is disabled (--enable-ipv6=false), and the Service is IPv6-only in the clusters: " +
 		strings.Join(text.First(names, mostRefused), ", ")
 }
 

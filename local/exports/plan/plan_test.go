@@ -402,7 +402,7 @@ func TestDerivedNameTakenLater(t *testing.T) {
 	s.settle(t)
 	if o := s.imported(t, "web"); len(o.IPs) > 0 || len(o.Ports) != 1 || o.Ports[0].Number != 81 ||
 		o.Conditions[0].Reason != "Pending" ||
-		o.Conditions[0].Message != "the Service web-clusterset is somebody else's" {
+		o.Conditions[0].Message != "the Service web-clusterset is not managed by this installation" {
 		t.Errorf("import %+v", o)
 	}
 	if s.Services[id].UID != "users" || s.states() != "west/web import: taken" {

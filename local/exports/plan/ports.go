@@ -253,7 +253,7 @@ func unite(lists []portList) (ports []Port, refused []string) {
 		} else {
 			name := text.Truncate(p.Name, text.Short)
 			refused = append(refused, fmt.Sprintf(
-				"port %q of cluster %s: there are %d ports already", name, displayName(clusters[i]), maxPorts))
+				"port %q of cluster %s: the maximum of %d ports is reached", name, displayName(clusters[i]), maxPorts))
 		}
 	}
 	return ports, refused

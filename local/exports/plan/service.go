@@ -20,7 +20,7 @@ type Export struct {
 // invalid returns the reason why a ServiceExport is not valid. It returns "" for a valid one.
 func (e *Export) invalid() string {
 	if e.Service == nil {
-		return "there is no Service of that name"
+		return "there is no Service with that name"
 	}
 	return e.Service.unexportable()
 }
@@ -85,7 +85,7 @@ func (s *Service) unexportable() string {
 	case s.Type == "ExternalName":
 		return "it is of type ExternalName"
 	case IsWritten(s.Labels) || s.OwnerKind == "ServiceImport":
-		return "it was written for the exports of other clusters"
+		return "it was created for exports of other clusters"
 	case s.Deleting:
 		return "it is being deleted"
 	}

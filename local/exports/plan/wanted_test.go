@@ -117,7 +117,7 @@ func TestOnlyIPv6(t *testing.T) {
 			}
 			var about string
 			for _, c := range s.last.Conflicts {
-				_, about, _ = strings.Cut(c.Message, " family in: ")
+				_, about, _ = strings.Cut(c.Message, " in the clusters: ")
 			}
 			if about != tc.conflicting {
 				t.Errorf("the conflict is about %q, not %q", about, tc.conflicting)

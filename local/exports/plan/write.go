@@ -54,7 +54,7 @@ func (m writer) write() {
 				m.verdict(g, p.cluster, state, detail, p.until)
 			case p.state == NameRefused:
 				_, detail, _ := m.judgeName(g)
-				m.verdict(g, p.cluster, p.state, detail+"; the Service stays for a time", p.until)
+				m.verdict(g, p.cluster, p.state, detail+"; the Service is kept for some time", p.until)
 			default:
 				notes := slices.Concat(one.refused, p.notes)
 				m.verdict(g, p.cluster, p.state, strings.Join(text.First(notes, mostRefused), "; "), p.until)
@@ -119,7 +119,7 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 	if g.kind == Import {
 		switch o := m.Imports[g.of]; {
 		case m.Imports == nil:
-			return NoImports, "the ServiceImports of this cluster have not been read"
+			return NoImports, "the ServiceImports of the local cluster have not been read"
 		case m.MCSVersion == "":
 			return NoImports, noImports
 		case o != nil && !m.MarkedImport(o):
@@ -128,7 +128,7 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 				text.Truncate(o.Manager, text.Short),
 				"another controller",
 			)
-			return Taken, "the ServiceImport is somebody else's: it was written by " + by
+			return Taken, "the ServiceImport is not managed by this installation: it was written by " + by
 		case o != nil && o.Deleting:
 			return Waiting, "the ServiceImport is being deleted"
 		case m.headless[g]:
@@ -151,13 +151,13 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 	case m.Marked(o):
 		return Written, ""
 	case !adoptable(o, g):
-		detail := "the Service " + g.target().Name + " is somebody else's"
+		detail := "the Service " + g.target().Name + " is not managed by this installation"
 		if by := m.otherInstallation("Service", o.ID, o.Labels, o.Annotations); by != "" {
 			detail += ": it was written by " + by
 		}
 		return Taken, detail
 	case m.named[g] == nil:
-		return LeftToLinkerd, "its service mirror wrote it, and may still run"
+		return LeftToLinkerd, "a service mirror wrote it and may still be running"
 	}
 	// The limits have left out all known exports.
 	if !slices.ContainsFunc(m.members[g], func(p *member) bool { return p.export != nil }) {
@@ -166,7 +166,8 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 	clusters := clustersOf(m.members[g])
 	for _, name := range m.named[g].clusters {
 		if m.clusters[name] != nil && !slices.Contains(clusters, name) {
-			return Taken, "the Service " + o.Name + " has a member that is not exported: that of " + displayName(name)
+			return Taken, "the Service " + o.Name + " has a member that is not exported, in cluster " +
+				displayName(name)
 		}
 	}
 	return Written, ""

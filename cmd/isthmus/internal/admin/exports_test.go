@@ -241,7 +241,9 @@ func TestExportsSummary(t *testing.T) {
 	if got == nil || got.Pending != 2 || got.Mode != "plan" ||
 		!reflect.DeepEqual(
 			got.Unwritten,
-			map[string][]string{"taken": {"shop/taken-east of east (the Service taken-east is somebody else's)"}},
+			map[string][]string{
+				"taken": {"shop/taken-east of east (the Service taken-east is not managed by this installation)"},
+			},
 		) {
 		t.Errorf("%+v", got)
 	}
