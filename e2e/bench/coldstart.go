@@ -30,11 +30,11 @@ func coldStart(s Scale, name, claims string, c ColdScale) Trial {
 	return Trial{
 		Name: name, Claims: claims, floor: true, repeats: c.Repeats,
 		Figures: []Figure{
-			{Key: "ready", Label: "from start to ready", Unit: "s", MaxRatio: atFloor},
-			{Key: "first", Label: "from start to a first message", Unit: "s", MaxRatio: atFloor},
+			{Key: "ready", Label: "time until ready", Unit: "s", MaxRatio: atFloor},
+			{Key: "first", Label: "time until the first message", Unit: "s", MaxRatio: atFloor},
 			{Key: "cpu", Label: "CPU", Unit: "s"},
-			{Key: "stays", Label: "resident memory, settled", Unit: "MB"},
-			{Key: "growth", Label: "peak resident memory, relative to settled", Unit: "×", Max: 2},
+			{Key: "stays", Label: "settled resident memory", Unit: "MB"},
+			{Key: "growth", Label: "peak relative to settled memory", Unit: "×", Max: 2},
 		},
 		fleet: func(int) fleet.Config {
 			return fleet.Config{

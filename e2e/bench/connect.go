@@ -35,7 +35,7 @@ func connect(s Scale) Trial {
 		Name: "connect", Claims: overview, floor: true, repeats: s.Repeats, fleet: s.web,
 		Figures: []Figure{
 			{Key: "cpu", Label: "CPU to connect all", Unit: "s", MaxRatio: atFloor},
-			{Key: "memory", Label: "memory a stream", Unit: "kB", MaxRatio: atFloor},
+			{Key: "memory", Label: "memory per stream", Unit: "kB", MaxRatio: atFloor},
 			{Key: "reconnect", Label: "CPU to drop and reconnect all", Unit: "s", MaxRatio: atFloor},
 		},
 		do: func(r *run) {
@@ -85,7 +85,7 @@ func proxies(s Scale) Trial {
 		Name: "proxies", Claims: notPlain, floor: true, repeats: s.Repeats, fleet: s.app,
 		Figures: []Figure{
 			{Key: "cpu", Label: "CPU to connect all", Unit: "s", MaxRatio: asProxies},
-			{Key: "update", Label: "CPU a delivered update", Unit: "µs", MaxRatio: asProxies},
+			{Key: "update", Label: "CPU per delivered update", Unit: "µs", MaxRatio: asProxies},
 			{Key: "reconnect", Label: "CPU to drop and reconnect all", Unit: "s", MaxRatio: atFloor},
 		},
 		do: func(r *run) {

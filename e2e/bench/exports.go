@@ -29,14 +29,14 @@ func exports(s Scale) Trial {
 			return cfg
 		},
 		Figures: []Figure{
-			{Key: "written", Label: "from the exports until all are written", Unit: "s", Max: 70},
+			{Key: "written", Label: "time until all exports are written", Unit: "s", Max: 70},
 			{
 				Key:   "rest p99",
-				Label: "the last stream has a change, exports at rest, 99th percentile",
+				Label: "delay without export changes, 99th percentile",
 				Unit:  "ms",
 				Max:   100,
 			},
-			{Key: "p99", Label: "the last stream has a change, exports change, 99th percentile", Unit: "ms", Max: 100},
+			{Key: "p99", Label: "delay with export changes, 99th percentile", Unit: "ms", Max: 100},
 		},
 		do: func(r *run) { c.do(r) },
 	}

@@ -19,9 +19,9 @@ func fanOut(s Scale, name, claims string, joined bool) Trial {
 	return Trial{
 		Name: name, Claims: claims, floor: true, repeats: 1, fleet: s.web,
 		Figures: []Figure{
-			{Key: "cpu", Label: "CPU a delivered update", Unit: "µs", MaxRatio: atFloor},
-			{Key: "last", Label: "the last stream has a change", Unit: "ms", MaxRatio: atFloor},
-			{Key: "memory", Label: "memory a stream, after the changes", Unit: "kB", MaxRatio: 1},
+			{Key: "cpu", Label: "CPU per delivered update", Unit: "µs", MaxRatio: atFloor},
+			{Key: "last", Label: "delay to the last stream", Unit: "ms", MaxRatio: atFloor},
+			{Key: "memory", Label: "memory per stream after the changes", Unit: "kB", MaxRatio: 1},
 		},
 		do: func(r *run) {
 			at := r.start()
@@ -68,9 +68,9 @@ func mostStreams(s Scale) Trial {
 	return Trial{
 		Name: "most streams", Claims: sizing, repeats: 1, fleet: s.web,
 		Figures: []Figure{
-			{Key: "few", Label: "CPU a delivered update, 4,000 streams on 1,000 connections", Unit: "µs"},
-			{Key: "most", Label: "CPU a delivered update, 16,000 streams on 4,000 connections", Unit: "µs"},
-			{Key: "ratio", Label: "the latter, relative to the former", Unit: "×", Max: 2},
+			{Key: "few", Label: "CPU per update with 4,000 streams", Unit: "µs"},
+			{Key: "most", Label: "CPU per update with 16,000 streams", Unit: "µs"},
+			{Key: "ratio", Label: "ratio of both CPU figures", Unit: "×", Max: 2},
 			{Key: "peak", Label: "peak resident memory", Unit: "MB", Max: 512},
 		},
 		do: func(r *run) {

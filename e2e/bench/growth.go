@@ -47,7 +47,7 @@ const inSlice = 100
 const unpaced = "-pace=0s"
 
 func changeBySize(s Scale) Trial {
-	t := changeCost(s, "one change, by the size of the Service", 0)
+	t := changeCost(s, "one change, by Service size", 0)
 	t.Sizes, t.Of = s.Growth.Endpoints, "endpoints"
 	t.fleet = func(endpoints int) fleet.Config {
 		return fleet.Config{Services: 1, Slices: endpoints / inSlice, Endpoints: inSlice}
@@ -57,7 +57,7 @@ func changeBySize(s Scale) Trial {
 
 // changeByClusters has 20 endpoints in each cluster, in one slice.
 func changeByClusters(s Scale) Trial {
-	t := changeCost(s, "one change, by the number of clusters", 1)
+	t := changeCost(s, "one change, by number of clusters", 1)
 	t.Sizes, t.Of = s.Growth.Clusters, "clusters"
 	t.fleet = func(clusters int) fleet.Config {
 		return fleet.Config{Linked: clusters, Services: 1, Slices: 1, Endpoints: 20}
@@ -89,7 +89,7 @@ func changeCost(s Scale, name string, cluster int) Trial {
 // subscription is what one stream costs until it has its first message, when there are so many
 // Services of ten endpoints and the streams are spread over all of them.
 func subscription(s Scale) Trial {
-	const name = "one subscription, by the number of Services"
+	const name = "one stream, by number of Services"
 	return Trial{
 		Name: name, Claims: sizing, repeats: s.Repeats, Sizes: s.Growth.Services, Of: "Services",
 		Figures: []Figure{{Key: "cpu", Label: name, Unit: "µs"}},
@@ -108,7 +108,7 @@ func crowdByStreams(s Scale) Trial {
 	c := s.Growth.Crowds
 	t := crowd(
 		s,
-		fmt.Sprintf("a stream, %d a connection", c.Each),
+		fmt.Sprintf("%d per connection", c.Each),
 		func(streams int) (int, int) { return streams, streams / c.Each },
 	)
 	t.Sizes, t.Of = c.Streams, "streams"
@@ -117,20 +117,20 @@ func crowdByStreams(s Scale) Trial {
 
 func crowdByConns(s Scale) Trial {
 	c := s.Growth.Crowds
-	t := crowd(s, fmt.Sprintf("a stream, of %d in all", c.Of), func(conns int) (int, int) { return c.Of, conns })
+	t := crowd(s, fmt.Sprintf("%d in total", c.Of), func(conns int) (int, int) { return c.Of, conns })
 	t.Sizes, t.Of = c.Conns, "connections"
 	return t
 }
 
 // crowd opens streams, all at once if there are no more than Of: else wave by wave, since some of
 // more would not be read within the time that the gateway gives a request.
-func crowd(s Scale, name string, of func(size int) (streams, conns int)) Trial {
+func crowd(s Scale, kind string, of func(size int) (streams, conns int)) Trial {
 	c := s.Growth.Crowds
 	return Trial{
-		Name: name, Claims: sizing, repeats: s.Repeats,
+		Name: "streams, " + kind, Claims: sizing, repeats: s.Repeats,
 		Figures: []Figure{
-			{Key: "memory", Label: "memory " + name, Unit: "kB"},
-			{Key: "cpu", Label: "CPU to connect " + name, Unit: "µs"},
+			{Key: "memory", Label: "memory per stream, " + kind, Unit: "kB"},
+			{Key: "cpu", Label: "CPU per stream, " + kind, Unit: "µs"},
 		},
 		fleet: func(int) fleet.Config {
 			return fleet.Config{Linked: 1, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Joined: true}
@@ -160,11 +160,11 @@ func linkedClusters(s Scale) Trial {
 	return Trial{
 		Name: "linked clusters", Claims: sizing, repeats: 1, Sizes: c.Clusters, Of: "clusters",
 		Figures: []Figure{
-			{Key: "peak", Label: "linked clusters, memory at most, at start", Unit: "MB"},
+			{Key: "peak", Label: "linked clusters, peak memory at start", Unit: "MB"},
 			{Key: "rest", Label: "linked clusters, memory at rest", Unit: "MB"},
-			{Key: "share", Label: "linked clusters, CPU at rest, of one core", Unit: "%"},
+			{Key: "share", Label: "linked clusters, CPU at rest", Unit: "%"},
 			{Key: "cpu", Label: "linked clusters, CPU to start", Unit: "s"},
-			{Key: "ready", Label: "linked clusters, start to ready, all read", Unit: "s"},
+			{Key: "ready", Label: "linked clusters, time until ready", Unit: "s"},
 		},
 		fleet: func(clusters int) fleet.Config {
 			return fleet.Config{

@@ -34,11 +34,11 @@ func hotService(s Scale) Trial {
 	return Trial{
 		Name: "hot service", Claims: notPlain, repeats: 1,
 		Figures: []Figure{
-			{Key: "late", Label: "the last stream has the last change after", Unit: "ms", Max: 1000},
-			{Key: "ratio", Label: "sent, relative to the least that adds and removes can take", Unit: "×", Max: 1.2},
-			{Key: "messages", Label: "messages to a stream"},
+			{Key: "late", Label: "delay of the last change", Unit: "ms", Max: 1000},
+			{Key: "ratio", Label: "sent bytes relative to the minimum", Unit: "×", Max: 1.2},
+			{Key: "messages", Label: "messages per stream"},
 			{Key: "peak", Label: "peak resident memory", Unit: "MB"},
-			{Key: "growth", Label: "peak resident memory, relative to before the restart", Unit: "×", Max: 3},
+			{Key: "growth", Label: "peak relative to initial memory", Unit: "×", Max: 3},
 		},
 		fleet: func(int) fleet.Config { return fleet.Config{Services: 1, Slices: c.Slices, Endpoints: c.Endpoints} },
 		do: func(r *run) {

@@ -32,10 +32,10 @@ func manyClusters(s Scale) Trial {
 	return Trial{
 		Name: "clusters", Claims: sizing, repeats: 1, fleet: s.Many.fleet,
 		Figures: []Figure{
-			{Key: "share", Label: "CPU of one core", Unit: "%", Max: 50},
-			{Key: "memory", Label: "peak resident memory, with all streams", Unit: "MB", Max: 600},
-			{Key: "heap", Label: "heap in use after a collection, with all streams", Unit: "MB"},
-			{Key: "p99", Label: "the last stream has a change, 99th percentile", Unit: "ms", Max: 100},
+			{Key: "share", Label: "CPU", Unit: "%", Max: 50},
+			{Key: "memory", Label: "peak resident memory", Unit: "MB", Max: 600},
+			{Key: "heap", Label: "heap after a collection", Unit: "MB"},
+			{Key: "p99", Label: "delay to the last stream, 99th percentile", Unit: "ms", Max: 100},
 		},
 		do: func(r *run) {
 			at := r.start("-enable-pprof")

@@ -30,11 +30,11 @@ func spill(s Scale) Trial {
 	return Trial{
 		Name: "spill", Claims: sizing, floor: true, repeats: 1,
 		Figures: []Figure{
-			{Key: "spill", Label: "the last stream has spilled", Unit: "ms", Max: 1000},
-			{Key: "back", Label: "the last stream has the first tier back", Unit: "ms", Max: 1000},
-			{Key: "return", Label: "the last part returns, after it was due", Unit: "ms", Max: 1000},
-			{Key: "cpu", Label: "CPU a delivered message", Unit: "µs", MaxRatio: 2.5},
-			{Key: "memory", Label: "memory a stream", Unit: "kB", MaxRatio: 2},
+			{Key: "spill", Label: "delay until the last stream spills", Unit: "ms", Max: 1000},
+			{Key: "back", Label: "delay until the first tier returns", Unit: "ms", Max: 1000},
+			{Key: "return", Label: "delay of the last removal", Unit: "ms", Max: 1000},
+			{Key: "cpu", Label: "CPU per delivered message", Unit: "µs", MaxRatio: 2.5},
+			{Key: "memory", Label: "memory per stream", Unit: "kB", MaxRatio: 2},
 		},
 		fleet: func(int) fleet.Config {
 			return fleet.Config{

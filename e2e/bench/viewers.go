@@ -23,8 +23,8 @@ func viewers(s Scale) Trial {
 	return Trial{
 		Name: "viewers", Claims: overview, repeats: 1, fleet: c.fleet,
 		Figures: []Figure{
-			{Key: "unseen", Label: "CPU of one core, without viewers", Unit: "%"},
-			{Key: "cost", Label: "CPU of one core, more with ten viewers of the page", Unit: "%", Max: 5},
+			{Key: "unseen", Label: "CPU without viewers", Unit: "%"},
+			{Key: "cost", Label: "additional CPU with ten viewers", Unit: "%", Max: 5},
 		},
 		do: func(r *run) {
 			at := r.start()
