@@ -150,6 +150,7 @@ func TestInLinkerdAsDocumented(t *testing.T) {
 		!strings.Contains(out, "Waiting for deployment \"linkerd-destination\" rollout to finish") {
 		t.Errorf("nothing runs here, and %s does not wait: %v\n%s", readme.inLinkerd[1], err, out)
 	}
+	checkCacheRights(t, server)
 	must(t, east.Apply(ctx, kube.Namespace("linkerd-multicluster")))
 	apply(t, east, build(t, manifest(t, "link")))
 	linkTo(t, west, east, servers[1])
@@ -171,6 +172,25 @@ func TestInLinkerdAsDocumented(t *testing.T) {
 
 	mustShell(t, server, readme.back)
 	sameSpec(t, "taken back", deploymentNamed(t, west, "linkerd-destination"), before)
+}
+
+// checkCacheRights checks that manifests/linkerd/cache grants Linkerd's account the permissions for copies of lost
+// clusters, which the account does not have before.
+func checkCacheRights(t *testing.T, server *harness.Cluster) {
+	t.Helper()
+	for _, want := range []string{"no", "yes"} {
+		if want == "yes" {
+			mustShell(t, server, "kubectl apply -k manifests/linkerd/cache")
+		}
+		for _, verb := range []string{"get", "list", "create", "delete"} {
+			// The command fails if the answer is no.
+			out, _ := shell(t, server, "kubectl auth can-i "+verb+" configmaps -n linkerd"+
+				" --as=system:serviceaccount:linkerd:linkerd-destination")
+			if got := strings.TrimSpace(out); got != want {
+				t.Errorf("%s ConfigMaps: %q, not %q", verb, got, want)
+			}
+		}
+	}
 }
 
 // revisions returns an error unless linkerd-destination has had so many.
