@@ -38,21 +38,21 @@ type Options struct {
 	Preference *federation.Preference
 	// Cordon is the standing of the cluster's endpoints.
 	Cordon federation.Standing
-	// Region is the region of the cluster. If it is empty, the region is that of the cluster's
-	// Nodes.
+	// Region is the region of the cluster. If Region is empty, the labels of the cluster's Nodes
+	// determine the region.
 	Region string
-	// Writer writes EndpointSlices for ExternalWorkloads of the cluster. If it is nil, none are
-	// written.
+	// Writer writes EndpointSlices for ExternalWorkloads of the cluster. If Writer is nil, no
+	// EndpointSlices are written.
 	Writer *externalworkload.Writer
-	// Exports makes the cluster cache what it exports, and the objects with the names of exports.
-	// Pass the same options, and the result of LocalLink, to the Store. If it is nil, nothing is
-	// cached for exports.
+	// Exports makes the cluster cache its exports and the objects with the names of exports. Pass
+	// the same options and the result of LocalLink to the Store. If Exports is nil, the cluster
+	// caches nothing for exports.
 	Exports *clusterstore.ExportOptions
 	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change
-	// is processed. If it is nil, a panic ends the process.
+	// is processed. If Supervisor is nil, a panic ends the process.
 	Supervisor *panics.Supervisor
-	// Report is called when the cluster's state changes, and when its standing is not in service.
-	// Report must not block.
+	// Report is called for each change of the cluster's state, and if the cluster is not in
+	// service. Report must not block.
 	Report func(cluster.Change)
 }
 
@@ -174,7 +174,7 @@ func (l *Cluster) prepare(ctx context.Context) {
 }
 
 // Run lists and watches the cluster until ctx ends, and returns once all its goroutines have ended.
-// If the API can't be reached, Run retries. When Run returns, the table stays as it is. Call Run
+// If the API can't be reached, Run retries. Run does not change the table when it returns. Call Run
 // once.
 func (l *Cluster) Run(ctx context.Context) error {
 	var all sync.WaitGroup
@@ -193,26 +193,26 @@ func (l *Cluster) Run(ctx context.Context) error {
 	return nil
 }
 
-// Synced returns a channel that is closed once every Service is defined in the table and the
-// cluster is linked as ready.
+// Synced returns a channel that is closed once the table has a definition of every Service and the
+// cluster is ready.
 func (l *Cluster) Synced() <-chan struct{} { return l.link.Synced() }
 
-// Status returns the present status of the cluster.
+// Status returns the current status of the cluster.
 func (l *Cluster) Status() adminapi.Cluster { return l.link.Status() }
 
 // Look makes the cluster read its trust anchors and Pod networks again. Look returns once the
-// cluster has done so, or ctx ends.
+// cluster has read them, or ctx ends.
 func (l *Cluster) Look(ctx context.Context) { l.link.Look(ctx) }
 
 // LocalLink returns the cluster's link, for clusterstore.Options.
 func (l *Cluster) LocalLink() *clusterstore.LocalLink { return l.link }
 
 // maxDefiners is the number of Services that are defined at the same time, each in a different
-// namespace. A large definition may take long, because all its members are read.
+// namespace. A large definition may take long, because Isthmus reads all its members.
 const maxDefiners = 4
 
-// superviseDefine calls define. After a panic, the Service keeps its definition. It is defined
-// again later, in its namespace's turn.
+// superviseDefine calls define. After a panic, the Service keeps its definition. The Service is
+// defined again later, when its namespace has its turn.
 func (l *Cluster) superviseDefine(id federation.ServiceID, _ time.Time) {
 	work := panics.Work{Where: panics.Definition, Service: id}
 	l.supervisor.Do(work, func() { l.define(id) }, func() { l.defineSoon(id) })
@@ -221,7 +221,7 @@ func (l *Cluster) superviseDefine(id federation.ServiceID, _ time.Time) {
 func (l *Cluster) defineSoon(id federation.ServiceID) { l.services.Add(id.Namespace, id, time.Now()) }
 
 // define updates the definition of a Service in the table, or removes it if the Service no longer
-// exists. For one Service, it must not be called concurrently.
+// exists. Callers must not call define concurrently for the same Service.
 func (l *Cluster) define(id federation.ServiceID) {
 	svc := l.cluster.Service(id)
 	if svc == nil {
@@ -256,8 +256,8 @@ func (l *Cluster) Ports(id federation.ServiceID) (ports []uint16) {
 	return ports
 }
 
-// ServiceOfImport returns the Service that a writer of exports has written for a ServiceImport. It
-// returns false if there is none, for example for a headless ServiceImport.
+// ServiceOfImport returns the Service that was derived from a ServiceImport. It returns false if
+// that Service does not exist, for example because the ServiceImport is headless.
 func (l *Cluster) ServiceOfImport(serviceImport federation.ServiceID) (federation.ServiceID, bool) {
 	id := plan.DerivedService(plan.ID(serviceImport))
 	svc := l.cluster.Service(federation.ServiceID(id))
@@ -274,8 +274,8 @@ func (l *Cluster) LinkerdMirrors() map[string][]federation.ServiceID {
 	return l.cluster.LinkerdMirrors()
 }
 
-// AddressOwner describes which objects an address is assigned to. The zero value means that the
-// address is not assigned.
+// AddressOwner names the objects that an address is assigned to. The zero value means that the
+// address is not assigned to any object.
 type AddressOwner struct {
 	Name    string                // such as "Pod shop/web-1"
 	Service *federation.ServiceID // nil unless the address is the cluster IP of exactly one Service
@@ -284,7 +284,7 @@ type AddressOwner struct {
 	Claimed string
 }
 
-// OwnerOf returns what an address is assigned to.
+// OwnerOf returns the objects that an address is assigned to.
 func (l *Cluster) OwnerOf(ip netip.Addr) AddressOwner {
 	at := l.cluster.LookupAddress(netip.AddrPortFrom(ip, 0))
 	owner := AddressOwner{Name: l.cluster.AddressOwner(ip), Claimed: at.Claimed}
@@ -294,30 +294,30 @@ func (l *Cluster) OwnerOf(ip netip.Addr) AddressOwner {
 	return owner
 }
 
-// AddressConflicts returns the addresses of the cluster that several objects claim, the oldest
-// conflicts first. more is the number of further conflicts.
+// AddressConflicts returns the cluster's addresses that several objects claim, with the oldest
+// conflicts first. The result more is the number of conflicts that are not in the list.
 func (l *Cluster) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	return l.cluster.AddressConflicts()
 }
 
 // AssignedTo returns the name of the Pod, Service or Node that a request to the address would
-// reach. If the cache has none, it returns "".
+// reach. If the cache has no such object, AssignedTo returns "".
 func (l *Cluster) AssignedTo(ip netip.Addr) string { return l.cluster.AssignedTo(ip) }
 
 // Zone returns the zone of a node, and a channel that is closed when the zone may have changed. The
-// zone is empty if the node has none or is unknown. All unknown nodes share one channel, which is
-// closed when any node appears, so that invented names take no memory. If node is empty, the
-// channel is nil.
+// zone is empty if the node is unknown or has no zone. All unknown nodes share one channel, which
+// is closed when any node appears. Names that clients invent therefore use no memory. If node is
+// empty, the channel is nil.
 func (l *Cluster) Zone(node string) (zone string, changed <-chan struct{}) { return l.zones.get(node) }
 
-// Profile watches the profile of a destination. Once Synced is closed, there is always a profile.
-// Watches of equal keys share one profile. A profile that equals the previous one is not published.
-// The caller must close the watch.
+// Profile watches the profile of a destination. Once Synced is closed, the watch always has a
+// profile. Watches with the same key share one profile. Profile does not publish a profile that
+// equals the previous one. The caller must close the watch.
 func (l *Cluster) Profile(k federation.ProfileKey) *federation.Watch[*federation.Profile] {
 	return l.profiles.watch(k)
 }
 
-// profile builds the profile of a destination from the present objects. Federated and mirrored
+// profile builds the profile of a destination from the current objects. Federated and mirrored
 // Services have profiles like any other Service.
 func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 	if k.Addr.IsValid() {
@@ -346,8 +346,8 @@ func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 // portProfile returns the profile of a service port for clients of a namespace.
 //
 // A ServiceProfile in the client's namespace overrides the one in the Service's namespace. An
-// invalid ServiceProfile overrides too, because its existence shows that the other one is not
-// wanted. Opaque ports come from the Service's annotation or the default, never from a
+// invalid ServiceProfile also overrides, because its existence shows that users do not want the
+// other one. Opaque ports come from the Service's annotation or the default, never from a
 // ServiceProfile.
 func (l *Cluster) portProfile(
 	id federation.ServiceID, svc *cluster.Service, port uint16, client string,
@@ -382,7 +382,8 @@ func (l *Cluster) profileName(id federation.ServiceID) string {
 }
 
 // ProfileProblem describes the invalid parts of the ServiceProfile that applies to a Service for
-// clients of a namespace. If there are none, or there is no ServiceProfile, it returns "".
+// clients of a namespace. It returns "" for a valid ServiceProfile, and if no ServiceProfile
+// applies.
 func (l *Cluster) ProfileProblem(id federation.ServiceID, client string) string {
 	name := l.profileName(id)
 	for _, namespace := range []string{client, id.Namespace} {
@@ -408,8 +409,8 @@ var (
 	)
 )
 
-// Describe implements prometheus.Collector. Describe sends nothing, so that the registry checks the
-// metrics when it collects them.
+// Describe implements prometheus.Collector. Describe sends no descriptors. The registry therefore
+// checks the metrics when it collects them.
 func (l *Cluster) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

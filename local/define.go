@@ -19,15 +19,15 @@ const (
 	remoteService   = "multicluster.linkerd.io/remote-service"   // label
 )
 
-// These limits are far above what a mesh needs. They are low enough that one Service's annotation
-// can't slow down other Services.
+// These limits are far above what a mesh needs. With these limits, the annotation of one Service
+// cannot slow down other Services.
 const (
 	maxMembers = 256  // members of one service
 	maxItems   = 1024 // items of one annotation
 )
 
-// define returns a Service's definition, and the problems of its annotations and labels. gateway is
-// the default preference. The Service's annotations override it.
+// define returns a Service's definition, and the problems with its annotations and labels. The
+// argument gateway is the default preference. The Service's annotations override it.
 func define(
 	id federation.ServiceID, svc *cluster.Service, gateway *federation.Preference,
 ) (*federation.Definition, []string) {
@@ -41,11 +41,11 @@ func define(
 
 // defineMembers returns a definition without its preference, and any problems.
 //
-// Either annotation makes a Service federated and overrides the labels of a mirror, even if the
-// annotation is empty. An empty annotation is no problem, because the service mirror leaves empty
-// annotations behind. A mirror that names its cluster but no Service has no members, so that
-// clients are refused. A remote-discovery label without a value names no cluster, so the Service is
-// an ordinary one.
+// Each of the two annotations makes a Service federated and overrides the labels of a mirror, even
+// if the annotation is empty. An empty annotation is not a problem, because the service mirror
+// leaves empty annotations behind. If a mirror names a cluster but not a Service, its definition
+// has no members, and its clients are refused. A Service with an empty remote-discovery label is an
+// ordinary Service, because the label does not name a cluster.
 func defineMembers(id federation.ServiceID, svc *cluster.Service) (*federation.Definition, []string) {
 	local, hasLocal := svc.Annotations[localDiscovery]
 	remote, hasRemote := svc.Annotations[remoteDiscovery]
@@ -117,7 +117,7 @@ func defineFederated(namespace, local, remote string) (*federation.Definition, [
 	return d, compact(problems)
 }
 
-// parseItem parses service@cluster. If the item is invalid, why is the reason.
+// parseItem parses service@cluster. For an invalid item, it also returns the reason.
 func parseItem(namespace, item string) (m federation.Member, why string) {
 	service, cluster, ok := strings.Cut(strings.TrimSpace(item), "@")
 	switch {
@@ -147,7 +147,7 @@ func member(namespace, service, cluster string) federation.Member {
 	}
 }
 
-// invalidName returns why s is not a valid Service name, or "" if it is valid.
+// invalidName returns the reason why s is not a valid Service name, or "" for a valid name.
 func invalidName(s string) string {
 	if s == "" {
 		return "empty"
@@ -158,7 +158,7 @@ func invalidName(s string) string {
 	return ""
 }
 
-// compact removes duplicates, and replaces all problems after the first ten by their number.
+// compact removes duplicates. It replaces all problems after the first ten with a count.
 func compact(problems []string) []string {
 	const listed = 10
 	slices.Sort(problems)

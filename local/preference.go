@@ -14,8 +14,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// preferenceDomain is the prefix of the annotations that set a Service's preference, such as
-// isthmus.io/prefer.
+// preferenceDomain is the prefix of annotations such as isthmus.io/prefer, which set a Service's
+// preference.
 const preferenceDomain = "isthmus.io/"
 
 // These limits are far above what a mesh needs.
@@ -25,11 +25,12 @@ const (
 	maxMinReady = 100_000
 )
 
-// namedCluster is the prefix of a term for a linked cluster whose name equals another term.
+// namedCluster is the prefix of a term that names a linked cluster. It is needed if the name of the
+// cluster equals another term.
 const namedCluster = "cluster/"
 
-// preferenceFields are the fields of a preference. The name of a field is its annotation without
-// isthmus.io/, and its flag without the dashes.
+// preferenceFields lists the fields of a preference. The name of a field is the name of its
+// annotation without the prefix isthmus.io/, and the name of its flag without the dashes.
 var preferenceFields = []struct {
 	name string
 	set  func(p *federation.Preference, value string) error
@@ -57,9 +58,9 @@ func DefaultPreference() federation.Preference {
 	return federation.Preference{MinReady: federation.MinReady{Count: 1}, ReturnAfter: 10 * time.Second}
 }
 
-// SetPreference parses one value of a preference, as users write it, into p. name is prefer,
-// min-ready, return-after or return-over, as in annotations and flags. If the value is invalid, p
-// stays unchanged, and the error explains the valid values.
+// SetPreference parses one value of a preference, as users write it, into p. The argument name is
+// prefer, min-ready, return-after or return-over, as in annotations and flags. If the value is
+// invalid, p stays unchanged, and the error explains the valid values.
 func SetPreference(p *federation.Preference, name, value string) error {
 	for _, f := range preferenceFields {
 		if f.name == name {
@@ -74,8 +75,8 @@ func SetPreference(p *federation.Preference, name, value string) error {
 	return fmt.Errorf("%q is not a setting of a preference", name)
 }
 
-// preference returns a Service's preference. For missing and invalid annotations, it uses the
-// default, gateway. For a Service without annotations, it returns the default itself.
+// preference returns a Service's preference. The default preference applies to missing and invalid
+// annotations. For a Service without annotations, it returns the pointer to the default.
 func preference(svc *cluster.Service, gateway *federation.Preference) (p *federation.Preference, problems []string) {
 	p = gateway
 	for _, f := range preferenceFields {
@@ -96,8 +97,8 @@ func preference(svc *cluster.Service, gateway *federation.Preference) (p *federa
 	return p, problems
 }
 
-// parseTiers parses comma-separated tiers, best first, whose terms are joined by plus signs. For a
-// single tier of all clusters, it returns nil.
+// parseTiers parses comma-separated tiers in order of preference. Plus signs separate the terms of
+// a tier. If the only tier contains all clusters, parseTiers returns nil.
 func parseTiers(value string) ([]federation.Tier, error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, errors.New(
@@ -186,8 +187,8 @@ func parseTerm(word string) (federation.Term, error) {
 	return federation.Term{Kind: federation.Named, Cluster: federation.ClusterName(name)}, nil
 }
 
-// isClusterName reports whether a name is valid for a linked cluster. The name is the value of a
-// label.
+// isClusterName reports whether a name is valid for a linked cluster. Link Secrets store the name
+// as the value of a label.
 func isClusterName(name string) bool {
 	return name != "" && len(name) <= validation.LabelValueMaxLength && len(validation.IsValidLabelValue(name)) == 0
 }
@@ -214,7 +215,8 @@ func parseMinReady(value string) (federation.MinReady, error) {
 	return federation.MinReady{Count: int(n)}, nil
 }
 
-// parseReturn parses a duration of at most longest. longestText is that maximum for error texts.
+// parseReturn parses a duration that must not exceed longest. Error messages show the maximum as
+// longestText.
 func parseReturn(value string, longest time.Duration, longestText string) (time.Duration, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(value))
 	if err != nil || d < 0 || d > longest {

@@ -11,22 +11,22 @@ import (
 	"isthmus/internal/panics"
 )
 
-// profiles are the profiles that clients watch.
+// profiles holds the profiles that clients watch.
 //
-// A change carries no data. Each profile that the change may affect is rebuilt from the present
-// objects. No change is missed, because a profile is registered for changes before it is built for
-// the first time. Changes of endpoints do not affect the profiles of service ports.
+// A change carries no data. It rebuilds each affected profile from the current objects. A profile
+// is registered for changes before it is first built, so it does not miss any change. Changes of
+// endpoints do not affect the profiles of service ports.
 type profiles struct {
 	build      func(federation.ProfileKey) *federation.Profile // fixed; builds a profile from the present objects
 	supervisor *panics.Supervisor                              // fixed
 
-	// mu is only held to access the maps. No other lock is taken while it is held.
+	// Code holds mu only to access the maps, and acquires no other lock while it holds mu.
 	mu      sync.Mutex
 	watched map[federation.ProfileKey]*watched
 	topics  map[cluster.Topic]map[*watched]struct{}
 }
 
-// watched is one profile with its watches.
+// watched is a profile that clients watch.
 type watched struct {
 	key    federation.ProfileKey // fixed
 	work   panics.Work           // fixed
@@ -36,7 +36,7 @@ type watched struct {
 	mu   sync.Mutex // held while the profile is built and published
 }
 
-// topicOf returns the topic of the changes that affect a profile.
+// topicOf returns the topic whose changes affect a profile.
 func topicOf(k federation.ProfileKey) cluster.Topic {
 	if k.Addr.IsValid() {
 		return cluster.Topic{IP: k.Addr.Addr()}
@@ -53,7 +53,7 @@ func newProfiles(build func(federation.ProfileKey) *federation.Profile, supervis
 	}
 }
 
-// workOf returns the work of updating a profile. Different keys have different work.
+// workOf describes the update of a profile for the supervisor. Different keys have different work.
 func workOf(k federation.ProfileKey) panics.Work {
 	w := panics.Work{Where: panics.Profile, Service: k.Service}
 	if k.Addr.IsValid() {
@@ -67,8 +67,8 @@ func workOf(k federation.ProfileKey) panics.Work {
 	return w
 }
 
-// watch watches one profile. Watches of equal keys share the profile. Closing the last watch
-// removes it.
+// watch watches one profile. Watches with the same key share one profile. The profile is removed
+// when its last watch is closed.
 func (p *profiles) watch(k federation.ProfileKey) *federation.Watch[*federation.Profile] {
 	w := p.acquire(k)
 	watch := federation.NewWatch(&w.latest, func() { p.release(w) })
@@ -83,7 +83,7 @@ func (p *profiles) watch(k federation.ProfileKey) *federation.Watch[*federation.
 	return watch
 }
 
-// acquire returns the watched profile of a key, and adds a reference.
+// acquire returns the watched profile with the given key, and adds a reference to the profile.
 func (p *profiles) acquire(k federation.ProfileKey) *watched {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +102,7 @@ func (p *profiles) acquire(k federation.ProfileKey) *watched {
 	return w
 }
 
-// release removes a reference, and removes a profile without references.
+// release drops a reference to a profile. If no references are left, it removes the profile.
 func (p *profiles) release(w *watched) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +124,7 @@ func (p *profiles) changed(t cluster.Topic) {
 }
 
 // refresh rebuilds and publishes a profile. After a panic, clients keep the previous profile until
-// a retry succeeds. A profile without watches is not rebuilt, so its retries end.
+// a retry succeeds. If a profile has no watches, refresh does not rebuild it, and its retries end.
 func (p *profiles) refresh(w *watched) {
 	publish := func() {
 		if p.isWatched(w) {
@@ -140,15 +140,16 @@ func (p *profiles) isWatched(w *watched) bool {
 	return w.refs > 0
 }
 
-// about returns the profiles that changes of a topic affect.
+// about returns the profiles that a change of the given topic affects.
 func (p *profiles) about(t cluster.Topic) []*watched {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.topics[t]))
 }
 
-// publish builds the profile, and publishes it if it has changed. Unless again is set, it only does
-// so for the first time. The last of several concurrent calls sees the newest objects.
+// publish builds the profile, and publishes it if it has changed. If again is false and a profile
+// is already published, publish does nothing. The last of several concurrent calls sees the newest
+// objects.
 func (w *watched) publish(build func(federation.ProfileKey) *federation.Profile, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

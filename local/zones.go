@@ -8,9 +8,9 @@ import (
 	"isthmus/internal/pace"
 )
 
-// zones has the zone of every node. The first change is published at once, and the changes of the
-// following second together, like changes of regions. Each change wakes the streams of a node. A
-// user who may label, create and delete Nodes must not be able to keep Isthmus busy.
+// zones holds the zone of every node. It publishes the first change immediately and the changes of
+// the following second together, as for regions. Each published change wakes the streams of a node.
+// A user with permission to label, create and delete Nodes must not be able to keep Isthmus busy.
 type zones struct {
 	changed *pace.Signal // apply is due
 
@@ -20,7 +20,7 @@ type zones struct {
 	appeared federation.Latest[struct{}] // replaced when a node appears
 }
 
-// zoneChange is a node's zone. exists is false if the node was deleted.
+// zoneChange is the new zone of a node. If the node was deleted, exists is false.
 type zoneChange struct {
 	zone   string
 	exists bool
@@ -47,7 +47,7 @@ func (z *zones) get(node string) (string, <-chan struct{}) {
 	return "", appeared
 }
 
-// set records a node's zone for apply. exists is false if the node was deleted.
+// set records a node's zone for apply. If the node was deleted, exists is false.
 func (z *zones) set(node, zone string, exists bool) {
 	z.mu.Lock()
 	z.pending[node] = zoneChange{zone, exists}

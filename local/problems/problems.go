@@ -1,5 +1,5 @@
-// Package problems stores, for each Service, which parts of it cannot be used and why. It logs the
-// problems of a Service once, when they appear or change.
+// Package problems stores the problems of each Service: which parts of the Service cannot be used,
+// and why. It logs the problems of a Service once, when they appear or change.
 package problems
 
 import (
@@ -23,7 +23,7 @@ type Store struct {
 	all map[federation.ServiceID][]string
 }
 
-// New returns an empty Store. It logs problems of a Service with message.
+// New returns an empty Store. The Store logs the problems of a Service under the given message.
 func New(log *zap.Logger, message string) *Store {
 	return &Store{log: log, message: message, all: make(map[federation.ServiceID][]string)}
 }
@@ -62,7 +62,7 @@ func (s *Store) Of(svc federation.ServiceID) []string {
 	return s.all[svc]
 }
 
-// All returns the problems of all Services that have any, sorted by Service.
+// All returns the Services that have problems, sorted by name.
 func (s *Store) All() []adminapi.Problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
