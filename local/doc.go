@@ -33,8 +33,8 @@
 //
 // All methods of a [Cluster] are safe for concurrent use, but Run must be called only once. Run
 // starts the goroutines of the cluster and a few goroutines that define Services, each for a
-// different namespace. One goroutine of the cluster updates the profiles. It locks one watched
-// profile at a time.
+// different namespace. One goroutine of the cluster updates the profiles. That goroutine locks one
+// watched profile at a time.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.
 package local

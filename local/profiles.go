@@ -13,9 +13,9 @@ import (
 
 // profiles holds the profiles that clients watch.
 //
-// A change carries no data. It rebuilds each affected profile from the current objects. A profile
-// is registered for changes before it is first built, so it does not miss any change. Changes of
-// endpoints do not affect the profiles of service ports.
+// A change carries no data. Each change rebuilds the affected profiles from the current objects. A
+// profile is registered for changes before it is first built, so it does not miss any change.
+// Changes of endpoints do not affect the profiles of service ports.
 type profiles struct {
 	build      func(federation.ProfileKey) *federation.Profile // fixed; builds a profile from the present objects
 	supervisor *panics.Supervisor                              // fixed

@@ -16,19 +16,19 @@ import (
 // CatalogOptions configure a Catalog. Selectors is required.
 type CatalogOptions struct {
 	// Selectors returns the selectors for the exported Services of a cluster. The name is empty for
-	// the local cluster. Selectors is called by several goroutines and must not block. After its
-	// result changes, call [clusterstore.Store.SelectorsChanged].
+	// the local cluster. Several goroutines call Selectors, so Selectors must not block. When the
+	// selectors of a cluster have changed, call [clusterstore.Store.SelectorsChanged].
 	Selectors func(cluster string) plan.Selectors
 	// ServiceExports enables watches of ServiceExports, and of ServiceImports in the local cluster.
 	ServiceExports bool
-	// Defaults are the settings of a link whose Secret has no annotations for exports.
-	// Defaults.ExcludeLabels also apply to the local cluster.
+	// Defaults are the settings of a link whose Secret has no annotations for exports. The default
+	// ExcludeLabels also apply to the local cluster.
 	Defaults plan.LinkSettings
 }
 
-// Catalog decides what clusters export. A Store and its clusters cache what the Catalog reads from
-// their objects and from link Secrets. The Catalog builds the world of a plan from these caches.
-// All methods are safe for concurrent use.
+// Catalog decides what clusters export. The Catalog extracts data from cached objects and link
+// Secrets. A Store and its clusters cache the extracted data. From these caches, the Catalog builds
+// the input of a plan. All methods are safe for concurrent use.
 type Catalog struct {
 	o CatalogOptions // fixed after construction
 
@@ -47,7 +47,8 @@ type catalogued struct {
 // NewCatalog returns an empty Catalog.
 func NewCatalog(o CatalogOptions) *Catalog { return &Catalog{o: o} }
 
-// StoreOptions returns options that make a Store and its clusters cache what the Catalog needs.
+// StoreOptions returns options that make a Store and its clusters cache the data that the Catalog
+// needs.
 func (c *Catalog) StoreOptions() *clusterstore.ExportOptions {
 	return &clusterstore.ExportOptions{
 		Hooks:    c.hooks,
@@ -55,7 +56,7 @@ func (c *Catalog) StoreOptions() *clusterstore.ExportOptions {
 	}
 }
 
-// hooks returns the hooks of a cluster. The name is empty for the local cluster.
+// hooks returns the hooks for the objects of a cluster. An empty name means the local cluster.
 func (c *Catalog) hooks(name string) cluster.ExportHooks {
 	local := name == ""
 	hooks := cluster.ExportHooks{
@@ -74,9 +75,9 @@ func (c *Catalog) hooks(name string) cluster.ExportHooks {
 	return hooks
 }
 
-// readExported reads a Service of a cluster. If there is nothing to cache, it returns nil. The
+// readExported returns the data to cache for a Service, or nil if there is nothing to cache. The
 // result is complete if labels export the Service, or if Isthmus wrote the Service in the local
-// cluster. For any other Service, the result has only the fields that a ServiceExport needs.
+// cluster. For any other Service, the result contains only the fields that a ServiceExport needs.
 func (c *Catalog) readExported(cluster string, o *corev1.Service) *plan.Export {
 	selectors := c.o.Selectors(cluster)
 	mirror, federated := selectors.Match(o.Labels)
@@ -102,8 +103,8 @@ func isListed(e *plan.Export, local bool) bool {
 	return e.Mirror || e.Federated || local && plan.IsWritten(e.Service.Labels)
 }
 
-// readImport reads a ServiceImport. If Isthmus has not written the ServiceImport, the result has
-// only its name and its manager.
+// readImport reads a ServiceImport. If Isthmus did not write the ServiceImport, the result contains
+// only the name and the manager of the ServiceImport.
 func readImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	if plan.IsWritten(o.Labels) {
 		return readServiceImport(o)
@@ -113,12 +114,12 @@ func readImport(o *mcs.ServiceImport) *plan.ServiceImport {
 }
 
 // World returns the exports of all clusters, and the local objects that have the names of exports.
-// The argument all is the result of [clusterstore.Store.Exports]. Callers must add the other inputs
-// of a plan: Settings, Now, LeaseOf, and the Lease of each cluster. Callers may change the elements
-// of Clusters, but not their Exports.
+// Pass it the result of [clusterstore.Store.Exports]. Callers must set the other inputs of a plan:
+// Settings, Now, LeaseOf, and the Lease of each cluster. Callers may change the elements of
+// Clusters, but not their Exports.
 //
-// World returns false while a plan would be wrong, because the link Secrets or the local cluster's
-// Services or Namespaces have not been listed yet.
+// World returns false until the link Secrets and the local cluster's Services and Namespaces have
+// been listed, because an earlier plan would be wrong.
 func (c *Catalog) World(all []clusterstore.ClusterExports, linksListed bool) (plan.World, bool) {
 	if !linksListed || all[0].Exports == nil || all[0].Exports.Namespaces == nil {
 		return plan.World{}, false
@@ -148,8 +149,8 @@ func (c *Catalog) World(all []clusterstore.ClusterExports, linksListed bool) (pl
 	return world, true
 }
 
-// cluster returns a cluster in the form that plans use. If the link Secret of a cluster is
-// unusable, its settings are unknown and its exports stay as they were.
+// cluster converts a cluster to the type that plans use. If the link Secret of a cluster is
+// unusable, the cluster's settings are unknown and its exports stay unchanged.
 func (c *Catalog) cluster(one clusterstore.ClusterExports, known catalogued) plan.Cluster {
 	p := plan.Cluster{Name: one.Name, Domain: one.Domain, Age: one.Linked, OtherNetwork: one.OtherNetwork}
 	switch settings, readable := one.Settings.(plan.LinkSettings); {
@@ -200,9 +201,9 @@ func catalogue(from *cluster.Exports, local bool) catalogued {
 	return read
 }
 
-// isTaken returns the function IsTaken of a plan's world. The function reports whether the local
-// cluster has a Service that is neither exported nor written by Isthmus. Its results do not change
-// while the world is in use.
+// isTaken returns the IsTaken function for a plan's World. The function reports whether the local
+// cluster has a Service that is neither exported nor written by Isthmus. The results of the
+// function do not change while the World is in use.
 func isTaken(local *cluster.Exports) func(plan.ID) bool {
 	var mu sync.Mutex
 	answers := make(map[plan.ID]bool)

@@ -17,7 +17,7 @@ const (
 	ServiceExport = "ServiceExport"
 )
 
-// Object identifies a written object, or its status if the status is written separately.
+// Object identifies a written object, or the object's status if the status is written separately.
 type Object struct {
 	Kind string // Service, ServiceImport or ServiceExport
 	plan.ID
@@ -44,8 +44,8 @@ type Change struct {
 	Verb Verb
 	Of   plan.ID   // name of the exports
 	For  plan.Kind // kind of the object; empty if unknown
-	// Before and After are each a *plan.Service, a *plan.ServiceImport or a []metav1.Condition.
-	// Each is nil if there is no such state.
+	// Before and After are each a *plan.Service, a *plan.ServiceImport or a []metav1.Condition. A
+	// nil value means that the object does not exist in that state.
 	Before, After any
 
 	waits   bool          // another object must be written first
@@ -56,8 +56,8 @@ type Change struct {
 }
 
 // turnOfImport returns the turn for writes of ServiceImports and ServiceExports. These writes have
-// turns of their own, because the API may be slow for these kinds alone. Objects that no export
-// asks for share one turn, whatever their kind.
+// separate turns, because the API may be slow only for these kinds. All objects that no export asks
+// for share one turn, whatever their kind.
 func turnOfImport(turn string) string {
 	if turn == plan.SharedTurn {
 		return turn
@@ -68,8 +68,8 @@ func turnOfImport(turn string) string {
 // client returns the API client for one kind of object in a namespace.
 type client[O any] func(w *Writer, namespace string) kube.WithStatus[O]
 
-// Changes returns the changes that turn the objects of the world into those of the plan. Deletions
-// come last.
+// Changes returns the writes that turn the objects of the world into the objects of the plan.
+// Deletions come last.
 func Changes(world plan.World, p *plan.Plan) (all []Change) {
 	services := client[*corev1.Service](func(w *Writer, namespace string) kube.WithStatus[*corev1.Service] {
 		return creator{w.Services(namespace)}
@@ -191,9 +191,10 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 	return all
 }
 
-// over returns a function that returns the object to write in place of have, which may be nil. The
-// function returns nil if the object is already correct or is not managed by Isthmus. The argument
-// next returns the wanted state for the current one, and whether the two differ.
+// over returns a function that computes the object to write in place of the existing object have,
+// which may be nil. The function returns nil if the object is already correct, or if Isthmus does
+// not manage the object. The argument next returns the wanted state for a current state, and
+// whether the two states differ.
 func over[O kept, P any](
 	read func(O) *P, mine func(*P) bool, next func(*P) (P, bool), write func(*P, O) O,
 ) func(have O) O {
@@ -212,7 +213,7 @@ func over[O kept, P any](
 	}
 }
 
-// overExport is like over, for the conditions of a ServiceExport.
+// overExport is like over, but for the conditions of a ServiceExport.
 func overExport(want *plan.ExportConditions) func(have *mcs.ServiceExport) *mcs.ServiceExport {
 	return func(have *mcs.ServiceExport) *mcs.ServiceExport {
 		if have.DeletionTimestamp != nil || string(have.UID) != want.Have.UID {
@@ -228,8 +229,8 @@ func overExport(want *plan.ExportConditions) func(have *mcs.ServiceExport) *mcs.
 	}
 }
 
-// knownSpec identifies the stored specification of a ServiceImport. An older version of the kind may
-// store fewer fields than Isthmus writes.
+// knownSpec identifies the stored specification of a ServiceImport. An older version of the
+// ServiceImport CRD may store fewer fields than Isthmus writes.
 func knownSpec(i *plan.ServiceImport) string {
 	return fmt.Sprint(i.UID, i.Labels, i.Annotations, i.Type, i.IPs, i.IPFamilies, i.Ports, i.Traffic)
 }

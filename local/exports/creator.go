@@ -18,8 +18,8 @@ import (
 // releaseTime is how long the API server may take to release the IPs of a deleted Service.
 const releaseTime = 500 * time.Millisecond
 
-// creator creates Services with the IPs that they request. If the API server rejects an IP as
-// invalid, taken or out of range, Create requests fewer IPs: first only one IP, then none.
+// creator creates Services with requested IPs. If the API server rejects an IP as invalid, taken or
+// out of range, Create first requests only one IP, and then none.
 type creator struct {
 	kube.WithStatus[*corev1.Service]
 }
@@ -42,7 +42,7 @@ func (c creator) Create(
 	return got, err
 }
 
-// attempts returns the variants of o to create, in order of preference.
+// attempts returns the variants of a Service to create, in order of preference.
 func attempts(o *corev1.Service) (all []*corev1.Service) {
 	const most = 2 // one IP per family
 	ips := o.Spec.ClusterIPs
@@ -86,5 +86,5 @@ func refusesIPs(err error) bool {
 	return false
 }
 
-// areTaken reports whether the API server rejected IPs because another Service has them.
+// areTaken reports whether the API server rejected IPs because another Service uses them.
 func areTaken(err error) bool { return strings.Contains(err.Error(), "already allocated") }

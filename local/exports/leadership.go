@@ -20,13 +20,14 @@ import (
 )
 
 const (
-	// writeRate limits the writes that begin per second, and writeBurst those that begin at once.
+	// writeRate limits the number of writes that begin per second, and writeBurst the number that
+	// begin at once.
 	writeRate, writeBurst = 50, 10
 	// maxPause is the longest time between writes of an object that keeps changing.
 	maxPause = time.Minute
-	// failuresDelay is the number of failures, in about 15 s, after which a failing write no longer
-	// delays deletes for the same exports. The objects to delete may belong to another cluster's
-	// exports.
+	// failuresDelay is the number of failures after which a failing write no longer delays
+	// deletions for the same exports. A write reaches that number after about 15 s. The objects to
+	// delete may belong to the exports of another cluster.
 	failuresDelay = 5
 )
 
@@ -52,7 +53,7 @@ func newLeadership(w *Writer, held lease.Lease) *leadership {
 	return t
 }
 
-// pass makes a plan and returns its writes as tasks.
+// pass computes a plan and returns the plan's writes as tasks.
 func (t *leadership) pass() lease.Pass[Object] {
 	world, ok := t.World()
 	if !ok {
@@ -85,23 +86,23 @@ func (t *leadership) attempt(kind string, id plan.ID) plan.Attempt {
 	return plan.Attempt{Made: h.Ended, Problem: h.Problem}
 }
 
-// exportsFor identifies the exports of one name, separately for exports by labels and by
-// ServiceExports. Writes for one sort do not wait for the other.
+// exportsFor identifies the exports with the same name. Exports through labels and exports through
+// ServiceExports are separate, so their writes do not wait for each other.
 type exportsFor struct {
 	plan.ID
 	imports bool
 }
 
-// isLeft reports whether a change was already written and the API has stored all the fields it
+// isLeft reports whether a change was already written, and the API has stored all fields that it
 // supports.
 func isLeft(o *lease.History, c *Change) bool {
 	return o.Left != "" && c.known != nil && o.Left == c.known() && o.Content == c.content()
 }
 
-// yields reports whether a change is left to another controller, because that controller has
-// reverted the same conditions of a ServiceExport twice. Several controllers may judge one
-// ServiceExport, for example two installations of Isthmus. Without this rule, they would rewrite
-// its conditions forever.
+// yields reports whether the writer leaves a change to another controller, because that controller
+// has reverted the same conditions of a ServiceExport twice. Several controllers may set the
+// conditions of one ServiceExport, for example two installations of Isthmus. Without this rule,
+// they would rewrite its conditions forever.
 func yields(o *lease.History, c *Change) bool {
 	return c.Kind == ServiceExport && o.Undone > 0 && o.Content == c.content()
 }
@@ -118,7 +119,7 @@ func (t *leadership) trouble(c *Change) (state, detail string) {
 	return adminapi.ExportBeingWritten, ""
 }
 
-// write executes a change. The argument of is the history of the object.
+// write executes a change.
 func (t *leadership) write(c *Change, of *lease.History) (r lease.Outcome) {
 	v := none
 	err := t.lease.Write(func(ctx context.Context) (err error) {
@@ -135,7 +136,8 @@ func (t *leadership) write(c *Change, of *lease.History) (r lease.Outcome) {
 		r.Nothing = v == none
 		r.Later = true
 		return r
-	// If a status is not found, the API does not serve it, or not in this version.
+	// If the API server returns "not found" for a status, the API does not serve the status in this
+	// version.
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) &&
 		(v == Update || v == Delete):
 		return lease.Outcome{Again: true} // another writer was faster

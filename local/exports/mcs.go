@@ -12,14 +12,14 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// Limits on what is read of a status, which anybody may have written.
+// Limits on the data that is read from a status. Other users may have written the status.
 const (
 	maxClusters   = 256
 	maxConditions = 32
 )
 
-// readServiceExport returns the fields of a ServiceExport that plans use. If own is true, it
-// includes the conditions. The result shares no memory with o.
+// readServiceExport returns the fields of a ServiceExport that plans use. If own is true, the
+// result includes the conditions. The result does not share memory with the argument.
 func readServiceExport(o *mcs.ServiceExport, own bool) *plan.ServiceExport {
 	e := &plan.ServiceExport{
 		UID: strings.Clone(string(o.UID)), Created: o.CreationTimestamp.Time, Generation: o.Generation,
@@ -31,8 +31,8 @@ func readServiceExport(o *mcs.ServiceExport, own bool) *plan.ServiceExport {
 	return e
 }
 
-// readServiceImport returns the fields of a ServiceImport that plans use. The result shares no
-// memory with o.
+// readServiceImport returns the fields of a ServiceImport that plans use. The result does not share
+// memory with the argument.
 func readServiceImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	i := &plan.ServiceImport{
 		ID:      plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)},
@@ -58,8 +58,8 @@ func readServiceImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	return i
 }
 
-// manager returns the first field manager in the managedFields of an object, up to the longest
-// valid length. If it is unknown, manager returns "".
+// manager returns the first field manager in the managedFields of an object, truncated to the
+// maximum valid length. If managedFields are empty, manager returns "".
 func manager(o metav1.Object) string {
 	for _, f := range o.GetManagedFields() {
 		if f.Subresource == "" {
@@ -69,8 +69,8 @@ func manager(o metav1.Object) string {
 	return ""
 }
 
-// writeServiceImport returns the ServiceImport to write in place of have, which may be nil. Fields
-// that plans do not use stay as they are.
+// writeServiceImport returns the ServiceImport to write in place of the existing one, which may be
+// nil. It does not change fields that plans do not use.
 func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.ServiceImport {
 	o := &mcs.ServiceImport{}
 	if have != nil {
@@ -121,8 +121,8 @@ func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.
 	return o
 }
 
-// conditions returns the conditions with the given types and some others, up to maxConditions in
-// total.
+// conditions returns the conditions with the given types and some other conditions, up to
+// maxConditions in total.
 func conditions(all []metav1.Condition, ours ...string) (list []metav1.Condition) {
 	others := maxConditions - len(ours)
 	for _, c := range all {

@@ -16,8 +16,8 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// readService returns the fields of a Service that plans use. The result shares no memory with o,
-// because a decoder may reuse o.
+// readService returns the fields of a Service that plans use. The result does not share memory with
+// the argument, because a decoder may reuse the argument.
 func readService(o *corev1.Service) *plan.Service {
 	s := &plan.Service{
 		ID:          plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)},
@@ -100,9 +100,9 @@ func clone(m map[string]string) map[string]string {
 	return all
 }
 
-// writeService returns the Service to write in place of have, which may be nil. Fields that plans
-// do not use stay as they are. The version is the API version of a ServiceImport that owns the
-// Service.
+// writeService returns the Service to write in place of the existing one, which may be nil. It does
+// not change fields that plans do not use. If a ServiceImport owns the Service, version is the API
+// version of the ServiceImport.
 func writeService(next *plan.Service, have *corev1.Service, version string) *corev1.Service {
 	o := &corev1.Service{}
 	if have != nil {
@@ -135,8 +135,8 @@ func writeService(next *plan.Service, have *corev1.Service, version string) *cor
 	return o
 }
 
-// setFamilies sets the IP families and their policy, which a plan may change. For a single family,
-// only the first IP stays.
+// setFamilies sets the IP families and the IP family policy, which a plan may change. If only one
+// family remains, setFamilies keeps only the first IP.
 func setFamilies(o *corev1.Service, next *plan.Service) {
 	policy := corev1.IPFamilyPolicy(next.IPFamilyPolicy)
 	if policy == "" || o.Spec.IPFamilyPolicy != nil && *o.Spec.IPFamilyPolicy == policy {
@@ -152,7 +152,8 @@ func setFamilies(o *corev1.Service, next *plan.Service) {
 	}
 }
 
-// setIPs sets the IPs of a new Service. Without IPs, the API server allocates them.
+// setIPs sets the IPs of a new Service. If the Service requests no IPs, the API server allocates
+// them.
 func setIPs(o *corev1.Service, ips []string) {
 	o.Spec.ClusterIP = ""
 	o.Spec.ClusterIPs = nil
@@ -171,8 +172,7 @@ func affinity(t plan.Traffic) (corev1.ServiceAffinity, *corev1.SessionAffinityCo
 	}
 }
 
-// ports returns the ports of a plan. Fields of existing ports that plans do not use stay as they
-// are.
+// ports returns the ports of a plan. It preserves fields of existing ports that plans do not use.
 func ports(want []plan.Port, have []corev1.ServicePort) (all []corev1.ServicePort) {
 	known := make(map[plan.Port]corev1.ServicePort, len(have))
 	for i := range have {

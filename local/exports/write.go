@@ -15,9 +15,10 @@ import (
 const (
 	// writeTimeout limits one write, including the read before it.
 	writeTimeout = 10 * time.Second
-	// fieldManager is the name of Isthmus in managedFields.
+	// fieldManager identifies Isthmus in the managedFields of objects.
 	fieldManager = "isthmus"
-	// maxProblem limits the stored length of an error, in bytes. A webhook may send a long message.
+	// maxProblem limits the length of a stored error, in bytes, because a webhook may send a long
+	// message.
 	maxProblem = 4 << 10
 )
 
@@ -30,7 +31,8 @@ type kept interface {
 	metav1.Object
 }
 
-// put returns a function that creates or updates an object. The function first reads the object.
+// put returns a function that creates or updates an object. The returned function first reads the
+// object.
 //
 // over returns the object to write in place of have, which is the zero value if the object does not
 // exist. If the object is already correct or is not managed by Isthmus, over returns the zero
@@ -91,7 +93,7 @@ func remove[O kept](api client[O], mine func(O) bool) do {
 	}
 }
 
-// managers returns the other field managers of an object, for messages.
+// managers returns the field managers of an object other than Isthmus, for messages.
 func managers(o metav1.Object) string {
 	var names []string
 	for _, f := range o.GetManagedFields() {

@@ -19,11 +19,12 @@ import (
 	"isthmus/local/lease"
 )
 
-// leaseName is the name of the Lease. It differs from the Lease of the EndpointSlice writer, which
-// Linkerd's destination controller may hold.
+// leaseName is the name of the Lease. The EndpointSlice writer uses a different Lease, because
+// Linkerd's destination controller may hold that Lease.
 const leaseName = "isthmus-exports-write"
 
-// idleTime is how long nothing must be exported and written before the replica releases the Lease.
+// idleTime is how long there must be neither exports nor written objects before the replica
+// releases the Lease.
 const idleTime = time.Minute
 
 // Options configure a Writer. All fields are required.
@@ -32,8 +33,8 @@ type Options struct {
 	MCS                 map[string]kube.MCS // by version; includes each version that World returns
 	Leases              func(namespace string) coordinationv1.LeaseInterface
 	Namespace, Identity string // namespace of the Lease, and its holder's name
-	// World returns the current state. It returns false until everything has been listed. The
-	// Writer does not change the result.
+	// World returns the current state. World returns false until all required objects have been
+	// listed. The Writer does not change the result.
 	World func() (plan.World, bool)
 	// Changed returns a channel that is closed when the result of World may have changed since the
 	// call.
@@ -81,7 +82,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until there is something to write, or something written exists. It returns false once
+// await waits until there is an object to write, or a written object exists. It returns false once
 // ctx has ended.
 func (w *Writer) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
@@ -102,8 +103,8 @@ func (w *Writer) await(ctx context.Context) bool {
 	return false
 }
 
-// idle reports whether the plan has nothing to write, nothing written exists, and no later change
-// is due.
+// idle reports whether there is nothing to write, no written object exists, and the plan does not
+// change later.
 func idle(p *plan.Plan) bool {
 	return len(p.Services)+len(p.Imports)+len(p.Delete)+len(p.DeleteImports)+len(p.Exports) == 0 && p.Due.IsZero()
 }
@@ -120,7 +121,8 @@ func (w *Writer) Status() adminapi.ExportsWriter {
 	}
 }
 
-// Memory returns the memory of the leader's plans. It returns false if this replica does not lead.
+// Memory returns the state that the leader's plans carry over. It returns false if this replica is
+// not the leader.
 func (w *Writer) Memory() (plan.Memory, bool) {
 	t := w.candidate.Leadership()
 	if t == nil {
@@ -131,7 +133,7 @@ func (w *Writer) Memory() (plan.Memory, bool) {
 	return t.memory, true
 }
 
-// Attempt returns the result of the writes of an object. Only the leader has such results.
+// Attempt returns the result of the writes of an object. Only the leader knows these results.
 func (w *Writer) Attempt(kind string, id plan.ID) plan.Attempt {
 	if t := w.candidate.Leadership(); t != nil {
 		return t.attempt(kind, id)
@@ -139,9 +141,9 @@ func (w *Writer) Attempt(kind string, id plan.ID) plan.Attempt {
 	return plan.Attempt{}
 }
 
-// Trouble returns why a change has not been made, as a state and a description. Only the leader
-// knows the reason. The state is empty if no write is needed: the served version of the kind lacks
-// some fields, or the change is left to another controller.
+// Trouble explains why a change has not been written, as a state and a description. Only the leader
+// knows the reason. The state is empty if the change needs no write, because the served version of
+// the kind lacks some fields, or because the change is left to another controller.
 func (w *Writer) Trouble(c *Change) (state, detail string) {
 	if t := w.candidate.Leadership(); t != nil {
 		return t.trouble(c)

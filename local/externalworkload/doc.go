@@ -1,6 +1,6 @@
 // Package externalworkload writes EndpointSlices for the Services that select ExternalWorkloads, as
-// the EndpointSlice controller of Kubernetes does for Pods. Only one replica writes at a time: its
-// [Writer] holds the Lease (see local/lease).
+// the EndpointSlice controller of Kubernetes does for Pods. Only one replica writes at a time,
+// because its [Writer] must hold a Lease (see local/lease).
 //
 //	w, err := externalworkload.New(externalworkload.Options{
 //		Client:    client,

@@ -20,7 +20,7 @@ const (
 	linkLease = "service-mirror-write-" // followed by the name of the Link or link
 )
 
-// lease is a Lease that is or was held.
+// lease records that a Lease is or was held.
 type lease struct {
 	renewed metav1.MicroTime // by the holder's clock
 	until   time.Time        // end of the Lease without another renewal
@@ -77,7 +77,7 @@ func (m *Mirrors) readLeases(ctx context.Context) {
 func (m *Mirrors) lease(name string, now time.Time) plan.Lease {
 	until := m.leases[name].until
 	switch {
-	// A mirror that restarts releases its Lease.
+	// A mirror releases its Lease when it restarts.
 	case now.Before(until), !until.IsZero() && now.Sub(until) < m.o.UnlinkedAfter:
 		return plan.Held
 	case m.leasesErr != nil || m.readSince.IsZero() || !m.listed || now.Sub(m.readSince) < m.o.UnlinkedAfter:

@@ -17,8 +17,9 @@ const (
 	// pollEvery is the time between reads of Leases. The Leases of Linkerd's service mirrors last
 	// 30 s.
 	pollEvery = 5 * time.Second
-	// settleTime is how long nothing of linked clusters is added or removed after selectors change.
-	// Exports that were read before the change may match the previous selectors.
+	// settleTime is how long after a change of selectors Isthmus neither adds nor removes objects
+	// for linked clusters. Exports that were read before the change may match the previous
+	// selectors.
 	settleTime = time.Second
 )
 
@@ -32,8 +33,8 @@ type Options struct {
 	// SelectorsChanged is called when the result of [Mirrors.Selectors] changes for a cluster. It
 	// must not block.
 	SelectorsChanged func(cluster string)
-	// Changed is called when the effect of Complete may have changed. If only the passage of time
-	// changes the effect, Changed is called within 5 s. It must not block.
+	// Changed is called when the effect of Complete may have changed. If the effect changes only
+	// because time passes, Changed is called within 5 s. It must not block.
 	Changed func()
 }
 
@@ -45,7 +46,8 @@ type Mirrors struct {
 	leases    map[string]lease
 	leasesErr error
 	// readSince is the start of the period in which Leases were read without a long gap. Zero means
-	// that they were never read. In a long gap, a Lease may have been held unnoticed.
+	// that Leases were never read. During a long gap, a mirror may hold a Lease without being
+	// noticed.
 	readSince time.Time
 	lastRead  time.Time        // last read of Leases
 	there     map[string]*link // existing Links by key
@@ -70,8 +72,8 @@ func (m *Mirrors) Run(ctx context.Context) {
 	links.Wait()
 }
 
-// update calls change with m.mu held. It then calls Options.Changed and Options.SelectorsChanged as
-// needed.
+// update calls the function change with m.mu held. Afterwards, update calls Options.Changed and
+// Options.SelectorsChanged as needed.
 func (m *Mirrors) update(change func(now time.Time) (tell bool)) {
 	m.mu.Lock()
 	now := time.Now()
@@ -123,7 +125,7 @@ func (m *Mirrors) Complete(c *plan.Cluster) {
 	}
 }
 
-// Notes returns messages for people about objects that cannot be read.
+// Notes returns messages for users about objects that cannot be read.
 func (m *Mirrors) Notes() (all []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 // maxLinks limits the memory for all Links, in bytes.
 const maxLinks = 64 << 20
 
-// link is a Link that exists or did exist.
+// link is a Link that exists, or that was deleted.
 type link struct {
 	name, version string
 	cluster       string // name of its cluster
@@ -34,7 +34,7 @@ type link struct {
 	unread        bool   // no valid version was read
 }
 
-// size returns the memory that a Link takes, in bytes, including its selectors.
+// size returns the memory that a Link and its selectors use, in bytes.
 func (l *link) size(string) int64 {
 	const fixed, part = 1 << 10, 256 // bytes per Link, and per key, value or expression
 	parts := 0
@@ -64,7 +64,7 @@ func (l *link) size(string) int64 {
 	return int64(fixed + part*parts + texts)
 }
 
-// defaults are Linkerd's default selectors, which apply without a Link.
+// defaults holds Linkerd's default selectors, which apply to clusters that have no Link.
 var defaults = new(link).read(decode.LinkSpec{
 	RemoteDiscoverySelector:  metav1.SetAsLabelSelector(labels.Set{"mirror.linkerd.io/exported": "remote-discovery"}),
 	FederatedServiceSelector: metav1.SetAsLabelSelector(labels.Set{"mirror.linkerd.io/federated": "member"}),
@@ -112,8 +112,8 @@ func matcher(s *metav1.LabelSelector) (func(map[string]string) bool, error) {
 	return func(of map[string]string) bool { return selector.Matches(labels.Set(of)) }, err
 }
 
-// Excluded returns a function that reports whether a key is in keys. The entry DOMAIN/* matches all
-// keys of a domain.
+// Excluded returns a function that reports whether a list contains a key. The entry DOMAIN/* in the
+// list matches all keys of a domain.
 func Excluded(keys []string) func(string) bool {
 	return func(key string) bool {
 		domain, _, ok := strings.Cut(key, "/")
@@ -166,8 +166,8 @@ func (m *Mirrors) servesLinks(ctx context.Context) (bool, error) {
 	return there, err
 }
 
-// choose updates m.links, and so the selectors in force. It returns the clusters whose selectors
-// have changed. The caller holds m.mu.
+// choose updates m.links and thereby the selectors in force. It returns the clusters whose
+// selectors have changed. The caller holds m.mu.
 func (m *Mirrors) choose(now time.Time) (changed []string) {
 	before := m.links
 	byName := make(map[string]*link)
@@ -205,7 +205,8 @@ func (m *Mirrors) choose(now time.Time) (changed []string) {
 	return changed
 }
 
-// deciding returns the Link whose selectors apply to a cluster: the oldest one, or defaults.
+// deciding returns the Link whose selectors apply to a cluster. That Link is the oldest Link of the
+// cluster, or defaults if the cluster has no Link.
 func deciding(links []*link, cluster string) *link {
 	for _, l := range links {
 		if l.cluster == cluster {
