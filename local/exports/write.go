@@ -34,9 +34,10 @@ type kept interface {
 // put returns a function that creates or updates an object. The returned function first reads the
 // object.
 //
-// over returns the object to write in place of have, which is the zero value if the object does not
-// exist. If the object is already correct or is not managed by Isthmus, over returns the zero
-// value. known is like the field known of a Change.
+// The function over returns the object to write in place of the existing object. The zero value
+// stands for an object that does not exist. If the object is already correct or is not managed by
+// Isthmus, the function over returns the zero value. The argument known is like the field of the
+// same name in a Change.
 func put[O kept](api client[O], over func(have O) O, known func(O) string) do {
 	return func(ctx context.Context, w *Writer, c *Change, of *lease.History, r *lease.Outcome) (v Verb, err error) {
 		var zero, got O

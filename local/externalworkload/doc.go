@@ -1,6 +1,6 @@
-// Package externalworkload writes EndpointSlices for the Services that select ExternalWorkloads, as
-// the EndpointSlice controller of Kubernetes does for Pods. Only one replica writes at a time,
-// because its [Writer] must hold a Lease (see local/lease).
+// Package externalworkload writes EndpointSlices for Services that select ExternalWorkloads, like
+// the EndpointSlice controller of Kubernetes does for Services that select Pods. Only one replica
+// writes at a time, because its [Writer] must hold a Lease (see local/lease).
 //
 //	w, err := externalworkload.New(externalworkload.Options{
 //		Client:    client,
@@ -13,19 +13,22 @@
 //
 // What callers may rely on about contents:
 //
-//   - Slices with our mark contain exactly the ExternalWorkloads that a Service's selector matches
-//     in its namespace. Each workload has one endpoint per address family of the Service.
-//   - An endpoint has the readiness, zone and ports of its workload. In a headless Service, it also
-//     has the workload's name as hostname.
-//   - A Service without a selector has no slices with our mark. Slices without our mark are left
-//     alone.
-//   - Slices depend only on the current objects, not on their order or history. The writer corrects
-//     slices that others edit or delete. While ExternalWorkloads cannot be read, slices do not
-//     change.
-//   - No endpoint is missing between two writes of slices. After a write of a Service fails, none
-//     of its slices is deleted. No slice loses an endpoint that another slice was to receive first.
+//   - Slices with the writer's mark contain exactly the ExternalWorkloads in the Service's
+//     namespace that the Service's selector matches. Each workload has one endpoint per address
+//     family of the Service.
+//   - An endpoint has the readiness, zone and ports of its workload. In a headless Service, the
+//     endpoint also has the workload's name as its hostname.
+//   - A Service without a selector has no slices with the mark. The writer does not change slices
+//     without the mark.
+//   - Slices depend only on the current objects, not on the order or history of the objects. The
+//     writer corrects slices that others edit or delete. While ExternalWorkloads cannot be read,
+//     slices do not change.
+//   - Every endpoint is in at least one slice between two writes. After a write for a Service has
+//     failed, the writer does not delete slices of the Service. A slice keeps an endpoint until the
+//     slice that receives the endpoint has been written.
 //   - Endpoints and ports that an API server would reject are left out. Status and one log line
-//     report them. The other endpoints and ports of the Service are still written.
+//     report the omitted endpoints and ports. The writer still writes the other endpoints and ports
+//     of the Service.
 //
 // What callers may rely on about writes:
 //
@@ -34,29 +37,31 @@
 //   - When Run's context ends, Run finishes pending writes and then releases the Lease, so that
 //     another replica continues within seconds. Each write takes at most 10 s, however the API
 //     server behaves, so Run always returns.
-//   - No response of the API server and no content of an object ends Run early. A failed write does
-//     not delay other Services. It is retried indefinitely, with a back-off from 1 s to 5 min.
-//   - Namespaces take turns, and each may have only a few writes under way (see local/lease). A
-//     write that hangs for 10 s is canceled. It delays other Services of its namespace only if
-//     several writes hang there.
-//   - A change waits 50 ms for other changes. A change of a workload waits another 50 ms once its
-//     Services are known, or up to a second in a namespace with more than 500 Services.
-//   - A Service is written at most once a second. Each slice that differs takes one write, or two
-//     if slices exchange endpoints.
+//   - Run does not end early, whatever the API server responds and whatever the objects contain. A
+//     failed write does not delay other Services. The writer retries the write indefinitely, with a
+//     back-off from 1 s to 5 min.
+//   - Namespaces take turns, and each namespace may have only a few writes in progress (see
+//     local/lease). A write that hangs for 10 s is canceled. Other Services of the namespace are
+//     delayed only if several of its writes hang.
+//   - The writer waits 50 ms after a change to collect further changes. After a change of a
+//     workload, the writer first finds the workload's Services and then waits another 50 ms. In a
+//     namespace with more than 500 Services, the writer waits up to a second.
+//   - Each Service is written at most once a second. Each slice that differs needs one write, or
+//     two writes if slices exchange endpoints.
 //
-// The Lease, the mark, and the names and contents of slices are those of Linkerd's controller.
-// Either program takes over from the other without a write, unless a Service has unnamed ports.
+// The Lease, the mark, and the names and contents of slices are the same as those of Linkerd's
+// controller. Either program can take over from the other without a write, unless a Service has
+// unnamed ports.
 //
 // The writer watches nothing itself. The local cluster ([Cluster]) caches Services,
 // ExternalWorkloads and the number of marked slices. The writer does not cache slices: before it
-// writes a Service, it lists the Service's slices. This list is never stale. Services and
-// ExternalWorkloads may be stale, since a watch that stalls is detected only after about 100 s. A
-// new leader with stale watches may replace newer endpoints by older ones until its watches catch
-// up.
+// writes a Service, it lists the Service's slices. This list is never stale. Cached Services and
+// ExternalWorkloads may be stale, because a stalled watch is detected only after about 100 s. A new
+// leader with stale watches may replace newer endpoints with older ones until its watches catch up.
 //
 // Call New, Follow and Run once. The other methods may be called at any time. The leader uses
-// several goroutines for writes. Other replicas use only Run's goroutine and the one of the
-// election.
+// several goroutines for writes. On other replicas, only the goroutine of Run and the goroutine of
+// the election run.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package externalworkload

@@ -15,7 +15,7 @@ import (
 const (
 	workloadKind = "ExternalWorkload"
 	readyType    = "Ready" // the only relevant condition of a workload
-	// maxAddresses is the limit of API servers on the addresses of an endpoint.
+	// maxAddresses is the maximum number of addresses that API servers accept in an endpoint.
 	maxAddresses = 100
 )
 
@@ -23,7 +23,7 @@ const (
 // address type, and then by their ports.
 type endpointGroups map[discoveryv1.AddressType]map[portsKey]*group
 
-// group holds the endpoints of one address type that have the same ports.
+// group holds the endpoints that have the same address type and the same ports.
 type group struct {
 	ports     []discoveryv1.EndpointPort
 	endpoints map[string]discoveryv1.Endpoint // by name of the workload
@@ -36,9 +36,9 @@ func selects(svc *corev1.Service) bool {
 
 func isHeadless(svc *corev1.Service) bool { return svc.Spec.ClusterIP == corev1.ClusterIPNone }
 
-// newEndpointGroups makes endpoints of the workloads that a Service selects. It leaves out
-// workloads, addresses and ports that are invalid, and reports them as problems. If ctx ends, the
-// result is incomplete.
+// newEndpointGroups converts the workloads that a Service selects to endpoints. It omits invalid
+// workloads, addresses and ports, and reports each of them as a problem. If ctx ends, the result is
+// incomplete.
 func newEndpointGroups(
 	ctx context.Context, svc *corev1.Service, workloads []*decode.ExternalWorkload,
 ) (endpointGroups, leftOut) {
@@ -78,7 +78,8 @@ func newEndpointGroups(
 	return byType, left
 }
 
-// addressTypes returns the address types of a Service. A Service without IP families has both.
+// addressTypes returns the address types of a Service. For a Service without IP families, it
+// returns both types.
 func addressTypes(svc *corev1.Service) []discoveryv1.AddressType {
 	var types []discoveryv1.AddressType
 	for _, f := range svc.Spec.IPFamilies {
@@ -102,8 +103,8 @@ func noHost(ip netip.Addr) bool {
 }
 
 // addressesOf returns a workload's distinct addresses by type, in their original order. IPv4-mapped
-// IPv6 addresses count as IPv4. It leaves out addresses that API servers would reject, or that
-// cannot belong to a host.
+// IPv6 addresses count as IPv4. It omits addresses that API servers would reject, or that cannot
+// belong to a host.
 func addressesOf(w *decode.ExternalWorkload, problem func(string, ...any)) map[discoveryv1.AddressType][]string {
 	found := make(map[discoveryv1.AddressType][]string, 1)
 	for _, x := range w.Spec.WorkloadIPs {

@@ -24,26 +24,26 @@ import (
 
 const (
 	// writeInterval is the minimum time between two writes of a Service. A single change of a
-	// Service is written after 50 ms, and one of a workload after 100 ms. A thousand changes within
-	// a second cause only two or three writes.
+	// Service is written after 50 ms, and a single change of a workload after 100 ms. A thousand
+	// changes within a second cause only two or three writes.
 	writeInterval = time.Second
-	// manyFailures is the number of consecutive failures, about four minutes, after which an error
-	// is logged.
+	// manyFailures is the number of consecutive failures after which an error is logged. A Service
+	// reaches that number after about four minutes.
 	manyFailures = 8
-	// readyCheck is the time between checks whether ExternalWorkloads can be read.
+	// readyCheck is the time between two checks that ExternalWorkloads can be read.
 	readyCheck = time.Second
 	// maxChanges limits how many changed workloads of a namespace are matched against its Services.
-	// If more workloads change at once, all Services of the namespace are synced, which takes no
-	// longer.
+	// If more workloads change at once, the writer syncs all Services of the namespace, because
+	// matching would take as long.
 	maxChanges = 1000
-	// manyServices is the number of Services in a namespace above which changed workloads are
-	// matched only once a second. Each match reads all Services of the namespace. With 5,000
-	// Services, frequent matches would keep a core busy.
+	// manyServices is a number of Services. In a namespace with more Services, the writer matches
+	// changed workloads only once a second. Each match reads all Services of the namespace. With
+	// 5,000 Services, frequent matches would keep a core busy.
 	manyServices = 500
 )
 
 // leadership is a period in which this replica holds the Lease. It holds the Services to sync and
-// the Services already written. It is discarded when the Lease is lost.
+// the Services already written. The leadership is discarded when the Lease is lost.
 type leadership struct {
 	// fixed after construction
 	*Writer
@@ -56,8 +56,8 @@ type leadership struct {
 	waiting map[federation.ServiceID]time.Time // start of the wait, by Service to sync
 	begun   map[federation.ServiceID]time.Time // start of the sync, by Service being synced
 	written map[federation.ServiceID]bool      // Services whose slices this leadership has written
-	// changes holds, by namespace, the labels of changed workloads before and after each change. A
-	// list longer than maxChanges is incomplete.
+	// changes holds, by namespace, the labels of changed workloads before and after each change. If
+	// a namespace has more than maxChanges changes, its list is incomplete.
 	changes map[string][]map[string]string
 }
 
@@ -77,8 +77,8 @@ func newLeadership(w *Writer, held lease.Lease) *leadership {
 	return t
 }
 
-// run syncs all Services that have workloads or slices, and Services that change, until work ends.
-// It returns after the last writes have ended.
+// run syncs all Services that have workloads or slices, and all Services that change. It ends when
+// the context work ends and the last writes have ended.
 func (t *leadership) run(work context.Context) {
 	select {
 	case <-work.Done():
@@ -105,17 +105,18 @@ func (t *leadership) mark(svc federation.ServiceID) {
 	t.changed.Set(struct{}{})
 }
 
-// serviceChanged marks a Service if ExternalWorkloads may concern it, which is rare. Its cost does
-// not depend on the number of objects, because it blocks the goroutine that watches the cluster.
+// serviceChanged marks a Service that may have slices for ExternalWorkloads. Few Services do. The
+// cost of serviceChanged does not depend on the number of objects, because serviceChanged blocks
+// the goroutine that watches the cluster.
 func (t *leadership) serviceChanged(svc federation.ServiceID) {
 	if t.cluster.HasWorkloads(svc.Namespace) || t.mayHaveSlices(svc) || len(t.problems.Of(svc)) > 0 {
 		t.mark(svc)
 	}
 }
 
-// workloadChanged records that a workload has changed. If the workload is new, before is nil. If
-// the workload was deleted, after is nil. The concerned Services are found later, in the
-// namespace's turn, because a namespace may have thousands of workloads and Services.
+// workloadChanged records that a workload has changed. For a new workload, the argument before is
+// nil. For a deleted workload, the argument after is nil. The affected Services are found later, in
+// the namespace's turn, because a namespace may have thousands of workloads and Services.
 func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.mu.Lock()
 	for i, w := range []*decode.ExternalWorkload{before, after} {
@@ -130,8 +131,8 @@ func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.changed.Set(struct{}{})
 }
 
-// markConcerned marks the Services that select changed workloads of a namespace, with the labels
-// before or after the change. It returns true if it read many Services.
+// markConcerned marks the Services that select a changed workload of a namespace, by its labels
+// before or after the change. It returns true if the namespace has many Services.
 func (t *leadership) markConcerned(namespace string) (long bool) {
 	t.mu.Lock()
 	list := t.changes[namespace]
@@ -148,7 +149,7 @@ func (t *leadership) markConcerned(namespace string) (long bool) {
 }
 
 // isSelected reports whether a Service selects workloads of its namespace with these labels. A
-// Service without a selector selects nothing.
+// Service without a selector does not select any workloads.
 func isSelected(svc *corev1.Service, labels map[string]string) bool {
 	for key, want := range svc.Spec.Selector {
 		if value, ok := labels[key]; !ok || value != want {
@@ -162,8 +163,8 @@ func nameOf(svc *corev1.Service) federation.ServiceID {
 	return federation.ServiceID{Namespace: svc.Namespace, Name: svc.Name}
 }
 
-// mayHaveSlices reports whether a Service may have slices with our mark. The cluster's cache may
-// not yet contain slices that this leadership has written.
+// mayHaveSlices reports whether a Service may have slices with the writer's mark. The cache of the
+// cluster may still lack slices that this leadership has written.
 func (t *leadership) mayHaveSlices(svc federation.ServiceID) bool {
 	t.mu.Lock()
 	written := t.written[svc]
@@ -171,8 +172,8 @@ func (t *leadership) mayHaveSlices(svc federation.ServiceID) bool {
 	return written || t.cluster.ManagedSlices(svc) > 0
 }
 
-// pass returns one task for each Service to sync. For each namespace with changed workloads, it
-// also returns a task whose key has no name. That task finds and marks the concerned Services.
+// pass returns one task for each Service to sync. For each namespace with changed workloads, pass
+// also returns a task whose key has an empty name. That task finds and marks the affected Services.
 // Namespaces take turns.
 func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	if !t.ready() {
@@ -196,8 +197,8 @@ func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	return pass
 }
 
-// do syncs one Service. It first checks again that ExternalWorkloads can be read, because the pass
-// may have been a while ago. If the sync fails, do marks the Service again.
+// do syncs one Service. It first checks again that ExternalWorkloads can be read, because some time
+// may have passed since the pass. If the sync fails, the Service is marked again.
 func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Outcome {
 	if !t.ready() {
 		return lease.Outcome{Again: true}
@@ -233,11 +234,12 @@ func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Ou
 	return lease.Outcome{Problem: err.Error()}
 }
 
-// sync writes a Service's slices until they are correct, and returns whether it wrote any. No write
-// begins after work ends or the Lease is lost.
+// sync writes a Service's slices until they are correct, and returns whether it wrote a slice. It
+// begins no more writes after the context work has ended or the Lease is lost.
 //
-// sync lists the slices first. It updates and deletes a slice only in the version that it has read.
-// A Service that selects no workloads and has no slices needs no request.
+// sync lists the slices first. An update or deletion applies only to the version of the slice that
+// sync has read. If a Service has no slices and does not select any workloads, sync sends no
+// requests.
 func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrote bool, err error) {
 	svc := t.cluster.Selecting(name)
 	if svc == nil { // deleted; garbage collection removes its slices
@@ -264,11 +266,11 @@ func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrot
 	return len(p.create)+len(p.update)+len(p.move)+len(p.remove) > 0, t.execute(work, p, name)
 }
 
-// slicesOf lists the slices of a Service that have our mark. It leaves out slices that are being
-// deleted, since a finalizer may delay their deletion for long.
+// slicesOf lists the slices of a Service that have the writer's mark. It omits slices that are
+// being deleted, because a finalizer may delay their deletion for a long time.
 //
-// The list is never stale, because the request has no resourceVersion. The request has no limit
-// either, because some API servers could not answer a limited request from their cache.
+// The list is never stale, because the request does not set resourceVersion. The request also does
+// not set a limit, because some API servers cannot serve a limited request from their cache.
 func (t *leadership) slicesOf(
 	work context.Context, svc federation.ServiceID,
 ) (list []*discoveryv1.EndpointSlice, err error) {
@@ -299,9 +301,9 @@ func (t *leadership) selected(svc *corev1.Service) []*decode.ExternalWorkload {
 	return list
 }
 
-// execute executes a plan, and stops at the first error. There is one exception: if the API server
-// rejects a slice as invalid, execute continues. It then deletes no slices, and no slice loses
-// endpoints that another slice was to receive first.
+// execute executes a plan, and stops at the first error, with one exception. If the API server
+// rejects a slice as invalid, execute continues. In that case, execute does not delete slices, and
+// a slice keeps the endpoints that the rejected slice should receive from it.
 func (t *leadership) execute(work context.Context, p plan, name federation.ServiceID) error {
 	var refused []error
 	versions := make(map[string]string) // by name of written slices; some slices are written twice
@@ -346,7 +348,8 @@ func (t *leadership) execute(work context.Context, p plan, name federation.Servi
 	return errors.Join(refused...)
 }
 
-// write writes one slice, and returns it in its new state. For a deletion, it returns s.
+// write writes one slice, and returns the slice as the API server stored it. For a deletion, it
+// returns its argument.
 func (t *leadership) write(
 	ctx context.Context, op operation, s *discoveryv1.EndpointSlice,
 ) (*discoveryv1.EndpointSlice, error) {
@@ -369,8 +372,8 @@ func (t *leadership) write(
 	}
 }
 
-// underWay returns how long the current syncs have been running, in seconds: their sum and the
-// longest.
+// underWay returns the total running time of the current syncs and the running time of the longest
+// one, in seconds.
 func (t *leadership) underWay() (sum, longest float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -384,7 +387,7 @@ func (t *leadership) underWay() (sum, longest float64) {
 // requestTimeout limits one request for slices.
 const requestTimeout = 10 * time.Second
 
-// operation is a kind of write. It is also a metric label.
+// operation is a kind of write. Its values are also values of a metric label.
 type operation string
 
 const (

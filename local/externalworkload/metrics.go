@@ -13,8 +13,8 @@ const queueName = "endpoints_controller_workqueue"
 
 type metrics struct {
 	writes *prometheus.CounterVec // by operation
-	// adds and the metrics below describe the queue of Services to sync, like the metrics of
-	// client-go's work queues.
+	// These metrics describe the queue of Services to sync, like the metrics of client-go's work
+	// queues.
 	adds, retries, drops prometheus.Counter
 	waited, worked       prometheus.Histogram
 }

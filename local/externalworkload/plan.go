@@ -17,28 +17,30 @@ import (
 // plan holds the writes that correct a Service's slices, in order of execution.
 type plan struct {
 	create, update []*discoveryv1.EndpointSlice
-	// move holds updates of slices that give endpoints to other slices. The others already have
-	// these endpoints by then.
+	// The move list contains updates of slices that give endpoints to other slices. These updates
+	// are executed after the other slices have received the endpoints.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
-	// instead holds the replacements for moves after a slice was rejected. A replacement keeps the
-	// endpoints that its slice would give. A move has no replacement if nothing would change, or if
-	// ports change, since kept endpoints would then have wrong ports.
+	// The map instead contains replacements for the updates in move. A replacement is used after
+	// the API server has rejected a slice, and keeps the endpoints that the update would give to
+	// other slices. An update has no replacement if the slice would not change. It also has no
+	// replacement if ports change, because the kept endpoints would have wrong ports.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
-// newPlan plans the writes for a Service, given the workloads that the Service selects and its
-// existing slices. It does not change its arguments. If ctx ends, the plan is incomplete.
+// newPlan plans the writes for a Service from the workloads that the Service selects and from the
+// existing slices. It does not modify its arguments. If ctx ends, the plan is incomplete.
 //
 // Unchanged endpoints stay in their slice, and only slices that differ are written. New endpoints
-// go first into slices that are written anyway, then into other slices with room. The next choices
-// are slices that would be deleted, and then new slices. Full slices therefore stay full, but
-// sparse slices are not merged.
+// are first added to slices that are written anyway, then to other slices with room. The next
+// choice is a slice that would otherwise be deleted, and the last choice is a new slice. With this
+// strategy, full slices stay full, but sparse slices are not merged.
 //
-// No endpoint is missing between two writes, because a slice that gives endpoints to others is
-// written after them. There is one exception: slices with more than 900 endpoints, which only
-// others create. Their endpoints may be missing while slices exchange endpoints, or after a slice
-// was rejected, because API servers accept at most 1,000 endpoints in a slice.
+// Endpoints are never missing between two writes, because a slice that gives endpoints to other
+// slices is written after those slices. The only exception are slices with more than 900 endpoints,
+// which only other programs create. Endpoints of these slices may be missing while slices exchange
+// endpoints, or after a slice was rejected, because API servers accept at most 1,000 endpoints in a
+// slice.
 //
 // A Service that is being deleted gets no new slices. Its existing slices are kept up to date until
 // garbage collection removes them.
@@ -95,8 +97,8 @@ func (p *plan) pack(
 	p.order(svc, t, append(all, p.place(groups, spare)...))
 }
 
-// place puts the remaining endpoints of groups into spare and new slices. Endpoints that share a
-// spare slice under other ports stay together, if possible in that slice.
+// place puts the remaining endpoints of groups into spare and new slices. If the ports of a spare
+// slice change, its endpoints stay together, if possible in the same slice.
 func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) (all []*packed) {
 	home := make(map[string]int) // workload → index of its spare slice, minus len(spare)
 	for i, s := range spare {
@@ -128,8 +130,8 @@ func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSl
 	return all
 }
 
-// order plans the writes for slices of one address type. A slice that gives endpoints to others is
-// written after them.
+// order plans the writes for slices of one address type. A slice that gives endpoints to other
+// slices is written after those slices.
 func (p *plan) order(svc *corev1.Service, t discoveryv1.AddressType, all []*packed) {
 	to := make(map[string]*packed) // workload → slice that receives it
 	for _, x := range all {
@@ -156,9 +158,9 @@ func (p *plan) order(svc *corev1.Service, t discoveryv1.AddressType, all []*pack
 	}
 }
 
-// writeFirst breaks a cycle of slices that wait for each other. It adds the new endpoints to the
-// slice x now and removes the others later. If x is spare, so that its ports change, x is replaced
-// by a new slice, unless the Service is being deleted.
+// writeFirst breaks a cycle of slices that wait for each other. First, it adds the new endpoints to
+// the slice x. Later, it removes the other endpoints from x. The ports of a spare slice change, so
+// a new slice replaces a spare x, unless the Service is being deleted.
 func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	x.has = true
 	switch {
@@ -205,8 +207,8 @@ type packed struct {
 	has       bool                   // a planned write adds its endpoints
 }
 
-// keep moves the endpoints that a slice already has from g to the slice. The endpoints get their
-// wanted state. If g is nil, the slice keeps no endpoints.
+// keep moves the endpoints that a slice already contains from the group g to the slice. The
+// endpoints get their wanted state. If g is nil, the slice does not keep any endpoints.
 func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	x := &packed{slice: s, group: g}
 	if g == nil {
@@ -221,7 +223,7 @@ func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	return x
 }
 
-// give finds the endpoints that a slice gives to others. It returns the receiving slices.
+// give finds the endpoints that a slice gives to other slices. It returns the receiving slices.
 func (x *packed) give(to map[string]*packed) (others []*packed) {
 	if x.slice == nil {
 		return nil
@@ -235,9 +237,9 @@ func (x *packed) give(to map[string]*packed) (others []*packed) {
 	return others
 }
 
-// both returns the slice with its wanted endpoints and the endpoints that it gives to others, up to
-// maxKept in total. If the slice already has this content, because an earlier plan was rejected,
-// both returns nil.
+// both returns the slice with its wanted endpoints and the endpoints that it gives to other slices,
+// up to maxKept in total. It returns nil if the slice already has that content, because an earlier
+// plan was rejected.
 func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
 	all := slices.Concat(x.endpoints, x.gives)
 	both := withContents(x.slice, svc, x.group.ports, all[:min(len(all), maxKept)])
@@ -247,7 +249,8 @@ func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
 	return both
 }
 
-// sameContents reports whether two slices have equal labels and, in any order, equal endpoints.
+// sameContents reports whether two slices have the same labels and the same endpoints. The order of
+// the endpoints does not matter.
 func sameContents(a, b *discoveryv1.EndpointSlice) bool {
 	sorted := func(s *discoveryv1.EndpointSlice) []discoveryv1.Endpoint {
 		return slices.SortedFunc(slices.Values(s.Endpoints), func(x, y discoveryv1.Endpoint) int {
@@ -257,7 +260,7 @@ func sameContents(a, b *discoveryv1.EndpointSlice) bool {
 	return maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(sorted(a), sorted(b))
 }
 
-// fill moves endpoints of the group into its slices that have room. It begins with slices that are
+// fill moves endpoints of the group into its slices that have room. It first fills slices that are
 // written anyway.
 func (g *group) fill(kept []*packed) {
 	names := slices.Sorted(maps.Keys(g.endpoints))
@@ -280,17 +283,17 @@ func (g *group) take(names []string) (list []discoveryv1.Endpoint) {
 	return list
 }
 
-// maxKept is the limit of API servers on the endpoints in a slice.
+// maxKept is the maximum number of endpoints that API servers accept in a slice.
 const maxKept = 1000
 
-// leftOut collects what a Service's slices leave out, and why. The first maxProblems problems have
-// a text, and the others are counted.
+// leftOut collects the reasons why parts of a Service are missing from its slices. It stores the
+// first maxProblems reasons, and counts the others.
 type leftOut struct {
 	named []string
 	more  int
 }
 
-// add adds a problem of an object.
+// add adds a problem with an object.
 func (p *leftOut) add(object, format string, args ...any) {
 	if len(p.named) == maxProblems {
 		p.more++
@@ -299,7 +302,7 @@ func (p *leftOut) add(object, format string, args ...any) {
 	p.named = append(p.named, object+": "+fmt.Sprintf(format, args...))
 }
 
-// list returns the texts, followed by the number of other problems.
+// list returns the stored problems, followed by the number of other problems.
 func (p *leftOut) list() []string {
 	if p.more == 0 {
 		return p.named
@@ -307,5 +310,5 @@ func (p *leftOut) list() []string {
 	return append(p.named[:len(p.named):len(p.named)], fmt.Sprintf("%d more", p.more))
 }
 
-// maxProblems limits how many problems of a Service have a text.
+// maxProblems limits the number of stored problems of a Service.
 const maxProblems = 10

@@ -13,11 +13,11 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// maxPorts is the limit on the ports of a slice, as the EndpointSlice API documents it. More ports
-// would make large slices of small workloads.
+// maxPorts is the maximum number of ports in a slice, according to the documentation of the
+// EndpointSlice API. With more ports, a few workloads would already need large slices.
 const maxPorts = 100
 
-// portsKey identifies a set of slice ports, whatever their order.
+// portsKey identifies a set of slice ports. The order of the ports does not matter.
 type portsKey string
 
 func newPortsKey(ports []discoveryv1.EndpointPort) portsKey {
@@ -35,7 +35,8 @@ func newPortsKey(ports []discoveryv1.EndpointPort) portsKey {
 	return portsKey(strings.Join(parts, ","))
 }
 
-// usedPorts returns the first maxPorts ports of a Service. If there are more, it reports a problem.
+// usedPorts returns the first maxPorts ports of a Service. If a Service has more ports, usedPorts
+// reports a problem.
 func usedPorts(svc *corev1.Service, left *leftOut) []corev1.ServicePort {
 	ports := svc.Spec.Ports
 	if len(ports) > maxPorts {
@@ -45,8 +46,8 @@ func usedPorts(svc *corev1.Service, left *leftOut) []corev1.ServicePort {
 	return ports
 }
 
-// portsAt returns a Service's ports with the port numbers of one workload. It leaves out and
-// reports ports that the workload lacks.
+// portsAt returns a Service's ports with the port numbers of one workload. It omits and reports
+// ports that the workload lacks.
 func portsAt(
 	ports []corev1.ServicePort, w *decode.ExternalWorkload, problem func(string, ...any),
 ) []discoveryv1.EndpointPort {
@@ -70,7 +71,7 @@ type target struct {
 }
 
 // portsOf returns a workload's ports by name and by number. If several ports share a name or
-// number, the first one applies.
+// number, the first of these ports applies.
 func portsOf(w *decode.ExternalWorkload) map[target]int32 {
 	found := make(map[target]int32, 2*len(w.Spec.Ports))
 	for _, x := range w.Spec.Ports {
@@ -95,7 +96,7 @@ func targetOf(p *corev1.ServicePort) target {
 	return target{protocolOf(p), intstr.FromInt32(port.IntVal)}
 }
 
-// targetPort returns the name or number of the workload's port.
+// targetPort returns the name or number of the workload port that a Service port targets.
 func targetPort(p *corev1.ServicePort) *intstr.IntOrString {
 	if p.TargetPort == (intstr.IntOrString{}) {
 		return new(intstr.FromInt32(p.Port))

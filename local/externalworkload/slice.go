@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// Mark is the value of the label endpointslice.kubernetes.io/managed-by in our slices.
-	// Linkerd's controller uses the same value, so that either program takes over the other's
-	// slices.
+	// Mark is the value of the label endpointslice.kubernetes.io/managed-by in the slices that the
+	// Writer writes. Linkerd's controller uses the same value, so each of the two programs takes
+	// over the other's slices.
 	Mark       = "linkerd-external-workloads-controller"
 	namePrefix = "linkerd-external-"
 	// maxEndpoints limits the endpoints in a slice.
 	maxEndpoints = 100
 )
 
-// newSlice returns a slice to create. The API server chooses its name.
+// newSlice returns a slice to create. The API server chooses the name of the slice.
 func newSlice(
 	svc *corev1.Service, t discoveryv1.AddressType, ports []discoveryv1.EndpointPort, endpoints []discoveryv1.Endpoint,
 ) *discoveryv1.EndpointSlice {
@@ -56,9 +56,9 @@ func withContents(
 	return c
 }
 
-// sliceLabels returns the labels of a Service's slices: the Service's labels and those that every
-// slice has. The writer removes labels that others add to a slice, at most once a second per
-// Service.
+// sliceLabels returns the labels of a Service's slices, which are the Service's labels and the
+// labels that all slices have. At most once a second per Service, the writer removes labels that
+// others add to a slice.
 func sliceLabels(svc *corev1.Service) map[string]string {
 	l := maps.Clone(svc.Labels)
 	if l == nil {
@@ -80,8 +80,8 @@ func isOwned(s *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
 	})
 }
 
-// workloadOf returns the name of the workload that an endpoint refers to. If the endpoint refers to
-// no workload, it returns "".
+// workloadOf returns the name of the workload that an endpoint refers to. If the endpoint does not
+// refer to a workload, workloadOf returns "".
 func workloadOf(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) string {
 	if r := e.TargetRef; r != nil && r.Kind == workloadKind && r.Namespace == s.Namespace {
 		return r.Name

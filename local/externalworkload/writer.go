@@ -33,8 +33,8 @@ type Options struct {
 	Log          *zap.Logger
 }
 
-// Cluster gives a Writer access to the cached objects of the local cluster. It is implemented by
-// [cluster.Local], which documents the methods.
+// Cluster gives a Writer access to the cached objects of the local cluster. [cluster.Local]
+// implements Cluster and documents the methods.
 //
 // [cluster.Local]: isthmus/clusterstore/cluster
 type Cluster interface {
@@ -85,30 +85,31 @@ func New(o Options) (*Writer, error) {
 // Follow sets the cluster. Call Follow once, before Run, Changed and WorkloadChanged.
 func (w *Writer) Follow(c Cluster) { w.cluster = c }
 
-// Changed must be called after each change of a Service or of its marked slices, once the cluster
-// has synced. It does not block.
+// Once the cluster has synced, call Changed after each change of a Service or of its marked slices.
+// It does not block.
 func (w *Writer) Changed(svc federation.ServiceID) {
 	if t := w.leading(); t != nil {
 		t.serviceChanged(svc)
 	}
 }
 
-// WorkloadChanged must be called after each change of an ExternalWorkload. If the workload is new,
-// before is nil. If the workload was deleted, after is nil. WorkloadChanged does not block.
+// Call WorkloadChanged after each change of an ExternalWorkload. For a new workload, the argument
+// before is nil. For a deleted workload, the argument after is nil. WorkloadChanged does not block.
 func (w *Writer) WorkloadChanged(before, after *decode.ExternalWorkload) {
 	if t := w.leading(); t != nil {
 		t.workloadChanged(before, after)
 	}
 }
 
-// Run takes part in elections, and writes while this replica holds the Lease, until ctx ends. Then
-// Run finishes pending writes, releases the Lease if this replica holds it, and returns nil within
-// seconds. Run is called once.
+// Run takes part in elections, and writes while this replica holds the Lease, until ctx ends. When
+// ctx ends, Run finishes pending writes, releases the Lease if this replica holds it, and returns
+// nil within seconds. Run is called once.
 func (w *Writer) Run(ctx context.Context) error {
 	return w.candidate.Run(ctx, func(lease *lease.Leadership) *leadership { return newLeadership(w, lease) }, w.lead)
 }
 
-// lead writes until work ends. Pending writes then finish, unless the Lease is lost.
+// lead writes until the context work ends. When the context work ends, pending writes still finish,
+// unless the Lease is lost.
 func (w *Writer) lead(work context.Context, t *leadership) {
 	t.run(work)
 	w.problems.Clear()
@@ -118,7 +119,7 @@ func (w *Writer) lead(work context.Context, t *leadership) {
 	w.lastFailure = failure{}
 }
 
-// leading returns the current leadership. If this replica does not lead, it returns nil.
+// leading returns the current leadership. If this replica is not the leader, the result is nil.
 func (w *Writer) leading() *leadership { return w.candidate.Leadership() }
 
 // Status returns the current state. It is safe for concurrent use.
@@ -158,8 +159,8 @@ func (w *Writer) setFailure(err error) {
 	w.lastFailure = failure{err.Error(), time.Now()}
 }
 
-// ready reports whether ExternalWorkloads can be read. If not, slices do not change. It logs each
-// transition.
+// ready reports whether ExternalWorkloads can be read. While ExternalWorkloads cannot be read,
+// slices do not change. It logs each transition.
 func (w *Writer) ready() bool {
 	listed, err := w.cluster.Reads(workloadsName)
 	failed := err != nil && !apierrors.IsNotFound(err) // Linkerd's CRDs are optional
@@ -177,7 +178,7 @@ func (w *Writer) ready() bool {
 	return listed && err == nil
 }
 
-// failure is an error of a write that will be retried.
+// failure is the error of a failed write, which will be retried.
 type failure struct {
 	text string
 	at   time.Time

@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// Candidate takes part in elections for its replica. It records who holds the Lease and, while the
-// replica leads, the leadership T. It logs changes. Use [NewCandidate] to create one. Its methods
-// are safe for concurrent use.
+// Candidate takes part in elections on behalf of its replica. It records the holder of the Lease
+// and, while its replica is the leader, the leadership of type T. It logs changes. Use
+// [NewCandidate] to create one. Its methods are safe for concurrent use.
 type Candidate[T any] struct {
 	// fixed after construction
 	config Config
@@ -23,7 +23,7 @@ type Candidate[T any] struct {
 	seen       Seen
 }
 
-// Seen is the state of a Lease as one replica has seen it.
+// Seen is the last state of a Lease that a replica has seen.
 type Seen struct {
 	Holder  string    // last seen holder; empty if there is none or the Lease is unreadable
 	Problem string    // why the Lease is unusable; empty if it is usable
@@ -31,15 +31,16 @@ type Seen struct {
 	Since   time.Time // when Leading last changed
 }
 
-// NewCandidate returns the Candidate of a replica that does not lead yet. In log messages, what
-// names the objects that the leader writes. NewCandidate sets c.Observe.
+// NewCandidate returns the Candidate of a replica that is not the leader yet. The argument what
+// names the objects that the leader writes, for log messages. NewCandidate sets c.Observe.
 func NewCandidate[T any](what string, c Config, log *zap.Logger) *Candidate[T] {
 	s := &Candidate[T]{config: c, what: what, log: log, seen: Seen{Since: time.Now()}}
 	s.config.Observe = s.observe
 	return s
 }
 
-// Run calls the function [Run]. It stores the leadership that begin returns until lead returns.
+// Run calls the function [Run]. The function begin returns a leadership, which Run stores until the
+// function lead returns.
 func (s *Candidate[T]) Run(ctx context.Context, begin func(*Leadership) *T, lead func(context.Context, *T)) error {
 	return Run(ctx, s.config, func(work context.Context, lease *Leadership) { s.lead(work, begin(lease), lead) })
 }
@@ -78,7 +79,7 @@ func (s *Candidate[T]) set(leadership *T) {
 	s.seen.Since = time.Now()
 }
 
-// Leadership returns the current leadership. If this replica does not lead, it returns nil.
+// Leadership returns the current leadership. If this replica is not the leader, the result is nil.
 func (s *Candidate[T]) Leadership() *T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,8 +93,8 @@ func (s *Candidate[T]) Seen() Seen {
 	return s.seen
 }
 
-// Gauge returns a metric whose value is computed from the current leadership. While there is no
-// leadership, the value is 0.
+// Gauge returns a metric whose value is computed from the current leadership. If this replica is
+// not the leader, the value is 0.
 func (s *Candidate[T]) Gauge(name, help string, labels prometheus.Labels, value func(*T) float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 {
 		if t := s.Leadership(); t != nil {

@@ -18,7 +18,7 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// Reasons why a leadership ends while its replica continues to run.
+// These errors say why a leadership has ended although its replica continues to run.
 var (
 	ErrNotRenewed = fmt.Errorf("the Lease could not be renewed for %v", renewDeadline)
 	ErrTaken      = errors.New("the Lease has another holder, or none")
@@ -31,9 +31,9 @@ type Config struct {
 	Namespace, Name string // of the Lease; created if it does not exist
 	// Identity is the holder's name in the Lease. It must be unique among replicas.
 	Identity string
-	// Observe is called after each request for the Lease. If the request succeeds, holder is the
-	// Lease's holder, or empty if there is none. Otherwise err says why the Lease cannot be used.
-	// Calls are never concurrent. Observe must not block.
+	// Observe is called after each request for the Lease. After a successful request, holder is the
+	// Lease's holder. It is empty for a Lease without a holder. After a failed request, err is the
+	// reason why the Lease cannot be used. Calls are never concurrent. Observe must not block.
 	Observe func(holder string, err error)
 }
 
@@ -56,16 +56,16 @@ func (t *Leadership) Write(write func(context.Context) error) error {
 	return write(t.ctx)
 }
 
-// renewed reports whether the last renewal is recent. It compares with the clock: after a suspended
-// process continues, the clock shows the delay before any timer fires.
+// renewed reports whether the last renewal is recent. It reads the clock instead of using a timer.
+// When a suspended process continues, the clock shows the delay before timers fire.
 func (t *Leadership) renewed() bool {
 	until := t.until.Load()
 	return until != nil && time.Now().Before(*until)
 }
 
 // Run takes part in elections until ctx ends, and calls lead each time this replica is elected. The
-// context of lead ends when ctx ends or the Lease is lost; its cause says which. After that, lead
-// must return as soon as its last write has ended.
+// context that the function lead receives ends when ctx ends or the Lease is lost. Its cause is the
+// reason. When its context ends, the function lead must return as soon as its last write has ended.
 //
 // Run returns nil once ctx has ended and the Lease is released. It returns an error only if the
 // Config is invalid.

@@ -5,19 +5,19 @@ import (
 )
 
 const (
-	// minPause is the time between two writes of an object. Each further write within changeTime
-	// doubles it, up to the Loop's MaxPause.
+	// minPause is the minimum time between two writes of an object. Each further write within
+	// changeTime doubles the time, up to the Loop's MaxPause.
 	minPause   = time.Second
 	changeTime = 10 * time.Minute
-	// maxReverts is how often others may revert a write within changeTime. After that, the object
-	// is written only once in MaxPause.
+	// maxReverts limits how often others may revert a write within changeTime. An object with more
+	// reverts is written only once per MaxPause.
 	maxReverts = 3
 	// A failed write is retried after minRetry. Each further failure doubles the delay, up to
 	// maxRetry.
 	minRetry, maxRetry = time.Second, 5 * time.Minute
 )
 
-// Outcome is the result of a task. The zero value means that the object was written.
+// Outcome is the result of a task. The zero Outcome means that the object was written.
 type Outcome struct {
 	Problem string // why the task failed; empty on success
 	Nothing bool   // no write needed: already correct, or not managed by Isthmus
@@ -28,8 +28,8 @@ type Outcome struct {
 	Reverted bool   // somebody else had reverted the last write
 	Managers string // other field managers of the object
 	Content  string // hash of the written content
-	// Left identifies the state of the object after the write, if it differs from the wanted state.
-	// Otherwise Left is empty.
+	// If the object differs from the wanted state after the write, Left identifies the state of the
+	// object. Otherwise Left is empty.
 	Left string
 }
 

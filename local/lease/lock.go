@@ -20,8 +20,8 @@ const (
 	maxReleases = 3
 )
 
-// lock is client-go's lock with two additions. It ends the leadership as soon as the Lease has
-// another holder or none, and it records when each renewal began. It is not safe for concurrent
+// lock is client-go's lock with two additions. It ends the leadership as soon as this replica no
+// longer holds the Lease. It also records when each renewal began. It is not safe for concurrent
 // use.
 type lock struct {
 	resourcelock.LeaseLock
@@ -99,10 +99,10 @@ func (l *lock) claim(ctx context.Context, r resourcelock.LeaderElectionRecord, p
 	return nil
 }
 
-// refused reports whether a write was certainly rejected because another writer was faster.
+// refused reports whether the API server rejected a write because another writer was faster.
 func refused(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-// write writes the Lease with put, and observes the result.
+// write writes the Lease with the function put, and reports the result to Observe.
 func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord, put put) error {
 	ctx, stop := context.WithTimeout(ctx, leaseTimeout)
 	defer stop()
@@ -113,9 +113,9 @@ func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord, p
 	return nil
 }
 
-// release releases the Lease if this replica holds it, so that others need not wait until it
-// expires. It takes at most renewDeadline. It replaces the elector's own release, which could take
-// the Lease from a new holder that the elector has not seen yet.
+// release releases the Lease if this replica holds it, so that other replicas do not have to wait
+// until the Lease expires. It takes at most renewDeadline. It replaces the release of client-go's
+// elector, which could take the Lease from a new holder that the elector has not seen yet.
 func (l *lock) release(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, renewDeadline)
 	defer stop()
@@ -140,14 +140,14 @@ func (l *lock) release(ctx context.Context) {
 	}
 }
 
-// lost ends the leadership if it has begun.
+// lost ends the leadership, if one has begun.
 func (l *lock) lost(why error) {
 	if l.expiry != nil {
 		l.end(why)
 	}
 }
 
-// failed observes an error, unless the request was canceled or another writer was faster.
+// failed reports an error to Observe, unless the request was canceled or another writer was faster.
 func (l *lock) failed(ctx context.Context, err error) error {
 	if !refused(err) && !errors.Is(ctx.Err(), context.Canceled) {
 		l.c.Observe("", fmt.Errorf("lease %s/%s: %w", l.c.Namespace, l.c.Name, err))

@@ -11,42 +11,47 @@ import (
 )
 
 const (
-	// BatchDelay is how long a change waits for other changes.
+	// BatchDelay is the time between a change and the next pass, in which further changes are
+	// collected.
 	BatchDelay = 50 * time.Millisecond
 	// PassShare is the ratio of the time between passes to the duration of a pass. MaxBatch limits
 	// the resulting time.
 	PassShare = 10
-	// MaxBatch limits how long after a change a pass may still begin writes of an older plan.
+	// MaxBatch is the maximum time after a change in which writes of an older pass may still begin.
 	MaxBatch = time.Second
-	// maxAtOnce limits the writes under way, and maxOfTurn those of one turn.
+	// maxAtOnce limits the number of writes in progress, and maxOfTurn the number of writes in
+	// progress for one turn.
 	maxAtOnce, maxOfTurn = 32, 4
 	// tick is the time between attempts to begin queued writes.
 	tick = 20 * time.Millisecond
 )
 
-// Lease lets a write begin only while this replica holds the Lease. The context of write is
+// Lease lets a write begin only while this replica holds the Lease. The context of the write is
 // canceled when the Lease is lost. [Leadership] implements Lease.
 type Lease interface {
 	Write(write func(context.Context) error) error
 }
 
-// Task writes one object if the object is not as wanted. The tasks of a pass have different keys.
+// Task writes one object, unless the object is already correct. The tasks of a pass have different
+// keys.
 type Task[K comparable] struct {
 	Key          K
 	Turn, Within string // tasks alternate by Turn, and within a turn by Within
-	// Passing drops the task if it cannot begin immediately. The next pass decides about it again.
+	// If Passing is true, a task that cannot begin immediately is dropped. The next pass decides
+	// again whether the task is needed.
 	Passing bool
-	// Do executes the task in a goroutine of its own. If Do is nil, there is nothing to do for now.
+	// Do executes the task in its own goroutine. If Do is nil, the task currently has nothing to
+	// do.
 	Do func(work context.Context) Outcome
 }
 
-// Pass lists everything to do at one time.
+// Pass lists the tasks that are needed at one time.
 type Pass[K comparable] struct {
 	Tasks []Task[K] // including tasks that must wait; the Loop delays them
 	Due   time.Time // when to run the next pass without a change; zero means never
 	Idle  bool      // nothing to write, and nothing that was written exists
-	// Unknown means that the work is not known yet. Tasks is then empty, and the Loop keeps the
-	// histories of all objects.
+	// Unknown means that the required tasks are not known yet. If Unknown is true, Tasks is empty,
+	// and the Loop keeps the histories of all objects.
 	Unknown bool
 }
 
@@ -57,10 +62,10 @@ type Options[K comparable] struct {
 	Changed func() <-chan struct{}
 	Pass    func() Pass[K]
 	Limiter *rate.Limiter // limits the rate of writes; nil means no limit
-	// MaxPause is the longest time between writes of an object that keeps changing. It is at least
-	// 1 s.
+	// MaxPause is the longest time between writes of an object that keeps changing. MaxPause must
+	// be at least 1 s.
 	MaxPause time.Duration
-	// IdleTime is how long passes must be idle before Run returns.
+	// IdleTime is how long all passes must be idle before Run returns.
 	IdleTime time.Duration
 }
 
@@ -100,8 +105,8 @@ func (l *Loop[K]) History(key K) History {
 	return l.objects[key]
 }
 
-// Run executes tasks until work ends, or until passes have been idle for IdleTime. It returns after
-// all writes have ended.
+// Run executes tasks until the context work ends, or until passes have been idle for IdleTime. It
+// returns after all writes have ended.
 func (l *Loop[K]) Run(work context.Context) {
 	defer func() {
 		for len(l.writing) > 0 {
@@ -133,8 +138,9 @@ func (l *Loop[K]) Run(work context.Context) {
 	}
 }
 
-// rest waits until the next pass is due: after wait, or batch after a change. Meanwhile it begins
-// queued writes, even if the next pass takes long. It returns false once work has ended.
+// rest waits until the next pass is due. A pass is due after the duration wait, or after the
+// duration batch following a change. While it waits, rest begins queued writes. It returns false
+// once the context work has ended.
 func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
 	due := time.Now().Add(wait)
 	for {
@@ -162,8 +168,8 @@ func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batc
 	}
 }
 
-// pass calls Pass and queues the tasks that may begin. It returns the time until the next pass, and
-// whether the pass is idle.
+// pass calls Pass and queues the tasks that may begin. It returns the time to wait before the next
+// pass, and whether the pass is idle.
 func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	p := l.Pass()
 	wait = time.Hour
