@@ -135,7 +135,11 @@ var arrows = []arrow{
 		never:    []string{everything, linkerdAPI, grpcModule, kubernetes, kubernetes2},
 		except:   []string{"isthmus/internal/adminapi"},
 	},
-	{packages: "isthmus/cmd/isthmus/internal/cmdtest", never: []string{everything}, except: []string{"isthmus/federation"}},
+	{
+		packages: "isthmus/cmd/isthmus/internal/cmdtest",
+		never:    []string{everything},
+		except:   []string{"isthmus/federation"},
+	},
 	{
 		packages: "isthmus/cmd/isthmus/internal/check",
 		never:    []string{everything, linkerdAPI, grpcModule, kubernetes, kubernetes2},

@@ -175,15 +175,16 @@ func TestUnusableCopies(t *testing.T) {
 	other.Identity = "uid-1"
 	elsewhere := eastCopy()
 	elsewhere.Server = "api.example:6443/other"
+	const unusable = "the copy of a cluster can't be used"
 	for name, x := range map[string]struct {
 		store  *copyStore
 		secret *corev1.Secret
 		logged string
 	}{
 		"none":           {&copyStore{}, secret("s", "east", "t1", 0), ""},
-		"unreadable":     {&copyStore{err: errors.New("damaged")}, secret("s", "east", "t1", 0), "the copy of a cluster can't be used"},
-		"other identity": {&copyStore{copy: other}, identified, "the copy of a cluster can't be used"},
-		"other server":   {&copyStore{copy: elsewhere}, secret("s", "east", "t1", 0), "the copy of a cluster can't be used"},
+		"unreadable":     {&copyStore{err: errors.New("damaged")}, secret("s", "east", "t1", 0), unusable},
+		"other identity": {&copyStore{copy: other}, identified, unusable},
+		"other server":   {&copyStore{copy: elsewhere}, secret("s", "east", "t1", 0), unusable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withCopies(t, x.store, func(e *env) {

@@ -635,7 +635,8 @@ var faults = []fault{
 		repair: deleteLink("younger"),
 		check: []finding{
 			{
-				"failure link-secret younger: also names cluster east: Isthmus uses Secret cluster-credentials-east, .*",
+				"failure link-secret younger: also names cluster east: " +
+					"Isthmus uses Secret cluster-credentials-east, .*",
 				"delete the Secret that you do not need, .*",
 			},
 		},

@@ -542,6 +542,7 @@ func (w *linked) rights(t *testing.T) {
 		1,
 		"link east --context nobody --apply",
 		`(?s)context nobody: you lack these permissions:\n`+
-			`.*  create clusterroles.rbac.authorization.k8s.io\n.*  create secrets in namespace linkerd-multicluster\n.*Nothing has been changed`,
+			`.*  create clusterroles.rbac.authorization.k8s.io\n`+
+			`.*  create secrets in namespace linkerd-multicluster\n.*Nothing has been changed`,
 	)
 }

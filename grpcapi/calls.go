@@ -49,8 +49,11 @@ func newCallMetrics(panicked func(method string, reason any) error, requestTimeo
 		panicked:       panicked,
 		requestTimeout: requestTimeout,
 
-		started:  counter("grpc_server_started_total", "Number of started calls.", labels...),
-		handled:  counter("grpc_server_handled_total", "Number of ended calls, by code.", append(labels, "grpc_code")...),
+		started: counter("grpc_server_started_total", "Number of started calls.", labels...),
+		handled: counter(
+			"grpc_server_handled_total",
+			"Number of ended calls, by code.",
+			append(labels, "grpc_code")...),
 		received: counter("grpc_server_msg_received_total", "Number of messages received in calls.", labels...),
 		sent:     counter("grpc_server_msg_sent_total", "Number of messages sent in calls.", labels...),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{

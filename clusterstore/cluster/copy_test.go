@@ -411,8 +411,19 @@ func spiceCopiedPod(m corpus.Maker, o *corev1.Pod) {
 
 // spiceCopiedSlice adds endpoints with each verdict, with several addresses, and with other targets.
 func spiceCopiedSlice(m corpus.Maker, o *discoveryv1.EndpointSlice) {
-	words := []string{"", "pod=web-1", "ew=web-1", "kind=Node", "kind=Pod", "zone=z1", "hint=z1+z2", "host=h", "node=n1",
-		"unready", "unready terminating"}
+	words := []string{
+		"",
+		"pod=web-1",
+		"ew=web-1",
+		"kind=Node",
+		"kind=Pod",
+		"zone=z1",
+		"hint=z1+z2",
+		"host=h",
+		"node=n1",
+		"unready",
+		"unready terminating",
+	}
 	ips := []string{"10.0.2.1", "10.0.2.2+10.0.2.3", "10.0.2.4+127.0.0.1+10.0.2.5", "no-ip", "127.0.0.1",
 		strings.Repeat("long", 30), "::ffff:10.0.2.6"}
 	for range 4 {

@@ -17,8 +17,8 @@ import (
 // TestPack packs copies of several sizes into valid ConfigMaps, and unpacks them in any order.
 func TestPack(t *testing.T) {
 	for _, name := range []federation.ClusterName{
-		"east", "East_1", "a.b", federation.ClusterName(strings.Repeat("x", 63)), federation.ClusterName(strings.Repeat("x", 300)),
-		"-", "ü", "east/../north",
+		"east", "East_1", "a.b", "-", "ü", "east/../north",
+		federation.ClusterName(strings.Repeat("x", 63)), federation.ClusterName(strings.Repeat("x", 300)),
 	} {
 		for _, size := range []int{1, maxPart - 1, maxPart, maxPart + 1, 3*maxPart + 5} {
 			c := clusterstore.Copy{

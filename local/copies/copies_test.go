@@ -600,9 +600,13 @@ func TestUnusable(t *testing.T) {
 			}
 			m.Labels = nil
 		}, day, "incomplete"},
-		"too old":     {func(*world, *corev1.ConfigMap) {}, 2 * time.Minute, "--cache-max-age"},
-		"two parts 1": {func(w *world, m *corev1.ConfigMap) { m.Annotations[headAnnotation] = first(w) }, day, "incomplete"},
-		"huge count":  {func(w *world, m *corev1.ConfigMap) { m.Labels[countLabel] = "1000000000" }, day, "isthmus.io/cache-count"},
+		"too old": {func(*world, *corev1.ConfigMap) {}, 2 * time.Minute, "--cache-max-age"},
+		"two parts 1": {func(w *world, m *corev1.ConfigMap) {
+			m.Annotations[headAnnotation] = first(w)
+		}, day, "incomplete"},
+		"huge count": {func(_ *world, m *corev1.ConfigMap) {
+			m.Labels[countLabel] = "1000000000"
+		}, day, "isthmus.io/cache-count"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {

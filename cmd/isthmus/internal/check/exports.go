@@ -129,8 +129,8 @@ func checkCopies(r *report, s *Seen) {
 		return
 	}
 	const lost = "a replica that starts while a linked cluster's API can't be reached does not serve that cluster"
-	grant := "grant the permissions for configmaps and leases from manifests/install/rbac.yaml or, in Linkerd's place, " +
-		"apply manifests/linkerd/cache"
+	grant := "grant the permissions for configmaps and leases from manifests/install/rbac.yaml or, in Linkerd's " +
+		"place, apply manifests/linkerd/cache"
 	switch c := s.Copies; {
 	case c.Off:
 		r.about(SectionReplicas, Copies, "")(OK, "lost clusters are not copied (--cache-max-age=0)", "")

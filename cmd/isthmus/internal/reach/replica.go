@@ -75,8 +75,10 @@ func (g Replica) explain(err error) error {
 	case status == nil:
 		return g.cluster.explain(err, "forward ports of Pods", "create pods/portforward")
 	case apierrors.IsNotFound(status):
-		return fmt.Errorf("the Pod %s no longer exists\n  Run the command again, because another Pod may have replaced it",
-			g)
+		return fmt.Errorf(
+			"the Pod %s no longer exists\n  Run the command again, because another Pod may have replaced it",
+			g,
+		)
 	case apierrors.IsForbidden(status), apierrors.IsUnauthorized(status):
 		return g.cluster.explain(status, "forward ports of Pods", "create pods/portforward")
 	}
