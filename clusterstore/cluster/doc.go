@@ -65,5 +65,12 @@
 // newResources. The file of a kind defines the cached form of an object, the function that extracts
 // the cached form, its size and its index.
 //
+// # Copies
+//
+// [Cluster.Copy] returns the cached objects of a linked cluster as Kubernetes lists, and
+// [Config].Copied makes a Cluster read such lists instead of those of an API server. Each kind of a
+// linked cluster therefore has a function expand beside its function compact. It returns the smallest
+// object that compacts to the same cached form. A new kind must also be added to Copy.
+//
 // The file ARCHITECTURE.md in the module's root directory describes how the packages work together.
 package cluster

@@ -31,6 +31,9 @@
 //   - What is behind a cluster that always has some gateway has a way there, whichever: while the
 //     cluster goes to another network and back, and its gateways come, go, move and die, clients
 //     are never left with none for as long as a Pod stays.
+//   - After some rounds a linked cluster becomes unreachable, and the gateway is killed and started
+//     again once it has stored a copy of the cluster (outage.go). No client loses an endpoint of
+//     that cluster, and the live cluster replaces the copy later.
 //   - The gateway writes Services and ServiceImports for what clusters export (exporting.go,
 //     imports.go), while users and hostile clusters have others at the same names, and users
 //     sometimes write between the gateway's read and its write. Each of its writes is checked: it

@@ -88,6 +88,9 @@ func (s *simulation) rounds(ctx context.Context) error {
 		if err := s.round(ctx, round); err != nil {
 			return err
 		}
+		if err := s.outage(ctx, round); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -113,8 +113,9 @@ func (s *simulation) linked(ctx context.Context, within time.Duration) error {
 // readiness notices when the gateway is not ready: once it has been, nothing that clusters and
 // clients do may change that.
 type readiness struct {
-	mu      sync.Mutex
-	refused error // the first time, if there was one
+	mu        sync.Mutex
+	refused   error // the first time, if there was one
+	suspended bool  // the gateway is being replaced
 }
 
 const readyEvery = 20 * time.Millisecond
@@ -126,10 +127,9 @@ func (r *readiness) run(ctx context.Context, ask func(context.Context) error) {
 	for {
 		began := time.Now()
 		if err := ask(ctx); err != nil && ctx.Err() == nil {
-			r.mu.Lock()
-			r.refused = fmt.Errorf("at %s: %w", began.Format("15:04:05.000"), err)
-			r.mu.Unlock()
-			return
+			if r.refuse(fmt.Errorf("at %s: %w", began.Format("15:04:05.000"), err)) {
+				return
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -137,6 +137,24 @@ func (r *readiness) run(ctx context.Context, ask func(context.Context) error) {
 		case <-tick.C:
 		}
 	}
+}
+
+// refuse notes why the gateway is not ready. While it is being replaced, refuse returns false.
+func (r *readiness) refuse(why error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.suspended {
+		return false
+	}
+	r.refused = why
+	return true
+}
+
+// suspend makes run ignore that the gateway is not ready, or ends that.
+func (r *readiness) suspend(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.suspended = on
 }
 
 // err returns why the gateway was not ready all along.

@@ -27,6 +27,7 @@ type world struct {
 	clusters []*cluster // the first is the one that the gateway is local to
 	services []string   // that clusters offer
 	zones    map[string]string
+	dir      string // of the gateway's kubeconfig; removed by close
 
 	exports exporting
 
@@ -109,6 +110,9 @@ func (w *world) close() error {
 		})
 	}
 	all.Wait()
+	if w.dir != "" {
+		errs = append(errs, os.RemoveAll(w.dir))
+	}
 	return errors.Join(errs...)
 }
 
@@ -187,12 +191,11 @@ func (w *world) startGateway(ctx context.Context, args ...string) (*harness.Repl
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "isthmus-sim-")
+	w.dir, err = os.MkdirTemp("", "isthmus-sim-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) // a gateway reads it once
-	kubeconfig := filepath.Join(dir, "kubeconfig")
+	kubeconfig := filepath.Join(w.dir, "kubeconfig") // a gateway reads it once, at its start
 	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
 		return nil, err
 	}
