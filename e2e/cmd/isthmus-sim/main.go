@@ -39,6 +39,8 @@ Checked are
   exports           no Service or ServiceImport without the gateway's mark is changed, and in
                     the end there are those that follow from what is exported, each of the clusters
                     that export it, and the gateway's plan changes nothing
+  outages           a gateway that is replaced while a cluster is unreachable serves the cluster from a
+                    copy, and no client loses an endpoint
   the gateway       goes on running, and ready
 
   isthmus-sim                                    20 rounds of a seed of its own
