@@ -82,7 +82,7 @@ type ProxiesScale struct {
 // once and opens them again.
 func proxies(s Scale) Trial {
 	return Trial{
-		Name: "proxies", Claims: notPlain, floor: true, repeats: s.Repeats, fleet: s.app,
+		Name: "proxies", Claims: optimizations, floor: true, repeats: s.Repeats, fleet: s.app,
 		Figures: []Figure{
 			{Key: "cpu", Label: "CPU to connect all", Unit: "s", MaxRatio: asProxies},
 			{Key: "update", Label: "CPU per delivered update", Unit: "µs", MaxRatio: asProxies},

@@ -126,7 +126,7 @@ func TestPerformancePage(t *testing.T) {
 	for _, row := range tableRows(
 		t,
 		string(text),
-		"| figure | | floor | gateway | ratio | target | |\n|---|---|---|---|---|---|---|\n",
+		"| figure | | floor | Isthmus | ratio | target | |\n|---|---|---|---|---|---|---|\n",
 	) {
 		measured = append(measured, strings.Join([]string{row[0], row[1], row[5]}, " | "))
 	}

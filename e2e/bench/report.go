@@ -178,7 +178,7 @@ func (r *Report) Table() string {
 		return head + r.bySize()
 	}
 	var b strings.Builder
-	b.WriteString(head + "| figure | | floor | gateway | ratio | target | |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString(head + "| figure | | floor | Isthmus | ratio | target | |\n|---|---|---|---|---|---|---|\n")
 	for _, row := range r.Rows() {
 		fmt.Fprintf(&b, "| %s | %s |\n", row.Trial, strings.Join(row.cells(), " | "))
 	}

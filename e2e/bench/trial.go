@@ -63,9 +63,9 @@ const runLimit = 6 * time.Minute
 
 // Sections of the documentation that rest on trials.
 const (
-	overview = "performance.md#what-the-gateway-costs"
-	notPlain = "performance.md#what-is-not-done-in-the-plain-way"
-	sizing   = "operations.md#sizing"
+	overview      = "performance.md#what-isthmus-costs"
+	optimizations = "performance.md#optimizations-and-their-gains"
+	sizing        = "operations.md#sizing"
 )
 
 // Mode chooses trials.
@@ -82,7 +82,7 @@ func Trials(s Scale, mode Mode) []Trial {
 	all := []Trial{
 		connect(s),
 		proxies(s),
-		fanOut(s, "fan-out local", notPlain, false),
+		fanOut(s, "fan-out local", optimizations, false),
 		fanOut(s, "fan-out federated", overview, true),
 		mostStreams(s),
 		spill(s),
