@@ -474,18 +474,12 @@ func (c *Copies) Refused() []adminapi.RefusedRequest {
 	return c.o.Client.Server().Refused
 }
 
-var missingDesc = prometheus.NewDesc("isthmus_cluster_copy_missing",
-	"1 while a lost cluster has no copy for replicas that start. Other clusters have no series.",
-	[]string{"cluster"}, nil)
-
-// Describe implements [prometheus.Collector].
-func (c *Copies) Describe(ch chan<- *prometheus.Desc) { ch <- missingDesc }
-
-// Collect implements [prometheus.Collector].
-func (c *Copies) Collect(ch chan<- prometheus.Metric) {
-	for _, m := range c.Status().Missing {
-		ch <- prometheus.MustNewConstMetric(missingDesc, prometheus.GaugeValue, 1, m.Cluster)
-	}
+// Missing returns the metric of the number of lost clusters without a copy.
+func (c *Copies) Missing() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "isthmus_cluster_copies_missing",
+		Help: "Number of lost clusters that have no copy for replicas that start.",
+	}, func() float64 { return float64(len(c.Status().Missing)) })
 }
 
 // Status returns the current state of the copies.

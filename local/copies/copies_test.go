@@ -523,8 +523,8 @@ func TestBounds(t *testing.T) {
 			status.Missing[1].Reason != "all copies together would be larger than 64 MiB" {
 			t.Errorf("missing %+v", status.Missing)
 		}
-		if n := testutil.CollectAndCount(a.Copies, "isthmus_cluster_copy_missing"); n != 2 {
-			t.Errorf("%d series", n)
+		if n := testutil.ToFloat64(a.Copies.Missing()); n != 2 {
+			t.Errorf("%v clusters are missing by the metric", n)
 		}
 		if n := w.writes(); n != 4*maxParts {
 			t.Errorf("%d ConfigMaps were written, want %d", n, 4*maxParts)

@@ -167,7 +167,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		return nil, err
 	}
 	copied.Follow(links.Caches)
-	registry.MustRegister(copied)
+	registry.MustRegister(copied.Missing())
 	if err := exporter.begin(links, localCluster.Status, registry, log); err != nil {
 		return nil, err
 	}
