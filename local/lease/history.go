@@ -21,8 +21,8 @@ const (
 type Outcome struct {
 	Problem string // why the task failed; empty on success
 	Nothing bool   // no write needed: already correct, or not managed by Isthmus
-	// Later delays the next attempt as a write does. It only applies with Nothing. It lets the
-	// cache catch up with the object first, or makes a slow task run less often.
+	// Later delays the next attempt as after a write. It only applies with Nothing. The delay lets
+	// the cache catch up with the object, or limits how often a slow task runs.
 	Later    bool
 	Again    bool   // another writer was faster; read the object again
 	Reverted bool   // somebody else had reverted the last write

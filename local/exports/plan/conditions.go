@@ -13,10 +13,10 @@ import (
 )
 
 // Conditions report what was written, not what is planned. If the API server rejects a write, the
-// condition Ready has the API server's message. Until a new leader has tried a write, Ready stays
-// as it is, because the write of the previous leader may have failed.
+// condition Ready contains the API server's message. Until a new leader has tried a write, it does
+// not change the condition Ready, because the write of the previous leader may have failed.
 
-// Attempt is the outcome of the writes of an object since this replica became the leader.
+// Attempt is the result of the writes of an object since this replica became the leader.
 type Attempt struct {
 	Made    bool   // a write has succeeded or failed, or there was nothing to write
 	Problem string // the error of the last write; empty if it succeeded
@@ -63,7 +63,7 @@ func (m reporter) conditions() {
 	slices.SortFunc(m.out.Exports, func(a, b ExportConditions) int { return compareIDs(a.ID, b.ID) })
 }
 
-// readyExport adds the outcome of the writes to the condition Ready of a valid ServiceExport. It
+// readyExport adds the result of the writes to the condition Ready of a valid ServiceExport. It
 // returns false if the condition is not known yet.
 func (m reporter) readyExport(e *Export, ready *metav1.Condition) bool {
 	imports, services := m.out.Imports, m.out.Services
@@ -140,8 +140,8 @@ func (m reporter) readyImport(one *merged, w *WantedImport, service *WantedServi
 	return ready
 }
 
-// withoutIPs returns the condition Ready of a ServiceImport that lacks the IPs of its Service. now
-// is the ServiceImport's present condition, or nil.
+// withoutIPs returns the condition Ready of a ServiceImport that does not have the IPs of its
+// Service yet. The argument now is the ServiceImport's current condition, or nil.
 func (m reporter) withoutIPs(w *WantedImport, now *metav1.Condition) metav1.Condition {
 	a := m.attempt("ServiceImport", w.ID)
 	if a.Problem != "" {
@@ -153,9 +153,9 @@ func (m reporter) withoutIPs(w *WantedImport, now *metav1.Condition) metav1.Cond
 	return pending("its IPs are not written yet")
 }
 
-// familyNotSupported returns the condition Ready of a ServiceImport whose exports all have only
-// IPv6, if IPv6 is not served. Otherwise it returns nil. While an export is not known, such a
-// condition stays unless a known export is served.
+// familyNotSupported returns the condition Ready of a ServiceImport if all its exports have only
+// IPv6 and Isthmus does not serve IPv6. Otherwise it returns nil. While the exports of a member are
+// not known, an existing condition of this kind stays unless Isthmus serves a known export.
 func (m reporter) familyNotSupported(one *merged) *metav1.Condition {
 	unserved := one.unserved(m.IPv4Only)
 	if !m.IPv4Only || len(unserved) < len(one.known) {
@@ -175,7 +175,7 @@ func (m reporter) familyNotSupported(one *merged) *metav1.Condition {
 	return now
 }
 
-// attempt returns the outcome of the writes of an object. kind is "Service" or "ServiceImport".
+// attempt returns the result of the writes of an object whose kind is "Service" or "ServiceImport".
 func (m reporter) attempt(kind string, id ID) Attempt {
 	if m.Attempt == nil {
 		return Attempt{Made: true}
@@ -183,8 +183,8 @@ func (m reporter) attempt(kind string, id ID) Attempt {
 	return m.Attempt(kind, id)
 }
 
-// ofService returns the outcome of the writes of a derived Service. If there is nothing to write,
-// they count as successful.
+// ofService returns the result of the writes of a derived Service. If there is nothing to write,
+// the result is success.
 func (m reporter) ofService(w *WantedService) Attempt {
 	a := m.attempt("Service", w.ID)
 	if a.Made && a.Problem == "" {
@@ -196,7 +196,7 @@ func (m reporter) ofService(w *WantedService) Attempt {
 	return a
 }
 
-// ofImport is like ofService, for a ServiceImport without its status.
+// ofImport is like ofService, but for a ServiceImport without its status.
 func (m reporter) ofImport(w *WantedImport) Attempt {
 	a := m.attempt("ServiceImport", w.ID)
 	if a.Made && a.Problem == "" {
@@ -208,7 +208,8 @@ func (m reporter) ofImport(w *WantedImport) Attempt {
 	return a
 }
 
-// familyReason is the reason of Ready if no export of a ServiceImport has a served IP family.
+// familyReason is the reason of the condition Ready if Isthmus does not serve the IP families of
+// any export of a ServiceImport.
 const familyReason = "IPFamilyNotSupported"
 
 // ExportConditions holds the planned conditions of a ServiceExport in the local cluster.
@@ -218,7 +219,8 @@ type ExportConditions struct {
 	Want []metav1.Condition // of the types that Isthmus sets
 }
 
-// Content is like [WantedService.Content]. It differs for another ServiceExport of the same name.
+// Content is like [WantedService.Content]. The result differs for a new ServiceExport with the same
+// name.
 func (w *ExportConditions) Content() string {
 	return hash(fmt.Sprintf("%s %#v", w.Have.UID, w.Want), 20)
 }
@@ -266,8 +268,8 @@ func exportConditions(v Verdict, e *Export, found []Conflict) []metav1.Condition
 	return append(all, condition("Conflict", true, strings.Join(reasons, ","), strings.Join(messages, "; ")))
 }
 
-// keepConflict replaces a wanted condition Conflict by the present one if that is true. The present
-// conflict may involve an export that is not known.
+// keepConflict replaces a wanted condition Conflict with the current one if the status of the
+// current one is True. The current conflict may involve an export that is not known.
 func keepConflict(want, have []metav1.Condition) {
 	for _, c := range have {
 		if i := slices.IndexFunc(want, func(o metav1.Condition) bool {
@@ -278,7 +280,7 @@ func keepConflict(want, have []metav1.Condition) {
 	}
 }
 
-// pending returns the condition Ready of a ServiceImport that is not ready.
+// pending returns the condition Ready for a ServiceImport that is not ready.
 func pending(why string) metav1.Condition { return condition("Ready", false, "Pending", why) }
 
 // untimed returns a condition without the time of its last transition.
@@ -288,17 +290,17 @@ func untimed(c *metav1.Condition) metav1.Condition {
 	return next
 }
 
-// sameCondition reports whether two conditions have equal status, reason and message. now may be
-// nil.
+// sameCondition reports whether two conditions have the same status, reason and message. The
+// argument now may be nil.
 func sameCondition(now, next *metav1.Condition) bool {
 	return now != nil && now.Status == next.Status && now.Reason == next.Reason && now.Message == next.Message
 }
 
-// maxMessage limits a message of a condition, in bytes. The API allows 32 KiB.
+// maxMessage limits the length of a condition's message, in bytes. The API allows 32 KiB.
 const maxMessage = 8 << 10
 
-// condition returns a condition without a transition time. The time is set when a write changes the
-// status.
+// condition returns a condition without a transition time. The transition time is set when a write
+// changes the status.
 func condition(kind string, is bool, reason, message string) metav1.Condition {
 	message = strings.ToValidUTF8(text.Truncate(message, maxMessage), "")
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}

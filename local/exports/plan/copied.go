@@ -17,27 +17,28 @@ const (
 	maxCopiedBytes = 32 << 10
 )
 
-// mostRefused limits how many refused values a message names.
+// mostRefused is the maximum number of refused values that a message lists.
 const mostRefused = 10
 
-// copies holds the labels and annotations to copy from an export, and those that can't be copied.
+// copies holds the labels and annotations to copy from an export, and the keys that cannot be
+// copied.
 type copies struct {
 	labels, annotations         map[string]string
 	refused                     []string // messages, at most mostRefused and one with the number of others
 	leftLabels, leftAnnotations []string // the keys that refused is about
 }
 
-// keyRule decides whether to copy a label or annotation with that key. If the exporting team needs
-// to know why a key is left out, the rule returns a reason.
+// keyRule decides whether to copy a label or annotation with the given key. If users should know
+// why a key is not copied, the rule also returns a reason.
 type keyRule func(key string) (copied bool, reason string)
 
-// preferenceOf returns the annotations of a Service that form its preference.
+// preferenceOf returns the annotations of a Service that define its preference.
 func preferenceOf(s *Service) copies {
 	return chooseCopies(nil, s.Annotations, nil, isPreference)
 }
 
 // chooseCopies returns the labels and annotations that the rules choose and that the API accepts.
-// It takes them in the order of their keys until a limit is reached.
+// It chooses them in the order of their keys until a limit is reached.
 func chooseCopies(labels, annotations map[string]string, label, annotation keyRule) (c copies) {
 	left := maxCopiedBytes
 	choose := func(
@@ -74,8 +75,8 @@ func chooseCopies(labels, annotations map[string]string, label, annotation keyRu
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// An annotation records what was copied to an object: for each key, a short hash of the value. If
-// the object has another value now, somebody else has set that value.
+// An annotation of each written object records a short hash of each copied value. If the current
+// value of a key has a different hash, somebody else has set that value.
 
 // record returns the record of copied labels and annotations.
 func record(labels, annotations map[string]string) string {
@@ -89,8 +90,8 @@ func record(labels, annotations map[string]string) string {
 	return strings.Join(all, ",")
 }
 
-// rerecorded returns a record in which annotations replaces all annotations with one of the keys.
-// The result has only the items of text that [recorded] reads.
+// rerecorded returns a record in which the given annotations replace all annotations with one of
+// the given keys. The result contains only the items of the existing record that [recorded] reads.
 func rerecorded(text string, keys []string, annotations map[string]string) string {
 	var all []string
 	for item := range strings.SplitSeq(firstItems(text, maxRecordBytes), ",") {
@@ -113,7 +114,7 @@ func rerecorded(text string, keys []string, annotations map[string]string) strin
 	return strings.Join(all, ",")
 }
 
-// recorded returns the hashes of a record, by key.
+// recorded returns the hashes in a record, by key.
 func recorded(text string) (labels, annotations map[string]string) {
 	labels = make(map[string]string)
 	annotations = make(map[string]string)
@@ -128,9 +129,9 @@ func recorded(text string) (labels, annotations map[string]string) {
 	return labels, annotations
 }
 
-// overlay copies want over the values that an object has. before holds the hashes of values that
-// were copied earlier. overlay removes such values if they are no longer wanted. Values that
-// somebody else has set stay. ours holds the values that were copied.
+// overlay adds the wanted values to the values of an object. The argument before contains the
+// hashes of values that were copied earlier. If such a value is no longer wanted, overlay removes
+// it. Values that somebody else has set stay unchanged. The result ours contains the copied values.
 func overlay(have, want, before map[string]string) (next, ours map[string]string) {
 	next = maps.Clone(have)
 	ours = make(map[string]string)
@@ -151,7 +152,8 @@ func overlay(have, want, before map[string]string) (next, ours map[string]string
 }
 
 // inherited returns the labels and annotations of a Service that Linkerd's service mirror copied
-// from a member. These are the ones with equal values in the Service and in the member's export.
+// from a member. A label or annotation counts as copied if it has the same value in the Service and
+// in the member's export.
 func inherited(have *Service, from []*member) *copies {
 	c := &copies{labels: make(map[string]string), annotations: make(map[string]string)}
 	for _, p := range from {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// software is a kind of software that finds its own objects by labels or annotations. If such a key
-// is copied to another cluster, the same software there may delete the written object, change it,
-// or treat it as its own.
+// software is a kind of software that uses labels or annotations to find its own objects. If such a
+// key is copied to another cluster, the same software in that cluster may change or delete the
+// written object.
 type software struct {
 	kind    string // as in docs/exports.md
 	domains []string
@@ -117,13 +117,13 @@ var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
 	return domains, keys
 }()
 
-// commonDomain is the domain of labels that describe applications to people. Only its keys in
-// excludedKeys are excluded.
+// commonDomain is the domain of labels that describe applications for users. From this domain, only
+// the keys in excludedKeys are excluded.
 const commonDomain = "app.kubernetes.io"
 
-// excluded reports whether software finds its own objects by a label or annotation with that key. A
-// ServiceExport may have keys of any length. excluded returns false for keys that are longer than
-// the API accepts, because it would have to look up every parent domain.
+// excluded reports whether software uses labels or annotations with the given key to find its own
+// objects. A ServiceExport may contain keys of any length. For keys that are longer than the API
+// accepts, it returns false, because it would have to look up every parent domain.
 func excluded(key string) bool {
 	if len(key) > maxKey {
 		return false
@@ -144,20 +144,19 @@ func excluded(key string) bool {
 	return false
 }
 
-// preferenceKeys are the annotations that form a preference. Only the local cluster's Service sets
-// them.
+// preferenceKeys are the annotations that define a preference. They are copied only from the
+// Service in the local cluster.
 var preferenceKeys = []string{
 	"isthmus.io/prefer", "isthmus.io/min-ready", "isthmus.io/return-after", "isthmus.io/return-over",
 }
 
-// copyLabel returns the rule for labels of an exported Service. exclude matches further keys that
-// are not copied.
+// copyLabel returns the rule for labels of an exported Service. The patterns exclude further keys.
 func copyLabel(exclude KeyPatterns) keyRule {
 	return func(key string) (copied bool, reason string) { return !excluded(key) && !exclude.match(key), "" }
 }
 
 // copyAnnotation is the rule for annotations of an exported Service. It copies annotations that
-// tell proxies how to treat the Service. Other annotations steer controllers.
+// configure proxies for the Service. Other annotations steer controllers.
 func copyAnnotation(key string) (copied bool, reason string) {
 	copied = key == "config.linkerd.io/opaque-ports" ||
 		inDomain(key, "retry.linkerd.io", "timeout.linkerd.io", "balancer.linkerd.io", "balancer.alpha.linkerd.io")
@@ -172,8 +171,8 @@ func copyExported(key string) (copied bool, reason string) {
 	return true, ""
 }
 
-// copyExportedLabel returns the rule for exportedLabels of a ServiceExport. exclude matches further
-// keys that are not copied.
+// copyExportedLabel returns the rule for exportedLabels of a ServiceExport. The patterns exclude
+// further keys.
 func copyExportedLabel(exclude KeyPatterns) keyRule {
 	return func(key string) (copied bool, reason string) {
 		if exclude.match(key) {
@@ -183,7 +182,7 @@ func copyExportedLabel(exclude KeyPatterns) keyRule {
 	}
 }
 
-// isPreference is the rule for annotations that form a preference.
+// isPreference is the rule for annotations that define a preference.
 func isPreference(key string) (copied bool, reason string) {
 	return slices.Contains(preferenceKeys, key), ""
 }

@@ -9,40 +9,40 @@ import (
 	"time"
 )
 
-// Limits on written objects. A ClusterIP range may have only 4,096 addresses. Pods do not start in
-// a namespace with 2,000 Services.
+// Limits on written objects. These limits protect the cluster. A ClusterIP range may contain only
+// 4,096 addresses, and Pods cannot start in a namespace with 2,000 Services.
 const (
 	// DefaultPerLink is the default of [Settings.MaxPerLink].
 	DefaultPerLink = 1000
 	// DefaultPerNamespace is the default of [Settings.MaxPerNamespace].
 	DefaultPerNamespace = 250
-	// MaxObjects limits the number of all written objects.
+	// MaxObjects is the maximum number of written objects in total.
 	MaxObjects = 5000
 
 	maxMembers = 256 // of one object
 )
 
-// Limits on what a plan reads of a marked object, which anybody can forge. Written objects never
-// exceed these limits.
+// Limits on the data that a plan reads from a marked object. Anybody can forge such objects.
+// Objects that Isthmus writes never exceed these limits.
 const (
 	maxMembersBytes = 32 << 10 // of the list of members: maxMembers of the longest names
 	maxRecordBytes  = 64 << 10 // of the record of copied labels and annotations
 )
 
-// maxNamed limits the members in one namespace that only objects name. The limit applies to each
-// linked cluster, and to all unlinked clusters together. If Settings.MaxPerNamespace is greater, it
-// replaces maxNamed.
+// maxNamed limits the number of members in one namespace that only objects name. The limit applies
+// separately to each linked cluster, and to all unlinked clusters together. If
+// Settings.MaxPerNamespace is greater, it replaces maxNamed.
 const maxNamed = 250
 
-// limiter is the stage of Make that drops what exceeds the limits.
+// limiter is the stage of Make that drops members and objects beyond the limits.
 type limiter struct{ *maker }
 
 // limit drops members and objects that exceed the limits.
 //
-// The number of places of a namespace depends only on exports and on the Memory. Forged objects of
-// one namespace therefore take no places from another. Within a namespace, existing objects come
-// first, then the others in the order of their names. A limit rejects new objects only. An existing
-// object stays while an export asks for it.
+// The number of places for a namespace depends only on exports and on the Memory. Forged objects in
+// one namespace therefore cannot reduce the number of places for another namespace. Within a
+// namespace, existing objects get places first, followed by the other objects in the order of their
+// names. Limits reject only new objects. An existing object stays while an export asks for it.
 func (m limiter) limit() {
 	m.limitClusters()
 	m.limitAll()
@@ -53,14 +53,14 @@ func (m limiter) limit() {
 	}
 }
 
-// claim is a member or a group that needs a place in a limit.
+// claim is a member or a group that counts towards a limit.
 type claim struct {
 	memberKey
 	placed bool // it had a place in the previous plan
 	had    bool // an existing object has it
 }
 
-// limitClusters limits the objects of which each cluster is a member.
+// limitClusters limits the number of objects of which each cluster is a member.
 func (m limiter) limitClusters() {
 	claims := make(map[string]map[string][]claim) // by cluster and namespace
 	for g, members := range m.members {
@@ -98,8 +98,8 @@ func (m limiter) limitClusters() {
 	}
 }
 
-// fullest returns the link whose exports need the most objects, and the cluster and namespace whose
-// exports need the most objects. In a tie, the first by name wins.
+// fullest returns the link whose exports need the most objects. It also returns the combination of
+// cluster and namespace whose exports need the most objects. In a tie, the first name wins.
 func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (list []Fullness) {
 	link := Fullness{Per: "link", Most: perLink}
 	namespace := Fullness{Per: "namespace", Most: perNamespace}
@@ -157,10 +157,10 @@ func (m limiter) limitAll() {
 	})
 }
 
-// allot gives at most most places to claims, and at most ofNamespace of them to one namespace.
-// Claims that had a place come first, then the others in the order of namespaces. allot calls over
-// for each claim without a place. The argument n of over is the number of earlier claims in the
-// namespace.
+// allot assigns places to claims. The argument most limits the number of places, and ofNamespace
+// limits the number of places for one namespace. Claims that had a place get places first, followed
+// by the other claims in the order of their namespaces. For each claim without a place, allot calls
+// the function over with the number of earlier claims in the namespace.
 func allot(claims map[string][]claim, most, ofNamespace int, over func(c claim, n int)) {
 	kept := make(map[string]int) // places of the previous plan, by namespace
 	for namespace, all := range claims {
@@ -188,16 +188,16 @@ func allot(claims map[string][]claim, most, ofNamespace int, over func(c claim, 
 	}
 }
 
-// followKey is the key by which followNamed counts members.
+// followKey is the key under which followNamed counts members.
 type followKey struct {
 	namespace string
 	cluster   string // if linked is set, empty means the local cluster
 	linked    bool   // if false, the key stands for all unlinked clusters
 }
 
-// followNamed adds the members that only objects name, up to maxNamed. These members take no place
-// from exports. If an object names more of them, the plan neither changes nor deletes the object
-// until the members' time has passed.
+// followNamed adds the members that only objects name, up to maxNamed. These members do not reduce
+// the number of places for exports. If the members of an object exceed that limit, the plan neither
+// changes nor deletes the object until UnlinkedAfter has passed for its members.
 func (m limiter) followNamed() {
 	need := make(map[group]map[followKey]int)
 	add := func(g group, r followKey, n int) {
@@ -258,8 +258,8 @@ func (m limiter) isOver(what memberKey) bool {
 	return true
 }
 
-// sinceUnlinked returns when this leader first saw a member that only an object names and whose
-// cluster is not linked.
+// sinceUnlinked returns when this leader first saw the given member. The member's cluster is not
+// linked, and only an object names the member.
 func (m limiter) sinceUnlinked(what memberKey) time.Time {
 	if since, ok := m.before.unlinked[what]; ok {
 		return since
@@ -270,8 +270,8 @@ func (m limiter) sinceUnlinked(what memberKey) time.Time {
 	return m.Now
 }
 
-// freeze leaves the object of a group unchanged, because the object names more clusters than
-// followNamed adds.
+// freeze leaves the object of a group unchanged, because the object names too many clusters for
+// followNamed.
 func (m limiter) freeze(g group) {
 	const detail = "it names more clusters than Isthmus tracks in one namespace, so it stays unchanged"
 	state := Kept
@@ -296,7 +296,7 @@ func (m limiter) freeze(g group) {
 	m.frozen[g] = true
 }
 
-// limitMembers limits the members of each object.
+// limitMembers limits the number of members of each object.
 func (m limiter) limitMembers() {
 	for g, members := range m.members {
 		slices.SortFunc(members, func(a, b *member) int { return compareMembers(g, a, b) })
@@ -320,7 +320,7 @@ func (m limiter) leaveOut(one memberKey, why string) {
 	m.verdict(one.group, one.member, OverNumber, why, time.Time{})
 }
 
-// remember records for the next plan which members an export asked for.
+// remember records the members that exports asked for, as input of the next plan.
 func (m limiter) remember(g group, members []*member) {
 	for _, p := range members {
 		what := memberKey{g, p.cluster}

@@ -10,14 +10,14 @@ import (
 	"isthmus/internal/text"
 )
 
-// Annotations of a link Secret with settings for the link's exports.
+// These annotations of a link Secret contain settings for the link's exports.
 const (
 	exportsAnnotation       = "isthmus.io/exports"               // all, mirrors or none
 	namespacesAnnotation    = "isthmus.io/export-namespaces"     // overrides LinkSettings.Allow
 	excludeLabelsAnnotation = "isthmus.io/export-exclude-labels" // overrides LinkSettings.ExcludeLabels
 )
 
-// LinkSettings holds the settings of a link Secret for the exports of its cluster.
+// LinkSettings holds the settings in a link Secret for the exports of the linked cluster.
 type LinkSettings struct {
 	Joins         Joins
 	Allow         Patterns    // namespaces to which the cluster may export; unused for the local cluster
@@ -77,10 +77,11 @@ func (s *LinkSettings) readExcludeLabels(value string) error {
 	return err
 }
 
-// Joins says which kinds of objects the exports of a link may join.
+// Joins defines which kinds of objects the exports of a link may join.
 type Joins int
 
-// The values of the annotation isthmus.io/exports, and Unreadable.
+// These constants are the values of the annotation isthmus.io/exports, and Unreadable for an
+// invalid annotation.
 const (
 	JoinsAll   Joins = iota
 	OnlyMirror       // no objects that have members of other clusters
@@ -88,7 +89,7 @@ const (
 	Unreadable // a setting of the link is invalid: nothing is added or removed
 )
 
-// Limits on patterns. A link Secret may contain any text.
+// Limits on patterns. A link Secret may contain arbitrary text.
 const (
 	maxPatterns    = 256 // of namespaces, which people may also list one by one
 	maxKeyPatterns = 64
@@ -96,12 +97,12 @@ const (
 	maxKey         = validation.DNS1123SubdomainMaxLength + 1 + 63 // in bytes, of a label key and of a pattern of keys
 )
 
-// Patterns select the namespaces to which a link may export. A namespace is selected if an allowing
-// pattern matches it and no excluding pattern does. The zero value selects none.
+// Patterns select the namespaces to which a link may export. They select a namespace if at least
+// one allowing pattern and no excluding pattern matches the namespace. The zero value selects none.
 type Patterns struct{ allow, deny []string }
 
 // ParsePatterns parses a list such as "shop,team-*,!team-x". In a name, * stands for any characters
-// and ? for one character. An empty list selects no namespace.
+// and ? for one character. An empty list does not select any namespaces.
 func ParsePatterns(list string) (Patterns, error) {
 	var p Patterns
 	for item := range strings.SplitSeq(list, ",") {
@@ -130,8 +131,8 @@ func ParsePatterns(list string) (Patterns, error) {
 	return p, nil
 }
 
-// allows reports whether a link may export to a namespace. A namespace kube-* needs a pattern that
-// is exactly its name.
+// allows reports whether a link may export to a namespace. A namespace whose name begins with kube-
+// is allowed only if a pattern is exactly its name.
 func (p Patterns) allows(namespace string) bool {
 	system := strings.HasPrefix(namespace, "kube-")
 	ok := false
@@ -144,12 +145,12 @@ func (p Patterns) allows(namespace string) bool {
 	return ok
 }
 
-// KeyPatterns select the keys of labels that are not copied. A key is selected if an excluding
-// pattern matches it and no excepting pattern does. The zero value selects none.
+// KeyPatterns select the label keys that are not copied. They select a key if at least one
+// excluding pattern and no excepting pattern matches the key. The zero value selects none.
 type KeyPatterns struct{ exclude, except []string }
 
 // ParseKeyPatterns parses a list of label keys such as "example.com/*,tmp-*,!tmp-a". In a key, *
-// stands for any characters and ? for one character. An empty list selects no key.
+// stands for any characters and ? for one character. An empty list does not select any keys.
 func ParseKeyPatterns(list string) (KeyPatterns, error) {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./*?"
 	var p KeyPatterns
@@ -187,8 +188,8 @@ func (p KeyPatterns) match(key string) bool {
 }
 
 // matches reports whether a pattern matches a whole name. In the pattern, * stands for any
-// characters and ? for one character. It compares at most len(pattern) * len(name) bytes. Once it
-// reaches a later *, it never changes what an earlier * matches.
+// characters and ? for one character. It compares at most len(pattern) * len(name) bytes. Once
+// matches has reached a later *, it does not reconsider the match of an earlier *.
 func matches(pattern, name string) bool {
 	star, resume := -1, 0 // the last * in the pattern, and where in the name its successor is tried next
 	p, n := 0, 0

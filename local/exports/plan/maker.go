@@ -14,8 +14,8 @@ type maker struct {
 	before, after Memory
 	clusters      map[string]*Cluster
 	named         map[group]*namedMembers // the members that existing objects name
-	// members holds the members that exports ask for, or asked for while this leader led. The
-	// limiter adds members of namedOnly and unlinked.
+	// The map members contains the members that exports ask for, or have asked for since this
+	// replica became the leader. The limiter adds members from namedOnly and unlinked.
 	members        map[group][]*member
 	namedOnly      map[group][]*member   // members of linked clusters that only objects name
 	unlinked       map[group][]string    // clusters that are not linked and that only objects name
@@ -29,8 +29,8 @@ type maker struct {
 	out            Plan
 }
 
-// Make returns the plan for a world, and the memory for the next call. The memory for the first
-// call of a leader is the zero value.
+// Make returns the plan for a world, and the memory for the next call. For its first call, a leader
+// passes the zero Memory.
 func Make(w World, before Memory) (*Plan, Memory) {
 	m := &maker{
 		World:          w,
@@ -72,8 +72,8 @@ func Make(w World, before Memory) (*Plan, Memory) {
 	return &m.out, m.after
 }
 
-// enabled reports whether Isthmus writes exports of a kind. Objects of a disabled kind stay as they
-// are.
+// enabled reports whether Isthmus writes objects of a kind. Objects of a disabled kind stay
+// unchanged.
 func (m *maker) enabled(k Kind) bool {
 	if k == Import {
 		return m.ServiceExports
@@ -103,8 +103,8 @@ func (m *maker) findWritten() {
 	}
 }
 
-// inStatus returns the clusters that the status of a ServiceImport names. It adds the clusters that
-// only the ServiceImport's annotation can name.
+// inStatus returns the clusters that the status of a ServiceImport names. It also returns the
+// clusters that only the ServiceImport's annotation can name.
 func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 	g := group{kind: Import, of: o.ID}
 	named := false // whether the derived Service names members
@@ -122,8 +122,9 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 		switch {
 		case c == m.ClusterName:
 			clusters = append(clusters, "")
-		// A cluster that is not linked may be a former name of the local cluster. If the derived
-		// Service names members, it decides whether that cluster is one of them.
+		// The name of a cluster that is not linked may be a previous name of the local cluster. If
+		// the derived Service names members, that Service decides whether such a cluster is a
+		// member.
 		case m.clusters[c] != nil || !named:
 			clusters = append(clusters, c)
 		}
@@ -131,7 +132,7 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 	return clusters
 }
 
-// recordMembers records that an existing object names these clusters as members.
+// recordMembers records that an existing object names the given clusters as members.
 func (m *maker) recordMembers(g group, clusters []string, marked bool) {
 	if !m.enabled(g.kind) || !m.Namespaces[g.of.Namespace] {
 		return
@@ -147,12 +148,13 @@ func (m *maker) recordMembers(g group, clusters []string, marked bool) {
 }
 
 // A mirror's name has the form NAME-LINK, in which both NAME and LINK may contain hyphens. Two
-// exports can therefore ask for the same name: web-eu of link west, and web of link eu-west. A
-// mirror's name belongs to the longest link name that is its suffix. The age of the exports does
-// not matter. A client that asks for one cluster therefore never reaches another one.
+// exports can therefore ask for the same name, such as web-eu of link west, and web of link
+// eu-west. A mirror's name belongs to the longest link name that is a suffix of the mirror's name.
+// The age of the exports does not matter. A client that connects to one cluster by name therefore
+// never reaches another cluster.
 
-// rememberLinks records the names of all links. A deleted link counts until UnlinkedAfter has
-// passed.
+// rememberLinks records the names of all links. After a link is deleted, its name still counts
+// until UnlinkedAfter has passed.
 func (m *maker) rememberLinks() {
 	for name := range m.clusters {
 		if name != "" {
@@ -172,8 +174,8 @@ func (m *maker) rememberLinks() {
 	}
 }
 
-// linkOfName returns the link to which the name of a mirror belongs. It returns "" if no link name
-// is a suffix of the mirror's name.
+// linkOfName returns the link to which the name of a mirror belongs. If none of the link names is a
+// suffix of the mirror's name, it returns "".
 func (m *maker) linkOfName(mirror string) string {
 	for i := 1; i < len(mirror); i++ {
 		if mirror[i] != '-' {
@@ -192,8 +194,8 @@ func (m *maker) hasItsName(g group) bool {
 	return g.kind != Mirror || m.linkOfName(g.target().Name) == g.cluster
 }
 
-// judgeName decides whether a mirror may have its name. until is when that decision changes without
-// other changes. Zero means never.
+// judgeName decides whether a mirror may have its name. If the decision will change only because
+// time passes, until is the time of that change. Otherwise, until is zero.
 func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 	name := g.target().Name
 	link := m.linkOfName(name)
@@ -255,7 +257,8 @@ func (m *maker) groups(c *Cluster, e *Export) (all []group) {
 	return all
 }
 
-// judge decides whether an export may become a member of a group. If not, it returns the reason.
+// judge decides whether an export may become a member of a group. If the export may not become a
+// member, judge returns the reason.
 func (m *maker) judge(c *Cluster, e *Export, g group) (s State, detail string) {
 	switch {
 	case !m.allowed(c, g):
@@ -297,7 +300,7 @@ func (m *maker) allowed(c *Cluster, g group) bool {
 const noImports = "the local cluster does not serve the kind ServiceImport"
 
 // adoptExported records the members of Services that Linkerd's service mirror wrote and no longer
-// manages, if clusters export to them. Other Services of the service mirror stay as they are.
+// manages, if clusters export to them. Other Services of the service mirror stay unchanged.
 func (m *maker) adoptExported() {
 	for g, members := range m.members {
 		o := m.Service(g.target())
@@ -351,17 +354,18 @@ func (m *maker) allKnow(k Kind) bool {
 	return !slices.ContainsFunc(m.Clusters, func(c Cluster) bool { return c.Joins != JoinsNone && !c.knows(k) })
 }
 
-// has reports whether an existing object names a member.
+// has reports whether an existing object names the given member.
 func (m *maker) has(what memberKey) bool { return m.named[what.group].has(what.member) }
 
-// hasMarked reports whether an existing object with the mark names a member.
+// hasMarked reports whether an existing object with the mark names the given member.
 func (m *maker) hasMarked(what memberKey) bool {
 	had := m.named[what.group]
 	return had.has(what.member) && had.marked
 }
 
-// confirmed reports whether an export asked for a member while this leader led. Any other member
-// that no export asks for is named by an object only.
+// confirmed reports whether an export has asked for a member since this replica became the leader.
+// If confirmed returns false for a member that no export asks for, only an object names that
+// member.
 func (m *maker) confirmed(what memberKey) bool {
 	_, seen := m.before.seen[what]
 	return seen || m.after.lost[what].seen
@@ -375,8 +379,8 @@ func (m *maker) object(g group) ID {
 	return g.target()
 }
 
-// verdict records the verdict on a member. Make sets the Object once the types of all
-// ServiceImports are decided.
+// verdict records the verdict on a member. Make sets the Object of the verdict after it has decided
+// the types of all ServiceImports.
 func (m *maker) verdict(g group, cluster string, s State, detail string, until time.Time) {
 	m.verdicts[memberKey{g, cluster}] = Verdict{
 		Cluster: cluster,

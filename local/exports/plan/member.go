@@ -40,8 +40,8 @@ func (p *member) serviceCopies() copies {
 	return chooseCopies(s.Labels, s.Annotations, copyLabel(p.link.ExcludeLabels), copyAnnotation)
 }
 
-// exportedCopies returns the copied labels and annotations of the member's ServiceExport. The
-// export must be known.
+// exportedCopies returns the copied exportedLabels and exportedAnnotations of the member's
+// ServiceExport. The export must be known.
 func (p *member) exportedCopies() *copies {
 	if p.copies == nil {
 		e := p.export.Exported
@@ -64,7 +64,7 @@ type namedMembers struct {
 	clusters []string // sorted, without duplicates
 }
 
-// has reports whether the object names a cluster. h may be nil.
+// has reports whether the object names a cluster. The receiver may be nil.
 func (h *namedMembers) has(cluster string) bool {
 	if h == nil {
 		return false
@@ -80,10 +80,11 @@ func clustersOf(members []*member) (names []string) {
 	return names
 }
 
-// compareMembers orders the members of a group. The first member decides values that can't be
-// united. For Services, the local cluster comes first, then the oldest link, as with Linkerd. For
-// ServiceImports, the oldest ServiceExport comes first, as in KEP-1645. A member of a Service whose
-// export is not known is ordered by its link, a member of a ServiceImport comes last.
+// compareMembers orders the members of a group. The first member decides values that cannot be
+// merged. For Services, the local cluster comes first, followed by the links in the order of their
+// age, as with Linkerd. For ServiceImports, the oldest ServiceExport comes first, as in KEP-1645. A
+// member whose export is not known is ordered by its link in a Service, and comes last in a
+// ServiceImport.
 func compareMembers(g group, a, b *member) int {
 	if g.kind == Import {
 		return cmp.Or(

@@ -49,8 +49,9 @@ func (one *merged) exporters(localName string) (names []string) {
 }
 
 // remoteOrder returns the member links in the order in which they decide. While the exports of a
-// link are not known, its place in the order is not known either. The link then stays behind the
-// member that precedes it in the existing Service. This keeps the order from changing twice.
+// link are not known, the link's place in the order is not known either. The link then keeps its
+// place after the member that precedes it in the existing Service. Otherwise, the order would
+// change twice.
 func (one *merged) remoteOrder(w *World) (names []string) {
 	known := make(map[string]bool) // the member links; true if the exports are known
 	for _, p := range one.members {
@@ -90,8 +91,8 @@ func (one *merged) remoteOrder(w *World) (names []string) {
 
 // unserved returns the known members from which clients get no addresses, because the exported
 // Service has only IPv6 and Isthmus does not serve IPv6. It never returns clusters on other
-// networks. Their clients get the addresses of Linkerd gateways, regardless of the Service's
-// families.
+// networks, because their clients get the addresses of Linkerd gateways, regardless of the
+// Service's IP families.
 func (one *merged) unserved(ipv4Only bool) (clusters []string) {
 	if !ipv4Only {
 		return nil
@@ -104,11 +105,11 @@ func (one *merged) unserved(ipv4Only bool) (clusters []string) {
 	return clusters
 }
 
-// merger unites the members of each group. The writer stage uses it.
+// merger is the stage of Make that merges the members of each group. The writer stage uses it.
 type merger struct{ *maker }
 
-// merge unites the members of a group. While the exports of a member are not known, the values that
-// it may decide stay as they are.
+// merge merges the members of a group. While the exports of a member are not known, values that
+// this member may decide stay unchanged.
 func (m merger) merge(g group) *merged {
 	one := &merged{group: g, members: m.members[g]}
 	for _, p := range one.members {
@@ -194,8 +195,8 @@ func (m merger) mergeImport(one *merged) {
 }
 
 // portListsInOrder returns the ports of the members of a mirror or federated Service, in the order
-// in which the members decide. The ports of the existing object stand for all members whose exports
-// are not known. They take the place of the first such member.
+// in which the members decide. The ports of the existing object represent all members whose exports
+// are not known. These ports are listed at the position of the first of those members.
 func (m merger) portListsInOrder(one *merged) (all []portList) {
 	byCluster := make(map[string]*member)
 	for _, p := range one.members {
@@ -233,8 +234,7 @@ func (m merger) portsThere(g group) []Port {
 // firstPorts returns the first maxPorts ports of an existing object. Others are not read.
 func firstPorts(ports []Port) []Port { return ports[:min(len(ports), maxPorts)] }
 
-// differences returns the conflicts between the exports of a ServiceImport, except conflicts of
-// ports.
+// differences returns the conflicts between the exports of a ServiceImport, except port conflicts.
 func (m merger) differences(one *merged) (all []Conflict) {
 	add := func(reason, field string, value func(p *member) string) {
 		by := make(map[string][]string)
@@ -264,8 +264,8 @@ func (m merger) differences(one *merged) (all []Conflict) {
 	add("TrafficDistributionConflict", "trafficDistribution", func(p *member) string {
 		return traffic(p).TrafficDistribution
 	})
-	// One link may exclude labels that another one copies. A key that is left out of one export is
-	// not compared at all.
+	// One link may exclude labels that another link copies. If a key is omitted from one export,
+	// differences does not compare the key at all.
 	leftLabels := make(map[string]bool)
 	leftAnnotations := make(map[string]bool)
 	for _, p := range one.known {
@@ -303,16 +303,16 @@ func importType(e *Export) string {
 	return clusterSetIP
 }
 
-// listable reports whether status.clusters may contain a name. The API accepts DNS labels only. A
-// link may have another name, such as eu.west. listable avoids the regular expression of
-// [validation.IsDNS1123Label] because each plan calls it for each member.
+// listable reports whether status.clusters may contain the given name. The API accepts DNS labels
+// only. The name of a link may be a different string, such as eu.west. Every plan calls listable
+// for every member, so listable avoids the regular expression of [validation.IsDNS1123Label].
 func listable(cluster string) bool {
 	const inside = "abcdefghijklmnopqrstuvwxyz0123456789-"
 	return cluster != "" && len(cluster) <= validation.DNS1123LabelMaxLength && strings.Trim(cluster, inside) == "" &&
 		cluster[0] != '-' && cluster[len(cluster)-1] != '-'
 }
 
-// unlisted returns the member links that status.clusters can't contain, sorted.
+// unlisted returns the sorted names of member links that status.clusters cannot contain.
 func unlisted(members []*member) (names []string) {
 	for _, p := range members {
 		if p.cluster != "" && !listable(p.cluster) {
@@ -323,7 +323,8 @@ func unlisted(members []*member) (names []string) {
 	return names
 }
 
-// onlyIPv6Text returns a message that the Services of clusters have no served IP family.
+// onlyIPv6Text returns the message that the Services of the given clusters have only IPv6 while
+// IPv6 is disabled.
 func onlyIPv6Text(clusters []string) string {
 	var names []string
 	for _, name := range clusters {
@@ -333,7 +334,8 @@ func onlyIPv6Text(clusters []string) string {
 		strings.Join(text.First(names, mostRefused), ", ")
 }
 
-// shownMap returns a short text that identifies the content of m, except the keys in without.
+// shownMap returns a short string that identifies the content of a map. It skips the keys in
+// without.
 func shownMap(m map[string]string, without map[string]bool) string {
 	var all []string
 	for _, key := range sorted(m) {

@@ -4,48 +4,50 @@ import (
 	"time"
 )
 
-// A cluster that loses more than half of its members, and at least massMembers, within massTime has
-// probably been restored from an old backup. Users rarely remove that much on purpose.
+// If a cluster loses more than half of its members, and at least massMembers, within massTime, it
+// has probably been restored from an old backup. Users rarely remove so many exports on purpose.
 const (
 	massMembers = 10
 	massTime    = time.Minute
 )
 
-// kindTime is how long a member of a ServiceImport stays after its ServiceExport or its Service was
-// deleted. If the CRD is removed, its objects disappear one by one before the removal of the CRD
-// shows. A Service that somebody replaces is missing for a moment.
+// kindTime is how long a member of a ServiceImport stays after its ServiceExport or its Service has
+// been deleted. If the CRD is removed, its objects disappear one by one before Isthmus detects the
+// removal of the CRD. A Service that a user replaces is missing for a moment.
 const kindTime = 3 * time.Second
 
-// Memory is the state that a plan takes over from the previous plan. The zero value is the Memory
+// Memory is the state that each plan inherits from the previous plan. The zero value is the Memory
 // of a new leader.
 //
-// Anybody who may create Services in one namespace can forge the mark and name any cluster in an
-// object. Memory therefore distinguishes members that an export asked for from members that only an
-// object names.
+// A user with permission to create Services in one namespace can forge the mark, and can name any
+// cluster in an object. Memory therefore distinguishes members that an export asked for from
+// members that only an object names.
 type Memory struct {
-	// seen holds the members that an export asked for while this leader led, and that are still
-	// planned. The value reports whether the member has a place in the limits.
+	// The keys of seen are the planned members that an export has asked for since this replica
+	// became the leader. The value reports whether the limits include the member.
 	seen map[memberKey]bool
-	// lost holds the members that no export asks for any more. An entry stays while an object names
-	// the member, and for at least massTime.
+	// The map lost contains the members that exports no longer ask for. An entry stays while an
+	// object names the member, and for at least massTime.
 	lost map[memberKey]loss
-	// unlinked holds when this leader first saw a member of a cluster that is not linked.
+	// The map unlinked contains the time when this leader first saw each member of a cluster that
+	// is not linked.
 	unlinked map[memberKey]time.Time
-	// crowded holds when this leader first saw an object with more members of unlinked clusters
-	// than the plan follows. Objects whose unlinked members have stayed for UnlinkedAfter are in it
-	// too.
+	// The map crowded contains the time when this leader first saw an object that exceeds the limit
+	// on members of unlinked clusters. It also contains objects whose unlinked members have stayed
+	// for UnlinkedAfter.
 	crowded map[group]time.Time
-	// links holds the names of all links and when this leader first saw that a link was deleted.
-	// The time of an existing link is zero.
+	// The map links contains the names of all links. The value is the time when this leader first
+	// saw that the link was deleted. For an existing link, the value is zero.
 	links map[string]time.Time
-	// nameless holds when the name of an existing mirror passed to another link.
+	// The map nameless contains the time when the name of an existing mirror passed to another
+	// link.
 	nameless map[memberKey]time.Time
-	// imports holds the history of ServiceImports that have members.
+	// The map imports contains the history of ServiceImports that have members.
 	imports map[ID]*history
 }
 
-// loss records the loss of a member. Once until has passed, the loss does not start anew, even if
-// the removal of the member takes long.
+// loss records the loss of a member. Once until has passed, the loss does not start again, even if
+// the removal of the member takes a long time.
 type loss struct {
 	since, until time.Time
 	seen         bool // an export asked for the member while this leader led
@@ -67,8 +69,8 @@ func newMemory() Memory {
 // keeper is the stage of Make that decides on members that no export asks for.
 type keeper struct{ *maker }
 
-// keepMissing decides whether to keep, hold or remove each member that an object names and that no
-// export asks for.
+// keepMissing decides whether to keep, hold or remove each member that an object names and for
+// which there is no export.
 func (m keeper) keepMissing() {
 	offered := m.offered()
 	m.carryLosses(offered)
@@ -108,8 +110,8 @@ func (m keeper) offered() map[memberKey]bool {
 	return all
 }
 
-// carryLosses takes over the losses of the previous plan. It also records the loss of members of
-// known clusters that an export asked for until now.
+// carryLosses copies the losses of the previous plan. For clusters with known exports, it also
+// records the loss of members that exports have just stopped asking for.
 func (m keeper) carryLosses(offered map[memberKey]bool) {
 	for what, l := range m.before.lost {
 		recent := l.seen && m.Now.Sub(l.since) < massTime
@@ -126,7 +128,7 @@ func (m keeper) carryLosses(offered map[memberKey]bool) {
 	}
 }
 
-// keep adds a member that no export asks for.
+// keep adds a member for which there is no export.
 func (m keeper) keep(what memberKey, s State, until time.Time) {
 	p := &member{cluster: what.member, link: m.clusters[what.member], state: s, until: until}
 	if m.confirmed(what) {
@@ -136,9 +138,9 @@ func (m keeper) keep(what memberKey, s State, until time.Time) {
 	}
 }
 
-// keepUnlinked holds a member of an unlinked cluster that an export asked for. Each such member has
-// its own time. A failing write may leave one member in the object after the time of another has
-// passed.
+// keepUnlinked holds a member of an unlinked cluster that an export asked for. The hold time of
+// each member is separate. After a failed write, one member may stay in the object although the
+// hold time of another member has passed.
 func (m keeper) keepUnlinked(what memberKey) {
 	since, ok := m.before.unlinked[what]
 	if !ok {
@@ -154,8 +156,8 @@ func (m keeper) keepUnlinked(what memberKey) {
 }
 
 // holdNameless holds a mirror that has lost its name to a new link, for UnlinkedAfter. The plan
-// then deletes the mirror and creates the new link's mirror as a new Service. A Service never
-// changes from one cluster to another.
+// then deletes the mirror and creates the new link's mirror as a new Service. A Service is never
+// reassigned from one cluster to another.
 func (m keeper) holdNameless(what memberKey) {
 	since, known := m.before.nameless[what]
 	if !known {
@@ -167,7 +169,7 @@ func (m keeper) holdNameless(what memberKey) {
 	}
 }
 
-// lose records the loss of a member, unless it is recorded already.
+// lose records the loss of a member, unless the loss is already recorded.
 func (m keeper) lose(what memberKey) {
 	if _, known := m.after.lost[what]; known {
 		return
@@ -184,7 +186,7 @@ func (m keeper) lose(what memberKey) {
 	m.after.lost[what] = l
 }
 
-// removeOrHold drops the members that a cluster no longer exports. If the cluster has lost most of
+// removeOrHold drops members whose cluster no longer exports them. If a cluster has lost most of
 // its exports at once, removeOrHold holds these members instead.
 func (m keeper) removeOrHold(missing []memberKey, offered map[memberKey]bool) {
 	mass := m.massLosses(missing, offered)
@@ -201,7 +203,7 @@ func (m keeper) removeOrHold(missing []memberKey, offered map[memberKey]bool) {
 	}
 }
 
-// tally identifies members that are counted together to find a mass loss. For members that this
+// tally identifies members that are counted together to detect a mass loss. For members that this
 // leader has seen exported, a tally covers the whole cluster. For members that only objects name, a
 // tally covers one cluster in one namespace.
 type tally struct{ cluster, namespace string }
@@ -214,8 +216,7 @@ func (m keeper) tallyOf(what memberKey, seen bool) tally {
 }
 
 // massLosses returns the tallies that have lost more than half of their members, and at least
-// massMembers, within massTime. Objects that somebody has forged count for their own namespace
-// only.
+// massMembers, within massTime. Forged objects count only for their own namespace.
 func (m keeper) massLosses(missing []memberKey, offered map[memberKey]bool) map[tally]bool {
 	lost := make(map[tally]int)
 	count := func(what memberKey, l loss) {
