@@ -9,7 +9,7 @@
 //		}
 //	}
 //
-// An export is a Service that a cluster offers by a label or by a ServiceExport. A member is one
+// An export is a Service that a cluster offers through a label or a ServiceExport. A member is one
 // cluster's membership in a written object. A mirror has one member. A federated Service and a
 // ServiceImport have one member for each exporting cluster.
 //

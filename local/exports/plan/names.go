@@ -13,15 +13,15 @@ import (
 // Kind is the kind of a written object.
 type Kind string
 
-// The kinds are listed in the order in which they win a name.
+// If several kinds want the same name, the first kind in this list gets it.
 const (
 	Import    Kind = "import" // a ServiceImport and its derived Service
 	Federated Kind = "federated"
 	Mirror    Kind = "mirror"
 )
 
-// group identifies the exports that share a written object: all exports of one kind and name. The
-// group of a mirror has exports of one cluster only.
+// group identifies the exports that share a written object, which are all exports with the same
+// kind and name. The group of a mirror contains only exports of one cluster.
 type group struct {
 	kind    Kind
 	of      ID     // the namespace and name of the exports
@@ -50,12 +50,12 @@ func DerivedService(serviceImport ID) ID {
 
 const maxName = validation.DNS1123LabelMaxLength
 
-// usableName reports whether a Service may have that name. API servers accept a leading digit from
-// Kubernetes 1.36 on, by default. An older API server rejects the write.
+// usableName reports whether a Service may have the given name. Since Kubernetes 1.36, API servers
+// accept a leading digit by default. Older API servers reject the write.
 func usableName(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
 
 // validKey reports whether the API accepts the key of a label or annotation. It rejects very long
-// keys without validating them, because validation would take long.
+// keys without validating them, because validation would take too long.
 func validKey(key string) bool { return len(key) < 320 && len(validation.IsQualifiedName(key)) == 0 }
 
 // validValue reports whether the API accepts the value of a label.
@@ -63,7 +63,7 @@ func validValue(value string) bool {
 	return len(value) < 64 && len(validation.IsValidLabelValue(value)) == 0
 }
 
-// inDomain reports whether the domain of a key is one of these domains or a subdomain.
+// inDomain reports whether the domain of a key is one of the given domains or a subdomain of one.
 func inDomain(key string, domains ...string) bool {
 	of, _, ok := strings.Cut(key, "/")
 	for _, d := range domains {
@@ -74,7 +74,7 @@ func inDomain(key string, domains ...string) bool {
 	return false
 }
 
-// hash returns the first n characters of a hash of text.
+// hash returns the first n characters of a hash of the given text.
 func hash(text string, n int) string {
 	sum := sha256.Sum256([]byte(text))
 	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:n]
@@ -86,8 +86,8 @@ func compareGroups(a, b group) int {
 
 func rank(k Kind) int { return slices.Index([]Kind{Import, Federated, Mirror}, k) }
 
-// ImportOf returns the name of the ServiceImport from which a Service was derived. It returns ""
-// for other Services.
+// ImportOf returns the name of the ServiceImport from which a Service was derived. For other
+// Services, it returns "".
 func ImportOf(id ID, labels map[string]string) string {
 	name := labels[importLabel]
 	if (group{kind: Import, of: ID{id.Namespace, name}}).target() != id { // other Services may have the label too
@@ -97,7 +97,7 @@ func ImportOf(id ID, labels map[string]string) string {
 }
 
 // WrittenFor returns the exports for which a marked Service was written. It returns false if
-// somebody has changed the Service so that it no longer names them.
+// somebody has changed the Service so that the Service no longer names its exports.
 func WrittenFor(o *Service) (ID, bool) {
 	g, _, ok := identify(o)
 	return g.of, ok
@@ -117,8 +117,8 @@ func identify(o *Service) (g group, clusters []string, ok bool) {
 	return group{kind: Federated, of: ID{o.Namespace, name}}, namedIn(o.Annotations, name), ok
 }
 
-// namedIn returns the clusters that annotations name as members with a Service of that name. It
-// returns at most maxMembers clusters.
+// namedIn returns the clusters whose Service with the given name the annotations list as a member.
+// It returns at most maxMembers clusters.
 func namedIn(annotations map[string]string, name string) (clusters []string) {
 	if annotations[localDiscovery] == name {
 		clusters = append(clusters, "")
@@ -137,14 +137,14 @@ func namedIn(annotations map[string]string, name string) (clusters []string) {
 	return clusters
 }
 
-// namesTooMany reports whether annotations name more members than [namedIn] reads.
+// namesTooMany reports whether annotations list more members than [namedIn] reads.
 func namesTooMany(annotations map[string]string) bool {
 	list := annotations[remoteDiscovery]
 	return len(list) > maxMembersBytes || strings.Count(list, ",") > maxMembers
 }
 
-// firstItems returns the longest prefix of a comma-separated list that has whole items and at most
-// that many bytes.
+// firstItems returns the longest prefix of a comma-separated list that consists of whole items and
+// does not exceed the given number of bytes.
 func firstItems(list string, most int) string {
 	if len(list) <= most {
 		return list

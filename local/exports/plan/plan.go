@@ -12,14 +12,14 @@ type Plan struct {
 	Imports  []WantedImport
 	// Delete and DeleteImports list marked objects that no export asks for.
 	Delete, DeleteImports []Unwanted
-	// Exports lists the conditions of the local cluster's ServiceExports.
+	// Exports lists the planned conditions of the local cluster's ServiceExports.
 	Exports  []ExportConditions
 	Verdicts []Verdict
-	// Conflicts lists the fields in which exports of one name differ.
+	// Conflicts lists the fields in which exports with the same name differ.
 	Conflicts []Conflict
-	// Fullest holds, for each limit, the link or the namespace that uses most of it.
+	// Fullest names the link or namespace that is closest to its limit, for each limit.
 	Fullest []Fullness
-	// Due is when the plan changes without a change of its input. Zero means never.
+	// Due is the time at which the plan changes without a change to its input. Zero means never.
 	Due time.Time
 }
 
@@ -32,13 +32,12 @@ type Unwanted struct {
 	UID  string
 }
 
-// Mine reports whether a Service may be deleted. The caller has just read the Service from the API
-// server.
+// Mine reports whether the caller may delete a Service that it has just read from the API server.
 func (u Unwanted) Mine(s Settings, have *Service) bool {
 	return have.UID == u.UID && s.Marked(have) && !have.Deleting
 }
 
-// MineImport is like [Unwanted.Mine], for a ServiceImport.
+// MineImport is like [Unwanted.Mine], but for a ServiceImport.
 func (u Unwanted) MineImport(s Settings, have *ServiceImport) bool {
 	return have.UID == u.UID && s.MarkedImport(have) && !have.Deleting
 }
@@ -48,18 +47,18 @@ type Verdict struct {
 	Cluster string // empty for the local cluster
 	Export  ID
 	Kind    Kind
-	// Object is the Service that is written for the export. A headless ServiceImport has no
-	// Service, so its Object is the ServiceImport.
+	// Object is the Service that is written for the export. Isthmus does not write a Service for a
+	// headless ServiceImport, so in this case Object is the ServiceImport.
 	Object ID
 	State  State
 	Detail string    // may be empty
 	Until  time.Time // when the state ends without other changes; zero means never
 }
 
-// State is the outcome for an export.
+// State is the result of the plan for an export.
 type State string
 
-// The states. Objects name members that are Written, Kept or OnHold.
+// The states. Only members in the states Written, Kept and OnHold are named in written objects.
 const (
 	Written       State = "written"
 	Kept          State = "kept"            // the exports of its cluster are not known
@@ -68,8 +67,8 @@ const (
 	Taken         State = "taken"           // another object has the name
 	Waiting       State = "waiting"         // the namespace is missing, or the previous object is still being deleted
 	NotAllowed    State = "not allowed"     // rejected by the settings of the link
-	// NameRefused means one of the following. No Service may have the name, the name belongs to
-	// another link, or the link has the name of the local cluster.
+	// NameRefused means one of the following. The name is invalid for a Service, the name belongs
+	// to another link, or the link has the name of the local cluster.
 	NameRefused   State = "name refused"
 	NoPort        State = "no usable port"    // a Service needs at least one
 	OverNumber    State = "over the number"   // beyond a limit of objects or members
@@ -79,15 +78,15 @@ const (
 	NoImports     State = "no serviceimports" // the local cluster has no ServiceImports, or they can't be read
 )
 
-// Conflict is a field in which exports of one name differ.
+// Conflict is a field in which exports with the same name differ.
 type Conflict struct {
 	Of      ID // the name of the exports
 	Object  ID // see [Verdict.Object]
 	Kind    Kind
 	Reason  string
 	Message string
-	// only lists the clusters whose ServiceExports have the conflict. If it is nil, all of them
-	// have it.
+	// The list only contains the clusters whose ServiceExports have the conflict. If the list is
+	// nil, all ServiceExports have the conflict.
 	only []string
 }
 
@@ -95,8 +94,8 @@ func (c *Conflict) concerns(cluster string) bool {
 	return c.only == nil || slices.Contains(c.only, cluster)
 }
 
-// Fullness compares a limit with the number of objects that exports ask for. It concerns one link,
-// or one cluster in one namespace.
+// Fullness compares a limit with the number of objects that exports ask for. The limit applies to
+// one link, or to one cluster in one namespace.
 type Fullness struct {
 	Per       string // "link" or "namespace"
 	Cluster   string // empty for the local cluster
@@ -105,5 +104,5 @@ type Fullness struct {
 	Most      int    // the limit
 }
 
-// Ratio returns Asked divided by Most. It is above 1 if exports exceed the limit.
+// Ratio returns Asked divided by Most. The ratio is above 1 if exports exceed the limit.
 func (f Fullness) Ratio() float64 { return float64(f.Asked) / float64(f.Most) }

@@ -12,10 +12,10 @@ import (
 	"isthmus/internal/text"
 )
 
-// maxPorts limits the ports of a written object.
+// maxPorts is the maximum number of ports of a written object.
 const maxPorts = 100
 
-// maxExportedPorts limits the ports that a plan reads of an exported Service.
+// maxExportedPorts is the maximum number of ports that a plan reads from an exported Service.
 const maxExportedPorts = 256
 
 // Port is a port of a Service or a ServiceImport.
@@ -25,7 +25,7 @@ type Port struct {
 	Target                      string // a number or a name; empty in a ServiceImport
 }
 
-// problem returns the reason why the API would reject a port, or "".
+// problem returns the reason why API servers would reject a port, or "" for a valid port.
 func (p Port) problem() string {
 	switch {
 	case p.Number == 0:
@@ -44,14 +44,14 @@ func (p Port) problem() string {
 
 func (p Port) number() portNumber { return portNumber{p.Protocol, p.Number} }
 
-// untargeted returns the port without its target, as in a ServiceImport.
+// untargeted returns the port without its target port, as in a ServiceImport.
 func (p Port) untargeted() Port {
 	p.Target = ""
 	return p
 }
 
-// unnamed returns the port without its target. If the port's name may have been made up, unnamed
-// drops the name too.
+// unnamed returns the port without its target port. If the port's name may have been generated,
+// unnamed also drops the name.
 func (p Port) unnamed() Port {
 	if name := p.madeUpName(); p.Name == name || strings.HasPrefix(p.Name, name+"-") {
 		p.Name = ""
@@ -59,7 +59,7 @@ func (p Port) unnamed() Port {
 	return p.untargeted()
 }
 
-// madeUpName returns the name for a port that needs a name and has none.
+// madeUpName returns a generated name for a port that needs a name but does not have one.
 func (p Port) madeUpName() string { return fmt.Sprintf("%s-%d", strings.ToLower(p.Protocol), p.Number) }
 
 // text describes a port without its name.
@@ -82,14 +82,15 @@ func validTarget(s string) bool {
 	return len(s) <= maxName && len(validation.IsValidPortName(s)) == 0
 }
 
-// portNumber is unique among the ports of an object.
+// portNumber consists of a protocol and a number, which together are unique among the ports of an
+// object.
 type portNumber struct {
 	protocol string
 	number   uint16
 }
 
 // portIndex finds ports of a list by name and by number. If several ports have the same name or
-// number, it finds the first.
+// number, it finds the first of these ports.
 type portIndex struct {
 	ports    []Port
 	byName   map[string]int // positions; nil while the list is short
@@ -161,21 +162,23 @@ func (x *portIndex) at(i int, ok bool) Port {
 	return x.ports[i]
 }
 
-// has reports whether the list has a port. The port's name may have been made up.
+// has reports whether the list contains a port. It also finds a port without a name for which the
+// name of the argument was generated.
 func (x *portIndex) has(p Port) bool {
 	q, ok := x.numbered(p.number())
 	return ok && (q.untargeted() == p.untargeted() || q.Name == "" && q.untargeted() == p.unnamed())
 }
 
-// hasUnnamed reports whether the list has a port without a name, for which the name of p was made
-// up.
+// hasUnnamed reports whether the list contains a port without a name, for which the name of p was
+// generated.
 func (x *portIndex) hasUnnamed(p Port) bool {
 	q, ok := x.numbered(p.number())
 	return ok && q.Name == "" && q.untargeted() == p.unnamed()
 }
 
-// rivals returns the other valid ports of the list that have the name or the number of p. It
-// returns none if the list has p. unnamed reports whether p has no name in its export.
+// rivals returns the other valid ports of the list that have the name or the number of p. If the
+// list contains p, the result is empty. The argument unnamed reports whether the port p does not
+// have a name in its export.
 func (x *portIndex) rivals(p Port, unnamed bool) (all []Port) {
 	if x.has(p) {
 		return nil
@@ -193,7 +196,7 @@ func (x *portIndex) rivals(p Port, unnamed bool) (all []Port) {
 	return all
 }
 
-// taking returns the ports of the list that have the name or the number of p.
+// taking returns the ports of the list that have the name or the number of the given port.
 func (x *portIndex) taking(p Port) (all []Port) {
 	if q, ok := x.named(p.Name); ok {
 		all = append(all, q)
@@ -204,8 +207,8 @@ func (x *portIndex) taking(p Port) (all []Port) {
 	return all
 }
 
-// portList holds the ports of one member, or the existing ports that stay for members whose exports
-// are not known.
+// portList holds the ports of one member. Alternatively, it holds the existing ports that stay for
+// members whose exports are not known.
 type portList struct {
 	cluster string // empty for the local cluster
 	ports   []Port
@@ -214,10 +217,10 @@ type portList struct {
 	unnamed bool // if kept: one of the ports has no name in its export
 }
 
-// unite returns the ports of all lists, in order. If several ports have the same name, or the same
-// protocol and number, only the first is returned. refused describes the ports that can't be used.
-// If there are more than maxPorts ports, the ports of the first members stay, because these members
-// decide.
+// unite merges the ports of all lists, in order. If several ports have the same name, or the same
+// protocol and number, the result contains only the first of these ports. The result refused
+// describes the ports that cannot be used. If there are more than maxPorts ports, unite keeps the
+// ports of the first members, because the first members decide.
 func unite(lists []portList) (ports []Port, refused []string) {
 	var all portIndex
 	var clusters []string // parallel to the ports of all
@@ -259,9 +262,9 @@ func unite(lists []portList) (ports []Port, refused []string) {
 	return ports, refused
 }
 
-// fitting reports for each port whether it is among the maxPorts ports that stay. The ports of the
-// first members stay. Ports that no known member has come after the ports of the first member. If
-// the export of the deciding member is not known, such ports come first.
+// fitting reports for each port whether the port is among the maxPorts ports that stay. The ports
+// of the first members stay. Ports that do not belong to a known member rank after the ports of the
+// first member. If the export of the deciding member is not known, these ports rank first.
 func fitting(ports []Port, lists []portList) []bool {
 	ranks := make(map[Port]int)
 	others := 1
@@ -298,8 +301,8 @@ func fitting(ports []Port, lists []portList) []bool {
 	return fits
 }
 
-// named gives a name to the port without one if there are several ports. The API requires such
-// names.
+// named generates a name for a port without a name if there are several ports. The API requires
+// such names.
 func named(ports []Port) []Port {
 	if len(ports) < 2 {
 		return ports
@@ -322,8 +325,8 @@ func named(ports []Port) []Port {
 	return ports
 }
 
-// portConflicts describes for each port how members differ. A member differs if it has another
-// number or another name for the port. If joined is set, a member without the port differs too.
+// portConflicts describes for each port how members differ. A member differs if its port has a
+// different number or a different name. If joined is set, a member without the port differs too.
 func portConflicts(ports []Port, members []*member, joined bool) (all []string) {
 	for _, p := range ports {
 		if text := portConflict(p, members, joined); text != "" {
@@ -333,7 +336,7 @@ func portConflicts(ports []Port, members []*member, joined bool) (all []string) 
 	return all
 }
 
-// portConflict describes how members differ about one port, or returns "".
+// portConflict describes how members differ in one port. If the members agree, it returns "".
 func portConflict(p Port, members []*member, joined bool) string {
 	by := make(map[string][]string) // clusters by their difference; empty if they have exactly this port
 	for _, m := range members {
@@ -356,8 +359,8 @@ func portConflict(p Port, members []*member, joined bool) string {
 	return differing("port "+cmp.Or(p.Name, "without a name"), p.text(), "", by)
 }
 
-// differing returns a message with the used value and the clusters that have other values. It
-// returns "" if no cluster has another value.
+// differing returns a message with the used value and the clusters that have different values. If
+// all clusters have the same value, it returns "".
 func differing(what, text, used string, by map[string][]string) string {
 	all := fmt.Sprintf("%s: %s (%s)", what, text, strings.Join(append(by[used], "used"), ", "))
 	delete(by, used)
@@ -370,8 +373,8 @@ func differing(what, text, used string, by map[string][]string) string {
 	return all
 }
 
-// quoted quotes and truncates a text of another cluster for a message. It returns the values in
-// plain unchanged.
+// quoted quotes and truncates a string from another cluster for a message. It does not change
+// strings that are in the list plain.
 func quoted(value string, plain ...string) string {
 	if slices.Contains(plain, value) {
 		return value

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Export is a name that a cluster exports.
+// Export is the export of one name by a cluster.
 type Export struct {
 	ID
 	Service           *Service       // nil if there is no such Service
@@ -17,7 +17,8 @@ type Export struct {
 	Exported          *ServiceExport // nil if there is no ServiceExport
 }
 
-// invalid returns the reason why a ServiceExport is not valid. It returns "" for a valid one.
+// invalid returns the reason why a ServiceExport is not valid. For a valid ServiceExport, it
+// returns "".
 func (e *Export) invalid() string {
 	if e.Service == nil {
 		return "there is no Service with that name"
@@ -25,11 +26,11 @@ func (e *Export) invalid() string {
 	return e.Service.unexportable()
 }
 
-// serviceMissing reports whether the Service of a ServiceExport is missing. Somebody may be
-// replacing the Service.
+// serviceMissing reports whether the Service of a ServiceExport is missing. A user may be replacing
+// the Service.
 func (e *Export) serviceMissing() bool { return e.Service == nil || e.Service.Deleting }
 
-// ServiceExport holds the fields that a plan reads of a ServiceExport.
+// ServiceExport holds the fields that a plan reads from a ServiceExport.
 type ServiceExport struct {
 	UID                 string
 	Created             time.Time
@@ -38,8 +39,8 @@ type ServiceExport struct {
 	Conditions          []metav1.Condition // set for the local cluster only
 }
 
-// Service holds the fields that a plan reads of a Service. The Service is an export or a possible
-// target of writes.
+// Service holds the fields that a plan reads from a Service. The Service may be an export or an
+// object that the plan writes.
 type Service struct {
 	ID
 	UID                  string
@@ -69,17 +70,17 @@ func (s *Service) firstFamily() string {
 	return families(s.ClusterIPs[:1])[0]
 }
 
-// onlyIPv6 reports whether IPv6 is the Service's only IP family. It returns false if the families
-// are not known.
+// onlyIPv6 reports whether IPv6 is the Service's only IP family. If the IP families are not known,
+// it returns false.
 func (s *Service) onlyIPv6() bool {
 	return slices.Equal(s.IPFamilies, []string{"IPv6"})
 }
 
-// cannotGetIPs reports whether no update can restore the IPs that the Service had.
+// cannotGetIPs reports whether updates cannot restore the previous IPs of the Service.
 func (s *Service) cannotGetIPs() bool { return s.Headless() || s.Type == "ExternalName" }
 
-// unexportable returns the reason why a Service can't be exported, or "". Services that Isthmus or
-// a service mirror wrote can't be exported, because their exports would form a cycle.
+// unexportable returns the reason why a Service cannot be exported, or "". Services that Isthmus or
+// a service mirror wrote cannot be exported, because their exports would form a cycle.
 func (s *Service) unexportable() string {
 	switch {
 	case s.Type == "ExternalName":
@@ -92,8 +93,8 @@ func (s *Service) unexportable() string {
 	return ""
 }
 
-// Reduce drops the fields that a ServiceExport of the Service's name does not need. [IsWritten]
-// returns the same result for the Service as before.
+// Reduce drops the fields that a ServiceExport with the Service's name does not need. It does not
+// change the result of [IsWritten] for the Service.
 func (s *Service) Reduce() {
 	s.UID, s.OwnerUID, s.ClusterIPs = "", "", s.ClusterIPs[:min(1, len(s.ClusterIPs))]
 	exclude(s.Labels, func(key string) bool { return key != markLabel && key != mirroredLabel })
@@ -109,7 +110,7 @@ func (s *Service) Reduce() {
 	}
 }
 
-// Traffic holds the fields that a ServiceImport takes from its Services.
+// Traffic holds the fields that a ServiceImport copies from its Services.
 type Traffic struct {
 	SessionAffinity       string // empty means "None"
 	AffinitySeconds       int32
@@ -117,8 +118,8 @@ type Traffic struct {
 	TrafficDistribution   string
 }
 
-// usable returns the fields with the values that the API stores for a Service. It replaces invalid
-// and oversized values.
+// usable returns the fields with the values that API servers would store for a Service. It replaces
+// invalid and oversized values.
 func (t Traffic) usable() Traffic {
 	const longest, standard = 86400, 10800 // in seconds
 	switch t.SessionAffinity {
@@ -163,15 +164,15 @@ type Selectors struct {
 	ExcludedLabels, ExcludedAnnotations func(key string) bool
 }
 
-// Match reports whether a Service with these labels is exported as a mirror and as a federated
-// Service.
+// Match reports whether a Service with the given labels is exported as a mirror, and whether it is
+// exported as a federated Service.
 func (s Selectors) Match(labels map[string]string) (mirror, federated bool) {
 	return s.Mirror != nil && s.Mirror(labels), s.Federated != nil && s.Federated(labels)
 }
 
 // Export returns the export of a Service. It removes excluded labels and annotations from the
-// Service. A Service that Isthmus or a service mirror wrote keeps all of them, so that it is not
-// mistaken for an export.
+// Service. A Service that Isthmus or a service mirror wrote keeps all labels and annotations, so
+// that the Service is not mistaken for an export.
 func (s Selectors) Export(o *Service, mirror, federated bool) *Export {
 	if !IsWritten(o.Labels) {
 		exclude(o.Labels, s.ExcludedLabels)

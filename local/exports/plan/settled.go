@@ -9,21 +9,21 @@ import (
 )
 
 // Once a ServiceImport is a minute old, its type and its ports have settled. A settled value stays
-// while an export has it, even if an older export has another value. The value stays only against
-// two sorts of exports:
+// while an export has that value, even if an older export has a different value. Only two sorts of
+// exports cannot replace a settled value:
 //
 //   - Exports that are younger than the export from which the value came. If the Service of the
-//     older export was missing for a time, the older export decides again afterwards. An export may
-//     also change its own values.
+//     older export is missing for some time, the older export decides again afterwards. An export
+//     may also change its own values.
 //   - Newcomers. A newcomer is an export whose ServiceExport this leader first saw after the
-//     ServiceImport had settled. A linked cluster may invent an old creation time. A newcomer takes
-//     no ports and no IPs from clients.
+//     ServiceImport had settled. A linked cluster may invent an old creation time. Clients
+//     therefore do not lose ports or IPs because of a newcomer.
 //
 // A new leader does not know from which exports the existing values came. It assumes that each
-// value came from the oldest export that has it. The value also stays against the older exports
-// that have another value at that time. Exports that were absent when the ServiceImport was written
-// are excepted. The ServiceImport names their clusters in an annotation. The oldest export
-// therefore decides again once its Service is back, even under a new leader.
+// value came from the oldest export that has it. Older exports that have a different value at that
+// time cannot replace the value either. The only exception are exports that were absent when the
+// ServiceImport was written. An annotation of the ServiceImport lists their clusters. The oldest
+// export therefore decides again once its Service is back, even under a new leader.
 
 // settleTime is the age at which the type and the ports of a ServiceImport have settled.
 const settleTime = time.Minute
@@ -41,7 +41,7 @@ type join struct {
 	late         bool // whether it is a newcomer
 }
 
-// origin says from which export a value came.
+// origin identifies the export from which a value came.
 type origin struct {
 	exportKey          // the export; for a new leader, the oldest export that has the value
 	against   []string // clusters whose exports are older but do not replace the value
@@ -62,8 +62,8 @@ func keyOf(p *member) exportKey {
 	return exportKey{p.export.Exported.Created, p.export.Exported.UID, p.cluster}
 }
 
-// yields reports whether a member's export may replace a value with this origin. It may if the
-// value came from that export or from a younger one.
+// yields reports whether a member's export may replace a value with the given origin. An export may
+// replace its own values and the values of younger exports.
 func (o origin) yields(p *member) bool {
 	e := keyOf(p)
 	if e == o.exportKey {
@@ -73,7 +73,7 @@ func (o origin) yields(p *member) bool {
 	return older && !slices.Contains(o.against, p.cluster)
 }
 
-// settler decides which values of one ServiceImport stay.
+// settler decides which existing values of a ServiceImport stay.
 type settler struct {
 	localName string         // the local cluster's name
 	have      *ServiceImport // nil if it does not exist
@@ -155,9 +155,10 @@ func (s *settler) byAge() []*member {
 	return members
 }
 
-// firstSight returns the origin of a value that the leader finds. It returns nil if the exports of
-// a member are not known, or if no export has the value. has reports whether an export has the
-// value. rivals reports whether an export has another value that only this value keeps out.
+// firstSight returns the origin of an existing value that the leader has not seen before. It
+// returns nil if the exports of a member are not known, or if none of the exports has the value.
+// The function has reports whether an export has the value. The function rivals reports whether an
+// export has a different value that only the existing value excludes.
 func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	if !s.complete {
 		return nil
@@ -174,8 +175,9 @@ func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	return nil
 }
 
-// stays reports whether a value stays. has reports whether an export has the value. rivals reports
-// whether an export has another value that would replace it.
+// stays reports whether a value stays. The function has reports whether an export has the value.
+// The function rivals reports whether an export has a different value that would replace the
+// existing value.
 func (s *settler) stays(from *origin, has, rivals func(*member) bool) bool {
 	if s.complete && !slices.ContainsFunc(s.known, has) {
 		return false
@@ -209,8 +211,8 @@ func (s *settler) decideType() string {
 	return importType(first.export)
 }
 
-// keptPorts returns the existing ports that stay. A port makes room for another port only if
-// nothing else keeps the other port out.
+// keptPorts returns the existing ports that stay. A port is dropped in favor of another port only
+// if the other port does not collide with further ports.
 func (s *settler) keptPorts(there []Port) portList {
 	list := portList{kept: true}
 	if !s.settled && s.complete {
@@ -251,8 +253,8 @@ func (s *settler) keptPorts(there []Port) portList {
 	return list
 }
 
-// unnamed returns the existing ports that have no name in the oldest export that has them. If no
-// known export has a port, a name that may have been made up counts as no name.
+// unnamed returns the existing ports that do not have a name in the oldest export with the port. If
+// a port is not in any known export, a name that may have been generated does not count as a name.
 func (s *settler) unnamed(there []Port) map[Port]bool {
 	members := s.byAge()
 	all := make(map[Port]bool)
@@ -268,10 +270,11 @@ func (s *settler) unnamed(there []Port) map[Port]bool {
 	return all
 }
 
-// absentClusters returns the value of the annotation absentKey. The annotation names clusters that
-// have a ServiceExport but no member, except newcomers. A cluster also stays in the annotation
-// while its exports are not known, or while it is not linked. While the exports of any member are
-// not known, all clusters with a ServiceExport stay too.
+// absentClusters returns the value of the annotation absentKey. The annotation lists clusters that
+// have a ServiceExport but are not members, except newcomers. A cluster also stays in the
+// annotation while its exports are not known, or while the cluster is not linked. While the exports
+// of at least one member are not known, all clusters with a ServiceExport stay in the annotation
+// too.
 func (s *settler) absentClusters(m *maker, members []*member) string {
 	isMember := make(map[string]bool)
 	for _, p := range members {
@@ -300,7 +303,7 @@ func (s *settler) absentClusters(m *maker, members []*member) string {
 }
 
 // remember records the origins of new ports. While the exports of a member are not known, the
-// origins of existing ports stay open.
+// origins of existing ports stay undecided.
 func (s *settler) remember(ports, there []Port) {
 	known := make(map[Port]bool)
 	for _, p := range s.after.ports {
@@ -325,7 +328,7 @@ func (s *settler) remember(ports, there []Port) {
 	}
 }
 
-// portFate holds the input for deciding whether the ports of a ServiceImport stay.
+// portFate holds the data for deciding whether the existing ports of a ServiceImport stay.
 type portFate struct {
 	*settler
 	index    *portIndex       // of the existing ports
@@ -343,7 +346,7 @@ func (f *portFate) inPlaceOf(q Port) []Port {
 	return all
 }
 
-// keepsOut reports whether a member's export has a port that only this port keeps out.
+// keepsOut reports whether a member's export has a port that collides only with the given port.
 func (f *portFate) keepsOut(port Port, p *member) bool {
 	isOther := func(other Port) bool { return other != port }
 	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
@@ -351,8 +354,8 @@ func (f *portFate) keepsOut(port Port, p *member) bool {
 	})
 }
 
-// rivals reports whether a member's export has a port that this port keeps out and that no other
-// remaining port keeps out.
+// rivals reports whether a member's export has a port that collides with the given port, but not
+// with other remaining ports.
 func (f *portFate) rivals(port Port, p *member) bool {
 	remains := func(other Port) bool { return other != port && f.remains(other, p) }
 	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
@@ -360,7 +363,7 @@ func (f *portFate) rivals(port Port, p *member) bool {
 	})
 }
 
-// remains reports whether a port stays against the ports of a member's export.
+// remains reports whether a port stays although a member's export has ports that collide with it.
 func (f *portFate) remains(port Port, p *member) bool {
 	if f.complete && !f.exported[port] {
 		return false

@@ -27,9 +27,9 @@ type WantedService struct {
 	adopts   *Service // the Service to adopt, or nil
 }
 
-// Mine reports whether the plan may write a Service. The caller has just read the Service from the
-// API server. The Service must have the mark. Alternatively, the Service must be the one of
-// Linkerd's service mirror that the plan adopts, unchanged since.
+// Mine reports whether the plan may write a Service that the caller has just read from the API
+// server. The Service must have the mark. Alternatively, the Service must be the unchanged Service
+// of Linkerd's service mirror that the plan adopts.
 func (w *WantedService) Mine(have *Service) bool {
 	if have.Deleting {
 		return false
@@ -39,23 +39,25 @@ func (w *WantedService) Mine(have *Service) bool {
 		maps.Equal(worldAnnotations(have.Annotations), worldAnnotations(w.adopts.Annotations))
 }
 
-// worldAnnotations returns the annotations that [World.Services] has at least. A Service that was
-// just read has others too. Linkerd's service mirror copies all annotations of a Service.
+// worldAnnotations returns the annotations that Services in [World.Services] always have. A Service
+// that was just read also has other annotations, because Linkerd's service mirror copies all
+// annotations of a Service.
 func worldAnnotations(annotations map[string]string) map[string]string {
 	all := maps.Clone(annotations)
 	maps.DeleteFunc(all, func(key, _ string) bool { return !inDomain(key, "linkerd.io", "isthmus.io") })
 	return all
 }
 
-// Content returns a text that is equal for equal Services and differs for different ones.
+// Content returns a hash that is equal for equal Services and differs for different Services.
 func (w *WantedService) Content() string {
 	s, _ := w.Over(nil)
 	return hash(fmt.Sprintf("%q %q %q %+v %+v %s", s.ID, s.Labels, s.Annotations, s.Ports, s.Traffic, w.owner), 20)
 }
 
 // Over returns have with the planned values, and whether the result differs from have. If have is
-// nil, Over returns the Service to create. Values that others have set stay, including labels and
-// annotations. [WantedService.Mine] reports whether have may be written at all.
+// nil, Over returns the Service to create. Values that others have set stay unchanged, including
+// labels and annotations. Before a write, check with [WantedService.Mine] that the plan may write
+// the Service.
 func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	if have != nil {
 		next = *have
@@ -79,10 +81,10 @@ func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	return next, have == nil || w.Waits || !equality.Semantic.DeepEqual(&next, have)
 }
 
-// setFamilies sets the IP families of a Service. While IPv6 is not served, Services whose first
-// family is IPv4 are SingleStack. An annotation records that Isthmus has set this policy. Once IPv6
-// is served, Services with that annotation become PreferDualStack again. A policy that somebody
-// else has set stays.
+// setFamilies sets the IP families of a Service. While IPv6 is disabled, Services whose first
+// family is IPv4 get the policy SingleStack. An annotation records that Isthmus has set this
+// policy. Once IPv6 is enabled, Services with that annotation get the policy PreferDualStack again.
+// A policy that somebody else has set stays unchanged.
 func (w *WantedService) setFamilies(next, have *Service) {
 	const single, dual = "SingleStack", "PreferDualStack"
 	const yes = "true"
@@ -124,8 +126,8 @@ type WantedImport struct {
 	ready    metav1.Condition
 }
 
-// Mine reports whether the plan may write a ServiceImport. The caller has just read the
-// ServiceImport from the API server.
+// Mine reports whether the plan may write a ServiceImport that the caller has just read from the
+// API server.
 func (w *WantedImport) Mine(have *ServiceImport) bool {
 	return !have.Deleting && w.settings.MarkedImport(have)
 }
@@ -137,9 +139,9 @@ func (w *WantedImport) Content() string {
 	return hash(fmt.Sprintf("%#v", i), 20)
 }
 
-// Over returns have with the planned values. differs reports whether the metadata or spec differs
-// from have, and statusDiffers whether the status does. If have is nil, Over returns the
-// ServiceImport to create.
+// Over returns have with the planned values. The result differs reports whether the metadata or
+// spec differs from have, and statusDiffers whether the status differs. If have is nil, Over
+// returns the ServiceImport to create.
 func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, statusDiffers bool) {
 	if have != nil {
 		next = *have
@@ -169,7 +171,7 @@ func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, s
 }
 
 // noSlices is the value of status.endpointSliceObjects for a ServiceImport without EndpointSlices.
-// Isthmus writes no EndpointSlices for ServiceImports.
+// Isthmus does not write EndpointSlices for ServiceImports.
 const noSlices = "Absent"
 
 // metadata holds the planned labels and annotations of an object.
@@ -177,21 +179,21 @@ type metadata struct {
 	labels, annotations map[string]string // those that Isthmus sets itself
 	copies              copies
 	keep                bool // copied values stay, because the deciding member's export is not known
-	// preference holds the local cluster's preference, which applies even if keep is set. If it is
-	// nil, the preference is not known.
+	// The field preference holds the preference in the local cluster, which applies even if keep is
+	// set. If the field is nil, the preference is not known.
 	preference map[string]string
 	inherited  *copies // of an adopted object: what the service mirror copied; nil for other objects
 }
 
-// managedKeys are the labels and annotations that only Isthmus sets. A key is removed from objects
-// that should not have it.
+// managedKeys are the labels and annotations that only Isthmus sets. The plan removes these keys
+// from objects that should not have them.
 var managedKeys = []string{
 	markLabel, markAnnotation, mirroredLabel, clusterLabel, fqNameKey, versionKey,
 	localDiscovery, remoteDiscovery, remoteService,
 	importLabel, derivedKey, unlistedKey, absentKey,
 }
 
-// over returns labels and annotations with the planned values.
+// over returns the given labels and annotations with the planned values.
 func (d metadata) over(labels, annotations map[string]string) (nextLabels, nextAnnotations map[string]string) {
 	copied := annotations[copiedKey]
 	if d.inherited != nil {

@@ -16,36 +16,37 @@ func compareIDs(a, b ID) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// World is the input of a plan, besides its Memory.
+// World is the input of a plan, except for its Memory.
 type World struct {
 	Settings
 	Now      time.Time
 	Clusters []Cluster // the local cluster and each link; names are unique
 	// Namespaces holds the namespaces of the local cluster that are not being deleted.
 	Namespaces map[string]bool
-	// Services holds Services of the local cluster. It has every Service with the mark and every
-	// Service with Linkerd's label of mirrors, and may have more.
+	// Services holds Services of the local cluster. It contains all Services with the mark, all
+	// Services with Linkerd's label for mirrors, and possibly others.
 	Services map[ID]*Service
-	// IsTaken reports whether the local cluster has a Service of that name that Services lacks. Its
-	// result must not change during Make. If IsTaken is nil, Services is complete.
+	// IsTaken reports whether the local cluster has a Service with the given name that is not in
+	// Services. The result must not change during Make. If IsTaken is nil, Services is complete.
 	IsTaken func(ID) bool
 	Imports map[ID]*ServiceImport
-	// MCSVersion is the API version in which the local cluster serves ServiceImports. If it is
-	// empty, the cluster has no ServiceImports, or Imports is nil and they are not known. The plan
-	// then writes no ServiceImports, no Services for them and no conditions of ServiceExports. If
-	// the cluster has no ServiceImports, the Services that were derived from them are deleted after
-	// UnlinkedAfter.
+	// MCSVersion is the API version in which the local cluster serves ServiceImports. An empty
+	// MCSVersion means that the cluster does not serve ServiceImports or, if Imports is nil, that
+	// the version is not known. If MCSVersion is empty, the plan does not write ServiceImports,
+	// their Services or conditions of ServiceExports. If the cluster does not serve ServiceImports,
+	// the Services that were derived from ServiceImports are deleted after UnlinkedAfter.
 	MCSVersion string
-	// LeaseOf returns the Lease of a cluster that is not linked. Its result must not change during
-	// Make. If LeaseOf is nil, such Leases are Free.
+	// LeaseOf returns the state of the Lease for a cluster that is not linked. The result must not
+	// change during Make. If LeaseOf is nil, the Leases for all clusters that are not linked are
+	// Free.
 	LeaseOf func(cluster string) Lease
-	// Attempt returns the outcome of the writes of an object of kind "Service" or "ServiceImport".
-	// If Attempt is nil, every write counts as successful.
+	// Attempt returns the result of the writes of an object whose kind is "Service" or
+	// "ServiceImport". If Attempt is nil, every write counts as successful.
 	Attempt func(kind string, id ID) Attempt
 }
 
-// Service returns the local cluster's Service of that name, or nil. If the Service exists but
-// Services lacks it, all fields of the result are empty.
+// Service returns the local cluster's Service with the given name, or nil. If the Service exists
+// but is not in Services, all fields of the result are empty.
 func (w *World) Service(id ID) *Service {
 	if o := w.Services[id]; o != nil {
 		return o
@@ -56,7 +57,7 @@ func (w *World) Service(id ID) *Service {
 	return nil
 }
 
-// unknownService represents every Service that exists but that the plan has not read.
+// unknownService represents all Services that exist but are not in World.Services.
 var unknownService = &Service{}
 
 // Cluster is the local cluster or a link, with its exports.
@@ -65,17 +66,18 @@ type Cluster struct {
 	Domain string    // of the cluster, such as "cluster.local"
 	Age    time.Time // when it was linked; the oldest link decides
 	// Seen reports whether the exported Services have synced since the writer began.
-	// SeenServiceExports reports whether the ServiceExports have synced. Without both, the plan
-	// removes nothing of a ServiceImport. Exports of an unreachable cluster stay as they were.
+	// SeenServiceExports reports whether the ServiceExports have synced. The plan does not remove
+	// members of a ServiceImport unless both fields are true. Exports of an unreachable cluster
+	// stay unchanged.
 	Seen, SeenServiceExports bool
 	Exports                  []Export // IDs are unique
-	// Emptied reports whether the cluster does not serve ServiceExports. Its members of
-	// ServiceImports are then removed after UnlinkedAfter.
+	// Emptied reports whether the cluster does not serve ServiceExports. If it is true, the plan
+	// removes the cluster from ServiceImports after UnlinkedAfter.
 	Emptied bool
 	LinkSettings
 	Lease Lease
-	// OtherNetwork reports whether clients reach the cluster through Linkerd gateways. The
-	// cluster's Services may then have other IP families than the clients.
+	// OtherNetwork reports whether clients reach the cluster through Linkerd gateways. In this
+	// case, the IP families of the cluster's Services may differ from those of the clients.
 	OtherNetwork bool
 }
 
@@ -96,7 +98,7 @@ const (
 	Held                 // the service mirror is running and manages its Services
 )
 
-// ServiceImport holds the fields that a plan reads of a ServiceImport.
+// ServiceImport holds the fields that a plan reads from a ServiceImport.
 type ServiceImport struct {
 	ID
 	UID                 string

@@ -62,8 +62,8 @@ func (m writer) write() {
 		}
 	}
 	for _, g := range slices.SortedFunc(maps.Keys(m.named), compareGroups) {
-		// If others have removed all members from an object, nobody knows to which exports it
-		// belongs until all clusters have synced.
+		// If others have removed all members from an object, its exports are not known until all
+		// clusters have synced.
 		if len(m.members[g]) == 0 && !m.frozen[g] && !m.leftToLinkerd(g) &&
 			(len(m.named[g].clusters) > 0 || m.allKnow(g.kind)) {
 			m.remove(g)
@@ -78,8 +78,8 @@ func (m writer) write() {
 	slices.SortFunc(m.out.Delete, func(a, b Unwanted) int { return compareIDs(a.ID, b.ID) })
 }
 
-// nameWinners returns the group that gets each Service name. The group whose Service exists wins.
-// Otherwise the first kind wins, then the oldest link.
+// nameWinners returns the group that gets each Service name. The group whose Service already exists
+// wins. Otherwise, the first kind wins. Among groups of the same kind, the oldest link wins.
 func (m writer) nameWinners(wanted []*merged) map[ID]group {
 	winners := make(map[ID]group)
 	for _, one := range wanted {
@@ -109,8 +109,8 @@ func (m writer) wins(g, over group) bool {
 	) < 0
 }
 
-// judgeTarget decides whether the plan may write the objects with a group's names. winner is the
-// group that gets the name of the Service.
+// judgeTarget decides whether the plan may write the objects with a group's names. The argument
+// winner is the group that gets the name of the Service.
 func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) {
 	g := one.group
 	if m.leftToLinkerd(g) {
@@ -159,7 +159,7 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 	case m.named[g] == nil:
 		return LeftToLinkerd, "a service mirror wrote it and may still be running"
 	}
-	// The limits have left out all known exports.
+	// The limits exclude all known exports.
 	if !slices.ContainsFunc(m.members[g], func(p *member) bool { return p.export != nil }) {
 		return Taken, "the Service " + o.Name + " has no member that may be written"
 	}
@@ -208,10 +208,10 @@ func (m writer) want(one *merged) {
 
 // wantImport adds the ServiceImport of a group, and its derived Service. The derived Service waits
 // until its owner, the ServiceImport, exists. The ServiceImport gets its IPs once the derived
-// Service has IPs. It keeps these IPs while the derived Service is missing or has lost them, and
-// the plan then creates the Service with these IPs. If another object has the derived Service's
-// name, the ServiceImport has no IPs. The plan does not create objects all of whose members are on
-// hold.
+// Service has IPs. If the derived Service is deleted or loses its IPs, the ServiceImport keeps the
+// IPs, and the plan creates the Service again with the same IPs. If another object has the derived
+// Service's name, the ServiceImport does not have IPs. The plan does not create an object if all
+// members of the object are on hold.
 func (m writer) wantImport(one *merged) {
 	have := m.Imports[one.of]
 	conditions := reporter(m)
@@ -274,7 +274,8 @@ func (m writer) wantImport(one *merged) {
 	m.out.Imports = append(m.out.Imports, w)
 }
 
-// usableIPs returns the valid ones of the first two IPs. A Service can be created with at most two.
+// usableIPs returns the first two IPs, without invalid IPs. A Service can be created with at most
+// two IPs.
 func usableIPs(ips []string) (all []string) {
 	for _, ip := range ips[:min(len(ips), 2)] {
 		if addr, err := netip.ParseAddr(ip); err == nil && addr.Zone() == "" {
@@ -284,8 +285,8 @@ func usableIPs(ips []string) (all []string) {
 	return all
 }
 
-// wantDerived adds the derived Service of a ServiceImport and returns it. serviceImport is the
-// existing ServiceImport, or nil.
+// wantDerived adds the derived Service of a ServiceImport to the plan, and returns the Service. The
+// argument serviceImport is the existing ServiceImport, or nil.
 func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *WantedImport) *WantedService {
 	w := m.service(one)
 	if serviceImport != nil {
@@ -320,7 +321,7 @@ func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *Wante
 	return &m.out.Services[len(m.out.Services)-1]
 }
 
-// service returns the Service of a group with the mark only.
+// service returns a Service for a group. The Service contains only the mark.
 func (m writer) service(one *merged) WantedService {
 	w := WantedService{
 		ID:       one.target(),
@@ -354,7 +355,7 @@ func (m writer) discover(annotations map[string]string, one *merged) {
 	}
 }
 
-// remove deletes the objects of a group.
+// remove adds the objects of a group to the objects to delete.
 func (m writer) remove(g group) {
 	m.removeService(g)
 	if o := m.Imports[g.of]; g.kind == Import && m.MCSVersion != "" && o != nil && m.MarkedImport(o) && !o.Deleting {
@@ -362,8 +363,8 @@ func (m writer) remove(g group) {
 	}
 }
 
-// removeService deletes the Service of a group. It leaves Services that Linkerd's service mirror
-// wrote.
+// removeService adds the Service of a group to the objects to delete, unless Linkerd's service
+// mirror wrote the Service.
 func (m writer) removeService(g group) {
 	if o := m.Service(g.target()); o != nil && m.Marked(o) && !o.Deleting {
 		if is, _, _ := identify(o); is == g {
@@ -372,12 +373,13 @@ func (m writer) removeService(g group) {
 	}
 }
 
-// SharedTurn is the turn of writes of objects that no export asked for while this leader led. No
-// cluster has this name. Clusters that only objects name therefore get no turns of their own.
+// SharedTurn is the turn for writes of objects that exports have never asked for since this replica
+// became the leader. No cluster has this name. Clusters that only objects name therefore do not get
+// separate turns.
 const SharedTurn = "no export"
 
-// turn returns the turn for the writes of a group. It is the first member that an export asks or
-// asked for.
+// turn returns the turn for the writes of a group. The turn is the first member of the group that
+// an export asks for, or has asked for.
 func (m writer) turn(members []*member, g group) string {
 	for _, p := range members {
 		if p.export != nil || m.confirmed(memberKey{g, p.cluster}) {
