@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,6 +66,8 @@ type Copies struct {
 	candidate *lease.Candidate[lease.Leadership]
 	limiter   *rate.Limiter
 
+	read atomic.Int64 // bytes that Read has requested since the start
+
 	// used only by the goroutine of Run
 	outages map[federation.ClusterName]*outage
 	next    time.Time // when to list the copies again, even if no cluster has to be copied
@@ -119,15 +122,19 @@ func (c *Copies) readNewest(ctx context.Context, name federation.ClusterName) (*
 	}
 	for _, g := range all {
 		var found *clusterstore.Copy
-		if found, err = c.read(ctx, g); err == nil && found.Cluster == name {
+		if found, err = c.readOne(ctx, g); err == nil && found.Cluster == name {
 			return found, nil
 		}
 	}
 	return nil, err
 }
 
-// read returns the copy of one generation.
-func (c *Copies) read(ctx context.Context, g *generation) (*clusterstore.Copy, error) {
+// maxRead limits the memory that forged copies take at the start. Retries count too, so maxRead is
+// more than maxAll.
+const maxRead = 2 * maxAll
+
+// readOne returns the copy of one generation.
+func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy, error) {
 	switch {
 	case g.count == 0:
 		return nil, unusable("its labels or its annotation " + headAnnotation + " can't be read")
@@ -144,6 +151,11 @@ func (c *Copies) read(ctx context.Context, g *generation) (*clusterstore.Copy, e
 		m, err := c.o.Client.ConfigMaps(c.o.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
+		}
+		for _, data := range m.BinaryData {
+			if c.read.Add(int64(len(data))) > maxRead {
+				return nil, unusable(fmt.Sprintf("all copies together are larger than %d MiB", maxAll>>20))
+			}
 		}
 		parts = append(parts, m)
 	}
@@ -254,6 +266,8 @@ func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, ver
 	return w
 }
 
+// decide compares the generations, the newest first, with the links. A generation is up to date if it
+// was written during the present outage, of the cluster that the link has now.
 func (c *Copies) decide(w *work, all []*generation, links []clusterstore.LinkedCache) {
 	known := make(map[federation.ClusterName]*clusterstore.LinkedCache)
 	for i := range links {

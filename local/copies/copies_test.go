@@ -304,6 +304,11 @@ func TestOncePerOutage(t *testing.T) {
 			lost > lostFor+5*time.Second {
 			t.Errorf("read %v, %v", found.Server, lost)
 		}
+		b.read.Store(maxRead - maxPart)
+		if _, err := b.Read(t.Context(), "east"); err == nil || !strings.Contains(err.Error(), "64 MiB") {
+			t.Errorf("read beyond the limit: %v", err)
+		}
+		b.read.Store(0)
 		wait(time.Hour)
 		w.copied("east:3")
 		if n := w.writes(); n != 3 {
