@@ -17,8 +17,8 @@ func (a audience) find(c Client) *published {
 	return nil
 }
 
-// clients appends to list all kinds of clients on the given nodes. If nodes is nil, every kind of
-// client is appended, starting with those without a node, as Set.HintedTo requires.
+// clients appends all kinds of clients on the given nodes to the given list. If nodes is nil, every
+// kind of client is appended, starting with those without a node, as Set.HintedTo requires.
 func (a audience) clients(list []*published, nodes map[string]bool) []*published {
 	if nodes == nil {
 		list = append(list, a[""]...)
@@ -34,8 +34,8 @@ func (a audience) clients(list []*published, nodes map[string]bool) []*published
 	return list
 }
 
-// unlessHinted appends to list the kinds of clients that are on the given nodes or whose endpoints
-// are not chosen by node hints.
+// unlessHinted appends kinds of clients to the given list: the clients on the given nodes, and the
+// clients whose endpoints are not chosen by node hints.
 func (a audience) unlessHinted(list []*published, nodes map[string]bool) []*published {
 	for _, to := range a.clients(nil, nil) {
 		if set, _ := to.latest.Get(); nodes[to.client.Node] || !set.Hinted {

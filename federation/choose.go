@@ -108,7 +108,7 @@ func (x *pass) tally(c Client) *tally {
 
 // count computes a new tally. Only endpoints that match the client's instance and node are counted.
 // Zone hints do not affect the counts: tiers are chosen from all zones before hints are applied. If
-// clients are not steered, nothing is counted.
+// clients are not steered, no endpoints are counted.
 func (x *pass) count(c Client) *tally {
 	ready, unready := x.port.merged, x.port.unready
 	if c.Instance != "" {
@@ -206,8 +206,8 @@ type choice struct {
 	node string // empty unless endpoints are hinted to the node
 }
 
-// get returns the endpoints that the client gets, given how much of each tier is in use. If the
-// client gets every endpoint in the tally, the result is the tally's own list.
+// get returns the endpoints that the client receives, given how much of each tier is in use. If the
+// client receives every endpoint in the tally, the result is the tally's own list.
 //
 // Hints apply to the endpoints in use, after endpoints of an unusable address family are removed.
 // Hints only choose among endpoints of the local cluster. Hints are ignored if traffic must stay on
@@ -225,7 +225,8 @@ func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 
 	list := x.omitted.note(TierNotUsed, t.list, t.inUse(u))
 	// The EndpointSlices for IPv4 and IPv6 are not updated at the same time. Without this filter,
-	// the only endpoint hinted to a client could be an IPv6 address that the client cannot get.
+	// the only endpoint with a hint for a client could have an IPv6 address that the client cannot
+	// receive.
 	list = x.omitted.note(IPv6Off, list, servable(list, x.ipv6))
 	switch {
 	case x.ignoresHints():
@@ -260,8 +261,8 @@ func (t *tally) inUse(u use) []*Endpoint {
 	return list
 }
 
-// byHintedNode groups the endpoints in use by the nodes that they are hinted to. If node hints do
-// not apply, byHintedNode returns nil.
+// byHintedNode groups the endpoints in use by the nodes in their hints. If node hints do not apply,
+// byHintedNode returns nil.
 func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
 	if x.ignoresHints() {
 		return nil
@@ -274,7 +275,7 @@ func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
 	return byNode
 }
 
-// ignoresHints reports whether clients get the same endpoints with and without topology hints.
+// ignoresHints reports whether clients receive the same endpoints with and without topology hints.
 func (x *pass) ignoresHints() bool { return x.port.summary.byNode || x.zoned() }
 
 // zoned reports whether the preference contains the term zone.
@@ -290,9 +291,8 @@ func onNode(list []*Endpoint, node string) []*Endpoint {
 	})
 }
 
-// hintIndex groups the endpoints of a list by the nodes that they are hinted to. The index is
-// cached until the list changes, because building it takes most of the time needed to start a
-// stream.
+// hintIndex groups the endpoints of a list by the nodes in their hints. The index is cached until
+// the list changes, because building it takes most of the time needed to start a stream.
 type hintIndex struct {
 	list   []*Endpoint
 	byNode map[string][]*Endpoint // nil if node hints do not apply
@@ -310,12 +310,12 @@ func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 	return x.byNode
 }
 
-// hintedNodes groups endpoints by the nodes that they are hinted to. If node hints do not apply,
-// hintedNodes returns nil.
+// hintedNodes groups endpoints by the nodes in their hints. If node hints do not apply, hintedNodes
+// returns nil.
 //
 // As in kube-proxy, node hints apply only if every endpoint has a node hint. Node hints also
 // require that all endpoints are local. If node hints applied despite remote endpoints, a client
-// would get the local endpoints on its node and all remote endpoints.
+// would receive the local endpoints on its node and all remote endpoints.
 func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 	ignored := func(e *Endpoint) bool { return e.Cluster != Local || len(e.Hints.Nodes()) == 0 }
 	if len(list) == 0 || slices.ContainsFunc(list, ignored) {
@@ -330,8 +330,8 @@ func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 	return byNode
 }
 
-// inZone removes the local endpoints that are not hinted to the given zone. As in kube-proxy, zone
-// hints apply only if every local endpoint has one, and at least one endpoint is hinted to the
+// inZone removes the local endpoints without a hint for the given zone. As in kube-proxy, zone
+// hints apply only if every local endpoint has one, and at least one endpoint has a hint for the
 // zone. Endpoints of linked clusters are never removed.
 func inZone(list []*Endpoint, zone string) []*Endpoint {
 	hinted := false

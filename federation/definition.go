@@ -59,7 +59,7 @@ type Definition struct {
 	// declare. If Strict is false, the member's endpoints are served at the port that the client
 	// requested.
 	Strict bool
-	// If Preference is nil, clients get all endpoints, regardless of cluster and zone.
+	// If Preference is nil, clients receive all endpoints, regardless of cluster and zone.
 	Preference *Preference
 }
 
@@ -107,8 +107,8 @@ func (s MemberStatus) String() string {
 	return "serving"
 }
 
-// Preference determines which endpoints of a service clients get, and when. With the zero value,
-// clients get all endpoints.
+// Preference determines which of a service's endpoints are sent to clients, and when. With the zero
+// value, clients receive all endpoints.
 //
 // For a service with one member, every term except zone names all clusters. In all other respects,
 // a preference has the same meaning for all services. Teams can therefore use the same preference

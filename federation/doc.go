@@ -29,8 +29,8 @@
 //     the sources when the table reads them. The order of calls does not affect the sets. Repeating
 //     a call does not change anything.
 //   - With a [Preference], and while a cordon takes effect, the sets also depend on the times of
-//     changes. Two tables publish the same sets if they get the same inputs and watches at the same
-//     times.
+//     changes. Two tables publish the same sets if they receive the same inputs and watches at the
+//     same times.
 //   - Published values are never modified, so callers may share them. An endpoint that has not
 //     changed keeps its pointer in the next set.
 //   - A set without endpoints contains a [Reason]. The reason lets a server distinguish an empty
@@ -54,18 +54,18 @@
 //     reads the source again, but only for watched services.
 //   - If no member is known to declare a port, the port counts as undeclared. At most
 //     [MaxUndeclaredPorts] undeclared ports of a service are watched. The limit can be exceeded
-//     only if members stop declaring ports that are watched. Every further undeclared port gets a
-//     set with the reason [TooManyPorts], and the table does not read sources for it.
+//     only if members stop declaring ports that are watched. For every further undeclared port, the
+//     table publishes a set with the reason [TooManyPorts] without reading sources.
 //   - The cost of changing one endpoint does not depend on the number of watched instances that do
 //     not exist.
 //   - If node hints choose the endpoints of clients, the clients' Key includes their node. Changes
-//     to endpoints that are hinted to other nodes do not affect these clients. Clients on nodes to
-//     which no endpoint is hinted share one set per zone.
+//     to endpoints with hints for other nodes do not affect these clients. Clients on nodes without
+//     hinted endpoints share one set per zone.
 //
 // Preferences and cordons:
 //
-//   - With a Preference, clients get the endpoints of the leading tiers, as few as suffice. If even
-//     all tiers together do not suffice, clients get all tiers. Tiers that become necessary are
+//   - With a Preference, clients receive the endpoints of as few leading tiers as suffice. If even
+//     all tiers together do not suffice, clients receive all tiers. Tiers that become necessary are
 //     added in the same step as the change that made them necessary.
 //   - Tiers that are no longer necessary stay in use for ReturnAfter. After ReturnAfter, the
 //     endpoints of these tiers are removed in parts over ReturnOver. A view that is watched for the
@@ -79,8 +79,8 @@
 //   - A gradual cordon affects a tenth of the cluster's endpoints at a time. All services and all
 //     tables divide a cluster's endpoints into the same tenths.
 //   - The table does not store any history for a service without tiers whose clusters are all in
-//     service. Clients of a service without tiers get all endpoints, and the table never schedules
-//     changes for the service.
+//     service. Clients of a service without tiers receive all endpoints, and the table never
+//     schedules changes for the service.
 //
 // Time and concurrency:
 //

@@ -17,8 +17,8 @@ type Question struct {
 	Limit int        // maximum number of addresses to list; further addresses are only counted
 }
 
-// Explanation says which endpoints the clients of a key get at one moment, and why they do not get
-// the others.
+// Explanation says which endpoints the clients of a key receive at one moment, and why they do not
+// receive the others.
 type Explanation struct {
 	Definition *Definition     // nil if the service is not defined
 	Set        *Set            // the set that clients get
@@ -41,8 +41,8 @@ type ExplainedAddress struct {
 	Tier     string    // its tier for these clients; empty if they are not steered, or if it is in no tier
 }
 
-// Explain says which addresses the clients of a key get, and why they do not get the others. If the
-// key is not watched, or if ctx ends first, Explain returns false.
+// Explain says which addresses the clients of a key receive, and why they do not receive the
+// others. If the key is not watched, or if ctx ends first, Explain returns false.
 //
 // Explain holds the service's lock only while it copies the state of the service. If the Source
 // does not implement Explainer, Explain omits addresses that are not in a Share.
@@ -293,8 +293,8 @@ func (x *inquiry) describe(a *ExplainedAddress) {
 	}
 }
 
-// list stores the addresses that the explanation lists. If the explanation cannot list all
-// addresses, those that are not served come first.
+// The method list stores the addresses that the explanation lists. If the explanation cannot list
+// all addresses, those that are not served come first.
 func (x *inquiry) list() {
 	all := append(x.unserved, x.served...)
 	if x.added <= x.Limit {
@@ -307,13 +307,13 @@ func (x *inquiry) list() {
 	x.result.More = x.added - len(x.result.Addresses)
 }
 
-// Verdict says whether clients get an address, and if not, why. If several reasons apply, the
+// Verdict says whether clients receive an address, and if not, why. If several reasons apply, the
 // verdict is the first one that Isthmus checks.
 type Verdict uint8
 
 const (
-	// Served means that clients get the address. In a result of a Source, Served only means that
-	// the address is in the Share.
+	// Served means that clients receive the address. In a result of a Source, Served only means
+	// that the address is in the Share.
 	Served Verdict = iota
 
 	// The following verdicts exclude an address from a Share.
@@ -365,7 +365,7 @@ const (
 	ClusterCordoned
 	// ClusterLost means that the cluster is withdrawn until its API can be watched again.
 	ClusterLost
-	// Taken means that clients get the address from another member or another slice.
+	// Taken means that clients receive the address from another member or another slice.
 	Taken
 
 	// The following verdicts exclude an address from the client's set.
@@ -380,10 +380,10 @@ const (
 	// TierNotUsed means that clients do not use the tier of the address, or have already stopped
 	// using this part of the tier.
 	TierNotUsed
-	// HintedToOtherNodes means that the endpoint is hinted to other nodes, and that another
-	// endpoint is hinted to the client's node.
+	// HintedToOtherNodes means that the endpoint only has hints for other nodes, and that another
+	// endpoint has a hint for the client's node.
 	HintedToOtherNodes
-	// OtherZones means that the endpoint is only hinted to zones other than the client's.
+	// OtherZones means that the endpoint only has hints for zones other than the client's.
 	OtherZones
 	// IPv6Off means that the address is an IPv6 address, and that Isthmus does not serve IPv6.
 	IPv6Off
@@ -447,8 +447,8 @@ type Considered struct {
 	Changed time.Time      // when the slice's offer changed last, or was first cached; zero if unknown
 }
 
-// omitted records why a client does not get endpoints that other clients may get. A nil map does
-// not record anything.
+// omitted records why a client does not receive endpoints that other clients may receive. A nil map
+// does not record anything.
 type omitted map[*Endpoint]Verdict
 
 // note records the verdict for each endpoint that is in list but not in left. The result is the

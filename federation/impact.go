@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// ServiceImpact compares the endpoints that clients of a service port get now with the endpoints
-// they would get after a cordon.
+// ServiceImpact compares the endpoints that clients of a service port receive now with the
+// endpoints they would receive after a cordon.
 type ServiceImpact struct {
 	Service ServiceID
 	// If Watched is true, clients watch the port, and the fields Now and Then contain numbers of
@@ -23,7 +23,7 @@ type ServiceImpact struct {
 	Now, Then  []ClusterCount // by the members' clusters, in definition order
 }
 
-// ClusterCount is the number of endpoints that clients get from one cluster.
+// ClusterCount is the number of endpoints that clients receive from one cluster.
 type ClusterCount struct {
 	Cluster ClusterName
 	Count   int
@@ -199,7 +199,7 @@ func (x *trial) impact(id ServiceID, in inputs, o Options) ServiceImpact {
 	return *worst
 }
 
-// after returns the endpoints that new clients would get from a service with the given inputs.
+// after returns the endpoints that new clients would receive from a service with the given inputs.
 func (x *trial) after(in inputs, o Options) map[Client][]*Endpoint {
 	p := x.port
 	allowed := make([]offer, len(x.members))

@@ -230,8 +230,8 @@ func (s SteeredService) TiersFor(zone string) string { return s.Preference.first
 // maxClients is the maximum number of kinds of clients that a page shows for each service.
 const maxClients = 100
 
-// Steered lists the watched services whose clients are steered, sorted by service. If clients is
-// true, Steered also sets Clients and MoreClients, which takes considerably longer.
+// Steered lists the watched services whose clients are steered, sorted by service. If the clients
+// argument is true, Steered also sets Clients and MoreClients, which takes considerably longer.
 func (t *Table) Steered(clients bool) []SteeredService {
 	var list []SteeredService
 	for _, s := range t.watchedNow() {
@@ -243,9 +243,9 @@ func (t *Table) Steered(clients bool) []SteeredService {
 	return list
 }
 
-// describeSteered describes the service for Steered. If clients is true, the description includes
-// the first kinds of clients. If the service is broken or not steered, the Preference of the result
-// is nil.
+// describeSteered describes the service for Steered. If the clients argument is true, the
+// description includes the first kinds of clients. If the service is broken or not steered, the
+// Preference of the result is nil.
 func (s *watchedService) describeSteered(clients bool) SteeredService {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -315,7 +315,7 @@ type SteeredClient struct {
 	Next     time.Time // when endpoints are dropped unless something changes; zero if none are
 }
 
-// TierStatus describes one tier, and how much of it clients get.
+// TierStatus describes one tier, and how much of it clients receive.
 type TierStatus struct {
 	Tier  string // in words
 	InUse bool

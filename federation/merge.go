@@ -226,9 +226,10 @@ func winner(offers offers, a netip.AddrPort) (won *Endpoint, several bool) {
 }
 
 // patch returns a copy of list with the endpoint at each of the given addresses replaced by the
-// result of pick. If pick returns nil, patch removes the endpoint. The second argument of pick
-// reports whether list contains the address. The addresses must be sorted and must not contain
-// duplicates. If pick does not change any endpoint, patch returns list itself.
+// result of the pick function. If the pick function returns nil, patch removes the endpoint. The
+// second argument of the pick function reports whether list contains the address. The addresses
+// must be sorted and must not contain duplicates. If the pick function does not change any
+// endpoint, patch returns list itself.
 func patch(list []*Endpoint, addrs []touched, pick func(t touched, was bool) *Endpoint) []*Endpoint {
 	var out []*Endpoint // the result for all endpoints of list before index from
 	from := 0
@@ -279,7 +280,7 @@ func same(a, b []*Endpoint) bool {
 }
 
 // forEachChange calls f, in order, for every address at which two sorted lists have different
-// pointers. If one of the lists does not contain the address, f gets nil for that list.
+// pointers. If one of the lists does not contain the address, f receives nil for that list.
 func forEachChange(a, b []*Endpoint, f func(a, b *Endpoint)) {
 	i, j := 0, 0
 	for i < len(a) && j < len(b) {

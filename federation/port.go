@@ -193,7 +193,7 @@ func (p *port) tick(now time.Time) {
 	p.publish(p.dueBy(now), origin{})
 }
 
-// dueBy returns the clients that must drop a part of a tier at or before now.
+// dueBy returns the clients that must drop a part of a tier at or before the given time.
 func (p *port) dueBy(now time.Time) (list []*published) {
 	for to := range p.failingBack {
 		if !to.tierView.due.After(now) {
@@ -210,7 +210,7 @@ type memberChange struct {
 }
 
 // replaceMembers stores new contributions of members, and publishes all resulting changes in one
-// step. After the call, list contains the previous contributions.
+// step. After the call, the given list contains the previous contributions.
 func (p *port) replaceMembers(list []memberChange, why origin) {
 	if len(list) == 0 {
 		return
@@ -360,7 +360,7 @@ func undeclared(members []contribution) bool {
 //   - If traffic must stay on nodes, clients on a node are affected only if an endpoint on the node
 //     or in another cluster has changed.
 //   - If node hints choose the endpoints of clients, the clients are affected only by changes to
-//     endpoints hinted to their node, and by changes that decide whether node hints apply.
+//     endpoints with hints for their node, and by changes that decide whether node hints apply.
 func (p *port) concerned(merged, unready []*Endpoint) []*published {
 	byNode := p.summary.byNode
 	whole := p.audiences[""]
@@ -436,7 +436,7 @@ func (p *port) decideTiers(to *published, t *tally, now time.Time) use {
 }
 
 // newSet returns a set of the chosen endpoints. The hinted argument groups all endpoints in use by
-// the nodes that they are hinted to.
+// the nodes in their hints.
 func (p *port) newSet(to *published, chosen []*Endpoint, hinted map[string][]*Endpoint, why origin) Set {
 	set := Set{
 		Version:    1,

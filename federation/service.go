@@ -112,7 +112,7 @@ func (s *watchedService) locked(f func()) {
 	done = true
 }
 
-// isBroken reports whether the service is broken. Before it reports, isBroken waits until a running
+// isBroken reports whether the service is broken. Before it returns, isBroken waits until a running
 // update has ended.
 func (s *watchedService) isBroken() bool {
 	s.mu.Lock()

@@ -106,7 +106,7 @@ func (s *Set) Tiers() (Tiers, <-chan struct{}) {
 type Tiers struct{ by *steering }
 
 // Of returns the name of an endpoint's tier for clients in the given zone, and the standing of the
-// endpoint's cluster. If clients of the service get all endpoints, ok is false.
+// endpoint's cluster. If clients of the service receive all endpoints, ok is false.
 func (t Tiers) Of(e *Endpoint, zone string) (tier string, standing Standing, ok bool) {
 	if t.by == nil {
 		return "", InService, false
@@ -203,7 +203,8 @@ type Watch[T any] struct {
 	close  func()
 }
 
-// NewWatch returns a watch on the values of latest. The first call to Close calls closed.
+// NewWatch returns a watch on the values of latest. The first call to Close calls the closed
+// function.
 func NewWatch[T any](latest *Latest[T], closed func()) *Watch[T] {
 	return &Watch[T]{latest: latest, close: closed}
 }

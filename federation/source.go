@@ -88,7 +88,7 @@ func (b *Behind) scale(addresses, of int) *Behind {
 // address has an owner, the table does not accept the address from linked clusters.
 //
 // An AddressOwners must be safe for concurrent use, and must never call the Table. After every
-// change of an owner, [Table.AddressOwnerChanged] must be called.
+// change to the owner of an address, [Table.AddressOwnerChanged] must be called.
 type AddressOwners interface {
 	// AddressOwner returns the object that the address is assigned to, such as "Pod shop/web-1". If
 	// the address is not assigned to an object, AddressOwner returns an empty string.

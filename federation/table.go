@@ -37,8 +37,9 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Table combines definitions with clusters, and publishes the sets that clients get. All methods
-// are safe for concurrent use. Each method of a Table publishes all effects before it returns.
+// Table combines definitions with clusters, and publishes the sets that clients receive. All
+// methods are safe for concurrent use. Each method of a Table publishes all effects before it
+// returns.
 type Table struct {
 	opts Options // fixed
 
@@ -343,8 +344,8 @@ func (t *Table) statusChanged(m serviceMember, s MemberStatus) bool {
 	return !reported || old != s
 }
 
-// forgetReports drops the reports for the members that are in old but not in now. The caller must
-// hold t.mu.
+// forgetReports drops the reports for members of the old definition that are not members of the new
+// definition. The caller must hold t.mu.
 func (t *Table) forgetReports(id ServiceID, old, now *Definition) {
 	if old == nil {
 		return
@@ -356,8 +357,8 @@ func (t *Table) forgetReports(id ServiceID, old, now *Definition) {
 	}
 }
 
-// countUpdates assigns update counts to the members in now, and releases the update counts of the
-// members in before. The two lists may have members in common, but must not share memory.
+// countUpdates assigns update counts to the current members, and releases the update counts of the
+// previous members. The two lists may have members in common, but must not share memory.
 func (t *Table) countUpdates(port uint16, before, now []contribution) {
 	if undeclared(now) {
 		port = 0
@@ -483,8 +484,8 @@ type schedule struct {
 	next Latest[time.Time] // the earliest time in due, or earlier if a service has changed since; zero if due is empty
 }
 
-// set sets the time when a service is due. If the time is zero, set removes the service. Setting
-// the time takes constant time. Because set does not search all times, the time of the next change
+// set sets the time when a service is due. If the time is zero, set removes the service. The set
+// method runs in constant time. Because set does not search all times, the time of the next change
 // may be too early. The takeDue method corrects a time that is too early.
 func (c *schedule) set(s *watchedService, at time.Time) {
 	c.mu.Lock()

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// steering decides which endpoints of a port clients get. A steering combines the tiers of the
+// steering decides which endpoints of a port clients receive. A steering combines the tiers of the
 // service's preference with the members' clusters and the standings of these clusters. After the
 // last tier comes an additional tier for clusters of last resort.
 //
-// If clients get all endpoints of a port, the port does not have a steering. A steering is
+// If clients receive all endpoints of a port, the port does not have a steering. A steering is
 // immutable.
 type steering struct {
 	preference *Preference // never nil
@@ -33,7 +33,7 @@ type placement struct {
 	// If partlyLastResort is true, the cluster is changing to or from last resort. Some parts of
 	// the cluster are in service, and the other parts are last resort. The parts in service do not
 	// suffice to stop using the parts of last resort. Without this rule, if there are no other
-	// clusters, the few parts in service would have to take all requests.
+	// clusters, the few parts in service would have to handle all requests.
 	partlyLastResort bool
 	// If unused is true, the cluster's endpoints are never served. Clients do not need to wait for
 	// an unused cluster, and its endpoints do not compete for addresses.
@@ -42,7 +42,7 @@ type placement struct {
 
 var noPreference = &Preference{}
 
-// newSteering returns the steering of a service, or nil if clients get all endpoints.
+// newSteering returns the steering of a service, or nil if clients receive all endpoints.
 func newSteering(in inputs, now func() time.Time) *steering {
 	d := in.definition
 	if d == nil || len(d.Members) == 0 {
@@ -197,7 +197,7 @@ func (st *steering) divide(i int, o offer) (inService, lastResort offer) {
 	return nil, o
 }
 
-// The result of only is the part of an offer with the given standing.
+// The only method returns the part of an offer with the given standing.
 func (p *placement) only(o offer, s Standing) offer {
 	has := func(e *Endpoint) bool { return p.standingOf(e) == s }
 	var list offer

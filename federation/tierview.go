@@ -56,15 +56,16 @@ func (r row) describe(st *steering) string {
 	return fmt.Sprintf("%s: %d of %d ready, min-ready is %v", names, r.ready, r.known, limit)
 }
 
-// A use says how much of each tier clients get. The string contains one byte per tier, which is the
-// number of parts of the tier that clients no longer use. If clients no longer use any part of a
-// tier, the tier is not in use.
+// A use says how much of each tier clients receive. The string contains one byte per tier, which is
+// the number of parts of the tier that clients no longer use. If clients no longer use any part of
+// a tier, the tier is not in use.
 type use string
 
-// This value of use applies to clients that are not steered.
+// This use value applies to clients that are not steered.
 const everything use = ""
 
-// The result of has is true if clients get the endpoint, which belongs to the tier at index place.
+// The has method reports whether clients receive the endpoint, which belongs to the tier at the
+// given index.
 func (u use) has(place int, e *Endpoint) bool {
 	if place >= len(u) || u[place] == parts {
 		return false // no tier names the endpoint, or the tier is not in use
@@ -72,7 +73,8 @@ func (u use) has(place int, e *Endpoint) bool {
 	return u[place] == 0 || partOf(e) >= int(u[place])
 }
 
-// decidedBy reports whether the last decision was based on the same tiers as those of st.
+// decidedBy reports whether the last decision was based on the same tiers as those of the given
+// steering.
 func (v *tierView) decidedBy(st *steering) bool {
 	return sameTiers(v.steering.preference.Tiers, st.preference.Tiers)
 }
@@ -92,7 +94,7 @@ func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Tim
 	v.setInUse(max(needed, last+1), t.counts, now)
 }
 
-// decide updates the view with new counts, and returns how much of each tier clients get. Tiers
+// decide updates the view with new counts, and returns how much of each tier clients receive. Tiers
 // that are needed come into use immediately. Tiers that are no longer needed stay in use until all
 // their parts have been dropped.
 //
@@ -179,7 +181,7 @@ func (v *tierView) setInUse(n int, counts tierCounts, now time.Time) {
 	v.since = now
 }
 
-// useAt returns how much of each tier clients get, and stores the time of the next change.
+// useAt returns how much of each tier clients receive, and stores the time of the next change.
 func (v *tierView) useAt(st *steering, now time.Time) use {
 	list := make([]byte, st.tierCount+1)
 	v.due = time.Time{}
