@@ -29,7 +29,7 @@ import (
 // stream can leave up to 64 KiB of buffered data behind.
 const maxStalled = 100
 
-// Values of the label reason of isthmus_connections_closed_total.
+// These are the values of the label "reason" of the metric isthmus_connections_closed_total.
 const (
 	closedStalled    = "stalled"    // maxStalled of its streams have stalled
 	closedReflection = "reflection" // the client did not read a reflection response in time

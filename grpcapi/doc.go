@@ -20,14 +20,14 @@
 //
 //   - If a call's request does not arrive within Options.Request, the call ends with
 //     DeadlineExceeded. The limit on the request's arrival applies to all methods.
-//   - A Get is answered within Options.FirstFrame, either with messages or with a status code. The
-//     first message is either an add with the whole merged set, or no_endpoints. If a set is too
-//     large for one message, package wire splits the set.
+//   - The server responds to a Get within Options.FirstFrame, either with messages or with a status
+//     code. The first message is either an add with the whole merged set, or no_endpoints. If a set
+//     is too large for one message, package wire splits the set.
 //   - If a member's cluster is unreachable or still pending, and the other members do not have
 //     endpoints, the Get ends with Unavailable. A stale cluster keeps its cached endpoints. If
 //     Isthmus restarts while a cluster's API server is down, the cluster is unreachable and does
 //     not have endpoints until the API server is back.
-//   - A GetProfile is answered immediately, either with a profile or with a status code.
+//   - The server responds to a GetProfile immediately, either with a profile or with a status code.
 //
 // Updates of a Get:
 //
@@ -46,7 +46,7 @@
 //     exist, an open stream receives an empty profile.
 //   - An invalid ServiceProfile does not remove routes. A proxy that has received routes for the
 //     service keeps these routes, even while the service is deleted and created again. Proxies that
-//     have not received routes for the service get the default profile.
+//     have not received routes for the service receive the default profile.
 //   - While several objects claim the same address, open streams do not receive updates, and new
 //     calls end with Unavailable.
 //

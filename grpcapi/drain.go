@@ -68,8 +68,8 @@ func (o *openStreams) byView(svc federation.ServiceID) map[*getView][]*stream {
 	return views
 }
 
-// drain ends each answered stream that is open now, after a random delay of at most the given
-// duration. When drain has ended the last stream, or when ctx is done, drain returns. See
+// drain ends each open stream whose first message has been sent, after a random delay of at most
+// the given duration. When drain has ended the last stream, or when ctx is done, drain returns. See
 // Server.Drain.
 func (o *openStreams) drain(ctx context.Context, over time.Duration) {
 	start := time.Now()
@@ -92,8 +92,9 @@ type plannedEnd struct {
 	after  time.Duration // since drain was called
 }
 
-// planEnds plans when to end each answered stream, and sorts the results by time. Streams that have
-// not been answered are left open, because a proxy would treat their end as a refusal.
+// planEnds plans when to end each stream whose first message has been sent, and sorts the results
+// by time. Streams without a first message stay open, because a proxy would treat their end as a
+// refusal.
 func (o *openStreams) planEnds(over time.Duration) []plannedEnd {
 	o.mu.Lock()
 	defer o.mu.Unlock()

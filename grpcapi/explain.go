@@ -22,7 +22,7 @@ type Question struct {
 	Limit     int        // number of addresses to list, those not served first; the rest are counted
 }
 
-// Explanation describes which endpoints the proxy gets, and why it does not get the others.
+// Explanation describes which endpoints the proxy receives, and why it does not receive the others.
 type Explanation struct {
 	*federation.Explanation
 	Authority string // including the port

@@ -32,7 +32,8 @@ type getStream struct {
 	tiers      federation.Tiers // the tiers that were sent with the endpoints
 	otherTiers <-chan struct{}  // closed when tiers is out of date
 
-	// the time on Server.clock at which the set became empty while a cluster was pending, or 0
+	// emptySince is the time on Server.clock at which the set became empty while a cluster was
+	// pending, or 0.
 	emptySince int64
 	heldBack   bool // the newest set is held back because it is empty
 }
@@ -288,7 +289,7 @@ func (st *getStream) switchView() bool {
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.table.Watch, st.server.viewMemory, costOfSet)
 	if set, _ := st.view.get(); set.Reason == federation.TooManyPorts {
 		// The refusal is final for all streams of the view, so the view is discarded. The next
-		// stream with the same key gets a new answer from the table.
+		// stream with the same key receives a new set from the table.
 		st.server.getViews.forget(st.view)
 	}
 	st.usedView.Store(st.view)

@@ -60,7 +60,7 @@ func (q *quota) take(client netip.Addr) bool {
 	return false
 }
 
-// give returns a unit that the address has taken.
+// give releases a unit that was charged to the client address.
 func (q *quota) give(client netip.Addr) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -172,8 +172,9 @@ func refusal(ctx context.Context) error {
 //   - At most maxReflections reflection calls run at the same time.
 //   - If the client does not read a response within Options.Request, its connection is closed.
 //     Requests that the client sends in the meantime wait in its flow control window of 64 KiB.
-//   - Each connection gets at most maxReflected reflection responses. The number of responses must
-//     be limited because short responses fit into buffers, where the timeout does not apply.
+//   - On each connection, the server sends at most maxReflected reflection responses. The number of
+//     responses must be limited because short responses fit into buffers, where the timeout does
+//     not apply.
 const (
 	maxReflections = 10
 	maxReflected   = 500

@@ -95,7 +95,7 @@ func (st *profileStream) advance(now *profileVariant) bool {
 }
 
 // refusal returns the error with which to refuse a call whose first profile is the given one, or
-// nil if the call is served. If an open stream gets a profile that would cause a refusal, the
+// nil if the call is served. If an open stream receives a profile that would cause a refusal, the
 // stream sends an empty message instead.
 func (st *profileStream) refusal(p *federation.Profile) error {
 	key := st.key

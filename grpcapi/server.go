@@ -170,7 +170,7 @@ const (
 	// needs.
 	maxRequest = 16 << 10
 	// maxHeaders is the maximum size of a call's headers, in bytes. In addition to its text, each
-	// header counts as 32 bytes. A proxy's headers take less than 1 KiB. Headers stay in memory
+	// header counts as 32 bytes. The headers of a proxy use less than 1 KiB. Headers stay in memory
 	// until the call ends.
 	maxHeaders = 2 << 10
 	// requestWindow is the flow control window of each call and of each connection, in bytes. The
@@ -227,10 +227,10 @@ func (s *Server) MarkNotServing() { s.health.Shutdown() }
 // it has ended the last stream, or when ctx is done.
 //
 // Drain does not refuse new streams. After each refusal, a proxy doubles the time that it waits
-// before it retries, up to a minute. Only a first message resets the time that a proxy waits.
-// Proxies also use DNS responses that are up to half a minute old. A refusal would therefore keep a
-// proxy away from every replica. A proxy whose stream is ended by Drain waits only 0.1 s before it
-// reconnects.
+// before it retries, up to a minute. A proxy resets the waiting time only when it receives the
+// first message of a stream. Proxies also use DNS responses that are up to half a minute old. A
+// refusal would therefore keep a proxy away from every replica. A proxy whose stream is ended by
+// Drain waits only 0.1 s before it reconnects.
 func (s *Server) Drain(ctx context.Context) { s.streams.drain(ctx, s.opts.Drain) }
 
 // WaitUnused returns true as soon as no stream has been open for the duration d. If ctx is done
@@ -247,7 +247,7 @@ func (s *Server) Finish() {
 	s.streams.finish()
 }
 
-// Explain describes which endpoints a proxy gets, and why. The explanation is based on the view
+// Explain describes which endpoints a proxy receives, and why. The explanation is based on the view
 // that the proxy's stream would use, including the view's state. All errors are gRPC status errors.
 func (s *Server) Explain(ctx context.Context, q Question) (*Explanation, error) {
 	return explainer{s}.explain(ctx, q)

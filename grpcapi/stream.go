@@ -18,16 +18,16 @@ import (
 type sink interface{ SendMsg(m any) error }
 
 // producer produces the messages of one stream. A producer is either a getStream or a
-// profileStream. The function serve calls begin and first once, and then calls next repeatedly.
-// Errors end the stream and contain a gRPC status code.
+// profileStream. The function serve calls the methods begin and first once, and then calls the
+// method next repeatedly. Errors end the stream and contain a gRPC status code.
 type producer interface {
 	common() *stream
 	// name returns the full authority of the destination.
 	name() string
 	// begin waits for the first set or profile. If the call is refused, begin returns an error.
 	begin(context.Context) error
-	// first returns the first messages. The method is called after begin, once the stream has been
-	// admitted.
+	// first returns the first messages. The method is called once the stream has been admitted,
+	// which happens after begin returns.
 	first() []*wire.Frame
 	// next waits until there are messages to send, and returns these messages.
 	next(context.Context) ([]*wire.Frame, error)

@@ -442,8 +442,8 @@ func (v *getView) lazy(from, to *federation.Set, all bool) *lazyFrames {
 	return f
 }
 
-// keep caches a step, and drops the steps that lead to older sets. If the given step leads to an
-// older set, keep returns false. The caller must hold v.mu.
+// keep adds a step to the cache, and drops the steps that lead to older sets. If the given step
+// leads to an older set, keep returns false. The caller must hold v.mu.
 func (v *getView) keep(f *lazyFrames) bool {
 	if n := len(v.steps); n > 0 {
 		newest := v.steps[n-1].to

@@ -54,7 +54,7 @@ func (e Encoder) InZone(zone string) Encoder {
 }
 
 // Explaining returns an Encoder for clients that request the reason for each endpoint. The Encoder
-// adds the labels isthmus_tier and isthmus_standing to endpoints, unless every client gets all
+// adds the labels isthmus_tier and isthmus_standing to endpoints, unless every client receives all
 // endpoints of the service.
 func (e Encoder) Explaining(t federation.Tiers) Encoder {
 	e.tiers = t

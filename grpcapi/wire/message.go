@@ -64,8 +64,8 @@ var scratch = sync.Pool{New: func() any { return new([]byte) }}
 const anyNumber = math.MaxInt
 
 // pack encodes n items in as few Updates as maxMessage allows, with each Update as full as
-// possible. Each Update begins with the bytes in head. The function item appends the item at index
-// i. If the items need more messages than limit, pack returns nil.
+// possible. Each Update begins with the bytes in the head argument. The item function appends the
+// item at index i. If the items need more messages than limit, pack returns nil.
 func pack(field protowire.Number, head []byte, n, limit int, item func(b []byte, i int) []byte) []*Frame {
 	var frames []*Frame
 	buffer := scratch.Get().(*[]byte)
