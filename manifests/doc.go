@@ -3,7 +3,7 @@
 //   - install: installs Isthmus next to Linkerd's control plane. The file rbac.yaml grants
 //     permissions in the local cluster.
 //   - install/exports: grants permissions to write Services for the exports of linked clusters. The
-//     policies in the folder guard limit these permissions.
+//     policies in the folder install/exports/guard limit these permissions.
 //   - install/mcs-crds: a component that installs the CRDs of ServiceExport and ServiceImport.
 //   - linkerd: a component that replaces Linkerd's destination container with Isthmus.
 //   - install/policy and linkerd/policy: components that add Linkerd authorization policies.
