@@ -1,4 +1,4 @@
-// Command isthmus is a multicluster federation gateway for Linkerd proxies.
+// Command isthmus federates services of several clusters for Linkerd proxies.
 //
 //	isthmus gateway --kubeconfig ~/.kube/config
 //	isthmus clusters
@@ -11,15 +11,15 @@
 //
 //   - "isthmus gateway" serves the Destination API. Package internal/server implements the command.
 //   - The commands clusters, services, exports, explain, check, get and profile query a running
-//     replica. Package internal/commands implements these commands. If no replica runs, check uses
-//     the results of internal/preflight.
-//   - The commands link, unlink, cordon and uncordon write links. Package internal/commands/links
-//     implements these commands.
+//     replica. Package internal/commands implements these commands. If no replica runs, the check
+//     command uses the results of internal/preflight.
+//   - The commands link, unlink, cordon and uncordon create, change and delete links. Package
+//     internal/commands/links implements these commands.
 //
 // Callers may rely on the following:
 //
-//   - The exit code is 0 for success, which includes a SIGTERM. The exit code is 1 for a failure,
-//     and 2 for invalid arguments. A call with invalid arguments changes nothing.
+//   - The exit code is 0 for success, and also after a SIGTERM. The exit code is 1 for a failure,
+//     and 2 for invalid arguments. A command with invalid arguments does not change anything.
 //   - Standard output carries only results and help. The log goes to standard error.
 //   - Only main exits the process.
 //

@@ -45,7 +45,7 @@ func calledAs(file string) (name string, first []string) {
 	return "isthmus", nil
 }
 
-// newProgram returns the program with all its commands. The program can be run once.
+// newProgram returns the program with all its commands. The program can only be run once.
 func newProgram(name string) *cli.Program {
 	return &cli.Program{
 		Name:  name,

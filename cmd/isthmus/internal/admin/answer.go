@@ -12,7 +12,7 @@ import (
 // addresses with long strings is about a quarter of this size.
 const maxKept = 16 << 20
 
-// answer holds a value as indented JSON, or the error from encoding the value.
+// answer is a value that has been encoded as indented JSON, or the error from encoding the value.
 type answer struct {
 	text []byte
 	err  error
@@ -33,8 +33,8 @@ func (a answer) serve(w http.ResponseWriter) {
 	_, _ = w.Write(a.text) // the client may have disconnected
 }
 
-// sharedAnswer returns a handler that encodes the result of value and serves the cached response to
-// all clients.
+// sharedAnswer returns a handler that encodes the result of the value function and serves the
+// cached response to all clients.
 func sharedAnswer(value func() any) http.Handler {
 	s := newShared(0, restFor, func() answer { return encode(value()) })
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { s.get().value.serve(w) })
@@ -43,9 +43,9 @@ func sharedAnswer(value func() any) http.Handler {
 // shareMost is the maximum age of a shared value.
 const shareMost = 30 * time.Second
 
-// shared caches a value that is expensive to compute and requested by many clients. Concurrent
-// callers wait for a single computation and share its result, which remains valid for some time.
-// This sharing limits the CPU use for any number of clients.
+// A shared is a cache for one value that is expensive to compute and that many clients request.
+// Concurrent callers wait for a single computation and share its result, which remains valid for
+// some time. This sharing limits the CPU use for any number of clients.
 type shared[T any] struct {
 	make  func() T      // not called concurrently
 	least time.Duration // minimum lifetime of a value

@@ -23,7 +23,7 @@ const lookLimit = 2 * time.Second
 // clustersHandler serves /debug/clusters. The query parameter is adminapi.FreshParameter.
 type clustersHandler struct{ *Sources }
 
-// handler returns the handler of /debug/clusters. Concurrent requests with adminapi.FreshParameter
+// handler returns the handler for /debug/clusters. Concurrent requests with adminapi.FreshParameter
 // read the clusters only once, and the response is cached for a second.
 func (h clustersHandler) handler() http.Handler {
 	known := sharedAnswer(func() any { return h.all() })
@@ -37,8 +37,8 @@ func (h clustersHandler) handler() http.Handler {
 	})
 }
 
-// fresh queries all clusters and returns their state. Results that arrive after lookLimit appear in
-// the next response.
+// fresh returns the state of all clusters after querying each of them. Results that arrive after
+// lookLimit appear in the next response.
 func (h clustersHandler) fresh() adminapi.Clusters {
 	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
 	defer cancel()
@@ -90,8 +90,8 @@ func (h clustersHandler) all() adminapi.Clusters {
 		})
 	}
 
-	// Add the rejected requests to the local API server. The status of the local cluster only
-	// includes rejected lists and watches.
+	// Include the requests that the local API server has rejected. The status of the local cluster
+	// only includes rejected lists and watches.
 	refused := slices.Clone(h.Links.OwnRefused())
 	if h.SliceWriter != nil {
 		page.Writer = new(h.SliceWriter.Status())

@@ -74,7 +74,7 @@ type Copies interface {
 	Refused() []adminapi.RefusedRequest
 }
 
-// newDebugAPI returns the handlers of the debug API by path.
+// newDebugAPI returns the handler for each path of the debug API.
 func newDebugAPI(from *Sources) map[string]http.Handler {
 	lists := newListHandler(func() listContent { return newListContent(from) })
 	all := map[string]http.Handler{

@@ -12,7 +12,7 @@ import (
 // eventsHandler serves /debug/events.
 type eventsHandler struct{ *Sources }
 
-// all returns the events of the log, newest first.
+// all returns the events in the log, newest first.
 func (h eventsHandler) all() adminapi.Events {
 	return adminapi.Events{Most: maxEvents, Events: h.Events.Newest()}
 }
@@ -55,8 +55,8 @@ const (
 //   - The log truncates texts and replaces unprintable characters, because texts come from
 //     clusters.
 //
-// An EventLog is safe for concurrent use. The method Add takes a few microseconds, because it scans
-// all stored events. The method Add does not call other code, so that its callers may hold any
+// An EventLog is safe for concurrent use. A call to Add lasts a few microseconds, because it scans
+// all stored events. Because the method Add does not call other code, its callers may hold any
 // lock.
 type EventLog struct {
 	mu   sync.Mutex

@@ -41,7 +41,7 @@ type explainHandler struct {
 	turns *limiter // for computing a response; a slow client does not delay others
 }
 
-// newExplainHandler returns the handler of /debug/explain, whose limits differ from those of other
+// newExplainHandler returns the handler for /debug/explain, whose limits differ from those of other
 // pages.
 func newExplainHandler(from *Sources) http.Handler {
 	h := explainHandler{from, newLimiter(maxExplains, explainWait, 0)}
@@ -128,13 +128,13 @@ const authorityForms = "give NAMESPACE/NAME, NAME.NAMESPACE, or what the applica
 // importSuffix is the suffix of the DNS names of ServiceImports.
 const importSuffix = ".svc.clusterset.local"
 
-// authority expands the given authority to the form that proxies send. The errors that authority
-// returns are meant for users. The following rules apply:
+// authority expands the given authority to the form that proxies send. The returned errors are
+// meant for users. The following rules apply:
 //
 //   - The forms NAMESPACE/NAME, NAME.NAMESPACE and NAME.NAMESPACE.svc are accepted, with or without
 //     :PORT.
-//   - If :PORT is missing and the Service has a single port, authority uses this port. If the
-//     Service has several ports including 80, authority uses port 80.
+//   - If :PORT is missing and the Service has a single port, the result contains this port. If the
+//     Service has several ports including 80, the result contains port 80.
 //   - A cluster IP is replaced with the name of its Service.
 //   - The DNS name of a ServiceImport is replaced with the name of the Service that clients of the
 //     ServiceImport reach.
@@ -285,8 +285,8 @@ func portList(ports []uint16) string {
 	return text.Some(list, 10)
 }
 
-// newExplanation converts an explanation to a response. The parameters problems and failures
-// concern the explained service.
+// newExplanation converts an explanation to a response. The problems and failures are those of the
+// explained service.
 func newExplanation(
 	x *grpcapi.Explanation,
 	clusters map[federation.ClusterName]cluster.Status,
@@ -387,7 +387,7 @@ func newExplainedMember(
 	return e
 }
 
-// newExplainedAddress converts an address of member m.
+// newExplainedAddress converts an address of member m for the response.
 func newExplainedAddress(a *federation.ExplainedAddress, m *adminapi.ExplainedMember) adminapi.ExplainedAddress {
 	e := adminapi.ExplainedAddress{
 		Cluster: m.Cluster,

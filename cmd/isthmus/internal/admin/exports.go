@@ -281,8 +281,9 @@ func (h exportsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	encode(page).serve(w)
 }
 
-// newExports returns the exports that match one of the names, or whose object does. Each name has
-// the form NAME, NAMESPACE/NAME or NAMESPACE/. If names is empty, newExports returns all exports.
+// newExports returns each export for which the export itself or its object matches one of the
+// names. Each name has the form NAME, NAMESPACE/NAME or NAMESPACE/. If names is empty, newExports
+// returns all exports.
 func newExports(v *exportsView, names []string) *adminapi.Exports {
 	page := &adminapi.Exports{
 		Writer:         v.writer,

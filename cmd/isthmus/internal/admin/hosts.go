@@ -62,8 +62,7 @@ func (h *Hosts) admit(host string) bool {
 		slices.ContainsFunc(h.domains, func(d string) bool { return strings.HasSuffix(name, d) })
 }
 
-// hostName returns the host of a Host header in lower case, without the port, brackets and a final
-// dot.
+// hostName returns the host of a Host header in lower case, without port, brackets or a final dot.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -73,7 +72,7 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// guard returns a handler that rejects requests that the page of another site may have caused. The
+// guard returns a handler that rejects requests that a page on another site may have caused. The
 // handler accepts any host name on the paths for the kubelet and Prometheus.
 func (h *Hosts) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +98,7 @@ func (h *Hosts) guard(next http.Handler) http.Handler {
 	})
 }
 
-// fromElsewhere reports whether, according to the browser, the page of another site caused the
+// fromElsewhere reports whether, according to the browser, a page on another site caused the
 // request. If a user follows a link from another site, fromElsewhere returns false.
 func fromElsewhere(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {

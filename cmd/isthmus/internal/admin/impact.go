@@ -8,7 +8,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// standings maps the values of the query parameter standing to standings.
+// standings maps each value of the query parameter "standing" to a federation.Standing.
 var standings = map[string]federation.Standing{
 	adminapi.InService:  federation.InService,
 	adminapi.LastResort: federation.LastResort,

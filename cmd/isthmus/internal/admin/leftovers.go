@@ -44,8 +44,8 @@ type Leftovers struct {
 	held map[string]heldLease // by cluster
 }
 
-// heldLease is the state of a Lease, as observed by this replica. The clock of the Lease's holder
-// may be wrong, so that renewal times are only compared with each other.
+// heldLease is the state of a Lease, as observed by this replica. Renewal times are only compared
+// with each other, because the clock of the Lease's holder may be wrong.
 type heldLease struct {
 	renewed metav1.MicroTime
 	until   time.Time // according to this replica's clock

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// After a response, the turn of the request stays occupied for a while. These constants limit the
-// additional time, which leaves CPU time for proxies even if clients repeat requests at once.
+// After the response, a request keeps its turn for a while. The additional time leaves CPU time for
+// proxies even if clients repeat requests immediately. These constants limit the additional time.
 const (
 	restFor  = 9           // rest as a multiple of the duration of the turn
 	restMost = time.Second // maximum rest
@@ -21,7 +21,7 @@ const (
 // the handler until the client has read the response. Further requests wait for a turn in order of
 // arrival.
 //
-// A single client address cannot occupy all turns, because requests of one address also wait for
+// A single client address cannot occupy all turns, because requests from one address also wait for
 // each other. Even a client that sends a thousand requests therefore does not delay other clients
 // for long.
 type limiter struct {
@@ -50,7 +50,7 @@ func newLimiter(turns int64, wait, take time.Duration) *limiter {
 	}
 }
 
-// limit returns a handler that calls next once the request has a turn.
+// limit returns a handler that calls the next handler once the request has a turn.
 func (l *limiter) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 { // handlers do not read bodies, so do not wait for the body during the turn
@@ -94,7 +94,7 @@ func (l *limiter) turn(w http.ResponseWriter, r *http.Request) (end func(), ok b
 	return nil, false
 }
 
-// count adds n to the number of requests of an address, and removes the address if no requests
+// count adds n to the number of requests from an address, and removes the address if no requests
 // remain.
 func (l *limiter) count(addr string, n int) *asker {
 	l.mu.Lock()

@@ -35,8 +35,8 @@ func newListHandler(content func() listContent) *listHandler {
 	return &listHandler{newShared(listFor, listRestFor, make)}
 }
 
-// or returns a handler that serves either the given page or its list. The last element of the URL
-// path is the name of the list.
+// This method returns a handler that serves either the given page or its list. The last element of
+// the URL path is the name of the list.
 func (l *listHandler) or(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch view := r.URL.Query().Get("view"); view {
@@ -75,7 +75,7 @@ func (l *listHandler) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // maxShownText is the maximum length of a string in a list, in bytes. The pages /debug/clusters and
-// /debug/services contain the whole strings.
+// /debug/services contain the full strings.
 const maxShownText = 500
 
 func shown(s string) string { return text.Clean(s, maxShownText) }
@@ -233,8 +233,8 @@ type choice[V any] struct {
 	value V
 }
 
-// get returns the value with the given name, or the first value if name is empty. Errors refer to
-// the query parameter by the name in parameter.
+// get returns the value with the given name, or the first value if name is empty. Errors contain
+// the name of the query parameter, which is the first argument.
 func (n choices[V]) get(parameter, name string) (V, error) {
 	var names []string
 	for _, one := range n {
@@ -280,8 +280,8 @@ func newList[T any](k *lineKind[T], lines []T) list[T] {
 	return l
 }
 
-// sorted returns the indices of lines, sorted by the comparison function order. If order is nil,
-// the indices are ascending.
+// sorted returns the indices of lines, sorted with the comparison function in the order argument.
+// If order is nil, the indices are ascending.
 func sorted[T any](lines []T, order func(a, b *T) int) []int {
 	all := make([]int, len(lines))
 	for i := range all {
@@ -293,7 +293,7 @@ func sorted[T any](lines []T, order func(a, b *T) int) []int {
 	return all
 }
 
-// find returns the page of the rows that match the query q.
+// find returns the requested page of the rows that match the query q.
 func (l *list[T]) find(q listQuery) (adminapi.List[T], error) {
 	var none adminapi.List[T]
 	order, err := l.orders.get("sort", q.sort)

@@ -108,8 +108,8 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
-// Serve serves requests on l until ctx ends, and then waits for open requests for at most the
-// duration grace.
+// Serve serves requests on l until ctx ends, and then waits for open requests, at most for the
+// grace duration.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	server := &http.Server{
 		Handler:           s.Handler(),

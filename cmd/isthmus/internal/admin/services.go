@@ -155,7 +155,7 @@ func (h servicesHandler) list(views []grpcapi.ViewStatus, clusters []adminapi.Cl
 	return lines
 }
 
-// line returns the row of service s. The parameter standings maps clusters that are not in service
+// line returns the row for service s. The parameter standings maps clusters that are not in service
 // to their standing.
 func (h servicesHandler) line(s *service, standings map[string]string) adminapi.ServiceLine {
 	line := adminapi.ServiceLine{
@@ -290,8 +290,7 @@ func kindOf(d *federation.Definition) string {
 	return "mirrored"
 }
 
-// lackedPorts returns the ports of the local Service own that the member's Service there does not
-// declare.
+// lackedPorts returns the ports that the local Service declares but the member's Service does not.
 func lackedPorts(own, there *cluster.Service) (lacks []string) {
 	for _, p := range own.Ports {
 		if there.HasPort(p.Number) {
@@ -307,7 +306,7 @@ func lackedPorts(own, there *cluster.Service) (lacks []string) {
 	return lacks
 }
 
-// maxMembers is the maximum number of members in a row.
+// maxMembers is the maximum number of members that a row of the list contains.
 const maxMembers = 12
 
 // addMembers adds the members of service s to line, with the numbers of their endpoints at the main
@@ -343,7 +342,7 @@ func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]str
 	}
 }
 
-// knownPorts returns the declared ports of a service, whether watched or not. The result first is
+// knownPorts returns the declared ports of a service, whether watched or not. The second result is
 // the port that represents the service in the list of services.
 func knownPorts(watched []adminapi.Port, declared []uint16) (all []uint16, first uint16) {
 	const limit = 20
@@ -417,7 +416,7 @@ func serviceSeverity(s *adminapi.ServiceLine) adminapi.Severity {
 }
 
 // newServiceList returns a list of services that only contains totals, and sets the severities of
-// lines.
+// the given lines.
 func newServiceList(lines []adminapi.ServiceLine) (list adminapi.ServiceList) {
 	for i := range lines {
 		one := &lines[i]

@@ -11,7 +11,7 @@ import (
 // streamsHandler serves /debug/streams.
 type streamsHandler struct{ *Sources }
 
-// all returns all views and the number of streams of each view.
+// all returns all views and the number of streams that use each view.
 func (h streamsHandler) all() (page adminapi.Streams) {
 	for _, v := range h.Streams.Views() {
 		page.Streams += v.Streams

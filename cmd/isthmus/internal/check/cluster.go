@@ -12,7 +12,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// clusterCheck runs the checks of one cluster.
+// clusterCheck runs the checks for one cluster.
 type clusterCheck struct {
 	*report
 	adminapi.Cluster
@@ -324,8 +324,8 @@ func expiry(now, at time.Time, soon time.Duration) (level Level, text string) {
 	return OK, "is valid until " + when
 }
 
-// roughly formats a duration in words, in the largest unit that fits into the duration nearly twice
-// or more often.
+// roughly formats a duration in words. The unit is the largest one in which the duration is at
+// least 1.9.
 func roughly(d time.Duration) string {
 	for _, u := range []struct {
 		size time.Duration
@@ -393,8 +393,8 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 	}
 }
 
-// toPermit returns a hint for granting a permission to read, if missing permissions are the reason
-// in why. Otherwise, toPermit returns an empty string.
+// toPermit returns a hint about how to grant a read permission, if the given reason is a missing
+// permission. For any other reason, toPermit returns an empty string.
 func (l *clusterCheck) toPermit(why string) string {
 	switch {
 	case !strings.HasPrefix(why, "the credentials may not read"):

@@ -10,10 +10,10 @@ import (
 // mostClashes is the maximum number of pairs of links that are listed.
 const mostClashes = 10
 
-// NameClashes finds pairs of links whose longer name ends with a hyphen and the shorter name. In
-// each pair, some Services of the link with the shorter name cannot be mirrored, because the names
-// of the mirrors belong to the other link. NameClashes returns a description of at most mostClashes
-// pairs.
+// NameClashes finds pairs of links in which the longer name ends with a hyphen followed by the
+// shorter name. In each pair, some Services of the link with the shorter name cannot be mirrored,
+// because the names of the mirrors belong to the other link. NameClashes returns a description of
+// at most mostClashes pairs.
 func NameClashes(links []string) (texts []string) {
 	is := make(map[string]bool)
 	for _, name := range links {

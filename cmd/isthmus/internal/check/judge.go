@@ -148,7 +148,7 @@ func checkMemory(r *report, s *Seen) {
 }
 
 // checkNetworks reports overlapping Pod CIDRs of clusters on the same network. For each pair of
-// clusters, the result of the second cluster includes one example.
+// clusters, the result for the second cluster includes one example.
 func checkNetworks(clusters []*clusterCheck) {
 	ranges := make([][]netip.Prefix, len(clusters))
 	for i, l := range clusters {

@@ -10,8 +10,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// release is the version that make sets from VERSION. If it is empty, the version comes from the Go
-// tool, which uses git's tags and commit.
+// release is the version that the Makefile sets from the file VERSION. If release is empty, the Go
+// tool derives the version from git's tags and commit.
 var release string
 
 // OwnBuild returns the build of this program, as in /debug/version.
@@ -44,7 +44,7 @@ func buildInfo() *debug.BuildInfo {
 	return info
 }
 
-// libraries are the modules whose versions matter most in a bug report.
+// libraries lists the modules whose versions matter most in a bug report.
 var libraries = []struct{ title, module string }{
 	{"Kubernetes client", "k8s.io/client-go"},
 	{"proxy API", "github.com/linkerd/linkerd2-proxy-api"},

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// init keeps commands in the order of the overview.
+// The function init makes cobra keep commands in the order of the overview.
 func init() { cobra.EnableCommandSorting = false }
 
 // Command is one command of a program, such as "isthmus get".
@@ -23,11 +23,11 @@ type Command struct {
 	Intro   string   // help text before the flags; if empty, Summary
 	Ending  string   // help text after the flags
 	Flags   []Section
-	// OneOf lists pairs of flags of which at most one may be set. A flag with its default value
-	// counts as not set.
+	// OneOf lists pairs of flags that exclude each other. A flag with its default value counts as
+	// not set.
 	OneOf [][2]string
-	// Such is an example value of the command's only argument. The error for a missing argument
-	// contains Such.
+	// Such contains an example value for the command's only argument. The error for a missing
+	// argument contains this example.
 	Such string
 	// Run runs the command. A signal cancels its context. If OwnSignals is true, the command reads
 	// [Process].Signals instead.
@@ -71,7 +71,7 @@ type Section struct {
 	Flags *pflag.FlagSet
 }
 
-// NewSection returns a section with the flags that define adds.
+// NewSection returns a section with the flags that the define function registers.
 func NewSection(title string, define func(*pflag.FlagSet)) Section {
 	s := Section{title, pflag.NewFlagSet(title, pflag.ContinueOnError)}
 	s.Flags.SortFlags = false
@@ -139,7 +139,7 @@ type choice struct {
 	of    []string
 }
 
-// Choice adds a flag that accepts one of the words in of. The first word is the default.
+// Choice adds a flag that accepts one of the given words. The first word is the default.
 func Choice(s *pflag.FlagSet, value *string, name, shorthand, usage string, of ...string) {
 	*value = of[0]
 	s.VarP(&choice{value, of}, name, shorthand, usage)

@@ -1,6 +1,6 @@
 // Package cli builds command-line programs with several commands. The package selects the command,
 // parses flags, and provides help, shell completion, usage errors and exit codes. Package cli wraps
-// cobra, so that other packages do not need to know cobra.
+// cobra, so that other packages do not need to use cobra directly.
 //
 //	program := cli.Program{Name: "isthmus", Intro: "…", Groups: []cli.Group{{"Look in", []cli.Command{{
 //		Use:     "get AUTHORITY",
@@ -12,26 +12,27 @@
 //	os.Exit(program.Run(ctx, process))
 //
 // A command runs after its flags have been parsed. [Process].Args contains the remaining arguments.
-// The command's Use determines the number of arguments: none, one, or any number if Use contains
-// "…". A program can only be run once, because the flags of its commands keep their values.
+// The field Use of a command determines the number of arguments: none, one, or any number if the
+// field contains "…". A program can only be run once, because the flags of its commands keep their
+// values.
 //
 // Callers may rely on the following:
 //
 //   - The exit code is 0 for success, 1 for a failure, and 2 for invalid arguments.
 //   - Each error is one message on standard error that names the command. The message of a
-//     [UsageError] also names the help.
+//     [UsageError] also says how to print the help.
 //   - "help", "help COMMAND", "COMMAND --help" and "COMMAND -h" work for every command and print to
 //     standard output. "completion SHELL" also prints to standard output.
 //   - For a mistyped command, the error suggests similar commands.
 //   - Messages contain the program's name as the user typed it. Messages in the source code say
 //     "isthmus", and users of the kubectl plugin see "kubectl isthmus".
-//   - Flags take one dash or two, and may come before, between or after other arguments. After
-//     "--", everything is an argument. Only flags of one letter can be combined.
+//   - Flags may be written with one dash or two, and may appear before, between or after other
+//     arguments. After "--", everything is an argument. Only single-letter flags can be combined.
 //   - A signal cancels the context of the command, unless the command sets [Command].OwnSignals.
 //   - Tests can run whole programs, because the package does not exit the process, read os.Args or
 //     subscribe to signals.
 //
-// The package is not safe for concurrent use, because a process parses its arguments once.
+// The package is not safe for concurrent use, because a process parses its arguments only once.
 //
 // See ARCHITECTURE.md at the root of the module for how the packages work together.
 package cli

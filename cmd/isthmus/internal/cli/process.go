@@ -40,8 +40,8 @@ func (p Process) interruptible(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(); <-done }
 }
 
-// Confirm asks a question and returns nil if the answer is yes. If no user can answer, it returns a
-// usage error that names the flag --yes.
+// Confirm asks a question and returns nil if the answer is yes. If no user can answer the question,
+// Confirm returns a usage error that names the flag --yes.
 func (p Process) Confirm(ctx context.Context, question string) error {
 	if !p.Interactive || p.Stdin == nil {
 		return Usagef("confirmation is required, but standard input is not a terminal: give --yes")
@@ -66,13 +66,14 @@ func (p Process) Confirm(ctx context.Context, question string) error {
 // SlowAfter is the time after which a waiting command prints what it waits for.
 const SlowAfter = time.Second
 
-// afterLimit is the time that work may continue after its context has ended. Only work that waits
-// for a credential plugin of the kubeconfig takes that long.
+// afterLimit is how long work may continue after its context has ended. Only work that waits for a
+// credential plugin of the kubeconfig takes that long.
 const afterLimit = time.Second
 
 // Await calls the function work. If the work takes longer than a second, Await prints "waiting"
-// followed by the string what, such as " for x" or ": making x". If the work continues after the
-// context has ended, Await returns. The caller must then not read the results of the work.
+// followed by the text of the what argument, such as " for x" or ": making x". If the work
+// continues for afterLimit after the context has ended, Await returns anyway. In that case, the
+// caller must not read the results of the work.
 func (p Process) Await(ctx context.Context, what string, work func() error) error {
 	done := make(chan error, 1)
 	slow := time.After(SlowAfter)
@@ -93,7 +94,7 @@ func (p Process) Await(ctx context.Context, what string, work func() error) erro
 	}
 }
 
-// UsageError is an error in the arguments. UsageError leads to exit code 2.
+// UsageError is an error in the arguments. A UsageError results in exit code 2.
 type UsageError struct{ error }
 
 func (e UsageError) Unwrap() error { return e.error }

@@ -64,9 +64,10 @@ func called(c *cobra.Command) string {
 	return c.CommandPath()
 }
 
-// normal converts the arguments for cobra. normal doubles the dash of long flags, because cobra
-// reads a single dash as a list of letters. normal converts "help COMMAND" to "COMMAND --help".
-// normal never returns nil, because cobra would then use the arguments of the process.
+// normal converts the arguments to the form that cobra expects. The dash of long flags is doubled,
+// because cobra reads letters after a single dash as separate flags. The arguments "help COMMAND"
+// become "COMMAND --help". The result is never nil, because cobra would otherwise use the arguments
+// of the process.
 func (g *Program) normal(root *cobra.Command, args []string) []string {
 	args = append([]string{}, args...)
 	known := map[string]bool{"help": true}
@@ -210,7 +211,7 @@ func lastWord(name string) string { return name[strings.LastIndex(name, " ")+1:]
 
 const completionSummary = "print a script that completes commands and flags in your shell"
 
-// pluginHelp follows cobra's help of the command completion.
+// pluginHelp is the text that follows cobra's help for the completion command.
 const pluginHelp = `
 As kubectl plugin: kubectl asks a program kubectl_complete-PROGRAM, which may be a
 link to this one:

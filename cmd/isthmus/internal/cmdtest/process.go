@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Output is a writer whose text a test can wait for. Output is safe for concurrent use, except that
-// one goroutine at a time may call Await.
+// Output is a writer that lets a test wait for a text. Output is safe for concurrent use, except
+// that only one goroutine at a time may call Await.
 type Output struct {
 	mu    sync.Mutex
 	b     bytes.Buffer
@@ -68,7 +68,7 @@ func FreeAddr(t *testing.T) string {
 	return ""
 }
 
-// Eventually waits up to a minute until f returns true. The argument what describes the condition
+// Eventually waits up to a minute until f returns true. The what argument describes the condition
 // in the failure message.
 func Eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()

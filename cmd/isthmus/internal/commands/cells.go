@@ -34,13 +34,13 @@ func (c colour) paint(text string) string {
 // withoutColours removes colours from a painted text.
 var withoutColours = strings.NewReplacer(string(red), "", string(green), "", string(yellow), "", "\x1b[0m", "")
 
-// colours maps words of a replica to their colours.
+// colours maps words from a replica's response to their colours.
 var colours = map[string]colour{
 	"ready": green, "alive": green, "pending": yellow, adminapi.LastResort: yellow, adminapi.Withdrawn: yellow,
 	"unreachable": red, "stale": red, "rejected": red, "unlinked": red, "dead": red,
 }
 
-// coloured returns a word of a replica as a cell.
+// coloured returns a word from a replica's response as a cell.
 func coloured(word string) cell { return cell{word, colours[word]} }
 
 // cell is the text of one cell of a table. The text may contain control characters.
@@ -106,7 +106,7 @@ func joined(by string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), by)
 }
 
-// maxNames limits how many names of a list a line contains.
+// maxNames limits how many names from a list appear on one line.
 const maxNames = 6
 
 // maxLines limits how many lines of one kind are listed, except for objects that the user named.
@@ -126,7 +126,8 @@ func writeList(b *bytes.Buffer, title string, lines []string, limit int) {
 	}
 }
 
-// age formats the time since then as kubectl does, or returns "" for the zero time.
+// age formats the time that has passed since the given time, as kubectl does. For the zero time,
+// age returns "".
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return ""

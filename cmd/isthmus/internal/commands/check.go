@@ -102,7 +102,8 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	return err
 }
 
-// untilFine repeats the checks until none fails or --wait has passed, and returns the last result.
+// untilFine repeats the checks until none fails or the time in --wait has passed, and returns the
+// last result.
 func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkState, error) {
 	began := time.Now()
 	for before := ""; ; {
@@ -120,8 +121,8 @@ func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkStat
 	}
 }
 
-// once runs all checks on the pages of all replicas. Before an installation, or if there is no
-// replica, once runs the checks that need no replica.
+// once performs one round of all checks on the pages of all replicas. Before an installation, or if
+// there is no replica, once performs only the checks that need no replica.
 func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, error) {
 	if o.pre {
 		return o.fromHere(ctx, p, nil)
@@ -146,8 +147,8 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	return s, nil
 }
 
-// fromHere runs the checks that need no replica, with the user's kubeconfig. If the parameter why
-// is not nil, it is the reason why no replica can be queried, and fromHere adds a failure.
+// fromHere runs the checks that need no replica, with the user's kubeconfig. If no replica can be
+// queried, the why argument contains the reason, and fromHere adds a failure.
 func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (*checkState, error) {
 	s := newCheckState(adminapi.CheckedHere)
 	if why != nil {
@@ -175,18 +176,20 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	return s, nil
 }
 
-// The checks of this package, all in the section Gateway.
+// These are the checks that this package performs. All of them are in the section Gateway.
 const (
 	checkAnswers  = "gateway"  // a replica exists and responds
 	checkVersion  = "version"  // versions of the replica and of this program
 	checkReplicas = "replicas" // replicas agree, and one of them writes EndpointSlices
 )
 
-// checkState holds the results of all checks. The method finish sorts and counts the results.
+// checkState holds the results of all checks. After all results have been added, the method finish
+// sorts and counts the results.
 type checkState struct {
 	adminapi.CheckOutput
 	marks marks
-	// the number of replicas that responded, and how many of them use a supported page format
+	// These fields contain the number of replicas that responded, and how many of them use a
+	// supported page format.
 	replicas, judged int
 }
 
@@ -202,7 +205,8 @@ func (s *checkState) add(name, object string, level check.Level, text, hint stri
 		check.Result{Section: check.SectionReplicas, Check: name, Object: object, Level: level, Text: text, Hint: hint})
 }
 
-// finish sorts the results by section and counts them. The order within a section stays.
+// finish sorts the results by section and counts them. The sort preserves the order within each
+// section.
 func (s *checkState) finish() {
 	place := func(r check.Result) int { return slices.Index(check.Sections, r.Section) }
 	slices.SortStableFunc(s.Results, func(a, b check.Result) int { return place(a) - place(b) })
@@ -218,8 +222,8 @@ func (s *checkState) finish() {
 	}
 }
 
-// why describes the first failure that --wait waits for. The parameter err is the reason why there
-// is no result.
+// why returns a description of the first failure that --wait waits for. The parameter err is the
+// reason why there is no result.
 func (s *checkState) why(err error) string {
 	if err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
@@ -387,7 +391,7 @@ func (s *checkState) table() string {
 	return b.String()
 }
 
-// maxFine limits the lines of one check for OK results.
+// maxFine limits the number of lines for the OK results of one check.
 const maxFine = 5
 
 // writeCheck writes the results of one check and summarizes OK results.
@@ -494,7 +498,8 @@ func alike(lists [][]check.Result) bool {
 	return true
 }
 
-// runs splits a list wherever the function returns a different value than for the previous element.
+// runs splits a list into runs of consecutive elements for which the function returns the same
+// value.
 func runs(list []check.Result, of func(check.Result) string) (all [][]check.Result) {
 	for i, r := range list {
 		if i == 0 || of(r) != of(list[i-1]) {

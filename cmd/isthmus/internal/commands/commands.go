@@ -25,7 +25,7 @@ func All(preflight Preflighter) []cli.Command {
 }
 
 // Target holds the flags with which users select replicas. Commands of other packages also use
-// Target. Target also limits how long a command waits for them.
+// Target. Target also limits how long a command waits for the replicas.
 type Target struct {
 	reach.Options
 	Timeout time.Duration // limit for everything that the command does; positive
@@ -51,14 +51,14 @@ func (t *Target) outputFlags(s *pflag.FlagSet, limit time.Duration, allowed stri
 	s.DurationVar(&t.Timeout, "timeout", limit, allowed)
 }
 
-// The default and the usage text of --timeout for most commands that read pages.
+// These are the default and the usage text of --timeout for most commands that read pages.
 const (
 	pageTimeout = 10 * time.Second
 	pageAllowed = "Fail if no response arrives within this `DURATION`."
 )
 
-// command adds flags to a command and checks their values before the command runs. Flags that
-// select a cluster exclude an address.
+// command adds flags to a command and checks their values before the command runs. An address
+// cannot be combined with flags that select a cluster.
 func (t *Target) command(v cli.Command, flags func(*pflag.FlagSet)) cli.Command {
 	v.Flags = []cli.Section{cli.NewSection("Flags", flags)}
 	for _, other := range []string{"kubeconfig", "context", "pod"} {
@@ -89,8 +89,9 @@ func (t *Target) asJSON() bool { return t.output == "json" }
 
 func (t *Target) screen(p cli.Process) *screen { return &screen{w: p.Stdout, asJSON: t.asJSON()} }
 
-// find returns the replicas that the flags select. At least one replica can be queried; replicas
-// that are not ready come last. The caller must call release when it no longer uses the replicas.
+// find returns the replicas that the flags select. At least one of these replicas can be queried.
+// Replicas that are not ready come last. The caller must call the returned release function when it
+// no longer uses the replicas.
 func (t *Target) find(ctx context.Context, p cli.Process) (list []reach.Replica, release func(), err error) {
 	if t.Address != "" {
 		return []reach.Replica{{Address: t.Address}}, func() {}, nil

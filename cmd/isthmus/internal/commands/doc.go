@@ -31,23 +31,23 @@
 //   - Messages are applied as a proxy applies them. A message that no replica may send is reported
 //     on standard error, and its usable parts are applied. Endpoints and profiles that have no JSON
 //     form are dropped.
-//   - A state that equals the previous state is not printed again. Messages within 50 ms are shown
-//     as one state. A large set, or a step that adds and removes endpoints, consists of several
-//     messages.
-//   - The field names of -o json are stable. Each line is one object; package internal/adminapi
-//     (commands.go) defines the types. The output of get and profile contains the sent message in
-//     protobuf's JSON form.
-//   - No control character of a server reaches the terminal. Files contain no colours, nor does a
-//     terminal if NO_COLOR is set.
+//   - A state that equals the previous state is not printed again. Messages that arrive within 50
+//     ms are shown as one state. A large set, or a step that adds and removes endpoints, consists
+//     of several messages.
+//   - The field names of -o json are stable. Each line is one object. Package internal/adminapi
+//     (commands.go) defines the types of the objects. The output of get and profile contains the
+//     replica's message in protobuf's JSON form.
+//   - Control characters from a server never reach the terminal. Output to a file contains no
+//     colours. Output to a terminal contains no colours if NO_COLOR is set.
 //
 // A command that opens a stream has two goroutines. One goroutine receives messages, and the other
 // goroutine applies and prints the messages. Only the second goroutine accesses the state.
 //
-// To add a command, create a file with its name and add the command to [All] (commands.go). The
-// file contains the command's flags, function, table and help.
+// To add a command, create a file named after the command, and add the command to [All]
+// (commands.go). The file contains the command's flags, function, table and help.
 //
-//   - A command that opens a stream is a session (stream.go) with its own state type, as getState
-//     in get.go.
+//   - A command that opens a stream is a session (stream.go) with its own state type, such as
+//     getState in get.go.
 //   - A command that reads a page embeds [Target] (commands.go). [ReadAll] then queries every
 //     replica (fetch.go). The types of the page and of the JSON output belong in internal/adminapi.
 //   - Tables consist of cells (cells.go) and are printed on a screen (screen.go). replicas.go

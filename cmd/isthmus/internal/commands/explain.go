@@ -116,7 +116,7 @@ func readAddress(text string) (netip.Addr, error) {
 	return ip.Unmap(), nil
 }
 
-// explainState is an explanation that is printed.
+// explainState is an explanation that the command prints.
 type explainState struct {
 	adminapi.ExplainOutput
 	address netip.Addr // set by --address; invalid for all addresses
@@ -173,7 +173,7 @@ func (s *explainState) table() (string, []byte) {
 	return s.headline(), b.Bytes()
 }
 
-// failuresOf returns the reasons why Isthmus can't update the service.
+// failuresOf returns the reasons why Isthmus cannot update the service.
 func failuresOf(p *adminapi.Explanation) (list []string) {
 	for _, f := range p.Failures {
 		list = append(list, f.String())
@@ -361,8 +361,8 @@ func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	return joined("; ", m.Reason, copied, m.StandingReason, local, ports)
 }
 
-// remedies returns one line for each possible problem, with its remedy. The parameter placed means
-// that the client's node or zone is known.
+// remedies returns one line for each possible problem, with its remedy. If placed is true, the
+// client's node or zone is known.
 func remedies(p *adminapi.Explanation, placed bool) (list []string) {
 	switch {
 	case definitionPanicked(p):

@@ -127,7 +127,7 @@ func (o *exportsOptions) print(p cli.Process, shown Answer[adminapi.Exports]) (e
 	return err
 }
 
-// exportsState is an exports page that is printed.
+// exportsState is an exports page that the command prints.
 type exportsState struct{ adminapi.ExportsOutput }
 
 // table returns a headline and a table with one line per export. Conflicts and notes on Linkerd

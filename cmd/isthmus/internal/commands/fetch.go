@@ -32,8 +32,8 @@ type Answer[T any] struct {
 // MiB.
 const askedAtOnce = 4
 
-// ReadAll reads a page of every replica that the flags select. A replica that fails has an Answer
-// with Err set. ReadAll returns an error only if no replica could be queried at all. If the
+// ReadAll reads a page of every replica that the flags select. If a replica fails, the field Err of
+// its Answer is set. ReadAll returns an error only if no replica could be queried at all. If the
 // requests take long, ReadAll prints on standard error what it is waiting for.
 func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) ([]Answer[T], error) {
 	return ask(ctx, p, t, pageOf(path), func(ctx context.Context, g reach.Replica, into *T) (Origin, error) {
@@ -92,7 +92,7 @@ func replicaNames(replicas []reach.Replica) string {
 }
 
 // maxPage limits how much of a page is read, in bytes. Pages for 50,000 federated services of three
-// clusters fit.
+// clusters fit into this limit.
 const maxPage = 32 << 20
 
 // pageLimits limit the elements and fields of a page. A services page of maxPage bytes contains
@@ -102,7 +102,7 @@ var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 // versionPage is the page that every version of Isthmus serves.
 const versionPage = "/debug/version"
 
-// fetch reads a page of a replica into a value. If the replica is older and sends no headers that
+// fetch reads a page from a replica into a value. If the replica is older and sends no headers that
 // name its build, fetch also requests its version page.
 func fetch(ctx context.Context, g reach.Replica, path string, into any) (Origin, error) {
 	from, err := fetchPage(ctx, g, path, into)
@@ -117,7 +117,7 @@ func fetch(ctx context.Context, g reach.Replica, path string, into any) (Origin,
 	return from, err
 }
 
-// fetchPage reads a page of a replica into a value.
+// fetchPage reads a page from a replica into a value.
 func fetchPage(ctx context.Context, g reach.Replica, path string, into any) (from Origin, err error) {
 	if g.NotReady != "" {
 		//lint:ignore ST1005 Pod is the name of a kind
@@ -207,7 +207,7 @@ func pageOf(path string) string {
 	return page
 }
 
-// pageError reports a status other than OK or a page that can't be decoded.
+// pageError reports a status other than OK or a page that cannot be decoded.
 type pageError struct {
 	status  int
 	what    string // the problem

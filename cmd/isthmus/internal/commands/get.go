@@ -49,7 +49,7 @@ func openGet(
 	return c.Get(metadata.AppendToOutgoingContext(ctx, "isthmus-explain", "tiers"), q, opts...)
 }
 
-// Limits of the state that "isthmus get" stores. No replica reaches them.
+// These constants limit the state that "isthmus get" stores. No replica reaches them.
 const (
 	maxEndpoints = 100_000
 	maxLabels    = 64        // labels of an endpoint, including the labels of its message
@@ -73,8 +73,8 @@ type endpoint struct {
 	sent             json.RawMessage // the JSON form of the message
 }
 
-// size returns the size of the message and of its JSON form. Some parts of a message are missing in
-// its JSON form, where one character may take six bytes.
+// size returns the size of the message and of its JSON form. Some parts of a message are missing
+// from its JSON form. In the JSON form, one character may need six bytes.
 func (e endpoint) size() int { return proto.Size(e.WeightedAddr) + len(e.sent) }
 
 // apply applies a message as a proxy does. The first add message replaces the state. A remove
@@ -196,7 +196,7 @@ func (s *getState) table() (string, []byte) {
 	return s.headline(), b.Bytes()
 }
 
-// standingColumn is the index of the column STANDING. The table omits the column if all endpoints
+// standingColumn is the index of the STANDING column. The table omits the column if all endpoints
 // are in service.
 const standingColumn = 4
 

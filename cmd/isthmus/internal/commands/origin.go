@@ -21,8 +21,8 @@ type Origin struct {
 	Build  adminapi.Build // build of the replica; zero if unknown
 }
 
-// Unchecked returns an error message if a program of this build does not support the format of the
-// page, and an empty string otherwise.
+// Unchecked returns an error message if this build of the program does not support the format of
+// the page, and an empty string otherwise.
 func (o Origin) Unchecked(own adminapi.Build) string {
 	known := strconv.Itoa(adminapi.Format)
 	if o.Format == known {
@@ -37,7 +37,7 @@ func (o Origin) Unchecked(own adminapi.Build) string {
 		why, describeBuild(o.Build), describeBuild(own))
 }
 
-// OtherFormat returns an error if the page has a format number that a program of this build does
+// OtherFormat returns an error if the page has a format number that this build of the program does
 // not support. In an unsupported format, fields may have different meanings. Pages of older
 // replicas have no format number and at most lack fields.
 func (o Origin) OtherFormat(own adminapi.Build) error {
@@ -77,7 +77,7 @@ func originOf(h http.Header) Origin {
 }
 
 // versionError reports that a replica of another version lacks a page or serves a page that this
-// program can't decode.
+// program cannot decode.
 type versionError struct {
 	status    int
 	what      string // the problem

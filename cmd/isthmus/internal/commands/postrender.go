@@ -53,7 +53,7 @@ func PostRender() cli.Command {
 	}
 }
 
-// runPostRender prints the objects of standard input with another image.
+// runPostRender prints the objects from standard input with a different image.
 func runPostRender(p cli.Process, image string) error {
 	if !imageName.MatchString(image) {
 		return cli.Usagef("--image=%q: give the image of Isthmus with a tag or digest, "+
@@ -71,7 +71,7 @@ func runPostRender(p cli.Process, image string) error {
 	return err
 }
 
-// postRender replaces the image of Linkerd's destination container in the objects of from.
+// postRender replaces the image of Linkerd's destination container in the objects that it reads.
 func postRender(from io.Reader, image string) ([]byte, error) {
 	var out bytes.Buffer
 	found := 0

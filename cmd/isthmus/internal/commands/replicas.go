@@ -11,7 +11,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// facts are properties on which all replicas of a cluster should agree, by object.
+// facts maps objects to the facts on which all replicas of a cluster should agree.
 type facts map[string]fact
 
 type fact struct {

@@ -203,7 +203,7 @@ func (s *session[M]) finish(out *screen, ended error) error {
 	return s.meanings.explainEnd(s.replica, ended)
 }
 
-// codeMeanings explain status codes that have a specific meaning for an RPC. The string for
+// codeMeanings explains status codes that have a specific meaning for an RPC. The string for
 // codes.Unavailable describes an additional cause.
 type codeMeanings map[codes.Code]string
 

@@ -31,7 +31,7 @@ const (
 	clusterLimit   = 8 * time.Second // for all requests to one cluster
 )
 
-// firstAnswer is the time limit for the first response of a cluster. Tests change this limit.
+// firstAnswer is the time limit for the first response from a cluster. Tests change this limit.
 var firstAnswer = 3 * time.Second
 
 // See returns the information that a replica would provide, without using a replica. The function
@@ -95,7 +95,7 @@ func See(ctx context.Context, p commands.Preflight) check.Seen {
 	return seen
 }
 
-// inspection is the inspection of one cluster's API server.
+// inspection holds the state of inspecting one cluster's API server.
 type inspection struct {
 	// inputs
 	name        federation.ClusterName
@@ -225,8 +225,7 @@ func (x *inspection) askPermissions(ctx context.Context, api *kube.Client) {
 }
 
 // mayDo asks the API server whether a permission is granted. If the field account is set, the
-// question concerns the ServiceAccount account. Otherwise, the question concerns the credentials in
-// use.
+// question concerns that ServiceAccount. Otherwise, the question concerns the credentials in use.
 func (x *inspection) mayDo(ctx context.Context, api *kube.Client, r check.Permission, verb string) (bool, error) {
 	resource, subresource, _ := strings.Cut(r.Resource, "/")
 	asked := &authorizationv1.ResourceAttributes{

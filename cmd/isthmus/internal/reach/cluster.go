@@ -37,7 +37,7 @@ type Cluster struct {
 	forwarders map[string]*forwarder // by NAMESPACE/NAME:PORT
 }
 
-// Open reads the kubeconfig and sends no request. The caller must close the Cluster.
+// Open reads the kubeconfig without sending a request. The caller must close the Cluster.
 func (o *Options) Open() (*Cluster, error) {
 	config, chosen, err := o.load()
 	if err != nil {
@@ -98,10 +98,10 @@ type NoReplica struct{ error }
 
 func (e NoReplica) Unwrap() error { return e.error }
 
-// Replicas returns the ready replicas, sorted by name, and after them the replicas that may still
-// become ready. At least one replica is ready, or the error is a [NoReplica]. If a replica is not
-// ready, its NotReady field contains the reason. Replicas leaves out Pods that are terminating or
-// have ended. If the options name a Pod, Replicas returns this Pod, ready or not.
+// Replicas returns the ready replicas, sorted by name, followed by the replicas that may still
+// become ready. If no replica is ready, the error is a [NoReplica]. If a replica is not ready, its
+// NotReady field contains the reason. Replicas omits Pods that are terminating or have ended. If
+// the options name a Pod, Replicas returns this Pod, ready or not.
 func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 	if c.options.Pod != "" {
 		return c.named(ctx)
@@ -134,7 +134,7 @@ func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 	return append(ready, waiting...), nil
 }
 
-// labelled returns the Pods of a namespace that are replicas, sorted by name. A namespace may
+// labelled returns the Pods in a namespace that are replicas, sorted by name. A namespace may
 // contain both kinds of installation. If the namespace contains Pods with the label of Isthmus, a
 // destination Pod counts only if it runs the image of Isthmus. Any other destination Pod belongs to
 // Linkerd.
@@ -157,8 +157,8 @@ func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, err
 	return pods[:min(len(pods), maxPods)], nil
 }
 
-// pods returns the Pods of a namespace that match a label selector, at most maxPods whatever the
-// API server sends.
+// pods returns the Pods in a namespace that match a label selector. The result contains at most
+// maxPods Pods, whatever the API server sends.
 func (c *Cluster) pods(ctx context.Context, namespace, selector string) ([]v1.Pod, error) {
 	list, err := c.API.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods})
 	if err != nil {
@@ -219,7 +219,7 @@ func (c *Cluster) replica(pod *v1.Pod) Replica {
 	return g
 }
 
-// forward returns the forwarder of a port. If there is no usable forwarder, forward starts a new
+// forward returns the forwarder for a port. If there is no usable forwarder, forward starts a new
 // forwarder.
 func (c *Cluster) forward(ctx context.Context, pod Replica, port int) (*forwarder, error) {
 	key := fmt.Sprintf("%s/%s:%d", pod.Namespace, pod.Name, port)
@@ -246,8 +246,8 @@ func (c *Cluster) Close() {
 	c.close()
 }
 
-// explain returns an error that says what a failed request was for and how to fix it. explain
-// returns context errors unchanged.
+// explain returns an error that says what a failed request was for and how to fix the problem.
+// explain returns context errors unchanged.
 func (c *Cluster) explain(err error, does, right string) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

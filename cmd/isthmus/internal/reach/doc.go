@@ -23,9 +23,10 @@
 //     a WebSocket, or uses SPDY if the server refuses WebSockets. If the connection is lost, the
 //     next Dial opens a new connection.
 //   - Credentials work as in kubectl: tokens, certificates, exec plugins, OpenID Connect, or the
-//     ServiceAccount of a Pod. No error contains a credential.
-//   - Clients follow no redirects and send no token over plain HTTP. Package guard limits the size
-//     of responses, except the headers of a response that opens a port-forwarding connection.
+//     ServiceAccount of a Pod. Errors never contain credentials.
+//   - Clients do not follow redirects, and never send tokens over plain HTTP. Package guard limits
+//     the size of responses, except the headers of a response that opens a port-forwarding
+//     connection.
 //   - Calls end with their context, except in two cases: while a credential program of the
 //     kubeconfig runs, and while the API server does not respond to a port-forward request.
 //   - Errors name the object that could not be reached, the reason and the remedy. Errors contain

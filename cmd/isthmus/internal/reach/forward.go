@@ -72,8 +72,8 @@ func newForwarder(ctx context.Context, pod Replica, port int) (*forwarder, error
 }
 
 // Dial connects to the API server as kubectl does: over a WebSocket or, if that is refused, over
-// SPDY. If both fail, f.err is the first error that contains a Status of the API server. Without a
-// Status, f.err is the last error.
+// SPDY. If both fail, f.err is the first error that contains a Status from the API server. If no
+// error contains a Status, f.err is the last error.
 func (f *forwarder) Dial(protocols ...string) (_ httpstream.Connection, protocol string, err error) {
 	defer func() {
 		switch {
@@ -150,7 +150,7 @@ func statusOf(err error) (status *apierrors.StatusError) {
 }
 
 // CreateStream opens a stream. CreateStream wraps error streams, on which a kubelet reports why it
-// can't reach a port. Client-go only logs that message.
+// cannot reach a port. Client-go only logs that message.
 func (f *forwarder) CreateStream(headers http.Header) (httpstream.Stream, error) {
 	stream, err := f.Connection.CreateStream(headers)
 	if err == nil && headers.Get(v1.StreamType) == v1.StreamTypeError {

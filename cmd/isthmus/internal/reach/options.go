@@ -21,7 +21,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// Options select a cluster and replicas in it. The flags have the names of kubectl's flags.
+// Options select a cluster and replicas in it. The flags have the same names as kubectl's flags.
 type Options struct {
 	Kubeconfig, Context string
 	Namespace           string // namespace of the replicas
@@ -36,7 +36,7 @@ type Options struct {
 
 func (o *Options) contextFlag() string { return cmp.Or(o.ContextFlag, "--context") }
 
-// straight returns hint followed by AddressFlag, or "" if there is no such flag.
+// straight returns the hint followed by AddressFlag, or "" if there is no such flag.
 func (o *Options) straight(hint string) string {
 	if o.AddressFlag == "" {
 		return ""
@@ -111,7 +111,7 @@ func (o *Options) load() (*rest.Config, string, error) {
 }
 
 // Guard restricts the clients of a config. [guard.Transport] limits the size of responses. Clients
-// accept only JSON and do not print warnings of the API server.
+// accept only JSON and do not print warnings from the API server.
 func Guard(config *rest.Config) {
 	config.WarningHandler = rest.NoWarnings{}
 	config.ContentType = runtime.ContentTypeJSON
@@ -145,7 +145,7 @@ func (o *Options) chosen(kubeconfig *api.Config) (string, error) {
 // credential.
 var quoted = regexp.MustCompile("`[^`]*`")
 
-// unreadable returns the error for a kubeconfig that can't be used.
+// unreadable returns the error for a kubeconfig that cannot be used.
 func unreadable(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return fmt.Errorf("kubeconfig: %s\n  Choose a readable file with --kubeconfig or $KUBECONFIG",
@@ -155,7 +155,7 @@ func unreadable(err error) error {
 		text.Quoted(quoted.ReplaceAllString(err.Error(), "…")))
 }
 
-// some joins names for a message and abbreviates a long list.
+// some joins names to a string for messages. A long list is abbreviated.
 func some(names []string) string {
 	quoted := make([]string, len(names))
 	for i, n := range names {

@@ -32,8 +32,8 @@ func (g Replica) String() string {
 	return text.Quoted(cmp.Or(g.Address, g.Namespace+"/"+g.Name))
 }
 
-// Dial connects to a port of the Pod through a local port, or to Address. The context only limits
-// the dialing. The local port stays open until the Cluster is closed. If a connection to a Pod
+// Dial connects to a port of the Pod through a local port, or to Address. The context applies only
+// to dialing. The local port stays open until the Cluster is closed. If a connection to a Pod
 // fails, the error is a [BrokenError].
 func (g Replica) Dial(ctx context.Context, port int) (net.Conn, error) {
 	if g.Address != "" {
@@ -143,8 +143,8 @@ func imageName(pod *v1.Pod) string {
 	return name
 }
 
-// The names and default numbers of a replica's ports. The names appear in the manifests of Isthmus
-// and in old and new versions of Linkerd's chart.
+// These are the names and default numbers of a replica's ports. The names appear in the manifests
+// of Isthmus and in old and new versions of Linkerd's chart.
 var (
 	adminNames = []string{"admin", "admin-http", "dest-admin"}
 	grpcNames  = []string{"grpc", "dest-grpc"}

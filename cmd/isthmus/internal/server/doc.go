@@ -33,7 +33,7 @@
 //   - The memory of the rate limits is bounded, whatever messages are logged.
 //   - The log is not buffered. A call that logs a line returns after the whole line has been
 //     written.
-//   - The lines of client-go have the logger name "client-go". At level debug, client-go logs the
+//   - Lines from client-go have the logger name "client-go". At level debug, client-go logs the
 //     method, URL and status of each request. At level trace, client-go also logs request headers,
 //     and masks credentials in them.
 //   - Response headers are never logged, because they may contain a token. Bodies of requests and

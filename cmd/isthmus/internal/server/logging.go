@@ -207,10 +207,10 @@ func forKlog(log *zap.Logger, v int) *zap.Logger {
 	}))
 }
 
-// klogCore writes klog messages as debug lines if their level is deepest or higher. Without
-// klogCore, zap would drop all messages beyond V(1), because zap has no level below debug. klogCore
-// drops the bodies of requests and responses, because they may contain link Secrets. client-go logs
-// bodies from V(8) on.
+// klogCore writes klog messages as debug lines if their level is not below the level in the deepest
+// field. Without klogCore, zap would drop all messages beyond V(1), because zap has no level below
+// debug. klogCore drops the bodies of requests and responses, because they may contain link
+// Secrets. client-go logs bodies from V(8) on.
 type klogCore struct {
 	zapcore.Core
 	deepest zapcore.Level

@@ -54,9 +54,9 @@ func usableMemory() int64 {
 	return int64(min(memory, uint64(debug.SetMemoryLimit(-1))))
 }
 
-// clusterCap returns the memory cap of each linked cluster, in bytes. The parameter usable is the
-// usable memory, and cluster is the value of --cluster-memory. If cluster is zero, the memory cap
-// is a quarter of the usable memory, but at most mostClusterMemory.
+// clusterCap returns the memory cap of each linked cluster, in bytes. The arguments are the usable
+// memory and the value of --cluster-memory. If --cluster-memory is zero, the memory cap is a
+// quarter of the usable memory, but at most mostClusterMemory.
 func clusterCap(usable, cluster int64) int64 {
 	if cluster == 0 {
 		return max(minClusterMemory, min(usable/4, mostClusterMemory))
@@ -64,9 +64,9 @@ func clusterCap(usable, cluster int64) int64 {
 	return cluster
 }
 
-// streamLimit returns the maximum number of open calls. The parameter usable is the usable memory
-// in bytes, and streams is the value of --max-streams. If streams is zero, open calls may use half
-// of the usable memory.
+// streamLimit returns the maximum number of open calls. The arguments are the usable memory in
+// bytes and the value of --max-streams. If --max-streams is zero, open calls may use half of the
+// usable memory.
 func streamLimit(usable int64, streams uint32) int {
 	if streams == 0 {
 		return int(max(1, usable/2/streamMemory))
@@ -74,10 +74,9 @@ func streamLimit(usable int64, streams uint32) int {
 	return int(streams)
 }
 
-// viewLimit returns the maximum memory of all views, in bytes. The parameter usable is the usable
-// memory, and view is the value of --view-memory. If view is zero, views may use a quarter of the
-// usable memory. By default, calls and views together leave a quarter of the memory for everything
-// else.
+// viewLimit returns the maximum memory of all views, in bytes. The arguments are the usable memory
+// and the value of --view-memory. If --view-memory is zero, views may use a quarter of the usable
+// memory. By default, calls and views together leave a quarter of the memory for everything else.
 func viewLimit(usable, view int64) int {
 	if view == 0 {
 		view = max(minViewMemory, min(usable/4, mostViewMemory))
@@ -107,8 +106,8 @@ const (
 	mostGCPercent  = 200
 )
 
-// runGCTuner adjusts GOGC after each garbage collection until ctx ends. The value of ready tells
-// whether the replica is ready.
+// runGCTuner adjusts GOGC after each garbage collection until ctx ends. The ready flag says whether
+// the replica is ready.
 func runGCTuner(ctx context.Context, ready *atomic.Bool) error {
 	if os.Getenv("GOGC") == "" {
 		tuneGC(ctx, ready)

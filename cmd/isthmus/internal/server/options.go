@@ -129,7 +129,8 @@ type options struct {
 	notes []note // logged once there is a logger
 }
 
-// note is a message about a flag that does not prevent Isthmus from starting.
+// note is a message about a problem with a flag. The problem does not prevent Isthmus from
+// starting.
 type note struct {
 	level zapcore.Level
 	text  string
@@ -418,9 +419,9 @@ func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi
 	}
 }
 
-// noneIfZero converts the value of a duration flag to an option of package grpcapi. A flag disables
-// a duration with zero. An option disables a duration with a negative value, and zero means the
-// default.
+// noneIfZero converts the value of a duration flag to an option of package grpcapi. In a flag, zero
+// means that the duration is disabled. In an option, a negative value means that the duration is
+// disabled, and zero means the default.
 func noneIfZero(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1

@@ -31,8 +31,8 @@ func newReports(log *zap.Logger) *reports {
 	}
 }
 
-// member logs that a member of a service starts or stops serving. The method is used as
-// federation.Options.Report.
+// member writes a log line when a member of a service starts or stops serving. The method is used
+// as federation.Options.Report.
 func (r *reports) member(id federation.ServiceID, m federation.Member, s federation.MemberStatus) {
 	log := r.unlinked
 	if s.Link != federation.Unlinked {
@@ -48,7 +48,7 @@ func (r *reports) member(id federation.ServiceID, m federation.Member, s federat
 	log.Info("member of a service does not serve", append(fields, zap.Stringer("reason", s))...)
 }
 
-// refused logs that Isthmus rejects addresses of a member. The method is used as
+// refused writes a log line when Isthmus rejects addresses of a member. The method is used as
 // federation.Options.ReportRefused.
 func (r *reports) refused(id federation.ServiceID, port uint16, m federation.Member, first federation.Refusal, n int) {
 	r.clusters.logger(m.Cluster.String()).Warn("addresses of a cluster are rejected",

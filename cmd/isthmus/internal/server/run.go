@@ -96,7 +96,8 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		return nil, err
 	}
 
-	// Create what all parts share: metrics, reports, and the table that merges services.
+	// Create the objects that all parts share: metrics, reports, and the table that merges
+	// services.
 	registry := newRegistry(built.Version)
 	reports := newReports(log)
 	supervisor := panics.New(withOwnLimit(log))
@@ -372,7 +373,7 @@ type running struct {
 }
 
 // start runs each part in a goroutine until ctx ends or stop is called. If a part returns earlier,
-// start calls fail with the error of the part.
+// start calls the fail function with the part's error.
 func start(ctx context.Context, fail context.CancelCauseFunc, parts ...part) *running {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{cancel: cancel}

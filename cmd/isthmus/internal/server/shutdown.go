@@ -52,7 +52,7 @@ type shutdown struct {
 	log            *zap.Logger
 }
 
-// newShutdown returns a shutdown that stops server, the gRPC server of api.
+// newShutdown returns a shutdown that stops the given gRPC server.
 func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.Logger) *shutdown {
 	return &shutdown{
 		streams:        api.Streams,

@@ -85,8 +85,8 @@ func numberOrNone(text string) (uint32, error) {
 
 const longest = time.Duration(math.MaxInt64)
 
-// duration returns a function that parses durations from least to most. The parameter give
-// describes the valid values in errors.
+// duration returns a function that parses durations between the given minimum and maximum. Errors
+// contain the give argument, which describes the valid values.
 func duration(least, most time.Duration, give string) func(string) (time.Duration, error) {
 	return func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)
@@ -135,8 +135,8 @@ func label(text string) (string, error) {
 	return text, nil
 }
 
-// quantity returns a function that parses a number of bytes, such as 64Mi. The minimum is the
-// parameter least. For an empty string, the function returns 0.
+// quantity returns a function that parses a number of bytes, such as 64Mi. The least argument is
+// the minimum. For an empty string, the function returns 0.
 func quantity(least int64) func(string) (int64, error) {
 	return func(text string) (int64, error) {
 		if text == "" {

@@ -18,8 +18,8 @@ import (
 	"isthmus/manifests"
 )
 
-// The label of the objects that "isthmus link" creates in a linked cluster. The commands change and
-// delete only objects with this label.
+// This label marks the objects that "isthmus link" creates in a linked cluster. The commands change
+// and delete only objects with this label.
 const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "isthmus-link"
@@ -27,7 +27,7 @@ const (
 
 func managed(o metav1.Object) bool { return o.GetLabels()[managedByLabel] == managedBy }
 
-// access holds the objects that let a ServiceAccount of a linked cluster read the objects that a
+// access holds the objects that let a ServiceAccount in a linked cluster read the objects that a
 // replica needs. The objects come from manifests/link/remote-access.yaml but have the names that
 // the user chose.
 type access struct {
@@ -106,8 +106,8 @@ func (a *access) boundBy(found *rbacv1.ClusterRoleBinding) bool {
 	return found.Subjects[0] == a.binding.Subjects[0] || found.Subjects[0] == user
 }
 
-// ensureRole creates the ClusterRole or adds the rules that it lacks. ensureRole never removes a
-// rule, because a newer program may have added a rule that its replicas need.
+// ensureRole creates the ClusterRole, or adds missing rules to the ClusterRole. ensureRole never
+// removes a rule, because a newer program may have added a rule that its replicas need.
 func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
 	roles := c.API.ClusterRoles()
 	name := "ClusterRole " + a.role.Name
@@ -178,14 +178,14 @@ func (a *access) dropToken(ctx context.Context, w *work, c *cluster, t token) {
 	}
 }
 
-// resource is a client of one kind.
+// resource is a client for objects of one kind.
 type resource[T any] interface {
 	Get(context.Context, string, metav1.GetOptions) (T, error)
 	Create(context.Context, T, metav1.CreateOptions) (T, error)
 	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
-// ensureOne creates an object or returns the existing object of its name.
+// ensureOne creates an object or returns the existing object with the same name.
 func ensureOne[T metav1.Object](
 	ctx context.Context, w *work, c *cluster, of resource[T], title string, want T,
 ) (found T, err error) {
@@ -232,7 +232,7 @@ func grantsAll(granted []rbacv1.PolicyRule, rule rbacv1.PolicyRule) bool {
 	return true
 }
 
-// grants reports whether a rule grants a verb on the object of this name. An empty name means all
+// grants reports whether a rule grants a verb on the object with this name. An empty name means all
 // objects.
 func grants(rule rbacv1.PolicyRule, group, resource, verb, name string) bool {
 	return includes(rule.APIGroups, group, rbacv1.APIGroupAll) &&
@@ -241,7 +241,7 @@ func grants(rule rbacv1.PolicyRule, group, resource, verb, name string) bool {
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, name))
 }
 
-// includes reports whether a list of a rule contains a value or the wildcard.
+// includes reports whether a list in a rule contains a value or the wildcard.
 func includes(list []string, value, all string) bool {
 	return slices.Contains(list, value) || slices.Contains(list, all)
 }

@@ -25,7 +25,7 @@ type cluster struct {
 	uid   types.UID // UID of the namespace kube-system, which identifies the cluster; empty until read
 }
 
-// open returns a cluster and sends no request.
+// open returns a cluster without sending a request.
 func open(by reach.Options) (*cluster, error) {
 	c, err := by.Open()
 	if err != nil {
@@ -34,7 +34,7 @@ func open(by reach.Options) (*cluster, error) {
 	return &cluster{Cluster: c, kube: c.Config(), title: "context " + commands.Printable(c.Context)}, nil
 }
 
-// identify sets the uid of clusters.
+// identify sets the uid of each given cluster.
 func identify(ctx context.Context, clusters ...*cluster) error {
 	for _, c := range clusters {
 		system, err := c.API.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})

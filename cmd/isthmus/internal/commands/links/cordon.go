@@ -247,7 +247,7 @@ func (o *cordonOptions) lacks(page adminapi.Clusters, links []corev1.Secret) (wh
 	return why
 }
 
-// linkNames lists the names of links, for an error.
+// linkNames lists the names of links, for an error message.
 func linkNames(all []corev1.Secret) string {
 	var names []string
 	for _, s := range all {

@@ -7,20 +7,21 @@
 //
 //   - link (link.go, linking.go) reads both clusters and rejects invalid links. In the linked
 //     cluster, the command creates the account with its permissions (access.go) and a token
-//     (token.go). The command then tests the token, writes the link Secret (secret.go), waits for
+//     (token.go). Next, the command tests the token, writes the link Secret (secret.go), waits for
 //     the replicas (links.go) and deletes the older tokens.
-//   - unlink (unlink.go) deletes these objects in reverse order. In the linked cluster, the command
-//     only deletes objects that have the label of "isthmus link" and belong to no other link.
+//   - unlink (unlink.go) deletes the objects of a link in reverse order. In the linked cluster, the
+//     command only deletes objects that have the label of "isthmus link" and belong to no other
+//     link.
 //   - cordon (cordon.go) asks all replicas which endpoints services would keep, and merges their
 //     responses (impact.go).
 //
 // Users may rely on the following:
 //
-//   - A failed command leaves no unused token and no link that its cluster rejects. Running the
-//     command again completes it. If a replica keeps using the previous token, the rotation is
-//     undone.
-//   - Clients of clusters are guarded (internal/guard). YAML from a cluster is parsed but not
-//     decoded, because aliases and keys of hostile YAML make decoding expensive.
+//   - A failed command leaves no unused token and no link that its cluster rejects. Users can
+//     complete a failed command by running it again. If a replica keeps using the previous token,
+//     the rotation is undone.
+//   - Package guard limits what the clients accept from the clusters. YAML from a cluster is parsed
+//     but not decoded, because aliases and keys of hostile YAML make decoding expensive.
 //   - A link Secret is validated before it is written, with the code that Isthmus uses to read
 //     links.
 //   - No write overwrites a concurrent change. A token is deleted only after the replicas read the

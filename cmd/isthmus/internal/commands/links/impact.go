@@ -42,7 +42,7 @@ func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing
 }
 
 // showImpacts prints the endpoints that services keep. The parameter title is a format with %s for
-// the cluster. If the parameter back is set, the cluster returns to service.
+// the cluster. If the parameter back is true, the cluster returns to service.
 func showImpacts(w *work, list []adminapi.ServiceImpact, cluster, title string, back bool) {
 	if len(list) == 0 {
 		fmt.Fprintf(w.out, "No service has a member in %s.\n", cluster)
@@ -113,7 +113,7 @@ func worse(i, than *adminapi.ServiceImpact) bool {
 }
 
 // impactText returns a line with the service and the endpoints or clusters that it has now. Unless
-// the cluster returns to service, the line also says what is left.
+// the cluster returns to service, the line also says which endpoints or clusters remain.
 func impactText(i *adminapi.ServiceImpact, back bool) string {
 	name := commands.Printable(i.Service)
 	one := "cluster"

@@ -121,7 +121,7 @@ var defaultAccount = types.NamespacedName{Namespace: "linkerd-multicluster", Nam
 // maxCA limits the size of the certificate authorities of a link, in bytes.
 const maxCA = 64 << 10
 
-// check validates the arguments and reads the file of --ca-file.
+// check validates the arguments and reads the file that --ca-file names.
 func (o *linkOptions) check(p cli.Process) (err error) {
 	o.name = p.Args[0]
 	if err := checkNewName(o.name); err != nil {
@@ -252,8 +252,9 @@ func (o *linkOptions) chooseDomains(ctx context.Context, w *work, linked *cluste
 }
 
 // awaitLink waits until the replicas read the cluster with the credentials of the written Secret.
-// If the replicas do not, the result before reports whether the cluster stayed ready on every
-// replica that responded. If it did, the previous credentials still work.
+// If the replicas do not read the cluster, the first result reports whether the cluster stayed
+// ready on every replica that responded. If the cluster stayed ready, the previous credentials
+// still work.
 func (o *linkOptions) awaitLink(
 	ctx context.Context, w *work, local *cluster, written *corev1.Secret,
 ) (before bool, err error) {

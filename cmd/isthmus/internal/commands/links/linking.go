@@ -231,7 +231,7 @@ func (l *linking) deleteSuperseded(ctx context.Context, w *work) error {
 	return deleteTokens(ctx, w, l.linked, l.before[:max(inUse, 0)])
 }
 
-// checkNewName returns an error if a link can't have the name.
+// checkNewName returns an error if the name is not allowed for a link.
 func checkNewName(name string) error {
 	if name == "local" {
 		return cli.Usagef(`NAME is "local", which stands for the local cluster: choose another name`)
@@ -340,8 +340,8 @@ func warnOfClashes(w *work, name string, all []corev1.Secret) {
 	}
 }
 
-// nameArgument returns a name as an argument for a suggested command. Any user may have chosen the
-// name.
+// nameArgument returns a name as an argument for a suggested command. The name must be quoted,
+// because any user may have chosen it.
 func nameArgument(name string) string {
 	if name == "" || strings.HasPrefix(name, "-") {
 		return "NAME"

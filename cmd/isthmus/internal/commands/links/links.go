@@ -29,10 +29,10 @@ func replicaFlags(s *pflag.FlagSet, t *commands.Target) {
 	s.DurationVar(&t.Timeout, "timeout", time.Minute, "Finish within this `DURATION`.")
 }
 
-// oneReplica contains two flags that each name one replica and exclude each other.
+// oneReplica contains two flags that exclude each other. Each of these flags selects one replica.
 var oneReplica = [][2]string{{"admin", "pod"}}
 
-// work carries out and reports the steps of a command. With --dry-run, it only reports them.
+// work carries out and reports the steps of a command. With --dry-run, work only reports the steps.
 type work struct {
 	p   cli.Process
 	out io.Writer // receives the reports

@@ -29,7 +29,7 @@ import (
 	"isthmus/internal/pace"
 )
 
-// Annotations of a link Secret that describe the linked cluster to these commands.
+// These annotations of a link Secret describe the linked cluster to the commands in this package.
 const (
 	clusterAnnotation = clusterstore.LinkedClusterAnnotation // identity of the linked cluster
 	accountAnnotation = "isthmus.io/linked-account"          // NAMESPACE/NAME of the ServiceAccount in that cluster
@@ -53,8 +53,8 @@ type linkContent struct {
 	network       string // empty to keep the existing network
 }
 
-// into returns the link Secret, including the other labels, annotations and keys of an existing
-// Secret.
+// This method returns a link Secret with the content of c. If the Secret already exists, the result
+// keeps the other labels, annotations and keys of the existing Secret.
 func (c *linkContent) into(existing *corev1.Secret, namespace string) (*corev1.Secret, error) {
 	s := existing.DeepCopy()
 	if s == nil {
@@ -123,7 +123,7 @@ func (c *linkContent) write(
 const tryFor = 10 * time.Second
 
 // try asks a link's API server for the user name of the link's credentials. try returns an error if
-// a replica can't use the credentials either. If the server is unreachable from here, try only
+// a replica cannot use the credentials either. If the server is unreachable from here, try only
 // prints a warning.
 func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error {
 	config, _, err := kube.ReadKubeconfig(s.Data[clusterstore.KubeconfigKey])
@@ -189,7 +189,7 @@ func printed(s *corev1.Secret) *corev1.Secret {
 // server is an API server with the address that replicas use.
 type server clientcmdapi.Cluster
 
-// isServerName reports whether a certificate can have the name.
+// isServerName reports whether a certificate can contain the name.
 func isServerName(name string) bool {
 	_, err := netip.ParseAddr(name)
 	return err == nil || len(validation.IsDNS1123Subdomain(strings.ToLower(name))) == 0

@@ -94,8 +94,8 @@ func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
 	}
 }
 
-// deleteTokens deletes the Secrets of tokens. Each token ends with its Secret, but API servers may
-// accept the token for a few more seconds.
+// deleteTokens deletes the Secrets of tokens. Each token becomes invalid when its Secret is
+// deleted, but API servers may accept the token for a few more seconds.
 func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret) error {
 	for _, s := range list {
 		if err := deleteObject(ctx, w, c, "token Secret "+key(&s), &s, c.API.Secrets(s.Namespace).Delete); err != nil {
@@ -107,7 +107,7 @@ func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret
 
 type deletion = func(context.Context, string, metav1.DeleteOptions) error
 
-// deleteObject deletes an object, but not another object of the same name.
+// deleteObject deletes an object, but never another object with the same name.
 func deleteObject(ctx context.Context, w *work, c *cluster, title string, o metav1.Object, do deletion) error {
 	return w.do(ctx, c, "delete", title, func(ctx context.Context) error {
 		err := do(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(o.GetUID())}})

@@ -245,9 +245,9 @@ func newRevocation(
 	return r, nil
 }
 
-// accountTokens returns the Secrets with a token of an account, without duplicates. Secrets that
-// were created by hand have the type of ServiceAccount tokens. Secrets of "isthmus link --duration"
-// have another type, and the label of "isthmus link".
+// accountTokens returns the Secrets that contain a token of an account, without duplicates. Secrets
+// that were created by hand have the type of ServiceAccount tokens. Secrets that "isthmus link
+// --duration" created have a different type, and the label of "isthmus link".
 func accountTokens(
 	ctx context.Context, linked *cluster, account types.NamespacedName,
 ) (found []corev1.Secret, err error) {
