@@ -23,7 +23,7 @@ import (
 	"isthmus/local/problems"
 )
 
-// Options configure New. All fields are required unless noted otherwise.
+// Options configure New. All fields are required unless their comments say otherwise.
 type Options struct {
 	REST          *rest.Config      // configuration of the cluster's client
 	TrustDomain   string            // trust domain of the cluster's identities
@@ -36,7 +36,7 @@ type Options struct {
 	// Preference is the preference of Services without annotations. Preference must not be modified
 	// after New.
 	Preference *federation.Preference
-	// Cordon is the standing of the cluster's endpoints.
+	// Cordon says whether the cluster's endpoints are in service.
 	Cordon federation.Standing
 	// Region is the region of the cluster. If Region is empty, the labels of the cluster's Nodes
 	// determine the region.
@@ -56,7 +56,7 @@ type Options struct {
 	Report func(cluster.Change)
 }
 
-// localCluster is the part of a cluster.Local that a Cluster uses.
+// localCluster is the subset of [cluster.Local] that a Cluster uses.
 type localCluster interface {
 	clusterstore.Cluster
 	federation.AddressOwners
@@ -167,15 +167,15 @@ func create(o Options, newCluster func(cluster.Config, cluster.LocalConfig) (loc
 	return l, nil
 }
 
-// prepare brings zones and definitions up to date before clients are served.
+// prepare updates zones and definitions before Isthmus serves clients.
 func (l *Cluster) prepare(ctx context.Context) {
 	l.zones.apply()
 	l.services.Drain(ctx, l.superviseDefine)
 }
 
 // Run lists and watches the cluster until ctx ends, and returns once all its goroutines have ended.
-// If the API can't be reached, Run retries. Run does not change the table when it returns. Call Run
-// once.
+// If the API cannot be reached, Run retries. Run does not change the table when it returns. Call
+// Run once.
 func (l *Cluster) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -200,7 +200,7 @@ func (l *Cluster) Synced() <-chan struct{} { return l.link.Synced() }
 // Status returns the current status of the cluster.
 func (l *Cluster) Status() adminapi.Cluster { return l.link.Status() }
 
-// Look makes the cluster read its trust anchors and Pod networks again. Look returns once the
+// Look makes Isthmus read the cluster's trust anchors and Pod networks again. Look returns once the
 // cluster has read them, or ctx ends.
 func (l *Cluster) Look(ctx context.Context) { l.link.Look(ctx) }
 
@@ -234,7 +234,8 @@ func (l *Cluster) define(id federation.ServiceID) {
 	l.problems.Set(id, list)
 }
 
-// Problems returns the Services with invalid annotations or labels, sorted by name.
+// Problems returns the problems of all Services with invalid annotations or labels, sorted by
+// Service.
 func (l *Cluster) Problems() []adminapi.Problem { return l.problems.All() }
 
 // ProblemsOf returns the problems of one Service's annotations and labels.
@@ -279,8 +280,8 @@ func (l *Cluster) LinkerdMirrors() map[string][]federation.ServiceID {
 type AddressOwner struct {
 	Name    string                // such as "Pod shop/web-1"
 	Service *federation.ServiceID // nil unless the address is the cluster IP of exactly one Service
-	// Claimed names the objects that claim the whole address, such as "2 Pods with IP 10.0.0.1". It
-	// is empty if there is no conflict.
+	// Claimed describes the objects that claim the whole address, such as "2 Pods with IP
+	// 10.0.0.1". It is empty if there is no conflict.
 	Claimed string
 }
 
@@ -318,7 +319,7 @@ func (l *Cluster) Profile(k federation.ProfileKey) *federation.Watch[*federation
 }
 
 // profile builds the profile of a destination from the current objects. Federated and mirrored
-// Services have profiles like any other Service.
+// Services have the same profiles as other Services.
 func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 	if k.Addr.IsValid() {
 		switch at := l.cluster.LookupAddress(k.Addr); {
@@ -345,10 +346,10 @@ func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 
 // portProfile returns the profile of a service port for clients of a namespace.
 //
-// A ServiceProfile in the client's namespace overrides the one in the Service's namespace. An
-// invalid ServiceProfile also overrides, because its existence shows that users do not want the
-// other one. Opaque ports come from the Service's annotation or the default, never from a
-// ServiceProfile.
+// A ServiceProfile in the client's namespace overrides the ServiceProfile in the Service's
+// namespace. An invalid ServiceProfile also overrides, because its existence shows that users do
+// not want the other one. Opaque ports come from the Service's annotation or the default, never
+// from a ServiceProfile.
 func (l *Cluster) portProfile(
 	id federation.ServiceID, svc *cluster.Service, port uint16, client string,
 ) *federation.Profile {

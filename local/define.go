@@ -39,7 +39,8 @@ func define(
 	return d, append(problems, more...)
 }
 
-// defineMembers returns a definition without its preference, and any problems.
+// defineMembers returns a definition without its preference, and the problems with annotations and
+// labels.
 //
 // Each of the two annotations makes a Service federated and overrides the labels of a mirror, even
 // if the annotation is empty. An empty annotation is not a problem, because the service mirror
@@ -75,8 +76,9 @@ func defineMirror(namespace, cluster, service string) (*federation.Definition, [
 	return &federation.Definition{Members: []federation.Member{member(namespace, service, cluster)}}, nil
 }
 
-// defineFederated parses the annotations: a Service name, and a list of service@cluster. The local
-// member comes first. The other members keep their order.
+// defineFederated parses the two annotations of a federated Service. The first annotation is a
+// Service name. The second is a list of items of the form service@cluster. The local member comes
+// first. The other members keep their order.
 func defineFederated(namespace, local, remote string) (*federation.Definition, []string) {
 	d := &federation.Definition{Federated: true}
 	var problems []string

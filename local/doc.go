@@ -13,7 +13,7 @@
 // of services, the zones of nodes, and the profiles. The Cluster reads the definitions from the
 // labels and annotations of Services, and stores the definitions in the table.
 //
-// What callers may rely on:
+// Callers may rely on the following:
 //
 //   - Once Synced is closed, the table has a definition of every Service, and the local cluster is
 //     ready.

@@ -36,7 +36,7 @@ type Catalog struct {
 	read map[string]catalogued // by name of the cluster
 }
 
-// catalogued holds the exports of a cluster.
+// catalogued holds the cached exports of a cluster.
 type catalogued struct {
 	from     *cluster.Exports // source of the other fields
 	list     []plan.Export
@@ -171,7 +171,7 @@ func (c *Catalog) cluster(one clusterstore.ClusterExports, known catalogued) pla
 	return p
 }
 
-// catalogue joins the results of the hooks for the objects of a cluster.
+// catalogue collects the results of the hooks for all objects of a cluster.
 func catalogue(from *cluster.Exports, local bool) catalogued {
 	read := catalogued{from: from}
 	if local {

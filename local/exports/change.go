@@ -26,7 +26,7 @@ type Object struct {
 
 func (o Object) String() string { return o.Kind + " " + o.ID.String() }
 
-// Verb is the operation on an object. It is also a metric label.
+// Verb is the operation on an object. Its values are also values of a metric label.
 type Verb string
 
 // Operations on objects. Status updates only the status.

@@ -32,7 +32,7 @@ func (c creator) Create(
 		if got, err = c.WithStatus.Create(ctx, next, options); !refusesIPs(err) {
 			break
 		}
-		// The Service that had the IPs may have been deleted a moment ago.
+		// The previous Service with these IPs may have just been deleted.
 		if i == 0 && len(next.Spec.ClusterIPs) > 0 && areTaken(err) && pace.Sleep(ctx, releaseTime) {
 			if got, err = c.WithStatus.Create(ctx, next, options); !refusesIPs(err) {
 				break
@@ -58,7 +58,7 @@ func attempts(o *corev1.Service) (all []*corev1.Service) {
 			setIPs(next, ofIPv4[:n])
 			all = append(all, next)
 		}
-		// The cluster may not support IPv4.
+		// The cluster may be an IPv6-only cluster.
 		o = o.DeepCopy()
 		o.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
 		o.Spec.IPFamilies = nil

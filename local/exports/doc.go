@@ -14,7 +14,7 @@
 //	})
 //	err = w.Run(ctx)
 //
-// What callers may rely on:
+// Callers may rely on the following:
 //
 //   - The writer changes or deletes only objects with the mark of Isthmus and objects that the plan
 //     has adopted. Before each write, the writer reads the object and checks this rule.
@@ -36,8 +36,8 @@
 //   - The writer does not write an object that already has the wanted content. It also does not
 //     rewrite fields that an older version of the kind drops.
 //
-// Call New and Run once. Status may be called at any time. Run uses its own goroutine, one for the
-// election, and one for each write.
+// Call New and Run once. Status may be called at any time. Besides its own goroutine, Run uses one
+// goroutine for the election and one for each write.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package exports

@@ -31,7 +31,7 @@ const (
 	failuresDelay = 5
 )
 
-// leadership is a period in which the replica holds the Lease.
+// leadership is a period during which the replica holds the Lease.
 type leadership struct {
 	*Writer
 	lease lease.Lease
@@ -101,8 +101,8 @@ func isLeft(o *lease.History, c *Change) bool {
 
 // yields reports whether the writer leaves a change to another controller, because that controller
 // has reverted the same conditions of a ServiceExport twice. Several controllers may set the
-// conditions of one ServiceExport, for example two installations of Isthmus. Without this rule,
-// they would rewrite its conditions forever.
+// conditions of one ServiceExport, for example two installations of Isthmus. Without this rule, the
+// controllers would rewrite the conditions forever.
 func yields(o *lease.History, c *Change) bool {
 	return c.Kind == ServiceExport && o.Undone > 0 && o.Content == c.content()
 }

@@ -172,7 +172,8 @@ func affinity(t plan.Traffic) (corev1.ServiceAffinity, *corev1.SessionAffinityCo
 	}
 }
 
-// ports returns the ports of a plan. It preserves fields of existing ports that plans do not use.
+// ports converts the ports of a plan to API objects. It preserves fields of existing ports that
+// plans do not use.
 func ports(want []plan.Port, have []corev1.ServicePort) (all []corev1.ServicePort) {
 	known := make(map[plan.Port]corev1.ServicePort, len(have))
 	for i := range have {

@@ -11,7 +11,7 @@
 //	w.Follow(cluster) // which calls w.Changed and w.WorkloadChanged
 //	err = w.Run(ctx)
 //
-// What callers may rely on about contents:
+// Callers may rely on the following contents of slices:
 //
 //   - Slices with the writer's mark contain exactly the ExternalWorkloads in the Service's
 //     namespace that the Service's selector matches. Each workload has one endpoint per address
@@ -30,7 +30,7 @@
 //     report the omitted endpoints and ports. The writer still writes the other endpoints and ports
 //     of the Service.
 //
-// What callers may rely on about writes:
+// Callers may rely on the following rules for writes:
 //
 //   - A write begins only while the replica holds the Lease, and is canceled when the Lease is
 //     lost.

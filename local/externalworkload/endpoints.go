@@ -19,8 +19,8 @@ const (
 	maxAddresses = 100
 )
 
-// endpointGroups holds all endpoints that the slices of a Service must have. They are grouped by
-// address type, and then by their ports.
+// endpointGroups holds all endpoints that the slices of a Service must have. The endpoints are
+// grouped by address type, and then by ports.
 type endpointGroups map[discoveryv1.AddressType]map[portsKey]*group
 
 // group holds the endpoints that have the same address type and the same ports.
@@ -29,7 +29,8 @@ type group struct {
 	endpoints map[string]discoveryv1.Endpoint // by name of the workload
 }
 
-// selects reports whether a Service gets slices. Services in namespace kube-system get slices too.
+// selects reports whether the writer writes slices for a Service. The writer also writes slices for
+// Services in the namespace kube-system.
 func selects(svc *corev1.Service) bool {
 	return svc.Spec.Type != corev1.ServiceTypeExternalName && len(svc.Spec.Selector) > 0
 }
@@ -96,8 +97,8 @@ func addressTypes(svc *corev1.Service) []discoveryv1.AddressType {
 	return types
 }
 
-// noHost reports whether an address cannot belong to a host. Such addresses are 0.0.0.0/8 and the
-// limited broadcast address.
+// noHost reports whether an address cannot belong to a host. The addresses in 0.0.0.0/8 and the
+// limited broadcast address cannot belong to a host.
 func noHost(ip netip.Addr) bool {
 	return ip.Is4() && (ip.As4()[0] == 0 || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}))
 }

@@ -32,18 +32,18 @@ const (
 	manyFailures = 8
 	// readyCheck is the time between two checks that ExternalWorkloads can be read.
 	readyCheck = time.Second
-	// maxChanges limits how many changed workloads of a namespace are matched against its Services.
-	// If more workloads change at once, the writer syncs all Services of the namespace, because
-	// matching would take as long.
+	// maxChanges is the maximum number of changed workloads of a namespace that are matched against
+	// the namespace's Services. If more workloads change at once, the writer syncs all Services of
+	// the namespace, because matching would take as long.
 	maxChanges = 1000
 	// manyServices is a number of Services. In a namespace with more Services, the writer matches
 	// changed workloads only once a second. Each match reads all Services of the namespace. With
-	// 5,000 Services, frequent matches would keep a core busy.
+	// 5,000 Services, frequent matching would keep a CPU core busy.
 	manyServices = 500
 )
 
-// leadership is a period in which this replica holds the Lease. It holds the Services to sync and
-// the Services already written. The leadership is discarded when the Lease is lost.
+// leadership is a period during which this replica holds the Lease. It holds the Services to sync
+// and the Services already written. The leadership is discarded when the Lease is lost.
 type leadership struct {
 	// fixed after construction
 	*Writer
@@ -56,8 +56,8 @@ type leadership struct {
 	waiting map[federation.ServiceID]time.Time // start of the wait, by Service to sync
 	begun   map[federation.ServiceID]time.Time // start of the sync, by Service being synced
 	written map[federation.ServiceID]bool      // Services whose slices this leadership has written
-	// changes holds, by namespace, the labels of changed workloads before and after each change. If
-	// a namespace has more than maxChanges changes, its list is incomplete.
+	// The map changes contains the labels of changed workloads before and after each change, by
+	// namespace. If a namespace has more than maxChanges changes, its list is incomplete.
 	changes map[string][]map[string]string
 }
 

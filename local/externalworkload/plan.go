@@ -42,8 +42,8 @@ type plan struct {
 // endpoints, or after a slice was rejected, because API servers accept at most 1,000 endpoints in a
 // slice.
 //
-// A Service that is being deleted gets no new slices. Its existing slices are kept up to date until
-// garbage collection removes them.
+// The plan does not create new slices for a Service that is being deleted. Existing slices of the
+// Service are updated until garbage collection removes them.
 func newPlan(
 	ctx context.Context,
 	svc *corev1.Service,

@@ -106,7 +106,7 @@ func targetPort(p *corev1.ServicePort) *intstr.IntOrString {
 
 func protocolOf(p *corev1.ServicePort) corev1.Protocol { return protocolOr(p.Protocol) }
 
-// protocolOr returns p, or TCP if p is empty.
+// protocolOr returns the given protocol, or TCP if it is empty.
 func protocolOr(p corev1.Protocol) corev1.Protocol {
 	if p == "" {
 		return corev1.ProtocolTCP

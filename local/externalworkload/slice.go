@@ -15,7 +15,7 @@ const (
 	// over the other's slices.
 	Mark       = "linkerd-external-workloads-controller"
 	namePrefix = "linkerd-external-"
-	// maxEndpoints limits the endpoints in a slice.
+	// maxEndpoints is the maximum number of endpoints that the Writer puts into a slice.
 	maxEndpoints = 100
 )
 

@@ -18,7 +18,7 @@
 //		loop.Run(ctx) // calls pass repeatedly; its tasks write with Leadership.Write
 //	})
 //
-// What callers may rely on about an election:
+// Callers may rely on the following behavior of an election:
 //
 //   - Before each write, [Leadership.Write] checks the age of the last renewal. A write never
 //     begins more than 10 s after the last renewal. Another replica takes the Lease no earlier than
@@ -39,7 +39,7 @@
 // The contents and times of the Lease are the same as those of Linkerd's controller, so either
 // program can take over from the other. Run starts one additional goroutine.
 //
-// What callers may rely on about a Loop:
+// Callers may rely on the following behavior of a Loop:
 //
 //   - A pass begins 50 ms after a change, to collect further changes. Slow passes run less often,
 //     so that passes use at most a tenth of the time. Even then, the next pass begins within a

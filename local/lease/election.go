@@ -44,8 +44,8 @@ type Leadership struct {
 	until atomic.Pointer[time.Time] // end without another renewal; nil if the Lease was never held
 }
 
-// Write calls write with a context that is canceled when the Lease is lost. If the Lease is already
-// lost, or was not renewed in time, Write returns an error instead of calling write.
+// Write calls a function with a context that is canceled when the Lease is lost. If the Lease is
+// already lost, or was not renewed in time, Write returns an error and does not call the function.
 func (t *Leadership) Write(write func(context.Context) error) error {
 	if t.ctx.Err() != nil {
 		return context.Cause(t.ctx)
@@ -82,7 +82,7 @@ func Run(ctx context.Context, c Config, lead func(context.Context, *Leadership))
 	return nil
 }
 
-// elect runs one election and the leadership that may follow.
+// elect runs one election. If this replica wins, elect also runs the leadership.
 func elect(ctx context.Context, c Config, lead func(context.Context, *Leadership)) error {
 	beyond := context.WithoutCancel(ctx) // the Lease is released only after the last write
 	held, end := context.WithCancelCause(beyond)

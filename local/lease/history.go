@@ -47,7 +47,7 @@ type History struct {
 	Undone        int    // consecutive reverts of the same content
 }
 
-// ChangedBack reports whether others keep reverting the object.
+// ChangedBack reports whether other controllers keep reverting the object.
 func (h *History) ChangedBack() bool { return len(h.reverts) >= maxReverts }
 
 // add records the outcome of an attempt.

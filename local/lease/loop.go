@@ -26,7 +26,7 @@ const (
 	tick = 20 * time.Millisecond
 )
 
-// Lease lets a write begin only while this replica holds the Lease. The context of the write is
+// Lease permits writes only while this replica holds the Lease. The context of the write is
 // canceled when the Lease is lost. [Leadership] implements Lease.
 type Lease interface {
 	Write(write func(context.Context) error) error
@@ -168,8 +168,8 @@ func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batc
 	}
 }
 
-// pass calls Pass and queues the tasks that may begin. It returns the time to wait before the next
-// pass, and whether the pass is idle.
+// pass calls the Pass function and queues the tasks that may begin. It returns the time to wait
+// before the next pass, and whether the pass is idle.
 func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	p := l.Pass()
 	wait = time.Hour
@@ -259,7 +259,7 @@ func (l *Loop[K]) begin(work context.Context) {
 	})
 }
 
-// done records the result of a write.
+// done processes the result of a write.
 func (l *Loop[K]) done(r result[K]) {
 	delete(l.writing, r.Key)
 	l.mu.Lock()

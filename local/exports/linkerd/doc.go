@@ -15,7 +15,7 @@
 //	go m.Run(ctx)
 //	m.Complete(&cluster) // a plan.Cluster
 //
-// What callers may rely on about Leases:
+// Callers may rely on the following behavior of Leases:
 //
 //   - Isthmus leaves a link to Linkerd while a mirror renews the Lease service-mirror-write-NAME
 //     within its duration. NAME is the link's name, or the name of a Link object whose
@@ -29,7 +29,7 @@
 //     Lease of a mirror that no longer runs therefore counts as held once more.
 //   - While Leases or Links cannot be read, Isthmus does not change objects that Linkerd wrote.
 //
-// What callers may rely on about Links:
+// Callers may rely on the following behavior of Links:
 //
 //   - Until Links have been listed, Isthmus neither adds nor removes objects for linked clusters.
 //   - If a linked cluster has no Link, Linkerd's default selectors apply. The default selectors

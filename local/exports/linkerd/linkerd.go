@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// pollEvery is the time between reads of Leases. The Leases of Linkerd's service mirrors last
-	// 30 s.
+	// pollEvery is the time between reads of Leases. The Leases of Linkerd's service mirrors expire
+	// after 30 s.
 	pollEvery = 5 * time.Second
 	// settleTime is how long after a change of selectors Isthmus neither adds nor removes objects
 	// for linked clusters. Exports that were read before the change may match the previous
@@ -100,8 +100,8 @@ func (m *Mirrors) Selectors(cluster string) plan.Selectors {
 }
 
 // Complete sets the fields of a cluster that depend on Linkerd's objects. It sets the cluster's
-// Lease and, if the cluster has a Link, its Age. It also sets Joins to plan.Unreadable while
-// Isthmus must not add or remove exports of the cluster.
+// Lease and, if the cluster has a Link, its Age. While Isthmus must not add or remove exports of
+// the cluster, Complete sets Joins to plan.Unreadable.
 func (m *Mirrors) Complete(c *plan.Cluster) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// maxLinks limits the memory for all Links, in bytes.
+// maxLinks is the maximum memory for all Links, in bytes.
 const maxLinks = 64 << 20
 
 // link is a Link that exists, or that was deleted.

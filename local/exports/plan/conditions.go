@@ -105,7 +105,7 @@ func (m reporter) readyExport(e *Export, ready *metav1.Condition) bool {
 }
 
 // readyImport returns the condition Ready of a ServiceImport of type ClusterSetIP. If the plan does
-// not write its Service, service is nil.
+// not write the ServiceImport's Service, the argument service is nil.
 func (m reporter) readyImport(one *merged, w *WantedImport, service *WantedService) metav1.Condition {
 	derived := m.Service(one.target())
 	have := m.Imports[one.of]
@@ -299,8 +299,8 @@ func sameCondition(now, next *metav1.Condition) bool {
 // maxMessage limits the length of a condition's message, in bytes. The API allows 32 KiB.
 const maxMessage = 8 << 10
 
-// condition returns a condition without a transition time. The transition time is set when a write
-// changes the status.
+// condition returns a new condition without a transition time. The transition time is set when a
+// write changes the status.
 func condition(kind string, is bool, reason, message string) metav1.Condition {
 	message = strings.ToValidUTF8(text.Truncate(message, maxMessage), "")
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}

@@ -37,8 +37,8 @@ func preferenceOf(s *Service) copies {
 	return chooseCopies(nil, s.Annotations, nil, isPreference)
 }
 
-// chooseCopies returns the labels and annotations that the rules choose and that the API accepts.
-// It chooses them in the order of their keys until a limit is reached.
+// chooseCopies returns the labels and annotations that the rules select and that the API accepts.
+// It selects them in the order of their keys until a limit is reached.
 func chooseCopies(labels, annotations map[string]string, label, annotation keyRule) (c copies) {
 	left := maxCopiedBytes
 	choose := func(
@@ -78,7 +78,7 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 // An annotation of each written object records a short hash of each copied value. If the current
 // value of a key has a different hash, somebody else has set that value.
 
-// record returns the record of copied labels and annotations.
+// record encodes the record of copied labels and annotations.
 func record(labels, annotations map[string]string) string {
 	var all []string
 	for _, key := range sorted(labels) {

@@ -31,13 +31,13 @@ const (
 
 // maxNamed limits the number of members in one namespace that only objects name. The limit applies
 // separately to each linked cluster, and to all unlinked clusters together. If
-// Settings.MaxPerNamespace is greater, it replaces maxNamed.
+// Settings.MaxPerNamespace is greater than maxNamed, the former limit applies.
 const maxNamed = 250
 
 // limiter is the stage of Make that drops members and objects beyond the limits.
 type limiter struct{ *maker }
 
-// limit drops members and objects that exceed the limits.
+// limit drops members and objects beyond the limits.
 //
 // The number of places for a namespace depends only on exports and on the Memory. Forged objects in
 // one namespace therefore cannot reduce the number of places for another namespace. Within a
@@ -127,7 +127,7 @@ func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (l
 	return list
 }
 
-// limitAll limits the number of all objects.
+// limitAll limits the total number of objects.
 func (m limiter) limitAll() {
 	claims := make(map[string][]claim)
 	for g, members := range m.members {
@@ -248,7 +248,7 @@ func (m limiter) followNamed() {
 	}
 }
 
-// isOver reports whether a member of an unlinked cluster has stayed for UnlinkedAfter.
+// isOver reports whether UnlinkedAfter has passed for a member of an unlinked cluster.
 func (m limiter) isOver(what memberKey) bool {
 	since := m.sinceUnlinked(what)
 	if m.Now.Before(since.Add(m.UnlinkedAfter)) {

@@ -188,7 +188,7 @@ func (m *maker) linkOfName(mirror string) string {
 	return ""
 }
 
-// hasItsName reports whether a group may use its target's name. Only the name of a mirror can
+// hasItsName reports whether a group may use the name of its target. Only the name of a mirror can
 // belong to another link.
 func (m *maker) hasItsName(g group) bool {
 	return g.kind != Mirror || m.linkOfName(g.target().Name) == g.cluster
@@ -300,7 +300,7 @@ func (m *maker) allowed(c *Cluster, g group) bool {
 const noImports = "the local cluster does not serve the kind ServiceImport"
 
 // adoptExported records the members of Services that Linkerd's service mirror wrote and no longer
-// manages, if clusters export to them. Other Services of the service mirror stay unchanged.
+// manages, and for which there are exports. Other Services of the service mirror stay unchanged.
 func (m *maker) adoptExported() {
 	for g, members := range m.members {
 		o := m.Service(g.target())
@@ -349,7 +349,7 @@ func (m *maker) knows(c *Cluster, k Kind) bool {
 	return c.knows(k) && (k != Import || m.Imports != nil) // ServiceImports are not read yet after a start
 }
 
-// allKnow reports whether the exports of a kind are known for all clusters.
+// allKnow reports whether all clusters' exports of a kind are known.
 func (m *maker) allKnow(k Kind) bool {
 	return !slices.ContainsFunc(m.Clusters, func(c Cluster) bool { return c.Joins != JoinsNone && !c.knows(k) })
 }
@@ -371,7 +371,7 @@ func (m *maker) confirmed(what memberKey) bool {
 	return seen || m.after.lost[what].seen
 }
 
-// object returns the [Verdict.Object] of a group.
+// object returns the name of a group's object for [Verdict.Object].
 func (m *maker) object(g group) ID {
 	if m.headless[g] {
 		return g.of

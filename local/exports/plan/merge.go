@@ -13,7 +13,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// merged is the union of the members of a group.
+// merged holds the merged exports of the members of a group.
 type merged struct {
 	group
 	whyTaken   string // of a ServiceImport: why another object has its Service's name; empty if none does
@@ -37,7 +37,7 @@ func (one *merged) localMember() *member {
 	return one.members[i]
 }
 
-// exporters returns the names for status.clusters.
+// exporters returns the cluster names to list in status.clusters.
 func (one *merged) exporters(localName string) (names []string) {
 	for _, p := range one.members {
 		if name := cmp.Or(p.cluster, localName); listable(name) {

@@ -20,14 +20,14 @@ const kindTime = 3 * time.Second
 // of a new leader.
 //
 // A user with permission to create Services in one namespace can forge the mark, and can name any
-// cluster in an object. Memory therefore distinguishes members that an export asked for from
+// cluster in an object. Memory therefore treats members that an export asked for differently from
 // members that only an object names.
 type Memory struct {
 	// The keys of seen are the planned members that an export has asked for since this replica
 	// became the leader. The value reports whether the limits include the member.
 	seen map[memberKey]bool
-	// The map lost contains the members that exports no longer ask for. An entry stays while an
-	// object names the member, and for at least massTime.
+	// The map lost contains the members that exports no longer ask for. An entry stays as long as
+	// an object names the member, but at least for massTime.
 	lost map[memberKey]loss
 	// The map unlinked contains the time when this leader first saw each member of a cluster that
 	// is not linked.
@@ -46,8 +46,8 @@ type Memory struct {
 	imports map[ID]*history
 }
 
-// loss records the loss of a member. Once until has passed, the loss does not start again, even if
-// the removal of the member takes a long time.
+// loss describes the loss of a member. Once until has passed, the loss does not start again, even
+// if the removal of the member takes a long time.
 type loss struct {
 	since, until time.Time
 	seen         bool // an export asked for the member while this leader led
@@ -66,7 +66,7 @@ func newMemory() Memory {
 	}
 }
 
-// keeper is the stage of Make that decides on members that no export asks for.
+// keeper is the stage of Make that decides on members without an export.
 type keeper struct{ *maker }
 
 // keepMissing decides whether to keep, hold or remove each member that an object names and for

@@ -23,7 +23,7 @@ type Plan struct {
 	Due time.Time
 }
 
-// Unwanted is an object to delete.
+// Unwanted identifies an object to delete.
 type Unwanted struct {
 	ID
 	Of   ID // the exports for which it was written

@@ -176,7 +176,7 @@ func (x *portIndex) hasUnnamed(p Port) bool {
 	return ok && q.Name == "" && q.untargeted() == p.unnamed()
 }
 
-// rivals returns the other valid ports of the list that have the name or the number of p. If the
+// rivals returns the other valid ports of the list that have the same name or number as p. If the
 // list contains p, the result is empty. The argument unnamed reports whether the port p does not
 // have a name in its export.
 func (x *portIndex) rivals(p Port, unnamed bool) (all []Port) {
@@ -325,7 +325,7 @@ func named(ports []Port) []Port {
 	return ports
 }
 
-// portConflicts describes for each port how members differ. A member differs if its port has a
+// portConflicts describes how members differ, for each port. A member differs if its port has a
 // different number or a different name. If joined is set, a member without the port differs too.
 func portConflicts(ports []Port, members []*member, joined bool) (all []string) {
 	for _, p := range ports {

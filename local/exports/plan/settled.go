@@ -15,9 +15,9 @@ import (
 //   - Exports that are younger than the export from which the value came. If the Service of the
 //     older export is missing for some time, the older export decides again afterwards. An export
 //     may also change its own values.
-//   - Newcomers. A newcomer is an export whose ServiceExport this leader first saw after the
-//     ServiceImport had settled. A linked cluster may invent an old creation time. Clients
-//     therefore do not lose ports or IPs because of a newcomer.
+//   - Newcomers. A newcomer is an export whose ServiceExport this leader first saw after the values
+//     of the ServiceImport had settled. This rule is needed because a linked cluster may report a
+//     false creation time. Clients therefore do not lose ports or IPs because of a newcomer.
 //
 // A new leader does not know from which exports the existing values came. It assumes that each
 // value came from the oldest export that has it. Older exports that have a different value at that
@@ -270,11 +270,11 @@ func (s *settler) unnamed(there []Port) map[Port]bool {
 	return all
 }
 
-// absentClusters returns the value of the annotation absentKey. The annotation lists clusters that
-// have a ServiceExport but are not members, except newcomers. A cluster also stays in the
-// annotation while its exports are not known, or while the cluster is not linked. While the exports
-// of at least one member are not known, all clusters with a ServiceExport stay in the annotation
-// too.
+// absentClusters returns the value of the annotation for absent clusters. The annotation lists
+// clusters that have a ServiceExport but are not members, except newcomers. A cluster also stays in
+// the annotation while its exports are not known, or while the cluster is not linked. While the
+// exports of at least one member are not known, all clusters with a ServiceExport stay in the
+// annotation too.
 func (s *settler) absentClusters(m *maker, members []*member) string {
 	isMember := make(map[string]bool)
 	for _, p := range members {
@@ -302,7 +302,7 @@ func (s *settler) absentClusters(m *maker, members []*member) string {
 	return firstItems(strings.Join(names, ","), maxMembersBytes)
 }
 
-// remember records the origins of new ports. While the exports of a member are not known, the
+// remember stores the origins of new ports. While the exports of a member are not known, the
 // origins of existing ports stay undecided.
 func (s *settler) remember(ports, there []Port) {
 	known := make(map[Port]bool)
@@ -337,7 +337,7 @@ type portFate struct {
 	origins  map[Port]*origin // nil if not known
 }
 
-// inPlaceOf returns the existing ports that have the name or the number of an export's port.
+// inPlaceOf returns the existing ports that have the same name or number as an export's port.
 func (f *portFate) inPlaceOf(q Port) []Port {
 	all := f.index.taking(q)
 	if q.Name == "" { // a ServiceImport has at most one unnamed port

@@ -185,8 +185,8 @@ type metadata struct {
 	inherited  *copies // of an adopted object: what the service mirror copied; nil for other objects
 }
 
-// managedKeys are the labels and annotations that only Isthmus sets. The plan removes these keys
-// from objects that should not have them.
+// managedKeys are the keys of labels and annotations that only Isthmus sets. The plan removes these
+// keys from objects that should not have them.
 var managedKeys = []string{
 	markLabel, markAnnotation, mirroredLabel, clusterLabel, fqNameKey, versionKey,
 	localDiscovery, remoteDiscovery, remoteService,

@@ -60,7 +60,7 @@ func (w *World) Service(id ID) *Service {
 // unknownService represents all Services that exist but are not in World.Services.
 var unknownService = &Service{}
 
-// Cluster is the local cluster or a link, with its exports.
+// Cluster describes the local cluster or a linked cluster, with its exports.
 type Cluster struct {
 	Name   string    // empty for the local cluster
 	Domain string    // of the cluster, such as "cluster.local"

@@ -78,8 +78,9 @@ func (m writer) write() {
 	slices.SortFunc(m.out.Delete, func(a, b Unwanted) int { return compareIDs(a.ID, b.ID) })
 }
 
-// nameWinners returns the group that gets each Service name. The group whose Service already exists
-// wins. Otherwise, the first kind wins. Among groups of the same kind, the oldest link wins.
+// nameWinners returns, for each Service name, the group that gets the name. The group whose Service
+// already exists wins. Otherwise, the first kind wins. Among groups of the same kind, the oldest
+// link wins.
 func (m writer) nameWinners(wanted []*merged) map[ID]group {
 	winners := make(map[ID]group)
 	for _, one := range wanted {
