@@ -257,8 +257,8 @@ func (l *Cluster) Ports(id federation.ServiceID) (ports []uint16) {
 	return ports
 }
 
-// ServiceOfImport returns the Service that was derived from a ServiceImport. It returns false if
-// that Service does not exist, for example because the ServiceImport is headless.
+// ServiceOfImport returns the Service that was derived from a ServiceImport. ServiceOfImport
+// returns false if that Service does not exist, for example because the ServiceImport is headless.
 func (l *Cluster) ServiceOfImport(serviceImport federation.ServiceID) (federation.ServiceID, bool) {
 	id := plan.DerivedService(plan.ID(serviceImport))
 	svc := l.cluster.Service(federation.ServiceID(id))
@@ -281,7 +281,7 @@ type AddressOwner struct {
 	Name    string                // such as "Pod shop/web-1"
 	Service *federation.ServiceID // nil unless the address is the cluster IP of exactly one Service
 	// Claimed describes the objects that claim the whole address, such as "2 Pods with IP
-	// 10.0.0.1". It is empty if there is no conflict.
+	// 10.0.0.1". Claimed is empty if there is no conflict.
 	Claimed string
 }
 
@@ -383,8 +383,8 @@ func (l *Cluster) profileName(id federation.ServiceID) string {
 }
 
 // ProfileProblem describes the invalid parts of the ServiceProfile that applies to a Service for
-// clients of a namespace. It returns "" for a valid ServiceProfile, and if no ServiceProfile
-// applies.
+// clients of a namespace. ProfileProblem returns "" for a valid ServiceProfile, and if no
+// ServiceProfile applies.
 func (l *Cluster) ProfileProblem(id federation.ServiceID, client string) string {
 	name := l.profileName(id)
 	for _, namespace := range []string{client, id.Namespace} {

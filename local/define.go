@@ -160,7 +160,7 @@ func invalidName(s string) string {
 	return ""
 }
 
-// compact removes duplicates. It replaces all problems after the first ten with a count.
+// compact removes duplicates. The function replaces all problems after the first ten with a count.
 func compact(problems []string) []string {
 	const listed = 10
 	slices.Sort(problems)

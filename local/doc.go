@@ -22,13 +22,13 @@
 //     namespaces.
 //   - Every definition has a preference. The Service's annotations override the default of Isthmus.
 //     Services without such annotations share the default.
-//   - A profile depends only on the current objects, not on their history. It is updated when the
-//     objects change. Watches with the same key share one profile. A key without watches uses no
-//     memory.
+//   - A profile depends only on the current objects, not on their history. A profile is updated
+//     when the objects change. Watches with the same key share one profile. A key without watches
+//     uses no memory.
 //   - If the API cannot be reached, definitions, zones and profiles stay unchanged. Run returns
 //     only when its context ends.
-//   - A Cluster ignores invalid parts of a Service's annotations or labels. It logs them once when
-//     they appear, and Problems returns them while they exist.
+//   - A Cluster ignores invalid parts of a Service's annotations or labels. A Cluster logs invalid
+//     parts once when they appear, and Problems returns them while they exist.
 //   - Node names that clients invent use no memory.
 //
 // All methods of a [Cluster] are safe for concurrent use, but Run must be called only once. Run

@@ -25,8 +25,8 @@ const (
 	maxMinReady = 100_000
 )
 
-// namedCluster is the prefix of a term that names a linked cluster. It is needed if the name of the
-// cluster equals another term.
+// namedCluster is the prefix of a term that names a linked cluster. The prefix is needed if the
+// name of the cluster equals another term.
 const namedCluster = "cluster/"
 
 // preferenceFields lists the fields of a preference. The name of a field is the name of its

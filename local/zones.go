@@ -8,9 +8,10 @@ import (
 	"isthmus/internal/pace"
 )
 
-// zones holds the zone of every node. It publishes the first change immediately and the changes of
-// the following second together, as for regions. Each published change wakes the streams of a node.
-// A user with permission to label, create and delete Nodes must not be able to keep Isthmus busy.
+// zones holds the zone of every node. The Cluster publishes the first change immediately and the
+// changes of the following second together, as for regions. Each published change wakes the streams
+// of a node. A user with permission to label, create and delete Nodes must not be able to keep
+// Isthmus busy.
 type zones struct {
 	changed *pace.Signal // apply is due
 

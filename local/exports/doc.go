@@ -1,7 +1,7 @@
 // Package exports writes the Services and ServiceImports through which clients reach the exports of
-// other clusters. It also writes the conditions of the local cluster's ServiceExports. Package
-// local/exports/plan decides what to write, and [Changes] lists the writes. Only one replica writes
-// at a time, because its [Writer] must hold a Lease (see local/lease).
+// other clusters. The package also writes the conditions of the local cluster's ServiceExports.
+// Package local/exports/plan decides what to write, and [Changes] lists the writes. Only one
+// replica writes at a time, because its [Writer] must hold a Lease (see local/lease).
 //
 //	w, err := exports.New(exports.Options{
 //		Services:  client.Services,
@@ -33,8 +33,8 @@
 //   - A failed write does not delay other objects. The writer retries the write indefinitely, with
 //     a back-off from 1 s to 5 min. Until a write has failed five times, it also delays deletions
 //     for the same exports.
-//   - The writer does not write an object that already has the wanted content. It also does not
-//     rewrite fields that an older version of the kind drops.
+//   - The writer does not write an object that already has the wanted content. The writer also does
+//     not rewrite fields that an older version of the kind drops.
 //
 // Call New and Run once. Status may be called at any time. Besides its own goroutine, Run uses one
 // goroutine for the election and one for each write.

@@ -70,7 +70,7 @@ func manager(o metav1.Object) string {
 }
 
 // writeServiceImport returns the ServiceImport to write in place of the existing one, which may be
-// nil. It does not change fields that plans do not use.
+// nil. writeServiceImport does not change fields that plans do not use.
 func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.ServiceImport {
 	o := &mcs.ServiceImport{}
 	if have != nil {

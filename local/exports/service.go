@@ -100,9 +100,9 @@ func clone(m map[string]string) map[string]string {
 	return all
 }
 
-// writeService returns the Service to write in place of the existing one, which may be nil. It does
-// not change fields that plans do not use. If a ServiceImport owns the Service, version is the API
-// version of the ServiceImport.
+// writeService returns the Service to write in place of the existing one, which may be nil.
+// writeService does not change fields that plans do not use. If a ServiceImport owns the Service,
+// version is the API version of the ServiceImport.
 func writeService(next *plan.Service, have *corev1.Service, version string) *corev1.Service {
 	o := &corev1.Service{}
 	if have != nil {
@@ -172,8 +172,8 @@ func affinity(t plan.Traffic) (corev1.ServiceAffinity, *corev1.SessionAffinityCo
 	}
 }
 
-// ports converts the ports of a plan to API objects. It preserves fields of existing ports that
-// plans do not use.
+// ports converts the ports of a plan to API objects. The function preserves fields of existing
+// ports that plans do not use.
 func ports(want []plan.Port, have []corev1.ServicePort) (all []corev1.ServicePort) {
 	known := make(map[plan.Port]corev1.ServicePort, len(have))
 	for i := range have {

@@ -22,7 +22,7 @@ const (
 	maxProblem = 4 << 10
 )
 
-// do executes a change. It returns the verb of the attempted write.
+// do executes a change. The function returns the verb of the attempted write.
 type do func(context.Context, *Writer, *Change, *lease.History, *lease.Outcome) (Verb, error)
 
 // kept is an API object.

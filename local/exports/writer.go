@@ -50,7 +50,7 @@ type Writer struct {
 	candidate *lease.Candidate[leadership]
 }
 
-// New returns a Writer and registers its metrics. It sends no requests and starts no goroutines.
+// New returns a Writer and registers its metrics. New sends no requests and starts no goroutines.
 func New(o Options) (*Writer, error) {
 	w := &Writer{Options: o, candidate: lease.NewCandidate[leadership]("exported Services", lease.Config{
 		Leases: o.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
@@ -82,8 +82,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until there is an object to write, or a written object exists. It returns false once
-// ctx has ended.
+// await waits until there is an object to write, or a written object exists. The function returns
+// false once ctx has ended.
 func (w *Writer) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		changed := w.Changed()
@@ -121,8 +121,8 @@ func (w *Writer) Status() adminapi.ExportsWriter {
 	}
 }
 
-// Memory returns the state that the leader's plans carry over. It returns false if this replica is
-// not the leader.
+// Memory returns the state that the leader's plans carry over. Memory returns false if this replica
+// is not the leader.
 func (w *Writer) Memory() (plan.Memory, bool) {
 	t := w.candidate.Leadership()
 	if t == nil {

@@ -42,8 +42,8 @@ const (
 	manyServices = 500
 )
 
-// leadership is a period during which this replica holds the Lease. It holds the Services to sync
-// and the Services already written. The leadership is discarded when the Lease is lost.
+// leadership is a period during which this replica holds the Lease. A leadership holds the Services
+// to sync and the Services already written. The leadership is discarded when the Lease is lost.
 type leadership struct {
 	// fixed after construction
 	*Writer
@@ -77,8 +77,8 @@ func newLeadership(w *Writer, held lease.Lease) *leadership {
 	return t
 }
 
-// run syncs all Services that have workloads or slices, and all Services that change. It ends when
-// the context work ends and the last writes have ended.
+// run syncs all Services that have workloads or slices, and all Services that change. The function
+// ends when the context work ends and the last writes have ended.
 func (t *leadership) run(work context.Context) {
 	select {
 	case <-work.Done():
@@ -132,7 +132,7 @@ func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 }
 
 // markConcerned marks the Services that select a changed workload of a namespace, by its labels
-// before or after the change. It returns true if the namespace has many Services.
+// before or after the change. markConcerned returns true if the namespace has many Services.
 func (t *leadership) markConcerned(namespace string) (long bool) {
 	t.mu.Lock()
 	list := t.changes[namespace]
@@ -197,8 +197,8 @@ func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	return pass
 }
 
-// do syncs one Service. It first checks again that ExternalWorkloads can be read, because some time
-// may have passed since the pass. If the sync fails, the Service is marked again.
+// do syncs one Service. The function first checks again that ExternalWorkloads can be read, because
+// some time may have passed since the pass. If the sync fails, the Service is marked again.
 func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Outcome {
 	if !t.ready() {
 		return lease.Outcome{Again: true}
@@ -234,8 +234,8 @@ func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Ou
 	return lease.Outcome{Problem: err.Error()}
 }
 
-// sync writes a Service's slices until they are correct, and returns whether it wrote a slice. It
-// begins no more writes after the context work has ended or the Lease is lost.
+// sync writes a Service's slices until they are correct, and returns whether it wrote a slice. The
+// function begins no more writes after the context work has ended or the Lease is lost.
 //
 // sync lists the slices first. An update or deletion applies only to the version of the slice that
 // sync has read. If a Service has no slices and does not select any workloads, sync sends no
@@ -266,8 +266,8 @@ func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrot
 	return len(p.create)+len(p.update)+len(p.move)+len(p.remove) > 0, t.execute(work, p, name)
 }
 
-// slicesOf lists the slices of a Service that have the writer's mark. It omits slices that are
-// being deleted, because a finalizer may delay their deletion for a long time.
+// slicesOf lists the slices of a Service that have the writer's mark. slicesOf omits slices that
+// are being deleted, because a finalizer may delay their deletion for a long time.
 //
 // The list is never stale, because the request does not set resourceVersion. The request also does
 // not set a limit, because some API servers cannot serve a limited request from their cache.

@@ -23,13 +23,13 @@ type plan struct {
 	remove []*discoveryv1.EndpointSlice
 	// The map instead contains replacements for the updates in move. A replacement is used after
 	// the API server has rejected a slice, and keeps the endpoints that the update would give to
-	// other slices. An update has no replacement if the slice would not change. It also has no
-	// replacement if ports change, because the kept endpoints would have wrong ports.
+	// other slices. An update has no replacement if the slice would not change. An update also has
+	// no replacement if ports change, because the kept endpoints would have wrong ports.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
 // newPlan plans the writes for a Service from the workloads that the Service selects and from the
-// existing slices. It does not modify its arguments. If ctx ends, the plan is incomplete.
+// existing slices. newPlan does not modify its arguments. If ctx ends, the plan is incomplete.
 //
 // Unchanged endpoints stay in their slice, and only slices that differ are written. New endpoints
 // are first added to slices that are written anyway, then to other slices with room. The next
@@ -238,8 +238,8 @@ func (x *packed) give(to map[string]*packed) (others []*packed) {
 }
 
 // both returns the slice with its wanted endpoints and the endpoints that it gives to other slices,
-// up to maxKept in total. It returns nil if the slice already has that content, because an earlier
-// plan was rejected.
+// up to maxKept in total. The function returns nil if the slice already has that content, because
+// an earlier plan was rejected.
 func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
 	all := slices.Concat(x.endpoints, x.gives)
 	both := withContents(x.slice, svc, x.group.ports, all[:min(len(all), maxKept)])
@@ -260,8 +260,8 @@ func sameContents(a, b *discoveryv1.EndpointSlice) bool {
 	return maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(sorted(a), sorted(b))
 }
 
-// fill moves endpoints of the group into its slices that have room. It first fills slices that are
-// written anyway.
+// fill moves endpoints of the group into its slices that have room. The function first fills slices
+// that are written anyway.
 func (g *group) fill(kept []*packed) {
 	names := slices.Sorted(maps.Keys(g.endpoints))
 	for _, written := range []bool{true, false} {
@@ -286,8 +286,8 @@ func (g *group) take(names []string) (list []discoveryv1.Endpoint) {
 // maxKept is the maximum number of endpoints that API servers accept in a slice.
 const maxKept = 1000
 
-// leftOut collects the reasons why parts of a Service are missing from its slices. It stores the
-// first maxProblems reasons, and counts the others.
+// leftOut collects the reasons why parts of a Service are missing from its slices. leftOut stores
+// the first maxProblems reasons, and counts the others.
 type leftOut struct {
 	named []string
 	more  int

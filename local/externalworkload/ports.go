@@ -46,8 +46,8 @@ func usedPorts(svc *corev1.Service, left *leftOut) []corev1.ServicePort {
 	return ports
 }
 
-// portsAt returns a Service's ports with the port numbers of one workload. It omits and reports
-// ports that the workload lacks.
+// portsAt returns a Service's ports with the port numbers of one workload. portsAt omits and
+// reports ports that the workload lacks.
 func portsAt(
 	ports []corev1.ServicePort, w *decode.ExternalWorkload, problem func(string, ...any),
 ) []discoveryv1.EndpointPort {

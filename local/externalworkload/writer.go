@@ -64,7 +64,7 @@ type Writer struct {
 	unread      bool // a log entry says that ExternalWorkloads are unreadable
 }
 
-// New returns a Writer and registers its metrics. It sends no requests and starts no goroutines.
+// New returns a Writer and registers its metrics. New sends no requests and starts no goroutines.
 func New(o Options) (*Writer, error) {
 	w := &Writer{
 		o:        o,
@@ -122,7 +122,7 @@ func (w *Writer) lead(work context.Context, t *leadership) {
 // leading returns the current leadership. If this replica is not the leader, the result is nil.
 func (w *Writer) leading() *leadership { return w.candidate.Leadership() }
 
-// Status returns the current state. It is safe for concurrent use.
+// Status returns the current state. Status is safe for concurrent use.
 func (w *Writer) Status() adminapi.SliceWriter {
 	unread := make(map[string]string)
 	var slicesOf map[federation.ServiceID]int

@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// Candidate takes part in elections on behalf of its replica. It records the holder of the Lease
-// and, while its replica is the leader, the leadership of type T. It logs changes. Use
-// [NewCandidate] to create one. Its methods are safe for concurrent use.
+// Candidate takes part in elections on behalf of its replica. Candidate records the holder of the
+// Lease and, while its replica is the leader, the leadership of type T. It logs changes. Use
+// [NewCandidate] to create one. All methods of a Candidate are safe for concurrent use.
 type Candidate[T any] struct {
 	// fixed after construction
 	config Config

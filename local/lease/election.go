@@ -29,16 +29,17 @@ var (
 type Config struct {
 	Leases          func(namespace string) coordinationv1.LeaseInterface
 	Namespace, Name string // of the Lease; created if it does not exist
-	// Identity is the holder's name in the Lease. It must be unique among replicas.
+	// Identity is the holder's name in the Lease. Identity must be unique among replicas.
 	Identity string
 	// Observe is called after each request for the Lease. After a successful request, holder is the
-	// Lease's holder. It is empty for a Lease without a holder. After a failed request, err is the
-	// reason why the Lease cannot be used. Calls are never concurrent. Observe must not block.
+	// Lease's holder. If the Lease does not have a holder, the argument holder is empty. After a
+	// failed request, err is the reason why the Lease cannot be used. Calls are never concurrent.
+	// Observe must not block.
 	Observe func(holder string, err error)
 }
 
-// Leadership is an uninterrupted period in which one replica holds the Lease. Its methods are safe
-// for concurrent use.
+// Leadership is an uninterrupted period in which one replica holds the Lease. All methods of a
+// Leadership are safe for concurrent use.
 type Leadership struct {
 	ctx   context.Context           // canceled when the Lease is lost
 	until atomic.Pointer[time.Time] // end without another renewal; nil if the Lease was never held
@@ -56,8 +57,8 @@ func (t *Leadership) Write(write func(context.Context) error) error {
 	return write(t.ctx)
 }
 
-// renewed reports whether the last renewal is recent. It reads the clock instead of using a timer.
-// When a suspended process continues, the clock shows the delay before timers fire.
+// renewed reports whether the last renewal is recent. The function reads the clock instead of using
+// a timer. When a suspended process continues, the clock shows the delay before timers fire.
 func (t *Leadership) renewed() bool {
 	until := t.until.Load()
 	return until != nil && time.Now().Before(*until)
@@ -67,7 +68,7 @@ func (t *Leadership) renewed() bool {
 // context that the function lead receives ends when ctx ends or the Lease is lost. Its cause is the
 // reason. When its context ends, the function lead must return as soon as its last write has ended.
 //
-// Run returns nil once ctx has ended and the Lease is released. It returns an error only if the
+// Run returns nil once ctx has ended and the Lease is released. Run returns an error only if the
 // Config is invalid.
 func Run(ctx context.Context, c Config, lead func(context.Context, *Leadership)) error {
 	for ctx.Err() == nil {

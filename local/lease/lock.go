@@ -20,9 +20,9 @@ const (
 	maxReleases = 3
 )
 
-// lock is client-go's lock with two additions. It ends the leadership as soon as this replica no
-// longer holds the Lease. It also records when each renewal began. It is not safe for concurrent
-// use.
+// lock is client-go's lock with two additions. The lock ends the leadership as soon as this replica
+// no longer holds the Lease. The lock also records when each renewal began. A lock is not safe for
+// concurrent use.
 type lock struct {
 	resourcelock.LeaseLock
 	// fixed after construction
@@ -114,8 +114,9 @@ func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord, p
 }
 
 // release releases the Lease if this replica holds it, so that other replicas do not have to wait
-// until the Lease expires. It takes at most renewDeadline. It replaces the release of client-go's
-// elector, which could take the Lease from a new holder that the elector has not seen yet.
+// until the Lease expires. It takes at most renewDeadline. The function replaces the release of
+// client-go's elector, which could take the Lease from a new holder that the elector has not seen
+// yet.
 func (l *lock) release(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, renewDeadline)
 	defer stop()

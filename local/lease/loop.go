@@ -69,7 +69,8 @@ type Options[K comparable] struct {
 	IdleTime time.Duration
 }
 
-// Loop executes tasks during one leadership of a replica. Its methods are safe for concurrent use.
+// Loop executes tasks during one leadership of a replica. All methods of a Loop are safe for
+// concurrent use.
 type Loop[K comparable] struct {
 	Options[K]
 
@@ -105,7 +106,7 @@ func (l *Loop[K]) History(key K) History {
 	return l.objects[key]
 }
 
-// Run executes tasks until the context work ends, or until passes have been idle for IdleTime. It
+// Run executes tasks until the context work ends, or until passes have been idle for IdleTime. Run
 // returns after all writes have ended.
 func (l *Loop[K]) Run(work context.Context) {
 	defer func() {
@@ -139,8 +140,8 @@ func (l *Loop[K]) Run(work context.Context) {
 }
 
 // rest waits until the next pass is due. A pass is due after the duration wait, or after the
-// duration batch following a change. While it waits, rest begins queued writes. It returns false
-// once the context work has ended.
+// duration batch following a change. While it waits, rest begins queued writes. The function
+// returns false once the context work has ended.
 func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
 	due := time.Now().Add(wait)
 	for {
@@ -168,8 +169,8 @@ func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batc
 	}
 }
 
-// pass calls the Pass function and queues the tasks that may begin. It returns the time to wait
-// before the next pass, and whether the pass is idle.
+// pass calls the Pass function and queues the tasks that may begin. The function returns the time
+// to wait before the next pass, and whether the pass is idle.
 func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	p := l.Pass()
 	wait = time.Hour

@@ -1,5 +1,5 @@
 // Package problems stores the problems of each Service: which parts of the Service cannot be used,
-// and why. It logs the problems of a Service once, when they appear or change.
+// and why. A [Store] logs the problems of a Service once, when they appear or change.
 package problems
 
 import (
@@ -13,8 +13,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Store holds the problems of Services. Use [New] to create one. Its methods are safe for
-// concurrent use.
+// Store holds the problems of Services. Use [New] to create one. All methods of a Store are safe
+// for concurrent use.
 type Store struct {
 	log     *zap.Logger
 	message string

@@ -99,9 +99,9 @@ func (m *Mirrors) Selectors(cluster string) plan.Selectors {
 	return deciding(m.links, cluster).selectors
 }
 
-// Complete sets the fields of a cluster that depend on Linkerd's objects. It sets the cluster's
-// Lease and, if the cluster has a Link, its Age. While Isthmus must not add or remove exports of
-// the cluster, Complete sets Joins to plan.Unreadable.
+// Complete sets the fields of a cluster that depend on Linkerd's objects. Complete sets the
+// cluster's Lease and, if the cluster has a Link, its Age. While Isthmus must not add or remove
+// exports of the cluster, Complete sets Joins to plan.Unreadable.
 func (m *Mirrors) Complete(c *plan.Cluster) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -166,8 +166,8 @@ func (m *Mirrors) servesLinks(ctx context.Context) (bool, error) {
 	return there, err
 }
 
-// choose updates m.links and thereby the selectors in force. It returns the clusters whose
-// selectors have changed. The caller holds m.mu.
+// choose updates m.links and thereby the selectors in force. The function returns the clusters
+// whose selectors have changed. The caller holds m.mu.
 func (m *Mirrors) choose(now time.Time) (changed []string) {
 	before := m.links
 	byName := make(map[string]*link)

@@ -22,13 +22,13 @@ type Attempt struct {
 	Problem string // the error of the last write; empty if it succeeded
 }
 
-// reporter decides the conditions of ServiceExports, as the last stage of Make. It also decides the
-// condition Ready of ServiceImports, for the writer.
+// reporter decides the conditions of ServiceExports, as the last stage of Make. The reporter also
+// decides the condition Ready of ServiceImports, for the writer.
 type reporter struct{ *maker }
 
-// conditions adds the conditions of the local cluster's ServiceExports. It skips ServiceExports
-// whose ServiceImport another controller manages, because that controller writes their conditions
-// too.
+// conditions adds the conditions of the local cluster's ServiceExports. The function skips
+// ServiceExports whose ServiceImport another controller manages, because that controller writes
+// their conditions too.
 func (m reporter) conditions() {
 	local := m.clusters[""]
 	if local == nil || !m.ServiceExports || m.MCSVersion == "" {
@@ -63,8 +63,8 @@ func (m reporter) conditions() {
 	slices.SortFunc(m.out.Exports, func(a, b ExportConditions) int { return compareIDs(a.ID, b.ID) })
 }
 
-// readyExport adds the result of the writes to the condition Ready of a valid ServiceExport. It
-// returns false if the condition is not known yet.
+// readyExport adds the result of the writes to the condition Ready of a valid ServiceExport.
+// readyExport returns false if the condition is not known yet.
 func (m reporter) readyExport(e *Export, ready *metav1.Condition) bool {
 	imports, services := m.out.Imports, m.out.Services
 	i, found := sort.Find(len(imports), func(i int) int { return compareIDs(e.ID, imports[i].ID) })

@@ -38,7 +38,7 @@ func preferenceOf(s *Service) copies {
 }
 
 // chooseCopies returns the labels and annotations that the rules select and that the API accepts.
-// It selects them in the order of their keys until a limit is reached.
+// chooseCopies selects them in the order of their keys until a limit is reached.
 func chooseCopies(labels, annotations map[string]string, label, annotation keyRule) (c copies) {
 	left := maxCopiedBytes
 	choose := func(

@@ -1,6 +1,6 @@
 // Package plan decides which Services and ServiceImports Isthmus writes for the exports of the
-// local cluster and of all linked clusters. It also returns a verdict on each export. The package
-// is pure: it reads and writes no API objects.
+// local cluster and of all linked clusters. The package also returns a verdict on each export. The
+// package is pure: it reads and writes no API objects.
 //
 //	p, memory := plan.Make(world, memory)
 //	for _, want := range p.Services {

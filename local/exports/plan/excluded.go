@@ -144,8 +144,8 @@ func excluded(key string) bool {
 	return false
 }
 
-// preferenceKeys are the annotations that define a preference. They are copied only from the
-// Service in the local cluster.
+// preferenceKeys are the annotations that define a preference. These annotations are copied only
+// from the Service in the local cluster.
 var preferenceKeys = []string{
 	"isthmus.io/prefer", "isthmus.io/min-ready", "isthmus.io/return-after", "isthmus.io/return-over",
 }
@@ -155,8 +155,8 @@ func copyLabel(exclude KeyPatterns) keyRule {
 	return func(key string) (copied bool, reason string) { return !excluded(key) && !exclude.match(key), "" }
 }
 
-// copyAnnotation is the rule for annotations of an exported Service. It copies annotations that
-// configure proxies for the Service. Other annotations steer controllers.
+// copyAnnotation is the rule for annotations of an exported Service. copyAnnotation copies
+// annotations that configure proxies for the Service. Other annotations steer controllers.
 func copyAnnotation(key string) (copied bool, reason string) {
 	copied = key == "config.linkerd.io/opaque-ports" ||
 		inDomain(key, "retry.linkerd.io", "timeout.linkerd.io", "balancer.linkerd.io", "balancer.alpha.linkerd.io")

@@ -31,7 +31,7 @@ const (
 
 // maxNamed limits the number of members in one namespace that only objects name. The limit applies
 // separately to each linked cluster, and to all unlinked clusters together. If
-// Settings.MaxPerNamespace is greater than maxNamed, the former limit applies.
+// Settings.MaxPerNamespace is greater than maxNamed, Settings.MaxPerNamespace applies instead.
 const maxNamed = 250
 
 // limiter is the stage of Make that drops members and objects beyond the limits.
@@ -98,8 +98,9 @@ func (m limiter) limitClusters() {
 	}
 }
 
-// fullest returns the link whose exports need the most objects. It also returns the combination of
-// cluster and namespace whose exports need the most objects. In a tie, the first name wins.
+// fullest returns the link whose exports need the most objects. The function also returns the
+// combination of cluster and namespace whose exports need the most objects. In a tie, the first
+// name wins.
 func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (list []Fullness) {
 	link := Fullness{Per: "link", Most: perLink}
 	namespace := Fullness{Per: "namespace", Most: perNamespace}

@@ -97,8 +97,9 @@ const (
 	maxKey         = validation.DNS1123SubdomainMaxLength + 1 + 63 // in bytes, of a label key and of a pattern of keys
 )
 
-// Patterns select the namespaces to which a link may export. They select a namespace if at least
-// one allowing pattern and no excluding pattern matches the namespace. The zero value selects none.
+// Patterns select the namespaces to which a link may export. The patterns select a namespace if at
+// least one allowing pattern and no excluding pattern matches the namespace. The zero value selects
+// none.
 type Patterns struct{ allow, deny []string }
 
 // ParsePatterns parses a list such as "shop,team-*,!team-x". In a name, * stands for any characters
@@ -145,7 +146,7 @@ func (p Patterns) allows(namespace string) bool {
 	return ok
 }
 
-// KeyPatterns select the label keys that are not copied. They select a key if at least one
+// KeyPatterns select the label keys that are not copied. The patterns select a key if at least one
 // excluding pattern and no excepting pattern matches the key. The zero value selects none.
 type KeyPatterns struct{ exclude, except []string }
 
@@ -179,8 +180,8 @@ func ParseKeyPatterns(list string) (KeyPatterns, error) {
 	return p, nil
 }
 
-// match reports whether the patterns select a key. It returns false for keys that are longer than
-// the API accepts.
+// match reports whether the patterns select a key. The function returns false for keys that are
+// longer than the API accepts.
 func (p KeyPatterns) match(key string) bool {
 	matchesKey := func(pattern string) bool { return matches(pattern, key) }
 	return len(key) <= maxKey && slices.ContainsFunc(p.exclude, matchesKey) &&
@@ -188,8 +189,8 @@ func (p KeyPatterns) match(key string) bool {
 }
 
 // matches reports whether a pattern matches a whole name. In the pattern, * stands for any
-// characters and ? for one character. It compares at most len(pattern) * len(name) bytes. Once
-// matches has reached a later *, it does not reconsider the match of an earlier *.
+// characters and ? for one character. The function compares at most len(pattern) * len(name) bytes.
+// Once matches has reached a later *, it does not reconsider the match of an earlier *.
 func matches(pattern, name string) bool {
 	star, resume := -1, 0 // the last * in the pattern, and where in the name its successor is tried next
 	p, n := 0, 0

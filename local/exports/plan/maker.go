@@ -103,7 +103,7 @@ func (m *maker) findWritten() {
 	}
 }
 
-// inStatus returns the clusters that the status of a ServiceImport names. It also returns the
+// inStatus returns the clusters that the status of a ServiceImport names. inStatus also returns the
 // clusters that only the ServiceImport's annotation can name.
 func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 	g := group{kind: Import, of: o.ID}

@@ -90,8 +90,8 @@ func (one *merged) remoteOrder(w *World) (names []string) {
 }
 
 // unserved returns the known members from which clients get no addresses, because the exported
-// Service has only IPv6 and Isthmus does not serve IPv6. It never returns clusters on other
-// networks, because their clients get the addresses of Linkerd gateways, regardless of the
+// Service has only IPv6 and Isthmus does not serve IPv6. The function never returns clusters on
+// other networks, because their clients get the addresses of Linkerd gateways, regardless of the
 // Service's IP families.
 func (one *merged) unserved(ipv4Only bool) (clusters []string) {
 	if !ipv4Only {
@@ -334,7 +334,7 @@ func onlyIPv6Text(clusters []string) string {
 		strings.Join(text.First(names, mostRefused), ", ")
 }
 
-// shownMap returns a short string that identifies the content of a map. It skips the keys in
+// shownMap returns a short string that identifies the content of a map. shownMap skips the keys in
 // without.
 func shownMap(m map[string]string, without map[string]bool) string {
 	var all []string

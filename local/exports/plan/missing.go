@@ -33,8 +33,8 @@ type Memory struct {
 	// is not linked.
 	unlinked map[memberKey]time.Time
 	// The map crowded contains the time when this leader first saw an object that exceeds the limit
-	// on members of unlinked clusters. It also contains objects whose unlinked members have stayed
-	// for UnlinkedAfter.
+	// on members of unlinked clusters. The map crowded also contains objects whose unlinked members
+	// have stayed for UnlinkedAfter.
 	crowded map[group]time.Time
 	// The map links contains the names of all links. The value is the time when this leader first
 	// saw that the link was deleted. For an existing link, the value is zero.

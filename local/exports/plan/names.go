@@ -54,8 +54,8 @@ const maxName = validation.DNS1123LabelMaxLength
 // accept a leading digit by default. Older API servers reject the write.
 func usableName(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
 
-// validKey reports whether the API accepts the key of a label or annotation. It rejects very long
-// keys without validating them, because validation would take too long.
+// validKey reports whether the API accepts the key of a label or annotation. validKey rejects very
+// long keys without validating them, because validation would take too long.
 func validKey(key string) bool { return len(key) < 320 && len(validation.IsQualifiedName(key)) == 0 }
 
 // validValue reports whether the API accepts the value of a label.
@@ -96,15 +96,15 @@ func ImportOf(id ID, labels map[string]string) string {
 	return name
 }
 
-// WrittenFor returns the exports for which a marked Service was written. It returns false if
-// somebody has changed the Service so that the Service no longer names its exports.
+// WrittenFor returns the exports for which a marked Service was written. WrittenFor returns false
+// if somebody has changed the Service so that the Service no longer names its exports.
 func WrittenFor(o *Service) (ID, bool) {
 	g, _, ok := identify(o)
 	return g.of, ok
 }
 
 // identify returns the group for which a Service was written, and the clusters that the Service
-// names as members. It returns false for a Service that was not written for a group.
+// names as members. The function returns false for a Service that was not written for a group.
 func identify(o *Service) (g group, clusters []string, ok bool) {
 	if name := ImportOf(o.ID, o.Labels); name != "" {
 		return group{kind: Import, of: ID{o.Namespace, name}}, namedIn(o.Annotations, name), true
@@ -118,7 +118,7 @@ func identify(o *Service) (g group, clusters []string, ok bool) {
 }
 
 // namedIn returns the clusters whose Service with the given name the annotations list as a member.
-// It returns at most maxMembers clusters.
+// namedIn returns at most maxMembers clusters.
 func namedIn(annotations map[string]string, name string) (clusters []string) {
 	if annotations[localDiscovery] == name {
 		clusters = append(clusters, "")

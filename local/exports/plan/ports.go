@@ -162,8 +162,8 @@ func (x *portIndex) at(i int, ok bool) Port {
 	return x.ports[i]
 }
 
-// has reports whether the list contains a port. It also finds a port without a name for which the
-// name of the argument was generated.
+// has reports whether the list contains a port. The function also finds a port without a name for
+// which the name of the argument was generated.
 func (x *portIndex) has(p Port) bool {
 	q, ok := x.numbered(p.number())
 	return ok && (q.untargeted() == p.untargeted() || q.Name == "" && q.untargeted() == p.unnamed())
@@ -373,8 +373,8 @@ func differing(what, text, used string, by map[string][]string) string {
 	return all
 }
 
-// quoted quotes and truncates a string from another cluster for a message. It does not change
-// strings that are in the list plain.
+// quoted quotes and truncates a string from another cluster for a message. The function does not
+// change strings that are in the list plain.
 func quoted(value string, plain ...string) string {
 	if slices.Contains(plain, value) {
 		return value

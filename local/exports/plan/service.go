@@ -93,8 +93,8 @@ func (s *Service) unexportable() string {
 	return ""
 }
 
-// Reduce drops the fields that a ServiceExport with the Service's name does not need. It does not
-// change the result of [IsWritten] for the Service.
+// Reduce drops the fields that a ServiceExport with the Service's name does not need. Reduce does
+// not change the result of [IsWritten] for the Service.
 func (s *Service) Reduce() {
 	s.UID, s.OwnerUID, s.ClusterIPs = "", "", s.ClusterIPs[:min(1, len(s.ClusterIPs))]
 	exclude(s.Labels, func(key string) bool { return key != markLabel && key != mirroredLabel })
@@ -118,8 +118,8 @@ type Traffic struct {
 	TrafficDistribution   string
 }
 
-// usable returns the fields with the values that API servers would store for a Service. It replaces
-// invalid and oversized values.
+// usable returns the fields with the values that API servers would store for a Service. The
+// function replaces invalid and oversized values.
 func (t Traffic) usable() Traffic {
 	const longest, standard = 86400, 10800 // in seconds
 	switch t.SessionAffinity {
@@ -159,8 +159,8 @@ func families(ips []string) (all []string) {
 // zero value selects nothing.
 type Selectors struct {
 	Mirror, Federated func(labels map[string]string) bool // nil selects nothing
-	// ExcludedLabels and ExcludedAnnotations report whether a key must not be copied. If they are
-	// nil, they exclude nothing.
+	// ExcludedLabels and ExcludedAnnotations report whether a key must not be copied. If a function
+	// is nil, it does not exclude any keys.
 	ExcludedLabels, ExcludedAnnotations func(key string) bool
 }
 
@@ -170,7 +170,7 @@ func (s Selectors) Match(labels map[string]string) (mirror, federated bool) {
 	return s.Mirror != nil && s.Mirror(labels), s.Federated != nil && s.Federated(labels)
 }
 
-// Export returns the export of a Service. It removes excluded labels and annotations from the
+// Export returns the export of a Service. Export removes excluded labels and annotations from the
 // Service. A Service that Isthmus or a service mirror wrote keeps all labels and annotations, so
 // that the Service is not mistaken for an export.
 func (s Selectors) Export(o *Service, mirror, federated bool) *Export {

@@ -13,7 +13,7 @@ type Settings struct {
 	Controller   string // the namespace of this installation, which the mark names
 	Multicluster string // the namespace of Linkerd's Links; empty if there is none
 	ClusterName  string // of the local cluster, for status.clusters of ServiceImports
-	// IPv4Only reports whether Isthmus does not serve IPv6 addresses. If it is true, written
+	// IPv4Only reports whether Isthmus does not serve IPv6 addresses. If IPv4Only is true, written
 	// Services only have IPv4 addresses.
 	IPv4Only bool
 	// Labels enables exports by label. ServiceExports enables exports by ServiceExport.

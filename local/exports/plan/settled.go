@@ -19,11 +19,12 @@ import (
 //     of the ServiceImport had settled. This rule is needed because a linked cluster may report a
 //     false creation time. Clients therefore do not lose ports or IPs because of a newcomer.
 //
-// A new leader does not know from which exports the existing values came. It assumes that each
-// value came from the oldest export that has it. Older exports that have a different value at that
-// time cannot replace the value either. The only exception are exports that were absent when the
-// ServiceImport was written. An annotation of the ServiceImport lists their clusters. The oldest
-// export therefore decides again once its Service is back, even under a new leader.
+// A new leader does not know from which exports the existing values came. The new leader assumes
+// that each value came from the oldest export that has it. Older exports that have a different
+// value at that time cannot replace the value either. The only exception are exports that were
+// absent when the ServiceImport was written. An annotation of the ServiceImport lists their
+// clusters. The oldest export therefore decides again once its Service is back, even under a new
+// leader.
 
 // settleTime is the age at which the type and the ports of a ServiceImport have settled.
 const settleTime = time.Minute
@@ -155,10 +156,10 @@ func (s *settler) byAge() []*member {
 	return members
 }
 
-// firstSight returns the origin of an existing value that the leader has not seen before. It
-// returns nil if the exports of a member are not known, or if none of the exports has the value.
-// The function has reports whether an export has the value. The function rivals reports whether an
-// export has a different value that only the existing value excludes.
+// firstSight returns the origin of an existing value that the leader has not seen before.
+// firstSight returns nil if the exports of a member are not known, or if none of the exports has
+// the value. The function has reports whether an export has the value. The function rivals reports
+// whether an export has a different value that only the existing value excludes.
 func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	if !s.complete {
 		return nil

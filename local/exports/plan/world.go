@@ -23,8 +23,8 @@ type World struct {
 	Clusters []Cluster // the local cluster and each link; names are unique
 	// Namespaces holds the namespaces of the local cluster that are not being deleted.
 	Namespaces map[string]bool
-	// Services holds Services of the local cluster. It contains all Services with the mark, all
-	// Services with Linkerd's label for mirrors, and possibly others.
+	// Services holds Services of the local cluster. Services contains all Services with the mark,
+	// all Services with Linkerd's label for mirrors, and possibly others.
 	Services map[ID]*Service
 	// IsTaken reports whether the local cluster has a Service with the given name that is not in
 	// Services. The result must not change during Make. If IsTaken is nil, Services is complete.
@@ -71,13 +71,14 @@ type Cluster struct {
 	// stay unchanged.
 	Seen, SeenServiceExports bool
 	Exports                  []Export // IDs are unique
-	// Emptied reports whether the cluster does not serve ServiceExports. If it is true, the plan
-	// removes the cluster from ServiceImports after UnlinkedAfter.
+	// Emptied reports whether the cluster does not serve ServiceExports. If Emptied is true, the
+	// plan removes the cluster from ServiceImports after UnlinkedAfter.
 	Emptied bool
 	LinkSettings
 	Lease Lease
-	// OtherNetwork reports whether clients reach the cluster through Linkerd gateways. In this
-	// case, the IP families of the cluster's Services may differ from those of the clients.
+	// OtherNetwork reports whether clients reach the cluster through Linkerd gateways. If
+	// OtherNetwork is true, the IP families of the cluster's Services may differ from those of the
+	// clients.
 	OtherNetwork bool
 }
 
