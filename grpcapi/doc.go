@@ -25,8 +25,9 @@
 //     is too large for one message, package wire splits the set.
 //   - If a member's cluster is unreachable or still pending, and the other members do not have
 //     endpoints, the Get ends with Unavailable. A stale cluster keeps its cached endpoints. If
-//     Isthmus restarts while a cluster's API server is down, the cluster is unreachable and does
-//     not have endpoints until the API server is back.
+//     Isthmus restarts while a cluster's API server is down, the cluster has the endpoints from a
+//     copy (package local/copies). Without a copy, the cluster is unreachable and does not have
+//     endpoints until the API server is back.
 //   - The server responds to a GetProfile immediately, either with a profile or with a status code.
 //
 // Updates of a Get:
