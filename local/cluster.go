@@ -36,7 +36,7 @@ type Options struct {
 	// Preference is the preference of Services without annotations. Preference must not be modified
 	// after New.
 	Preference *federation.Preference
-	// Cordon says whether the cluster's endpoints are in service.
+	// Cordon determines whether the cluster's endpoints are in service.
 	Cordon federation.Standing
 	// Region is the region of the cluster. If Region is empty, the labels of the cluster's Nodes
 	// determine the region.
@@ -51,8 +51,8 @@ type Options struct {
 	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change
 	// is processed. If Supervisor is nil, a panic ends the process.
 	Supervisor *panics.Supervisor
-	// Report is called for each change of the cluster's state, and if the cluster is not in
-	// service. Report must not block.
+	// Report is called when the cluster's state changes, and at the start if the cluster's standing
+	// is not in service. Report must not block.
 	Report func(cluster.Change)
 }
 
@@ -200,8 +200,8 @@ func (l *Cluster) Synced() <-chan struct{} { return l.link.Synced() }
 // Status returns the current status of the cluster.
 func (l *Cluster) Status() adminapi.Cluster { return l.link.Status() }
 
-// Look makes Isthmus read the cluster's trust anchors and Pod networks again. Look returns once the
-// cluster has read them, or ctx ends.
+// Look makes Isthmus read the cluster's trust anchors and Pod networks again. Look returns once
+// Isthmus has read the trust anchors and Pod networks, or ctx ends.
 func (l *Cluster) Look(ctx context.Context) { l.link.Look(ctx) }
 
 // LocalLink returns the cluster's link, for clusterstore.Options.
@@ -347,9 +347,9 @@ func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 // portProfile returns the profile of a service port for clients of a namespace.
 //
 // A ServiceProfile in the client's namespace overrides the ServiceProfile in the Service's
-// namespace. An invalid ServiceProfile also overrides, because its existence shows that users do
-// not want the other one. Opaque ports come from the Service's annotation or the default, never
-// from a ServiceProfile.
+// namespace. Even an invalid ServiceProfile overrides the other one, because its existence shows
+// that users do not want the other ServiceProfile. Opaque ports come from the Service's annotation
+// or the default, never from a ServiceProfile.
 func (l *Cluster) portProfile(
 	id federation.ServiceID, svc *cluster.Service, port uint16, client string,
 ) *federation.Profile {

@@ -76,7 +76,7 @@ func SetPreference(p *federation.Preference, name, value string) error {
 }
 
 // preference returns a Service's preference. The default preference applies to missing and invalid
-// annotations. For a Service without annotations, it returns the pointer to the default.
+// annotations. A Service without annotations gets the pointer to the default.
 func preference(svc *cluster.Service, gateway *federation.Preference) (p *federation.Preference, problems []string) {
 	p = gateway
 	for _, f := range preferenceFields {

@@ -26,8 +26,8 @@ const (
 	// maxPause is the longest time between writes of an object that keeps changing.
 	maxPause = time.Minute
 	// failuresDelay is the number of failures after which a failing write no longer delays
-	// deletions for the same exports. A write reaches that number after about 15 s. The objects to
-	// delete may belong to the exports of another cluster.
+	// deletions for the same exports. A write reaches this number of failures after about 15 s. The
+	// objects to delete may belong to the exports of another cluster.
 	failuresDelay = 5
 )
 

@@ -28,7 +28,7 @@ const (
 	// changes within a second cause only two or three writes.
 	writeInterval = time.Second
 	// manyFailures is the number of consecutive failures after which an error is logged. A Service
-	// reaches that number after about four minutes.
+	// reaches this number of failures after about four minutes.
 	manyFailures = 8
 	// readyCheck is the time between two checks that ExternalWorkloads can be read.
 	readyCheck = time.Second
@@ -78,7 +78,7 @@ func newLeadership(w *Writer, held lease.Lease) *leadership {
 }
 
 // run syncs all Services that have workloads or slices, and all Services that change. The function
-// ends when the context work ends and the last writes have ended.
+// ends when its context ends and the last writes have ended.
 func (t *leadership) run(work context.Context) {
 	select {
 	case <-work.Done():
@@ -235,7 +235,7 @@ func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Ou
 }
 
 // sync writes a Service's slices until they are correct, and returns whether it wrote a slice. The
-// function begins no more writes after the context work has ended or the Lease is lost.
+// function begins no more writes after its context has ended or the Lease is lost.
 //
 // sync lists the slices first. An update or deletion applies only to the version of the slice that
 // sync has read. If a Service has no slices and does not select any workloads, sync sends no
@@ -348,8 +348,8 @@ func (t *leadership) execute(work context.Context, p plan, name federation.Servi
 	return errors.Join(refused...)
 }
 
-// write writes one slice, and returns the slice as the API server stored it. For a deletion, it
-// returns its argument.
+// write writes one slice, and returns the slice as the API server stored it. For a deletion, the
+// result is the argument.
 func (t *leadership) write(
 	ctx context.Context, op operation, s *discoveryv1.EndpointSlice,
 ) (*discoveryv1.EndpointSlice, error) {

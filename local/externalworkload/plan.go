@@ -158,9 +158,9 @@ func (p *plan) order(svc *corev1.Service, t discoveryv1.AddressType, all []*pack
 	}
 }
 
-// writeFirst breaks a cycle of slices that wait for each other. First, it adds the new endpoints to
-// the slice x. Later, it removes the other endpoints from x. The ports of a spare slice change, so
-// a new slice replaces a spare x, unless the Service is being deleted.
+// writeFirst breaks a cycle of slices that wait for each other. First, the plan adds the new
+// endpoints to the slice x. Later, the plan removes the other endpoints from x. The ports of a
+// spare slice change, so a new slice replaces a spare x, unless the Service is being deleted.
 func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	x.has = true
 	switch {

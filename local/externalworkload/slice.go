@@ -57,8 +57,8 @@ func withContents(
 }
 
 // sliceLabels returns the labels of a Service's slices, which are the Service's labels and the
-// labels that all slices have. At most once a second per Service, the writer removes labels that
-// others add to a slice.
+// labels that all slices have. If others add labels to a slice, the writer removes these labels, at
+// most once a second per Service.
 func sliceLabels(svc *corev1.Service) map[string]string {
 	l := maps.Clone(svc.Labels)
 	if l == nil {

@@ -21,8 +21,9 @@ const (
 type Outcome struct {
 	Problem string // why the task failed; empty on success
 	Nothing bool   // no write needed: already correct, or not managed by Isthmus
-	// Later delays the next attempt as after a write. It only applies with Nothing. The delay lets
-	// the cache catch up with the object, or limits how often a slow task runs.
+	// If Later is true, the next attempt is delayed as it is after a write. It only applies with
+	// Nothing. The delay lets the cache catch up with the object, or limits how often a slow task
+	// runs.
 	Later    bool
 	Again    bool   // another writer was faster; read the object again
 	Reverted bool   // somebody else had reverted the last write

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// BatchDelay is the time between a change and the next pass, in which further changes are
-	// collected.
+	// BatchDelay is the delay between a change and the next pass. During the delay, further changes
+	// are collected.
 	BatchDelay = 50 * time.Millisecond
 	// PassShare is the ratio of the time between passes to the duration of a pass. MaxBatch limits
 	// the resulting time.
@@ -106,7 +106,7 @@ func (l *Loop[K]) History(key K) History {
 	return l.objects[key]
 }
 
-// Run executes tasks until the context work ends, or until passes have been idle for IdleTime. Run
+// Run executes tasks until its context ends, or until passes have been idle for IdleTime. Run
 // returns after all writes have ended.
 func (l *Loop[K]) Run(work context.Context) {
 	defer func() {
@@ -139,9 +139,9 @@ func (l *Loop[K]) Run(work context.Context) {
 	}
 }
 
-// rest waits until the next pass is due. A pass is due after the duration wait, or after the
-// duration batch following a change. While it waits, rest begins queued writes. The function
-// returns false once the context work has ended.
+// rest waits until the next pass is due. The argument wait is the delay of the pass without
+// changes, and batch is the delay after a change. While the Loop waits, it begins queued writes.
+// The function returns false once its context has ended.
 func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
 	due := time.Now().Add(wait)
 	for {

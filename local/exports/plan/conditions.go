@@ -13,8 +13,9 @@ import (
 )
 
 // Conditions report what was written, not what is planned. If the API server rejects a write, the
-// condition Ready contains the API server's message. Until a new leader has tried a write, it does
-// not change the condition Ready, because the write of the previous leader may have failed.
+// condition Ready contains the API server's message. Until a new leader has tried a write, the
+// leader does not change the condition Ready, because the write of the previous leader may have
+// failed.
 
 // Attempt is the result of the writes of an object since this replica became the leader.
 type Attempt struct {

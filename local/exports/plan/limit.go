@@ -196,9 +196,10 @@ type followKey struct {
 	linked    bool   // if false, the key stands for all unlinked clusters
 }
 
-// followNamed adds the members that only objects name, up to maxNamed. These members do not reduce
-// the number of places for exports. If the members of an object exceed that limit, the plan neither
-// changes nor deletes the object until UnlinkedAfter has passed for its members.
+// followNamed adds the members that only objects name, up to maxNamed. Members that only objects
+// name do not reduce the number of places for exports. If the members of an object exceed that
+// limit, the plan neither changes nor deletes the object until UnlinkedAfter has passed for its
+// members.
 func (m limiter) followNamed() {
 	need := make(map[group]map[followKey]int)
 	add := func(g group, r followKey, n int) {

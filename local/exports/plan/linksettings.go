@@ -190,7 +190,7 @@ func (p KeyPatterns) match(key string) bool {
 
 // matches reports whether a pattern matches a whole name. In the pattern, * stands for any
 // characters and ? for one character. The function compares at most len(pattern) * len(name) bytes.
-// Once matches has reached a later *, it does not reconsider the match of an earlier *.
+// Once the comparison has reached a later *, the match of an earlier * is final.
 func matches(pattern, name string) bool {
 	star, resume := -1, 0 // the last * in the pattern, and where in the name its successor is tried next
 	p, n := 0, 0

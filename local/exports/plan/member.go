@@ -99,8 +99,8 @@ func compareMembers(g group, a, b *member) int {
 	)
 }
 
-// later returns 1 if b is true, and 0 otherwise. Comparison functions use later to put an item
-// last.
+// later returns 1 if b is true, and 0 otherwise. Comparison functions use this result to put an
+// item last.
 func later(b bool) int {
 	if b {
 		return 1

@@ -46,7 +46,7 @@ type Memory struct {
 	imports map[ID]*history
 }
 
-// loss describes the loss of a member. Once until has passed, the loss does not start again, even
+// loss describes the loss of a member. After the time in until, the loss does not start again, even
 // if the removal of the member takes a long time.
 type loss struct {
 	since, until time.Time
@@ -216,7 +216,7 @@ func (m keeper) tallyOf(what memberKey, seen bool) tally {
 }
 
 // massLosses returns the tallies that have lost more than half of their members, and at least
-// massMembers, within massTime. Forged objects count only for their own namespace.
+// massMembers, within massTime. Forged objects affect only the tally of their own namespace.
 func (m keeper) massLosses(missing []memberKey, offered map[memberKey]bool) map[tally]bool {
 	lost := make(map[tally]int)
 	count := func(what memberKey, l loss) {

@@ -87,7 +87,7 @@ func compareGroups(a, b group) int {
 func rank(k Kind) int { return slices.Index([]Kind{Import, Federated, Mirror}, k) }
 
 // ImportOf returns the name of the ServiceImport from which a Service was derived. For other
-// Services, it returns "".
+// Services, the result is "".
 func ImportOf(id ID, labels map[string]string) string {
 	name := labels[importLabel]
 	if (group{kind: Import, of: ID{id.Namespace, name}}).target() != id { // other Services may have the label too
