@@ -399,7 +399,7 @@ func spiceCopiedService(m corpus.Maker, o *corev1.Service) {
 
 // spiceCopiedPod gives Pods lists of opaque ports, and ports whose names look like numbers.
 func spiceCopiedPod(m corpus.Maker, o *corev1.Pod) {
-	lists := []string{"", "25,3306", "25", "0-65535", "1-2, http ,25-30", "8080"}
+	lists := []string{"", "25,3306", "25", "0025", "0-65535", "1-2, http ,25-30", "8080"}
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, opaqueAnnotation, lists[m.IntN(len(lists))])
 	if m.IntN(2) == 0 {
 		delete(o.Annotations, opaqueAnnotation)
