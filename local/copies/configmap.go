@@ -34,6 +34,7 @@ const (
 	maxCopy  = 16 << 20  // of a generation, in bytes
 	maxAll   = 64 << 20  // of all clusters, in bytes
 	maxParts = maxCopy/maxPart + 1
+	maxHead  = 8 << 10 // of the annotation, in bytes
 )
 
 // unusable is the error of a copy that can't be used and does not change.
@@ -153,11 +154,14 @@ func unpack(parts []*corev1.ConfigMap) (*clusterstore.Copy, error) {
 
 // readHead returns the head of a generation, and the number of its ConfigMaps.
 func readHead(o metav1.Object) (h head, count int, err error) {
-	if err := json.Unmarshal([]byte(o.GetAnnotations()[headAnnotation]), &h); err != nil {
+	text := o.GetAnnotations()[headAnnotation]
+	if len(text) > maxHead || json.Unmarshal([]byte(text), &h) != nil {
 		return head{}, 0, unusable("annotation " + headAnnotation + " can't be read")
 	}
 	count, err = strconv.Atoi(o.GetLabels()[countLabel])
 	switch {
+	case h.Bytes < 0 || h.Bytes > maxCopy:
+		return head{}, 0, unusable("the size in annotation " + headAnnotation + " is invalid")
 	case err != nil || count < 1 || count > maxParts:
 		return head{}, 0, unusable("label " + countLabel + " is invalid")
 	case o.GetLabels()[clusterLabel] != slug(h.Cluster):

@@ -66,7 +66,7 @@ type Copies struct {
 	candidate *lease.Candidate[lease.Leadership]
 	limiter   *rate.Limiter
 
-	read atomic.Int64 // bytes that Read has requested since the start
+	read atomic.Int64 // bytes of the copies that Read has returned or is reading
 
 	// used only by the goroutine of Run
 	outages map[federation.ClusterName]*outage
@@ -107,34 +107,41 @@ func (c *Copies) Follow(links Links) { c.links = links }
 func (c *Copies) Read(ctx context.Context, name federation.ClusterName) (*clusterstore.Copy, error) {
 	for {
 		found, err := c.readNewest(ctx, name)
-		final := errors.As(err, new(unusable)) || apierrors.IsForbidden(err)
-		if err == nil || final || !pace.Sleep(ctx, time.Second) {
+		if err == nil || isFinal(err) || !pace.Sleep(ctx, time.Second) {
 			return found, err
 		}
 	}
 }
 
-// readNewest returns the newest usable copy, or the error of the oldest copy.
+// isFinal reports whether Read would get the same error again.
+func isFinal(err error) bool { return errors.As(err, new(unusable)) || apierrors.IsForbidden(err) }
+
+// readNewest returns the newest usable copy. If there is none, readNewest returns an error that may
+// not be final, or otherwise the error of the newest copy.
 func (c *Copies) readNewest(ctx context.Context, name federation.ClusterName) (*clusterstore.Copy, error) {
 	all, err := c.list(ctx, clusterLabel+"="+slug(name), newest)
 	if err != nil {
 		return nil, err
 	}
+	var why error
 	for _, g := range all {
-		var found *clusterstore.Copy
-		if found, err = c.readOne(ctx, g); err == nil && found.Cluster == name {
+		found, err := c.readOne(ctx, g)
+		switch {
+		case err == nil && found.Cluster == name:
 			return found, nil
+		case err != nil && (why == nil || isFinal(why) && !isFinal(err)):
+			why = err
 		}
 	}
-	return nil, err
+	return nil, why
 }
 
-// maxRead limits the memory that forged copies take at the start. Retries count too, so maxRead is
-// more than maxAll.
+// maxRead limits the memory that forged copies take at the start. Several generations of a cluster
+// may be read, so maxRead is more than maxAll.
 const maxRead = 2 * maxAll
 
 // readOne returns the copy of one generation.
-func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy, error) {
+func (c *Copies) readOne(ctx context.Context, g *generation) (found *clusterstore.Copy, err error) {
 	switch {
 	case g.count == 0:
 		return nil, unusable("its labels or its annotation " + headAnnotation + " can't be read")
@@ -147,12 +154,19 @@ func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy
 		return nil, errIncomplete
 	}
 	var parts []*corev1.ConfigMap
+	read := 0
+	defer func() {
+		if err != nil { // the parts become garbage
+			c.read.Add(-int64(read))
+		}
+	}()
 	for _, name := range g.names {
 		m, err := c.o.Client.ConfigMaps(c.o.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
 		for _, data := range m.BinaryData {
+			read += len(data)
 			if c.read.Add(int64(len(data))) > maxRead {
 				return nil, unusable(fmt.Sprintf("all copies together are larger than %d MiB", maxAll>>20))
 			}
@@ -246,7 +260,19 @@ func (o *outage) failed(problem string) {
 type work struct {
 	write  []clusterstore.LinkedCache
 	remove []*generation
-	kept   int64 // bytes of the generations that stay
+	kept   map[federation.ClusterName]int64 // bytes of the generations that stay
+}
+
+// room returns how many bytes a new generation of a cluster may have. The older generations of the
+// cluster do not count, because they are deleted once the new one is complete.
+func (w *work) room(name federation.ClusterName) int64 {
+	room := int64(maxAll)
+	for other, n := range w.kept {
+		if other != name {
+			room -= n
+		}
+	}
+	return room
 }
 
 func (w *work) empty() bool { return len(w.write)+len(w.remove) == 0 }
@@ -254,8 +280,10 @@ func (w *work) empty() bool { return len(w.write)+len(w.remove) == 0 }
 // plan lists the copies and decides what to write and what to delete. version is that of a list.
 func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, version string) *work {
 	all, err := c.list(ctx, clusterLabel, version)
-	c.setProblem(err)
-	w := new(work)
+	if ctx.Err() == nil { // otherwise err is not a problem of the API server
+		c.setProblem(err)
+	}
+	w := &work{kept: make(map[federation.ClusterName]int64)}
 	if err != nil {
 		c.pauseAfter(err)
 		return w
@@ -285,7 +313,7 @@ func (c *Copies) decide(w *work, all []*generation, links []clusterstore.LinkedC
 			w.remove = append(w.remove, g)
 			continue
 		}
-		w.kept += g.Bytes
+		w.kept[g.Cluster] += g.Bytes
 		o := c.outages[g.Cluster]
 		if o == nil || !g.complete() || g.Identity != l.Identity || g.Server != l.Server {
 			continue
@@ -383,14 +411,14 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 			return
 		}
 		o := c.outages[l.Cluster]
-		n, err := c.write(ctx, leader, l, w.kept)
+		n, err := c.write(ctx, leader, l, w.room(l.Cluster))
 		if err != nil {
 			c.o.Log.Warn("a lost cluster could not be copied", zap.Stringer("cluster", l.Cluster), zap.Error(err))
 			o.failed(err.Error())
 			continue
 		}
 		o.copied = true
-		w.kept += n
+		w.kept[l.Cluster] = n
 		c.o.Log.Info("lost cluster copied: replicas that start serve the copy",
 			zap.Stringer("cluster", l.Cluster), zap.Int64("bytes", n))
 	}
@@ -404,9 +432,9 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 	c.setMissing()
 }
 
-// write writes a new generation, and returns its size. kept is the size of all other generations.
+// write writes a new generation of at most limit bytes, and returns its size.
 func (c *Copies) write(
-	ctx context.Context, leader *lease.Leadership, l *clusterstore.LinkedCache, kept int64,
+	ctx context.Context, leader *lease.Leadership, l *clusterstore.LinkedCache, limit int64,
 ) (int64, error) {
 	made := l.Copy
 	made.Lists = make(map[string][]byte)
@@ -423,10 +451,14 @@ func (c *Copies) write(
 		made.Lists[resource] = b.Bytes()
 	}
 	n := maxCopy - room
-	if kept+n > maxAll {
+	if n > limit {
 		return 0, fmt.Errorf("all copies together would be larger than %d MiB", maxAll>>20)
 	}
-	for _, m := range pack(made, time.Now()) {
+	all := pack(made, time.Now())
+	if len(all[0].Annotations[headAnnotation]) > maxHead { // no replica would read the copy
+		return 0, errors.New("the identity or the server of the cluster is too long for a copy")
+	}
+	for _, m := range all {
 		if err := c.limiter.Wait(ctx); err != nil {
 			return 0, err
 		}

@@ -609,6 +609,13 @@ func TestUnusable(t *testing.T) {
 		"two parts 1": {func(w *world, m *corev1.ConfigMap) {
 			m.Annotations[headAnnotation] = first(w)
 		}, day, "incomplete"},
+		"huge annotation": {func(_ *world, m *corev1.ConfigMap) {
+			m.Annotations[headAnnotation] += strings.Repeat(" ", maxHead)
+		}, day, "annotation isthmus.io/cache can't be read"},
+		"negative size": {func(_ *world, m *corev1.ConfigMap) {
+			head := m.Annotations[headAnnotation]
+			m.Annotations[headAnnotation] = strings.Replace(head, `"bytes":`, `"bytes":-`, 1)
+		}, day, "size"},
 		"huge count": {func(_ *world, m *corev1.ConfigMap) {
 			m.Labels[countLabel] = "1000000000"
 		}, day, "isthmus.io/cache-count"},
@@ -636,6 +643,9 @@ func TestUnusable(t *testing.T) {
 				if found != nil || err == nil || !strings.Contains(err.Error(), x.want) ||
 					time.Since(began) > time.Second {
 					t.Errorf("read: %v, after %v", err, time.Since(began))
+				}
+				if n := b.read.Load(); n != 0 {
+					t.Errorf("%d bytes of a copy that can't be used count as read", n)
 				}
 			})
 		})
@@ -665,6 +675,98 @@ func TestReadWhileWriting(t *testing.T) {
 		defer cancel()
 		if found, err := a.Read(ctx, "east"); err != nil || len(found.Lists["pods"]) != 10*maxPart {
 			t.Errorf("read: %v", err)
+		}
+	})
+}
+
+// A reader waits for a copy that is being written, even if an older copy can't be used.
+func TestReadBesideUnusable(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		wait(time.Hour)
+		put := func(m *corev1.ConfigMap) {
+			m.Namespace = "linkerd"
+			if err := w.Put(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := clusterstore.Copy{Cluster: "east", Server: "api", Lost: time.Now().Add(-10 * time.Minute)}
+		c.Lists = map[string][]byte{"pods": random(2 * maxPart)}
+		put(pack(c, time.Now().Add(-5*time.Minute))[0])
+		damaged := pack(c, time.Now().Add(-2*time.Minute))
+		damaged[1].BinaryData["pods"] = []byte("x")
+		put(damaged[0])
+		put(damaged[1])
+		list := pack(c, time.Now())
+		put(list[0])
+		a := w.replica("a", day)
+		defer a.stop()
+		a.set("east", cluster.Pending, nil)
+		var putting sync.WaitGroup
+		defer putting.Wait()
+		putting.Go(func() {
+			time.Sleep(2500 * time.Millisecond)
+			put(list[1])
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if found, err := a.Read(ctx, "east"); err != nil || len(found.Lists["pods"]) != 2*maxPart {
+			t.Errorf("read: %v", err)
+		}
+		if n := a.read.Load(); n != 2*maxPart {
+			t.Errorf("%d bytes count as read", n)
+		}
+	})
+}
+
+// The older copy of a cluster does not count when the cluster is copied again.
+func TestCopyAgainAtLimit(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.replica("a", day)
+		defer a.stop()
+		data := random(maxCopy - 1000)
+		for i := range 4 {
+			a.set(federation.ClusterName(fmt.Sprint("large-", i)), cluster.Stale, data)
+		}
+		wait(2 * time.Minute)
+		w.writes()
+		a.set("large-0", cluster.Ready, data)
+		wait(time.Second)
+		a.set("large-0", cluster.Stale, data)
+		wait(2 * time.Minute)
+		a.missing(t, "")
+		if n := w.writes(); n != maxParts {
+			t.Errorf("%d ConfigMaps were written, want %d", n, maxParts)
+		}
+		w.copied("large-0:19", "large-1:19", "large-2:19", "large-3:19")
+	})
+}
+
+// A cluster whose head would be too long for readers is not copied.
+func TestLongServer(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.replica("a", day)
+		defer a.stop()
+		a.set("east", cluster.Stale, nil)
+		a.mu.Lock()
+		l := a.links["east"]
+		l.Server = strings.Repeat("x", maxHead)
+		a.links["east"] = l
+		a.mu.Unlock()
+		wait(time.Minute)
+		w.copied()
+		a.missing(t, "east: the identity or the server of the cluster is too long for a copy")
+	})
+}
+
+// A list that ends because the replica stops is not a problem of the API server.
+func TestStopDuringList(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.replica("a", day)
+		a.stop()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if !a.plan(ctx, nil, newest).empty() || a.Status().Error != "" || a.logs.Len() > 0 {
+			t.Errorf("error %q, %d messages", a.Status().Error, a.logs.Len())
 		}
 	})
 }

@@ -17,8 +17,9 @@
 //     never read.
 //   - A copy is deleted once the cluster has been ready for a minute, once its link is gone, and at
 //     the maximum age.
-//   - A copy has at most 16 MiB, and all copies together have at most 64 MiB. A cluster beyond these
-//     limits is not copied. [Copies.Status] and the metrics show it.
+//   - A copy has at most 16 MiB, and all copies together have at most 64 MiB. While a cluster is
+//     copied again, its older copy does not count. A cluster beyond these limits is not copied.
+//     [Copies.Status] and the metrics show it.
 //   - At most 4 ConfigMaps are written per second.
 //   - A copy never contains credentials. Whoever may write ConfigMaps in the namespace can forge a
 //     copy. Its size, its checksum and its age are checked, and it is decoded like the response of a
