@@ -34,6 +34,9 @@ func (c *Copy) isOf(creds *credentials) bool {
 	return c.Server == creds.server
 }
 
+// otherCluster returns the error of a copy that is not used, because it is of another cluster.
+func (c *Copy) otherCluster() error { return errors.New("it is of another cluster, at " + c.Server) }
+
 // LinkedCache is the cache of a linked cluster, for the writer of copies.
 type LinkedCache struct {
 	Copy  // without Lists; Lost is zero unless the cluster is stale
@@ -84,7 +87,7 @@ type linkCopy struct {
 	until   time.Time       // until when the copy delays readiness
 	read    *copyRead       // nil unless the copy is being read
 	cluster *runningCluster // loads the copy and then serves it; nil without a copy
-	lost    time.Time       // Lost of the copy; set with cluster
+	of      *Copy           // without Lists; set with cluster
 	served  bool            // the table reads cluster
 }
 
@@ -137,10 +140,16 @@ func (l *link) useCopy(ctx context.Context) {
 	if c.cluster == nil {
 		return
 	}
-	c.cluster.creds = l.accepted // for address ranges and gateways
+	if c.cluster.creds.hash == l.accepted.hash {
+		c.cluster.creds = l.accepted // the address ranges may have changed
+	}
 	// Once the copy is loaded, Err says that the API server was not reached.
-	if h := c.cluster.noteHealth(); h.Err != nil && !h.StaleSince.Equal(c.lost) {
+	h := c.cluster.noteHealth()
+	switch {
+	case h.Err != nil && !h.StaleSince.Equal(c.of.Lost):
 		l.refuseCopy(h.Err)
+	case !c.served && !c.of.isOf(l.accepted): // the Secret was changed while the copy was loaded
+		l.refuseCopy(c.of.otherCluster())
 	}
 }
 
@@ -187,7 +196,7 @@ func (l *link) loadCopy(ctx context.Context) {
 	case found == nil:
 		return
 	case !found.isOf(l.accepted):
-		l.refuseCopy(errors.New("it is of another cluster, at " + found.Server))
+		l.refuseCopy(found.otherCluster())
 		return
 	}
 	cfg := l.config(l.accepted)
@@ -198,7 +207,8 @@ func (l *link) loadCopy(ctx context.Context) {
 		l.refuseCopy(err)
 		return
 	}
-	c.lost = found.Lost
+	found.Lists = nil
+	c.of = found
 	c.cluster = &runningCluster{cluster: made, creds: l.accepted}
 	c.cluster.start(ctx, l.store.loads)
 }
@@ -216,9 +226,9 @@ func (l *link) serveCopy() {
 		return
 	}
 	c.served = true
-	l.log.Warn("cluster is served from a copy: its API can't be reached", zap.Time("lost", c.lost))
+	l.log.Warn("cluster is served from a copy: its API can't be reached", zap.Time("lost", c.of.Lost))
 	l.setState(cluster.Stale, l.next.problem(l.next.noteHealth()))
-	l.since = c.lost
+	l.since = c.of.Lost
 }
 
 // waitForCopy returns channels for what the link's copy waits for: the end of its read, the end of

@@ -238,6 +238,45 @@ func TestRotationDuringCopy(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
+// The address ranges of new credentials take effect with the cluster that uses the credentials.
+func TestRangesOfNewCredentials(t *testing.T) {
+	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
+		e.last(1).fail("connection refused")
+		copied := e.loadCopy(2)
+		s := secret("s", "east", "t2", 0)
+		s.Annotations[RangesAnnotation] = "10.9.0.0/16"
+		e.put(s)
+		live := e.last(3)
+		e.served(copied)
+		live.sync()
+		e.served()
+	}, secret("s", "east", "t1", 0))
+}
+
+// A copy is not served if the Secret is changed to another cluster while the copy is loaded.
+func TestOtherClusterWhileLoading(t *testing.T) {
+	of := func(identity, token string) *corev1.Secret {
+		s := secret("s", "east", token, 0)
+		s.Annotations[LinkedClusterAnnotation] = identity
+		return s
+	}
+	first := eastCopy()
+	first.Identity = "uid-1"
+	withCopies(t, &copyStore{copy: first}, func(e *env) {
+		e.last(1).fail("connection refused")
+		copied := e.last(2)
+		e.put(of("uid-2", "t2"))
+		e.last(3).fail("connection refused")
+		copied.sync()
+		e.served()
+		e.linked("east=unreachable")
+		e.settled(true)
+		if !copied.isStopped() {
+			t.Error("the cluster of the copy runs on")
+		}
+	}, of("uid-1", "t1"))
+}
+
 func TestUnlinkDuringCopy(t *testing.T) {
 	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
 		e.last(1).fail("connection refused")

@@ -97,7 +97,7 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 		st.Reason = fmt.Sprintf("not synced within %v", syncGrace)
 	}
 	if v.copy.served {
-		st.CopyOf = v.copy.lost
+		st.CopyOf = v.copy.of.Lost
 		st.Reason = "from a copy of " + st.CopyOf.UTC().Format(time.RFC3339) + ": " + st.Reason
 	}
 	switch {
