@@ -50,10 +50,10 @@ func newProgram(name string) *cli.Program {
 	return &cli.Program{
 		Name:  name,
 		Build: cli.OwnBuild(),
-		Intro: "isthmus is a multicluster federation gateway for Linkerd proxies.",
+		Intro: "isthmus federates services of several clusters for Linkerd proxies.",
 		Groups: []cli.Group{
 			{Title: "Serve", Commands: []cli.Command{server.Command()}},
-			{Title: "Look into a gateway that runs", Commands: commands.All(preflight.See)},
+			{Title: "Inspect a running replica", Commands: commands.All(preflight.See)},
 			{Title: "Link clusters", Commands: links.All()},
 			{Title: "Other", Commands: []cli.Command{
 				commands.PostRender(),

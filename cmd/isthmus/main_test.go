@@ -40,9 +40,9 @@ func TestHelp(t *testing.T) {
 		{
 			[]string{"help"},
 			[]string{
-				"Usage: isthmus VERB",
+				"Usage: isthmus COMMAND",
 				"isthmus get web.shop",
-				"\nLook into a gateway that runs:\n  clusters ",
+				"\nInspect a running replica:\n  clusters ",
 				"\nServe:\n  gateway ",
 				"(alias: destination)",
 			},
@@ -130,7 +130,7 @@ func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{
 			"serve",
-			`isthmus: unknown verb "serve": gateway, clusters, services, exports, explain, check, get, profile, ` +
+			`isthmus: unknown command "serve": gateway, clusters, services, exports, explain, check, get, profile, ` +
 				`link, unlink, cordon, uncordon, post-render, version, completion and help are known (isthmus ` +
 				`--help explains)`,
 		},
@@ -220,7 +220,7 @@ func TestUsageErrors(t *testing.T) {
 			}
 		})
 	}
-	if code, _, err := call(); code != 2 || !strings.Contains(err, "Usage: isthmus VERB") {
+	if code, _, err := call(); code != 2 || !strings.Contains(err, "Usage: isthmus COMMAND") {
 		t.Errorf("no arguments: exit code %d, stderr %q", code, err)
 	}
 }

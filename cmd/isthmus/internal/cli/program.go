@@ -110,7 +110,7 @@ func (g *Program) root(p Process) *cobra.Command {
 		Args:                       unknownCommand,
 		RunE: func(*cobra.Command, []string) error {
 			printRenamed(p.Stderr, g.overview, g.Name)
-			return Usagef("no verb given")
+			return Usagef("no command given")
 		},
 	}
 	root.SetOut(p.Stdout)
@@ -120,7 +120,7 @@ func (g *Program) root(p Process) *cobra.Command {
 			err = fmt.Errorf("--%s is %q: %w", invalid.GetFlag().Name, invalid.GetValue(), errors.Unwrap(err))
 		}
 		if c == root {
-			err = fmt.Errorf("%w: the verb comes first", err)
+			err = fmt.Errorf("%w: the command comes first", err)
 		}
 		return UsageError{err}
 	})
@@ -165,7 +165,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 		return nil
 	}
 	if like := root.SuggestionsFor(args[0]); len(like) > 0 {
-		return Usagef("unknown verb %q: did you mean %s?", args[0], strings.Join(like, " or "))
+		return Usagef("unknown command %q: did you mean %s?", args[0], strings.Join(like, " or "))
 	}
 	var names []string
 	for _, c := range root.Commands() {
@@ -173,27 +173,27 @@ func unknownCommand(root *cobra.Command, args []string) error {
 			names = append(names, c.Name())
 		}
 	}
-	return Usagef("unknown verb %q: %s and help are known", args[0], strings.Join(names, ", "))
+	return Usagef("unknown command %q: %s and help are known", args[0], strings.Join(names, ", "))
 }
 
 // overview prints all commands by group.
 func (g *Program) overview(w io.Writer) {
 	name := lastWord(g.Name)
-	fmt.Fprintf(w, "%s\n\nUsage: %s VERB [FLAGS]\n", g.Intro, name)
-	line := func(verb, summary string) { fmt.Fprintf(w, "  %-12s %s\n", verb, summary) }
+	fmt.Fprintf(w, "%s\n\nUsage: %s COMMAND [FLAGS]\n", g.Intro, name)
+	line := func(command, summary string) { fmt.Fprintf(w, "  %-15s %s\n", command, summary) }
 	for _, group := range g.Groups {
 		fmt.Fprintf(w, "\n%s:\n", group.Title)
 		for _, v := range group.Commands {
-			verb, _, _ := strings.Cut(v.Use, " ")
+			command, _, _ := strings.Cut(v.Use, " ")
 			summary := v.Summary
 			for _, a := range v.Aliases {
 				summary += " (alias: " + a + ")"
 			}
-			line(verb, summary)
+			line(command, summary)
 		}
 	}
 	line("completion", completionSummary)
-	line("help [VERB]", "explain "+name+", or a verb and its flags")
+	line("help [COMMAND]", "explain "+name+", or a command and its flags")
 	fmt.Fprintln(w, "\nExamples:")
 	for _, e := range g.Examples {
 		fmt.Fprintf(w, "  %s\n", e)

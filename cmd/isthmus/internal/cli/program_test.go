@@ -15,7 +15,7 @@ import (
 // newDemo returns a program that is called by name.
 func newDemo(name string) *Program {
 	loud, output := false, ""
-	return &Program{Name: name, Short: map[string][]string{"--list": {"list", "--loud"}}, Intro: "demo shows verbs.",
+	return &Program{Name: name, Short: map[string][]string{"--list": {"list", "--loud"}}, Intro: "demo shows commands.",
 		Examples: []string{"demo list x"}, Groups: []Group{
 			{"Look in", []Command{{
 				Use: "list [NAME…]", Aliases: []string{"ls"}, Summary: "print all arguments",
@@ -45,19 +45,19 @@ func newDemo(name string) *Program {
 		}}
 }
 
-const demoOverview = `demo shows verbs.
+const demoOverview = `demo shows commands.
 
-Usage: demo VERB [FLAGS]
+Usage: demo COMMAND [FLAGS]
 
 Look in:
-  list         print all arguments (alias: ls)
+  list            print all arguments (alias: ls)
 
 Break:
-  fail         fail
-  misuse       fail
-  one          take one argument
-  completion   print a script that completes commands and flags in your shell
-  help [VERB]  explain demo, or a verb and its flags
+  fail            fail
+  misuse          fail
+  one             take one argument
+  completion      print a script that completes commands and flags in your shell
+  help [COMMAND]  explain demo, or a command and its flags
 
 Examples:
   demo list x
@@ -81,7 +81,7 @@ func TestProgram(t *testing.T) {
 	}{
 		{"list a b", 0, "demo list[a b] false", ""},
 		{"list a -loud b -- -c", 0, "demo list[a b -c] true", ""},
-		{"--loud list", 2, "", "demo: unknown flag: --loud: the verb comes first (demo --help explains)\n"},
+		{"--loud list", 2, "", "demo: unknown flag: --loud: the command comes first (demo --help explains)\n"},
 		{"ls", 0, "demo ls[] false", ""},
 		{"--list x", 0, "demo list[x] true", ""},
 		{"list -h", 0, listHelp, ""},
@@ -100,13 +100,13 @@ func TestProgram(t *testing.T) {
 		{"fail -why x a -- --help", 1, "", "demo fail: broken [\"a\" \"--help\"]\n"},
 		{"misuse", 2, "", "demo misuse: x: no y (demo misuse --help explains)\n"},
 		{"misuse --help", 0, "fail\n", ""},
-		{"", 2, "", demoOverview + "demo: no verb given (demo --help explains)\n"},
-		{"lost", 2, "", "demo: unknown verb \"lost\": did you mean list? (demo --help explains)\n"},
+		{"", 2, "", demoOverview + "demo: no command given (demo --help explains)\n"},
+		{"lost", 2, "", "demo: unknown command \"lost\": did you mean list? (demo --help explains)\n"},
 		{"what", 2, "",
-			"demo: unknown verb \"what\": list, fail, misuse, one, completion and help are known (demo --help " +
+			"demo: unknown command \"what\": list, fail, misuse, one, completion and help are known (demo --help " +
 				"explains)\n"},
 		{"help what", 2, "",
-			"demo: unknown verb \"what\": list, fail, misuse, one, completion and help are known (demo --help " +
+			"demo: unknown command \"what\": list, fail, misuse, one, completion and help are known (demo --help " +
 				"explains)\n"},
 		{"help", 0, demoOverview, ""},
 		{"-help", 0, demoOverview, ""},
@@ -132,7 +132,7 @@ func TestPlugin(t *testing.T) {
 		"help list":  strings.ReplaceAll(listHelp, "demo ", "kubectl demo "),
 		"list":       "kubectl demo list[] false",
 		"misuse":     "kubectl demo misuse: x: no y (kubectl demo misuse --help explains)\n",
-		"lost":       "kubectl demo: unknown verb \"lost\": did you mean list? (kubectl demo --help explains)\n",
+		"lost":       "kubectl demo: unknown command \"lost\": did you mean list? (kubectl demo --help explains)\n",
 		"list -what": "kubectl demo list: unknown shorthand flag: 'w' in -what (kubectl demo list --help explains)\n",
 	} {
 		if _, out, stderr := run(t, "kubectl demo", strings.Fields(args)...); out+stderr != want {
