@@ -523,7 +523,7 @@ var faults = []fault{
 		repair: verb("unlink", "lab", "--yes"),
 		check: []finding{
 			{
-				"failure link-secret cluster-credentials-lab: can't be used: kubeconfig contains an exec plugin .*",
+				"failure link-secret cluster-credentials-lab: cannot be used: kubeconfig contains an exec plugin .*",
 				"recreate the Secret .*",
 			},
 		},
@@ -596,7 +596,7 @@ var faults = []fault{
 		check: append(
 			unchecked("apac", noAnswer, "clock-skew", "rights", "trust-anchors", "pod-networks"),
 			finding{
-				"failure api apac: its API server can't be reached: .*connection refused",
+				"failure api apac: its API server cannot be reached: .*connection refused",
 				"check the address, and the network between Isthmus and the API server; .*",
 			},
 			finding{

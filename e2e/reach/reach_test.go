@@ -80,7 +80,7 @@ func TestVerbs(t *testing.T) {
 		expectation{"get " + kubernetes + " --once", 0, kubernetes, ""},
 		expectation{"get " + kubernetes + " --once -n other", 0, kubernetes, ""},
 		expectation{"profile " + kubernetes + " --once", 0, "default/kubernetes port 443", ""},
-		expectation{"version", 0, `\ngateway linkerd/isthmus-0: \S+, commit `, ""},
+		expectation{"version", 0, `\nreplica linkerd/isthmus-0: \S+, commit `, ""},
 		expectation{"clusters --admin " + first.MetricsAddr() + " --context gone", 2, "", "give one of them"},
 	)
 	plugin := filepath.Join(w.home, "kubectl-isthmus")
@@ -99,22 +99,22 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// TestReplicas: clusters and services show where replicas differ, and that one can't be asked.
+// TestReplicas: clusters and services show where replicas differ, and that one cannot be queried.
 func TestReplicas(t *testing.T) {
 	w := newWorld(t)
 	w.gateway(t, isthmusPod("isthmus-0"))
 	w.gateway(t, isthmusPod("isthmus-1"))
 	// Whether a gateway has just read a cluster is not what this is about.
 	await(t, "both gateways have the cluster", func() error {
-		if r := w.run(t, "clusters"); !strings.Contains(r.stdout, "; 2 gateways agree") {
+		if r := w.run(t, "clusters"); !strings.Contains(r.stdout, "; 2 replicas agree") {
 			return fmt.Errorf("%+v", r)
 		}
 		return nil
 	})
 	w.expect(
 		t,
-		expectation{"services", 0, "0 services; 2 gateways agree\n", ""},
-		expectation{"version", 0, "gateway linkerd/isthmus-0: .*\ngateway linkerd/isthmus-1: ", ""},
+		expectation{"services", 0, "0 services; 2 replicas agree\n", ""},
+		expectation{"version", 0, "replica linkerd/isthmus-0: .*\nreplica linkerd/isthmus-1: ", ""},
 	)
 	w.gateway(t, isthmusPod("isthmus-2"), "-cordon-local=true")
 	w.expect(
@@ -122,7 +122,7 @@ func TestReplicas(t *testing.T) {
 		expectation{
 			"clusters",
 			0,
-			`^\S+  linkerd/isthmus-0: no links; 3 gateways differ\n(?s).*\nWhere the other gateways differ:\n` +
+			`^\S+  linkerd/isthmus-0: no links; 3 replicas differ\n(?s).*\nWhere the other replicas differ:\n` +
 				`  linkerd/isthmus-2: the local cluster: ready withdrawn, and not ready in-service\n$`,
 			"",
 		},
@@ -135,7 +135,7 @@ func TestReplicas(t *testing.T) {
 		len(page.Others) != 3 ||
 		len(page.Others[0].Differences) != 0 ||
 		len(page.Others[1].Differences) != 1 ||
-		!strings.HasPrefix(page.Others[2].Error, "port 9996 of Pod linkerd/isthmus-3 can't be reached: ") {
+		!strings.HasPrefix(page.Others[2].Error, "port 9996 of Pod linkerd/isthmus-3 cannot be reached: ") {
 		t.Errorf("%v, %+v of %+v", err, page, r)
 	}
 	must(t, w.node.SetReady(t.Context(), "linkerd", "isthmus-3", false))
@@ -144,19 +144,19 @@ func TestReplicas(t *testing.T) {
 		expectation{
 			"clusters",
 			0,
-			`; 4 gateways differ\n(?s).*\n  linkerd/isthmus-3 can't be asked: Pod linkerd/isthmus-3 is not ready: ` +
+			`; 4 replicas differ\n(?s).*\n  linkerd/isthmus-3 cannot be queried: Pod linkerd/isthmus-3 is not ready: ` +
 				`running, not ready\n`,
 			"",
 		},
 		expectation{
 			"version",
 			0,
-			"gateway linkerd/isthmus-1: ",
+			"replica linkerd/isthmus-1: ",
 			"cannot read the versions of replicas: Pod linkerd/isthmus-3 is not ready: running, not ready\n",
 		},
 	)
 	must(t, w.node.Delete(t.Context(), "linkerd", "isthmus-0"))
-	w.expect(t, expectation{"clusters", 0, `^\S+  linkerd/isthmus-1: .*; 3 gateways differ\n`, ""})
+	w.expect(t, expectation{"clusters", 0, `^\S+  linkerd/isthmus-1: .*; 3 replicas differ\n`, ""})
 }
 
 // TestBothInstallations: an installation beside Linkerd and one in Linkerd's place share a namespace, and both are
@@ -177,13 +177,13 @@ func TestBothInstallations(t *testing.T) {
 	linkerds.Name, linkerds.Image, linkerds.Forward = "linkerd-destination-1", "cr.l5d.io/linkerd/controller:edge", nil
 	must(t, w.node.Run(t.Context(), linkerds))
 	await(t, "both installations agree", func() error {
-		if r := w.run(t, "clusters"); !strings.Contains(r.stdout, "; 2 gateways agree") {
+		if r := w.run(t, "clusters"); !strings.Contains(r.stdout, "; 2 replicas agree") {
 			return fmt.Errorf("%+v", r)
 		}
 		return nil
 	})
 	w.expect(t,
-		expectation{"version", 0, `gateway linkerd/isthmus-0: .*\ngateway linkerd/linkerd-destination-0: .*\n$`, ""},
+		expectation{"version", 0, `replica linkerd/isthmus-0: .*\nreplica linkerd/linkerd-destination-0: .*\n$`, ""},
 		expectation{"clusters --pod linkerd-destination-0", 0, `  linkerd/linkerd-destination-0: `, ""},
 	)
 }
@@ -206,14 +206,14 @@ func TestErrors(t *testing.T) {
 			"clusters",
 			1,
 			"",
-			`^isthmus clusters: port 9996 of Pod linkerd/isthmus-0 can't be reached: .*connection refused\n  Check ` +
+			`^isthmus clusters: port 9996 of Pod linkerd/isthmus-0 cannot be reached: .*connection refused\n  Check ` +
 				`that the replica listens on this port.*\n$`,
 		},
 		expectation{
 			"get web:80",
 			1,
 			"",
-			`(?s)port 8086 of Pod linkerd/isthmus-0 can't be reached: .*connection refused`,
+			`(?s)port 8086 of Pod linkerd/isthmus-0 cannot be reached: .*connection refused`,
 		},
 		expectation{"version", 0, "^isthmus ", "cannot read the versions of replicas: port 9996"},
 		expectation{
@@ -283,7 +283,7 @@ func TestErrors(t *testing.T) {
 			"clusters",
 			1,
 			"",
-			`^isthmus clusters: .* can't connect to Pod linkerd/isthmus-silent: .*\n  Check the kubelet ` +
+			`^isthmus clusters: .* cannot connect to Pod linkerd/isthmus-silent: .*\n  Check the kubelet ` +
 				`of the Pod's node.*\n$`,
 		},
 	)
@@ -313,7 +313,7 @@ func (w *world) shows(t *testing.T, pattern, args string) {
 }
 
 // TestCheckReplicas: check asks every replica, and shows whether they agree, what one of them finds alone, that one
-// can't be asked, and that one is not ready. cordon waits for each of them, or for the one that --pod names.
+// cannot be queried, and that one is not ready. cordon waits for each of them, or for the one that --pod names.
 func TestCheckReplicas(t *testing.T) {
 	w := newWorld(t)
 	w.gateway(t, isthmusPod("isthmus-0"))
@@ -361,14 +361,14 @@ func TestCheckReplicas(t *testing.T) {
 		expectation{
 			"check",
 			1,
-			`(?m)^  \S+ +linkerd/isthmus-3: port 9996 of Pod linkerd/isthmus-3 can't be reached: `,
+			`(?m)^  \S+ +linkerd/isthmus-3: port 9996 of Pod linkerd/isthmus-3 cannot be reached: `,
 			"checks have failed",
 		},
 		expectation{
 			"cordon gone --yes",
 			1,
 			"",
-			"cannot determine the effect on services: port 9996 of Pod linkerd/isthmus-3 can't be reached: ",
+			"cannot determine the effect on services: port 9996 of Pod linkerd/isthmus-3 cannot be reached: ",
 		},
 	)
 	must(t, w.node.SetReady(t.Context(), "linkerd", "isthmus-3", false))

@@ -72,7 +72,7 @@ func (l *clusterCheck) checkServer() {
 		if s.OtherAuthority {
 			hint = "correct the certificate authority in the kubeconfig, or the address if it belongs to another server"
 		}
-		add(Failure, "its API server can't be reached: "+text, l.hintOfServer(hint))
+		add(Failure, "its API server cannot be reached: "+text, l.hintOfServer(hint))
 	case s.Answered.IsZero():
 		l.why = "its API server has not been contacted yet"
 		add(Unchecked, l.why, "")
@@ -207,7 +207,7 @@ func (l *clusterCheck) checkState() {
 		add(Warning, text, "the cluster was linked just now: wait up to half a minute")
 	default:
 		add(Failure, text,
-			"see the results of the checks api and rights; isthmus clusters shows what can't be read, and since when")
+			"see the results of the checks api and rights; isthmus clusters shows what cannot be read, and since when")
 	}
 	if out && l.State != adminapi.Ready {
 		add(Warning, fmt.Sprintf("it is %s: %s", l.Standing, l.StandingReason), uncordon)
@@ -234,7 +234,7 @@ func (l *clusterCheck) checkState() {
 	for _, x := range l.NeverRead() {
 		if x.Failure != adminapi.Forbidden { // checkPermissions reports missing permissions
 			add(Warning, x.Unread(),
-				"find out why that cluster's API server can't list them, such as an unresponsive conversion webhook")
+				"find out why that cluster's API server cannot list them, such as an unresponsive conversion webhook")
 		}
 	}
 	for _, x := range l.Resources {

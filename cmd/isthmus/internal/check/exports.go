@@ -48,7 +48,7 @@ func checkExports(r *report, s *Seen) {
 		add(Warning, "Isthmus cannot determine what to write for exports: "+x.Unread,
 			"allow Isthmus to list and watch Services and Namespaces: kubectl apply -k manifests/install/exports")
 	case x.LeaseError != "":
-		add(Warning, "the Lease of the replica that writes Services for exports can't be used: "+x.LeaseError,
+		add(Warning, "the Lease of the replica that writes Services for exports cannot be used: "+x.LeaseError,
 			"grant the permissions for leases in manifests/install/rbac.yaml")
 	case x.Mode == "plan":
 		add(OK, fmt.Sprintf("with --exports=on, %d Services would be created, updated or deleted for exports",
@@ -109,14 +109,14 @@ func checkWriter(r *report, s *Seen) {
 	add := r.about(SectionReplicas, SliceWriter, "")
 	switch w := s.Writer; {
 	case w.LeaseError != "":
-		add(Warning, "the Lease of the replica that writes EndpointSlices can't be used: "+w.LeaseError,
+		add(Warning, "the Lease of the replica that writes EndpointSlices cannot be used: "+w.LeaseError,
 			"grant the permissions for leases in manifests/install/rbac.yaml")
 	case w.Holder == "":
 		add(Warning, "no replica holds the Lease for writing EndpointSlices",
 			"this is normal for a few seconds after a replica stops; "+
 				"if the warning remains, isthmus clusters shows why")
 	case w.Error != "":
-		add(Warning, "EndpointSlices for ExternalWorkloads can't be written: "+w.Error,
+		add(Warning, "EndpointSlices for ExternalWorkloads cannot be written: "+w.Error,
 			"grant the permissions for endpointslices in manifests/install/rbac.yaml")
 	default:
 		add(OK, "EndpointSlices for ExternalWorkloads are written by "+w.Holder, "")
@@ -128,14 +128,14 @@ func checkCopies(r *report, s *Seen) {
 	if s.Copies == nil {
 		return
 	}
-	const lost = "a replica that starts while a linked cluster's API can't be reached does not serve that cluster"
+	const lost = "a replica that starts while a linked cluster's API cannot be reached does not serve that cluster"
 	grant := "grant the permissions for configmaps and leases from manifests/install/rbac.yaml or, in Linkerd's " +
 		"place, apply manifests/linkerd/cache"
 	switch c := s.Copies; {
 	case c.Off:
 		r.about(SectionReplicas, Copies, "")(OK, "lost clusters are not copied (--cache-max-age=0)", "")
 	case c.Error != "":
-		r.about(SectionReplicas, Copies, "")(Unchecked, lost+": ConfigMaps can't be listed: "+c.Error, grant)
+		r.about(SectionReplicas, Copies, "")(Unchecked, lost+": ConfigMaps cannot be listed: "+c.Error, grant)
 	case len(c.Missing) == 0:
 		r.about(SectionReplicas, Copies, "")(OK, "lost clusters are copied to ConfigMaps", "")
 	default:

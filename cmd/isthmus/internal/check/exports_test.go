@@ -29,7 +29,7 @@ func TestExports(t *testing.T) {
 			[]string{"warning: 2 Services for exports have to be written, but no replica holds the Lease"}},
 		"no right": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on",
 			LeaseError: "forbidden"}},
-			[]string{"warning: the Lease of the replica that writes Services for exports can't be used: forbidden"}},
+			[]string{"warning: the Lease of the replica that writes Services for exports cannot be used: forbidden"}},
 		"not written": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", Holder: "a"},
 			Unwritten: map[string][]string{"taken": {"x", "y"}, "failed": {"z"}}},
 			[]string{"ok: Services for exports are written by a", "warning: exports that are not written: failed: z",

@@ -81,11 +81,11 @@ func checkSecrets(r *report, s *Seen) {
 	case why == "" && s.Secrets.Listed:
 		add(OK, fmt.Sprintf("link Secrets can be read: there are %d", len(s.Clusters.Clusters)), "")
 	case why == "":
-		add(Failure, "link Secrets can't be read: they have not been listed yet", grant)
+		add(Failure, "link Secrets cannot be read: they have not been listed yet", grant)
 	case s.FromHere:
-		add(Unchecked, "link Secrets can't be read: "+why, grant)
+		add(Unchecked, "link Secrets cannot be read: "+why, grant)
 	default:
-		add(Failure, "link Secrets can't be read: "+why, grant)
+		add(Failure, "link Secrets cannot be read: "+why, grant)
 	}
 	for i := range s.Clusters.Clusters {
 		checkSecret(r, &s.Clusters.Clusters[i], s.Secrets.Namespace)
@@ -98,10 +98,10 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 	switch {
 	case c.SecretRefused != "" && c.API != nil:
 		why := c.Cluster + ": " + c.SecretRefused
-		add(Failure, "can't be used, so Isthmus continues to use its previous version for cluster "+why,
+		add(Failure, "cannot be used, so Isthmus continues to use its previous version for cluster "+why,
 			"undo the last change: kubectl describe "+secret)
 	case c.SecretRefused != "":
-		add(Failure, "can't be used: "+c.SecretRefused,
+		add(Failure, "cannot be used: "+c.SecretRefused,
 			"recreate the Secret (isthmus link NAME --context CONTEXT --apply), or correct it: kubectl "+
 				"describe "+secret)
 	case c.UsedInstead != "":

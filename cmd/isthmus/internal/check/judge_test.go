@@ -86,7 +86,7 @@ func TestJudge(t *testing.T) {
 		}, nil},
 		"an API server that has gone": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.State, east.Reason, east.API.Error = adminapi.Stale, "pods: refused", "connection refused"
-		}, []string{"failure api east: its API server can't be reached: connection refused", "failure link-state " +
+		}, []string{"failure api east: its API server cannot be reached: connection refused", "failure link-state " +
 			"east: it is stale: pods: refused"}},
 		"a client certificate that is refused": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Error, east.API.ClientCertificate = "remote error: tls: expired certificate", "expired certificate"
@@ -94,13 +94,13 @@ func TestJudge(t *testing.T) {
 		"one that has never answered": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.State, east.Reason, east.API = adminapi.Unreachable, "pods: refused",
 				&adminapi.APIServer{Error: "connection refused"}
-		}, []string{"failure api east: its API server can't be reached: connection refused", "unchecked clock-skew " +
+		}, []string{"failure api east: its API server cannot be reached: connection refused", "unchecked clock-skew " +
 			"east: " + silent, "unchecked rights east: " + silent,
 			"failure link-state east: it is unreachable: pods: refused",
 			"unchecked trust-anchors east: " + silent, "unchecked pod-networks east: " + silent}},
 		"another's certificate": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Error, east.API.Certificate, east.API.OtherAuthority = "tls: no", "it was issued by x", true
-		}, []string{"failure api east: its API server can't be reached: its certificate is not valid: it was " +
+		}, []string{"failure api east: its API server cannot be reached: its certificate is not valid: it was " +
 			"issued by x"}},
 		"new credentials": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.NewCredentials = "new credentials do not work; the old credentials stay in use: Unauthorized"
@@ -130,12 +130,12 @@ func TestJudge(t *testing.T) {
 			s *Seen) {
 			s.Secrets = adminapi.LinkSecrets{Reason: "forbidden"}
 		},
-			[]string{"failure link-secrets : link Secrets can't be read: forbidden"}},
+			[]string{"failure link-secrets : link Secrets cannot be read: forbidden"}},
 		"a Secret that has become invalid": {func(_, east *adminapi.Cluster,
 			_ *Seen) {
 			east.SecretRefused = "no kubeconfig"
 		},
-			[]string{"failure link-secret link-east: can't be used, so Isthmus continues to use its previous " +
+			[]string{"failure link-secret link-east: cannot be used, so Isthmus continues to use its previous " +
 				"version for cluster east: no kubeconfig"}},
 		"a token": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Expiry = &adminapi.Expiry{What: "token", At: time.Unix(0, 0)}

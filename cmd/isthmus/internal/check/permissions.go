@@ -42,9 +42,9 @@ func LocalPermissions() []Permission {
 		{"", "secrets", read, "", true, Failure, "no cluster is linked, and new replicas do not become ready"},
 		{"coordination.k8s.io", "leases", []string{"create", "get", "update", "patch"}, "", true, Warning,
 			"EndpointSlices for ExternalWorkloads are not written"},
-		{"", "configmaps", []string{"get"}, anchorsConfigMap, true, Unchecked, "trust anchors can't be compared"},
+		{"", "configmaps", []string{"get"}, anchorsConfigMap, true, Unchecked, "trust anchors cannot be compared"},
 		{"", "configmaps", []string{"get", "list", "create", "delete"}, "", true, Unchecked,
-			"a replica that starts while a linked cluster's API can't be reached does not serve that cluster"},
+			"a replica that starts while a linked cluster's API cannot be reached does not serve that cluster"},
 	}
 }
 
@@ -82,7 +82,7 @@ func LinkPermissions() []Permission {
 			"its ExternalWorkloads are not served"},
 		{"multicluster.x-k8s.io", "serviceexports", read, "", false, Unchecked, "its ServiceExports are not read"},
 		{"", "nodes", read, "", false, Unchecked, "its region and Pod CIDRs are unknown"},
-		{"", "configmaps", []string{"get"}, anchorsConfigMap, false, Unchecked, "its trust anchors can't be compared"},
+		{"", "configmaps", []string{"get"}, anchorsConfigMap, false, Unchecked, "its trust anchors cannot be compared"},
 	}
 }
 

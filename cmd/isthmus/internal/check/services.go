@@ -97,7 +97,7 @@ func memberHint(service, reason string) string {
 		return "correct the cluster's name in the annotations of Service " + service +
 			", or link it: isthmus link NAME --context CONTEXT --apply"
 	}
-	return "see why the cluster can't be read: the checks of links and API servers, and isthmus clusters"
+	return "see why the cluster cannot be read: the checks of links and API servers, and isthmus clusters"
 }
 
 // checkAddresses reports addresses that two members of service s offer.

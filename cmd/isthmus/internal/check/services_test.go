@@ -18,7 +18,7 @@ func TestMemberHint(t *testing.T) {
 		{Link: federation.Ready}:                                   "create the Service there",
 		{Link: federation.Ready, Service: federation.ExternalName}: "create the Service there",
 		{Link: federation.Unlinked}:                                "correct the cluster's name",
-		{Link: federation.Pending}:                                 "see why the cluster can't be read",
+		{Link: federation.Pending}:                                 "see why the cluster cannot be read",
 		{Link: federation.Ready, Service: federation.Present,
 			Unreached: true}: "see the check of the cluster's gateways",
 	} {
@@ -71,12 +71,12 @@ func TestServiceChecks(t *testing.T) {
 			"warning addresses shop/web: port 80: another member also offers 2 addresses of shop/web of cluster " +
 				"north"}},
 		"the Lease": {web(), &adminapi.SliceWriter{Holder: "a", LeaseError: "forbidden"},
-			[]string{"warning slice-writer : the Lease of the replica that writes EndpointSlices can't be used: " +
+			[]string{"warning slice-writer : the Lease of the replica that writes EndpointSlices cannot be used: " +
 				"forbidden"}},
 		"nobody's Lease": {web(), &adminapi.SliceWriter{},
 			[]string{"warning slice-writer : no replica holds the Lease for writing EndpointSlices"}},
 		"writing": {web(), &adminapi.SliceWriter{Holder: "a", Error: "conflict"},
-			[]string{"warning slice-writer : EndpointSlices for ExternalWorkloads can't be written: conflict"}},
+			[]string{"warning slice-writer : EndpointSlices for ExternalWorkloads cannot be written: conflict"}},
 		"a Lease that is held": {web(), &adminapi.SliceWriter{Holder: "a"}, nil},
 	} {
 		seen := goodSeen()
@@ -106,13 +106,13 @@ func TestLeftovers(t *testing.T) {
 	seen := goodSeen()
 	seen.Leftovers = []adminapi.LeftoverMirrors{
 		{Cluster: "old", Number: 12, Services: []string{"shop/a-old", "shop/b-old"}},
-		{Cluster: "other", Number: 1, Services: []string{"shop/a-other"}, Unknown: "Leases can't be read"},
+		{Cluster: "other", Number: 1, Services: []string{"shop/a-other"}, Unknown: "Leases cannot be read"},
 	}
 	got, want := found(seen), []string{
 		"warning leftover-mirrors old: it is not linked, but Linkerd's service mirror has left 12 mirrors: " +
 			"shop/a-old, shop/b-old and 10 more",
 		"unchecked leftover-mirrors other: it has no link Secret, and it is unknown whether a service mirror of " +
-			"Linkerd still writes 1 mirror: shop/a-other (Leases can't be read)",
+			"Linkerd still writes 1 mirror: shop/a-other (Leases cannot be read)",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
@@ -170,7 +170,7 @@ func TestConflicts(t *testing.T) {
 
 // TestCopies checks what is said about copies of lost clusters.
 func TestCopies(t *testing.T) {
-	const lost = "a replica that starts while a linked cluster's API can't be reached does not serve that cluster"
+	const lost = "a replica that starts while a linked cluster's API cannot be reached does not serve that cluster"
 	for name, x := range map[string]struct {
 		copies *adminapi.CacheCopies
 		want   []string
@@ -179,7 +179,7 @@ func TestCopies(t *testing.T) {
 		"off":           {&adminapi.CacheCopies{Off: true, Error: "forbidden"}, nil},
 		"fine":          {&adminapi.CacheCopies{}, nil},
 		"no permission": {&adminapi.CacheCopies{Error: "forbidden"},
-			[]string{"unchecked copies : " + lost + ": ConfigMaps can't be listed: forbidden"}},
+			[]string{"unchecked copies : " + lost + ": ConfigMaps cannot be listed: forbidden"}},
 		"missing": {&adminapi.CacheCopies{
 			LeaseError: "refused",
 			Missing:    []adminapi.MissingCopy{{Cluster: "east", Reason: "no leader"}},

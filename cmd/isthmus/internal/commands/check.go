@@ -299,12 +299,12 @@ func (s *checkState) addVersion(g adminapi.CheckedReplica, client adminapi.Build
 		text := fmt.Sprintf("its version is %s, but the version of this program is %s", version, client.Version)
 		add(check.Warning, text, hint)
 	case g.Commit != client.Commit:
-		text := fmt.Sprintf("it has the version of this program, %s, "+
+		text := fmt.Sprintf("it runs the same version as this program, %s, "+
 			"but its commit is %s and the program's commit is %s", client.Version,
 			cmp.Or(g.Commit, "not known"), cmp.Or(client.Commit, "not known"))
 		add(check.Warning, text, hint)
 	default:
-		add(check.OK, "it has the version of this program, "+client.Version, "")
+		add(check.OK, "it runs the same version as this program, "+client.Version, "")
 	}
 }
 

@@ -151,7 +151,7 @@ func clustersTable(o *adminapi.ClustersOutput) (string, []byte) {
 	writeGateways(&b, o)
 	writeTroubles(&b, &o.Clusters)
 	summary, lines := compared(o.Others, o.Unchecked)
-	writeList(&b, "Where the other gateways differ", lines, maxLines)
+	writeList(&b, "Where the other replicas differ", lines, maxLines)
 	return clustersHeadline(&o.Clusters) + summary, b.Bytes()
 }
 
@@ -226,7 +226,7 @@ func writeTroubles(b *bytes.Buffer, p *adminapi.Clusters) {
 	var links, services, unserved []string
 	switch {
 	case p.Secrets.Reason != "":
-		links = append(links, "link Secrets can't be read: "+p.Secrets.Reason)
+		links = append(links, "link Secrets cannot be read: "+p.Secrets.Reason)
 	case !p.Secrets.Listed:
 		links = append(links, "link Secrets have not been listed yet")
 	}
@@ -299,13 +299,13 @@ func writerTroubles(w *adminapi.SliceWriter) (list []string) {
 		return nil
 	}
 	if w.LeaseError != "" {
-		list = append(list, "the Lease can't be used: "+w.LeaseError)
+		list = append(list, "the Lease cannot be used: "+w.LeaseError)
 	}
 	if w.Error != "" {
 		list = append(list, w.Error)
 	}
 	for _, resource := range slices.Sorted(maps.Keys(w.Unread)) {
-		list = append(list, resource+" can't be read: "+w.Unread[resource])
+		list = append(list, resource+" cannot be read: "+w.Unread[resource])
 	}
 	for _, one := range w.Problems {
 		list = append(list, prefixed(one.Service, one.Problems)...)

@@ -228,7 +228,7 @@ func (s *explainState) client() string {
 	}
 	zone := with("zone ", c.Zone)
 	if s.node != "" && c.Zone == "" {
-		zone = "whose zone the gateway does not know"
+		zone = "whose zone the replica does not know"
 	}
 	list := joined(", ", with("namespace ", c.Namespace), with("node ", cmp.Or(c.Node, s.node)), zone,
 		with("asks for instance ", c.Instance))
@@ -498,7 +498,7 @@ var verdicts = map[string]verdictWords{
 	"pod-not-known": {"Isthmus does not know its Pod or ExternalWorkload",
 		"check that the Pod or ExternalWorkload exists in its cluster, " +
 			"and with isthmus clusters that the link is allowed to read such objects"},
-	"unusable":    {"its ExternalWorkload can't be used", "correct the ExternalWorkload"},
+	"unusable":    {"its ExternalWorkload cannot be used", "correct the ExternalWorkload"},
 	behindGateway: {"its cluster is on another network, so clients reach it through the cluster's gateways", ""},
 	"gateway-dead": {"the gateway does not respond to probes, but another gateway of its cluster does",
 		"run isthmus clusters to see why it does not respond"},

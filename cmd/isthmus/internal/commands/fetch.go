@@ -189,7 +189,7 @@ func decode(g reach.Replica, answer *http.Response, page string, into any) (from
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return from, fmt.Errorf("%s of %s has more than %d bytes", page, g, tooLarge.Limit)
 		}
-		what := fmt.Sprintf("%s of %s can't be read: %s", page, g, Printable(err.Error()))
+		what := fmt.Sprintf("%s of %s cannot be read: %s", page, g, Printable(err.Error()))
 		return from, pageError{answer.StatusCode, what, another}
 	}
 	return from, nil

@@ -84,7 +84,7 @@ func compared(others []adminapi.OtherReplica, unchecked string) (summary string,
 	}
 	for _, o := range others {
 		if o.Error != "" {
-			lines = append(lines, o.Gateway+" can't be asked: "+o.Error)
+			lines = append(lines, o.Gateway+" cannot be queried: "+o.Error)
 		}
 		if o.Unchecked != "" {
 			lines = append(lines, o.Gateway+" is not compared: "+o.Unchecked)
@@ -94,7 +94,7 @@ func compared(others []adminapi.OtherReplica, unchecked string) (summary string,
 		}
 	}
 	if len(lines) == 0 {
-		return fmt.Sprintf("; %d gateways agree", len(others)+1), nil
+		return fmt.Sprintf("; %d replicas agree", len(others)+1), nil
 	}
-	return fmt.Sprintf("; %d gateways differ", len(others)+1), lines
+	return fmt.Sprintf("; %d replicas differ", len(others)+1), lines
 }

@@ -63,10 +63,10 @@ func TestCompared(t *testing.T) {
 		lines   []string
 	}{
 		{nil, "", nil},
-		{[]adminapi.OtherReplica{{Gateway: "a/1"}}, "; 2 gateways agree", nil},
+		{[]adminapi.OtherReplica{{Gateway: "a/1"}}, "; 2 replicas agree", nil},
 		{[]adminapi.OtherReplica{{Gateway: "a/1"}, {Gateway: "a/2", Differences: []string{"x", "y"}},
-			{Gateway: "a/3", Error: "late"}}, "; 4 gateways differ",
-			[]string{"a/2: x", "a/2: y", "a/3 can't be asked: late"}},
+			{Gateway: "a/3", Error: "late"}}, "; 4 replicas differ",
+			[]string{"a/2: x", "a/2: y", "a/3 cannot be queried: late"}},
 	} {
 		if summary, lines := compared(c.others, ""); summary != c.summary || !reflect.DeepEqual(lines, c.lines) {
 			t.Errorf("%+v: %q, %q", c.others, summary, lines)

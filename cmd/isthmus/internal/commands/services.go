@@ -163,7 +163,7 @@ func servicesTable(o *adminapi.ServicesOutput, named bool) (string, []byte) {
 	}
 	writeList(&b, "Problems", problems, limit)
 	summary, lines := compared(o.Others, o.Unchecked)
-	writeList(&b, "Where the other gateways differ", lines, limit)
+	writeList(&b, "Where the other replicas differ", lines, limit)
 	return text.Count(len(o.Services), "service", "services") + summary, b.Bytes()
 }
 

@@ -73,7 +73,7 @@ func printVersions(p cli.Process, v adminapi.VersionOutput) {
 			fmt.Fprintf(p.Stderr, "%s: cannot read the versions of replicas: %s\n", p.Name, g.Error)
 			continue
 		}
-		text := fmt.Sprintf("gateway %s: %s, commit %s, %s", g.Gateway, Printable(g.Version), Printable(g.Commit),
+		text := fmt.Sprintf("replica %s: %s, commit %s, %s", g.Gateway, Printable(g.Version), Printable(g.Commit),
 			Printable(g.Go))
 		if g.Version != v.Client.Version || g.Commit != v.Client.Commit {
 			text += " (not that of this program)"

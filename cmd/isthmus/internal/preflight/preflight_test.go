@@ -58,7 +58,7 @@ func TestPreflight(t *testing.T) {
 		"an invalid Secret": {func(_ *testing.T, w *world) {
 			w.secrets = []corev1.Secret{{Type: "mirror.linkerd.io/remote-kubeconfig"}}
 			w.secrets[0].Name = "odd"
-		}, []string{"failure link-secret odd: can't be used: label multicluster.linkerd.io/cluster-name is missing"}},
+		}, []string{"failure link-secret odd: cannot be used: label multicluster.linkerd.io/cluster-name is missing"}},
 		"a kubeconfig that runs a program": {func(_ *testing.T, w *world) {
 			bad := linkSecret(t, "bad", "north", newCheckedAPI("", "").start(t), w)
 			bad.Data["kubeconfig"] = []byte(strings.Replace(
@@ -69,10 +69,10 @@ func TestPreflight(t *testing.T) {
 			))
 			w.secrets = []corev1.Secret{bad}
 		}, []string{
-			"failure link-secret bad: can't be used: kubeconfig contains an exec plugin (exec), " +
+			"failure link-secret bad: cannot be used: kubeconfig contains an exec plugin (exec), " +
 				"which is not allowed in a link: use an inline token or client certificate",
 		}},
-		"two annotations that can't be read": {func(_ *testing.T, w *world) {
+		"two annotations that cannot be read": {func(_ *testing.T, w *world) {
 			w.annotations = map[string]string{"isthmus.io/cordon": "yes", "isthmus.io/lost-after": "10"}
 		},
 			[]string{
@@ -120,7 +120,7 @@ func TestPreflight(t *testing.T) {
 				"unchecked pod-networks east: its API server responds with an error"}},
 		"a cluster that is silent": {func(_ *testing.T, w *world) { w.east.silent = true },
 			[]string{
-				"failure api east: its API server can't be reached: no answer within 3s",
+				"failure api east: its API server cannot be reached: no answer within 3s",
 				"unchecked clock-skew east: its API server does not answer",
 				"unchecked rights east: its API server does not answer",
 				"unchecked trust-anchors east: its API server does not answer",

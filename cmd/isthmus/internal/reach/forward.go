@@ -60,12 +60,12 @@ func newForwarder(ctx context.Context, pod Replica, port int) (*forwarder, error
 	f.ports, err = portforward.NewOnAddressesForStreamingWithContext(lifetime, f, []string{"127.0.0.1"},
 		[]string{fmt.Sprint("0:", port)}, make(chan struct{}), nil, nil)
 	if err != nil {
-		return nil, f.broken("can't be forwarded", err.Error(), "")
+		return nil, f.broken("cannot be forwarded", err.Error(), "")
 	}
 	go func() {
 		defer close(f.ended)
 		if err := f.ports.ForwardPorts(); err != nil && f.err == nil {
-			f.err = f.broken("can't be forwarded", err.Error(), "")
+			f.err = f.broken("cannot be forwarded", err.Error(), "")
 		}
 	}()
 	return f, nil
@@ -212,7 +212,7 @@ func (f *forwarder) explain(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failure != "" {
-		return f.broken("can't be reached", f.failure, "\n  Check that the replica listens on this port. "+
+		return f.broken("cannot be reached", f.failure, "\n  Check that the replica listens on this port. "+
 			"If its ports differ from the defaults, its container must name them admin and grpc")
 	}
 	select {

@@ -218,7 +218,7 @@ func TestFailure(t *testing.T) {
 		}
 		shown(t, err.Error())
 	}
-	broken(`port 9996 of Pod linkerd/isthmus-0 can't be reached: "dial tcp 127.0.0.1:9996: \x1b refused"`)
+	broken(`port 9996 of Pod linkerd/isthmus-0 cannot be reached: "dial tcp 127.0.0.1:9996: \x1b refused"`)
 	broken("Check that the replica listens on this port")
 
 	server.set(server.lose)
@@ -422,7 +422,7 @@ func TestReasonAfterReset(t *testing.T) {
 			t.Errorf("without a message: got %v, want the reset", err)
 		}
 		go func() { _, _ = errorStream{lateReason{}, f}.Read(make([]byte, 100)) }()
-		if _, err := c.Read(nil); err == nil || !strings.Contains(err.Error(), "can't be reached: nothing listens") {
+		if _, err := c.Read(nil); err == nil || !strings.Contains(err.Error(), "cannot be reached: nothing listens") {
 			t.Errorf("with a late message: got %v, want the message", err)
 		}
 	})

@@ -69,7 +69,7 @@ func (g Replica) explain(err error) error {
 	status := statusOf(err)
 	switch {
 	case status == nil && httpstream.IsUpgradeFailure(err):
-		return fmt.Errorf("%s can't connect to Pod %s: %s\n"+
+		return fmt.Errorf("%s cannot connect to Pod %s: %s\n"+
 			"  Check that all proxies on the path to the API server support websockets or SPDY",
 			g.cluster, g, text.Quoted(err.Error()))
 	case status == nil:
@@ -82,7 +82,7 @@ func (g Replica) explain(err error) error {
 	case apierrors.IsForbidden(status), apierrors.IsUnauthorized(status):
 		return g.cluster.explain(status, "forward ports of Pods", "create pods/portforward")
 	}
-	return fmt.Errorf("%s can't connect to Pod %s: %s\n"+
+	return fmt.Errorf("%s cannot connect to Pod %s: %s\n"+
 		"  Check the kubelet of the Pod's node, which forwards the connection, or choose another Pod "+
 		"with --pod", g.cluster, g, text.Quoted(status.ErrStatus.Message))
 }

@@ -259,7 +259,7 @@ func (e *exporter) parts() (all []part) {
 			},
 		},
 		part{
-			name: "report of exports that can't be read",
+			name: "report of exports that cannot be read",
 			run: func(ctx context.Context) error {
 				e.reportUnread(ctx)
 				return nil

@@ -237,7 +237,7 @@ func checkNewName(name string) error {
 		return cli.Usagef(`NAME is "local", which stands for the local cluster: choose another name`)
 	}
 	if len(validation.IsDNS1123Subdomain(name)) > 0 || len(name) > validation.LabelValueMaxLength {
-		return cli.Usagef("NAME is %q: give up to %d lowercase letters, digits, '-' and '.', "+
+		return cli.Usagef("NAME is %q: it must consist of at most %d lowercase letters, digits, '-' and '.', "+
 			"starting and ending with a letter or digit", name, validation.LabelValueMaxLength)
 	}
 	return nil
