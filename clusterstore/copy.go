@@ -89,6 +89,7 @@ type linkCopy struct {
 	cluster *runningCluster // loads the copy and then serves it; nil without a copy
 	of      *Copy           // without Lists; set with cluster
 	served  bool            // the table reads cluster
+	release time.Time       // until when next waits for kinds of the copy; zero until next has synced
 }
 
 // copyRead is one attempt to read a copy.
@@ -231,6 +232,21 @@ func (l *link) serveCopy() {
 	l.since = c.of.Lost
 }
 
+// copyStays reports whether the copy is still served although next has synced, because next has not
+// listed all kinds of which the copy has objects. An API server that starts may reject requests, and
+// an optional kind is only requested again after a pause. The wait is limited, because the
+// credentials may lack permissions.
+func (l *link) copyStays() bool {
+	c := &l.copy
+	if !c.served || len(awaitedKinds(c.cluster.cluster.Health(), l.next.cluster.Health())) == 0 {
+		return false
+	}
+	if c.release.IsZero() {
+		c.release = time.Now().Add(syncGrace)
+	}
+	return time.Now().Before(c.release)
+}
+
 // waitForCopy returns channels for what the link's copy waits for: the end of its read, the end of
 // its load, a failed load, and a time limit.
 func (l *link) waitForCopy() (read, loaded, health <-chan struct{}, due <-chan time.Time) {
@@ -245,8 +261,11 @@ func (l *link) waitForCopy() (read, loaded, health <-chan struct{}, due <-chan t
 		loaded = c.cluster.cluster.Synced()
 		health = c.cluster.healthChanged
 	}
-	if c.delays() {
+	switch {
+	case c.delays():
 		due = time.After(time.Until(c.until))
+	case time.Now().Before(c.release):
+		due = time.After(time.Until(c.release))
 	}
 	return read, loaded, health, due
 }

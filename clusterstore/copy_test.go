@@ -277,6 +277,41 @@ func TestOtherClusterWhileLoading(t *testing.T) {
 	}, of("uid-1", "t1"))
 }
 
+// An API server that starts may reject optional kinds. The copy is served until they are listed, but
+// not for long.
+func TestCopyOfMoreKinds(t *testing.T) {
+	for name, lists := range map[string]bool{"listed later": true, "never listed": false} {
+		t.Run(name, func(t *testing.T) {
+			withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
+				live := e.last(1)
+				live.fail("connection refused")
+				copied := e.last(2)
+				h := follow.Health{Err: errors.New("x"), StaleSince: copied.cfg.Copied.Lost}
+				h.Resources = []adminapi.Resource{{Resource: "servers", Synced: true, Objects: 1}}
+				copied.health.Set(healthOf(h))
+				copied.sync()
+				now := follow.Health{Resources: []adminapi.Resource{
+					{Resource: "servers", Err: "refused", Failure: adminapi.Forbidden},
+				}}
+				live.health.Set(healthOf(now))
+				live.sync()
+				e.served(copied)
+				e.pass(syncGrace - time.Second)
+				e.served(copied)
+				if lists {
+					now.Resources = []adminapi.Resource{{Resource: "servers", Synced: true}}
+					live.health.Set(healthOf(now))
+					e.pass(0)
+				} else {
+					e.pass(time.Second)
+				}
+				e.served(live)
+				e.status("s east ready")
+			}, secret("s", "east", "t1", 0))
+		})
+	}
+}
+
 func TestUnlinkDuringCopy(t *testing.T) {
 	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
 		e.last(1).fail("connection refused")

@@ -312,7 +312,7 @@ func (l *link) readable(from *runningCluster) federation.Source {
 // synced. The function admitSuccessor may delay the sync. The table switches from the old to the
 // new cluster in one step. The old cluster stops after the switch.
 func (l *link) promote(ctx context.Context) {
-	if l.next == nil || !closed(l.next.cluster.Synced()) ||
+	if l.next == nil || !closed(l.next.cluster.Synced()) || l.copyStays() ||
 		l.serving == nil && l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled()) {
 		return
 	}
@@ -666,7 +666,8 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	copyRead, copyLoaded, copyHealth, copyDue := l.waitForCopy()
 	if l.next != nil {
 		next = l.next.healthChanged
-		if l.gateways.settled() { // otherwise promote still waits for the gateways
+		// Otherwise promote still waits for the gateways, or for kinds of the copy.
+		if l.gateways.settled() && !(closed(l.next.cluster.Synced()) && time.Now().Before(l.copy.release)) {
 			synced = l.next.cluster.Synced()
 		}
 		if l.next.waits {
