@@ -367,9 +367,9 @@ func (s *Store) SecretsListed() (listed bool, err error) {
 // Namespace returns the namespace of the link Secrets.
 func (s *Store) Namespace() string { return s.namespace }
 
-// OwnRefused returns the requests for link Secrets that the local cluster's API server has
+// LocalRefused returns the requests for link Secrets that the local cluster's API server has
 // rejected.
-func (s *Store) OwnRefused() []adminapi.RefusedRequest { return s.client.Server().Refused }
+func (s *Store) LocalRefused() []adminapi.RefusedRequest { return s.client.Server().Refused }
 
 // Status returns one entry for each link Secret, oldest first. The result includes link Secrets
 // that are not used.

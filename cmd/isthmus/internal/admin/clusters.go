@@ -92,7 +92,7 @@ func (h clustersHandler) all() adminapi.Clusters {
 
 	// Include the requests that the local API server has rejected. The status of the local cluster
 	// only includes rejected lists and watches.
-	refused := slices.Clone(h.Links.OwnRefused())
+	refused := slices.Clone(h.Links.LocalRefused())
 	if h.SliceWriter != nil {
 		page.Writer = new(h.SliceWriter.Status())
 		refused = append(refused, h.SliceWriter.Refused()...)

@@ -53,7 +53,7 @@ type LinkedClusters interface {
 	Followed(federation.ClusterName) (*cluster.Cluster, cluster.State)
 	Namespace() string
 	SecretsListed() (listed bool, err error)
-	OwnRefused() []adminapi.RefusedRequest
+	LocalRefused() []adminapi.RefusedRequest
 }
 
 // Streams contains the methods of *grpcapi.Server that the debug API uses.

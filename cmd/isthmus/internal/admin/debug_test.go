@@ -135,7 +135,7 @@ func (l *linkedShops) SecretsListed() (bool, error) {
 	return true, nil
 }
 
-func (l *linkedShops) OwnRefused() []adminapi.RefusedRequest { return nil }
+func (l *linkedShops) LocalRefused() []adminapi.RefusedRequest { return nil }
 
 func (l *linkedShops) Followed(name federation.ClusterName) (*cluster.Cluster, cluster.State) {
 	if slices.ContainsFunc(*l, func(c adminapi.Cluster) bool { return c.Cluster == string(name) }) {
