@@ -285,8 +285,8 @@ type AddressOwner struct {
 	Claimed string
 }
 
-// OwnerOf returns the objects that an address is assigned to.
-func (l *Cluster) OwnerOf(ip netip.Addr) AddressOwner {
+// AddressOwner returns the objects that an address is assigned to.
+func (l *Cluster) AddressOwner(ip netip.Addr) AddressOwner {
 	at := l.cluster.LookupAddress(netip.AddrPortFrom(ip, 0))
 	owner := AddressOwner{Name: l.cluster.AddressOwner(ip), Claimed: at.Claimed}
 	if at.Service != nil {

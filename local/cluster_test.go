@@ -274,7 +274,7 @@ func TestOwnerOf(t *testing.T) {
 		several:                         {owner: "Service shop/web", claimed: "2 Services"},
 		netip.MustParseAddr("10.9.9.9"): {},
 	} {
-		got := l.OwnerOf(ip)
+		got := l.AddressOwner(ip)
 		isService := got.Service != nil
 		if got.Name != want.owner || got.Claimed != want.claimed || isService != want.service ||
 			isService && *got.Service != shopWeb {

@@ -38,7 +38,7 @@ type LocalCluster interface {
 	LinkerdMirrors() map[string][]federation.ServiceID
 	Service(federation.ServiceID) *cluster.Service
 	Ports(federation.ServiceID) []uint16
-	OwnerOf(netip.Addr) local.AddressOwner
+	AddressOwner(netip.Addr) local.AddressOwner
 	ServiceOfImport(federation.ServiceID) (federation.ServiceID, bool)
 	AddressConflicts() (list []adminapi.AddressConflict, more int)
 	Problems() []adminapi.Problem

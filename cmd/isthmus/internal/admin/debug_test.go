@@ -98,8 +98,8 @@ func (o *ownShop) Ports(id federation.ServiceID) []uint16 {
 	return o.ports
 }
 
-// OwnerOf: Service api has 10.1.0.1, Pod web-1 10.0.0.1, and two Services claim 10.1.0.9.
-func (o *ownShop) OwnerOf(ip netip.Addr) local.AddressOwner {
+// AddressOwner: Service api has 10.1.0.1, Pod web-1 10.0.0.1, and two Services claim 10.1.0.9.
+func (o *ownShop) AddressOwner(ip netip.Addr) local.AddressOwner {
 	switch ip.String() {
 	case "10.1.0.1":
 		id := federation.ServiceID{Namespace: "shop", Name: "api"}

@@ -200,7 +200,7 @@ func (h explainHandler) ofImport(serviceImport federation.ServiceID, port string
 // ofAddress returns an error, because clients connect directly to this address, even if it is an
 // endpoint of a service.
 func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
-	owner := h.Local.OwnerOf(ip)
+	owner := h.Local.AddressOwner(ip)
 	switch {
 	case owner.Service != nil:
 		return h.withPort(*owner.Service, "", port)
