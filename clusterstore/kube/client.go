@@ -28,7 +28,7 @@ type Client struct {
 	// permissions need Clients.
 	*Clients
 
-	own      bool
+	local    bool
 	config   *rest.Config // effective configuration, with the limits of this package
 	base     *url.URL
 	http     *http.Client
@@ -59,7 +59,7 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{own: name == federation.Local, config: cfg, base: base, close: closeAll}
+	c := &Client{local: name == federation.Local, config: cfg, base: base, close: closeAll}
 	c.observer = newObserver(c.Printable)
 	c.http = newHTTPClient(requests.transport(name, c.observer.over(singleTry{next})))
 	c.Sources = decode.NewSources(c.http, base)
@@ -71,7 +71,7 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 // of linked clusters.
 func (c *Client) AddTyped() (err error) {
 	client := c.singleTries()
-	if !c.own {
+	if !c.local {
 		client = newHTTPClient(guard.Sized(client.Transport))
 	}
 	c.Clients, err = NewTyped(c.config, client)
