@@ -163,8 +163,8 @@ func (c *Catalog) cluster(one clusterstore.ClusterExports, known catalogued) pla
 		p.LinkSettings = settings
 	}
 	if one.Exports != nil {
-		p.Seen = true
-		p.SeenServiceExports = one.Exports.ServiceExports
+		p.Synced = true
+		p.ServiceExportsSynced = one.Exports.ServiceExports
 		p.Emptied = one.Exports.Emptied
 		p.Exports = known.list
 	}

@@ -129,7 +129,7 @@ func (w *world) read() (plan.World, bool) {
 			is.Imports[i.ID] = i
 		}
 	}
-	own := plan.Cluster{Seen: true, SeenServiceExports: true}
+	own := plan.Cluster{Synced: true, ServiceExportsSynced: true}
 	for _, o := range exports {
 		id := plan.ID{Namespace: o.Namespace, Name: o.Name}
 		own.Exports = append(own.Exports, plan.Export{
@@ -186,11 +186,11 @@ func (w *world) writer() *Writer {
 func link(name string, ids ...plan.ID) plan.Cluster {
 	allow, _ := plan.ParsePatterns("*")
 	c := plan.Cluster{
-		Name:               name,
-		Domain:             "cluster.local",
-		Seen:               true,
-		SeenServiceExports: true,
-		LinkSettings:       plan.LinkSettings{Allow: allow},
+		Name:                 name,
+		Domain:               "cluster.local",
+		Synced:               true,
+		ServiceExportsSynced: true,
+		LinkSettings:         plan.LinkSettings{Allow: allow},
 	}
 	for _, id := range ids {
 		c.Exports = append(c.Exports, plan.Export{ID: id, Mirror: true, Service: exported(id)})

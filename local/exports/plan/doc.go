@@ -27,7 +27,7 @@
 //     since this replica became the leader. Members that only an object names have a separate
 //     limit.
 //   - A member stays while the exports of its cluster are not known. A plan does not remove members
-//     of a cluster that has not synced since this replica began to write ([Cluster].Seen).
+//     of a cluster that has not synced since this replica began to write ([Cluster].Synced).
 //   - Exports are untrusted input. A plan omits and reports values that the API would reject.
 //     Invalid values of one member therefore cannot prevent the writes of other members.
 //   - Functions do not modify their arguments. Results share maps and slices with the arguments, so

@@ -177,7 +177,7 @@ func TestServiceExportsGone(t *testing.T) {
 		))
 		s.settle(t)
 		west, empty := s.of("west"), ID{"shop", "empty"}
-		west.Exports, west.SeenServiceExports, west.Emptied = nil, tc.seen, tc.emptied
+		west.Exports, west.ServiceExportsSynced, west.Emptied = nil, tc.seen, tc.emptied
 		s.Imports[empty] = marked(empty.Name)
 		s.settle(t)
 		s.want(t, "web-west", "none")
@@ -266,7 +266,7 @@ func TestLabelOfDerived(t *testing.T) {
 func TestDerivedGoneWhileUnknown(t *testing.T) {
 	s := newSim(cluster("west", export("web", "import", "http=80")))
 	s.settle(t)
-	s.of("west").Seen, s.of("west").Exports = false, nil
+	s.of("west").Synced, s.of("west").Exports = false, nil
 	for what, undo := range map[string]func(id ID){
 		"deleted":     func(id ID) { delete(s.Services, id) },
 		"taken apart": func(id ID) { o := *s.Services[id]; o.Ports, s.Services[id] = nil, &o },
@@ -532,13 +532,13 @@ func TestConflictStays(t *testing.T) {
 	conflict("both known", differ)
 	west := s.of("west")
 	exports := west.Exports
-	west.Exports, west.Seen, west.SeenServiceExports, s.memory = nil, false, false, Memory{}
+	west.Exports, west.Synced, west.ServiceExportsSynced, s.memory = nil, false, false, Memory{}
 	conflict("west is not known", differ)
-	west.Exports, west.Seen, west.SeenServiceExports = exports, true, true
+	west.Exports, west.Synced, west.ServiceExportsSynced = exports, true, true
 	conflict("west is known again", differ)
 	exports[0].Service.Ports[0].Number = 80
 	conflict("they are equal", "NoConflicts")
-	west.Exports, west.Seen, west.SeenServiceExports, s.memory = nil, false, false, Memory{}
+	west.Exports, west.Synced, west.ServiceExportsSynced, s.memory = nil, false, false, Memory{}
 	conflict("equal, and west is not known", "NoConflicts")
 }
 
@@ -600,14 +600,14 @@ func TestOwnPreference(t *testing.T) {
 
 	west := s.of("west")
 	exports := west.Exports
-	west.Exports, west.Seen, west.SeenServiceExports, s.memory = nil, false, false, Memory{}
+	west.Exports, west.Synced, west.ServiceExportsSynced, s.memory = nil, false, false, Memory{}
 	want("while west is not known", "local,any", "1")
 	change(map[string]string{prefer: "zone,any", "isthmus.io/min-ready": "2", retries: "3"})
 	want("changed while west is not known", "zone,any", "1")
 	if writes := s.settle(t); len(writes) > 0 {
 		t.Errorf("written again: %q", writes)
 	}
-	west.Exports, west.Seen, west.SeenServiceExports = exports, true, true
+	west.Exports, west.Synced, west.ServiceExportsSynced = exports, true, true
 	if writes := s.settle(t); len(writes) > 0 {
 		t.Errorf("written when west is known again: %q", writes)
 	}
@@ -629,7 +629,7 @@ func TestOwnPreference(t *testing.T) {
 	derived.Annotations = maps.Clone(derived.Annotations)
 	derived.Annotations[prefer] = "east"
 	s.Services[derived.ID] = &derived
-	west.Exports, west.Seen, west.SeenServiceExports = nil, false, false
+	west.Exports, west.Synced, west.ServiceExportsSynced = nil, false, false
 	want("set by hand", "east", "1")
 }
 
@@ -649,7 +649,7 @@ func TestListable(t *testing.T) {
 func TestUnlistedWithoutService(t *testing.T) {
 	west, other := export("web", "import", "http=80"), export("web", "import", "http=80,admin=81")
 	s := newSim(cluster("west", west), cluster("eu.west", other))
-	s.Clusters = append(s.Clusters, Cluster{Seen: true, SeenServiceExports: true})
+	s.Clusters = append(s.Clusters, Cluster{Synced: true, ServiceExportsSynced: true})
 	s.settle(t)
 	derived := *s.Services[ID{"shop", "web-clusterset"}]
 	derived.Labels, derived.Annotations = nil, nil // somebody else's now
@@ -657,7 +657,7 @@ func TestUnlistedWithoutService(t *testing.T) {
 	s.settle(t)
 
 	c := s.of("eu.west")
-	s.memory, c.Exports, c.Seen, c.SeenServiceExports = Memory{}, nil, false, false
+	s.memory, c.Exports, c.Synced, c.ServiceExportsSynced = Memory{}, nil, false, false
 	s.settle(t)
 	if got := s.imported(t, "web").Ports; len(got) != 2 {
 		t.Errorf("ports %v", got)
@@ -671,7 +671,7 @@ func TestUnlistedClusters(t *testing.T) {
 		one, other := export("web", "import", "http=80"), export("web", "import", "http=80")
 		one.Service.ClusterIPs, other.Service.ClusterIPs = []string{ip}, []string{ip}
 		s := newSim(cluster("west", one), cluster("eu.west", other), cluster("EU", other))
-		s.Clusters = append(s.Clusters, Cluster{Seen: true, SeenServiceExports: true})
+		s.Clusters = append(s.Clusters, Cluster{Synced: true, ServiceExportsSynced: true})
 		s.settle(t)
 		if got := s.imported(t, "web").Clusters; !slices.Equal(got, []string{"west"}) {
 			t.Errorf("clusters %q", got)

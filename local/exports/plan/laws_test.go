@@ -117,7 +117,7 @@ func TestLaws(t *testing.T) {
 		}
 		s.MCSVersion, s.refuse = "v1beta1", nil
 		for i := range s.Clusters {
-			s.Clusters[i].Seen, s.Clusters[i].SeenServiceExports, s.Clusters[i].Joins = true, true, JoinsAll
+			s.Clusters[i].Synced, s.Clusters[i].ServiceExportsSynced, s.Clusters[i].Joins = true, true, JoinsAll
 		}
 		s.settleIn(t)
 		s.Now = s.Now.Add(time.Hour)
@@ -147,7 +147,7 @@ func TestUnknownClusters(t *testing.T) {
 			fate := rapid.SampledFrom([]string{"known", "unseen", "unreadable", "unlinked"}).Draw(t, "fate")
 			switch {
 			case fate == "unseen":
-				c.Seen, c.SeenServiceExports, c.Exports = false, false, nil
+				c.Synced, c.ServiceExportsSynced, c.Exports = false, false, nil
 			case fate == "unreadable" && c.Name != "":
 				c = Cluster{Name: c.Name, Age: c.Age, LinkSettings: LinkSettings{Joins: Unreadable}}
 			case fate == "unlinked" && c.Name != "":

@@ -349,9 +349,9 @@ func TestAdoptsExportedOnly(t *testing.T) {
 		}
 	}
 	unwritten("nothing is exported")
-	s.of("north").Seen, s.of("east").Seen = false, false
+	s.of("north").Synced, s.of("east").Synced = false, false
 	unwritten("the clusters are not seen")
-	s.of("north").Seen, s.of("east").Seen = true, true
+	s.of("north").Synced, s.of("east").Synced = true, true
 	unwritten("they are again")
 	s.Clusters = s.Clusters[:2]
 	unwritten("north is linked no longer")

@@ -445,7 +445,7 @@ func TestBlockedTwice(t *testing.T) {
 		cluster("x-east", exportOf("metrics=80", 0)))
 	s.want(t, "web-clusterset", "metrics=80,http=8080 of local,x-east,west")
 	w := s.of("west")
-	w.Seen, w.SeenServiceExports, w.Exports = false, false, nil
+	w.Synced, w.ServiceExportsSynced, w.Exports = false, false, nil
 	s.settle(t)
 	s.want(t, "web-clusterset", "metrics=80,http=8080 of local,x-east,west")
 }
@@ -459,10 +459,10 @@ func TestUnknownWhenLeaderChanges(t *testing.T) {
 		cluster("x-east", exportOf("http=80,admin=9090", 0)))
 	x := s.of("x-east")
 	exports := x.Exports
-	x.Seen, x.SeenServiceExports, x.Exports = false, false, nil
+	x.Synced, x.ServiceExportsSynced, x.Exports = false, false, nil
 	s.memory = Memory{}
 	s.settle(t)
-	x.Seen, x.SeenServiceExports, x.Exports = true, true, exports
+	x.Synced, x.ServiceExportsSynced, x.Exports = true, true, exports
 	s.settle(t)
 	s.want(t, "web-clusterset", "http=80,admin=9090 of local,x-east,west")
 }

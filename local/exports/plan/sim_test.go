@@ -48,7 +48,7 @@ func newSim(clusters ...Cluster) *sim {
 		Imports:    make(map[ID]*ServiceImport),
 	}}
 	for i, c := range clusters {
-		c.Seen, c.SeenServiceExports, c.Domain, c.Allow, c.Age = true, true, "cluster.local", all, start.Add(
+		c.Synced, c.ServiceExportsSynced, c.Domain, c.Allow, c.Age = true, true, "cluster.local", all, start.Add(
 			time.Duration(i)*time.Second,
 		)
 		s.Clusters = append(s.Clusters, c)
@@ -387,9 +387,9 @@ func (s *sim) step(t *rapid.T, theirs map[ID]bool) {
 	case what == 1 && name != "":
 		s.Clusters = slices.Delete(slices.Clone(s.Clusters), i, i+1)
 	case what == 2:
-		s.Clusters[i].Seen = !s.Clusters[i].Seen
+		s.Clusters[i].Synced = !s.Clusters[i].Synced
 	case what == 9:
-		s.Clusters[i].SeenServiceExports = !s.Clusters[i].SeenServiceExports
+		s.Clusters[i].ServiceExportsSynced = !s.Clusters[i].ServiceExportsSynced
 	case what == 11:
 		s.MCSVersion = rapid.SampledFrom([]string{"", "v1alpha1", "v1beta1"}).Draw(t, "version")
 	case what == 10:

@@ -149,7 +149,7 @@ func TestOnlyIPv6Unknown(t *testing.T) {
 			s.IPv4Only = true
 			s.settle(t)
 			s.of("").Exports[0].Exported.Conditions = s.last.Exports[0].Want
-			s.of("west").Seen, s.of("west").SeenServiceExports, s.of("west").Exports = false, false, nil
+			s.of("west").Synced, s.of("west").ServiceExportsSynced, s.of("west").Exports = false, false, nil
 			s.memory = Memory{}
 			if writes := s.settle(t); len(writes) > 0 {
 				t.Errorf("written: %q", writes)

@@ -65,12 +65,12 @@ type Cluster struct {
 	Name   string    // empty for the local cluster
 	Domain string    // of the cluster, such as "cluster.local"
 	Age    time.Time // when it was linked; the oldest link decides
-	// Seen reports whether the exported Services have synced since the writer began.
-	// SeenServiceExports reports whether the ServiceExports have synced. The plan does not remove
+	// Synced reports whether the exported Services have synced since the writer began.
+	// ServiceExportsSynced reports whether the ServiceExports have synced. The plan does not remove
 	// members of a ServiceImport unless both fields are true. Exports of an unreachable cluster
 	// stay unchanged.
-	Seen, SeenServiceExports bool
-	Exports                  []Export // IDs are unique
+	Synced, ServiceExportsSynced bool
+	Exports                      []Export // IDs are unique
 	// Emptied reports whether the cluster does not serve ServiceExports. If Emptied is true, the
 	// plan removes the cluster from ServiceImports after UnlinkedAfter.
 	Emptied bool
@@ -86,7 +86,7 @@ func (c *Cluster) isLocal() bool { return c.Name == "" }
 
 // knows reports whether the cluster's exports of a kind are known.
 func (c *Cluster) knows(k Kind) bool {
-	return c.Seen && (c.SeenServiceExports || k != Import) && c.Joins != Unreadable
+	return c.Synced && (c.ServiceExportsSynced || k != Import) && c.Joins != Unreadable
 }
 
 // Lease is the state of the Lease that Linkerd's service mirror holds for a link or for the local

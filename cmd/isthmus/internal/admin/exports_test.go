@@ -55,11 +55,11 @@ func exportingShop() *plan.World {
 	}
 	cluster := func(name string, services ...*plan.Service) plan.Cluster {
 		c := plan.Cluster{
-			Name:               name,
-			Domain:             "cluster.local",
-			Seen:               true,
-			SeenServiceExports: true,
-			LinkSettings:       plan.LinkSettings{Allow: all},
+			Name:                 name,
+			Domain:               "cluster.local",
+			Synced:               true,
+			ServiceExportsSynced: true,
+			LinkSettings:         plan.LinkSettings{Allow: all},
 		}
 		for _, s := range services {
 			c.Exports = append(
