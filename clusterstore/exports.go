@@ -34,7 +34,7 @@ type ClusterExports struct {
 
 // Exports returns the exports of the local cluster, followed by those of all links, sorted by name.
 // If the link Secrets have not been listed yet, linksListed is false. The methods Exports,
-// ExportsChanged, LookAgain and SelectorsChanged require Options.Exports. The running time of
+// ExportsChanged, NotifyExports and SelectorsChanged require Options.Exports. The running time of
 // Exports is proportional to the number of links and, after a change, to the number of exports.
 func (s *Store) Exports() (all []ClusterExports, linksListed bool) {
 	s.mu.Lock()
@@ -54,10 +54,10 @@ func (s *Store) ExportsChanged() <-chan struct{} {
 	return changed
 }
 
-// LookAgain closes the channel that ExportsChanged returned. The Store calls LookAgain after each
-// change that may affect Exports. Callers of the Store call LookAgain after other changes that
+// NotifyExports closes the channel that ExportsChanged returned. The Store calls NotifyExports after each
+// change that may affect Exports. Callers of the Store call NotifyExports after other changes that
 // affect a plan of exports.
-func (s *Store) LookAgain() { s.lookAgain() }
+func (s *Store) NotifyExports() { s.notifyExports() }
 
 // SelectorsChanged makes the hooks of a cluster read all Services of the cluster again. For the
 // local cluster, the name is empty. SelectorsChanged does not block.
@@ -114,6 +114,6 @@ func (l *link) exports() *cluster.ExportHooks {
 		return nil
 	}
 	hooks := o.Hooks(string(l.name))
-	hooks.Changed = l.env.lookAgain
+	hooks.Changed = l.env.notifyExports
 	return &hooks
 }

@@ -51,8 +51,8 @@ type linkEnv struct {
 	guard     *gateway.Guard
 }
 
-// lookAgain closes the channel that [Store.ExportsChanged] returned.
-func (e *linkEnv) lookAgain() {
+// notifyExports closes the channel that [Store.ExportsChanged] returned.
+func (e *linkEnv) notifyExports() {
 	if e.exportsChanged != nil {
 		e.exportsChanged.Set(struct{}{})
 	}
@@ -651,7 +651,7 @@ func (l *link) publish() {
 		}
 	}
 	l.published.Store(&v)
-	l.env.lookAgain()
+	l.env.notifyExports()
 }
 
 func (l *link) report(kind cluster.ChangeKind, text string, problem bool) {

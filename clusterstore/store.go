@@ -309,7 +309,7 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 	}
 	s.dispatched = true
 	s.checkSettled()
-	s.LookAgain()
+	s.NotifyExports()
 }
 
 // removeIfUnused removes a link that has no Secrets. If the link has received Secrets in the
@@ -322,7 +322,7 @@ func (s *Store) removeIfUnused(l *link) bool {
 	}
 	delete(s.links, l.name)
 	s.checkSettled()
-	s.LookAgain()
+	s.NotifyExports()
 	return true
 }
 

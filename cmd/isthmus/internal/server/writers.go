@@ -132,7 +132,7 @@ type exportStore interface {
 	Exports() (plan.World, bool)
 	ExportsChanged() <-chan struct{}
 	SelectorsChanged(cluster string)
-	LookAgain()
+	NotifyExports()
 }
 
 // catalogStore combines a Store with the Catalog that reads the exports in its clusters.
@@ -173,7 +173,7 @@ func newExporter(o *options, from *rest.Config, metrics *cluster.Metrics) (*expo
 		Namespace:        o.multiclusterNamespace,
 		UnlinkedAfter:    o.unlinkedAfter,
 		SelectorsChanged: func(cluster string) { e.store.SelectorsChanged(cluster) },
-		Changed:          func() { e.store.LookAgain() },
+		Changed:          func() { e.store.NotifyExports() },
 	})
 	return e, nil
 }
