@@ -452,10 +452,10 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkStatus {
 	return links
 }
 
-// Followed returns the serving cluster of a link and the link's state. If no cluster serves,
-// Followed returns the cluster that is still syncing. If the link has no cluster, the returned
+// LinkedCluster returns the serving cluster of a link and the link's state. If no cluster serves,
+// LinkedCluster returns the cluster that is still syncing. If the link has no cluster, the returned
 // cluster is nil. If no link has the given name, the state is empty.
-func (s *Store) Followed(name federation.ClusterName) (*cluster.Cluster, cluster.State) {
+func (s *Store) LinkedCluster(name federation.ClusterName) (*cluster.Cluster, cluster.State) {
 	s.mu.Lock()
 	l := s.links[name]
 	s.mu.Unlock()

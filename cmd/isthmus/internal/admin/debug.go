@@ -50,7 +50,7 @@ type LocalCluster interface {
 type LinkedClusters interface {
 	Status() []adminapi.Cluster
 	Look(context.Context)
-	Followed(federation.ClusterName) (*cluster.Cluster, cluster.State)
+	LinkedCluster(federation.ClusterName) (*cluster.Cluster, cluster.State)
 	Namespace() string
 	SecretsListed() (listed bool, err error)
 	LocalRefused() []adminapi.RefusedRequest

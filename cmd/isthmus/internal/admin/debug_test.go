@@ -137,7 +137,7 @@ func (l *linkedShops) SecretsListed() (bool, error) {
 
 func (l *linkedShops) LocalRefused() []adminapi.RefusedRequest { return nil }
 
-func (l *linkedShops) Followed(name federation.ClusterName) (*cluster.Cluster, cluster.State) {
+func (l *linkedShops) LinkedCluster(name federation.ClusterName) (*cluster.Cluster, cluster.State) {
 	if slices.ContainsFunc(*l, func(c adminapi.Cluster) bool { return c.Cluster == string(name) }) {
 		return nil, cluster.Pending
 	}

@@ -119,7 +119,7 @@ func (h servicesHandler) addOwn(s *service) {
 			if term.Kind != federation.Named {
 				continue
 			}
-			if _, state := h.Links.Followed(term.Cluster); state == "" {
+			if _, state := h.Links.LinkedCluster(term.Cluster); state == "" {
 				s.Preference.Unlinked = append(s.Preference.Unlinked, term.Cluster.String())
 			}
 		}
@@ -131,7 +131,7 @@ func (h servicesHandler) serviceOf(m federation.Member) *cluster.Service {
 	if m.Cluster == federation.Local {
 		return h.Local.Service(m.Service)
 	}
-	if c, state := h.Links.Followed(m.Cluster); c != nil && (state == cluster.Ready || state == cluster.Stale) {
+	if c, state := h.Links.LinkedCluster(m.Cluster); c != nil && (state == cluster.Ready || state == cluster.Stale) {
 		return c.Service(m.Service)
 	}
 	return nil
