@@ -104,7 +104,7 @@ func isLeft(o *lease.History, c *Change) bool {
 // conditions of one ServiceExport, for example two installations of Isthmus. Without this rule, the
 // controllers would rewrite the conditions forever.
 func yields(o *lease.History, c *Change) bool {
-	return c.Kind == ServiceExport && o.Undone > 0 && o.Content == c.content()
+	return c.Kind == ServiceExport && o.Reverts > 0 && o.Content == c.content()
 }
 
 func (t *leadership) trouble(c *Change) (state, detail string) {

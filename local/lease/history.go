@@ -45,7 +45,7 @@ type History struct {
 	Problem       string // why the last attempt failed; empty on success
 	Managers      string // field managers that reverted the object
 	Content, Left string // from the last Outcome with a write
-	Undone        int    // consecutive reverts of the same content
+	Reverts       int    // consecutive reverts of the same content
 }
 
 // ChangedBack reports whether other controllers keep reverting the object.
@@ -77,9 +77,9 @@ func (h *History) add(r Outcome, now time.Time, maxPause time.Duration) {
 	}
 	if r.Reverted {
 		h.reverts, h.Managers = append(h.reverts, now), r.Managers
-		h.Undone++
+		h.Reverts++
 	} else {
-		h.Undone = 0
+		h.Reverts = 0
 	}
 	switch {
 	case now.Sub(h.at) > changeTime:
