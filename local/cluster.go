@@ -99,7 +99,7 @@ func New(o Options) (*Cluster, error) {
 		c.Client = client
 		made, err := cluster.NewLocal(c, own)
 		if err == nil && o.Writer != nil {
-			o.Writer.Follow(made)
+			o.Writer.SetCluster(made)
 		}
 		return made, err
 	})

@@ -60,7 +60,7 @@ type Links func() (list []clusterstore.LinkedCache, listed bool)
 // Copies reads and writes the copies of lost clusters. [Copies.Read] and [Copies.Status] are safe
 // for concurrent use.
 type Copies struct {
-	// fixed after Follow
+	// fixed after SetCaches
 	o         Options
 	links     Links
 	candidate *lease.Candidate[lease.Leadership]
@@ -98,8 +98,8 @@ func New(o Options) *Copies {
 	}
 }
 
-// Follow sets the links. Call Follow once, before Run.
-func (c *Copies) Follow(links Links) { c.links = links }
+// SetCaches sets the function that returns the caches. Call SetCaches once, before Run.
+func (c *Copies) SetCaches(links Links) { c.links = links }
 
 // Read returns the newest usable copy of a cluster, or nil if there is none. If a copy exists but
 // can't be used, Read returns an error. While requests fail or a copy is being written, Read retries

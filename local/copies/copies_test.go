@@ -198,7 +198,7 @@ func (w *world) replica(name string, maxAge time.Duration) *replica {
 		logs:  logs,
 		links: make(map[federation.ClusterName]clusterstore.LinkedCache),
 	}
-	r.Follow(r.caches)
+	r.SetCaches(r.caches)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan struct{})
 	go func() {

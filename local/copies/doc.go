@@ -4,7 +4,7 @@
 //
 //	c, err := copies.New(copies.Options{Client: client, Namespace: "linkerd", MaxAge: 24 * time.Hour, …})
 //	store, err := clusterstore.NewStore(api, clusterstore.Options{ReadCopy: c.Read, …})
-//	c.Follow(store.Caches)
+//	c.SetCaches(store.Caches)
 //	err = c.Run(ctx)
 //
 // What callers may rely on:

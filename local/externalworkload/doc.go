@@ -8,7 +8,7 @@
 //		Identity:  podName,
 //		Log:       log,
 //	})
-//	w.Follow(cluster) // which calls w.Changed and w.WorkloadChanged
+//	w.SetCluster(cluster) // which calls w.Changed and w.WorkloadChanged
 //	err = w.Run(ctx)
 //
 // Callers may rely on the following contents of slices:
@@ -59,7 +59,7 @@
 // ExternalWorkloads may be stale, because a stalled watch is detected only after about 100 s. A new
 // leader with stale watches may replace newer endpoints with older ones until its watches catch up.
 //
-// Call New, Follow and Run once. The other methods may be called at any time. The leader uses
+// Call New, SetCluster and Run once. The other methods may be called at any time. The leader uses
 // several goroutines for writes. On other replicas, only the goroutine of Run and the goroutine of
 // the election run.
 //

@@ -248,7 +248,7 @@ func newTestLeadership(t testing.TB, services ...*corev1.Service) testLeadership
 		Log:        zap.NewNop(),
 	})
 	must(t, err)
-	w.Follow(c)
+	w.SetCluster(c)
 	return testLeadership{newLeadership(w, held{}), c}
 }
 
@@ -287,7 +287,7 @@ func running(t *testing.T, test func(r *replica)) {
 			Log:          zap.New(core),
 		})
 		must(t, err)
-		w.Follow(r.cluster)
+		w.SetCluster(r.cluster)
 		r.Writer, r.writer = w, w
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)

@@ -54,7 +54,7 @@ type Writer struct {
 	o       Options
 	log     *zap.Logger
 	metrics *metrics
-	cluster Cluster // set by Follow
+	cluster Cluster // set by SetCluster
 
 	candidate *lease.Candidate[leadership]
 	problems  *problems.Store // what the current leadership left out of slices
@@ -82,8 +82,8 @@ func New(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// Follow sets the cluster. Call Follow once, before Run, Changed and WorkloadChanged.
-func (w *Writer) Follow(c Cluster) { w.cluster = c }
+// SetCluster sets the cluster. Call SetCluster once, before Run, Changed and WorkloadChanged.
+func (w *Writer) SetCluster(c Cluster) { w.cluster = c }
 
 // Once the cluster has synced, call Changed after each change of a Service or of its marked slices.
 // It does not block.

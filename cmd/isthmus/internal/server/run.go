@@ -167,7 +167,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 	if err != nil {
 		return nil, err
 	}
-	copied.Follow(links.Caches)
+	copied.SetCaches(links.Caches)
 	registry.MustRegister(copied.Missing())
 	if err := exporter.begin(links, localCluster.Status, registry, log); err != nil {
 		return nil, err
