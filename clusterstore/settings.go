@@ -234,7 +234,7 @@ func readRanges(value string) (federation.Ranges, error) {
 }
 
 func readCIDR(text string) (netip.Prefix, error) {
-	if len(text) > mostQuoted { // longer than any CIDR
+	if len(text) > maxQuoted { // longer than any CIDR
 		return netip.Prefix{}, fmt.Errorf("%s is not a CIDR", quote(text))
 	}
 	if text == "" {
@@ -266,13 +266,13 @@ func isAddr(text string) bool {
 	return err == nil
 }
 
-// mostQuoted is the maximum number of bytes of a value that warnings and errors quote.
-const mostQuoted = 64
+// maxQuoted is the maximum number of bytes of a value that warnings and errors quote.
+const maxQuoted = 64
 
-// quote returns untrusted text in quotes, truncated to mostQuoted bytes.
+// quote returns untrusted text in quotes, truncated to maxQuoted bytes.
 func quote(text string) string {
-	if len(text) > mostQuoted {
-		return fmt.Sprintf("%q…", text[:mostQuoted])
+	if len(text) > maxQuoted {
+		return fmt.Sprintf("%q…", text[:maxQuoted])
 	}
 	return fmt.Sprintf("%q", text)
 }

@@ -90,7 +90,7 @@ var (
 	memoryDesc = desc("isthmus_cluster_memory_bytes",
 		"Estimated memory that counts against the memory cap of a linked cluster. "+
 			"While a list is being read, the larger of the cached and the listed objects counts.")
-	mostMemoryDesc = desc("isthmus_cluster_memory_limit_bytes",
+	maxMemoryDesc = desc("isthmus_cluster_memory_limit_bytes",
 		"Memory cap of a linked cluster in bytes, as set by --cluster-memory.")
 	refusedDesc = desc("isthmus_objects_refused",
 		"Number of objects that are not read because they exceed a limit. Their previous versions stay in use.",
@@ -137,7 +137,7 @@ func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric 
 	}
 	list := []prometheus.Metric{StateSeries(name, s), gauge(staleDesc, seconds, name)}
 	if m := h.Memory; m.Limit > 0 {
-		list = append(list, gauge(memoryDesc, float64(m.Used), name), gauge(mostMemoryDesc, float64(m.Limit), name))
+		list = append(list, gauge(memoryDesc, float64(m.Used), name), gauge(maxMemoryDesc, float64(m.Limit), name))
 	}
 	for _, r := range (&Status{State: s, Resources: h.Resources}).NeverRead() {
 		list = append(list, gauge(unreadDesc, 1, name, r.Resource, string(r.Failure)))

@@ -23,8 +23,8 @@ const (
 
 	// The results of unused probes are remembered, because a name may resolve to different
 	// addresses each time.
-	rememberFor    = 10 * time.Minute
-	mostRemembered = 64 // unused probes
+	rememberFor   = 10 * time.Minute
+	maxRemembered = 64 // unused probes
 )
 
 // Config configures a Tracker.
@@ -343,7 +343,7 @@ func (t *Tracker) remember(before []Address) {
 		left = append(left, key)
 	}
 	slices.SortFunc(left, func(a, b probeKey) int { return t.probed[b].left.Compare(t.probed[a].left) })
-	for _, key := range left[min(len(left), mostRemembered):] {
+	for _, key := range left[min(len(left), maxRemembered):] {
 		delete(t.probed, key)
 	}
 }

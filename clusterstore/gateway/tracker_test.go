@@ -428,7 +428,7 @@ func TestRememberedBounded(t *testing.T) {
 		}
 		x.mu.Lock()
 		newest := x.probed[keyOf(netip.MustParseAddr("198.51.18.0"), target("").Probe)] != nil
-		if n := len(x.probed); n != mostRemembered+MostAddresses || !newest {
+		if n := len(x.probed); n != maxRemembered+MostAddresses || !newest {
 			t.Errorf("%d are known, with those that are needed; of those that have just gone: %v", n, newest)
 		}
 		x.mu.Unlock()

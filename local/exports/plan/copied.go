@@ -17,14 +17,14 @@ const (
 	maxCopiedBytes = 32 << 10
 )
 
-// mostRefused is the maximum number of refused values that a message lists.
-const mostRefused = 10
+// maxRefused is the maximum number of refused values that a message lists.
+const maxRefused = 10
 
 // copies holds the labels and annotations to copy from an export, and the keys that cannot be
 // copied.
 type copies struct {
 	labels, annotations         map[string]string
-	refused                     []string // messages, at most mostRefused and one with the number of others
+	refused                     []string // messages, at most maxRefused and one with the number of others
 	leftLabels, leftAnnotations []string // the keys that refused is about
 }
 
@@ -69,7 +69,7 @@ func chooseCopies(labels, annotations map[string]string, label, annotation keyRu
 	}
 	c.labels, c.leftLabels = choose("label", labels, label, validValue)
 	c.annotations, c.leftAnnotations = choose("annotation", annotations, annotation, utf8.ValidString)
-	c.refused = text.First(c.refused, mostRefused)
+	c.refused = text.First(c.refused, maxRefused)
 	return c
 }
 

@@ -331,7 +331,7 @@ func onlyIPv6Text(clusters []string) string {
 		names = append(names, displayName(name))
 	}
 	return "IPv6 is disabled (--enable-ipv6=false), and the Service is IPv6-only in the clusters: " +
-		strings.Join(text.First(names, mostRefused), ", ")
+		strings.Join(text.First(names, maxRefused), ", ")
 }
 
 // shownMap returns a short string that identifies the content of a map. shownMap skips the keys in

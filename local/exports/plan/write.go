@@ -33,7 +33,7 @@ func (m writer) write() {
 	winners := m.nameWinners(wanted)
 	for _, one := range wanted {
 		g := one.group
-		why := strings.Join(text.First(one.refused, mostRefused), "; ")
+		why := strings.Join(text.First(one.refused, maxRefused), "; ")
 		m.out.Conflicts = append(m.out.Conflicts, one.conflicts...)
 		state, detail := m.judgeTarget(one, winners[g.target()])
 		if state == Written && !m.headless[g] && len(one.ports) == 0 {
@@ -57,7 +57,7 @@ func (m writer) write() {
 				m.verdict(g, p.cluster, p.state, detail+"; the Service is kept for some time", p.until)
 			default:
 				notes := slices.Concat(one.refused, p.notes)
-				m.verdict(g, p.cluster, p.state, strings.Join(text.First(notes, mostRefused), "; "), p.until)
+				m.verdict(g, p.cluster, p.state, strings.Join(text.First(notes, maxRefused), "; "), p.until)
 			}
 		}
 	}

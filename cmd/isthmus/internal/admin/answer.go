@@ -40,8 +40,8 @@ func sharedAnswer(value func() any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { s.get().value.serve(w) })
 }
 
-// shareMost is the maximum age of a shared value.
-const shareMost = 30 * time.Second
+// maxShareAge is the maximum age of a shared value.
+const maxShareAge = 30 * time.Second
 
 // A shared is a cache for one value that is expensive to compute and that many clients request.
 // Concurrent callers wait for a single computation and share its result, which remains valid for
@@ -49,7 +49,7 @@ const shareMost = 30 * time.Second
 type shared[T any] struct {
 	make  func() T      // not called concurrently
 	least time.Duration // minimum lifetime of a value
-	times int           // lifetime as a multiple of the time to compute the value, up to shareMost
+	times int           // lifetime as a multiple of the time to compute the value, up to maxShareAge
 
 	making chan struct{} // a lock, which is held while the channel contains an element
 	newest *made[T]      // nil if there is no valid value
@@ -81,7 +81,7 @@ func (s *shared[T]) get() *made[T] {
 	began := time.Now()
 	s.number = max(s.number+1, uint64(began.UnixNano()))
 	m := &made[T]{value: s.make(), number: s.number}
-	good := min(shareMost, max(s.least, time.Duration(s.times)*time.Since(began)))
+	good := min(maxShareAge, max(s.least, time.Duration(s.times)*time.Since(began)))
 	m.until = time.Now().Add(good)
 	s.newest = m
 	time.AfterFunc(good, func() { s.drop(m) })

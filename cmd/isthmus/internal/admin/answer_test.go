@@ -42,7 +42,7 @@ func TestShared(t *testing.T) {
 		cost = time.Hour
 		time.Sleep(time.Nanosecond)
 		third := s.get()
-		time.Sleep(shareMost)
+		time.Sleep(maxShareAge)
 		cost = 0
 		fourth := s.get()
 		if another := newShared(0, 0, func() int {
@@ -51,7 +51,7 @@ func TestShared(t *testing.T) {
 			t.Error("the number of another process is lower")
 		}
 		if third.value != 3 || fourth.value != 4 {
-			t.Errorf("%d, and %d after %v", third.value, fourth.value, shareMost)
+			t.Errorf("%d, and %d after %v", third.value, fourth.value, maxShareAge)
 		}
 	})
 }

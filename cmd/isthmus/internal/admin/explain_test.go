@@ -273,7 +273,7 @@ func TestExplainAfterPanic(t *testing.T) {
 			if w := ask(); w != nil {
 				t.Fatalf("no panic, but %d %s", w.Code, w.Body)
 			}
-			time.Sleep(restMost)
+			time.Sleep(maxRest)
 		}
 		s.served.explain = func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error) {
 			return nil, status.Error(codes.InvalidArgument, "answered")

@@ -27,8 +27,8 @@ const (
 	maxLinks        = 500
 	// A Lease that is not renewed within its duration counts as free. Durations outside of these
 	// bounds are replaced with the nearest bound.
-	leastLease = 30 * time.Second
-	mostLease  = time.Hour
+	minLease = 30 * time.Second
+	maxLease = time.Hour
 )
 
 // Leftovers finds Services that Linkerd's service mirror wrote for clusters that are no longer
@@ -152,7 +152,7 @@ func (l *Leftovers) runs(ctx context.Context, cluster string) (bool, error) {
 	now := l.now()
 	before := l.held[cluster]
 	if !before.renewed.Equal(of.RenewTime) {
-		lasts := min(max(time.Duration(of.Duration)*time.Second, leastLease), mostLease)
+		lasts := min(max(time.Duration(of.Duration)*time.Second, minLease), maxLease)
 		l.held[cluster] = heldLease{*of.RenewTime, now.Add(lasts)}
 		return true, nil
 	}

@@ -88,7 +88,7 @@ func TestLeftovers(t *testing.T) {
 			l.now = func() time.Time { return now }
 			linked := map[string]bool{"linked": true}
 			l.find(t.Context(), mirrors, linked)
-			now = now.Add(leastLease)
+			now = now.Add(minLease)
 			answers[leases+"running"] = lease("pod", now)
 			var got []string
 			for _, one := range l.find(t.Context(), mirrors, linked) {

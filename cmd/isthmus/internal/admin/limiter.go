@@ -13,8 +13,8 @@ import (
 // After the response, a request keeps its turn for a while. The additional time leaves CPU time for
 // proxies even if clients repeat requests immediately. These constants limit the additional time.
 const (
-	restFor  = 9           // rest as a multiple of the duration of the turn
-	restMost = time.Second // maximum rest
+	restFor = 9           // rest as a multiple of the duration of the turn
+	maxRest = time.Second // maximum rest
 )
 
 // limiter limits the number of concurrent requests. Each request occupies a turn from the start of
@@ -79,7 +79,7 @@ func (l *limiter) turn(w http.ResponseWriter, r *http.Request) (end func(), ok b
 		if l.all.Acquire(ctx, 1) == nil {
 			began := time.Now()
 			return func() {
-				time.AfterFunc(min(restMost, restFor*time.Since(began)), func() {
+				time.AfterFunc(min(maxRest, restFor*time.Since(began)), func() {
 					l.all.Release(1)
 					from.turns.Release(1)
 					l.count(addr, -1)

@@ -79,7 +79,7 @@ func (h *limited) answers() string {
 func (h *limited) next() string {
 	n := h.count()
 	h.release <- struct{}{}
-	time.Sleep(restMost)
+	time.Sleep(maxRest)
 	return h.turns(n)
 }
 

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// mostClashes is the maximum number of pairs of links that are listed.
-const mostClashes = 10
+// maxClashes is the maximum number of pairs of links that are listed.
+const maxClashes = 10
 
 // NameClashes finds pairs of links in which the longer name ends with a hyphen followed by the
 // shorter name. In each pair, some Services of the link with the shorter name cannot be mirrored,
 // because the names of the mirrors belong to the other link. NameClashes returns a description of
-// at most mostClashes pairs.
+// at most maxClashes pairs.
 func NameClashes(links []string) (texts []string) {
 	is := make(map[string]bool)
 	for _, name := range links {
@@ -25,7 +25,7 @@ func NameClashes(links []string) (texts []string) {
 			if long[i-1] != '-' || i == 1 || !is[short] {
 				continue
 			}
-			if len(texts) == mostClashes {
+			if len(texts) == maxClashes {
 				return texts
 			}
 			texts = append(texts, fmt.Sprintf("links %s and %s: a Service NAME-%s of %s is not mirrored, "+

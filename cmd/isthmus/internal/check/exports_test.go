@@ -69,7 +69,7 @@ func TestNameClashes(t *testing.T) {
 	for name := "a"; len(name) < 100; name += "-a" {
 		many = append(many, name)
 	}
-	if got := NameClashes(many); len(got) != mostClashes {
+	if got := NameClashes(many); len(got) != maxClashes {
 		t.Errorf("%d of many", len(got))
 	}
 }

@@ -90,7 +90,7 @@ func viewLimit(usable, view int64) int {
 func returnMemory() { debug.FreeOSMemory() }
 
 // These constants limit the garbage that Go may accumulate, unless the environment sets GOGC. The
-// limit is the constant garbage in bytes, but at least leastGCPercent and at most mostGCPercent of
+// limit is the constant garbage in bytes, but at least minGCPercent and at most maxGCPercent of
 // the memory in use.
 //
 // Go's default GOGC of 100 is unsuitable for both small and large heaps. With the small heap of an
@@ -102,8 +102,8 @@ func returnMemory() { debug.FreeOSMemory() }
 const (
 	garbage        = 64 << 20
 	garbageAtStart = 16 << 20
-	leastGCPercent = 15
-	mostGCPercent  = 200
+	minGCPercent   = 15
+	maxGCPercent   = 200
 )
 
 // runGCTuner adjusts GOGC after each garbage collection until ctx ends. The ready flag says whether
@@ -142,5 +142,5 @@ func gcPercentOf(inUse uint64, ready bool) int {
 	if !ready {
 		most = garbageAtStart
 	}
-	return int(min(mostGCPercent, max(leastGCPercent, 100*most/max(inUse, 1))))
+	return int(min(maxGCPercent, max(minGCPercent, 100*most/max(inUse, 1))))
 }
