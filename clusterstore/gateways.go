@@ -84,8 +84,8 @@ func (g *linkGateways) end() bool {
 // settled reports whether the tracker has settled, or the link needs no tracker.
 func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.tracker.Settled()) }
 
-// late reports whether the tracker has not settled within namesTake.
-func (g *linkGateways) late() bool { return !g.settled() && time.Since(g.began) >= namesTake }
+// late reports whether the tracker has not settled within namesTimeout.
+func (g *linkGateways) late() bool { return !g.settled() && time.Since(g.began) >= namesTimeout }
 
 // untilLate returns a channel that receives a value when the tracker becomes late. If the tracker
 // is already late or has settled, the channel is nil.
@@ -93,7 +93,7 @@ func (g *linkGateways) untilLate() <-chan time.Time {
 	if g.settled() || g.late() {
 		return nil
 	}
-	return time.After(time.Until(g.began.Add(namesTake)))
+	return time.After(time.Until(g.began.Add(namesTimeout)))
 }
 
 // allDead reports whether the cluster is reached through gateways and all gateways are dead.
@@ -188,6 +188,6 @@ func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	return first.Probe
 }
 
-// namesTake is the maximum time that unresolved gateway names may delay the readiness of a synced
+// namesTimeout is the maximum time that unresolved gateway names may delay the readiness of a synced
 // cluster.
-const namesTake = time.Second
+const namesTimeout = time.Second

@@ -262,7 +262,7 @@ func TestGatewayNameWithoutAnswer(t *testing.T) {
 		e.pass(10 * time.Second)
 		e.settled(false)
 		e.sync(1)
-		e.pass(namesTake - time.Millisecond)
+		e.pass(namesTimeout - time.Millisecond)
 		e.settled(false)
 		e.pass(time.Millisecond)
 		e.settled(true)

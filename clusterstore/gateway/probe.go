@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	deadAfter   = 3 // failed probes in a row
-	probeTake   = 5 * time.Second
-	probeAnswer = 4 << 10 // largest response header, in bytes
+	deadAfter    = 3 // failed probes in a row
+	probeTimeout = 5 * time.Second
+	probeAnswer  = 4 << 10 // largest response header, in bytes
 )
 
 // transport sends probes. Probes are sent directly to the address, without a proxy. The transport
 // does not reuse connections and does not follow redirects.
 var transport = &http.Transport{
-	DialContext:            (&net.Dialer{Timeout: probeTake}).DialContext,
+	DialContext:            (&net.Dialer{Timeout: probeTimeout}).DialContext,
 	DisableKeepAlives:      true,
 	DisableCompression:     true,
 	MaxResponseHeaderBytes: probeAnswer,
@@ -54,7 +54,7 @@ func shorten(err error) error {
 	var op *net.OpError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no response within %v", probeTake)
+		return fmt.Errorf("no response within %v", probeTimeout)
 	case errors.As(err, &op):
 		return op
 	case errors.Is(err, io.EOF):

@@ -64,7 +64,7 @@ func TestProbe(t *testing.T) {
 		if err := get(t.Context(), to.Addr(), cluster.Probe{Port: to.Port(), Path: path}); err != nil {
 			got = err.Error()
 		}
-		if got != want || time.Since(began) > probeTake/2 {
+		if got != want || time.Since(began) > probeTimeout/2 {
 			t.Errorf("%s: %q after %v, want %q", path, got, time.Since(began), want)
 		}
 	}
@@ -134,7 +134,7 @@ func TestProbeTakes(t *testing.T) {
 			tracker := New(Config{Probed: func(time.Duration) {}})
 			began := time.Now()
 			err := tracker.probe(t.Context(), netip.MustParseAddr("192.0.2.1"), cluster.Probe{Port: 1, Path: "/"})
-			if fmt.Sprint(err) != "no response within 5s" || time.Since(began) != probeTake {
+			if fmt.Sprint(err) != "no response within 5s" || time.Since(began) != probeTimeout {
 				t.Errorf("%q: %v after %v", answer, err, time.Since(began))
 			}
 		})

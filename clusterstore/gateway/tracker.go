@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	resolveEvery = 30 * time.Second
-	resolveSoon  = 5 * time.Second // while a name has not been resolved yet
-	resolveTake  = 5 * time.Second // timeout for all names together
+	resolveEvery   = 30 * time.Second
+	resolveSoon    = 5 * time.Second // while a name has not been resolved yet
+	resolveTimeout = 5 * time.Second // timeout for all names together
 
 	// The results of unused probes are remembered, because a name may resolve to different
 	// addresses each time.
@@ -269,7 +269,7 @@ func namesOf(targets []Target) (names []string) {
 // resolve resolves the given names concurrently, and forgets all other names. The result reports
 // whether addresses are known for all given names, from this attempt or an earlier one.
 func (t *Tracker) resolve(ctx context.Context, names []string) (known bool) {
-	ctx, cancel := context.WithTimeout(ctx, resolveTake)
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	found := make([]resolved, len(names))
 	var all sync.WaitGroup
@@ -451,7 +451,7 @@ func (t *Tracker) excluded(ip netip.Addr) bool {
 
 // probe runs one probe.
 func (t *Tracker) probe(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTake)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	began := time.Now()
 	defer func() { t.cfg.Probed(time.Since(began)) }()

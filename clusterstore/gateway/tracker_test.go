@@ -22,16 +22,16 @@ import (
 
 // outside holds the results of name resolution and probes.
 type outside struct {
-	mu        sync.Mutex
-	names     map[string][]string
-	dead      map[string]bool      // by address, or address and port
-	local     map[string]string    // what of the local cluster has an address
-	synced    chan struct{}        // closed once local is known
-	takes     time.Duration        // to resolve a name
-	probes    map[string]int       // by address
-	began     map[string]time.Time // the last probe, by address
-	atOnce    map[string]int       // that are being probed, by address
-	probeTake time.Duration
+	mu           sync.Mutex
+	names        map[string][]string
+	dead         map[string]bool      // by address, or address and port
+	local        map[string]string    // what of the local cluster has an address
+	synced       chan struct{}        // closed once local is known
+	takes        time.Duration        // to resolve a name
+	probes       map[string]int       // by address
+	began        map[string]time.Time // the last probe, by address
+	atOnce       map[string]int       // that are being probed, by address
+	probeTimeout time.Duration
 }
 
 func (o *outside) resolve(ctx context.Context, name string) (list []netip.Addr, err error) {
@@ -68,7 +68,7 @@ func (o *outside) probe(ctx context.Context, ip netip.Addr, p cluster.Probe) err
 		panic(fmt.Sprintf("two probes of one address within %v", d))
 	}
 	o.began[a] = time.Now()
-	take := o.probeTake
+	take := o.probeTimeout
 	o.mu.Unlock()
 	pace.Sleep(ctx, take)
 	o.mu.Lock()
@@ -261,7 +261,7 @@ func TestProbeEdited(t *testing.T) {
 // probes.
 func TestProbesGoOn(t *testing.T) {
 	track(t, func(x *tracked) {
-		x.out.dead["192.0.2.1"], x.out.probeTake = true, probeTake
+		x.out.dead["192.0.2.1"], x.out.probeTimeout = true, probeTimeout
 		first, second := target("192.0.2.1"), target("192.0.2.2")
 		for i := range 20 {
 			second.Probe.Path = fmt.Sprint("/", i)
@@ -396,7 +396,7 @@ func TestNamesComeBack(t *testing.T) {
 		x.pass(3*time.Second + time.Millisecond) // after the probes of a second
 		x.has("!192.0.2.1:4143", "192.0.2.2:4143")
 		dead := x.Addresses()[0]
-		x.out.set(func() { x.out.probeTake = time.Second }) // what is known at first is not by a new probe
+		x.out.set(func() { x.out.probeTimeout = time.Second }) // what is known at first is not by a new probe
 		resolve("192.0.2.3")
 		x.pass(resolveEvery)
 		resolve("192.0.2.1", "192.0.2.2")
@@ -498,14 +498,14 @@ func TestRangesWhileResolving(t *testing.T) {
 		x.Set([]Target{target("lb.example")})
 		x.has("198.51.100.1:4143")
 
-		x.out.set(func() { x.out.takes = resolveTake - time.Second })
+		x.out.set(func() { x.out.takes = resolveTimeout - time.Second })
 		x.pass(resolveEvery + time.Millisecond)
 		ranges := federation.NewRanges(netip.MustParsePrefix("192.0.2.0/24"))
 		within := target("lb.example")
 		within.Within = &ranges
 		x.Set([]Target{within})
 		x.out.set(func() { clear(x.out.probes) })
-		x.pass(resolveTake)
+		x.pass(resolveTimeout)
 		x.has("?198.51.100.1:4143")
 		x.out.set(func() {
 			if len(x.out.probes) > 0 {

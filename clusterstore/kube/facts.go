@@ -30,7 +30,7 @@ import (
 	"isthmus/internal/text"
 )
 
-const readWithin = time.Minute
+const readTimeout = time.Minute
 
 // Facts are facts about one cluster at the time when they were read. Facts are immutable.
 type Facts struct {
@@ -59,7 +59,7 @@ func (f *Facts) AddTo(s *adminapi.APIServer) {
 // Read also reports whether the facts are complete. Facts count as incomplete if a retry could read
 // more of them. Missing objects and missing permissions do not make the facts incomplete.
 func Read(ctx context.Context, client *Client, namespace string) (f *Facts, complete bool) {
-	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	f = new(Facts)
 	complete = true

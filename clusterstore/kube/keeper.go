@@ -19,7 +19,7 @@ const (
 
 	anchorsEvery  = 10 * time.Second // shortest interval between two reads of trust anchors
 	networksEvery = time.Minute      // shortest interval between two reads of Pod networks
-	lookWithin    = 10 * time.Second // timeout of one look at one cluster
+	lookTimeout   = 10 * time.Second // timeout of one look at one cluster
 	// pauseAfter is how long a cluster is skipped after a look has timed out. Without the pause, an
 	// unresponsive cluster would keep other clusters waiting.
 	pauseAfter = time.Minute
@@ -172,7 +172,7 @@ func (k *Keeper) look(ctx context.Context) {
 	anchors, networks := k.due(time.Now())
 	k.mu.Unlock()
 
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	if anchors {
 		now := f

@@ -181,7 +181,7 @@ func TestLook(t *testing.T) {
 		expect("it is whole again", "5 3", 0, false, 0, 0, "10.0.1.0/24")
 		l.set(func() { l.hangs = true })
 		time.Sleep(time.Minute)
-		expect("it hangs", "6 4", lookWithin, false, 70, 70, "10.0.1.0/24")
+		expect("it hangs", "6 4", lookTimeout, false, 70, 70, "10.0.1.0/24")
 		time.Sleep(59 * time.Second)
 		expect("it is left alone", "6 4", 0, false, 129, 129, "10.0.1.0/24")
 		l.set(func() { l.hangs, l.anchors = false, "" })
@@ -212,7 +212,7 @@ func TestLookTurns(t *testing.T) {
 		}
 		hanging.Lock()
 		defer hanging.Unlock()
-		if *first.most > looksAtOnce || time.Since(began) > 3*lookWithin {
+		if *first.most > looksAtOnce || time.Since(began) > 3*lookTimeout {
 			t.Errorf("%d at once, all within %v", *first.most, time.Since(began))
 		}
 	})

@@ -31,14 +31,14 @@ import (
 const (
 	leaseName = "isthmus-cache"
 
-	lostFor      = 10 * time.Second // how long a cluster is stale before it is copied
-	readyFor     = time.Minute      // how long a cluster is ready before its copy is deleted
-	lookEvery    = time.Second      // how often a replica checks its links
-	listEvery    = 30 * time.Second // how often a replica lists the copies
-	refusedPause = 5 * time.Minute  // how long a replica waits after a list or a deletion is forbidden
-	campaignTime = 30 * time.Second // how long a replica tries to become the leader
-	requestTime  = 10 * time.Second // limits a request
-	writeRate    = 4                // ConfigMaps written per second
+	lostFor        = 10 * time.Second // how long a cluster is stale before it is copied
+	readyFor       = time.Minute      // how long a cluster is ready before its copy is deleted
+	lookEvery      = time.Second      // how often a replica checks its links
+	listEvery      = 30 * time.Second // how often a replica lists the copies
+	refusedPause   = 5 * time.Minute  // how long a replica waits after a list or a deletion is forbidden
+	campaignTime   = 30 * time.Second // how long a replica tries to become the leader
+	requestTimeout = 10 * time.Second // limits a request
+	writeRate      = 4                // ConfigMaps written per second
 
 	firstRetry, maxRetry = 10 * time.Second, 10 * time.Minute // pauses after failed writes
 )
@@ -182,7 +182,7 @@ const newest, cached = "", "0"
 
 // list returns the selected generations, the newest first.
 func (c *Copies) list(ctx context.Context, selector, version string) ([]*generation, error) {
-	ctx, stop := context.WithTimeout(ctx, requestTime)
+	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
 	source := c.o.Client.Sources.ConfigMaps(c.o.Namespace)
 	options := metav1.ListOptions{LabelSelector: selector, Limit: pageSize, ResourceVersion: version}
@@ -492,7 +492,7 @@ func (c *Copies) remove(ctx context.Context, leader *lease.Leadership, g *genera
 // request sends one request if this replica is still the leader.
 func (c *Copies) request(leader *lease.Leadership, send func(context.Context) error) error {
 	return leader.Write(func(ctx context.Context) error {
-		ctx, stop := context.WithTimeout(ctx, requestTime)
+		ctx, stop := context.WithTimeout(ctx, requestTimeout)
 		defer stop()
 		return send(ctx)
 	})

@@ -119,8 +119,8 @@ func (c *linkContent) write(
 	}
 }
 
-// tryFor limits how long a link's credentials are tested.
-const tryFor = 10 * time.Second
+// tryTimeout limits how long a link's credentials are tested.
+const tryTimeout = 10 * time.Second
 
 // try asks a link's API server for the user name of the link's credentials. try returns an error if
 // a replica cannot use the credentials either. If the server is unreachable from here, try only
@@ -136,7 +136,7 @@ func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error 
 		return err
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(ctx, tryFor)
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	who, err := c.whoami(ctx, api)
 	invalid, _ := guard.Certificate(err)

@@ -23,8 +23,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// impactWithin limits how long the command waits for replicas to report the effect of the deletion.
-const impactWithin = 10 * time.Second
+// impactTimeout limits how long the command waits for replicas to report the effect of the deletion.
+const impactTimeout = 10 * time.Second
 
 // unlinkOptions are the options of "isthmus unlink".
 type unlinkOptions struct {
@@ -130,7 +130,7 @@ func (o *unlinkOptions) unlink(ctx context.Context, w *work, local, linked *clus
 // showImpact shows which endpoints services keep without the link, and names the services that
 // would lose all endpoints. showImpact never prevents the deletion, even if no replica responds.
 func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
-	limit := min(o.Timeout, impactWithin)
+	limit := min(o.Timeout, impactTimeout)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	replicas, err := foresee(ctx, w, &o.Target, o.name, adminapi.Withdrawn)
