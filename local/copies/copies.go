@@ -532,7 +532,7 @@ func (c *Copies) Missing() prometheus.Collector {
 func (c *Copies) Status() adminapi.CacheCopies {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := adminapi.CacheCopies{Off: c.o.MaxAge == 0, LeaseError: c.candidate.Seen().Problem}
+	s := adminapi.CacheCopies{Off: c.o.MaxAge == 0, LeaseError: c.candidate.Status().Problem}
 	if c.problem != nil {
 		s.Error = c.problem.Error()
 	}

@@ -111,7 +111,7 @@ func idle(p *plan.Plan) bool {
 
 // Status returns the state of the Lease.
 func (w *Writer) Status() adminapi.ExportsWriter {
-	seen := w.candidate.Seen()
+	seen := w.candidate.Status()
 	return adminapi.ExportsWriter{
 		Mode:       "on",
 		Identity:   w.Identity,

@@ -138,7 +138,7 @@ func (w *Writer) Status() adminapi.SliceWriter {
 		}
 		slicesOf = w.cluster.AllManagedSlices()
 	}
-	seen := w.candidate.Seen()
+	seen := w.candidate.Status()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := adminapi.SliceWriter{

@@ -20,11 +20,11 @@ type Candidate[T any] struct {
 
 	mu         sync.Mutex
 	leadership *T
-	seen       Seen
+	seen       Status
 }
 
-// Seen is the last state of a Lease that a replica has seen.
-type Seen struct {
+// Status is the last observed state of a Lease.
+type Status struct {
 	Holder  string    // last seen holder; empty if there is none or the Lease is unreadable
 	Problem string    // why the Lease is unusable; empty if it is usable
 	Leading bool      // whether this replica leads
@@ -34,7 +34,7 @@ type Seen struct {
 // NewCandidate returns the Candidate of a replica that is not the leader yet. The argument what
 // names the objects that the leader writes, for log messages. NewCandidate sets c.Observe.
 func NewCandidate[T any](what string, c Config, log *zap.Logger) *Candidate[T] {
-	s := &Candidate[T]{config: c, what: what, log: log, seen: Seen{Since: time.Now()}}
+	s := &Candidate[T]{config: c, what: what, log: log, seen: Status{Since: time.Now()}}
 	s.config.Observe = s.observe
 	return s
 }
@@ -86,8 +86,8 @@ func (s *Candidate[T]) Leadership() *T {
 	return s.leadership
 }
 
-// Seen returns the last seen state of the Lease.
-func (s *Candidate[T]) Seen() Seen {
+// Status returns the last observed state of the Lease.
+func (s *Candidate[T]) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.seen

@@ -22,18 +22,18 @@ func TestCandidate(t *testing.T) {
 		start := time.Now()
 		time.Sleep(time.Second)
 		s.observe("other", nil)
-		if got, want := s.Seen(), (Seen{Holder: "other", Since: start}); got != want {
+		if got, want := s.Status(), (Status{Holder: "other", Since: start}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		s.observe("", errors.New("forbidden"))
 		s.observe("", errors.New("forbidden, again"))
-		if got := s.Seen().Problem; got != "forbidden, again" {
+		if got := s.Status().Problem; got != "forbidden, again" {
 			t.Errorf("problem %q", got)
 		}
 		s.observe("me", nil)
 		work, end := context.WithCancelCause(t.Context())
 		s.lead(work, new(7), func(context.Context, *int) {
-			if got, want := s.Seen(), (Seen{
+			if got, want := s.Status(), (Status{
 				Holder:  "me",
 				Leading: true,
 				Since:   time.Now(),
@@ -42,7 +42,7 @@ func TestCandidate(t *testing.T) {
 			}
 			end(ErrTaken)
 		})
-		if s.Leadership() != nil || s.Seen().Leading {
+		if s.Leadership() != nil || s.Status().Leading {
 			t.Error("it leads though its leadership is over")
 		}
 		var got []string
