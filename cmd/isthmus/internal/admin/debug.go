@@ -24,9 +24,9 @@ type Sources struct {
 	Links       LinkedClusters
 	Streams     Streams
 	Events      *EventLog
-	SliceWriter SliceWriter // nil if this replica does not write EndpointSlices
-	Copies      Copies      // may be nil in tests
-	Exports     *Exports    // nil if --exports is off
+	SliceWriter SliceWriter    // nil if this replica does not write EndpointSlices
+	Copies      Copies         // may be nil in tests
+	Exports     *ExportsReport // nil if --exports is off
 	Leftovers   *Leftovers
 	Failures    func() []panics.Failure
 }

@@ -37,22 +37,22 @@ type ExportsSource interface {
 	Notes() []string           // about Linkerd's service mirrors
 }
 
-// Exports computes the state of all exports for /debug/exports, /debug/clusters and metrics.
-type Exports struct {
+// ExportsReport computes the state of all exports for /debug/exports, /debug/clusters and metrics.
+type ExportsReport struct {
 	source ExportsSource
-	now    *shared[*exportsView]
+	now    *shared[*exportsSnapshot]
 	memory plan.Memory // of the last plan that was shown
 }
 
-// NewExports returns an Exports that reads from source.
-func NewExports(source ExportsSource) *Exports {
-	e := &Exports{source: source}
+// NewExportsReport returns an ExportsReport that reads from source.
+func NewExportsReport(source ExportsSource) *ExportsReport {
+	e := &ExportsReport{source: source}
 	e.now = newShared(time.Second, listRestFor, e.look)
 	return e
 }
 
-// exportsView is a snapshot of the state of all exports.
-type exportsView struct {
+// exportsSnapshot is a snapshot of the state of all exports.
+type exportsSnapshot struct {
 	writer  adminapi.ExportsWriter
 	world   plan.World
 	plan    *plan.Plan // nil if the input has not been read; its states include those of adminapi.Export
@@ -83,8 +83,8 @@ func (a trouble) over(b trouble) bool {
 
 // look computes a plan for the current state in the same way as the writer. The method must not be
 // called concurrently.
-func (e *Exports) look() *exportsView {
-	v := &exportsView{writer: adminapi.ExportsWriter{Mode: "plan"}}
+func (e *ExportsReport) look() *exportsSnapshot {
+	v := &exportsSnapshot{writer: adminapi.ExportsWriter{Mode: "plan"}}
 	why := func(*exports.Change) (state, detail string) { return adminapi.ExportWouldBeWritten, "" }
 	writer := e.source.Writer()
 	if writer != nil {
@@ -148,7 +148,7 @@ func (e *Exports) look() *exportsView {
 
 // summary returns a summary of all exports for /debug/clusters. If --exports is off, e is nil, and
 // summary returns nil.
-func (e *Exports) summary() *adminapi.ExportsSummary {
+func (e *ExportsReport) summary() *adminapi.ExportsSummary {
 	if e == nil {
 		return nil
 	}
@@ -191,12 +191,12 @@ var unwritten = []plan.State{
 
 // Describe implements prometheus.Collector. The method does not send descriptors, so that
 // Prometheus does not check the collected metrics.
-func (e *Exports) Describe(chan<- *prometheus.Desc) {}
+func (e *ExportsReport) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector. The method sends metrics about exports and their states.
 // All clusters that are not linked share an empty cluster label, because annotations may name any
 // number of unlinked clusters.
-func (e *Exports) Collect(ch chan<- prometheus.Metric) {
+func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 	v := e.now.get().value
 	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
@@ -284,7 +284,7 @@ func (h exportsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // newExports returns each export for which the export itself or its object matches one of the
 // names. Each name has the form NAME, NAMESPACE/NAME or NAMESPACE/. If names is empty, newExports
 // returns all exports.
-func newExports(v *exportsView, names []string) *adminapi.Exports {
+func newExports(v *exportsSnapshot, names []string) *adminapi.Exports {
 	page := &adminapi.Exports{
 		Writer:         v.writer,
 		Exports:        []adminapi.Export{},

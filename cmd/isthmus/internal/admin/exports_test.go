@@ -86,8 +86,8 @@ func exportingShop() *plan.World {
 }
 
 // testExports shows a world without sharing what it shows.
-func testExports(world *plan.World) *Exports {
-	e := NewExports(exported{world})
+func testExports(world *plan.World) *ExportsReport {
+	e := NewExportsReport(exported{world})
 	e.now = newShared(0, 0, e.look)
 	return e
 }
@@ -247,7 +247,7 @@ func TestExportsSummary(t *testing.T) {
 		) {
 		t.Errorf("%+v", got)
 	}
-	if (*Exports)(nil).summary() != nil {
+	if (*ExportsReport)(nil).summary() != nil {
 		t.Error("a summary though exports are off")
 	}
 }

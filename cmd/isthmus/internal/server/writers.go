@@ -123,8 +123,8 @@ type exporter struct {
 	store   exportStore
 	local   func() adminapi.Cluster // returns the state of the local cluster
 	log     *zap.Logger
-	writer  *exports.Writer // nil if --exports is plan
-	exports *admin.Exports  // shown by /debug/exports and metrics
+	writer  *exports.Writer      // nil if --exports is plan
+	exports *admin.ExportsReport // shown by /debug/exports and metrics
 }
 
 // exportStore provides the exports of all clusters. The type catalogStore implements exportStore.
@@ -165,7 +165,7 @@ func newExporter(o *options, from *rest.Config, metrics *cluster.Metrics) (*expo
 	}
 	e := &exporter{options: o, api: api}
 	e.catalog = exports.NewCatalog(e.catalogOptions())
-	e.exports = admin.NewExports(e)
+	e.exports = admin.NewExportsReport(e)
 	e.linkerd = linkerd.New(linkerd.Options{
 		Sources:          api.Sources,
 		Leases:           api.Leases,
@@ -360,7 +360,7 @@ func (e *exporter) Writer() *exports.Writer { return e.writer }
 func (e *exporter) Notes() []string { return e.linkerd.Notes() }
 
 // shown returns the exports for the debug API, or nil if e is nil.
-func (e *exporter) shown() *admin.Exports {
+func (e *exporter) shown() *admin.ExportsReport {
 	if e == nil {
 		return nil
 	}
