@@ -28,8 +28,8 @@ type ClusterExports struct {
 	// Settings is the result of ExportOptions.Settings. Settings is nil for the local cluster, and
 	// for a linked cluster whose Secret cannot be used.
 	Settings     any
-	OtherNetwork bool             // clients reach the cluster through Linkerd gateways
-	Exports      *cluster.Exports // nil if the cluster's exports are not known
+	OtherNetwork bool                   // clients reach the cluster through Linkerd gateways
+	Exports      *cluster.CachedExports // nil if the cluster's exports are not known
 }
 
 // Exports returns the exports of the local cluster, followed by those of all links, sorted by name.
@@ -82,7 +82,7 @@ func (s *Store) SelectorsChanged(name string) {
 
 // exports returns the exports of the link's cluster, or nil if the exports are not known. The
 // receiver may be nil.
-func (v *linkStatus) exports() *cluster.Exports {
+func (v *linkStatus) exports() *cluster.CachedExports {
 	if v == nil || v.shown() == nil {
 		return nil
 	}

@@ -25,8 +25,8 @@ type Cluster interface {
 	HealthChanged() <-chan struct{}
 	Region() (region string, known bool)
 	Gateways() (list []*cluster.Gateway, more int)
-	Exports() *cluster.Exports // nil if exports are not known or not cached
-	SelectorsChanged()         // if exports are cached
+	Exports() *cluster.CachedExports // nil if exports are not known or not cached
+	SelectorsChanged()               // if exports are cached
 	Copy() []cluster.CopiedList
 	// Look makes the cluster read its facts again. The returned channel is closed once Health
 	// contains the new facts.
@@ -172,7 +172,7 @@ func (f failedCluster) Region() (string, bool) { return "", false }
 
 func (f failedCluster) Gateways() ([]*cluster.Gateway, int) { return nil, 0 }
 
-func (f failedCluster) Exports() *cluster.Exports { return nil }
+func (f failedCluster) Exports() *cluster.CachedExports { return nil }
 
 func (f failedCluster) SelectorsChanged() {}
 

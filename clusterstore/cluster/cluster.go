@@ -344,7 +344,7 @@ func (c *Cluster) Region() (region string, known bool) {
 // Exports returns nil. Exports also returns nil until Services have been listed, both after the
 // start and after a call to SelectorsChanged. The running time of Exports depends on the number of
 // exports, not on the number of Services.
-func (c *Cluster) Exports() *Exports { return c.state.exports.current() }
+func (c *Cluster) Exports() *CachedExports { return c.state.exports.current() }
 
 // SelectorsChanged makes the Cluster list all Services again and call the hook for each Service.
 // Until the Services have been listed, Exports returns nil. SelectorsChanged does not block.

@@ -25,7 +25,7 @@ type ExportHooks struct {
 	// cache a value. After a change that affects the results of this hook for existing Services,
 	// call [Cluster.SelectorsChanged].
 	Service func(*corev1.Service) any
-	// Listed reports whether Exports.List includes a Service with the given value, which is never
+	// Listed reports whether CachedExports.List includes a Service with the given value, which is never
 	// nil. Other Services only appear in the list if a ServiceExport has the same name.
 	Listed func(value any) bool
 	// ServiceExport returns the value to cache for a ServiceExport. If the hook is nil,
@@ -46,9 +46,9 @@ type Export struct {
 	ServiceExport any // nil if there is no ServiceExport
 }
 
-// Exports contains the values that the hooks returned for the objects of a cluster. Exports never
-// contains the result of a partial list. Do not modify Exports.
-type Exports struct {
+// CachedExports contains the values that the hooks returned for the objects of a cluster. It never
+// contains the result of a partial list. Do not modify a CachedExports.
+type CachedExports struct {
 	// List contains the listed Services and all ServiceExports, in no particular order. Each name
 	// occurs only once.
 	List []Export
@@ -64,16 +64,16 @@ type Exports struct {
 	// does not serve ServiceImports, MCSVersion is empty.
 	MCSVersion string
 
-	// state is nil for a linked cluster. Otherwise, a reference to old Exports would keep the cache
-	// of a replaced or unlinked cluster in memory.
+	// state is nil for a linked cluster. Otherwise, a reference to an old CachedExports would keep
+	// the cache of a replaced or unlinked cluster in memory.
 	state   *state
 	version uint64
 }
 
 // Unlisted reports whether a Service with the given ID currently exists in the local cluster
-// without being listed. For Exports that come from a linked cluster or not from a Cluster at all,
-// Unlisted returns false.
-func (x *Exports) Unlisted(id federation.ServiceID) bool {
+// without being listed. For a CachedExports that comes from a linked cluster or not from a Cluster at
+// all, Unlisted returns false.
+func (x *CachedExports) Unlisted(id federation.ServiceID) bool {
 	if x.state == nil {
 		return false
 	}
@@ -99,7 +99,7 @@ type exportIndex struct {
 	kinds          [ofServiceImports + 1]exportedKind
 	version        uint64 // changes with the result of Exports
 
-	latest atomic.Pointer[Exports]
+	latest atomic.Pointer[CachedExports]
 }
 
 // exportedKind records whether one kind of object has been listed or changed.
@@ -130,7 +130,7 @@ func newExportIndex(s *state, hooks *ExportHooks, mcsVersion func() string) *exp
 }
 
 // current returns the result of Cluster.Exports. The receiver may be nil.
-func (x *exportIndex) current() *Exports {
+func (x *exportIndex) current() *CachedExports {
 	if x == nil {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (x *exportIndex) current() *Exports {
 		return now
 	}
 
-	now = &Exports{
+	now = &CachedExports{
 		List:           x.list(),
 		ServiceExports: x.kinds[ofServiceExports].listed,
 		Emptied:        x.kinds[ofServiceExports].absent,
@@ -302,7 +302,7 @@ func serviceExportSize(value any, _ string) int64 {
 	return valueSize(value) + indexEntry[any]() + exportPlace
 }
 
-// exportPlace is the memory of one element of Exports.List, including its copies in derived lists.
+// exportPlace is the memory of one element of CachedExports.List, including its copies in derived lists.
 var exportPlace = listSize[Export](3)
 
 func sameExport(a, b any) bool { return reflect.DeepEqual(a, b) }

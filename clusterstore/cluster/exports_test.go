@@ -87,7 +87,7 @@ func aNamespace(name string) *metav1.PartialObjectMetadata {
 }
 
 // text describes what is exported, and what there is; nil: it is not known.
-func (x *Exports) text() string {
+func (x *CachedExports) text() string {
 	if x == nil {
 		return "unknown"
 	}

@@ -38,7 +38,7 @@ type Catalog struct {
 
 // catalogued holds the cached exports of a cluster.
 type catalogued struct {
-	from     *cluster.Exports // source of the other fields
+	from     *cluster.CachedExports // source of the other fields
 	list     []plan.Export
 	services map[plan.ID]*plan.Service // exported or written Services of the local cluster
 	imports  map[plan.ID]*plan.ServiceImport
@@ -172,7 +172,7 @@ func (c *Catalog) cluster(one clusterstore.ClusterExports, known catalogued) pla
 }
 
 // catalogue collects the results of the hooks for all objects of a cluster.
-func catalogue(from *cluster.Exports, local bool) catalogued {
+func catalogue(from *cluster.CachedExports, local bool) catalogued {
 	read := catalogued{from: from}
 	if local {
 		read.services = make(map[plan.ID]*plan.Service)
@@ -204,7 +204,7 @@ func catalogue(from *cluster.Exports, local bool) catalogued {
 // isTaken returns the IsTaken function for a plan's World. The function reports whether the local
 // cluster has a Service that is neither exported nor written by Isthmus. The results of the
 // function do not change while the World is in use.
-func isTaken(local *cluster.Exports) func(plan.ID) bool {
+func isTaken(local *cluster.CachedExports) func(plan.ID) bool {
 	var mu sync.Mutex
 	answers := make(map[plan.ID]bool)
 	return func(id plan.ID) bool {

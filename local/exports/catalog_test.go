@@ -172,7 +172,7 @@ func TestWorld(t *testing.T) {
 	local, east := c.hooks(""), c.hooks("east")
 	export := func(name string) *mcs.ServiceExport { return &mcs.ServiceExport{ObjectMeta: shopMeta(name)} }
 	all := []clusterstore.ClusterExports{
-		{Exports: &cluster.Exports{
+		{Exports: &cluster.CachedExports{
 			ServiceExports: true,
 			List: []cluster.Export{
 				record(local, aService("api", "federated=1"), nil),
@@ -185,12 +185,12 @@ func TestWorld(t *testing.T) {
 			Domain:       "cluster.test",
 			OtherNetwork: true,
 			Settings:     plan.LinkSettings{Joins: plan.OnlyMirror},
-			Exports: &cluster.Exports{List: []cluster.Export{
+			Exports: &cluster.CachedExports{List: []cluster.Export{
 				record(east, aService("web", "mirror=1"), export("web")),
 				record(east, nil, export("later")),
 			}},
 		},
-		{Name: "west", Exports: &cluster.Exports{}},
+		{Name: "west", Exports: &cluster.CachedExports{}},
 	}
 	if _, known := c.World(all, true); known {
 		t.Error("the world is known without the local cluster's Namespaces")
