@@ -114,7 +114,7 @@ func readCopy(
 }
 
 // exporter determines which objects to write for exports. An [exports.Writer] writes the objects,
-// and [admin.Exports] shows the objects to users. An *exporter is nil if --exports is off.
+// and [admin.ExportsReport] shows the objects to users. An *exporter is nil if --exports is off.
 type exporter struct {
 	options *options
 	api     *kube.Client
