@@ -389,8 +389,8 @@ type Topic struct {
 	Instances    bool
 }
 
-// String returns a name for the kind of change. The name contains the address, but not the Service.
-func (t Topic) String() string {
+// subject returns what the topic is about besides its Service, for a panic. It contains the address, if any.
+func (t Topic) subject() string {
 	switch {
 	case t.AddressOwner:
 		return "owner of " + t.IP.String()
@@ -445,7 +445,7 @@ func (l *Local) topicChanged(about Topic, at time.Time) {
 
 // profileChanged reports that objects on which profiles depend may have changed.
 func (l *Local) profileChanged(about Topic, at time.Time) {
-	work := panics.Work{Where: panics.Change, Service: about.Service, Object: about.String()}
+	work := panics.Work{Where: panics.Change, Service: about.Service, Object: about.subject()}
 	report := func() { l.cfg.local.ProfileChanged(about, at) }
 	again := func() { l.profileChanged(about, at) }
 	l.cfg.Supervisor.Do(work, report, again)
