@@ -20,7 +20,7 @@ const (
 )
 
 // outageEvery is the number of rounds, on average, after which a replica is replaced during an outage.
-const outageEvery = 8
+const outageEvery = 3
 
 // outage makes a linked cluster unreachable, and replaces the replica once a copy of the cluster is
 // stored. The clients must keep all endpoints of the cluster, before and after the cluster returns. An
