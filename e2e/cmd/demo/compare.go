@@ -24,7 +24,7 @@ func (d *demo) compare(ctx context.Context) error {
 		return err
 	}
 	status := d.stream.Snapshot().Status
-	d.screen.print("  %-61s %10d\n", "messages on the one stream, none of them faulty", status.Messages)
+	d.screen.print("  %-61s %10d\n", "messages to that one proxy, none of them faulty", status.Messages)
 	return nil
 }
 

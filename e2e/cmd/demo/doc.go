@@ -3,6 +3,8 @@
 // as a process, and holds one proxy's stream of a federated Service open while
 // clusters are scaled, unlinked, killed and given new credentials, and then while
 // the Service prefers its own cluster and clusters are cordoned and lost.
+// Once, demo replaces the process of Isthmus while a cluster's API server is down.
+// The proxy then reconnects, and the first message must have all endpoints.
 //
 // Each step prints what is done and what the proxy saw, and is checked: the
 // endpoints must become exactly those of the Pods that are ready in the linked

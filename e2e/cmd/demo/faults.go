@@ -2,10 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os/exec"
+	"regexp"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
+	"isthmus/e2e/proxy"
 	"isthmus/internal/adminapi"
 )
 
@@ -71,6 +78,62 @@ func (d *demo) restartNorth(ctx context.Context) (none time.Time, note string, e
 	}
 	_, err = d.restart(ctx, north)
 	return none, "so that the gateway had to log in again, which only the new token lets it", err
+}
+
+// replaceIsthmus replaces the process of Isthmus while north's API server is down, once Isthmus has
+// copied north's cache. The first message of the new process must contain all endpoints.
+func (d *demo) replaceIsthmus(ctx context.Context) (none time.Time, note string, err error) {
+	if err := d.awaitCopy(ctx, north); err != nil {
+		return none, "", err
+	}
+	before := d.stream.Status().Messages
+	if err := d.gateway.Restart(ctx); err != nil {
+		return none, "", err
+	}
+	d.stream.Close()
+	if err := d.stream.Open(context.WithoutCancel(ctx)); err != nil {
+		return none, "", err
+	}
+	if _, err := await(ctx, d.stream, d.want, proxy.FirstMessageLimit); err != nil {
+		return none, "", err
+	}
+	if n := d.stream.Status().Messages - before; n != 1 {
+		return none, "", fmt.Errorf("the new process needed %d messages: %v", n, d.stream.Recent())
+	}
+	copied, err := d.copied(ctx, north)
+	return none, fmt.Sprintf("its first message has all endpoints; isthmus clusters calls north stale, %s", copied), err
+}
+
+// awaitCopy waits until Isthmus has copied the cache of a lost cluster into ConfigMaps.
+func (d *demo) awaitCopy(ctx context.Context, name string) error {
+	api := d.shops[west].CoreV1().ConfigMaps(kube.LinkNamespace)
+	err := harness.Poll(ctx, seenLimit, 100*time.Millisecond, func() error {
+		list, err := api.List(ctx, metav1.ListOptions{LabelSelector: "isthmus.io/cache-cluster=" + name})
+		if err == nil && len(list.Items) == 0 {
+			err = errors.New("there is no ConfigMap")
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("copy of cluster %s: %w", name, err)
+	}
+	return nil
+}
+
+// copied runs isthmus clusters and returns the part of its output that names the copy from which a
+// cluster is served: "from a copy of TIME".
+func (d *demo) copied(ctx context.Context, name string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, seenLimit)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, d.isthmus, "clusters", "--admin", d.gateway.MetricsAddr()).Output()
+	if err != nil {
+		return "", fmt.Errorf("isthmus clusters: %w", err)
+	}
+	found := regexp.MustCompile(`(?m)^ *` + name + ` +stale .*(from a copy of [-0-9T:]+Z)`).FindSubmatch(out)
+	if found == nil {
+		return "", fmt.Errorf("isthmus clusters does not show that %s is served from a copy:\n%s", name, out)
+	}
+	return string(found[1]), nil
 }
 
 // awaitLink returns when the gateway shows a linked cluster in a state.

@@ -34,7 +34,8 @@ proxy and prints what the proxy sees while it
   scales east up and down, unlinks north and links it again, kills east's API
   server and brings it back, and rotates the credentials of north's link; then
   has web prefer its own cluster, scales that below what is enough and back,
-  cordons a cluster whose API server is dead, and loses one of last resort.
+  replaces Isthmus while a cluster's API server is dead, cordons that cluster,
+  and loses one of last resort.
 
 The table's "seen after" is the time from the demo's last write that makes a
 change (a Pod's readiness, a smaller Deployment, a link's Secret) until the proxy

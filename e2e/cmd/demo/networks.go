@@ -27,7 +27,7 @@ func (d *demo) networks(ctx context.Context) error {
 	if !d.options.networks {
 		return nil
 	}
-	d.screen.print("\nThe same stream, while north is on another network and its two gateways stand for its Pods:\n\n")
+	d.screen.print("\nThe same proxy, while north is on another network and its two gateways stand for its Pods:\n\n")
 	d.screen.head()
 	if err := d.playGateways(ctx); err != nil {
 		return err

@@ -23,11 +23,11 @@ var leaving = fmt.Sprintf(
 	returnOver,
 )
 
-// preference is the second act: the stream of the first one goes on, and linked clusters are
+// preference is the second act: the proxy of the first one goes on, and linked clusters are
 // used only while they are needed.
 func (d *demo) preference(ctx context.Context) error {
 	d.screen.print(
-		"\nThe same stream, while web has the annotations isthmus.io/prefer: \"local, any\" and "+
+		"\nThe same proxy, while web has the annotations isthmus.io/prefer: \"local, any\" and "+
 			"isthmus.io/min-ready: \"%d\":\n\n",
 		minReady,
 	)
@@ -42,6 +42,7 @@ func (d *demo) preference(ctx context.Context) error {
 		}, leaving, west)},
 		{"scale west from 4 to 2", d.scaleWest(2, "", east, north)},
 		{"kill north's API server", d.killNorth},
+		{"replace Isthmus once north is copied", d.replaceIsthmus},
 		{"cordon north by its link",
 			d.annotateNorth("isthmus.io/cordon", "true", "its API server is still away: the switch is in west",
 				func(context.Context) error {

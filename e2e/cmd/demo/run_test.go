@@ -99,7 +99,8 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	for _, line := range []string{"\n  kill east's API server ", "\n  cordon north by its link ",
+	for _, line := range []string{"\n  kill east's API server ", "\n  replace Isthmus once north is copied ",
+		"isthmus clusters calls north stale, from a copy of ", "\n  cordon north by its link ",
 		"\n  annotate north's link with its network ",
 		"\n  the other one fails too ", "All as it should be"} {
 		if !strings.Contains(out.text.String(), line) {
