@@ -59,6 +59,8 @@ func (w *world) events(ctx context.Context) error {
 		{"a gateway is killed", w.kill},
 		{"a gateway is out of memory", w.outOfMemory},
 		{"west's API server is killed, back after 10 s", w.killAPI("west")},
+		// This event is the first outage of east, so that no older copy of east exists.
+		{"rolling update while east's API server is down", w.updateWithoutEast},
 		{"east's API server is killed, back after 10 s", w.killAPI("east")},
 		{"rolling update, DNS with a TTL of 5 s", func(ctx context.Context, n *window) error {
 			return errors.Join(w.setTTL(ctx, "5"), w.update(ctx, n))
@@ -291,15 +293,20 @@ func (w *world) killAPI(name string) func(context.Context, *window) error {
 		if err := harness.Pause(ctx, 10*time.Second); err != nil {
 			return err
 		}
-		if err := w.clusters[name].Restart(ctx); err != nil {
-			return err
-		}
-		for _, p := range places {
-			if err := w.awaitNode(ctx, p, true); err != nil {
-				return err
-			}
-		}
-		_, err := w.pods(ctx, 2)
+		return w.restartAPI(ctx, name)
+	}
+}
+
+// restartAPI returns once all nodes and two replicas are ready.
+func (w *world) restartAPI(ctx context.Context, name string) error {
+	if err := w.clusters[name].Restart(ctx); err != nil {
 		return err
 	}
+	for _, p := range places {
+		if err := w.awaitNode(ctx, p, true); err != nil {
+			return err
+		}
+	}
+	_, err := w.pods(ctx, 2)
+	return err
 }

@@ -57,6 +57,26 @@ func (w *world) update(ctx context.Context, n *window) error {
 	return w.finish(ctx, n, began)
 }
 
+// updateWithoutEast replaces all replicas while east's API server is down, once east's cache is copied.
+func (w *world) updateWithoutEast(ctx context.Context, n *window) error {
+	if err := w.clusters["east"].Kill(); err != nil {
+		return err
+	}
+	err := await(ctx, "the copy of east", func() error {
+		list, err := w.clients["west"].CoreV1().
+			ConfigMaps("linkerd").
+			List(ctx, metav1.ListOptions{LabelSelector: "isthmus.io/cache-cluster=east"})
+		if err == nil && len(list.Items) == 0 {
+			err = errors.New("there is no ConfigMap")
+		}
+		return err
+	})
+	if err == nil {
+		err = w.update(ctx, n)
+	}
+	return errors.Join(err, w.restartAPI(ctx, "east"))
+}
+
 // finish waits until a rolling update is complete, and the Pods of before have gone.
 func (w *world) finish(ctx context.Context, n *window, began time.Time) error {
 	if err := w.rollout(ctx, "west", "linkerd/"+w.gateway.deployment); err != nil {
