@@ -74,6 +74,7 @@ var smokeScale = Scale{
 		ManyScale: ManyScale{Linked: 4, Services: 5, Endpoints: 2, Spread: 2, Streams: 40, Conns: 10,
 			Rates: Rates{Endpoint: 3}, Over: 2 * time.Second},
 	},
+	Copies: CopiesScale{Linked: 3, Services: 4, Endpoints: 2},
 	Growth: GrowthScale{
 		Endpoints: []int{100, 300}, Clusters: []int{1, 3}, Services: []int{10, 20}, Changes: 4, Streams: 40, Conns: 4,
 		Crowds: CrowdScale{

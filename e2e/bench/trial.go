@@ -65,6 +65,7 @@ const runLimit = 6 * time.Minute
 const (
 	overview      = "performance.md#what-isthmus-costs"
 	optimizations = "performance.md#optimizations-and-their-gains"
+	lostClusters  = "performance.md#copies-of-lost-clusters"
 	sizing        = "operations.md#sizing"
 )
 
@@ -92,6 +93,7 @@ func Trials(s Scale, mode Mode) []Trial {
 		manyClusters(s),
 		viewers(s),
 		exports(s),
+		copies(s),
 		changeBySize(s),
 		changeByClusters(s),
 		subscription(s),
@@ -118,6 +120,7 @@ type Scale struct {
 	Many            ManyScale
 	Viewers         ViewersScale
 	Exports         ExportsScale
+	Copies          CopiesScale
 	Growth          GrowthScale
 
 	Settle time.Duration // how long a fresh server has, at most, to give back memory that it needed to start
@@ -159,6 +162,7 @@ func Full() Scale {
 			ManyScale: ManyScale{Linked: 10, Services: 1000, Endpoints: 5, Spread: 10, Streams: 10_000, Conns: 1000,
 				Rates: Rates{Endpoint: 10}, Over: time.Minute},
 		},
+		Copies: CopiesScale{Linked: 20, Services: 1000, Endpoints: 10},
 		Growth: GrowthScale{
 			Endpoints: []int{100, 1000, 10_000}, Clusters: []int{1, 10, 50}, Services: []int{10, 1000, 10_000},
 			Changes: 400, Streams: 10_000, Conns: 100,

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"slices"
@@ -41,6 +42,11 @@ type Config struct {
 	// odd ones, of equal names, as members
 	Exports int
 
+	// Copies makes the local cluster accept copies of lost clusters, which [Fleet.Copied] counts. Names
+	// and addresses of Pods are random, because numbers in order compress better than those of real
+	// clusters.
+	Copies bool
+
 	Nodes bool // the local cluster has the clients' nodes, in three zones, so that there are three kinds of clients
 	// API servers are reached by TLS and HTTP/2, as real ones are, and not by plain HTTP/1.1, which
 	// costs them less
@@ -66,6 +72,7 @@ type member struct {
 	services map[string]*corev1.Service              // by name
 	slices   map[string][]*discoveryv1.EndpointSlice // by Service
 	pods     int                                     // written so far
+	random   []int                                   // numbers of Pods in random order; nil means in order
 	exports  []*corev1.Service
 }
 
@@ -83,6 +90,10 @@ func Start(cfg Config) (f *Fleet, err error) {
 			return nil, err
 		}
 	}
+	var random []int
+	if cfg.Copies {
+		random = rand.New(rand.NewPCG(seed, seed)).Perm(maxPods)
+	}
 	for i := range cfg.Linked + 1 {
 		api, err := apisim.Start(Name(i), authority)
 		if err != nil {
@@ -94,8 +105,9 @@ func Start(cfg Config) (f *Fleet, err error) {
 			number:   i,
 			services: map[string]*corev1.Service{},
 			slices:   map[string][]*discoveryv1.EndpointSlice{},
+			random:   random,
 		}
-		if i == 0 && cfg.Exports > 0 {
+		if i == 0 && (cfg.Exports > 0 || cfg.Copies) {
 			api.TakeWrites(nil, f.writes.note)
 		}
 		f.clusters = append(f.clusters, c)
@@ -299,6 +311,9 @@ func (f *filler) endpoint() (discoveryv1.Endpoint, error) {
 func (c *member) newPod() (discoveryv1.Endpoint, error) {
 	i := c.pods
 	c.pods++
+	if c.random != nil {
+		i = c.random[i]
+	}
 	return c.endpointOf(i), c.api.Put(Pod(i))
 }
 
@@ -307,8 +322,14 @@ func (c *member) endpointOf(pod int) discoveryv1.Endpoint {
 	return kube.PodEndpoint(address(c.number, pod), Namespace, podName(pod))
 }
 
+const (
+	podBits = 18 // of an address
+	maxPods = 1 << podBits
+	seed    = 55 // the random order is the same in every run
+)
+
 func address(cluster, i int) string {
-	n := cluster<<18 | i
+	n := cluster<<podBits | i
 	return fmt.Sprintf("%d.%d.%d.%d", 10+n>>24, n>>16&0xff, n>>8&0xff, n&0xff)
 }
 
@@ -439,11 +460,13 @@ func (f *Fleet) ChangeExport(cluster, export int, value string) error {
 	return c.api.Put(c.exports[export])
 }
 
-// writes is what gateways have written into the local cluster, of Services.
+// writes is what gateways have written into the local cluster: Services, and ConfigMaps with copies
+// of lost clusters.
 type writes struct {
-	mu    sync.Mutex
-	there int       // more than at first
-	last  time.Time // when it was last written
+	mu     sync.Mutex
+	there  int       // more than at first
+	last   time.Time // when it was last written
+	copies copies
 }
 
 // Written returns how many of the Services that gateways created still exist, and when gateways last wrote one.
@@ -455,6 +478,12 @@ func (f *Fleet) Written() (there int, last time.Time) {
 
 // note takes note of a write.
 func (w *writes) note(before, after runtime.Object) {
+	if m, ok := after.(*corev1.ConfigMap); ok && before == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.copies.add(m)
+		return
+	}
 	_, was := before.(*corev1.Service)
 	_, is := after.(*corev1.Service)
 	if !was && !is { // a Lease

@@ -1,0 +1,90 @@
+package fleet
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/internal/apisim"
+)
+
+// Labels of the ConfigMaps that a copy of a lost cluster consists of.
+const (
+	copyCluster    = "isthmus.io/cache-cluster"
+	copyGeneration = "isthmus.io/cache-generation"
+	copyCount      = "isthmus.io/cache-count"
+)
+
+// Lose makes the API servers of all linked clusters fail. The servers end all watches, and respond
+// to every later request with an error.
+func (f *Fleet) Lose() {
+	for _, c := range f.clusters[1:] {
+		c.api.Misbehave(apisim.Faults{Failing: http.StatusServiceUnavailable})
+		c.api.CutWatches()
+	}
+}
+
+// Copied describes the complete copies of lost clusters in the local cluster.
+type Copied struct {
+	Clusters int       // with a complete copy
+	Bytes    int       // of these copies
+	Last     time.Time // when the newest ConfigMap was written
+}
+
+// Copied returns the complete copies that replicas have written. Copied also counts deleted copies.
+func (f *Fleet) Copied() Copied {
+	f.writes.mu.Lock()
+	defer f.writes.mu.Unlock()
+	return f.writes.copies.complete()
+}
+
+// copies are the written copies of lost clusters, by cluster and generation.
+type copies struct {
+	all  map[[2]string]*written
+	last time.Time
+}
+
+// written is one copy.
+type written struct {
+	count int // of its ConfigMaps
+	parts int // ConfigMaps that exist
+	bytes int // of these
+}
+
+// add adds a new ConfigMap.
+func (c *copies) add(m *corev1.ConfigMap) {
+	count, err := strconv.Atoi(m.Labels[copyCount])
+	if err != nil {
+		return // the ConfigMap belongs to no copy
+	}
+	id := [2]string{m.Labels[copyCluster], m.Labels[copyGeneration]}
+	one := c.all[id]
+	if one == nil {
+		if c.all == nil {
+			c.all = make(map[[2]string]*written)
+		}
+		one = &written{count: count}
+		c.all[id] = one
+	}
+	one.parts++
+	for _, data := range m.BinaryData {
+		one.bytes += len(data)
+	}
+	c.last = time.Now()
+}
+
+func (c *copies) complete() Copied {
+	clusters := make(map[string]bool)
+	done := Copied{Last: c.last}
+	for id, one := range c.all {
+		if one.parts < one.count {
+			continue
+		}
+		clusters[id[0]] = true
+		done.Bytes += one.bytes
+	}
+	done.Clusters = len(clusters)
+	return done
+}
