@@ -44,7 +44,7 @@ func (x *addressIndex) index(at *location) map[netip.Addr][]*pod {
 	return x.pods
 }
 
-// claimants returns the objects with the strongest claim to an address, and that claim. If no
+// claimants returns the strongest claim to an address, and the objects with this claim. If no
 // object claims the address, the returned claim is noClaim. If a Pod has a stronger claim,
 // claimants does not look up ExternalWorkloads, because any number of ExternalWorkloads may have
 // the same address.
@@ -81,16 +81,16 @@ func unindex[K, V comparable](index map[K][]V, key K, value V) {
 }
 
 const (
-	// maxConflictsAt is the maximum number of conflicts that are listed for one IP.
+	// maxConflictsAt is the maximum number of conflicts listed for one IP.
 	maxConflictsAt = 10
-	// maxPortsAt is the maximum number of ports that are compared at one IP. maxCrowdedAt is the
-	// maximum number of duplicate ports that are looked up at one IP. Both constants limit how long
-	// state.mu is held, because a single Pod may have 65,535 host ports.
+	// maxPortsAt is the maximum number of ports that conflictsAt compares at one IP. maxCrowdedAt
+	// is the maximum number of duplicate ports that conflictsAt looks up at one IP. Both constants
+	// limit how long state.mu is held, because a single Pod may have 65,535 host ports.
 	maxPortsAt   = 20_000
 	maxCrowdedAt = 1000
 	// maxConflicts is the maximum number of conflicts that AddressConflicts returns.
 	maxConflicts = 100
-	// maxClaimants is the maximum number of objects that are listed for one conflict.
+	// maxClaimants is the maximum number of objects listed for one conflict.
 	maxClaimants = 3
 )
 
@@ -180,8 +180,8 @@ func (x *addressIndex) portsAt(pods, workloads []*pod) iter.Seq[uint16] {
 	}
 }
 
-// conflict is an address that several objects claim. The address is not assigned to any of these
-// objects.
+// conflict describes an address that several objects claim. The conflicting address is not assigned
+// to any of the objects.
 type conflict struct {
 	addr    netip.AddrPort // port 0 means all ports
 	claimed string         // see Found.Claimed
@@ -214,7 +214,7 @@ func (c *conflicts) all() (list []conflict) {
 	return list
 }
 
-// set replaces the conflicts at an IP. If a conflict already existed, set preserves the time at
+// set replaces all conflicts at an IP. If a conflict already existed, set preserves the time at
 // which that conflict was found.
 func (c *conflicts) set(ip netip.Addr, found []conflict) {
 	c.mu.Lock()

@@ -40,10 +40,10 @@ type Config struct {
 	// the process.
 	Supervisor *panics.Supervisor
 
-	// Changed is called after the endpoints of a service may have changed. The argument at is the
-	// time of the first event that caused the call. Calls rotate through the namespaces. Two calls
-	// may run concurrently, but never for the same namespace. Changed is not called before the
-	// cluster has synced. When the cluster has synced, the cache is complete.
+	// Changed is called after the endpoints of a service may have changed. The at argument is the
+	// time of the earliest event that led to the call. Calls rotate through the namespaces. Two
+	// calls may run concurrently, but never for the same namespace. Changed is not called before
+	// the cluster has synced. When the cluster has synced, the cache is complete.
 	Changed func(svc federation.ServiceID, at time.Time)
 
 	// If LinkChanged is set, it is called after the result of Region or Gateways has changed, even
@@ -80,8 +80,8 @@ type Rules struct {
 	LoopbackGateways    bool   // for tests: gateways of other networks may have loopback addresses
 }
 
-// GatewayRoutable reports whether ip is a valid address for a Linkerd gateway. A valid address is
-// one that can belong to another host.
+// GatewayRoutable reports whether an IP is a valid address for a Linkerd gateway. A gateway address
+// is valid if it can belong to another host.
 func (r Rules) GatewayRoutable(ip netip.Addr) bool {
 	return Routable(ip) || r.LoopbackGateways && ip.IsLoopback()
 }
@@ -145,8 +145,8 @@ func New(cfg Config) (*Cluster, error) {
 }
 
 // newResources returns the resources that the cluster lists and watches. Each kind of object is
-// defined in its own file. A new kind must be listed in newResources, and in the variable kinds
-// (metrics.go) with the names of its metrics.
+// defined in its own file. To add a kind, list it in newResources, and list its metric names in the
+// kinds variable (metrics.go).
 func (c *Cluster) newResources() []*follow.Resource {
 	all := []*follow.Resource{resource(c, serviceKind(c)), resource(c, podKind(c))}
 	if c.cfg.Rules.EndpointSlices {
@@ -212,7 +212,7 @@ func (c *Cluster) Run(ctx context.Context) {
 	c.cfg.Client.Close()
 }
 
-// untilPanic calls f and recovers if f panics. The function f handles one part of the cluster.
+// untilPanic calls f and recovers if f panics. The f function handles one part of the cluster.
 // After a panic, untilPanic stops all lists and watches of the cluster, because the panic may have
 // left a partial update in the cache.
 func (c *Cluster) untilPanic(part string, f func()) {
@@ -227,7 +227,8 @@ func (c *Cluster) untilPanic(part string, f func()) {
 	f()
 }
 
-// goLive evaluates all policies, allows the state to report changes, and releases the copy.
+// goLive evaluates all policies, lets the state report changes, and releases the copy of the
+// cluster.
 func (c *Cluster) goLive() {
 	for _, namespace := range c.state.policies.namespaces() {
 		c.evaluatePolicy(namespace, time.Now())
@@ -236,7 +237,7 @@ func (c *Cluster) goLive() {
 	c.cfg.Copied.release()
 }
 
-// evaluatePolicy evaluates the policy of a namespace. When the policy becomes too large,
+// evaluatePolicy evaluates the policy of a namespace. When the policy grows too large,
 // evaluatePolicy logs a single warning.
 func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
 	evaluate := func() {
@@ -255,9 +256,9 @@ func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
 	c.cfg.Supervisor.Do(work, func() { c.cfg.Changed(svc, at) }, func() { c.changed(svc, at) })
 }
 
-// updateLink calls the function update. If the result of Region or Gateways has changed, updateLink
-// then calls Config.LinkChanged. Callers call updateLink only after a complete list or a single
-// event, so that partial lists have no effect.
+// updateLink calls the function update. updateLink calls Config.LinkChanged if the result of Region
+// or Gateways has changed. Callers call updateLink only after a complete list or a single event, so
+// partial lists have no effect.
 func (c *Cluster) updateLink(update func() (changed bool)) {
 	c.state.mu.Lock()
 	changed := update()
@@ -267,7 +268,7 @@ func (c *Cluster) updateLink(update func() (changed bool)) {
 	}
 }
 
-// Listed returns a channel that is closed once the first sync is only waiting for Config.Admit.
+// Listed returns a channel that is closed once only Config.Admit delays the end of the first sync.
 func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 
 // Synced returns a channel that is closed once all required resources have been listed and can be
@@ -279,7 +280,7 @@ func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
 
 // Look makes the cluster read its trust anchors and Pod networks again. Look returns a channel that
-// is closed once Health contains the result. See [kube.Keeper.Look].
+// is closed once Health reflects what was read. See [kube.Keeper.Look].
 func (c *Cluster) Look() <-chan struct{} { return c.facts.Look() }
 
 // HealthChanged returns a channel that is closed when the synced state, Health.Err or
@@ -314,8 +315,7 @@ func (c *Cluster) Service(id federation.ServiceID) *Service {
 }
 
 // Gateways returns up to maxGateways Linkerd gateways of the cluster, sorted by namespace and name.
-// If the cluster has more gateways, Gateways also returns the number of gateways that are missing
-// from the list.
+// If the cluster has more gateways, Gateways also returns the number of omitted gateways.
 func (c *Cluster) Gateways() (list []*Gateway, more int) {
 	c.state.mu.RLock()
 	list = slices.Collect(maps.Values(c.state.gateways.byService))
@@ -361,13 +361,13 @@ func (c *Cluster) Declares(svc federation.ServiceID, port uint16) bool {
 }
 
 // Reader returns a reader for one port of a Service. After a change, the reader only joins the
-// EndpointSlices that have changed.
+// changed EndpointSlices again.
 func (c *Cluster) Reader(svc federation.ServiceID, port uint16) federation.Reader {
 	return &reader{state: c.state, service: svc, port: port}
 }
 
 // Explain implements [federation.Explainer]. To hold the lock only briefly, Explain locks the state
-// for one EndpointSlice at a time.
+// separately for each EndpointSlice.
 func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return explain(c.state, svc, port)
 }

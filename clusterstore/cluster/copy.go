@@ -30,10 +30,11 @@ import (
 	"isthmus/clusterstore/kube"
 )
 
-// A copy of a cluster consists of Kubernetes lists, as the cluster's API server would send them.
-// Each kind has a function expand beside its function compact. The function expand returns the
-// smallest object that compacts to the same cached value. A Cluster with Config.Copied reads such
-// lists instead of those of an API server, with the same decoder and into the same state.
+// A copy of a cluster consists of Kubernetes lists in the form in which the cluster's API server
+// would send them. Each kind has an expand function in addition to its compact function. The expand
+// function of a kind returns the smallest object that compacts to the given cached value. If
+// Config.Copied is set, the Cluster reads the lists of a copy instead of an API server's lists. The
+// decoder and the state are the same in both cases.
 
 // CopiedList is the list of one kind of object in a copy of a cluster.
 type CopiedList struct {
@@ -42,11 +43,12 @@ type CopiedList struct {
 }
 
 // Copy returns the cached objects of a linked cluster, with one list for each kind that has been
-// listed. Exports are not copied. Servers and ExternalWorkloads that are invalid are not copied
-// either, because only the reason is cached.
+// listed. Exports are not copied. Copy omits invalid Servers and ExternalWorkloads, because the
+// cache only contains the reason why they are invalid.
 //
-// EndpointSlices come before Pods. If the cluster changes during Copy, the copy therefore has the
-// Pods that its slices name, or newer versions of them. Equal caches have equal copies.
+// EndpointSlices come before Pods. Even if the cluster changes during Copy, the copy therefore
+// contains all Pods to which its slices refer, in the same or a newer version. Equal caches have
+// equal copies.
 func (c *Cluster) Copy() []CopiedList {
 	rules := c.cfg.Rules
 	expandPod := func(key string, p compactedPod) *corev1.Pod { return expandPod(key, p, rules) }
@@ -73,14 +75,15 @@ func (c *Cluster) Copy() []CopiedList {
 	})
 }
 
-// Encode writes the list to w, gzipped. Only one object at a time is expanded.
+// Encode compresses the list with gzip and writes it to w. Encode expands only one object at a
+// time.
 func (l *CopiedList) Encode(w io.Writer) error {
 	zipped := gzip.NewWriter(w)
 	return cmp.Or(l.write(zipped), zipped.Close())
 }
 
-// listOf returns the list of the cached objects of one kind. If an object is not copied, expand
-// returns nil.
+// listOf returns the list of the cached objects of one kind. The expand function returns nil for
+// objects to leave out.
 func listOf[O interface {
 	comparable
 	decode.Object
@@ -111,14 +114,14 @@ func listOf[O interface {
 	return CopiedList{Resource: k.Name, write: func(w io.Writer) error { return write(w, of, objects) }}
 }
 
-// protobufObject is an object of one of Kubernetes' own kinds.
+// protobufObject is an object of a built-in Kubernetes kind.
 type protobufObject interface {
 	Size() int
 	Marshal() ([]byte, error)
 }
 
-// writeProtobuf writes a list as a prefix and a runtime.Unknown. The objects are expanded twice,
-// because the size of the list precedes them.
+// writeProtobuf writes a list as a prefix and a runtime.Unknown. writeProtobuf expands each object
+// twice, because the size of the list precedes the objects.
 func writeProtobuf[O any](w io.Writer, of schema.GroupVersionKind, objects iter.Seq[O]) error {
 	size := 0
 	for o := range objects {
@@ -148,7 +151,7 @@ func writeProtobuf[O any](w io.Writer, of schema.GroupVersionKind, objects iter.
 	return nil
 }
 
-// itemsNumber is the number of the field with the objects in all lists.
+// itemsNumber is the protobuf field number of the items in every kind of list.
 const itemsNumber = 2
 
 // writeJSON writes a list of custom resources.
@@ -182,8 +185,8 @@ type Copied struct {
 	read bool // guarded by mu; the first sync is complete, so the lists are no longer needed
 }
 
-// client returns a client that reads the copy. A kind without a list is absent. Watches receive no
-// event.
+// client returns a client that reads the copy. If the copy has no list of a kind, the client
+// reports that the server does not serve the kind. Watches receive no event.
 func (f *Copied) client() *kube.Client {
 	client := &kube.Client{}
 	client.Sources = decode.NewSources(&http.Client{Transport: f}, &url.URL{Scheme: "https", Host: "copy"})
@@ -191,8 +194,8 @@ func (f *Copied) client() *kube.Client {
 	return client
 }
 
-// RoundTrip responds to a request for a list as an API server would. It responds to a watch only when
-// the request is canceled.
+// RoundTrip responds to list requests as an API server would. RoundTrip does not respond to a watch
+// request until the request is canceled.
 func (f *Copied) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Query().Has("watch") {
 		<-request.Context().Done()
@@ -214,7 +217,7 @@ func (f *Copied) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// list returns the list of a resource, if the copy has one.
+// list returns the copied list of a resource, and reports whether the copy contains the list.
 func (f *Copied) list(resource string) (list []byte, found bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -222,7 +225,7 @@ func (f *Copied) list(resource string) (list []byte, found bool) {
 	return list, found
 }
 
-// release frees the lists after the first sync. f may be nil.
+// release frees the lists after the first sync. The receiver may be nil.
 func (f *Copied) release() {
 	if f == nil {
 		return
@@ -237,7 +240,8 @@ func (f *Copied) release() {
 var errCopied = errors.New("the API server has not been reached since this replica started, " +
 	"so a copy of the cluster is served")
 
-// adjust makes the health that of a stale cluster, once the copy has been read. f may be nil.
+// Once the copy has been read, adjust changes the health to that of a stale cluster. The receiver
+// may be nil.
 func (f *Copied) adjust(h *follow.Health) {
 	if f == nil {
 		return

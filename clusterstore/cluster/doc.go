@@ -16,9 +16,9 @@
 //
 //   - While the API server is unreachable, all cached endpoints stay in use. Within 10 s after the
 //     API server recovers, the Cluster watches it again.
-//   - Events may arrive in any order. For example, an EndpointSlice may arrive before its Pod, and
-//     an owner may be listed last. The order of events does not affect the resulting endpoints,
-//     which only depend on the objects.
+//   - A Cluster accepts events in any order. For example, an EndpointSlice may arrive before its
+//     Pod, and an owner may be listed last. The order of events does not affect the resulting
+//     endpoints, which only depend on the objects.
 //   - The content of an object cannot crash the process, and cannot lead to a message that cannot
 //     be encoded. A Cluster ignores an endpoint if one of its strings is not valid UTF-8. A Cluster
 //     also ignores an endpoint with a loopback, link-local, multicast or unspecified address,
@@ -26,14 +26,14 @@
 //   - The Servers, Pods and Pod labels in one namespace do not slow down other namespaces. After a
 //     Server has changed, a dedicated goroutine evaluates the selectors of Servers, one namespace
 //     at a time. No other goroutine waits for a lock during the evaluation. The constant maxPolicy
-//     limits the Servers in each namespace. Servers beyond the limit are ignored, and every replica
-//     ignores the same Servers.
-//   - A Cluster reports changes for each namespace in turn.
+//     limits the Servers in each namespace. A Cluster ignores the Servers beyond the limit, and
+//     every replica ignores the same Servers.
+//   - A Cluster reports changes for one namespace after the other.
 //   - Readers and [Local.ServiceProfile] return the same pointer for an object as long as the
 //     object does not change.
 //   - ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles, ServiceExports and
-//     ServiceImports are optional. If the API server forbids or does not serve a kind,
-//     [Cluster.Health] reports the problem, and the Cluster retries within 30 s.
+//     ServiceImports are optional. If the API server forbids access to a kind or does not serve the
+//     kind, [Cluster.Health] reports the problem, and the Cluster retries within 30 s.
 //   - All methods except Run are safe for concurrent use.
 //   - A Cluster only reports changes after its first sync, because readers wait for the first sync.
 //
@@ -41,13 +41,13 @@
 //
 // An EndpointSlice passes through these steps:
 //
-//   - The function endpointSliceKind defines how EndpointSlices are listed and watched. The
-//     function compactSlice extracts the fields to cache.
-//   - The method sliceIndex.set connects the EndpointSlice to its Pods, assigns a new stamp, and
+//   - The endpointSliceKind function defines how EndpointSlices are listed and watched. The
+//     compactSlice function extracts the fields to cache.
+//   - The sliceIndex.set method connects the EndpointSlice to its Pods, assigns a new stamp, and
 //     marks the Service as changed.
 //   - A goroutine of [Cluster.Run] calls Config.Changed for each marked Service. Config.Changed
 //     then calls the Read method of a reader.
-//   - The Read method only joins EndpointSlices with new stamps.
+//   - The Read method only joins the EndpointSlices with new stamps.
 //   - [Cluster.Explain] uses the same join to describe the verdict on each address.
 //
 // # Concurrency
@@ -59,7 +59,8 @@
 // For each resource, one goroutine updates the state. Two more goroutines call Config.Changed, and
 // one goroutine evaluates policies. For the local cluster, one goroutine calls
 // LocalConfig.ProfileChanged. These goroutines do not wait for each other, and merge bursts of
-// changes. Each goroutine handles the namespaces in turn, so no namespace delays the others.
+// changes. Each goroutine handles one namespace after the other, so no namespace delays the others
+// for long.
 //
 // To add a kind of object, create a new file with the structure of node.go, and add the kind to
 // newResources. The file of a kind defines the cached form of an object, the function that extracts

@@ -12,7 +12,7 @@ import (
 )
 
 // explain returns the verdict on each address of a Service. To hold the lock only briefly, explain
-// locks the state for one slice at a time.
+// locks the state separately for each slice.
 func explain(s *state, svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return func(yield func(federation.Considered) bool) {
 		var list []federation.Considered
@@ -89,8 +89,8 @@ func DescribeTarget(target string) string {
 // maxLeftText is the maximum length of a string in an explanation, in bytes.
 const maxLeftText = 100
 
-// beginning returns a copy of at most the first maxLeftText bytes of s. The copy does not keep s in
-// memory. A second call of beginning changes nothing.
+// beginning returns a copy of at most the first maxLeftText bytes of s. The copy does not share
+// memory with s. The beginning function is idempotent.
 func beginning(s string) string {
 	valid := strings.ToValidUTF8(text.Truncate(s, maxLeftText), "\uFFFD")
 	return strings.Clone(text.Truncate(valid, maxLeftText))

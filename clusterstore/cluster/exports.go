@@ -14,19 +14,20 @@ import (
 	"isthmus/federation"
 )
 
-// ExportHooks contains functions that derive values from objects, which a Cluster then caches for
-// exports. A Cluster compares these values and counts their memory, but does not interpret them. A
-// value must be immutable and must not share memory with the object.
+// ExportHooks contains functions that derive values from a Cluster's objects. The Cluster caches
+// these values for exports. A Cluster compares these values and counts their memory, but does not
+// interpret them. A value must be immutable and must not share memory with the object.
 //
-// Several goroutines call the hooks, and the hooks must not block. The fields Service, Listed and
-// Changed are required.
+// Several goroutines may call the hooks concurrently. The hooks must not block. The fields Service,
+// Listed and Changed are required.
 type ExportHooks struct {
-	// Service returns the value to cache for a Service. If the value is nil, the Cluster does not
-	// cache a value. After a change that affects the results of this hook for existing Services,
-	// call [Cluster.SelectorsChanged].
+	// Service returns the value to cache for a Service. If the hook returns nil, the Cluster does
+	// not cache a value for the Service. After a change that affects the results of this hook for
+	// existing Services, call [Cluster.SelectorsChanged].
 	Service func(*corev1.Service) any
-	// Listed reports whether CachedExports.List includes a Service with the given value, which is never
-	// nil. Other Services only appear in the list if a ServiceExport has the same name.
+	// Listed reports whether CachedExports.List includes a Service with the given value, which is
+	// never nil. Other Services only appear in the list if a ServiceExport has the same name and
+	// namespace.
 	Listed func(value any) bool
 	// ServiceExport returns the value to cache for a ServiceExport. If the hook is nil,
 	// ServiceExports are not read.
@@ -39,18 +40,19 @@ type ExportHooks struct {
 	Changed func()
 }
 
-// Export contains the values that the hooks returned for the objects with one name.
+// Export contains the values that the hooks returned for a Service and for the ServiceExport with
+// the same name.
 type Export struct {
 	ID            federation.ServiceID
 	Service       any // nil if there is no Service, or the hook returned nil
 	ServiceExport any // nil if there is no ServiceExport
 }
 
-// CachedExports contains the values that the hooks returned for the objects of a cluster. It never
-// contains the result of a partial list. Do not modify a CachedExports.
+// CachedExports contains the values that the hooks returned for the objects of a cluster. A
+// CachedExports never reflects a partial list. Do not modify a CachedExports.
 type CachedExports struct {
-	// List contains the listed Services and all ServiceExports, in no particular order. Each name
-	// occurs only once.
+	// List contains the Services that Listed accepted and all ServiceExports, in no particular
+	// order. Each name occurs only once.
 	List []Export
 	// ServiceExports reports whether List contains all ServiceExports. The field is true if
 	// ServiceExports have been listed, or if the API does not serve ServiceExports. If the API does
@@ -64,15 +66,16 @@ type CachedExports struct {
 	// does not serve ServiceImports, MCSVersion is empty.
 	MCSVersion string
 
-	// state is nil for a linked cluster. Otherwise, a reference to an old CachedExports would keep
-	// the cache of a replaced or unlinked cluster in memory.
+	// The state field is nil for a linked cluster. If the state field were set for a linked
+	// cluster, a reference to an old CachedExports would keep the cache of a replaced or unlinked
+	// cluster in memory.
 	state   *state
 	version uint64
 }
 
-// Unlisted reports whether a Service with the given ID currently exists in the local cluster
-// without being listed. For a CachedExports that comes from a linked cluster or not from a Cluster at
-// all, Unlisted returns false.
+// Unlisted reports whether the local cluster currently contains a Service with the given ID that
+// List does not contain. Unlisted returns false for a CachedExports of a linked cluster, and for a
+// CachedExports that no Cluster has created.
 func (x *CachedExports) Unlisted(id federation.ServiceID) bool {
 	if x.state == nil {
 		return false
@@ -102,7 +105,8 @@ type exportIndex struct {
 	latest atomic.Pointer[CachedExports]
 }
 
-// exportedKind records whether one kind of object has been listed or changed.
+// exportedKind records whether the objects of one kind have been listed, and whether they have
+// changed.
 type exportedKind struct {
 	listed  bool
 	changed bool // in a list or event that has not been applied completely
@@ -199,8 +203,7 @@ func (x *exportIndex) list() []Export {
 	return list
 }
 
-// pending reports whether Exports has to wait until a list is complete or until Services have been
-// listed.
+// pending reports whether Exports must wait for a list to complete or for Services to be listed.
 func (x *exportIndex) pending() bool {
 	for _, p := range x.kinds {
 		if p.changed {
@@ -215,8 +218,8 @@ func (x *exportIndex) isListed(id federation.ServiceID) bool {
 	return listed
 }
 
-// setService updates the value of a Service. If from is nil, the Service is new. If to is nil, the
-// Service has been deleted. The receiver may be nil.
+// setService updates the value of a Service. The from argument is nil for a new Service. The to
+// argument is nil for a deleted Service. The receiver may be nil.
 func (x *exportIndex) setService(key string, from, to *Service) {
 	if x == nil {
 		return
@@ -247,7 +250,7 @@ func (x *exportIndex) forgetServices() {
 }
 
 // applied is called after a complete list or a single event for a kind, so that Exports never
-// contains a partial list. If wantsList returns true, the hook has not yet read all objects of the
+// reflects a partial list. If wantsList returns true, the hook has not yet read all objects of the
 // kind since SelectorsChanged was called. The receiver may be nil.
 func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	if x == nil {
@@ -267,7 +270,7 @@ func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	}
 }
 
-// setAbsent records whether the API does not serve a kind.
+// setAbsent records whether a kind is missing from the API.
 func (x *exportIndex) setAbsent(kind int, absent bool) {
 	x.state.mu.Lock()
 	p := &x.kinds[kind]
@@ -302,7 +305,8 @@ func serviceExportSize(value any, _ string) int64 {
 	return valueSize(value) + indexEntry[any]() + exportPlace
 }
 
-// exportPlace is the memory of one element of CachedExports.List, including its copies in derived lists.
+// exportPlace is the memory in bytes that one element of CachedExports.List uses, including its
+// copies in derived lists.
 var exportPlace = listSize[Export](3)
 
 func sameExport(a, b any) bool { return reflect.DeepEqual(a, b) }
@@ -338,8 +342,8 @@ func serviceImportKind(c *Cluster) follow.Kind[*mcs.ServiceImport, any] {
 	))
 }
 
-// exportKind defines how a kind of object other than Services is cached for exports. The results of
-// the function compact are stored in the given map.
+// exportKind defines how a kind of object other than Services is cached for exports. The Cluster
+// stores the results of the compact function in the given map.
 func exportKind[O decode.Object](
 	c *Cluster, kind int, name string, from decode.Source[O], all map[string]any, compact func(O) (any, bool),
 ) follow.Kind[O, any] {
@@ -355,8 +359,8 @@ func exportKind[O decode.Object](
 	}
 }
 
-// ofMCS changes the definition of a kind in the MCS API, so that the index records whether the API
-// serves the kind.
+// ofMCS modifies the definition of an MCS API kind so that the index records whether the API serves
+// the kind.
 func ofMCS[O decode.Object](c *Cluster, kind int, k follow.Kind[O, any]) follow.Kind[O, any] {
 	k.Serves = func(ctx context.Context) (bool, error) {
 		there, err := c.cfg.Client.Sources.Serves(ctx, k.Name, decode.MCSVersions...)

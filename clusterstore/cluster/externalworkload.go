@@ -25,9 +25,9 @@ const (
 )
 
 // workloadKind defines how ExternalWorkloads are listed, watched and cached. The cache represents
-// an ExternalWorkload as a pod with different facts. An ExternalWorkload is in the namespace of its
-// slice, and its proxy handles all of its ports. The zone and the readiness of an ExternalWorkload
-// come from the slice.
+// an ExternalWorkload as a pod with different facts. An ExternalWorkload is in the same namespace
+// as its slice, and its proxy handles all of its ports. The zone and the readiness of an
+// ExternalWorkload come from the slice.
 func workloadKind(c *Cluster) follow.Kind[*decode.ExternalWorkload, compactedPod] {
 	k := follow.Kind[*decode.ExternalWorkload, compactedPod]{
 		Name:    "externalworkloads",
@@ -152,7 +152,7 @@ func sameSelected(a, b *decode.ExternalWorkload) bool {
 }
 
 // workloadTarget returns the key of the ExternalWorkload to which an address refers. The
-// ExternalWorkload is in the namespace of the slice. If the address does not refer to an
+// ExternalWorkload is in the same namespace as the slice. If the address does not refer to an
 // ExternalWorkload, workloadTarget returns false.
 func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	if ref == nil || ref.Kind != "ExternalWorkload" || !nameable(ref.Name) {

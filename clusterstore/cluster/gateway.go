@@ -36,8 +36,8 @@ const (
 	probePeriod    = 3 * time.Second // default if the period is unreadable, as in the chart
 )
 
-// Gateway is a Linkerd gateway, which is a Service through which other clusters reach the Services
-// of a cluster. A Gateway is immutable.
+// Gateway describes a Linkerd gateway: a Service through which other clusters reach the Services of
+// a cluster. A Gateway is immutable.
 type Gateway struct {
 	Service  federation.ServiceID
 	IPs      []netip.Addr // of the load balancer or, without one, the external IPs
@@ -101,7 +101,8 @@ func readGateway(o *corev1.Service, r Rules) *Gateway {
 	return g
 }
 
-// expand makes a Service, whose ports are set, the smallest one for which readGateway returns g.
+// expand adds fields to a Service whose ports are already set, until readGateway returns g for it.
+// The expand method adds no more fields than necessary.
 func (g *Gateway) expand(o *corev1.Service) {
 	o.Annotations = map[string]string{gatewayAnnotation: "true"}
 	if g.Identity != "" {
@@ -154,7 +155,7 @@ func (g *Gateway) Problem() string {
 }
 
 // addHost adds an address or a hostname to the gateway. If the address or hostname cannot belong to
-// another host, addHost only counts it.
+// another host, addHost only increments a counter.
 func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
 	ip, isIP := parseIP(text)
 	switch {
@@ -249,8 +250,8 @@ func newGatewayIndex() gatewayIndex {
 	return gatewayIndex{byService: make(map[federation.ServiceID]*Gateway)}
 }
 
-// set updates the index after a change to a Service. The argument from is nil if the Service was
-// not a gateway before. The argument to is nil if the Service is not a gateway now.
+// set updates the index after a change to a Service. The from argument is nil if the Service was
+// not a gateway before the change. The to argument is nil if the Service is no longer a gateway.
 func (x *gatewayIndex) set(id federation.ServiceID, from, to *Gateway) {
 	if from.equal(to) {
 		return

@@ -22,13 +22,13 @@ const (
 	Stale       = adminapi.Stale
 )
 
-// Status describes a cluster's state to users. A Status never contains credentials.
+// Status describes the state of a cluster to users. A Status never contains credentials.
 type Status = adminapi.ClusterStatus
 
-// NoGatewayAnswers is the StandingReason if all Linkerd gateways of a cluster are dead.
+// NoGatewayAnswers is the StandingReason of a cluster if all of its Linkerd gateways are dead.
 const NoGatewayAnswers = adminapi.NoGatewayAnswers
 
-// ChangeKind is the subject of a Change.
+// ChangeKind specifies what a Change is about.
 type ChangeKind int
 
 // The kinds of changes.
@@ -48,7 +48,7 @@ type Change struct {
 	Problem bool   // false if the cluster is as it should be
 }
 
-// Health describes whether a cluster's API can be read, and which objects in the cluster cannot be
+// Health reports whether a cluster's API can be read, and which objects in the cluster cannot be
 // used.
 type Health struct {
 	follow.Health
@@ -66,11 +66,12 @@ type Health struct {
 	// Memory describes the memory that counts against the cluster's memory cap. For a cluster
 	// without a memory cap, Memory is the zero value.
 	Memory adminapi.Memory
-	// API describes the API server. The expiry of the credentials is not set.
+	// API describes the API server. The returned value does not include the expiry of the
+	// credentials.
 	API adminapi.APIServer
 }
 
-// Warnings returns messages about the objects that are not used or only partly used.
+// Warnings returns messages about objects that Isthmus ignores or uses only in part.
 func (h Health) Warnings() (list []string) {
 	if h.MalformedProxies > 0 {
 		list = append(list, fmt.Sprintf(

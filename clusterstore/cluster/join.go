@@ -21,7 +21,8 @@ type reader struct {
 	share federation.Share
 	spec  *Service      // the Service from which share was created
 	parts []joinedSlice // sorted by key
-	// If explained is not nil, the verdict on each address is appended to it.
+	// If the explained field is not nil, the reader appends the verdict on each address to the
+	// list.
 	explained *[]federation.Considered
 }
 
@@ -35,8 +36,8 @@ type joinedSlice struct {
 
 // Read returns a Share with the cluster's current endpoints for the Service and port. If the
 // Service does not exist, the Share is empty, even if slices for the Service exist. If nothing has
-// changed, Read returns the same slices as the previous call. A changed slice contains the same
-// pointers for endpoints that have not changed.
+// changed, Read returns the same slices as the previous call. In a changed slice, unchanged
+// endpoints keep their pointers.
 func (r *reader) Read() federation.Share {
 	r.state.mu.RLock()
 	defer r.state.mu.RUnlock()
@@ -54,7 +55,7 @@ func (r *reader) Read() federation.Share {
 	return r.share
 }
 
-// useSpec updates the fields of the share that depend on the Service.
+// useSpec updates the fields of a Share that depend on the Service.
 func (r *reader) useSpec(s *Service) {
 	r.spec = s
 	r.share.NodeLocal = s.NodeLocal
@@ -94,9 +95,10 @@ func (r *reader) read(list []*slice, ref portRef) {
 	r.share.Slices = offered
 }
 
-// join creates endpoints from the ready and unready addresses of a slice. The argument before is
-// the previous result. If nothing has changed, join returns the previous result. Otherwise, join
-// reuses each endpoint of the previous result that has not changed.
+// join creates endpoints from the ready and unready addresses of a slice. The before argument is
+// the result of the previous join. If nothing has changed since the previous join, join returns the
+// previous result. Otherwise, join reuses each endpoint of the previous result that has not
+// changed.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
 	j := joiner{state: r.state, requested: r.port, mirror: &l.mirror, group: groupLabels(l, r.state.cluster)}
 	if len(before.Endpoints) > 0 {
@@ -152,8 +154,8 @@ type joiner struct {
 	made   federation.Endpoint // the endpoint being built
 	common *federation.Common  // of the previous endpoint, which siblings share
 
-	// The following fields cache the Pod of the previous address and the data derived from that
-	// Pod. Usually, the next Pod is a sibling that only differs in its node.
+	// The following fields cache the Pod at the previous address and data derived from this Pod.
+	// Usually, the Pod at the next address is a sibling that differs only in its node.
 	prefix    string // common prefix of the Pod keys of the namespace
 	facts     podFacts
 	template  template
@@ -220,9 +222,9 @@ func (j *joiner) unready(
 	return list
 }
 
-// take appends the new endpoint to the list. If the previous result contains an equal endpoint,
-// take appends that endpoint instead. If the endpoint cannot be sent to proxies, take does not
-// change the list and returns the reason.
+// take appends the endpoint under construction to the list. If the previous result contains an
+// equal endpoint, take appends that endpoint instead. If the endpoint cannot be sent to proxies,
+// take does not change the list and returns the reason.
 func (j *joiner) take(list, before []*federation.Endpoint) ([]*federation.Endpoint, federation.Verdict) {
 	if i, ok := findAddr(before, j.made.Addr); ok && before[i].Equal(&j.made) {
 		j.common = before[i].Common // replaces the equal value that share may have created
@@ -235,8 +237,8 @@ func (j *joiner) take(list, before []*federation.Endpoint) ([]*federation.Endpoi
 	return append(list, &e), federation.Served
 }
 
-// share returns a pointer to the fields that an endpoint has in common with its siblings. If the
-// previous endpoint has equal fields, share returns the pointer of the previous endpoint.
+// share returns a pointer to the fields that an endpoint shares with its siblings. If the previous
+// endpoint has equal fields, share returns the pointer of the previous endpoint.
 func (j *joiner) share(c federation.Common) *federation.Common {
 	c.Group = j.group
 	if !j.common.Equal(&c) {
@@ -246,9 +248,9 @@ func (j *joiner) share(c federation.Common) *federation.Common {
 	return j.common
 }
 
-// bare sets the fields of the endpoint for an address without a Pod or ExternalWorkload. An address
-// without a Pod or ExternalWorkload was added manually, or belongs to a Linkerd gateway of another
-// cluster.
+// bare sets the fields of the endpoint for an address without a Pod or ExternalWorkload. If an
+// address has no Pod or ExternalWorkload, a user added it, or it belongs to a Linkerd gateway of
+// another cluster.
 func (j *joiner) bare(e *federation.Endpoint) {
 	e.Kind = federation.Address
 	common := federation.Common{Identity: federation.Identity{DNS: j.mirror.identity}}
@@ -318,8 +320,8 @@ func (j *joiner) usePod(p *pod) {
 }
 
 // proxyIdentity returns the TLS identity of the proxy of a Pod or ExternalWorkload. If another
-// control plane has injected the proxy, the identity is unknown. The identity of an
-// ExternalWorkload comes from its spec.
+// control plane injected the proxy, the identity is unknown. The identity of an ExternalWorkload
+// comes from its spec.
 func (j *joiner) proxyIdentity(namespace string, t *template) federation.Identity {
 	s := j.state
 	if t.external() {

@@ -12,13 +12,13 @@ import (
 // labelSet is a set of labels, encoded as strings that can be compared and shared. Keys and values
 // are in separate strings, because Pods of different workloads often have the same keys. The
 // separator labelEnd follows each key and each value. Keys are sorted, except that
-// templateHashLabel is always the first key. Endpoints only need the value of templateHashLabel,
-// and objects may have tens of thousands of labels.
+// templateHashLabel is always the first key. The key templateHashLabel is first because endpoints
+// need no other label, and an object may have tens of thousands of labels.
 type labelSet struct{ keys, values string }
 
-// labelEnd cannot occur in a valid key or value, because API servers only accept letters, digits,
-// "-", "_", "." and "/". If a malicious server sends an object with labelEnd in a label, only the
-// labels of that object become garbled.
+// labelEnd cannot occur in a valid label, because API servers only accept letters, digits, "-",
+// "_", "." and "/". If a malicious server sends an object with labelEnd in a label, only the labels
+// of that object become garbled.
 const labelEnd = "\x00"
 
 func newLabelSet(from map[string]string) labelSet {
@@ -69,7 +69,8 @@ func (s *labelSet) all(yield func(key, value string) bool) {
 	}
 }
 
-// templateHash returns the value of templateHashLabel. The method only reads the first label.
+// templateHash returns the value of templateHashLabel. The templateHash method only reads the first
+// label.
 func (s *labelSet) templateHash() (value string, exists bool) {
 	if !strings.HasPrefix(s.keys, templateHashLabel+labelEnd) {
 		return "", false
@@ -108,7 +109,7 @@ func labelName(kind string) bool {
 	return kind != "" && (kind[0] < '0' || kind[0] > '9') && !strings.ContainsFunc(kind, odd)
 }
 
-// reserved reports whether a label named after the kind of an owner would hide another label.
+// reserved reports whether a label that is named after an owner's kind would hide another label.
 func reserved(kind string) bool {
 	switch kind {
 	case "pod", "external_workload", "serviceaccount", "control_plane_ns", "pod_template_hash", "zone", "zone_locality",

@@ -41,7 +41,7 @@ type Local struct {
 }
 
 // LocalConfig contains callbacks for changes that are only reported for the local cluster. All
-// functions are required unless noted otherwise. Only the function ProfileChanged may block.
+// fields are required unless noted otherwise. Only the function ProfileChanged may block.
 type LocalConfig struct {
 	// ServiceChanged is called for every added, changed or deleted Service. One goroutine makes all
 	// calls, in the order of the changes.
@@ -50,9 +50,9 @@ type LocalConfig struct {
 	// calls, in the order of the changes.
 	NodeChanged func(name, zone string, exists bool)
 	// ProfileChanged is called after a result of LookupAddress, AddressOwner, Instance,
-	// ServiceProfile or Service may have changed. The argument at is the time of the first event
-	// that caused the call. A dedicated goroutine calls ProfileChanged, so that ProfileChanged does
-	// not have to wait for Config.Changed.
+	// ServiceProfile or Service may have changed. The at argument is the time of the earliest event
+	// that led to the call. A dedicated goroutine calls ProfileChanged, so calls to Config.Changed
+	// do not delay calls to ProfileChanged.
 	ProfileChanged func(about Topic, at time.Time)
 
 	// SliceManager is the value of the label endpointslice.kubernetes.io/managed-by that marks the
@@ -96,7 +96,7 @@ func newLocal(c *Cluster) *Local {
 // read now, err is the reason.
 func (l *Local) Reads(resource string) (listed bool, err error) { return l.group.Reads(resource) }
 
-// Found describes the object to which an address is assigned.
+// Found describes the object to which an address is currently assigned.
 type Found struct {
 	// ID and Service are set if the address is the cluster IP of a Service.
 	ID      federation.ServiceID
@@ -136,8 +136,9 @@ func (l *Local) LookupAddress(addr netip.AddrPort) Found {
 }
 
 // Instance returns the ready or unready endpoint of a Service that has the given hostname. The
-// address of the endpoint contains the port to which a client connects. If the Service has no
-// endpoint with the hostname, or if the endpoint's Pod has not been read yet, Instance returns nil.
+// address of the returned endpoint includes the port to which the client connects. If the Service
+// has no endpoint with the hostname, or if the endpoint's Pod has not been read yet, Instance
+// returns nil.
 func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
 	s := l.state
 	s.mu.RLock()
@@ -183,8 +184,8 @@ func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 
 // endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. If the object is not
 // running yet or cannot be sent to proxies, endpointAt returns the endpoint of the bare address. If
-// the port of the address is a host port, the argument behind is the matching container port.
-// Otherwise, the argument behind is zero.
+// the port of the address is a host port, the behind argument is the matching container port. If
+// the port of the address is not a host port, the behind argument is zero.
 func (l *Local) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: l.cfg.Name}
 	j := joiner{state: l.state, behind: behind}
@@ -211,8 +212,8 @@ var _ federation.AddressOwners = (*Local)(nil)
 // IPs of its node are also assigned to the Pod.
 //
 // AddressOwner ignores ExternalWorkloads, because a machine outside of Kubernetes may belong to
-// several clusters. If a host port is bound to an address, that address is not assigned to the Pod,
-// because users who create Pods could name any address.
+// several clusters. If a Pod binds a host port to an address, the address is not assigned to the
+// Pod, because whoever creates a Pod could specify any address.
 func (l *Local) AddressOwner(ip netip.Addr) string {
 	s := l.state
 	s.mu.RLock()
@@ -254,7 +255,7 @@ func (l *Local) AssignedTo(ip netip.Addr) string {
 
 // AddressConflicts returns the ambiguous addresses of the cluster, oldest conflicts first. The list
 // contains at most maxConflicts conflicts. AddressConflicts also returns the number of conflicts
-// that are missing from the list.
+// that it omits from the list.
 func (l *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	all := l.conflicts.all()
 	for _, x := range all[:min(len(all), maxConflicts)] {
@@ -320,7 +321,7 @@ func (l *Local) SelectingIn(namespace string) (list []*corev1.Service) {
 }
 
 // Workloads returns the ExternalWorkloads of a namespace, with the fields that determine
-// EndpointSlices. If the argument is empty, Workloads returns the ExternalWorkloads of all
+// EndpointSlices. If the namespace is empty, Workloads returns the ExternalWorkloads of all
 // namespaces.
 func (l *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
 	l.state.mu.RLock()
@@ -358,7 +359,7 @@ func (l *Local) AllManagedSlices() map[federation.ServiceID]int {
 }
 
 // LinkerdMirrors returns the Services that Linkerd's service mirror has written. The keys of the
-// map are the names of the mirrored clusters. The result does not contain federated Services, or
+// map are the names of the mirrored clusters. LinkerdMirrors leaves out federated Services, and
 // Services that Isthmus has written or adopted.
 func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 	l.state.mu.RLock()
@@ -376,12 +377,11 @@ func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 	return mirrors
 }
 
-// Topic is the subject of a change. The fields of a Topic distinguish four kinds of subjects:
-//
-//   - An address, if the field IP is set.
-//   - The owner of an address, if the field AddressOwner is also set.
-//   - The hostnames of a Service, if the field Instances is set.
-//   - In all other cases, a Service and its ServiceProfiles.
+// Topic is the subject of a change. The fields of a Topic distinguish four kinds of subjects: - If
+// only the IP field is set, the subject is an address.
+//   - If the IP and AddressOwner fields are set, the subject is the owner of an address.
+//   - If the Instances field is set, the subject is the set of hostnames in a Service.
+//   - In all other cases, the subject is a Service with its ServiceProfiles.
 type Topic struct {
 	IP           netip.Addr
 	AddressOwner bool
@@ -389,7 +389,8 @@ type Topic struct {
 	Instances    bool
 }
 
-// subject returns what the topic is about besides its Service, for a panic. It contains the address, if any.
+// subject describes the subject of the topic apart from its Service, for reports of panics. The
+// description contains the address if the topic has one.
 func (t Topic) subject() string {
 	switch {
 	case t.AddressOwner:
@@ -413,7 +414,7 @@ func (l *Local) markTopic(namespace string, t Topic) {
 // LookupAddress for an address.
 func (l *Local) markAddress(namespace string, ip netip.Addr) { l.markTopic(namespace, Topic{IP: ip}) }
 
-// markInstances records that a Pod or endpoint with a hostname in the Service may have changed.
+// markInstances records that a Pod or endpoint of a Service may have changed and has a hostname.
 func (l *Local) markInstances(id federation.ServiceID) {
 	l.markTopic(id.Namespace, Topic{Service: id, Instances: true})
 }
@@ -443,7 +444,7 @@ func (l *Local) topicChanged(about Topic, at time.Time) {
 	l.profileChanged(about, at)
 }
 
-// profileChanged reports that objects on which profiles depend may have changed.
+// profileChanged reports a possible change to objects on which profiles depend.
 func (l *Local) profileChanged(about Topic, at time.Time) {
 	work := panics.Work{Where: panics.Change, Service: about.Service, Object: about.subject()}
 	report := func() { l.cfg.local.ProfileChanged(about, at) }
@@ -464,7 +465,7 @@ func (l *Local) conflictsAt(ip netip.Addr, since time.Time) []conflict {
 	return l.addresses.conflictsAt(ip, since)
 }
 
-// markCrowded makes the worker look for conflicts at each IP that several objects share.
+// markCrowded makes the worker look for conflicts at every IP that several objects share.
 func (l *Local) markCrowded() {
 	if l == nil {
 		return
@@ -484,7 +485,7 @@ func (l *Local) markCrowded() {
 }
 
 // setLocation sets the addresses of a Pod or ExternalWorkload. If the new location is nil,
-// setLocation removes the addresses.
+// setLocation removes the object's addresses.
 func (l *Local) setLocation(p *pod, to *location) {
 	if l == nil {
 		return
@@ -513,8 +514,8 @@ func (l *Local) setLocation(p *pod, to *location) {
 	}
 }
 
-// setServiceAddresses updates the cluster IPs and external addresses of a Service. The argument
-// from is nil if the Service is new. The argument to is nil if the Service has been deleted.
+// setServiceAddresses updates the cluster IPs and external addresses of a Service. The from
+// argument is nil for a new Service. The to argument is nil for a deleted Service.
 func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) {
 	if l == nil {
 		return
@@ -550,8 +551,8 @@ func (l *Local) location(p *pod) *location {
 	return l.addresses.locations[p]
 }
 
-// setSelecting caches a Service if the Service has a selector. The argument to is nil if the
-// Service has been deleted. The receiver may be nil.
+// setSelecting caches a Service if the Service has a selector. The to argument is nil for a deleted
+// Service. The receiver may be nil.
 func (l *Local) setSelecting(id federation.ServiceID, to *Service) {
 	switch {
 	case l == nil:
@@ -573,8 +574,8 @@ func (l *Local) selectedAt(key string) *decode.ExternalWorkload {
 	return l.selected[namespace][name]
 }
 
-// setSelected caches the fields of an ExternalWorkload that determine EndpointSlices. The argument
-// to is nil if the ExternalWorkload has been deleted. The receiver may be nil.
+// setSelected caches the fields of an ExternalWorkload that determine EndpointSlices. The to
+// argument is nil for a deleted ExternalWorkload. The receiver may be nil.
 func (l *Local) setSelected(key string, to *decode.ExternalWorkload) {
 	if l == nil {
 		return
@@ -600,7 +601,7 @@ func (l *Local) countManaged(of *slice, n int) {
 	}
 }
 
-// byNamespace maps a namespace and a name to a value. None of the inner maps is empty.
+// byNamespace maps each pair of a namespace and a name to a value. The inner maps are never empty.
 type byNamespace[V any] map[string]map[string]V
 
 func (b byNamespace[V]) set(namespace, name string, v V) {

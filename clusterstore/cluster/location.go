@@ -105,8 +105,8 @@ func (l *location) all(yield func(netip.Addr) bool) {
 	}
 }
 
-// claim is the reason why an address may be assigned to a Pod or ExternalWorkload. A lower value is
-// a stronger claim. The cluster IP of a Service takes precedence over all claims. If several
+// claim is the reason why an address may be assigned to a Pod or ExternalWorkload. A lower value
+// means a stronger claim. The cluster IP of a Service takes precedence over all claims. If several
 // objects have the same claim to an address, the address is ambiguous and is not assigned to any of
 // them. Only TCP ports count.
 //
@@ -114,9 +114,9 @@ func (l *location) all(yield func(netip.Addr) bool) {
 // address. Clients can therefore identify a draining Pod. If several Pods that are being deleted
 // claim the same address, the address is not assigned to any of them.
 //
-// If the field hostIP binds a host port to an address, the Pod only claims the host port at that
-// address. If the kubelet does not report that address for the node, the address may not exist on
-// the node. The claim to an unconfirmed address is the weakest claim.
+// If a Pod binds a host port to an address with the hostIP field, the Pod only claims the host port
+// at that address. If the kubelet does not report that address for the node, the address may not
+// exist on the node. A claim to an address that the kubelet does not report is the weakest claim.
 type claim uint8
 
 const (
@@ -128,8 +128,9 @@ const (
 	noClaim
 )
 
-// claimWords contains descriptions for several objects with the same claim. The description for
-// byDraining is empty, because several Pods that are being deleted do not have a claim.
+// claimWords contains a description of each claim for the case that several objects have the claim.
+// The description of byDraining is empty, because several Pods that are being deleted cannot claim
+// the same address.
 var claimWords = [noClaim]string{
 	byIP:        "Pods with IP ",
 	byHostPort:  "Pods with host port ",

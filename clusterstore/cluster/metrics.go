@@ -78,7 +78,7 @@ func (m *Metrics) Requests() *kube.Requests {
 	return m.requests
 }
 
-// The function Series creates these metrics at each scrape.
+// The Series function creates the following metrics at each scrape.
 var (
 	stateDesc = desc("isthmus_cluster_state",
 		"1 for the current state of a cluster: rejected, pending, unreachable, ready or stale.", "state")
@@ -101,7 +101,7 @@ var (
 	cacheDescs = newCacheDescs()
 )
 
-// newCacheDescs returns the descriptor of the cache size metric for each resource.
+// newCacheDescs returns the descriptor of each resource's cache size metric.
 func newCacheDescs() map[string]*prometheus.Desc {
 	all := make(map[string]*prometheus.Desc)
 	for _, k := range kinds {
@@ -118,13 +118,13 @@ func gauge(d *prometheus.Desc, value float64, name federation.ClusterName, label
 	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{name.String()}, labels...)...)
 }
 
-// StateSeries returns the metric for a cluster's state, without the other metrics of Series.
+// StateSeries returns only the state metric of a cluster, whereas Series returns all metrics.
 func StateSeries(name federation.ClusterName, s State) prometheus.Metric {
 	return gauge(stateDesc, 1, name, string(s))
 }
 
-// StandingSeries returns the metric for a cluster's standing. The argument s is the higher of two
-// standings: the standing from the cordon and the standing of a lost cluster.
+// StandingSeries returns the metric for a cluster's standing. The s argument is the higher of two
+// standings: the standing set by a cordon, and the standing of a lost cluster.
 func StandingSeries(name federation.ClusterName, s federation.Standing) prometheus.Metric {
 	return gauge(standingDesc, 1, name, s.String())
 }
@@ -158,9 +158,9 @@ func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric 
 	return list
 }
 
-// troubles returns the metrics for problems with a resource. For a linked cluster, these metrics
-// only exist while their value is above zero. Otherwise, the number of series would grow with the
-// number of links.
+// troubles returns the metrics for problems with a resource. For a linked cluster, troubles only
+// returns metrics with a value above zero. If troubles returned zero values for linked clusters,
+// the number of series would grow with the number of links.
 func troubles(name federation.ClusterName, r adminapi.Resource) (list []prometheus.Metric) {
 	if name == federation.Local || r.Refused > 0 {
 		list = append(list, gauge(refusedDesc, float64(r.Refused), name, r.Resource))

@@ -34,7 +34,7 @@ func (n node) equal(o node) bool {
 // clusters have a memory cap.
 func (n node) size(string) int64 { return indexEntry[node]() }
 
-// shared yields the zone and the region of a Node. The region is also a key of nodeIndex.regions.
+// shared yields a Node's zone and region. The yielded region is also a key of nodeIndex.regions.
 func (n node) shared(yield func(any, int64) bool) {
 	_ = yield(n.zone, uniqueText(n.zone)) && yield(n.region, uniqueText(n.region)+indexEntry[int]())
 }
@@ -54,7 +54,7 @@ func localNodeKind(c *Cluster) follow.Kind[*corev1.Node, node] {
 }
 
 // linkedNodeKind defines how the Nodes of a linked cluster are listed, watched and cached. In a
-// linked cluster, only the metadata of Nodes is read.
+// linked cluster, Isthmus only reads the metadata of Nodes.
 func linkedNodeKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, node] {
 	k := nodeKind(c, c.cfg.Client.Sources.NodeMetadata, compactLinkedNode)
 	k.Aside = true // only the region depends on these Nodes
@@ -74,8 +74,8 @@ func nodeKind[O decode.Object](c *Cluster, source decode.Source[O], compact func
 	}
 }
 
-// compactLocalNode returns the zone, region and IP addresses of a Node. Addresses that are
-// hostnames are ignored.
+// compactLocalNode returns a Node's zone, region and IP addresses. compactLocalNode ignores
+// addresses that are hostnames.
 func compactLocalNode(o *corev1.Node) (node, bool) {
 	n := nodeOf(o.Labels)
 	for _, a := range o.Status.Addresses {
@@ -104,7 +104,7 @@ func expandNode(key string, n node) *metav1.PartialObjectMetadata {
 	return o
 }
 
-// nodeOf returns the zone and region of a Node. If the region cannot be displayed, nodeOf leaves
+// nodeOf returns the zone and region of a Node. If the region is not safe to display, nodeOf leaves
 // the region empty.
 func nodeOf(labels map[string]string) node {
 	region := labels[regionLabel]
@@ -132,8 +132,8 @@ func newNodeIndex(s *state) nodeIndex {
 	}
 }
 
-// set updates the index after a change to a Node. The argument before is the zero value if the Node
-// is new. The argument now is the zero value if the Node has been deleted.
+// set updates the index after a change to a Node. The before argument is the zero value for a new
+// Node. The now argument is the zero value for a deleted Node.
 func (x *nodeIndex) set(name string, before, now node) {
 	x.countRegion(before.region, -1)
 	x.countRegion(now.region, 1)
@@ -149,8 +149,8 @@ func (x *nodeIndex) set(name string, before, now node) {
 }
 
 // updateRegion updates the region that all Nodes share, and reports whether the region has changed.
-// Callers call updateRegion only after a complete list or a single event, so that partial lists
-// have no effect.
+// Callers call updateRegion only after a complete list or a single event, so partial lists have no
+// effect.
 func (x *nodeIndex) updateRegion() (changed bool) {
 	now := x.commonRegion()
 	changed = now != x.region || !x.regionKnown

@@ -12,8 +12,8 @@ import (
 	"isthmus/clusterstore/follow"
 )
 
-// owner is the cached form of a ReplicaSet or Job. Only the owner of the ReplicaSet or Job is
-// cached.
+// owner is the cached form of a ReplicaSet or Job. The cache only contains the owner of the
+// ReplicaSet or Job.
 type owner struct {
 	key    string
 	parent unique.Handle[ownerRef] // its owner; the zero Handle if the object has not been read
@@ -25,7 +25,7 @@ func (o *owner) isRead() bool { return o.parent != unique.Handle[ownerRef]{} }
 // ownerRef identifies an object by its kind in lower case and its name.
 type ownerRef struct{ kind, name string }
 
-// Isthmus reads ReplicaSets and Jobs to find their owners, such as Deployments.
+// Isthmus only reads ReplicaSets and Jobs to find their owners, such as Deployments.
 const (
 	kindReplicaSet = "replicaset"
 	kindJob        = "job"
@@ -105,8 +105,8 @@ func newOwnerIndex(s *state) ownerIndex {
 	return ownerIndex{state: s, replicaSets: make(map[string]*owner), jobs: make(map[string]*owner)}
 }
 
-// ofKind returns the map of owners of a kind. If owners of the kind are not read, ofKind returns
-// nil.
+// ofKind returns the map with the owners of one kind. If Isthmus does not read owners of the kind,
+// ofKind returns nil.
 func (x *ownerIndex) ofKind(kind string) map[string]*owner {
 	switch kind {
 	case kindReplicaSet:
@@ -189,11 +189,11 @@ func (x *ownerIndex) store(kind string) store[unique.Handle[ownerRef]] {
 	return store[unique.Handle[ownerRef]]{state: x.state, same: same, get: get, set: set, keys: keys}
 }
 
-// ownersOfReplicaSets contains the kinds that topOwner accepts as the owner of a ReplicaSet.
+// ownersOfReplicaSets contains the kinds that topOwner accepts as owners of ReplicaSets.
 var ownersOfReplicaSets = []string{kindJob, "statefulset", "daemonset", "deployment"}
 
 // topOwner returns the workload to which a Pod belongs, such as a Deployment. Usually, the workload
-// is the topmost known owner. If a Pod has no owner, topOwner returns the Pod itself.
+// is the topmost owner that is known. If a Pod has no owner, topOwner returns the Pod itself.
 func topOwner(p *pod, t *template) ownerRef {
 	switch {
 	case t.owner == ownerRef{}:

@@ -40,16 +40,16 @@ var thisNetwork = netip.PrefixFrom(netip.IPv4Unspecified(), 8)
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // Routable reports whether the address can belong to another host. Without this check, another
-// cluster could make proxies send requests to themselves. API servers reject most addresses in
-// endpoints that are not routable. Apart from the broadcast address, addresses in the reserved
-// range 240.0.0.0/4 count as routable, because Linux connects to these addresses and some Pod
-// networks use them.
+// cluster could make proxies send requests to themselves. API servers reject most unroutable
+// addresses in endpoints. Apart from the broadcast address, addresses in the reserved range
+// 240.0.0.0/4 count as routable, because Linux connects to these addresses and some Pod networks
+// use them.
 func Routable(ip netip.Addr) bool {
 	return !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsMulticast() && !ip.IsLinkLocalUnicast() &&
 		!thisNetwork.Contains(ip) && ip != limitedBroadcast
 }
 
-// readIP parses the address of an endpoint and returns the verdict Served. If an endpoint must not
+// readIP parses the address of an endpoint and returns the verdict Served. If endpoints must not
 // use the address, readIP returns the reason instead.
 func readIP(text string) (netip.Addr, federation.Verdict) {
 	ip, ok := parseIP(text)
@@ -69,8 +69,8 @@ func value(s *string) string {
 	return *s
 }
 
-// maxIPs is the maximum number of IPs that are read from one object. API servers allow two IPs for
-// each object.
+// maxIPs is the maximum number of IPs that are read from one object. API servers allow at most two
+// IPs per object.
 const maxIPs = 16
 
 func addIP(list []netip.Addr, text string) []netip.Addr {

@@ -66,7 +66,8 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	if t.serviceAccount == "" {
 		t.serviceAccount = defaultServiceAccount
 	}
-	// As in Linkerd, invalid items in these lists are ignored, and the other items take effect.
+	// As in Linkerd, invalid items in these lists of ports are ignored, and the other items take
+	// effect.
 	if list, ok := o.Annotations[opaqueAnnotation]; ok {
 		t.opaque, _ = ParsePorts(list, t.ports.numbers())
 	}
@@ -79,8 +80,9 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	return newFacts(t, o.Spec.NodeName)
 }
 
-// expandPod returns the smallest Pod of a linked cluster that compactPod compacts to p. Opaque ports
-// equal to the default are left out, so that the reader's own default applies.
+// expandPod returns the smallest Pod of a linked cluster that compactPod compacts to p. If the
+// opaque ports equal the default, expandPod leaves them out, so that the default of the reading
+// replica applies.
 func expandPod(key string, p compactedPod, r Rules) *corev1.Pod {
 	t := p.facts.fullTemplate()
 	o := &corev1.Pod{}
@@ -107,7 +109,7 @@ func expandPod(key string, p compactedPod, r Rules) *corev1.Pod {
 }
 
 // expandMetadata sets the metadata that Pods and ExternalWorkloads have in common: the labels, the
-// owner, and the opaque ports unless they are the default.
+// owner, and the opaque ports if they differ from the default.
 func (t *template) expandMetadata(o *metav1.ObjectMeta, r Rules) {
 	o.Labels = maps.Collect(t.labels.all)
 	o.OwnerReferences = t.owner.references()
@@ -159,8 +161,9 @@ type compactedPod struct {
 	facts    podFacts
 	location *location
 	selected *decode.ExternalWorkload // fields that determine EndpointSlices; only with LocalConfig.SliceManager
-	// set is a new set, which was evaluated for this Pod before the Pod was added to the state. If
-	// the namespace has no Servers, or if a sibling of the Pod is already in the state, set is nil.
+	// The set field is a new set that was evaluated for this Pod before the Pod was added to the
+	// state. If the namespace has no Servers, or if a sibling of the Pod is already in the state,
+	// the set field is nil.
 	set *podSet
 }
 
@@ -183,7 +186,7 @@ func (p compactedPod) size(key string) int64 {
 	return n
 }
 
-// groupedSize is the memory that a Pod uses in the policy of its namespace, in bytes. This memory
+// groupedSize is the memory that a Pod uses in the policy of its namespace, in bytes. The result
 // includes a podSet, which siblings may share.
 const groupedSize = 144
 
@@ -199,10 +202,10 @@ func (p compactedPod) shared(yield func(any, int64) bool) {
 //
 // The following sizes were measured with realistic labels and without slices. A Pod with siblings
 // in a ReplicaSet or StatefulSet uses 220 to 280 bytes. The only Pod of a Job uses up to 530 bytes.
-// A label key that no other Pod has uses another 600 to 700 bytes.
+// A label key that no other Pod has adds another 600 to 700 bytes.
 //
-// A pod may also represent an ExternalWorkload, because endpoints are created in the same way for
-// Pods and ExternalWorkloads. The key of an ExternalWorkload cannot be the key of a Pod.
+// A pod may also represent an ExternalWorkload, because Pods and ExternalWorkloads become endpoints
+// in the same way. The key of an ExternalWorkload never equals the key of a Pod.
 type pod struct {
 	key    string // namespace/name, after workloadPrefix for an ExternalWorkload
 	facts  podFacts
@@ -210,8 +213,8 @@ type pod struct {
 	slices []*slice // slices with an address of this Pod
 }
 
-// id returns the namespace and name of the Pod or ExternalWorkload. The argument is the template of
-// the Pod or ExternalWorkload.
+// id returns the namespace and name of the Pod or ExternalWorkload. The argument must be the
+// template of the same Pod or ExternalWorkload.
 func (p *pod) id(t *template) (namespace, name string) {
 	if t.external() {
 		return follow.SplitKey(strings.TrimPrefix(p.key, workloadPrefix))
@@ -219,8 +222,8 @@ func (p *pod) id(t *template) (namespace, name string) {
 	return follow.SplitKey(p.key)
 }
 
-// namespace returns the namespace of the Pod or ExternalWorkload. The method also works for
-// placeholders.
+// namespace returns the namespace of the Pod or ExternalWorkload. The namespace method also works
+// for placeholders.
 func (p *pod) namespace() string { return namespaceOfPod(p.key) }
 
 // namespaceOfPod returns the namespace of the Pod or ExternalWorkload with the given key.
@@ -239,8 +242,8 @@ type podFacts struct {
 	node     unique.Handle[string]
 	// traits contains the values that few or no other Pods have in common with this Pod. The values
 	// are the owner's name, the service account's name, and the label values, each followed by
-	// labelEnd. If these values were part of the template, each workload or even each Pod would
-	// need its own template.
+	// labelEnd. If templates included these values, each workload or even each Pod would need its
+	// own template.
 	traits string
 }
 
@@ -268,11 +271,12 @@ func (f podFacts) isRead() bool { return f != podFacts{} }
 // siblings reports whether two Pods have the same facts, apart from their nodes.
 func (f podFacts) siblings(o podFacts) bool { return f.template == o.template && f.traits == o.traits }
 
-// alike returns the facts without the node. The result is the same for all siblings.
+// alike returns the facts without the node. The alike method returns the same result for all
+// siblings.
 func (f podFacts) alike() podFacts { return podFacts{template: f.template, traits: f.traits} }
 
-// external reports whether the facts belong to an ExternalWorkload. The receiver must not be a
-// placeholder.
+// external reports whether the facts belong to an ExternalWorkload. The external method must not be
+// called for placeholders.
 func (f podFacts) external() bool {
 	t := f.template.Value()
 	return t.external()
@@ -316,9 +320,9 @@ func (t template) size() int64 {
 const podShards = 64
 
 // podIndex contains the pods of a cluster, by key. All pods of a namespace are in the same shard.
-// After a change to a Server, the worker therefore does not iterate over all Pods of the cluster,
-// of which there may be 100,000. A separate map for each namespace would use more memory in
-// clusters with many small namespaces.
+// After a change to a Server, the worker therefore does not have to iterate over all Pods of the
+// cluster. A cluster may have 100,000 Pods. A separate map for each namespace would use more memory
+// in clusters with many small namespaces.
 //
 // The mutex state.mu guards a podIndex.
 type podIndex struct {
@@ -338,7 +342,8 @@ func newPodIndex(s *state) podIndex {
 	return x
 }
 
-// near returns the shard for a namespace. The shard may also contain pods of other namespaces.
+// near returns the shard that contains the pods of a namespace. The shard may also contain pods of
+// other namespaces.
 func (x *podIndex) near(namespace string) map[string]*pod {
 	return x.shards[maphash.String(x.seed, namespace)%podShards]
 }
@@ -480,7 +485,7 @@ func (x *podIndex) entry(key string) *pod {
 	return p
 }
 
-// sweep removes the pod if it is a placeholder to which no slice refers.
+// sweep removes a pod that is a placeholder to which no slice refers.
 func (x *podIndex) sweep(p *pod) {
 	if !p.facts.isRead() && len(p.slices) == 0 {
 		delete(x.near(p.namespace()), p.key)

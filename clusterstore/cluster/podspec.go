@@ -34,7 +34,7 @@ func containers(spec *corev1.PodSpec) func(yield func(*corev1.Container) bool) {
 	}
 }
 
-// readProxy returns the ports of the Pod's proxy. If one of the three ports cannot be read,
+// readProxy returns the ports of the Pod's proxy. If any of the three ports cannot be read,
 // readProxy returns the zero value. Connections to the admin and control ports bypass the inbound
 // port, so the inbound port cannot be used without the other two ports.
 func readProxy(spec *corev1.PodSpec) proxyPorts {
@@ -60,8 +60,8 @@ func readProxy(spec *corev1.PodSpec) proxyPorts {
 	return proxyPorts{}
 }
 
-// environment is the inverse of readProxy: it returns the variables of a proxy with these ports. It
-// returns nil for unknown ports.
+// environment is the inverse of readProxy, and returns the environment variables of a proxy with
+// the given ports. If the ports are unknown, environment returns nil.
 func (p proxyPorts) environment() []corev1.EnvVar {
 	if p == (proxyPorts{}) {
 		return nil
@@ -85,7 +85,7 @@ func listenPort(addr string) uint16 {
 }
 
 // containerPorts returns the named TCP ports of a Pod's containers. If a named port has a host
-// port, the result also contains the host port under the same name.
+// port, containerPorts also includes the host port under the same name.
 func containerPorts(spec *corev1.PodSpec) namedPorts {
 	var ports []byte
 	for c := range containers(spec) {
@@ -106,8 +106,9 @@ type hostPort struct {
 	bound     netip.Addr // hostIP, the only address with the port; the zero Addr means all addresses of the node
 }
 
-// readHostPorts returns the TCP host ports of a Pod, sorted by compareHostPorts. Host ports that
-// are bound to an address that other hosts cannot reach, such as 127.0.0.1, are ignored.
+// readHostPorts returns the TCP host ports of a Pod, sorted by compareHostPorts. If a host port is
+// bound to an address that other hosts cannot reach, such as 127.0.0.1, readHostPorts ignores the
+// host port.
 func readHostPorts(spec *corev1.PodSpec) (list []hostPort) {
 	for c := range containers(spec) {
 		for i := range c.Ports {
@@ -119,9 +120,9 @@ func readHostPorts(spec *corev1.PodSpec) (list []hostPort) {
 	if len(list) == 0 {
 		return nil
 	}
-	// An init container may have the same host port as a regular container. The regular container
+	// An init container may use the same host port as a regular container. The regular container
 	// takes precedence, because it runs as long as the Pod. Regular containers are at the end of
-	// the list, so the list is reversed before duplicates are removed.
+	// the list, so readHostPorts reverses the list before it removes duplicates.
 	slices.Reverse(list)
 	slices.SortStableFunc(list, compareHostPorts)
 	list = slices.CompactFunc(list, func(a, b hostPort) bool { return compareHostPorts(a, b) == 0 })

@@ -17,12 +17,12 @@ import (
 // also contains the ports that these Servers make opaque for Pods and ExternalWorkloads. The mutex
 // state.mu guards a policy.
 //
-// Pods whose facts only differ in their nodes form a set, for which the opaque ports are evaluated
+// Pods whose facts only differ in their nodes form a set. The opaque ports of a set are evaluated
 // only once. After a change to a Server, a worker evaluates all sets of the namespace. Until the
 // worker has finished, Pods keep their previous opaque ports. The worker has no other tasks, so
-// changes to services do not have to wait for the worker. If a new or changed Pod does not belong
-// to an existing set, the Pod is evaluated before it is added to the state. The mutex state.mu is
-// not held during an evaluation.
+// changes to services do not have to wait for the worker. A new or changed Pod that does not belong
+// to an existing set is evaluated before it is added to the state. The mutex state.mu is not held
+// during an evaluation.
 type policy struct {
 	servers map[string]*serverFacts // by name
 	changed bool                    // a Server has changed since the worker last read the Servers
@@ -36,7 +36,7 @@ type policy struct {
 	lacking bool                    // lists has no room for the opaque ports of some sets
 }
 
-// policySize is the memory of a policy with one Server and one set of Pods, in bytes. The memory
+// policySize is the size of a policy with one Server and one set of Pods, in bytes. The size
 // includes the maps of the policy.
 const policySize = 1600
 
@@ -56,20 +56,20 @@ type podSet struct {
 type opaquePorts = unique.Handle[Ports]
 
 const (
-	// maxPolicy is the maximum total cost of the Servers in one namespace. Servers are counted in
-	// the order of their names, and Servers beyond the limit are ignored.
+	// maxPolicy is the maximum total cost of the Servers in one namespace. Isthmus counts Servers
+	// in the order of their names, and ignores Servers beyond the limit.
 	//
-	// Matching a Pod with 500 labels against Servers with this total cost takes 0.4 ms. If each
-	// Server has a different port, matching takes a few tenths of a millisecond longer. After each
+	// Matching a Pod with 500 labels against Servers with this total cost takes 0.4 ms. Matching
+	// takes a few tenths of a millisecond longer if each Server has a different port. After each
 	// change to a Server, the worker matches all Pods of the namespace again.
 	maxPolicy = 10_000
 	// maxOpaqueBytes is the maximum memory for the opaque ports of a namespace's Pods, in bytes.
-	// Equal sets of ports only count once. Servers do not affect further Pods after this limit is
-	// reached.
+	// Equal sets of ports count only once. Once this limit is reached, Servers do not affect any
+	// further Pods.
 	maxOpaqueBytes = 1 << 20
 )
 
-// portsOf returns all opaque ports of a Pod in the namespace. The argument own contains the ports
+// portsOf returns all opaque ports of a Pod in the namespace. The own argument contains the ports
 // that are opaque without Servers. The receiver may be nil.
 func (p *policy) portsOf(of *pod, own Ports) Ports {
 	if p != nil {
@@ -114,7 +114,8 @@ func (p *policy) cacheOpaque(set *podSet) {
 }
 
 // setOpaque stores the given results of an evaluation, and returns the previous opaque ports of all
-// sets. If memory is limited, sets for which Servers already made ports opaque have priority.
+// sets. If not all results fit into maxOpaqueBytes, sets for which Servers already made ports
+// opaque have priority.
 func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePorts {
 	had := make(map[*podSet]opaquePorts)
 	for _, set := range p.sets {
@@ -146,8 +147,8 @@ const (
 	manyOpaque               // the opaque ports need more than maxOpaqueBytes
 )
 
-// excess returns the limit that the Servers exceed. The method also returns a message that explains
-// why some Servers are ignored, or why Servers do not apply to some Pods.
+// excess returns the limit that the Servers exceed. The excess method also returns a message, which
+// explains why some Servers are ignored or why Servers do not apply to some Pods.
 func (p *policy) excess() (excess, string) {
 	switch {
 	case p.used.cost > maxPolicy:
@@ -170,8 +171,8 @@ type usedServers struct {
 	cost int // of all Servers
 }
 
-// useServers returns the Servers to evaluate. Malformed Servers are left out. Servers are counted
-// in the order of their names, and Servers beyond maxPolicy are also left out.
+// useServers returns the Servers to evaluate. Malformed Servers are left out. useServers counts
+// Servers in the order of their names, and leaves out Servers beyond maxPolicy.
 func useServers(servers map[string]*serverFacts) *usedServers {
 	used := &usedServers{}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
@@ -213,8 +214,8 @@ func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	return all
 }
 
-// policyIndex contains the Servers of a cluster, and their effect on the Pods of each namespace.
-// The mutex state.mu guards a policyIndex.
+// policyIndex contains the Servers of a cluster, and the effect of these Servers on the Pods of
+// each namespace. The mutex state.mu guards a policyIndex.
 type policyIndex struct {
 	// fixed
 	state *state
@@ -290,8 +291,8 @@ func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
 }
 
 // regroup moves an added or changed Pod to the set that contains the siblings of the Pod. If the
-// set of the siblings does not exist, regroup adds the evaluated set to the policy, or a new set if
-// the evaluated set is nil. After a Pod has been deleted, regroup removes the Pod from its set.
+// siblings have no set yet, regroup adds the evaluated set to the policy, or a new set if the
+// evaluated set is nil. After a Pod has been deleted, regroup removes the Pod from its set.
 func (x *policyIndex) regroup(of *pod, evaluated *podSet) {
 	p := x.byNamespace[of.namespace()]
 	if p == nil || p.pods == nil { // the worker groups the Pods
@@ -312,7 +313,7 @@ func (x *policyIndex) regroup(of *pod, evaluated *podSet) {
 	}
 }
 
-// mark makes the worker evaluate the policy of a namespace.
+// mark schedules an evaluation of a namespace's policy by the worker.
 func (x *policyIndex) mark(namespace string) {
 	if x.state.live {
 		x.dirty.Add(namespace, namespace, x.state.now)
@@ -320,9 +321,9 @@ func (x *policyIndex) mark(namespace string) {
 }
 
 // evaluate evaluates the sets of a namespace for which the Servers have changed since the last
-// evaluation. Sets whose opaque ports exceeded the memory limit are also evaluated. If the Servers
-// start to exceed a limit, evaluate returns the message to log. Only one goroutine may call
-// evaluate for a namespace at a time.
+// evaluation. The evaluate method also evaluates the sets whose opaque ports exceeded the memory
+// limit. If the Servers start to exceed a limit, evaluate returns the message to log. Only one
+// goroutine may call evaluate for a namespace at a time.
 func (x *policyIndex) evaluate(namespace string) (reason string) {
 	p, servers, found := x.toEvaluate(namespace)
 	if p == nil {
@@ -413,7 +414,7 @@ func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found ma
 	return reason
 }
 
-// failed records that an evaluation of the policy has panicked. Pods that were not updated before
+// failed records that the evaluation of a policy has panicked. Pods that were not updated before
 // the panic keep their previous opaque ports.
 func (x *policyIndex) failed(namespace string, p *policy) {
 	x.state.lock()

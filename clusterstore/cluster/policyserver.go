@@ -36,8 +36,8 @@ func serverKind(c *Cluster) follow.Kind[*decode.Server, *serverFacts] {
 	}
 }
 
-// compactServer returns the cached form of a Server. Servers that do not make a port opaque are not
-// cached.
+// compactServer returns the cached form of a Server. Servers that do not make any port opaque are
+// not cached.
 func compactServer(o *decode.Server) (*serverFacts, bool) {
 	if o.Invalid != "" {
 		return &serverFacts{invalid: o.Invalid}, true
@@ -127,7 +127,7 @@ func (f *serverFacts) cost() int {
 // maxSelectorSize is the maximum number of keys and values in a selector.
 const maxSelectorSize = 500
 
-// readSelector returns the evaluated form of a selector. A nil selector does not select anything.
+// readSelector returns a selector in its evaluated form. A nil selector does not select anything.
 func readSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 	if size := selectorSize(s); size > maxSelectorSize { // the error of LabelSelectorAsSelector would list them all
 		return nil, fmt.Errorf("the selector contains %d keys and values, but the limit is %d", size, maxSelectorSize)

@@ -12,8 +12,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// Ports is an immutable set of port numbers. The zero value is the empty set. Sets with the same
-// ports are equal under ==.
+// Ports is an immutable set of port numbers. The zero value is the empty set. Two sets with the
+// same ports are equal when compared with ==.
 type Ports struct {
 	// ranges contains four bytes for each range: the first and the last port, both big-endian. The
 	// encoding as a string makes the set comparable, so that pods with equal sets can share memory.
@@ -57,8 +57,8 @@ func (p Ports) String() string {
 	return b.String()
 }
 
-// unlike returns the set as a list for ParsePorts with the given names. A name may look like a port
-// or a range. The list then has leading zeros in place of that name.
+// unlike formats the set as a list for ParsePorts. None of the items equals one of the given names.
+// If a name looks like a port or a range in the set, unlike adds leading zeros to the item.
 func (p Ports) unlike(named map[string]uint16) string {
 	list := p.String()
 	if len(named) == 0 {
@@ -78,8 +78,8 @@ func bounds(r string) (from, to uint16) {
 }
 
 // ParsePorts parses a comma-separated list of ports, ranges and names, such as
-// "25,3306,80-90,http". A name may look like a range, so ParsePorts first looks up each item in the
-// map of named ports. Spaces around items and a trailing comma are allowed.
+// "25,3306,80-90,http". Because a name may look like a range, ParsePorts first looks up each item
+// in the map of named ports. Spaces around items and a trailing comma are allowed.
 //
 // ParsePorts skips invalid items. If the list contains invalid items, ParsePorts returns both the
 // set of the valid items and an error. The error lists the first ten invalid items.
@@ -112,8 +112,8 @@ const maxNamed = 10
 
 type portRange struct{ from, to uint16 }
 
-// newPorts creates a set from ranges. To make sets with the same ports equal and lookups fast,
-// newPorts sorts the ranges and merges adjacent ranges.
+// newPorts creates a set from ranges. So that sets with the same ports are equal and lookups are
+// fast, newPorts sorts the ranges and merges adjacent ranges.
 func newPorts(list []portRange) Ports {
 	slices.SortFunc(list, func(a, b portRange) int { return cmp.Compare(a.from, b.from) })
 	var ranges []byte
@@ -137,7 +137,8 @@ func parseRange(item string) (from, to uint16, ok bool) {
 	return from, to, okFrom && okTo && from <= to
 }
 
-// parsePort parses a port number. The string must only contain digits, without a sign or spaces.
+// parsePort parses a port number. The port number must only contain digits, without a sign or
+// spaces.
 func parsePort(s string) (uint16, bool) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	return uint16(n), err == nil

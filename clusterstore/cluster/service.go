@@ -100,9 +100,9 @@ func (s *Service) size() int64 {
 }
 
 // serviceEntrySize returns the memory that the state uses for the entry of a Service, in bytes. If
-// a slice refers to a Service that does not exist, the entry is a placeholder. One of the
-// allocations is a safety margin. Without this margin, the total size of many small Services would
-// equal the heap to within 1 %.
+// a slice refers to a Service that does not exist, the entry is a placeholder. One of the counted
+// allocations is a safety margin. Without the safety margin, the total size of many small Services
+// would differ from the heap by less than 1 %.
 func serviceEntrySize() int64 {
 	place := mapEntry(sizeof[federation.ServiceID]() + sizeof[*serviceEntry]())
 	return 3*allocation + sizeof[serviceEntry]() + place + listedSize
@@ -140,8 +140,8 @@ func compactService(o *corev1.Service, r Rules, full bool) *Service {
 	return s
 }
 
-// expandService returns the smallest Service of a linked cluster that compactService compacts to s. It
-// leaves out the export value.
+// expandService returns the smallest Service of a linked cluster that compactService compacts to s.
+// expandService leaves out the value for exports.
 func expandService(key string, s *Service) *corev1.Service {
 	o := &corev1.Service{}
 	o.Namespace, o.Name = follow.SplitKey(key)
@@ -166,7 +166,7 @@ func (s *Service) HasPort(port uint16) bool {
 }
 
 // numbers returns the numbers of the named TCP ports, by name. If several ports have the same name,
-// the first of these ports counts.
+// numbers returns the first of these ports.
 func (s *Service) numbers() map[string]uint16 {
 	numbers := make(map[string]uint16)
 	for _, p := range s.Ports {
@@ -239,7 +239,7 @@ func (s *Service) servedAs(o *Service) bool {
 
 // portRef returns a reference to the port of a slice that corresponds to a port of the Service.
 // Slices use the same port names as their Service, so targetPort is not needed. If the Service does
-// not declare the port for TCP, the reference contains the port number.
+// not declare the port with protocol TCP, the reference contains the port number.
 func (s *Service) portRef(port uint16) portRef {
 	for _, p := range s.Ports {
 		if p.Number == port {
@@ -297,8 +297,8 @@ func newServiceIndex(s *state) serviceIndex {
 	return serviceIndex{state: s, byID: make(map[federation.ServiceID]*serviceEntry)}
 }
 
-// serviceEntry contains a Service in the state and the slices of the Service. Slices may exist
-// without a Service, and a Service may exist without slices.
+// serviceEntry contains a Service in the state together with its slices. Slices may exist without a
+// Service, and a Service may exist without slices.
 type serviceEntry struct {
 	spec   *Service // nil if the Service does not exist
 	slices []*slice // sorted by key
@@ -408,9 +408,9 @@ func (x *serviceIndex) set(key string, to *Service, _ bool) {
 }
 
 // byHostname returns the first address with the given hostname. Addresses that are served take
-// precedence over addresses that are not ready or that belong to a slice without ports. Addresses
-// that are not ready are also returned, because the Pods of a StatefulSet look up each other before
-// they are ready.
+// precedence over addresses that are not ready or that belong to a slice without ports. byHostname
+// also returns addresses that are not ready, because the Pods of a StatefulSet look up each other
+// before they are ready.
 func (e *serviceEntry) byHostname(hostname string) (*slice, *address) {
 	for _, ready := range []bool{true, false} {
 		for _, l := range e.slices {

@@ -19,8 +19,9 @@ import (
 	"isthmus/internal/text"
 )
 
-// The function translateProfile translates a ServiceProfile, which is Linkerd's custom resource for
-// routes. The result is a [federation.ServiceProfile], which can be sent to proxies.
+// The translateProfile function translates a ServiceProfile, which is Linkerd's custom resource for
+// routes. The result of translateProfile is a [federation.ServiceProfile], which can be sent to
+// proxies.
 //
 //	t := translateProfile(o)
 //	if t.Profile == nil {
@@ -32,34 +33,34 @@ import (
 //	method: GET
 //	pathRegex: /cart/.*
 //
-// The condition is translated to one [federation.Match] of kind MatchAll with two elements in Sub,
-// because all fields of a condition must match. A status range with only one bound is translated to
-// a range that contains only this status. Proxies receive weights as integers. For example, a
-// weight of "500m" is translated to 5,000, and a weight of 1 to 10,000.
+// Because all fields of a condition must match, this condition becomes one [federation.Match] of
+// kind MatchAll with two elements in Sub. A status range with only one bound becomes a range that
+// contains only this status. Proxies receive weights as integers. For example, a weight of "500m"
+// becomes 5,000, and a weight of 1 becomes 10,000.
 //
 // Callers may rely on these properties:
 //
 //   - For any spec, translateProfile runs quickly, and its result can be encoded and sent. All
-//     strings in the result are valid UTF-8. The nesting of conditions and the total size do not
-//     exceed the limits of proxies.
+//     strings in the result of translateProfile are valid UTF-8. The nesting depth of the
+//     conditions and the total size of the result do not exceed the limits of proxies.
 //   - A Problem begins with the path of the field, as in "routes[0] \"r\": condition: …". A Problem
 //     contains at most 500 bytes and is safe to log.
 //   - The results for two equal specs are equal.
-//   - The function translateProfile is safe for concurrent use and does not start goroutines.
+//   - The translateProfile function is safe for concurrent use and does not start goroutines.
 //
 // If a part of a ServiceProfile is invalid, the whole ServiceProfile is rejected, because a part of
 // a policy may have the opposite meaning of the whole policy. The only exception is a timeout that
-// is not a duration, which is ignored. Opaque ports in a ServiceProfile are ignored, because
-// proxies receive the opaque ports of the Service.
+// is not a valid duration. Such a timeout is ignored. Opaque ports in a ServiceProfile are ignored,
+// because proxies receive the opaque ports of the Service.
 //
-// Proxies discard these values, although API servers accept them:
+// Proxies discard the following values, although API servers accept them:
 //
 //   - a retry budget with a ttl below 1 s or above 1 min
 //   - a retry budget with a ratio above 1,000
 //   - a retry budget with more than 2,147,483,647 minimal retries per second
 //   - a status without bounds
 //
-// The function translateProfile does not change these values, and mentions each of them in the
+// The translateProfile function does not change these values, and mentions each of them in the
 // Problem.
 
 // profileKind defines how ServiceProfiles are listed, watched and cached. A ServiceProfile is
@@ -101,8 +102,8 @@ func newProfileIndex(l *Local) profileIndex {
 	return profileIndex{local: l, byKey: make(map[string]*translatedProfile)}
 }
 
-// set updates the index after a change to a ServiceProfile. The argument before is nil if the
-// ServiceProfile is new. The argument now is nil if the ServiceProfile has been deleted.
+// set updates the index after a change to a ServiceProfile. The before argument is nil for a new
+// ServiceProfile. The now argument is nil for a deleted ServiceProfile.
 func (x *profileIndex) set(key string, before, now *translatedProfile) {
 	if before != nil && before.Profile == nil {
 		x.rejected--
@@ -141,10 +142,10 @@ const (
 	// an upper bound, except that the encoding of a method in capital letters may be 50 % larger.
 	// Proxies accept messages of up to 4 MiB.
 	maxProfile = 2 << 20
-	// sizePerPart is the estimated size of a part, without its strings.
+	// sizePerPart is the estimated size of one part of a ServiceProfile, without its strings.
 	sizePerPart = 48
 	// maxNested is the maximum nesting depth of conditions. Each level of conditions is encoded as
-	// two nested messages, and proxies decode up to 100 nested messages.
+	// two nested messages, and proxies decode at most 100 levels of nested messages.
 	maxNested = 30
 )
 
@@ -158,7 +159,7 @@ type translatedProfile struct {
 }
 
 // translateProfile translates a ServiceProfile. The results for two equal ServiceProfiles are
-// equal. It is safe to log and display the Problem.
+// equal. The Problem is safe to log and display.
 func translateProfile(o *decode.ServiceProfile) *translatedProfile {
 	if o.Invalid != "" {
 		return &translatedProfile{Problem: text.Clean(o.Invalid, text.Long)}
@@ -223,7 +224,7 @@ func (t *translator) profile(o *decode.ServiceProfile) (*federation.ServiceProfi
 	return p, nil
 }
 
-// madeRoute contains a translated route. If a part of the route is left out, madeRoute also
+// madeRoute contains a translated route. If parts of a route have been left out, madeRoute also
 // contains the reason.
 type madeRoute struct {
 	federation.Route
@@ -442,8 +443,8 @@ func (t *translator) list(
 }
 
 // status translates a range of status codes. If only one bound is set, the resulting range only
-// contains that status code. The result always contains both bounds, because proxies ignore a
-// condition with a zero bound.
+// contains that status code. The resulting range always contains both bounds, because proxies
+// ignore a condition with a zero bound.
 func (t *translator) status(s *decode.Range) (federation.Match, error) {
 	m := federation.Match{Kind: federation.MatchStatus, Min: cmp.Or(s.Min, s.Max), Max: cmp.Or(s.Max, s.Min)}
 	for _, code := range []uint32{s.Min, s.Max} {

@@ -7,19 +7,19 @@ import (
 	"unsafe"
 )
 
-// For each kind of object in a linked cluster, a size method estimates the memory that the state
-// uses for one object, in bytes. The estimates count against the memory cap (see
-// [follow.Kind].Size). The file for each kind contains the size method, which uses the following
+// Each kind of object in a linked cluster has a size method, which estimates the memory that the
+// state uses for one object, in bytes. The estimates count against the memory cap (see
+// [follow.Kind].Size). The size methods are in the files of their kinds, and use the following
 // functions. Data that only the local cluster caches is not counted, because the local cluster has
 // no memory cap. The test TestBudget compares the sums of the estimates with the heap.
 
 const (
-	// allocation is the overhead of one allocation, in bytes. The value is an upper bound for the
-	// average over all sizes of allocations.
+	// allocation is the overhead of one allocation, in bytes. The value of this constant is an
+	// upper bound for the average overhead over all allocation sizes.
 	allocation = 16
-	// listedSize is the memory of a pointer in a growing list, in bytes.
+	// listedSize is the memory that a pointer in a growing list uses, in bytes.
 	listedSize = 16
-	// indexShare is the maximum number of slots for each entry of a map after the map has grown.
+	// indexShare is the maximum number of slots per entry in a map that has just grown.
 	indexShare = 16.0 / 7
 	// uniqueSize is the overhead of a value with a [unique.Handle], in bytes.
 	uniqueSize = 160
@@ -31,14 +31,15 @@ func sizeof[T any]() int64 {
 	return int64(unsafe.Sizeof(value))
 }
 
-// indexEntry returns the memory of an entry in a large map from object keys to values of type T.
+// indexEntry returns the memory that an entry uses in a large map from object keys to values of
+// type T.
 func indexEntry[T any]() int64 { return mapEntry(sizeof[string]() + sizeof[T]()) }
 
-// mapEntry returns the memory of an entry in a large map. The argument is the total size of the key
-// and the value.
+// mapEntry returns the memory that an entry of a large map uses. The argument of mapEntry is the
+// total size of the key and the value.
 func mapEntry(size int64) int64 { return int64(float64(size+1) * indexShare) }
 
-// textSize returns the memory to which a string refers.
+// textSize returns the size of the bytes to which a string refers.
 func textSize(text string) int64 {
 	if text == "" {
 		return 0
@@ -114,7 +115,7 @@ func referredMapSize(v reflect.Value) int64 {
 	return n
 }
 
-// uniqueText returns the memory of a string that is stored only once in the process.
+// uniqueText returns the memory of a string that the process stores only once.
 func uniqueText(text unique.Handle[string]) int64 {
 	return uniqueSize + sizeof[string]() + textSize(text.Value())
 }

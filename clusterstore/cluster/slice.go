@@ -29,13 +29,13 @@ type slice struct {
 	// The following fields are only set while the slice is in the state.
 	key string
 	// stamp is the value of sliceIndex.clock after the last change to the slice, or to a Pod, owner
-	// or Server on which the slice depends. A reader only joins the slice again if the stamp has
+	// or Server on which the slice depends. A reader joins the slice again only if the stamp has
 	// changed.
 	stamp   uint64
 	changed int64 // when the slice itself was first read or last changed, in Unix nanoseconds
 }
 
-// mirror contains the data that Linkerd's service mirror writes about a gateway of another cluster.
+// mirror contains the data about another cluster's gateway that Linkerd's service mirror writes.
 type mirror struct{ cluster, identity, remoteName string }
 
 // subset is a list of addresses with the same ports. Ready addresses are at the beginning of the
@@ -66,8 +66,8 @@ func (s subset) alike(o subset, shown bool) bool {
 		slices.EqualFunc(s.others(shown), o.others(shown), address.same)
 }
 
-// others returns the addresses that are not ready. If shown is true, others leaves out addresses
-// that are only used for explanations.
+// others returns the addresses that are not ready. If the shown argument is true, others leaves out
+// addresses that are only used for explanations.
 func (s subset) others(shown bool) []address {
 	list := s.addresses[s.ready:]
 	if !shown || len(list) == 0 {
@@ -107,8 +107,8 @@ type addressFacts struct {
 	nodes string             // nodes in the hints, encoded like zones; only in the local cluster
 	node  string             // only for a Pod that is not ready; other addresses use the node of their Pod
 	why   federation.Verdict // Served if the address is ready
-	// leftOut means that the address does not get an endpoint for any port. Addresses that are left
-	// out are only used for explanations, and for profiles that look up their hostname.
+	// leftOut means that the address does not become an endpoint for any port. Left-out addresses
+	// are only used for explanations, and for profiles that look up the address by its hostname.
 	leftOut bool
 	other   string // target that is neither a Pod nor an ExternalWorkload
 	text    string // text that is not an IP address
@@ -130,9 +130,9 @@ func endpointSliceKind(c *Cluster) follow.Kind[*discoveryv1.EndpointSlice, *slic
 
 // The kind Endpoints in the core API group is the predecessor of EndpointSlices.
 type (
-	//lint:ignore SA1019 it is read with --enable-endpoint-slices=false
+	//lint:ignore SA1019 Endpoints are read with --enable-endpoint-slices=false
 	coreEndpoints = corev1.Endpoints
-	//lint:ignore SA1019 a part of coreEndpoints
+	//lint:ignore SA1019 EndpointSubset is a part of the Endpoints API
 	coreEndpointSubset  = corev1.EndpointSubset
 	coreEndpointAddress = corev1.EndpointAddress
 )
@@ -159,10 +159,10 @@ func sliceKind[O decode.Object](
 	}
 }
 
-// compactSlice returns the cached form of an EndpointSlice. Slices of DNS names (FQDN) and slices
-// without a Service are not cached, because they do not have endpoints. Slices with neither ports
-// nor addresses are only cached if they have the given manager. API servers treat an empty list of
-// ports like a missing list.
+// compactSlice returns the cached form of an EndpointSlice. Slices with DNS names (FQDN) and slices
+// without a Service are not cached, because they do not contain endpoints. A slice with neither
+// ports nor addresses is only cached if the given manager manages the slice. API servers treat an
+// empty list of ports like a missing list.
 func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*slice, bool) {
 	service := sliceService(o)
 	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
@@ -256,7 +256,7 @@ func expandSlice(key string, l *slice) *discoveryv1.EndpointSlice {
 	return o
 }
 
-// maxEndpointAddresses is the maximum number of addresses of one endpoint that API servers accept.
+// maxEndpointAddresses is the maximum number of addresses that API servers accept in one endpoint.
 const maxEndpointAddresses = 100
 
 // expandEndpoints returns the smallest Endpoints object of a linked cluster that compactEndpoints
@@ -333,7 +333,7 @@ type endpointReader struct {
 }
 
 // read returns the subset that contains the given ports and endpoints. If an endpoint has several
-// addresses, all of the addresses are served. Kubernetes itself only writes one address for each
+// addresses, Isthmus serves all of them. Kubernetes itself only writes one address for each
 // endpoint, and does not define the meaning of further addresses.
 func (r *endpointReader) read(ports []slicePort, endpoints []discoveryv1.Endpoint) subset {
 	ready := make([]address, 0, len(endpoints))
@@ -429,8 +429,8 @@ func (a address) withIP(text string, at addressFacts) address {
 	return a
 }
 
-// expand returns the smallest endpoint of a slice in the given namespace that readEndpoint and withIP
-// read as a.
+// expand returns the smallest endpoint of a slice that readEndpoint and withIP convert to this
+// address. The namespace argument is the namespace of the slice.
 func (a *address) expand(namespace string) discoveryv1.Endpoint {
 	at := a.facts.Value()
 	e := discoveryv1.Endpoint{Addresses: []string{a.expandIP()}, Hostname: a.hostname}
@@ -460,13 +460,13 @@ func (a *address) expand(namespace string) discoveryv1.Endpoint {
 	return e
 }
 
-// hasOtherTarget reports whether the address may have a target that is neither a Pod nor an
+// hasOtherTarget reports whether the target of the address may be neither a Pod nor an
 // ExternalWorkload.
 func (p *addressFacts) hasOtherTarget() bool {
 	return p.other != "" || p.why == federation.OtherTarget || p.why == federation.NotReady && p.leftOut
 }
 
-// expandIP returns the text that readIP reads as the IP of the address.
+// expandIP returns a string that readIP parses as the IP of the address.
 func (a *address) expandIP() string {
 	if a.ip.IsValid() {
 		return a.ip.String()
@@ -474,8 +474,8 @@ func (a *address) expandIP() string {
 	return a.facts.Value().text
 }
 
-// sharesEndpoint reports whether two addresses differ only in their IP, so that one endpoint can have
-// both.
+// sharesEndpoint reports whether two addresses differ only in their IP, so that one endpoint can
+// contain both.
 func (a *address) sharesEndpoint(b *address) bool {
 	return a.target == b.target && a.facts == b.facts && value(a.hostname) == value(b.hostname)
 }
@@ -541,8 +541,8 @@ func expandTarget(target, namespace string) *corev1.ObjectReference {
 	return nil
 }
 
-// nameable reports whether an object can have the given name. A name with a slash could lead to the
-// key of an object of another kind (see workloadPrefix).
+// nameable reports whether an object can have the given name. A name with a slash could result in
+// the key of an object of another kind (see workloadPrefix).
 func nameable(name string) bool { return name != "" && !strings.Contains(name, "/") }
 
 // targetKind returns the kind of the object to which an address refers.
@@ -567,8 +567,8 @@ func trim[T any](list []T) []T {
 
 // connected returns an iterator over the addresses that are connected to their Pods. Ready
 // addresses are connected. In the local cluster, addresses with a hostname are also connected,
-// because profiles look up these addresses. A change to the Pod of any other address does not cause
-// any work.
+// because profiles look up these addresses. For any other address, Isthmus does not have to do
+// anything when the Pod changes.
 func (l *slice) connected(local bool) iter.Seq[*address] {
 	return func(yield func(*address) bool) {
 		for _, sub := range l.subsets {
@@ -582,7 +582,7 @@ func (l *slice) connected(local bool) iter.Seq[*address] {
 }
 
 // size returns the memory that the state uses for a slice in a linked cluster, in bytes. The result
-// includes memory for the Service and the Pods to which the slice refers, even if they do not
+// includes memory for the Service and Pods to which the slice refers, even if these objects do not
 // exist.
 func (l *slice) size(string) int64 {
 	n := sizeof[slice]() + indexEntry[*slice]() + serviceEntrySize() + textSize(l.service.Namespace) +
@@ -605,7 +605,7 @@ func (l *slice) size(string) int64 {
 	return n
 }
 
-// shared yields the facts of the addresses. If consecutive addresses have equal facts, shared
+// shared yields the facts of a slice's addresses. If consecutive addresses have equal facts, shared
 // yields these facts only once.
 func (l *slice) shared(yield func(any, int64) bool) {
 	var last unique.Handle[addressFacts]
@@ -620,12 +620,12 @@ func (l *slice) shared(yield func(any, int64) bool) {
 	}
 }
 
-// same compares all fields that are copied from the object.
+// same reports whether all fields that are copied from the object are equal.
 func (l *slice) same(o *slice) bool { return l.alike(o, false) }
 
-// alike reports whether two slices are equal. If shown is true, alike only compares the fields that
-// readers, profiles and writers of slices use, and ignores the fields that are only used for
-// explanations.
+// alike reports whether two slices are equivalent. If the shown argument is true, alike ignores the
+// fields that are only used for explanations, and compares the fields that readers, profiles and
+// writers of slices use.
 func (l *slice) alike(o *slice, shown bool) bool {
 	return l.service == o.service && l.mirror == o.mirror && l.managed == o.managed &&
 		slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool { return a.alike(b, shown) })
@@ -641,8 +641,8 @@ type sliceIndex struct {
 
 func newSliceIndex(s *state) sliceIndex { return sliceIndex{state: s, byKey: make(map[string]*slice)} }
 
-// set updates the index after a change to the slice with the given key. The argument before is nil
-// if the slice is new. The argument now is nil if the slice has been deleted.
+// set updates the index after a change to the slice with the given key. The before argument is nil
+// for a new slice. The now argument is nil for a deleted slice.
 func (x *sliceIndex) set(key string, before, now *slice) {
 	x.state.local.countManaged(before, -1)
 	x.state.local.countManaged(now, 1)

@@ -10,11 +10,11 @@ import (
 	"isthmus/internal/pace"
 )
 
-// state holds the cached objects of one cluster. Through the indexes, the handler of an event finds
+// state holds the cached objects of one cluster. The handler of an event uses the indexes to find
 // the services that the event affects. The state does not perform I/O.
 //
-// Objects refer to each other through pointers. If an object refers to an object that has not been
-// read, the pointer refers to a placeholder, so objects may arrive in any order. For example, an
+// Objects refer to each other through pointers. If an object that is referred to has not been read,
+// the pointer refers to a placeholder. Objects may therefore arrive in any order. For example, an
 // endpoint is left out of a slice while the endpoint's Pod is missing. When the Pod arrives,
 // readers join the slice again.
 //
@@ -22,43 +22,45 @@ import (
 // by key, to find the objects that a new list no longer contains. The following list describes each
 // index and its users.
 //
-//   - services contains each Service and its slices, by name. Readers look up their Service on
-//     every read. Pages and writers of slices also use this index. Entries with neither a Service
-//     nor slices are removed.
-//   - slices contains each EndpointSlice or Endpoints object, by key. Each slice has a stamp, which
-//     changes whenever an object on which the slice depends changes. Readers compare stamps to find
-//     the slices that they have to join again. Readers find the slices themselves through the index
-//     services.
-//   - pods contains Pods and ExternalWorkloads, by key, in 64 shards. Each slice in the state
-//     contains pointers to its Pods. Each Pod contains a list of its slices, and a change to the
-//     Pod touches these slices. The methods attachPods and detachPods of sliceIndex keep both sides
-//     consistent. The method podIndex.sweep removes unused placeholders.
-//   - owners contains ReplicaSets and Jobs together with their Pods, by key. A change to an owner
-//     touches its Pods. The methods attach and detach of ownerIndex keep both sides consistent.
-//   - policies contains the Servers that make ports opaque, both by key and by namespace and name.
-//     For each namespace, the index contains sets of Pods, and the opaque ports of each set. During
-//     a join, readers look up each Pod in this index. The methods setServer and evaluate update the
-//     index after a change to a Server. The method regroup updates the index after a change to a
-//     Pod.
-//   - nodes contains the zone and region of each Node, by name, and the number of Nodes in each
-//     region. In the local cluster, the index also contains the addresses of Nodes. The method
-//     Cluster.Region uses this index.
-//   - gateways contains the Services that are Linkerd gateways, by name. A link reads this index on
-//     every reconcile.
-//   - unusable contains the reasons why objects cannot be used, by kind and key. Each new version
-//     of an object updates the reason for the object. The method Cluster.Health returns the
+//   - The services index contains each Service and its slices, by name. Readers look up their
+//     Service on every read. Pages and writers of slices also use the services index. An entry is
+//     removed when it contains neither a Service nor slices.
+//   - The slices index contains each EndpointSlice or Endpoints object, by key. Each slice has a
+//     stamp, which changes whenever an object on which the slice depends changes. Readers compare
+//     stamps to find the slices that they have to join again. Readers find the slices themselves
+//     through the services index.
+//   - The pods index contains Pods and ExternalWorkloads, by key, in 64 shards. Each slice in the
+//     state contains pointers to its Pods. Each Pod contains a list of its slices, and a change to
+//     the Pod touches these slices. The attachPods and detachPods methods of sliceIndex keep both
+//     sides consistent. The podIndex.sweep method removes unused placeholders.
+//   - The owners index contains ReplicaSets and Jobs together with their Pods, by key. A change to
+//     an owner touches its Pods. The attach and detach methods of ownerIndex keep both sides
+//     consistent.
+//   - The policies index contains the Servers that make ports opaque, both by key and by namespace
+//     and name. For each namespace, the policies index contains sets of Pods, and the opaque ports
+//     of each set. During a join, readers look up each Pod in the policies index. The setServer and
+//     evaluate methods update the policies index after a change to a Server. The regroup method
+//     updates the policies index after a change to a Pod.
+//   - The nodes index contains the zone and region of each Node, by name, and the number of Nodes
+//     in each region. In the local cluster, the nodes index also contains the addresses of Nodes.
+//     The Cluster.Region method uses the nodes index.
+//   - The gateways index contains the Services that are Linkerd gateways, by name. A link reads the
+//     gateways index on every reconcile.
+//   - The unusable index contains the reasons why objects cannot be used, by kind and key. Each new
+//     version of an unusable object updates the reason. The Cluster.Health method returns the
 //     reasons.
-//   - exports contains the values that the hooks returned, if Config.Exports is set. The hooks
-//     return values for Services and ServiceExports, and in the local cluster also for Namespaces
-//     and ServiceImports. Cluster.Exports joins ServiceExports and Services with the same name. A
-//     ServiceExport may arrive later than its Service, so the index contains the values of all
-//     Services. Listing Services again for each new ServiceExport would use less memory. However, a
-//     user who may create ServiceExports could then cause an endless number of lists.
-//   - local, which exists only in the local cluster, contains the addresses of Pods,
-//     ExternalWorkloads, Services and Nodes. The index also contains ServiceProfiles, and the data
-//     from which EndpointSlices for ExternalWorkloads are created. Profiles and pages read the
-//     index through the methods of [Local]. After an update, the profiles that have to be read
-//     again are marked.
+//   - The exports index contains the values that the hooks returned, if Config.Exports is set. The
+//     hooks return values for Services and ServiceExports, and in the local cluster also for
+//     Namespaces and ServiceImports. Cluster.Exports joins ServiceExports and Services with the
+//     same name. A ServiceExport may arrive later than its Service, so the exports index contains
+//     the values of all Services. Listing Services again for each new ServiceExport would use less
+//     memory. However, any user with permission to create ServiceExports could then cause an
+//     endless number of lists.
+//   - The local field, which is only set in the local cluster, contains the addresses of Pods,
+//     ExternalWorkloads, Services and Nodes. The local field also contains ServiceProfiles, and the
+//     data from which EndpointSlices for ExternalWorkloads are created. Profiles and pages read
+//     this data through the methods of [Local]. Each update marks the profiles that have to be read
+//     again.
 type state struct {
 	// fixed
 	cluster             federation.ClusterName
@@ -100,30 +102,31 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 	return s
 }
 
-// lock locks the state in order to handle one event. The caller must unlock the mutex mu.
+// lock locks the state while one event is handled. The caller must unlock the mutex mu.
 func (s *state) lock() {
 	now := time.Now()
 	s.mu.Lock()
 	s.now = now
 }
 
-// store is the [follow.Store] for one kind of object. The methods of store lock the state. All
-// functions in the fields of store, except for prepare, are called with state.mu held.
+// store is the [follow.Store] for one kind of object. Each method of store locks the state. All
+// functions in the fields of a store, except for the prepare function, are called with state.mu
+// held.
 type store[T any] struct {
 	state *state
 	get   func(key string) (T, bool) // may be called with a read lock on state.mu
 	keys  func(yield func(key string) bool)
 	same  func(a, b T) bool
-	// set stores an object, which the function get then returns. If exists is false, set removes
-	// the object instead.
+	// The set function stores an object, which the get function then returns. If the exists
+	// argument is false, the set function removes the object instead.
 	set     func(key string, to T, exists bool)
 	prepare func(key string, to T) T // if set, completes an object before the object is stored
 	release func(key string)         // if set, releases the addresses of an object before its removal
 }
 
 // mapStore returns the store for a kind whose objects are stored in a map. After each change to the
-// map, the store calls the function changed. The argument before is the zero value for a new
-// object. The argument now is the zero value for a removed object.
+// map, the store calls the changed function. The before argument is the zero value for a new
+// object. The now argument is the zero value for a removed object.
 func mapStore[T any](
 	s *state, all map[string]T, same func(a, b T) bool, changed func(key string, before, now T),
 ) store[T] {
@@ -164,8 +167,8 @@ func (s store[T]) Get(key string) (T, bool) {
 	return s.get(key)
 }
 
-// PutTogether calls f with a function that stores objects. All objects that f stores become visible
-// to readers in one step.
+// PutTogether calls f with a function that stores objects. All objects that the f function stores
+// become visible to readers in one step.
 func (s store[T]) PutTogether(f func(put func(string, T))) {
 	s.state.lock()
 	defer s.state.mu.Unlock()
@@ -214,8 +217,8 @@ func (s *state) mark(id federation.ServiceID) {
 	s.local.markInstances(id)
 }
 
-// without removes x from a list, without preserving the order. If the resulting list is empty,
-// without returns nil to release the memory.
+// without removes one element from a list, and does not preserve the order of the others. If the
+// resulting list is empty, without returns nil to release the memory.
 func without[T comparable](list []T, x T) []T {
 	i := slices.Index(list, x)
 	if i < 0 {
@@ -242,7 +245,7 @@ func (s *state) setUnusable(object, reason string) {
 }
 
 // unusableObjects returns a sorted list of the unusable objects, together with the reasons. The
-// method also returns the number of ServiceProfiles that cannot be used at all.
+// unusableObjects method also returns the number of ServiceProfiles that cannot be used at all.
 func (s *state) unusableObjects() (list []string, profiles int) {
 	s.mu.RLock()
 	reasons := maps.Clone(s.unusable) // sorted without the lock, because there may be many
