@@ -28,17 +28,17 @@ import (
 )
 
 const (
-	// maxObject is the maximum size of an object, in bytes. etcd accepts requests of 1.5 MiB by
-	// default.
+	// maxObject is the maximum size of an object, in bytes. By default, etcd accepts requests of up
+	// to 1.5 MiB.
 	maxObject = 4 << 20
-	// maxSmall is the maximum size of objects that are read into shared buffers.
+	// maxSmall is the maximum size, in bytes, of objects that are read into shared buffers.
 	maxSmall = 64 << 10
-	// maxFrame is the maximum size of an object that can be skipped. A larger object ends the
-	// response with an error. API servers never send objects of that size.
+	// maxFrame is the maximum size, in bytes, of an object that can be skipped. A larger object
+	// ends the response with an error. API servers never send objects of that size.
 	maxFrame = 16 << 20
-	// maxList is the maximum size of a list, or of one page, after decompression.
+	// maxList is the maximum size of a list or page after decompression, in bytes.
 	maxList = 256 << 20
-	// maxStatus is the maximum size of an error, and of the metadata of a list.
+	// maxStatus is the maximum size, in bytes, of an error and of a list's metadata.
 	maxStatus = 64 << 10
 	// listTimeout limits the duration of a list.
 	listTimeout = 40 * time.Second
@@ -48,9 +48,9 @@ const (
 type api struct {
 	http *http.Client
 	base *url.URL
-	// The large channel contains an element while an object larger than maxSmall is being read or
-	// decoded. Only one such object is in memory at a time, even if a server pauses all its watches
-	// within large objects.
+	// The large channel contains an element while an object that is larger than maxSmall is being
+	// read or decoded. Only one such object is in memory at a time, even if a server pauses all its
+	// watches within large objects.
 	large chan struct{}
 }
 
@@ -125,8 +125,8 @@ func pathOf(v schema.GroupVersion) string {
 }
 
 // get sends a request and returns the body of the response. If the status is not 200, get returns
-// an [apierrors.StatusError]. If the content type is not the requested one, get returns an error
-// too.
+// an [apierrors.StatusError]. If the response does not have the requested content type, get also
+// returns an error.
 func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string) (io.ReadCloser, error) {
 	query, err := metav1.ParameterCodec.EncodeParameters(&o, schema.GroupVersion{Version: "v1"})
 	if err != nil {
@@ -164,7 +164,7 @@ func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string)
 }
 
 // failure converts a response to an error in the same way as client-go. The error includes the
-// Retry-After of the response.
+// value of the response's Retry-After header.
 func (r *endpoint) failure(response *http.Response, contentType string) error {
 	err := r.statusError(response, contentType)
 	seconds := retryAfter(response.Header.Get("Retry-After"), time.Now())
@@ -179,11 +179,11 @@ func (r *endpoint) failure(response *http.Response, contentType string) error {
 	return err
 }
 
-// maxRetryAfter is the longest accepted Retry-After, in seconds. Longer times are reduced to
-// maxRetryAfter.
+// maxRetryAfter is the longest accepted Retry-After, in seconds. If a server requests a longer
+// pause, the pause is reduced to maxRetryAfter.
 const maxRetryAfter = 3600
 
-// retryAfter returns the number of seconds that a Retry-After header requests. The header contains
+// retryAfter returns the pause that a Retry-After header requests, in seconds. The header contains
 // a number or a date. If the header is empty or malformed, or its date has passed, retryAfter
 // returns zero.
 func retryAfter(text string, now time.Time) int32 {

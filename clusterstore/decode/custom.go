@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// custom is the format of custom resources, which API servers send in JSON. Only fields of the type
-// T are decoded. Linkerd's types implement UnmarshalJSON. The size of a decoded object is limited,
-// because the number of JSON values in an object is limited.
+// custom is the format of custom resources, which API servers send in JSON. Only the fields that
+// exist in the type T are decoded. Linkerd's types implement UnmarshalJSON. The size of a decoded
+// object is limited, because the number of JSON values in an object is limited.
 type custom[T any, O interface {
 	*T
 	Object
@@ -27,7 +27,7 @@ func newCustom[T any, O interface {
 
 func (custom[T, O]) accept(string) string { return runtime.ContentTypeJSON }
 
-// list reads a list. The metadata and the kind of a list may follow the items.
+// list reads a list. In a list, the metadata and the kind may follow the items.
 func (c custom[T, O]) list(in *input, each func(data []byte, whole error) error) (all metav1.ListMeta, err error) {
 	v := values{in}
 	var of metav1.TypeMeta

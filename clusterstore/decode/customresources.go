@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// Resource is a custom resource. The status of most kinds is not decoded.
+// Resource is a custom resource. For most kinds, the status is not decoded.
 type Resource[Spec, Status any] struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -73,8 +73,8 @@ const ProtocolOpaque = "opaque"
 // ExternalWorkloads in its namespace.
 type Server = Resource[ServerSpec, struct{}]
 
-// ServerSpec has either a PodSelector or an ExternalWorkloadSelector. The other selector is nil and
-// does not select anything.
+// ServerSpec has either a PodSelector or an ExternalWorkloadSelector. The selector that is not set
+// is nil, and does not select anything.
 type ServerSpec struct {
 	PodSelector              *metav1.LabelSelector `json:"podSelector,omitempty"`
 	ExternalWorkloadSelector *metav1.LabelSelector `json:"externalWorkloadSelector,omitempty"`
@@ -85,37 +85,37 @@ type ServerSpec struct {
 // ExternalWorkload represents a process that runs outside the cluster, with a proxy.
 type ExternalWorkload = Resource[ExternalWorkloadSpec, ExternalWorkloadStatus]
 
-// ExternalWorkloadSpec contains the addresses, ports and identity of a workload.
+// ExternalWorkloadSpec contains the addresses, ports and identity of an external workload.
 type ExternalWorkloadSpec struct {
 	MeshTLS     MeshTLS      `json:"meshTLS"`
 	Ports       []PortSpec   `json:"ports,omitempty"`
 	WorkloadIPs []WorkloadIP `json:"workloadIPs,omitempty"`
 }
 
-// MeshTLS is the identity of the workload's proxy.
+// MeshTLS contains the identity of the workload's proxy.
 type MeshTLS struct {
 	Identity   string `json:"identity"`   // a URI, such as a SPIFFE ID
 	ServerName string `json:"serverName"` // SNI of the TLS handshake
 }
 
-// PortSpec is a port that the workload listens on.
+// PortSpec is a port on which an external workload listens.
 type PortSpec struct {
 	Name     string `json:"name,omitempty"`
 	Port     int32  `json:"port"`
 	Protocol string `json:"protocol,omitempty"`
 }
 
-// WorkloadIP is an address of the workload.
+// WorkloadIP is an IP address of an external workload.
 type WorkloadIP struct {
 	IP string `json:"ip"`
 }
 
-// ExternalWorkloadStatus is the status that controllers write.
+// ExternalWorkloadStatus is the part of an ExternalWorkload that controllers write.
 type ExternalWorkloadStatus struct {
 	Conditions []WorkloadCondition `json:"conditions,omitempty"`
 }
 
-// WorkloadCondition is a condition of the status, such as Ready.
+// WorkloadCondition is a condition in the status of an ExternalWorkload, such as Ready.
 type WorkloadCondition struct {
 	Type               string      `json:"type"`
 	Status             string      `json:"status"` // True, False or Unknown
@@ -129,14 +129,14 @@ type WorkloadCondition struct {
 type ServiceProfile = Resource[ServiceProfileSpec, struct{}]
 
 // ServiceProfileSpec is the spec of a ServiceProfile. If a list in the JSON contains null, the
-// corresponding element is nil. A spec with null in a list is never valid.
+// corresponding element is nil. A spec that contains null in a list is never valid.
 type ServiceProfileSpec struct {
 	Routes       []*RouteSpec   `json:"routes,omitempty"`
 	RetryBudget  *RetryBudget   `json:"retryBudget,omitempty"`
 	DstOverrides []*WeightedDst `json:"dstOverrides,omitempty"`
 }
 
-// RouteSpec is a route, which is a class of requests.
+// RouteSpec defines a route, which is a class of requests.
 type RouteSpec struct {
 	Name            string           `json:"name"`
 	Condition       *Match           `json:"condition"`
@@ -145,8 +145,9 @@ type RouteSpec struct {
 	Timeout         string           `json:"timeout,omitempty"` // a Go duration
 }
 
-// Match is a condition for a request or response. The condition is met if all fields that are set
-// match. Requests do not have a status, and responses have neither a path nor a method.
+// Match is a condition for a request or response. A request or response meets the condition if all
+// fields that are set match. Requests do not have a status, and responses have neither a path nor a
+// method.
 type Match struct {
 	All       []*Match `json:"all,omitempty"`
 	Not       *Match   `json:"not,omitempty"`
@@ -162,7 +163,7 @@ type ResponseClass struct {
 	IsFailure bool   `json:"isFailure,omitempty"`
 }
 
-// Range is an inclusive range of status codes. If one bound is zero, the range only contains the
+// Range is an inclusive range of status codes. If one bound is zero, the range contains only the
 // other bound.
 type Range struct {
 	Min uint32 `json:"min,omitempty"`
@@ -183,7 +184,7 @@ type WeightedDst struct {
 }
 
 // Amount is the string form of a Kubernetes quantity, such as 500m or 1. This package does not
-// parse quantities, because parsing a large exponent can take very long.
+// parse quantities, because parsing a large exponent can take a very long time.
 type Amount string
 
 // UnmarshalJSON decodes a string or a number.
@@ -199,16 +200,16 @@ func (a *Amount) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// These are the groups and versions of the types.
+// These variables are the API groups and versions of the types in this file.
 var (
 	ProfileVersion  = schema.GroupVersion{Group: "linkerd.io", Version: "v1alpha2"}
 	PolicyVersion   = schema.GroupVersion{Group: "policy.linkerd.io", Version: "v1beta3"}
 	WorkloadVersion = schema.GroupVersion{Group: "workload.linkerd.io", Version: "v1beta1"}
 )
 
-// LinkVersions are the versions of Links, newest first. The Linkerd release of a cluster determines
-// which versions its API server has. Each version in the list has fewer fields than the previous
-// version.
+// LinkVersions are the versions of Links, newest first. The Linkerd release in a cluster determines
+// which versions its API server serves. Each version in the list has fewer fields than the version
+// before it.
 var LinkVersions = []schema.GroupVersion{
 	{Group: "multicluster.linkerd.io", Version: "v1alpha3"},
 	{Group: "multicluster.linkerd.io", Version: "v1alpha2"},

@@ -15,23 +15,23 @@ import (
 // package. Only the fields that Isthmus uses are set.
 type Object interface{ metav1.Object }
 
-// Source lists and watches one kind of object of an API server. A Source is safe for concurrent
+// Source lists and watches one kind of object on an API server. A Source is safe for concurrent
 // use.
 type Source[O Object] interface {
 	// List requests a list, or one page of a list, and calls a function for every object as the
 	// object arrives. The object and its strings are only valid until the function returns, so the
-	// function must copy any data that it stores. If an object is refused, the function receives
-	// nil and the reason, and decoding continues with the next object. If the function returns an
+	// function must copy any data that it keeps. If an object is refused, the function receives nil
+	// and the reason, and decoding continues with the next object. If the function returns an
 	// error, List stops and returns the error. The ListMeta is complete once List has returned.
 	List(ctx context.Context, o metav1.ListOptions, each func(O, *Refused) error) (metav1.ListMeta, error)
-	// Watch starts a watch, which ends with ctx.
+	// Watch starts a watch, which ends when ctx ends.
 	Watch(ctx context.Context, o metav1.ListOptions) (Events[O], error)
 }
 
 // Events are the events of one watch. Events are not safe for concurrent use.
 type Events[O Object] interface {
 	// Next waits for the next event, calls a function for the event, and returns the function's
-	// error. As for [Source].List, the object is only valid until the function returns. For an
+	// error. As with [Source].List, the object is only valid until the function returns. For an
 	// ERROR event, Next returns an [apierrors.APIStatus] without calling the function. If the
 	// server has ended the watch, Next returns io.EOF. If the watch's context ends, Next returns an
 	// error.
@@ -41,7 +41,7 @@ type Events[O Object] interface {
 	Close() error
 }
 
-// Event is an event of type ADDED, MODIFIED, DELETED or BOOKMARK. Objects of DELETED and BOOKMARK
+// Event is an event of type ADDED, MODIFIED, DELETED or BOOKMARK. Objects in DELETED and BOOKMARK
 // events are never refused, and may only contain names and a version.
 type Event[O Object] struct {
 	Type    watch.EventType
@@ -49,7 +49,7 @@ type Event[O Object] struct {
 	Refused *Refused // if not nil, Object is not set
 }
 
-// Refused describes an object that was not decoded, because it is too large, exceeds another limit
+// Refused describes an object that was not decoded because it is too large, exceeds another limit
 // or is malformed.
 type Refused struct {
 	Namespace, Name string // valid names, as for any other object
@@ -58,43 +58,44 @@ type Refused struct {
 }
 
 // Sources are the sources of one API server. Each source covers all namespaces, unless noted
-// otherwise. The limits of this package apply to all lists and watches.
+// otherwise. The limits in this package apply to all lists and watches.
 type Sources struct {
 	Pods           Source[*corev1.Pod]
 	Services       Source[*corev1.Service]
 	EndpointSlices Source[*discoveryv1.EndpointSlice]
 	//lint:ignore SA1019 Endpoints are read with --enable-endpoint-slices=false
 	Endpoints Source[*corev1.Endpoints]
-	// Secrets returns the source for a namespace.
+	// Secrets returns the source for the Secrets in a namespace.
 	Secrets func(namespace string) Source[*corev1.Secret]
 
 	// Nodes returns Nodes with their addresses and Pod CIDRs. API servers send about ten kilobytes
-	// for each Node.
+	// per Node.
 	Nodes Source[*corev1.Node]
 	// The following sources only return the metadata of objects.
 	ReplicaSets, Jobs, NodeMetadata, Namespaces Source[*metav1.PartialObjectMetadata]
-	// ConfigMaps returns the source for a namespace. The source only returns the metadata of
-	// ConfigMaps.
+	// ConfigMaps returns the source for the ConfigMaps in a namespace. The source only returns the
+	// metadata of ConfigMaps.
 	ConfigMaps func(namespace string) Source[*metav1.PartialObjectMetadata]
 
-	// Serves reports whether the API server has a resource in one of the given versions, according
-	// to API discovery. An error means that API discovery fails, is forbidden, contradicts itself,
-	// or does not respond like an API server. Serves sends one request, plus one request for each
-	// given version that the server has.
+	// Serves uses API discovery to find out whether the API server serves a resource in one of the
+	// given versions. An error means that API discovery fails, is forbidden, contradicts itself, or
+	// does not respond like an API server. Serves sends one request, plus one request for each
+	// given version that the server serves.
 	Serves func(ctx context.Context, resource string, in ...schema.GroupVersion) (bool, error)
 
 	// Document requests a path and decodes the JSON response with encoding/json. The response is
-	// limited to 1 MiB. As for sources, a status other than 200 is an error. Document is nil in
-	// fakes.
+	// limited to 1 MiB. As with sources, a status code other than 200 is an error. Document is nil
+	// in fakes.
 	Document func(ctx context.Context, path string, into any) error
 
 	Servers   Source[*Server]
 	Workloads Source[*ExternalWorkload]
 	Profiles  Source[*ServiceProfile]
-	// Links returns the source for a namespace. The source uses the newest version that the API
-	// server has.
+	// Links returns the source for the Links in a namespace. The source for Links uses the newest
+	// version that the API server serves.
 	Links func(namespace string) Source[*Link]
-	// ServiceExports and ServiceImports use the newest of MCSVersions that the API server has.
+	// The sources for ServiceExports and ServiceImports use the newest version in MCSVersions that
+	// the API server serves.
 	ServiceExports Source[*mcs.ServiceExport]
 	ServiceImports Source[*mcs.ServiceImport]
 	// MCSVersion returns the version in which ServiceImports were last read. If ServiceImports were
@@ -102,8 +103,8 @@ type Sources struct {
 	MCSVersion func() string
 }
 
-// MCSVersions are the versions of the MCS-API, newest first. All versions have the same decoded
-// fields.
+// MCSVersions are the versions of the MCS-API, newest first. The decoded fields are the same in all
+// versions.
 var MCSVersions = []schema.GroupVersion{
 	{Group: mcs.GroupName, Version: "v1beta1"},
 	{Group: mcs.GroupName, Version: "v1alpha1"},

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kind is one of Kubernetes' own kinds.
+// kind is a built-in kind of Kubernetes.
 type kind[T any] struct {
 	schema.GroupVersionKind
 	copies   bool // the bytes are copied first, because most strings are cached
@@ -39,7 +39,7 @@ func (d *decoder[T]) decode(data []byte) error {
 	return d.table.decode(reflect.ValueOf(&d.object).Elem(), data)
 }
 
-// use calls f with a decoder, which f may use for one object.
+// use calls the f function with a decoder, which the function may use for one object.
 func (k *kind[T]) use(f func(*decoder[T]) error) error {
 	d := k.decoders.Get().(*decoder[T])
 	err := f(d)
@@ -50,13 +50,14 @@ func (k *kind[T]) use(f func(*decoder[T]) error) error {
 	return err
 }
 
-// room is memory that a decoder uses for one object after another, so that decoding usually creates
-// no garbage. The memory is limited. For an object that needs more, additional memory is allocated.
+// room is memory that a decoder reuses for one object after another, so that decoding usually does
+// not create garbage. The memory is limited. If an object needs more memory, the decoder allocates
+// additional memory.
 type room struct {
 	clears []func()
 }
 
-// clear makes the memory of the last object available for the next object. After a call to clear,
+// clear makes the memory of the last object available to the next object. After a call to clear,
 // the caller must not use the last object or its bytes.
 func (r *room) clear() {
 	for _, c := range r.clears {
@@ -70,7 +71,7 @@ const (
 )
 
 // shelf holds the values of one field of an object. The elements of each list are contiguous,
-// because one list is complete before the next list begins.
+// because each list is completed before the next list begins.
 type shelf struct {
 	all  reflect.Value // a slice of zero values
 	used int           // number of values in use
@@ -97,7 +98,7 @@ func (s *shelf) clear() {
 	s.more = 0
 }
 
-// count returns the number of values.
+// count returns the number of values on the shelf.
 func (s *shelf) count() int { return s.used + s.more }
 
 // grow appends a zero value to a list and returns the new element.

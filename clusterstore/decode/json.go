@@ -15,7 +15,7 @@ const (
 	// limits exist because 3 bytes of JSON can become a struct of 100 bytes.
 	maxValues = 50_000
 	// maxBlanks is the maximum number of bytes of white space between two values. API servers send
-	// at most one byte.
+	// at most one byte of white space between two values.
 	maxBlanks = 64 << 10
 )
 
@@ -28,8 +28,8 @@ var (
 	)
 )
 
-// values reads JSON values as they arrive, and scans each byte only once. The scan only finds the
-// end of a value, so syntax errors within the value are detected when it is decoded.
+// The values type reads JSON values as they arrive, and scans each byte only once. The scan only
+// finds the end of a value. Syntax errors within the value are detected when the value is decoded.
 type values struct{ *input }
 
 // first skips white space and returns the next byte without consuming it.
@@ -59,8 +59,8 @@ func (v values) expect(wanted byte) error {
 	return err
 }
 
-// elements reads a JSON object or list, and calls the next function to read each element. JSON null
-// is treated as empty.
+// elements reads a JSON object or list, and calls the given function to read each element. The
+// elements method treats JSON null as an empty list.
 func (v values) elements(open, end byte, next func() error) error {
 	if c, err := v.first(); err == nil && c == 'n' {
 		return v.skip()
@@ -115,8 +115,9 @@ func (v values) text() (text string, err error) {
 	return text, err
 }
 
-// value reads the next JSON value and calls f with its bytes. The bytes are only valid until f
-// returns. If the value is larger than maxObject, the value method returns an error.
+// value reads the next JSON value and calls the f function with the bytes of this value. The bytes
+// are only valid until the f function returns. If the value is larger than maxObject, the value
+// method returns an error.
 func (v values) value(f func(data []byte) error) error {
 	if _, err := v.first(); err != nil {
 		return err
@@ -194,7 +195,7 @@ func (s *scanner) scan(data []byte) (n int, ended bool) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
-// countable returns an error if the JSON data contains too many values.
+// countable returns an error if JSON data contains too many values.
 func countable(data []byte) error {
 	limits := guard.Limits{Elements: maxValues, Fields: maxValues}
 	if _, err := io.Copy(io.Discard, guard.JSON(bytes.NewReader(data), limits)); err != nil {

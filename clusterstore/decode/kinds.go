@@ -13,7 +13,8 @@ import (
 // Braces enclose the fields of a struct. A number after a list or map is the maximum number of its
 // elements. A second number is the maximum number of elements in all lists at the same path of one
 // object. A number after a string is the maximum length of the string in bytes. The default maximum
-// length is maxText. If the API's own validation has a limit, this package has the same limit.
+// length is maxText. If the API's own validation limits a list or a string, this package applies
+// the same limit.
 const (
 	usedMeta = `metadata {
 		name 253  namespace 253  uid 253  resourceVersion 253  creationTimestamp  deletionTimestamp
@@ -43,9 +44,9 @@ const (
 			` + usedReference + `
 		}
 		ports 20000 { name protocol port }`
-	// API servers limit Endpoints only by the size of the whole object, so the following numbers
+	// For Endpoints, API servers only limit the size of the whole object, so the following numbers
 	// are derived from that size. The nodeName of ready addresses is not decoded, because the
-	// location of a ready address is that of its Pod.
+	// location of a ready address comes from its Pod.
 	usedEndpoints = usedMeta + `
 		subsets 50000 {
 			addresses 150000 { ip hostname ` + usedReference + ` }
@@ -56,8 +57,8 @@ const (
 	usedNode   = usedMeta + ` spec { podCIDR podCIDRs 1000 }  status { addresses 1000 { address } }`
 )
 
-// The following variables are Kubernetes' own kinds. All clusters share the decoders of these
-// kinds.
+// The following variables are the built-in kinds of Kubernetes. All clusters share the decoders of
+// the built-in kinds.
 var (
 	pods           = newKind[corev1.Pod](corev1.SchemeGroupVersion.WithKind("Pod"), usedPod)
 	services       = newKind[corev1.Service](corev1.SchemeGroupVersion.WithKind("Service"), usedService)
@@ -86,8 +87,8 @@ func usedAnnotation(key string) bool {
 		key == metav1.InitialEventsAnnotationKey
 }
 
-// usedVariable reports whether to decode an environment variable. Isthmus only uses variables that
-// contain an address on which a proxy listens.
+// usedVariable reports whether to decode the environment variable with the given name. Isthmus only
+// uses variables that contain an address on which a proxy listens.
 func usedVariable(name string) bool {
 	return strings.HasPrefix(name, "LINKERD2_PROXY_") && strings.HasSuffix(name, "_LISTEN_ADDR")
 }

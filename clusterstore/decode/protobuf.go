@@ -22,7 +22,7 @@ var errNoList = errors.New(
 	"the API server's response is not a list in protobuf: check that the server is an API server",
 )
 
-// protobuf is the format of Kubernetes' own kinds.
+// protobuf is the format of Kubernetes' built-in kinds.
 type protobuf[T any, O interface {
 	*T
 	Object
@@ -46,7 +46,8 @@ func (p protobuf[T, O]) accept(suffix string) string {
 }
 
 // list reads a list, which is encoded as a prefix and a runtime.Unknown. In the raw bytes of the
-// runtime.Unknown, field 1 contains the metadata of the list, and each field 2 contains an object.
+// runtime.Unknown, field 1 contains the metadata of the list, and each occurrence of field 2
+// contains an object.
 func (p protobuf[T, O]) list(in *input, each func(data []byte, whole error) error) (all metav1.ListMeta, err error) {
 	prefix, err := in.Peek(len(protobufPrefix))
 	switch {
@@ -96,8 +97,8 @@ func (p protobuf[T, O]) list(in *input, each func(data []byte, whole error) erro
 }
 
 // fields reads the fields of a message. The left argument is the size of the message in bytes. For
-// each field, f is called with the number and the size of the field, and must read the field. If
-// the input ends after a complete field, fields returns io.EOF.
+// each field, the fields method calls f with the number and the size of the field, and f must read
+// the field. If the input ends after a complete field, fields returns io.EOF.
 func (in *input) fields(left uint64, f func(number protowire.Number, size uint64) error) error {
 	for left > 0 {
 		tag, err := binary.ReadUvarint(in)

@@ -26,16 +26,17 @@ type format[O Object] interface {
 	// next reads an event and calls f once with the bytes of the event's object. If there are no
 	// more events, next returns io.EOF.
 	next(in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error) error
-	// decode decodes an object and calls f with the result. The whole argument is the error of an
-	// incomplete object, or nil. If whole is not nil, or the object cannot be decoded, f receives
-	// the error and an object with only the names and the version.
+	// decode decodes an object and calls f with the result. The whole argument is the reason why
+	// the object is incomplete, or nil if the object is complete. If the object is incomplete or
+	// cannot be decoded, f receives an error, and an object that contains only the names and the
+	// version.
 	decode(data []byte, whole error, f func(O, error) error) error
-	// status returns an encoded Status as an error. If the data is not the Status of a failure,
+	// status converts an encoded Status to an error. If the data is not the Status of a failure,
 	// status returns nil.
 	status(data []byte) error
 }
 
-// source is the Source of a kind.
+// source is the Source for a kind with a single version.
 type source[O Object] struct {
 	endpoint
 	format[O]
@@ -138,8 +139,8 @@ func (s *source[O]) event(
 	})
 }
 
-// newest is the Source of a kind with several versions. Requests use the first version in the list
-// that the API server has.
+// newest is the Source for a kind with several versions. Requests use the first version in the list
+// that the API server serves.
 type newest[O Object] struct {
 	versions []schema.GroupVersion
 	of       []Source[O]
@@ -218,7 +219,7 @@ type input struct {
 var buffers = sync.Pool{New: func() any { return new([maxSmall]byte) }}
 
 // part reads an object of the given size and calls f with its bytes. The bytes are only valid until
-// f returns. If the object is too large, f receives the beginning of the object and an error.
+// f returns. If the object is too large, part passes the beginning of the object and an error to f.
 func (in *input) part(size uint64, f func(data []byte, whole error) error) error {
 	if size > maxFrame {
 		return errFrame(size)
@@ -264,7 +265,7 @@ func unexpected(err error) error {
 	return err
 }
 
-// cutOff adds a hint to err if the error means that the response was truncated.
+// cutOff adds a hint to an error if the error means that the response was truncated.
 func cutOff(err error) error {
 	if err = unexpected(err); errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("the response is truncated: %w", err)
@@ -272,8 +273,8 @@ func cutOff(err error) error {
 	return err
 }
 
-// errNoKey is an error for the whole response, because an object without a name cannot be reported
-// as refused.
+// errNoKey fails the whole response, because an object without a name cannot be reported as
+// refused.
 var errNoKey = errors.New(
 	"the API server sent an object whose name is empty or invalid: check that the server is an API server",
 )

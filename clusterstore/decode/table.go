@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// table decodes a protobuf message into a struct of Kubernetes. The index of a field in the table
-// is its protobuf field number. Fields that are not in the table are skipped.
+// table decodes a protobuf message into a Kubernetes struct. The index of a field in the table is
+// its protobuf field number. Fields that are not in the table are skipped.
 type table []field
 
 // field describes how to decode one field of a message.
@@ -68,8 +68,8 @@ func (t table) decode(into reflect.Value, data []byte) error {
 	return nil
 }
 
-// These are maximum lengths of strings, in bytes. The limits protect the caches of callers, because
-// decoding does not copy strings.
+// These are maximum lengths of strings, in bytes. Because decoding does not copy strings, these
+// limits protect the caches of callers.
 const (
 	maxName       = 253       // of an object's name, as in API servers
 	maxText       = 16 << 10  // more than any used field may have
@@ -110,8 +110,8 @@ func usedFields(text string) *used {
 	return open[0]
 }
 
-// tableOf returns the table for a struct. The numbers and names of the fields are taken from the
-// tags of the struct.
+// tableOf returns the table for a struct. The tags of the struct contain the numbers and names of
+// the fields.
 func tableOf(r *room, of reflect.Type, u *used) (t table) {
 	found := 0
 	for i := range of.NumField() {

@@ -16,7 +16,7 @@ type mapEntry struct {
 }
 
 // mapSetter returns a setter that adds an entry to a map with string keys. If the keep function is
-// not nil, the setter ignores all entries whose keys that function rejects.
+// not nil, the setter ignores all entries whose keys the keep function rejects.
 func mapSetter[V any](r *room, u *used, longest int, keep func(string) bool, value func([]byte) V) setter {
 	var kept map[string]V
 	r.clears = append(r.clears, func() {
@@ -75,8 +75,8 @@ func momentSetter(r *room) setter {
 	}
 }
 
-// updatesSetter returns a setter for managedFields. The setter only decodes the time of the newest
-// update.
+// updatesSetter returns a setter for the managedFields of an object. The setter for managedFields
+// only decodes the time of the newest update.
 func updatesSetter(r *room) setter {
 	var one metav1.ManagedFieldsEntry
 	t := tableOf(r, reflect.TypeOf(one), usedFields("operation time"))
@@ -100,8 +100,8 @@ func updatesSetter(r *room) setter {
 	}
 }
 
-// variablesSetter returns a setter that adds an environment variable if Isthmus uses the variable.
-// The values of all other variables are skipped.
+// variablesSetter returns a setter that adds an environment variable if Isthmus uses this variable.
+// The setter skips the values of all other environment variables.
 func variablesSetter(add setter) setter {
 	return func(into reflect.Value, number uint64, data []byte) error {
 		wanted := false

@@ -1,5 +1,5 @@
-// Package corpus generates random objects for tests, and defines which fields of the objects
-// Isthmus uses.
+// Package corpus generates random objects for tests, and lists the fields of objects that Isthmus
+// uses.
 package corpus
 
 import (
@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Maker generates objects with random fields. Each field is set in some of the objects.
+// Maker generates objects with random fields. Each field is set in some of the generated objects.
 type Maker struct{ *rand.Rand }
 
 var madeTexts = []string{
@@ -30,8 +30,8 @@ var madeTexts = []string{
 
 func (m Maker) text() string { return madeTexts[m.IntN(len(madeTexts))] }
 
-// fill sets a value and its nested fields at random. The deeper a field is nested, the less often
-// it is set.
+// fill sets a value and its nested fields at random. The more deeply a field is nested, the less
+// often fill sets the field.
 func (m Maker) fill(v reflect.Value, depth int) {
 	if m.IntN(4) == 0 && depth > 0 || depth > 9 {
 		return
@@ -133,7 +133,7 @@ func usedCore(list string) string {
 	)
 }
 
-// Prune sets all fields of a value to zero, except for the used fields.
+// Prune sets all fields of a value to zero, except for the given used fields.
 func Prune(v reflect.Value, used []string) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -166,7 +166,7 @@ func Prune(v reflect.Value, used []string) {
 	}
 }
 
-// Zero sets a field to its zero value, in all structs of the value that contain the field.
+// Zero sets a field to its zero value in every struct within the value that contains the field.
 func Zero(v reflect.Value, path string) {
 	switch v.Kind() {
 	case reflect.Pointer:
