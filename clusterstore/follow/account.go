@@ -18,17 +18,17 @@ func newPrints() prints { return prints{maphash.MakeSeed()} }
 
 func (p prints) of(key string) print { return print(maphash.String(p.seed, key)) }
 
-// The memory cap counts the following sizes, in bytes, in addition to the key and value of each
-// object. A test in clusterstore/cluster compares the total size of a cache with the heap.
+// In addition to the key and value of each object, the memory cap counts the following sizes, in
+// bytes. A test in clusterstore/cluster compares the estimated total size of a cache with the heap.
 const (
 	// objectSize is the memory that this package uses for each object: an entry of account.sizes,
 	// and the string header of the object's key.
 	objectSize = 56
-	// shareSize is the memory that this package uses for each shared value, which is an entry of
+	// shareSize is the memory that this package uses for each shared value: an entry of
 	// account.shared.
 	shareSize = 96
-	// sameSize is the memory that this package uses for an unchanged object of a list. Only the
-	// print of an unchanged object is staged.
+	// sameSize is the memory that this package uses for an unchanged object of a list. For an
+	// unchanged object, only the print is staged.
 	sameSize = 32
 )
 
@@ -45,12 +45,13 @@ type account struct {
 	shared map[any]*share  // shared values by handle
 	sums   sums
 
-	// The committing field is true while the objects of a list move into the Store. The memory cap
-	// is not updated until the move ends, because old objects are dropped last. Otherwise, old and
-	// new objects would count at the same time.
+	// The committing field is true while the objects of a list move into the Store. The account
+	// does not update the memory cap until the move ends, because old objects are dropped last. If
+	// the account updated the memory cap during the move, old and new objects would count at the
+	// same time.
 	committing bool
-	// The counted and staged fields are the bytes that the memory cap currently counts for the
-	// resource.
+	// The counted and staged fields are the numbers of bytes that the memory cap currently counts
+	// for the resource.
 	counted, staged int64
 }
 
@@ -66,14 +67,14 @@ type sums struct {
 	stagedShared int64 // shared values of listed objects only
 }
 
-// counted returns the bytes that count against the memory cap: the size of the cache or of the
-// list, whichever is larger.
+// counted returns the number of bytes that count against the memory cap: the size of the cache or
+// of the list, whichever is larger.
 func (s *sums) counted() int64 { return max(s.cached+s.cachedShared, s.listed+s.listedShared) }
 
-// beside returns the bytes that a list stages in addition to the cache.
+// beside returns the number of bytes that a list stages in addition to the cache.
 func (s *sums) beside() int64 { return s.staged + s.stagedShared }
 
-// share counts the references to one shared value.
+// A share counts the references to one shared value.
 type share struct {
 	cached, listed int // references from cached and from listed objects
 	size           int64
@@ -95,7 +96,7 @@ func newAccount(m *MemoryCap, resource string, p prints) *account {
 	return &account{memory: m, what: resource, prints: p, sizes: make(map[print]int64), shared: make(map[any]*share)}
 }
 
-// refer adds references to shared values, separately for cached and listed objects. Negative
+// refer counts references to shared values, separately for cached and listed objects. Negative
 // numbers remove references.
 func (a *account) refer(to handles, cached, listed int) {
 	for handle, size := range to.all {
@@ -127,7 +128,7 @@ func (a *account) sumShare(one *share, sign int64) {
 	}
 }
 
-// stage counts one more object of a list.
+// stage counts one more object in a list.
 func (a *account) stage(size int64, of handles) error {
 	if a == nil {
 		return nil
@@ -135,7 +136,7 @@ func (a *account) stage(size int64, of handles) error {
 	return a.stageAs(size, size, of)
 }
 
-// stageSame counts an object of a list that equals its cached version.
+// stageSame counts a listed object that equals its cached version.
 func (a *account) stageSame(key string, of handles) error {
 	if a == nil {
 		return nil
@@ -143,8 +144,8 @@ func (a *account) stageSame(key string, of handles) error {
 	return a.stageAs(sameSize, a.sizes[a.prints.of(key)], of)
 }
 
-// stageNone counts an object of a list that will not be cached. If uncached objects did not count,
-// a list of uncached objects could be endless.
+// stageNone counts a listed object that will not be cached. If uncached objects did not count, a
+// list of such objects could be endless.
 func (a *account) stageNone() error {
 	if a == nil {
 		return nil
@@ -152,8 +153,8 @@ func (a *account) stageNone() error {
 	return a.stageAs(sameSize, 0, nil)
 }
 
-// stageAs counts an object of a list. An object of a list has one size while it is staged, and
-// another size once it is cached.
+// stageAs counts an object in a list with the given sizes. An object in a list has one size while
+// it is staged, and another size once it is cached.
 func (a *account) stageAs(staged, listed int64, of handles) error {
 	a.refer(of, 0, 1)
 	a.sums.staged += staged
@@ -168,14 +169,14 @@ func (a *account) stageAs(staged, listed int64, of handles) error {
 }
 
 // unstage removes the references of a staged object. The bytes of the unstaged object still count
-// until the list ends, so a list that repeats objects forever exceeds the memory cap.
+// until the list ends. A list that repeats objects forever therefore exceeds the memory cap.
 func (a *account) unstage(of handles) {
 	if a != nil {
 		a.refer(of, 0, -1)
 	}
 }
 
-// commit marks the start of the move of all staged objects into the cache. The method unstageAll
+// commit marks the start of the move of all staged objects into the cache. The unstageAll method
 // marks the end of the move.
 func (a *account) commit() {
 	if a != nil {
@@ -200,9 +201,9 @@ func (a *account) unstageAll() {
 	a.settle()
 }
 
-// announced returns an error if a list would exceed the memory cap with the objects that its first
-// page announces. The announced objects are assumed to be as small as the smallest object on the
-// first page.
+// announced returns an error if a list would exceed the memory cap, judging by the number of
+// objects that its first page announces. The announced objects are assumed to be as small as the
+// smallest object on the first page.
 func (a *account) announced(least, more int64) error {
 	if a == nil || more <= 0 || least == 0 {
 		return nil
@@ -215,8 +216,8 @@ func (a *account) announced(least, more int64) error {
 	return a.memory.fits(whole.counted()-a.counted, a.what)
 }
 
-// keep counts a staged object as cached. The before argument contains the shared values of the
-// cached object that is replaced.
+// keep counts a staged object as a cached object. The before argument contains the shared values of
+// the cached object that is replaced.
 func (a *account) keep(key string, size int64, of, before handles) {
 	if a == nil {
 		return
@@ -256,7 +257,7 @@ func (a *account) record(p print, size int64) {
 	a.peak = max(a.peak, len(a.sizes))
 }
 
-// drop stops counting a cached object and its references to shared values.
+// drop no longer counts a cached object and its references to shared values.
 func (a *account) drop(key string, of handles) {
 	if a == nil {
 		return
@@ -286,7 +287,7 @@ func (a *account) charge() error {
 	return nil
 }
 
-// settle is like charge, but for changes that cannot be refused.
+// settle is like charge, but is used for changes that cannot be refused.
 func (a *account) settle() {
 	if a.committing {
 		return

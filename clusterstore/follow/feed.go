@@ -14,7 +14,7 @@ import (
 )
 
 // stage holds the objects of a list until the list is complete. For an object that equals its
-// cached version, only the hash of the key is held.
+// cached version, the stage only holds the hash of the key.
 type stage[T any] struct {
 	prints  prints
 	begun   bool                     // at least one object of the list has been read
@@ -56,7 +56,7 @@ func named[T any](namespace, name, version string) *compacted[T] {
 	return &compacted[T]{key: JoinKey(namespace, name), version: strings.Clone(version)}
 }
 
-// stored is the result of looking up a key in the Store.
+// The stored type is the result of looking up a key in the Store.
 type stored[T any] struct {
 	value T
 	there bool
@@ -143,7 +143,7 @@ func (f *feed[O, T]) beginList() {
 }
 
 // abandonList discards all staged objects. If the abandoned list contained any objects, later lists
-// are paced.
+// are rate-limited.
 func (f *feed[O, T]) abandonList() {
 	if f.stage != nil {
 		f.resource.relists = f.resource.relists || f.stage.begun
@@ -179,7 +179,8 @@ func (f *feed[O, T]) skipPage(ctx context.Context, opts metav1.ListOptions) (met
 }
 
 // paceList waits until the rate limit admits one more object of a list. The first list is not
-// rate-limited. Later lists are rate-limited, because a server can make Isthmus list repeatedly.
+// rate-limited. Later lists are rate-limited, because a server can make Isthmus list objects
+// repeatedly.
 func (f *feed[O, T]) paceList(ctx context.Context) error {
 	f.stage.begun = true
 	if !f.resource.relists {
@@ -246,10 +247,11 @@ func (f *feed[O, T]) commit() {
 }
 
 // replaceAll replaces the contents of the Store with the staged objects, and reports whether it
-// dropped any object. Old objects are dropped last, because another slice, Pod, Server or
-// ServiceProfile may replace them. The addresses of old objects are released first, with
-// PrepareDrop. If they were not, an address could be assigned to two objects for a moment. A proxy
-// that looked up such an address would receive an ambiguous response and would not ask again.
+// dropped any object. Old objects are dropped last, because a new slice, Pod, Server or
+// ServiceProfile may replace an old one. The addresses of old objects are released first, with
+// PrepareDrop. If PrepareDrop did not release the addresses first, an address could be assigned to
+// two objects for a moment. A proxy that looked up an address at that moment would receive an
+// ambiguous response, and would not look up the address again.
 func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 	f.account.commit()
 	var gone []string
@@ -277,7 +279,7 @@ func (f *feed[O, T]) clear() {
 }
 
 // apply applies an event to the Store. If the object would exceed the memory cap, apply returns an
-// error and the cached version stays. If the object is refused, the cached version stays too.
+// error and the cached version stays. If the object is refused, the cached version also stays.
 func (f *feed[O, T]) apply(e event) error {
 	f.resource.group.event()
 	err := f.applyEvent(e)
@@ -331,7 +333,8 @@ func (f *feed[O, T]) stored(key string) (s stored[T]) {
 	return s
 }
 
-// same reports whether putting c into the Store would change nothing.
+// same reports whether the Store already contains the value of c, so that putting c into the Store
+// would have no effect.
 func (f *feed[O, T]) same(s stored[T], c *compacted[T]) bool {
 	return s.there && f.kind.Same(s.value, c.value)
 }
@@ -375,8 +378,8 @@ func (f *feed[O, T]) putStep(list []*compacted[T]) {
 	}
 }
 
-// hasPut is called after c has been put into the Store. The before argument is the value that c
-// replaced.
+// hasPut is called after an object has been put into the Store. The before argument is the value
+// that the object's new value replaced.
 func (f *feed[O, T]) hasPut(c *compacted[T], before stored[T]) {
 	if !before.there {
 		f.resource.objects.Add(1)
@@ -412,8 +415,8 @@ func (f *feed[O, T]) forgive(key string) {
 	f.resource.noteRefused(key, "")
 }
 
-// keepRefused records the refused objects of a list. The sizes of the refused objects must have
-// been staged.
+// keepRefused records the refused objects of a list. The sizes of the refused objects must already
+// have been staged.
 func (f *feed[O, T]) keepRefused(all map[string]string) {
 	for key := range f.resource.setRefused(all) {
 		f.account.drop(refusedKey(key), nil)

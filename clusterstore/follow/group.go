@@ -25,11 +25,11 @@ const (
 // Options apply to all resources of a Group.
 type Options struct {
 	// Printable makes an error safe to display, because the error's message may come from the API
-	// server. If Printable is nil, errors are shown unchanged.
+	// server. If Printable is nil, errors are displayed unchanged.
 	Printable func(error) error
-	// Trouble, if set, is called when an API server makes a resource repeat requests without a
-	// failure. Trouble is called once for each cause, and again only if the cause recurs after
-	// several minutes. Several goroutines may call Trouble at the same time.
+	// Trouble, if set, is called when an API server causes a resource to repeat its requests
+	// although no request has failed. Trouble is called once for each cause, and again only if the
+	// cause recurs after several minutes. Several goroutines may call Trouble at the same time.
 	Trouble func(resource, text string)
 	// Contain, if set, must call the follow function and recover from its panics. After a panic,
 	// Contain must call [Group.Fail].
@@ -42,8 +42,8 @@ type Options struct {
 	Memory *MemoryCap
 }
 
-// Group lists and watches several resources of one API. A Group reports when all needed resources
-// have synced, and the health of all resources.
+// Group lists and watches several resources of one API. A Group reports the health of all
+// resources, and reports when all needed resources have synced.
 type Group struct {
 	// fixed
 	options   Options
@@ -117,8 +117,8 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 	close(g.done)
 }
 
-// firstSync waits until all needed resources are listed. For each optional resource, firstSync
-// waits until the resource is listed, refused, absent or over budget, but no longer than
+// firstSync waits until all needed resources have been listed. For each optional resource,
+// firstSync waits until the resource is listed, refused, absent or over budget, but no longer than
 // optionalPatience and optionalGrace allow. If ctx ends first, firstSync returns false.
 func (g *Group) firstSync(ctx context.Context) bool {
 	began := time.Now()
@@ -160,9 +160,9 @@ func (g *Group) admitted(ctx context.Context) bool {
 	}
 }
 
-// Listed returns a channel that is closed when [Options].Admit is all that the first sync still
-// waits for. The caller can close Admit later, so that the Group lists more optional resources
-// before it has synced.
+// Listed returns a channel that is closed when the first sync is only waiting for [Options].Admit.
+// The caller can delay closing Admit, so that the Group lists more optional resources before the
+// first sync ends.
 func (g *Group) Listed() <-chan struct{} { return g.listed }
 
 // Synced returns a channel that is closed after the first sync. When the channel is closed, the
@@ -247,7 +247,7 @@ func (g *Group) setLate(s *resourceState) {
 	})
 }
 
-// setThrottled records until when the server has asked for a pause.
+// setThrottled records the end of the pause that the server has requested.
 func (g *Group) setThrottled(s *resourceState, until time.Time) {
 	g.update(func() bool {
 		s.throttled = until
@@ -255,8 +255,8 @@ func (g *Group) setThrottled(s *resourceState, until time.Time) {
 	})
 }
 
-// setListed records that a resource is listed. The resource's error stays until the resource is
-// also watched, because a resource that can only be listed becomes stale.
+// setListed records that a resource has been listed. The resource's error stays until the resource
+// is also watched, because a resource that can only be listed becomes stale.
 func (g *Group) setListed(s *resourceState) {
 	g.event()
 	g.update(func() bool {
@@ -266,7 +266,7 @@ func (g *Group) setListed(s *resourceState) {
 	})
 }
 
-// setHealthy records that a resource is listed and watched.
+// setHealthy records that a resource has been listed and is being watched.
 func (g *Group) setHealthy(s *resourceState) {
 	g.event()
 	g.update(func() bool {
@@ -276,7 +276,7 @@ func (g *Group) setHealthy(s *resourceState) {
 	})
 }
 
-// Fail marks the Group as stale permanently, because its lists and watches have ended. If Fail is
+// Fail permanently marks the Group as stale, because its lists and watches have ended. If Fail is
 // called again, the first error stays.
 func (g *Group) Fail(err error) {
 	g.update(func() bool {
@@ -289,7 +289,7 @@ func (g *Group) Fail(err error) {
 	})
 }
 
-// event records that a list, an event or a bookmark has been received.
+// event records the receipt of a list, an event or a bookmark.
 func (g *Group) event() { g.lastEvent.Store(time.Now().UnixNano()) }
 
 // Reads reports whether a resource has been listed, and returns the error that currently prevents

@@ -13,8 +13,8 @@ import (
 // Health reports whether the resources of an API can be listed and watched.
 type Health struct {
 	Err error // newest lasting failure of a needed resource or of one that is over budget; nil if there is none
-	// StaleSince is when the oldest of the failures that make the Group stale began. If the Group
-	// is not stale, StaleSince is zero. A Group is stale if a needed resource that was listed
+	// StaleSince is the time when the oldest failure that makes the Group stale began. If the Group
+	// is not stale, StaleSince is zero. A Group is stale if a needed resource has been listed but
 	// cannot be read now, or if any resource is over budget. Resources whose [Kind].Aside is true
 	// never make a Group stale.
 	StaleSince time.Time
@@ -79,9 +79,9 @@ func classOf(err error) adminapi.ReadFailure {
 }
 
 const (
-	// A trouble ends when it has not occurred for troublePause.
+	// A trouble ends when its behavior has not occurred for troublePause.
 	troublePause = 5 * time.Minute
-	// troubleCount is the number of occurrences from which a behavior counts as a trouble. Single
+	// troubleCount is the number of occurrences after which a behavior counts as a trouble. Single
 	// occurrences are normal: API servers end watches early when they restart, and slow servers
 	// send bookmarks late.
 	troubleCount = 3
@@ -132,7 +132,7 @@ func (t *trouble) add(c cause, text string) bool {
 	return now.Sub(before) > troublePause
 }
 
-// now returns the text of the current trouble, or "" if there is no trouble.
+// now returns a description of the current trouble, or "" if there is none.
 func (t *trouble) now() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

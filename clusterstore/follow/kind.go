@@ -22,9 +22,9 @@ type Kind[O decode.Object, T any] struct {
 	Unawaited bool
 	Source    decode.Source[O]
 	Fields    string // field selector; empty selects all objects
-	// Serves, if set, reports whether the API has the resource, according to API discovery. An
-	// error means that the API server did not say whether the resource exists. Only optional kinds
-	// need Serves.
+	// Serves, if set, reports whether the API has the resource, according to API discovery. Serves
+	// returns an error if the API server did not say whether the resource exists. Only optional
+	// kinds need Serves.
 	Serves func(context.Context) (bool, error)
 
 	// Compact returns the value to cache for an object. The value must not share memory with the
@@ -32,10 +32,10 @@ type Kind[O decode.Object, T any] struct {
 	// Compact must be a pure function, and two goroutines may call Compact at the same time.
 	Compact func(O) (value T, ok bool)
 	Into    Store[T]
-	// Size returns the memory in bytes that a value uses in the Store, excluding its key and its
-	// shared values. The result includes any memory that the Store uses for other objects because
-	// the value names them. Size is required if Options.Memory is set. The result must only depend
-	// on the arguments.
+	// Size returns the number of bytes that a value uses in the Store, excluding its key and its
+	// shared values. The returned size includes any memory that the Store uses for other objects
+	// because the value refers to these objects. Size is required if Options.Memory is set. The
+	// returned size must only depend on the arguments.
 	Size func(value T, key string) int64
 	// Shared, if set, iterates over the parts of a value that other objects may share, such as a
 	// [unique.Handle], and their sizes in bytes. The iteration stops when yield returns false. A
@@ -44,14 +44,15 @@ type Kind[O decode.Object, T any] struct {
 	// Same reports whether two values are equivalent, so that replacing one with the other changes
 	// nothing.
 	Same func(a, b T) bool
-	// Together, if set, compares objects. If objects of a list compare equal, they are put into the
-	// Store in one step. Therefore, an item that moves from one object to another is never missing
-	// from the Store. The Store must implement [Joint].
+	// Together, if set, compares objects. If Together compares objects of a list as equal, the
+	// objects are put into the Store in one step. Therefore, an item that moves from one object to
+	// another is never missing from the Store. The Store must implement [Joint].
 	Together func(a, b T) int
-	// Changed, if set, is called after each change of the Store. If ok is true, the value is new,
-	// or differs from the previous value according to Same. If ok is false, the object was dropped.
+	// Changed, if set, is called after each change to the Store. If the ok argument is true, the
+	// value is new, or differs from the previous value according to Same. If the ok argument is
+	// false, the object was dropped.
 	Changed func(key string, value T, ok bool)
-	// Applied, if set, is called after each list or event, once the Store reflects it.
+	// Applied, if set, is called once the Store reflects a list or an event.
 	Applied func()
 	// Report, if set, is called with the error of each failure, and with nil after each success.
 	// Several goroutines may call Report at the same time.
@@ -68,14 +69,15 @@ type Joint[T any] interface {
 }
 
 // Store holds the objects of a Kind. Only one goroutine at a time calls the methods of a Store. The
-// keys are those that [JoinKey] returns.
+// keys of a Store are in the format that [JoinKey] returns.
 type Store[T any] interface {
 	Put(key string, value T)
 	// Get returns the value for a key.
 	Get(key string) (value T, ok bool)
 	Drop(key string) // called for existing keys only
-	// PrepareDrop is called for each object of the Store that is missing from a new list. The calls
-	// precede all calls to Put for the list. The missing objects are dropped afterwards.
+	// PrepareDrop is called for each object of the Store that is missing from a new list. All calls
+	// to PrepareDrop for a list precede the calls to Put for the list. The missing objects are
+	// dropped afterwards.
 	PrepareDrop(key string)
 	// Keys iterates over the keys of all objects in the Store.
 	Keys(yield func(key string) bool)

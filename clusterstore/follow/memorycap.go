@@ -8,12 +8,12 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// ErrOverBudget is wrapped by all errors that report that a cluster would exceed its memory cap.
+// ErrOverBudget is wrapped by every error that reports that a cluster would exceed its memory cap.
 var ErrOverBudget = errors.New("over budget")
 
 // MemoryCap limits the estimated memory of one cluster's cache, in bytes. For each resource, a
 // MemoryCap counts either the cache or the list that is being read, whichever is larger. The memory
-// that lists stage in addition to the cache is counted separately, with the same limit. A nil
+// that lists stage in addition to the cache is counted separately, and has the same limit. A nil
 // *MemoryCap has no limit. A MemoryCap is safe for concurrent use.
 //
 // A MemoryCap refuses changes that would exceed the limit. No cached object is evicted to free
@@ -35,7 +35,8 @@ func NewMemoryCap(limit int64) *MemoryCap {
 	return &MemoryCap{limit: limit}
 }
 
-// Usage returns the counted bytes and the limit. For a nil MemoryCap, both numbers are zero.
+// Usage returns the number of counted bytes and the limit. For a nil MemoryCap, both numbers are
+// zero.
 func (m *MemoryCap) Usage() adminapi.Memory {
 	if m == nil {
 		return adminapi.Memory{}
@@ -67,15 +68,16 @@ func (m *MemoryCap) adjust(counted, staged int64) {
 	m.staged += staged
 }
 
-// fits returns the error that add would return for the counted bytes, but changes nothing.
+// fits returns the error that add would return for the given counted bytes, but does not change the
+// counters.
 func (m *MemoryCap) fits(counted int64, resource string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.check(counted, 0, resource)
 }
 
-// check returns an error if the given bytes would make a counter exceed the limit. The caller holds
-// m.mu.
+// check returns an error if a counter would exceed the limit after adding the given numbers of
+// bytes. The caller holds m.mu.
 func (m *MemoryCap) check(counted, staged int64, resource string) error {
 	switch {
 	case counted > 0 && counted > m.limit-m.counted:

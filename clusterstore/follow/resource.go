@@ -39,7 +39,7 @@ const (
 	pageTimeout = 30 * time.Second
 	// maxListTime limits the duration of a whole list.
 	maxListTime = 5 * time.Minute
-	// slowList is the duration after which a list counts as a trouble.
+	// slowList is the duration after which a slow list counts as a trouble.
 	slowList = time.Minute
 	// If a page contains at least richPage objects, the next page is requested immediately.
 	// Normally, API servers fill their pages.
@@ -47,8 +47,8 @@ const (
 	// maxPoorPages is the maximum number of consecutive pages with fewer than richPage objects.
 	maxPoorPages = 10
 	// maxOutdated is the maximum number of consecutive errors about a version that do not count as
-	// a failure. An error about a version says that the version is too old, or not known to the
-	// server yet.
+	// a failure. An error about a version says that the version is too old, or that the server does
+	// not know the version yet.
 	maxOutdated = 5
 )
 
@@ -68,8 +68,8 @@ var (
 const (
 	// The backoff is reset once a watch has lasted steadyWatch.
 	steadyWatch = 30 * time.Second
-	// emptyWatch is how long a watch without events must last to show that the server is working. A
-	// server that ends every watch earlier could hide all changes.
+	// emptyWatch is the minimum duration after which a watch without events shows that the server
+	// is working. A server that ends every watch earlier could hide all changes.
 	emptyWatch = time.Second
 	// A watch may be resumed until resumeWithin after the server last responded. After a longer
 	// outage, a server that was restored from a backup may have reached the last version again. A
@@ -94,8 +94,9 @@ const (
 	// whether an absent resource exists.
 	discoveryPause = 5 * time.Second
 
-	// A resource that is over budget pauses for overRest times the duration of its last list. The
-	// pause is at least minOverPause and at most maxOverPause.
+	// A resource that is over budget pauses for overRest times the duration of the resource's last
+	// list. The pause of a resource that is over budget is at least minOverPause and at most
+	// maxOverPause.
 	overRest     = 4
 	minOverPause = 5 * time.Second
 	maxOverPause = 30 * time.Second
@@ -108,7 +109,7 @@ const (
 
 	// maxThrottle limits the pause that a server may request with a 429 and Retry-After. For other
 	// codes, the limit is maxRetryAfter, because a cluster must be watched within 10 s after an
-	// outage. A load balancer may ask for minutes.
+	// outage. A load balancer may request a pause of several minutes.
 	maxThrottle   = 60 * time.Second
 	maxRetryAfter = 10 * time.Second
 	// throttleJitter is the largest fraction by which a pause may exceed the requested pause. The
@@ -139,8 +140,9 @@ type Resource struct {
 	feed   feeder
 	group  *Group
 	lag    *lag // nil if the lag is not measured
-	// The tried channel is closed once the resource is listed. If the resource is optional, the
-	// channel is also closed once the resource is refused, confirmed to be absent, or over budget.
+	// The tried channel is closed once the resource has been listed. If the resource is optional,
+	// the channel is also closed once the resource is refused, confirmed to be absent, or over
+	// budget.
 	tried chan struct{}
 
 	triedOnce sync.Once // closes tried
@@ -209,7 +211,7 @@ func (r *Resource) Name() string { return r.name }
 // Feed returns a [Feed], which tests use instead of an API server.
 func (r *Resource) Feed() Feed { return r.feed }
 
-// ListAgain makes the resource list its objects again soon, for example because the results of
+// ListAgain causes the resource to list its objects again soon, for example because the results of
 // Compact have changed. ListAgain does not block, and is safe for concurrent use.
 func (r *Resource) ListAgain() {
 	r.wanted.Add(1)
@@ -222,7 +224,7 @@ func (r *Resource) ListAgain() {
 // a call to Kind.Applied, the list that was just applied counts as complete.
 func (r *Resource) WantsList() bool { return r.listedFor.Load() != r.wanted.Load() }
 
-// A step is an action with which listAndWatch begins.
+// A step is the action with which listAndWatch begins.
 type step uint8
 
 const (
@@ -242,7 +244,7 @@ func (r *Resource) run(ctx context.Context) {
 
 // listAndWatch lists the objects unless a watch can be resumed, and watches until a failure. If the
 // server ends a watch normally, the next watch begins without a pause. After a failure,
-// listAndWatch returns the step with which to begin after a pause.
+// listAndWatch returns the step with which the next call must begin after a pause.
 func (r *Resource) listAndWatch(ctx context.Context, begin step) step {
 	if begin == toResume {
 		same, err := r.sameHistory(ctx)
@@ -347,8 +349,8 @@ func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (meta
 	return page, n, err
 }
 
-// late returns an error if a list has taken too long. A list that is merely slow is recorded as a
-// trouble.
+// late returns an error if reading a list has taken too long. If the list is merely slow, late
+// records a trouble.
 func (r *Resource) late(began time.Time) error {
 	switch took := time.Since(began); {
 	case took > maxListTime:
@@ -393,9 +395,9 @@ func (r *Resource) open(ctx context.Context) (*watcher, error) {
 	return w, nil
 }
 
-// watch applies the events of a watch until the watch ends. If ended is true, the watch ended
-// normally, and the next watch may begin without a pause. If ended is false, the caller pauses and
-// then begins with the returned step.
+// watch applies the events of a watch until the watch ends. If the ended result is true, the watch
+// ended normally, and the next watch may begin without a pause. If the ended result is false, the
+// caller pauses and then begins with the returned step.
 func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool) {
 	defer w.close()
 	r.watching.Store(w)
@@ -426,8 +428,9 @@ func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool
 }
 
 // afterNoAnswer returns the step after a failure to open a watch or to read the current version. If
-// the server only requests a pause, the failed step is repeated. If the server rejects the request
-// itself, the objects are listed, because the server may no longer know the kind or the version.
+// the server only requests a pause, afterNoAnswer returns the failed step again. If the server
+// rejects the request itself, the next step is a list, because the server may no longer know the
+// kind or the version.
 func afterNoAnswer(err error, again step) step {
 	switch {
 	case apierrors.IsTooManyRequests(err):
@@ -438,10 +441,10 @@ func afterNoAnswer(err error, again step) step {
 	return toResume
 }
 
-// afterWatch returns the step after a watch that ended with err. If ended is true, the watch ended
-// normally, and the next watch may begin without a pause. After a silent watch, the objects are
-// listed, because a new watch could be silent too. The list shows whether the server still
-// responds, and which changes the watch missed.
+// afterWatch returns the step after a watch that ended with err. If the ended result is true, the
+// watch ended normally, and the next watch may begin without a pause. After a silent watch, the
+// next step is a list, because a new watch could be silent too. The list shows whether the server
+// still responds, and which changes the watch missed.
 func (r *Resource) afterWatch(w *watcher, err error) (next step, ended bool) {
 	lost := utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 	empty := !w.brought && time.Since(w.began) < emptyWatch
@@ -472,8 +475,8 @@ func (r *Resource) heardAt(at time.Time) {
 // admit waits until the rate limit admits another request.
 func (r *Resource) admit(ctx context.Context) error { return r.requests.Wait(ctx) }
 
-// pace waits until the rate limit admits one more event of the cluster. Until then, further events
-// queue in the connection and on the server.
+// pace waits until the rate limit admits one more event of the cluster. While pace waits, further
+// events queue in the connection and on the server.
 func (r *Resource) pace(ctx context.Context) error {
 	if r.group.events == nil {
 		return nil
@@ -481,9 +484,9 @@ func (r *Resource) pace(ctx context.Context) error {
 	return r.group.events.Wait(ctx)
 }
 
-// failed records the error of a list or of an attempt to open a watch. The Store does not change.
-// If the error says that a version is too old, or not known yet, it only counts as a failure after
-// maxOutdated consecutive errors.
+// failed records an error that occurred during a list or an attempt to open a watch. The Store does
+// not change. An error about a version that is too old or not known yet only counts as a failure
+// after maxOutdated consecutive errors.
 func (r *Resource) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -510,7 +513,7 @@ func (r *Resource) failed(ctx context.Context, err error) {
 	}
 }
 
-// listed records that all objects are in the Store.
+// listed records that all objects have been put into the Store.
 func (r *Resource) listed() {
 	r.group.setListed(&r.state)
 	r.reportReadable()
@@ -527,7 +530,7 @@ func (r *Resource) reportReadable() {
 func (r *Resource) markTried() { r.triedOnce.Do(func() { close(r.tried) }) }
 
 // throttle delays the next request if the server sent Retry-After with an error. The delay is
-// limited by maxThrottle or maxRetryAfter.
+// limited to maxThrottle or maxRetryAfter.
 func (r *Resource) throttle(err error) {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok || seconds <= 0 {
@@ -542,8 +545,8 @@ func (r *Resource) throttle(err error) {
 	r.group.setThrottled(&r.state, r.throttled)
 }
 
-// unwatched is called if a watch fails after a successful list. If the permission is missing,
-// unwatched counts the refusal and returns the error with a hint.
+// unwatched is called if a watch fails after a successful list. If the permission to watch is
+// missing, unwatched counts the refusal and returns the error with a hint.
 func (r *Resource) unwatched(err error) error {
 	if !apierrors.IsForbidden(err) {
 		r.refusals = 0
@@ -576,8 +579,8 @@ func (r *Resource) backOff(ctx context.Context) {
 
 // pauseOptional pauses an optional resource that is forbidden or was not found. If API discovery
 // confirms that the resource does not exist, its objects are dropped. If API discovery finds the
-// resource again, the pause ends early. Unless API discovery confirms that the resource is absent,
-// the objects stay.
+// absent resource again, the pause ends early. Unless API discovery confirms that the resource is
+// absent, the objects stay.
 func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	ctx, stop := context.WithTimeout(ctx, optionalPause)
 	defer stop()
@@ -609,8 +612,8 @@ func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	}
 }
 
-// note records a trouble, which the Health shows, and reports the trouble once. The err argument is
-// the server's error, or nil if there is none.
+// note records a trouble so that the Health shows it, and reports each trouble once. The err
+// argument is the server's error, or nil if there is none.
 func (r *Resource) note(c cause, err error) {
 	text := string(c)
 	if err != nil {
@@ -635,7 +638,8 @@ func (r *Resource) setRefused(all map[string]string) (before map[string]string) 
 	return before
 }
 
-// noteRefused records why an object is refused. If why is empty, the object is not refused.
+// noteRefused records why an object is refused. If the why argument is empty, the object is no
+// longer refused.
 func (r *Resource) noteRefused(key, why string) {
 	r.group.mu.Lock()
 	defer r.group.mu.Unlock()
@@ -665,8 +669,8 @@ func (r *Resource) refusedObjects() (n int, some []RefusedObject) {
 	return len(r.unusable), some
 }
 
-// outdated reports whether an error says that a version is too old for the server, or not known to
-// the server yet.
+// outdated reports whether an error says that a version is too old, or that the server does not
+// know the version yet.
 func outdated(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
@@ -683,7 +687,7 @@ func answered(err error) bool {
 	return code >= 400 && code < 500 && code != 429
 }
 
-// rest is the reason why the pause after a failure must be longer than the backoff.
+// A rest is the reason why the pause after a failure must be longer than the backoff.
 type rest uint8
 
 const (

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// Each watch requests a random duration between watchTime and twice watchTime, so that watches
-	// do not all end at the same time.
+	// Each watch requests a random duration between watchTime and twice watchTime, so that the
+	// watches do not all end at the same time.
 	watchTime = 5 * time.Minute
-	// A watch may last at most watchOverrun longer than requested.
+	// A watch may last longer than requested, but by no more than watchOverrun.
 	watchOverrun = 10 * time.Second
 	// watchSilence is the longest time that a watch may be open without receiving an event or a
 	// bookmark. API servers send bookmarks once a minute (defaultBookmarkFrequency in
 	// k8s.io/apiserver/pkg/storage/cacher).
 	watchSilence = 100 * time.Second
-	// A watch that ends before shortWatch has passed may be a trouble.
+	// A watch that is shorter than shortWatch may count as a trouble.
 	shortWatch = 10 * time.Second
 )
 
@@ -48,9 +48,9 @@ type events interface {
 	Close() error
 }
 
-// watcher is one open watch. The watch ends if it receives nothing for too long, or lasts longer
-// than requested. Only the goroutine that opened a watcher may use it, but any goroutine may call
-// stop.
+// watcher is one open watch. A watcher ends its watch if the watch receives nothing for too long,
+// or lasts longer than requested. Only the goroutine that opened a watcher may use it, but any
+// goroutine may call stop.
 type watcher struct {
 	from     events // events from the server
 	resource *Resource
@@ -99,7 +99,8 @@ func (w *watcher) close() {
 	_ = w.from.Close()
 }
 
-// next waits for the next event. Time between two calls does not count towards watchSilence.
+// next waits for the next event. The time between two calls to next does not count towards
+// watchSilence.
 func (w *watcher) next() (event, error) {
 	if !time.Now().Before(w.end) { // without a pause between events, the timer might never fire
 		w.note(errOverdue)
@@ -155,13 +156,14 @@ func broken(err error) bool {
 // the times in an object's managedFields, which API servers write in whole seconds. Only the
 // goroutine that executes Resource.run uses a lag. A nil lag measures nothing.
 //
-// Not every update sets a new time. For example, if an update only marks an object for deletion,
-// the time is that of an earlier change, which may be long ago. To detect new times exactly,
-// Isthmus would need memory for the time of every object. Instead, lag relies on the fact that a
-// new time is nearly always the newest time of the resource. An update is measured only if no
-// object had a newer time, and its time was first received at most a second ago. Any user may write
-// a time in the future into an object. Times in the future are replaced with the current time,
-// because otherwise no update would be measured until then.
+// Some updates do not set a new time. For example, if an update only marks an object for deletion,
+// the newest time in the object is that of an earlier change. The earlier change may have happened
+// long ago. To detect new times exactly, Isthmus would need memory for the time of every object.
+// Instead, lag relies on the fact that a new time is nearly always the newest time of the resource.
+// An update is measured only if no object had a newer time, and if the update's time was first
+// received at most a second ago. Any user may write a time in the future into an object. Isthmus
+// replaces times in the future with the current time, because otherwise no update would be measured
+// until that future time.
 type lag struct {
 	seconds prometheus.Observer // fixed
 
@@ -169,7 +171,7 @@ type lag struct {
 	since  time.Time // when an update with that time was first received; zero if the time came from a list
 }
 
-// updated returns the Unix time of an object's last update in seconds. If the object's
+// updated returns the time of an object's last update, as a Unix time in seconds. If the object's
 // managedFields contain no update, the result is zero.
 func (l *lag) updated(o metav1.Object) (newest int64) {
 	if l == nil {
@@ -183,8 +185,8 @@ func (l *lag) updated(o metav1.Object) (newest int64) {
 	return min(newest, time.Now().Unix())
 }
 
-// seen records the time of a listed or new object, but measures nothing, because the object was not
-// updated.
+// seen records the time of a listed or new object. Because the object was not updated, seen does
+// not measure the lag.
 func (l *lag) seen(updated int64) {
 	if l != nil && updated > l.newest {
 		l.newest = updated
