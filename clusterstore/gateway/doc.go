@@ -1,11 +1,13 @@
 // Package gateway adds clusters on other networks to services. Clients cannot reach the Pods of a
-// cluster on another network, so Isthmus sends them the addresses of the cluster's Linkerd gateways
-// instead. In this package, a gateway is always a Linkerd gateway. A Linkerd gateway is a Service
-// through which other clusters reach a cluster ("linkerd multicluster install").
+// cluster on another network. Isthmus therefore sends clients the addresses of the cluster's
+// Linkerd gateways instead. In this package, a gateway is always a Linkerd gateway. A Linkerd
+// gateway is a Service through which other clusters reach a cluster ("linkerd multicluster
+// install").
 //
 // A [Tracker] tracks the gateways of one cluster. The Tracker resolves the names of the gateways,
-// probes their addresses, and lists each [Address] to use. A [Source] is the cluster with the
-// gateways in place of its endpoints. Only service ports with a ready endpoint have gateways.
+// probes the gateways' addresses, and lists each [Address] to use. A [Source] represents the
+// cluster with its gateways in place of its endpoints. A [Source] only contains gateways for
+// service ports with a ready endpoint.
 //
 //	t := gateway.New(gateway.Config{Changed: changed, Probed: observe, Guard: guard})
 //	t.Set(gateway.Targets(gateways))
@@ -15,12 +17,12 @@
 //
 // Callers may rely on the following:
 //
-//   - A gateway is dead after three consecutive failed probes, and alive again after one successful
-//     probe. Dead gateways are not used while another gateway of the cluster is alive.
-//   - If a name resolves to different addresses, the health of the old addresses is remembered for
-//     ten minutes.
+//   - A gateway counts as dead after three consecutive failed probes, and as alive again after one
+//     successful probe. Dead gateways are not used while another gateway of the cluster is alive.
+//   - If a name resolves to different addresses than before, the Tracker remembers the health of
+//     the old addresses for ten minutes.
 //   - If a name can no longer be resolved, its last addresses stay in use.
-//   - The health is tracked separately for each port and path of an IP.
+//   - The Tracker tracks the health separately for each port and path of an IP.
 //   - A linked cluster cannot make Isthmus send many requests. At most [MostAddresses] addresses of
 //     a cluster are probed. Each IP receives at most one probe at a time, and at most one per
 //     second, even if it has several ports and paths.

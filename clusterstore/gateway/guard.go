@@ -20,7 +20,7 @@ type LocalCluster interface {
 	AssignedTo(netip.Addr) string
 }
 
-// interfacesFor is how long the addresses of the network interfaces are cached.
+// interfacesFor is the time for which the addresses of the network interfaces are cached.
 const interfacesFor = time.Second
 
 // Guard decides which addresses Isthmus may probe. A linked cluster chooses the addresses of its
@@ -32,7 +32,7 @@ const interfacesFor = time.Second
 type Guard struct {
 	// Routable reports whether an address can belong to another host.
 	Routable func(netip.Addr) bool
-	// Local knows the addresses of the local cluster. If Local is nil, addresses of the local
+	// Local provides the addresses of the local cluster. If Local is nil, addresses of the local
 	// cluster may be probed.
 	Local LocalCluster
 	// Interfaces returns the addresses of the network interfaces. The default is
@@ -45,10 +45,10 @@ type Guard struct {
 	readAt  time.Time    // when host and hostErr were read
 }
 
-// refusal returns the reason why an address may not be probed now, for display. If the address may
-// be probed, refusal returns the empty string. The method blocks until the local cluster's cache is
-// complete. If ctx ends first, refusal returns the empty string, and the caller must not probe the
-// address.
+// refusal returns a displayable reason why an address may not be probed now. If the address may be
+// probed, refusal returns the empty string. The refusal method blocks until the local cluster's
+// cache is complete. If ctx ends first, refusal returns the empty string, and the caller must not
+// probe the address.
 func (g *Guard) refusal(ctx context.Context, ip netip.Addr) string {
 	ip = ip.Unmap().WithZone("")
 	if !g.Routable(ip) {
@@ -74,9 +74,9 @@ func (g *Guard) refusal(ctx context.Context, ip netip.Addr) string {
 	return ""
 }
 
-// hostAddresses returns the addresses of the network interfaces. In a Pod, the result contains the
-// addresses of the Pod. The result does not contain loopback addresses, because Routable decides
-// about loopback addresses.
+// hostAddresses returns the addresses of the network interfaces. In a Pod, hostAddresses returns
+// the addresses of the Pod. hostAddresses leaves out loopback addresses, because Routable already
+// excludes them.
 func (g *Guard) hostAddresses() ([]netip.Addr, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

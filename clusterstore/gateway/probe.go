@@ -29,8 +29,8 @@ var transport = &http.Transport{
 	MaxResponseHeaderBytes: probeAnswer,
 }
 
-// get probes an address with an HTTP GET request. The address is alive if the status of the
-// response is 200. The body of the response is not read.
+// get probes an address with an HTTP GET request. The address counts as alive if the status code of
+// the response is 200. The probe does not read the body of the response.
 func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	url := "http://" + net.JoinHostPort(ip.String(), strconv.Itoa(int(probe.Port))) + probe.Path
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -49,7 +49,8 @@ func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	return nil
 }
 
-// shorten returns a short error for display. The error does not quote the response.
+// shorten converts an error to a short error for display. The shortened error does not quote the
+// response.
 func shorten(err error) error {
 	var op *net.OpError
 	switch {
@@ -66,22 +67,23 @@ func shorten(err error) error {
 // perHost is the minimum time between the starts of two probes of the same IP.
 const perHost = time.Second
 
-// probeKey identifies a probe. Gateways with the same probeKey share one health.
+// probeKey identifies a probe. Gateways with the same probeKey share the same health.
 type probeKey struct {
 	ip   netip.Addr
 	port uint16
 	path string
 }
 
-// health is the result of the last probes.
+// health is the health of a gateway according to its last probes.
 type health struct {
 	failures int // in a row
 	failure  string
 	since    time.Time // when the gateway became alive or dead; zero if unknown
 }
 
-// probed is the state of one probeKey. Tracker.mu guards all fields. A Tracker remembers the state
-// for some time after its last use, because a name may resolve to different addresses each time.
+// probed is the state of the probes with one probeKey. Tracker.mu guards all fields. A Tracker
+// remembers the state for some time after its last use, because a name may resolve to different
+// addresses each time.
 type probed struct {
 	health
 	began time.Time // when the last probe began; zero if there was none
@@ -90,7 +92,7 @@ type probed struct {
 
 func keyOf(ip netip.Addr, p cluster.Probe) probeKey { return probeKey{ip, p.Port, p.Path} }
 
-// periodsOf returns the probes for a list of addresses, and the period of each probe.
+// periodsOf returns the probes for a list of addresses, with the period of each probe.
 func periodsOf(list []Address) map[probeKey]time.Duration {
 	periods := make(map[probeKey]time.Duration)
 	for _, a := range list {

@@ -10,8 +10,8 @@ import (
 	"isthmus/federation"
 )
 
-// Source is a cluster behind gateways, at one point in time. A Source is immutable. When the
-// gateways change, a new Source replaces the old one.
+// Source is a snapshot of a cluster behind gateways. A Source is immutable. When the gateways
+// change, a new Source replaces the old one.
 type Source struct {
 	Cluster   federation.Source // the cluster behind the gateways
 	Name      federation.ClusterName
@@ -19,7 +19,7 @@ type Source struct {
 	Addresses []Address // of the gateways; dead ones are only used if all are dead
 }
 
-// sliceName is the name that explanations show for the slice of the gateways.
+// sliceName is the name that explanations show for the slice that contains the gateways.
 const sliceName = "gateways"
 
 var (
@@ -27,7 +27,8 @@ var (
 	_ federation.Reachable = (*Source)(nil)
 )
 
-// Same reports whether two sources look the same to clients. If s is nil, Same returns false.
+// Same reports whether two sources look the same to clients. If the receiver is nil, Same returns
+// false.
 func (s *Source) Same(o *Source) bool {
 	return s != nil && s.Cluster == o.Cluster && s.Name == o.Name && s.Domain == o.Domain &&
 		sameUse(s.Addresses, o.Addresses)
@@ -46,7 +47,8 @@ func (s *Source) Reachable() bool {
 	return slices.ContainsFunc(s.Addresses, func(a Address) bool { return a.usable() })
 }
 
-// Reader returns a reader whose endpoints are the gateways that lead to a service port.
+// Reader returns a reader whose endpoints are the gateways through which clients reach a service
+// port.
 func (s *Source) Reader(svc federation.ServiceID, port uint16) federation.Reader {
 	return &reader{
 		behind:    s.Cluster.Reader(svc, port),
@@ -54,15 +56,15 @@ func (s *Source) Reader(svc federation.ServiceID, port uint16) federation.Reader
 	}
 }
 
-// reader reads one service port. The endpoints of a reader do not change.
+// reader reads one service port. The endpoints of a gateway reader do not change.
 type reader struct {
 	behind    federation.Reader
 	endpoints func() []*federation.Endpoint
 	last      *federation.Slice // nil if the last share had no endpoints
 }
 
-// Read returns the gateways if the cluster has endpoints of the service port. Gateways can't reach
-// ports that the Service does not declare.
+// Read returns the gateways if the cluster has endpoints for the service port. Gateways cannot
+// forward traffic to ports that the Service does not declare.
 func (r *reader) Read() federation.Share {
 	share := r.behind.Read()
 	out := federation.Share{State: share.State, Undeclared: share.Undeclared}
@@ -85,8 +87,9 @@ func (r *reader) Read() federation.Share {
 }
 
 // count returns the number of endpoints in the slices. If several slices contain the same address,
-// the address counts once. An endpoint of a dual-stack Service has one address of each family.
-// Therefore, count returns the number of IPv4 addresses or of IPv6 addresses, whichever is larger.
+// the address counts once. An endpoint of a dual-stack Service has one IPv4 address and one IPv6
+// address. Therefore, count returns the number of IPv4 addresses or of IPv6 addresses, whichever is
+// larger.
 func count(list []*federation.Slice) (n federation.Behind) {
 	var counted map[netip.AddrPort]bool // nil if there is only one slice, which has no duplicates
 	if len(list) > 1 {
@@ -116,8 +119,8 @@ func count(list []*federation.Slice) (n federation.Behind) {
 	return n
 }
 
-// endpoints returns the gateways as endpoints of a service port. The endpoints look like those of a
-// mirror Service of Linkerd.
+// endpoints returns the gateways as endpoints of a service port. The returned endpoints look like
+// those of a Linkerd mirror Service.
 func (s *Source) endpoints(svc federation.ServiceID, port uint16) []*federation.Endpoint {
 	group := []federation.Label{
 		{Name: "namespace", Value: svc.Namespace}, {Name: "service", Value: svc.Name},
@@ -138,8 +141,8 @@ func (s *Source) endpoints(svc federation.ServiceID, port uint16) []*federation.
 	return list
 }
 
-// Explain implements [federation.Explainer]. The result explains the endpoints behind the gateways,
-// and why a gateway is not used.
+// Explain implements [federation.Explainer]. The explanation covers the endpoints behind the
+// gateways, and the reasons why a gateway is not used.
 func (s *Source) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return func(yield func(federation.Considered) bool) {
 		if x, ok := s.Cluster.(federation.Explainer); ok {

@@ -9,8 +9,8 @@ import (
 	"isthmus/federation"
 )
 
-// MostAddresses is the maximum number of gateway addresses that are used for one cluster. If a
-// cluster has more addresses, the first ones in the order of the targets are used.
+// MostAddresses is the maximum number of gateway addresses that Isthmus uses for one cluster. If a
+// cluster has more gateway addresses, Isthmus uses the first ones in the order of the targets.
 const MostAddresses = 16
 
 // Target is the address or the name of a gateway.
@@ -43,7 +43,7 @@ func Targets(list []*cluster.Gateway) (targets []Target) {
 	return targets
 }
 
-// Address is one address of a gateway and its current state.
+// Address is one address of a gateway, together with the current state of that address.
 type Address struct {
 	Addr     netip.AddrPort
 	Identity string
@@ -64,7 +64,7 @@ func sameUse(a, b []Address) bool {
 	})
 }
 
-// usable reports whether clients may receive the address.
+// usable reports whether Isthmus may send the address to clients.
 func (a *Address) usable() bool { return !a.Outside && !a.IPv6Off }
 
 // AllDead reports whether a list contains usable addresses, and all usable addresses are dead.
@@ -79,8 +79,8 @@ func AllDead(list []Address) bool {
 	return dead
 }
 
-// used returns the addresses that clients receive. Dead addresses are omitted, unless all addresses
-// are dead.
+// used returns the addresses that Isthmus sends to clients. Unless all addresses are dead, used
+// omits dead addresses.
 func used(list []Address) []Address {
 	if AllDead(list) {
 		return list

@@ -21,7 +21,7 @@ const (
 	resolveSoon    = 5 * time.Second // while a name has not been resolved yet
 	resolveTimeout = 5 * time.Second // timeout for all names together
 
-	// The results of unused probes are remembered, because a name may resolve to different
+	// The Tracker remembers the results of unused probes, because a name may resolve to different
 	// addresses each time.
 	rememberFor   = 10 * time.Minute
 	maxRemembered = 64 // unused probes
@@ -79,7 +79,7 @@ func New(cfg Config) *Tracker {
 func (t *Tracker) Set(targets []Target) { t.targets.Set(&targets) }
 
 // Settled returns a channel that is closed after the first attempt to resolve the names of the
-// targets. When the channel is closed, Config.Changed is called too.
+// targets. When the channel is closed, the Tracker also calls Config.Changed.
 func (t *Tracker) Settled() <-chan struct{} { return t.settled }
 
 // Addresses returns the addresses of the gateways, in the order of the targets. Callers must not
@@ -89,8 +89,8 @@ func (t *Tracker) Addresses() []Address {
 	return list
 }
 
-// Run resolves and probes the targets until ctx ends. After Run has returned, Addresses returns the
-// last list.
+// Run resolves and probes the targets until ctx ends. After Run has returned, Addresses keeps
+// returning the last list.
 func (t *Tracker) Run(ctx context.Context) {
 	defer func() {
 		for _, stop := range t.stopProbes {
@@ -131,7 +131,7 @@ func (t *Tracker) follow(ctx context.Context, targets []Target) (again <-chan ti
 	return again
 }
 
-// isClosed reports whether a channel is closed. No values may be sent on the channel.
+// isClosed reports whether a channel has been closed. No values may be sent on the channel.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -141,8 +141,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// use updates the list of addresses and starts the probes of new addresses. If the probes of an IP
-// have changed, they are restarted. The probes of all other IPs continue.
+// use updates the list of addresses and starts the probes of new addresses. If the probes for an IP
+// have changed, use restarts these probes. The probes for all other IPs continue.
 func (t *Tracker) use(ctx context.Context, targets []Target) {
 	list, left := t.addresses(targets)
 	if len(list) == 0 && len(targets) > 0 { // no name has been resolved yet: keep the previous addresses
@@ -178,8 +178,8 @@ func (t *Tracker) use(ctx context.Context, targets []Target) {
 	}
 }
 
-// addresses returns the known addresses of the targets, without duplicates. The second result is
-// the number of addresses beyond MostAddresses.
+// addresses returns the known addresses of the targets, without duplicates. The second result of
+// the addresses method is the number of addresses beyond MostAddresses.
 func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 	seen := make(map[netip.AddrPort]bool)
 	names := namesOf(targets)
@@ -237,8 +237,8 @@ func (t *Tracker) publish() {
 	}
 }
 
-// Problems returns messages for display. The messages report names that cannot be resolved, and the
-// number of addresses beyond MostAddresses.
+// Problems returns messages for display. The returned messages report names that cannot be
+// resolved, and the number of addresses beyond MostAddresses.
 func (t *Tracker) Problems() (list []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -266,8 +266,8 @@ func namesOf(targets []Target) (names []string) {
 	return names
 }
 
-// resolve resolves the given names concurrently, and forgets all other names. The result reports
-// whether addresses are known for all given names, from this attempt or an earlier one.
+// resolve resolves the given names concurrently, and forgets all other names. The resolve method
+// reports whether addresses are known for all given names, from this attempt or an earlier one.
 func (t *Tracker) resolve(ctx context.Context, names []string) (known bool) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
@@ -374,8 +374,8 @@ func hostsOf(before, now map[probeKey]time.Duration) map[netip.Addr]bool {
 	return ips
 }
 
-// startProbes starts to probe an IP, until stopProbes[ip] is called. The ports and paths of the IP
-// are probed in turn.
+// startProbes starts to probe an IP. To stop the probes, call stopProbes[ip]. The ports and paths
+// of the IP are probed one after the other.
 func (t *Tracker) startProbes(ctx context.Context, ip netip.Addr) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -416,8 +416,8 @@ func (t *Tracker) next(ip netip.Addr) (key probeKey, at time.Time) {
 	return key, at
 }
 
-// turn runs one probe and records the result. If the Guard refuses the address, turn records the
-// refusal instead.
+// turn runs a single probe and records the result. If the Guard refuses the address, turn records
+// the refusal instead.
 func (t *Tracker) turn(ctx context.Context, key probeKey) {
 	t.mu.Lock()
 	p := t.probed[key]
@@ -442,7 +442,7 @@ func (t *Tracker) turn(ctx context.Context, key probeKey) {
 	t.publish()
 }
 
-// excluded reports whether an IP is outside the ranges of the newest targets. Run may not have
+// excluded reports whether an IP lies outside the ranges of the newest targets. Run may not have
 // processed the newest targets yet, because it may still be resolving names.
 func (t *Tracker) excluded(ip netip.Addr) bool {
 	targets, _ := t.targets.Get()
