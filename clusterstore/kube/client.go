@@ -18,9 +18,9 @@ import (
 	"isthmus/internal/text"
 )
 
-// Client provides access to the API server of one cluster. A Client that [New] returns has all
-// limits of this package. Tests create Clients with fakes instead. A Client is safe for concurrent
-// use.
+// Client provides access to the API server of one cluster. If [New] created a Client, all limits of
+// this package apply to it. Instead of calling New, tests create Clients with fakes. A Client is
+// safe for concurrent use.
 type Client struct {
 	Sources decode.Sources // for lists and watches
 
@@ -97,16 +97,16 @@ func (c *Client) MCS() (map[string]MCS, error) {
 	return all, nil
 }
 
-// Close closes the connections of the Client. All requests in flight fail, and so do later
-// requests.
+// Close closes the connections of the Client. All requests in flight fail, and later requests also
+// fail.
 func (c *Client) Close() {
 	if c.close != nil {
 		c.close()
 	}
 }
 
-// Printable is like the function [Printable], but also removes the Client's token from the message.
-// A server that is not an API server may include the token in its response.
+// The Printable method is like the [Printable] function, but also removes the Client's token from
+// the message. If the server is not an API server, its response may include the token.
 func (c *Client) Printable(err error) error {
 	if c.config == nil {
 		return Printable(err)
@@ -114,8 +114,8 @@ func (c *Client) Printable(err error) error {
 	return Printable(withoutToken(err, c.config.BearerToken))
 }
 
-// Server returns the information about the API server that its responses have contained so far. The
-// result does not include the facts, and does not contain credentials.
+// Server returns the information about the API server that its responses have revealed so far. The
+// returned information does not include the facts, and does not contain credentials.
 func (c *Client) Server() adminapi.APIServer {
 	if c.observer == nil {
 		return adminapi.APIServer{}
@@ -140,8 +140,9 @@ func (c *Client) Answered() <-chan struct{} {
 	return c.observer.answered
 }
 
-// Printable uses [text.Clean] to make an error safe to log and display. The error's message may
-// come from a server or an object. If the message is safe already, Printable returns err itself.
+// Printable uses [text.Clean] to make an error safe to log and display. The message of the error
+// may come from a server or an object. If the message is already safe, Printable returns err
+// itself.
 func Printable(err error) error {
 	message := err.Error()
 	if fit := text.Clean(message, text.Long); fit != message {
@@ -167,7 +168,8 @@ func withoutToken(err error, token string) error {
 }
 
 // reworded returns an error with a different message. If err means that the credentials were
-// refused, the new error means the same. All other properties of err are lost.
+// refused, the new error has the same meaning. The new error does not preserve any other properties
+// of err.
 func reworded(err error, text string) error {
 	if apierrors.IsUnauthorized(err) {
 		return apierrors.NewUnauthorized(text)

@@ -16,8 +16,8 @@
 //   - A kubeconfig cannot make Isthmus run a program, read a file, use a proxy or impersonate
 //     another user.
 //   - A kubeconfig is refused if it is larger than 64 KiB, is deeply nested, or contains a
-//     duplicate field. A kubeconfig with a YAML anchor, alias or merge key, or with an RSA key
-//     longer than 8192 bits, is refused too.
+//     duplicate field. A kubeconfig is also refused if it contains a YAML anchor, alias or merge
+//     key, or an RSA key longer than 8192 bits.
 //   - Unknown fields in a kubeconfig are ignored.
 //   - Errors and warnings never quote a kubeconfig, except for short names of unknown fields.
 //
@@ -25,25 +25,25 @@
 //
 //   - If a server does not respond, the request fails within seconds. A dial timeout detects
 //     unreachable servers. Timeouts for the TLS handshake and the response header detect servers
-//     that accept connections but send nothing. Pings detect servers that disappear later.
+//     that accept connections but send nothing. Pings detect servers that become unreachable later.
 //   - If a server refuses a request with GOAWAY or by resetting the stream, the request is sent at
 //     most three times.
-//   - This package does not detect silent watches, but package follow does.
+//   - Package follow detects silent watches, but this package does not.
 //   - Package decode limits the size of each object that [Client].Sources returns. Package guard
 //     limits responses that client-go reads from linked clusters ([Client.AddTyped]). Responses
 //     that client-go reads from the local cluster are not limited, because Isthmus trusts the local
 //     API server.
 //   - While a server keeps sending data, only the caller's context limits the duration of the
 //     response.
-//   - At most 64 KiB of an error response are read, within 5 s. The error contains the status code
-//     even if the response is truncated.
-//   - At most 512 KiB of a response are buffered before they are read.
+//   - A Client reads at most 64 KiB of an error response, within 5 s. The error contains the status
+//     code even if the response is truncated.
+//   - A Client buffers at most 512 KiB of a response before its caller reads them.
 //   - Redirects are not followed, and a response that switches protocols is an error.
-//   - Client-go never retries a request, because Retry-After is hidden from client-go. Errors of
-//     [Client].Sources contain Retry-After (package decode).
+//   - Client-go never retries a request, because this package hides Retry-After from client-go.
+//     Errors from [Client].Sources contain Retry-After (package decode).
 //   - A resource counts as absent ([decode.Sources].Serves) only if the server sends valid API
-//     discovery documents without the resource. A 404 response alone is not enough, and neither is
-//     an empty list of groups.
+//     discovery documents without the resource. A 404 response or an empty list of groups is not
+//     sufficient.
 //   - [Client.Server] returns information about the server from its responses: the refused requests
 //     by verb and resource, the time of the server's clock, and the error of the last failed
 //     request. At most 100 refused requests are recorded.
@@ -54,12 +54,12 @@
 // Facts are the trust anchors, the Pod networks and the server's version. Callers may rely on the
 // following for facts:
 //
-//   - A [Keeper] reads facts after the API server's first response, and then every hour. Viewing a
-//     page never causes a request.
+//   - A [Keeper] reads facts after the API server's first response, and every hour after that.
+//     Viewing a page never causes a request.
 //   - [Keeper.Look] reads trust anchors again if the last attempt was at least 10 s ago, and Nodes
 //     if the last attempt was at least a minute ago.
-//   - At most eight clusters are read with Look at the same time. A cluster that does not respond
-//     within 10 s is skipped for a minute.
+//   - At most eight clusters read facts for a call to Look at the same time. A cluster that does
+//     not respond within 10 s is skipped for a minute.
 //   - Reading the facts of one cluster uses at most a few megabytes of memory. The cached facts use
 //     at most about 100 kB.
 //   - Facts do not contain credentials. All error messages are short and safe to display.
@@ -70,9 +70,8 @@
 // for those of net/http. These goroutines end after [Client.Close].
 //
 // Requests provides the metrics of Linkerd's destination controller, with an additional label for
-// the cluster. Linkerd uses one client for Kubernetes' own resources and another for Linkerd's
-// resources. Isthmus uses one client for both, and derives the label "client" from the path of each
-// request.
+// the cluster. Linkerd uses one client for Kubernetes resources and another for Linkerd resources.
+// Isthmus uses one client for both, and derives the label "client" from the path of each request.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.
 package kube

@@ -32,7 +32,8 @@ import (
 
 const readTimeout = time.Minute
 
-// Facts are facts about one cluster at the time when they were read. Facts are immutable.
+// Facts contains the facts about one cluster at the time when the facts were read. Facts are
+// immutable.
 type Facts struct {
 	version, versionError string
 	anchors               adminapi.TrustAnchors
@@ -41,7 +42,8 @@ type Facts struct {
 	networksAt            time.Time // when the networks were read
 }
 
-// AddTo adds the facts to s. If f is nil, AddTo does nothing, because no facts have been read yet.
+// AddTo adds the facts to the given server information. If the receiver is nil, AddTo does nothing,
+// because no facts have been read yet.
 func (f *Facts) AddTo(s *adminapi.APIServer) {
 	if f == nil {
 		return
@@ -57,7 +59,7 @@ func (f *Facts) AddTo(s *adminapi.APIServer) {
 
 // Read reads the facts of a cluster. The namespace argument is the namespace of the control plane.
 // Read also reports whether the facts are complete. Facts count as incomplete if a retry could read
-// more of them. Missing objects and missing permissions do not make the facts incomplete.
+// additional facts. Missing objects and missing permissions do not make the facts incomplete.
 func Read(ctx context.Context, client *Client, namespace string) (f *Facts, complete bool) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -97,7 +99,7 @@ func (f *Facts) readNetworks(ctx context.Context, client *Client) error {
 	return err
 }
 
-// contentError means that the API server returned the object, but the object is unusable.
+// contentError means that the API server returned an object that cannot be used.
 type contentError struct{ error }
 
 func (e contentError) Unwrap() error { return e.error }
@@ -109,14 +111,14 @@ func settled(err error) bool {
 }
 
 // tellsPresent reports whether the result of a read shows the current state of the cluster. Some
-// errors, such as a missing object, also show the current state. After other errors, such as a
-// timeout, the current state is unknown.
+// errors, such as the error for a missing object, also show the current state. After other errors,
+// such as a timeout, the current state is unknown.
 func tellsPresent(err error) bool {
 	_, content := errors.AsType[contentError](err)
 	return content || settled(err)
 }
 
-// unread returns the reason why a read failed, for display.
+// unread returns a displayable reason why a read failed.
 func unread(client *Client, what string, err error) string {
 	switch {
 	case apierrors.IsForbidden(err):
@@ -143,8 +145,8 @@ func Version(ctx context.Context, from decode.Sources) (string, error) {
 	return text.Clean(info.GitVersion, text.Short), err
 }
 
-// AnchorsConfigMap and anchorsKey name the ConfigMap and the key from which Linkerd's proxies get
-// their trust anchors.
+// AnchorsConfigMap and anchorsKey are the names of the ConfigMap and the key that contain the trust
+// anchors of Linkerd's proxies.
 const (
 	AnchorsConfigMap = "linkerd-identity-trust-roots"
 	anchorsKey       = "ca-bundle.crt"
@@ -205,7 +207,7 @@ func certificates(text []byte) (list []*x509.Certificate, err error) {
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			// The error of x509 may quote the certificate.
+			// The error from package x509 may quote the certificate.
 			return nil, fmt.Errorf("certificate %d is malformed", len(list)+1)
 		}
 		list = append(list, c)
@@ -215,15 +217,15 @@ func certificates(text []byte) (list []*x509.Certificate, err error) {
 
 const (
 	// maxNodes is the maximum number of Nodes that are read from one cluster. Each page of the list
-	// contains at most nodePage Nodes, because a Node is about ten kilobytes.
+	// contains at most nodePage Nodes, because each Node has a size of about ten kilobytes.
 	maxNodes, nodePage = 5000, 500
-	// maxRanges is the maximum number of IP ranges that are cached for one cluster. The limit
-	// bounds the cost of comparing clusters.
+	// maxRanges is the maximum number of IP ranges that are cached for one cluster. The limit on
+	// ranges bounds the cost of comparing clusters.
 	maxRanges = 1000
 )
 
-// errEnough ends a list of Nodes after maxNodes, because a hostile server could send an endless
-// list.
+// errEnough ends a list of Nodes after maxNodes Nodes, because a hostile server could send an
+// endless list.
 var errEnough = errors.New("there are too many Nodes")
 
 // readNetworks reads the Pod CIDRs of a cluster's Nodes.
@@ -261,8 +263,8 @@ func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n admi
 	return n, nil
 }
 
-// join merges IP ranges. The result is the smallest list of ranges that contains exactly the same
-// addresses, without overlaps. The ranges of Nodes are usually parts of one range of the cluster.
+// join merges IP ranges. The result is the shortest list of ranges that contains exactly the same
+// addresses and no overlaps. The ranges of the Nodes are usually parts of one cluster-wide range.
 func join(ranges map[netip.Prefix]bool) (joined []netip.Prefix) {
 	list := make([]netip.Prefix, 0, len(ranges))
 	for p := range ranges {
@@ -289,8 +291,8 @@ func join(ranges map[netip.Prefix]bool) (joined []netip.Prefix) {
 	return joined
 }
 
-// Expiry returns the name and the expiry time of the credential that expires first. If none of the
-// credentials expire, Expiry returns nil.
+// Expiry returns the name and the expiry time of the credential with the earliest expiry. If none
+// of the credentials expire, Expiry returns nil.
 func Expiry(cfg *rest.Config) (first *adminapi.Expiry) {
 	if at, ok := tokenExpiry(cfg.BearerToken); ok {
 		first = &adminapi.Expiry{What: "token", At: at.UTC()}
@@ -322,8 +324,8 @@ func writable(t time.Time) time.Time {
 
 const latest = 253402300799 // end of the year 9999
 
-// tokenExpiry returns when a token expires. If the token is not a JSON Web Token with an expiry, ok
-// is false. The token is not verified.
+// tokenExpiry returns when a token expires. If the token is not a JSON Web Token with an expiry
+// time, tokenExpiry returns false. The token is not verified.
 func tokenExpiry(token string) (at time.Time, ok bool) {
 	parts := strings.SplitN(token, ".", 4)
 	if len(parts) != 3 {

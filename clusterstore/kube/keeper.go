@@ -12,7 +12,7 @@ const (
 	listsFirst = 5 * time.Second // facts are read after this time even if the cluster's objects are not listed yet
 )
 
-// The following limits apply to looks.
+// The following limits apply to reads that a call to Look causes.
 const (
 	// looksAtOnce is the maximum number of clusters that run a look at the same time.
 	looksAtOnce = 8
@@ -20,8 +20,8 @@ const (
 	anchorsEvery  = 10 * time.Second // shortest interval between two reads of trust anchors
 	networksEvery = time.Minute      // shortest interval between two reads of Pod networks
 	lookTimeout   = 10 * time.Second // timeout of one look at one cluster
-	// pauseAfter is how long a cluster is skipped after a look has timed out. Without the pause, an
-	// unresponsive cluster would keep other clusters waiting.
+	// pauseAfter is the time for which a cluster is skipped after a look has timed out. Without the
+	// pause, an unresponsive cluster would keep other clusters waiting.
 	pauseAfter = time.Minute
 )
 
@@ -62,8 +62,8 @@ type Keeper struct {
 	mu     sync.Mutex
 	facts  *Facts        // nil before the first read
 	looked chan struct{} // closed when the requested or running look ends; nil if there is none
-	// The fields anchorsTried and networksTried are the times of the last attempts. After a
-	// timeout, looks are paused until the time in the paused field.
+	// The anchorsTried and networksTried fields are the times of the last attempts to read the
+	// facts. After a timeout, looks are paused until the time in the paused field.
 	anchorsTried, networksTried, paused time.Time
 }
 
@@ -81,8 +81,8 @@ func (k *Keeper) Facts() *Facts {
 }
 
 // Look makes Run read all facts that are due. The returned channel is closed once Run has read the
-// facts. If no facts are due, the channel is already closed. The channel stays open at least until
-// the API server has sent its first response.
+// facts. If no facts are due, the channel is already closed. The channel remains open at least
+// until the API server has sent its first response.
 func (k *Keeper) Look() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -102,7 +102,7 @@ func (k *Keeper) Look() <-chan struct{} {
 	return k.looked
 }
 
-// due reports which facts a look may read now. The caller holds k.mu.
+// due returns the facts that a look may read now. The caller holds k.mu.
 func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 	if now.Before(k.paused) {
 		return false, false
@@ -160,7 +160,7 @@ func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 }
 
 // look reads the facts that are due. The trust anchors are read first, because they are small. If a
-// read fails without showing the current state, the cached facts and their age stay.
+// read fails without showing the current state, the cached facts and their age do not change.
 func (k *Keeper) look(ctx context.Context) {
 	defer k.endLook()
 	if !k.turns.take(ctx) {

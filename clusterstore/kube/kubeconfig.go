@@ -50,7 +50,7 @@ var errUnparsable = errors.New("kubeconfig can't be parsed")
 // files of its Pod, use a proxy or impersonate another user. Therefore, a kubeconfig may only
 // contain a server, its certificate authority, and a token or a client certificate, all of them
 // inline. The size and depth of the YAML are limited, and the YAML must not contain anchors,
-// aliases or merge keys. The length of RSA keys is limited too. Unknown fields are ignored, as in
+// aliases or merge keys. The length of RSA keys is also limited. Unknown fields are ignored, as in
 // client-go.
 //
 // Errors and warnings never quote the kubeconfig, because quotes could reveal credentials. The only
@@ -72,7 +72,7 @@ func ReadKubeconfig(data []byte) (*rest.Config, Warnings, error) {
 	return nil, Warnings{}, err
 }
 
-// Warnings describe problems of a kubeconfig that is usable nevertheless.
+// Warnings describe problems with a kubeconfig that do not make the kubeconfig unusable.
 type Warnings struct {
 	Insecure []string // insecure but accepted settings: disabled TLS verification, and plain HTTP
 	Ignored  []string // unknown fields, without their values
@@ -121,8 +121,8 @@ func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string,
 	return cfg, warnings, nil
 }
 
-// decodeKubeconfig decodes the YAML of a kubeconfig, within limits. Even if decoding fails,
-// decodeKubeconfig returns a description of each unknown field. Empty data is decoded as an empty
+// decodeKubeconfig decodes the YAML of a kubeconfig and enforces limits. decodeKubeconfig returns a
+// description of each unknown field, even if decoding fails. Empty data is decoded as an empty
 // kubeconfig. Errors do not quote the data.
 func decodeKubeconfig(data []byte) (*clientcmdapi.Config, []string, error) {
 	if len(data) > maxKubeconfig {
@@ -212,8 +212,8 @@ func refuse(list []refusal) error {
 	return nil
 }
 
-// readServer parses the URL of an API server. A URL with a user name or password is refused,
-// because both would appear in logs.
+// readServer parses the URL of an API server. readServer refuses a URL with a user name or
+// password, because both would appear in logs.
 func readServer(server string) (*url.URL, error) {
 	u, err := url.Parse(server)
 	switch {
@@ -360,18 +360,18 @@ const (
 	// at most 8 levels.
 	maxDepth = 20
 	// maxRSA is the maximum length of the integers in an RSA key, in bits. The limit is the same as
-	// that of crypto/tls for the key of a peer. The CPU time for a key grows with the cube of its
-	// length, and the computation cannot be canceled. A key as large as a kubeconfig would take
-	// hours.
+	// the limit of crypto/tls for a peer's key. The CPU time for a key grows with the cube of its
+	// length, and the computation cannot be canceled. Processing a key as large as a kubeconfig
+	// would take hours.
 	maxRSA = 8192
 )
 
 var errLongKey = errors.New("it contains an RSA key that is longer than 8192 bits: use a shorter key, or ECDSA")
 
-// plainYAML returns the only document of a YAML file. A document with an anchor is refused, because
-// a decoder copies the content of each alias. With aliases, a few hundred kilobytes could become
-// gigabytes. The document is encoded again, because the decoder uses a different parser. The
-// decoder's parser could find an alias that the first parser did not find.
+// plainYAML returns the only document of a YAML file. plainYAML refuses a document with an anchor,
+// because a decoder copies the content of each alias. With aliases, a few hundred kilobytes could
+// become gigabytes. plainYAML encodes the document again, because the decoder uses a different
+// parser. The decoder's parser could find an alias that the first parser did not find.
 //
 // Fields that do not exist in kubeconfigs are removed, and plainYAML returns a description of each
 // removed field.

@@ -16,15 +16,15 @@ import (
 )
 
 // The following constants are the values of the label "client". Linkerd's destination controller
-// uses one client for Kubernetes' own resources and another for Linkerd's resources.
+// uses one client for Kubernetes resources and another for Linkerd resources.
 const (
 	clientKubernetes = "k8s"
 	clientLinkerd    = "l5dCrd"
 )
 
 // Requests provides metrics about the requests to the API server of each cluster. The time series
-// of a cluster exist from [New] until [Requests.Forget]. Later responses do not create the series
-// again. Requests is a [prometheus.Collector]. A nil *Requests counts nothing.
+// of a cluster exist from [New] until [Requests.Forget]. Later responses do not recreate the
+// series. Requests is a [prometheus.Collector]. A nil *Requests counts nothing.
 type Requests struct {
 	mu        sync.Mutex
 	byCluster map[string]*clusterRequests // guarded by mu
@@ -130,8 +130,8 @@ func (m *Requests) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Forget removes the time series of a cluster. Requests that are still in flight do not create the
-// series again.
+// Forget removes the time series of a cluster. Requests that are still in flight do not recreate
+// the series.
 func (m *Requests) Forget(name federation.ClusterName) {
 	if m == nil {
 		return
@@ -141,7 +141,7 @@ func (m *Requests) Forget(name federation.ClusterName) {
 	delete(m.byCluster, name.String())
 }
 
-// cluster returns the metrics of a cluster, and creates the metrics if they do not exist.
+// cluster returns the metrics of a cluster, creating the metrics if they do not exist.
 func (m *Requests) cluster(name federation.ClusterName) *clusterRequests {
 	m.mu.Lock()
 	defer m.mu.Unlock()

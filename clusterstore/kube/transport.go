@@ -19,8 +19,8 @@ import (
 
 // The following timeouts make a request fail within seconds if the server does not respond. The
 // dial timeout detects unreachable servers. The timeouts for the TLS handshake and the response
-// header detect servers that accept connections but send nothing. Pings detect servers that
-// disappear later. API servers send the header of a watch immediately, so headerTimeout also
+// header detect servers that accept connections but send nothing. Pings detect servers that become
+// unreachable later. API servers send the header of a watch immediately, so headerTimeout also
 // applies to watches.
 const (
 	dialTimeout   = 5 * time.Second
@@ -47,15 +47,15 @@ var (
 	errNoAnswer = fmt.Errorf("the API server did not begin to respond within %v", beginTimeout)
 )
 
-// maxWaiting is the maximum number of bytes of a response that are buffered before they are read.
-// The default of net/http is 4 MiB for each watch.
+// maxWaiting is the maximum number of bytes of a response that are buffered before the caller reads
+// them. The default of net/http is a buffer of 4 MiB for each watch.
 const maxWaiting = 512 << 10
 
 // maxHeader is the maximum size of a response header, in bytes.
 const maxHeader = 256 << 10
 
-// newRoundTripper returns a RoundTripper that sends requests with the credentials in cfg. The
-// returned function closes all connections.
+// newRoundTripper returns a RoundTripper that sends requests with the credentials in the
+// configuration. The returned function closes all connections of the RoundTripper.
 func newRoundTripper(name federation.ClusterName, cfg *rest.Config) (http.RoundTripper, func(), error) {
 	transport, err := newTransport(name, cfg)
 	if err != nil {
@@ -158,9 +158,9 @@ func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// begin sends a request and returns the response once its header has been received. If maxTries or
-// beginTimeout is exceeded, begin returns an error. The cancel function cancels the context of the
-// request.
+// begin sends a request and returns the response once its header has been received. If a request
+// exceeds maxTries or beginTimeout, begin returns an error. The cancel function cancels the context
+// of the request.
 func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) (*http.Response, error) {
 	var tries atomic.Int32
 	counted := httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{GetConn: func(string) {
@@ -186,7 +186,7 @@ type dialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 
 // closedWith returns a dialFunc whose connections are closed when ctx ends. Closing only idle
 // connections is not enough. A connection whose last request was just canceled is not idle yet. A
-// connection that is still being opened for a canceled request becomes idle later. Without
+// connection that is still being opened for a canceled request only becomes idle later. Without
 // closedWith, both kinds of connections would stay open for IdleConnTimeout.
 func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	return func(request context.Context, network, address string) (net.Conn, error) {
@@ -198,8 +198,8 @@ func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	}
 }
 
-// connection is a connection that is closed when a context ends. When the connection is closed
-// earlier, it removes its callback from the context.
+// connection is a connection that is closed when a context ends. If the connection is closed
+// earlier, the connection removes its callback from the context.
 type connection struct {
 	net.Conn
 	forget func() bool
@@ -212,7 +212,7 @@ func (c connection) Close() error {
 
 // firstAlone delays all requests until the first request has a connection. Before net/http knows
 // that a server supports HTTP/2, it opens one connection for each request. Without firstAlone, a
-// new link would open seven connections and then use only one of them.
+// new link would open seven connections, but later use only one of them.
 //
 // If the first request fails to open a connection, the delayed requests are sent independently.
 type firstAlone struct {
@@ -248,9 +248,9 @@ func (f *firstAlone) alone(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 }
 
-// The constants maxError and errorTimeout limit the bodies of error responses. API servers send a
-// few hundred bytes, and load balancers send pages of a few kilobytes. The bodies of other
-// responses are limited by package decode, and by package guard for [Client.AddTyped].
+// The maxError and errorTimeout constants limit the bodies of error responses. API servers send a
+// few hundred bytes, and load balancers send pages of a few kilobytes. Package decode limits the
+// bodies of other responses, and package guard limits responses for [Client.AddTyped].
 const (
 	maxError     = 64 << 10
 	errorTimeout = 5 * time.Second // from the end of the header
@@ -263,8 +263,8 @@ const (
 func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *http.Response) error {
 	switch status := response.StatusCode; {
 	case status == http.StatusSwitchingProtocols:
-		// After a switch of protocols, the body is the connection itself, which stays open when the
-		// context of the request ends.
+		// After a protocol switch, the body is the connection itself. This connection stays open
+		// when the context of the request ends.
 		return fmt.Errorf(
 			"API server %s switched protocols unexpectedly: check that the kubeconfig's server is an API server",
 			request.URL.Host,
@@ -273,8 +273,8 @@ func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *
 		response.Body = body{response.Body, cancel}
 		return nil
 	}
-	// A blocked Read only ends when the context of the request is canceled, even if the Read is
-	// blocked within the decompression.
+	// A blocked Read, even within the decompression, only ends when the context of the request is
+	// canceled.
 	late := time.AfterFunc(errorTimeout, func() { cancel(nil) })
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxError))
 	late.Stop()

@@ -25,7 +25,7 @@ import (
 )
 
 // Clients contains typed clients for one API server. For requests to other paths, use the
-// [rest.Interface] that CoreV1Interface.RESTClient returns.
+// [rest.Interface] from CoreV1Interface.RESTClient.
 type Clients struct {
 	authenticationv1.AuthenticationV1Interface
 	authorizationv1.AuthorizationV1Interface
@@ -36,8 +36,8 @@ type Clients struct {
 }
 
 // UserAgent returns the user agent of requests to API servers, in the form isthmus/VERSION
-// (OS/ARCHITECTURE). API servers use the part before the slash as the field manager of written
-// objects.
+// (OS/ARCHITECTURE). For written objects, API servers use the part of the user agent before the
+// slash as the field manager.
 func UserAgent() string {
 	version := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
@@ -71,7 +71,7 @@ type WithStatus[T any] interface {
 	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
-// MCS contains clients for one version of the MCS-API. Each client is for one namespace.
+// MCS contains clients for one version of the MCS-API. Each client in MCS is for one namespace.
 type MCS struct {
 	ServiceImports func(namespace string) WithStatus[*mcs.ServiceImport]
 	ServiceExports func(namespace string) WithStatus[*mcs.ServiceExport]
