@@ -2,9 +2,9 @@ package adminapi
 
 import "time"
 
-// APIServer describes a cluster's API server from the point of view of one replica. Most fields
-// come from the requests with which the replica lists and watches the cluster. In addition, the
-// replica reads the version, trust anchors and Pod networks when the server first responds, and
+// APIServer describes a cluster's API server as one replica sees the server. The values of most
+// fields come from the requests with which the replica lists and watches the cluster. In addition,
+// the replica reads the version, trust anchors and Pod networks when the server first responds, and
 // then every hour. A request for the page does not cause requests to the API server, unless the
 // page is requested with [FreshParameter].
 type APIServer struct {
@@ -12,13 +12,13 @@ type APIServer struct {
 	// Error says why the newest request did not get a response. If the newest request got a
 	// response, Error is empty.
 	Error string `json:"error,omitempty"`
-	// If the Error is about the server's certificate, Certificate says what is wrong with the
+	// If Error is about the server's certificate, Certificate says what is wrong with the
 	// certificate. OtherAuthority reports whether the certificate was issued by a different
 	// certificate authority than the one in the credentials.
 	Certificate    string `json:"certificate,omitempty"`
 	OtherAuthority bool   `json:"otherAuthority,omitempty"`
-	// If the Error is a rejected client certificate, ClientCertificate says why the server rejects
-	// the certificate, such as "expired certificate".
+	// If Error is about a rejected client certificate, ClientCertificate says why the server
+	// rejects the certificate, as in "expired certificate".
 	ClientCertificate string           `json:"clientCertificate,omitempty"`
 	Refused           []RefusedRequest `json:"refusedRequests,omitempty"` // by resource and verb
 	Clock             *Clock           `json:"clock,omitempty"`           // nil if no response had a date
@@ -32,10 +32,10 @@ type APIServer struct {
 	Expiry *Expiry `json:"expiry,omitempty"`
 }
 
-// FreshParameter is the query parameter with which "isthmus check" requests /debug/clusters. The
-// value of the parameter is true. If the parameter is set, the replica rereads trust anchors that
-// are at least 10 s old, and Pod networks that are at least 1 min old. Before it responds, the
-// replica waits up to 2 s for the trust anchors and Pod networks.
+// FreshParameter is the query parameter that "isthmus check" sets in requests to /debug/clusters.
+// The value of the FreshParameter query parameter is always true. If FreshParameter is set, the
+// replica rereads trust anchors that are at least 10 s old, and Pod networks that are at least 1
+// min old. The replica waits up to 2 s for the trust anchors and Pod networks before responding.
 const FreshParameter = "fresh"
 
 // RefusedRequest describes a kind of request whose newest response was an error.

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Clusters is the JSON document at /debug/clusters. The page shows the clusters that endpoints come
-// from, and every problem that prevents endpoints from being served.
+// Clusters is the JSON document at /debug/clusters. The page shows the clusters that provide
+// endpoints, and every problem that prevents Isthmus from serving endpoints.
 type Clusters struct {
 	Replica  Replica     `json:"replica"` // the replica that responds
 	Local    Cluster     `json:"local"`
@@ -30,18 +30,18 @@ type Clusters struct {
 	Leftovers []LeftoverMirrors `json:"leftoverMirrors,omitempty"`
 }
 
-// LeftoverMirrors describes Services that Linkerd's service mirror has written for a cluster that
-// is no longer named by a link Secret or a Link.
+// LeftoverMirrors describes Services that Linkerd's service mirror has written for a cluster. No
+// link Secret or Link names this cluster any longer.
 type LeftoverMirrors struct {
 	Cluster  string   `json:"cluster"`
 	Number   int      `json:"number"`
 	Services []string `json:"services"` // the first ten by name
-	// Unknown says why Isthmus cannot tell whether a service mirror still manages these Services.
-	// If Unknown is empty, these Services are not managed by a service mirror.
+	// Unknown says why Isthmus cannot determine whether a service mirror still manages these
+	// Services. If Unknown is empty, no service mirror manages these Services.
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// LinkSecrets says whether the replica can list the link Secrets.
+// LinkSecrets reports whether the replica can list the link Secrets.
 type LinkSecrets struct {
 	Namespace string `json:"namespace"`
 	Listed    bool   `json:"listed"`
@@ -53,12 +53,12 @@ type Cluster struct {
 	Cluster string `json:"cluster,omitempty"` // empty if the Secret's label is missing or invalid
 	Secret  string `json:"secret,omitempty"`  // name of the link Secret; empty for the local cluster
 	// SecretVersion is the resourceVersion of the link Secret that is in use for the cluster. If
-	// the cluster has not been read yet, or is read with a different Secret, SecretVersion is
-	// empty.
+	// the cluster has not been read yet, or if the replica reads the cluster with a different
+	// Secret, SecretVersion is empty.
 	SecretVersion string `json:"secretVersion,omitempty"`
 	// SecretRefused says why the current version of the link Secret cannot be used. If the current
-	// version of the link Secret can be used, SecretRefused is empty. If an older version is in use
-	// instead, UsedInstead identifies it.
+	// version of the link Secret can be used, SecretRefused is empty. If an older version of the
+	// link Secret is in use instead, UsedInstead identifies that version.
 	SecretRefused string   `json:"secretRefused,omitempty"`
 	UsedInstead   string   `json:"usedInstead,omitempty"`
 	Insecure      []string `json:"insecure,omitempty"` // what is insecure about the kubeconfig in use
@@ -68,17 +68,18 @@ type Cluster struct {
 	// Unread contains an entry for each invalid annotation of the current version of the link
 	// Secret. An entry says what is wrong with the annotation, and which value is used instead.
 	Unread []string `json:"unread,omitempty"`
-	// If older credentials are in use because the newest ones do not work, NewCredentials says why.
-	// If the newest credentials work or are being tried, NewCredentials is empty.
+	// If older credentials are in use because the newest credentials do not work, NewCredentials
+	// gives the reason. If the newest credentials work, or Isthmus is still trying them,
+	// NewCredentials is empty.
 	NewCredentials string `json:"newCredentials,omitempty"`
 	// Awaited contains the kinds, such as servers.policy.linkerd.io, that must be listed with the
-	// newest credentials before these replace the older ones. The cluster contains objects of each
-	// awaited kind.
+	// newest credentials before the newest credentials replace the older ones. The cluster contains
+	// objects of each awaited kind.
 	Awaited []string `json:"awaited,omitempty"`
 	ClusterStatus
 }
 
-// ClusterState says whether a cluster's API can be read.
+// ClusterState describes whether a cluster's API can be read.
 type ClusterState string
 
 // Possible states of a cluster.
@@ -93,12 +94,13 @@ const (
 	Unreachable ClusterState = "unreachable"
 	// Ready means that the cluster has synced and its endpoints are served.
 	Ready ClusterState = "ready"
-	// Stale means that the cluster was ready, but that its API cannot be read now. Isthmus
+	// Stale means that the cluster has been ready, but that its API cannot be read now. Isthmus
 	// continues to serve the endpoints in its cache.
 	Stale ClusterState = "stale"
 )
 
-// The standing of a cluster says to what extent its endpoints are withdrawn from all services.
+// The standing of a cluster determines to what extent its endpoints are withdrawn from all
+// services.
 const (
 	InService  = "in-service"
 	LastResort = "last-resort" // used if a service has no other endpoint
@@ -114,7 +116,8 @@ type ClusterStatus struct {
 	Reason    string       `json:"reason,omitempty"`   // why the cluster is not ready, if known
 	Memory    Memory       `json:"memory,omitzero"`    // of linked clusters only
 	// CopyOf is set while a copy of the cluster's cache is served, because the replica has not
-	// reached the cluster since it started. CopyOf is when the cluster's API was lost.
+	// reached the cluster since it started. CopyOf is the time at which the cluster's API became
+	// unreachable.
 	CopyOf time.Time `json:"copyOf,omitzero"`
 	// Standing is InService, LastResort or Withdrawn. StandingReason says why the cluster has this
 	// standing. If the cluster is in service, StandingReason is empty.
@@ -135,7 +138,7 @@ type ClusterStatus struct {
 	API             *APIServer `json:"api,omitempty"` // nil if the cluster is not read
 }
 
-// NeverRead returns the kinds that have never been listed, even though the cluster is served.
+// NeverRead returns the kinds that have never been listed, even though Isthmus serves the cluster.
 func (s *ClusterStatus) NeverRead() (list []Resource) {
 	if s.State != Ready && s.State != Stale {
 		return nil
@@ -204,15 +207,15 @@ type Resource struct {
 	Objects  int    `json:"objects"`           // number of cached objects
 	Refused  int    `json:"refused,omitempty"` // objects that can't be decoded; their last valid version is used
 	Err      string `json:"err,omitempty"`     // newest failure, if it persists
-	// Failure is the class of the error in Err. If Err is empty, Failure is empty too.
+	// Failure is the class of the error in Err. If Err is empty, Failure is also empty.
 	Failure ReadFailure `json:"failure,omitempty"`
 	// Lasts reports whether the API server has returned the same Failure again after at least 10 s.
 	Lasts bool `json:"-"`
-	// Trouble describes behavior of the API server that is not a failure, but that forces Isthmus
-	// to repeat requests, at most once per second.
+	// Trouble describes behavior of the API server that is not a failure, but forces Isthmus to
+	// repeat requests. Isthmus repeats requests at most once per second.
 	Trouble string `json:"trouble,omitempty"`
 	// ThrottledUntil is the end of a pause that the API server requested with a Retry-After header.
-	// Isthmus does not request the resource before that time.
+	// Isthmus does not request the resource before the time in ThrottledUntil.
 	ThrottledUntil time.Time `json:"throttledUntil,omitzero"`
 }
 
@@ -220,12 +223,12 @@ type Resource struct {
 // If NeverRead returns true, the cluster appears to have no objects of the kind.
 func (r *Resource) NeverRead() bool { return !r.Synced && r.Err != "" && r.Failure != Absent }
 
-// Unread returns a message for users which says that the kind has never been read.
+// Unread returns a message that tells users that the kind has never been read.
 func (r *Resource) Unread() string {
 	return r.Resource + " have never been read, so the cluster appears to have none: " + r.Err
 }
 
-// ReadFailure says why a kind of object cannot be listed or watched.
+// ReadFailure is a reason why a kind of object cannot be listed or watched.
 type ReadFailure string
 
 // Classes of errors when reading a kind of object.
@@ -245,7 +248,7 @@ type Unserved struct {
 	Reason  string `json:"reason"`
 }
 
-// Refused is the number of endpoints on watched ports that Isthmus refuses from one linked cluster.
+// Refused is the number of endpoints from one linked cluster that Isthmus refuses on watched ports.
 type Refused struct {
 	Cluster  string   `json:"cluster"`
 	Outside  int      `json:"outsideRanges"`  // addresses outside the ranges that the link Secret allows
@@ -260,7 +263,7 @@ type Problem struct {
 }
 
 // AddressConflict describes an address that several objects of the local cluster claim. The address
-// is not assigned to any of the objects, and GetProfile returns Unavailable for it.
+// is not assigned to any of the objects, and GetProfile returns Unavailable for the address.
 type AddressConflict struct {
 	Address string    `json:"address"` // IP, or IP:PORT if only that port is claimed
 	Claimed string    `json:"claimed"` // the claim, such as "2 Pods with IP 10.0.0.1"
@@ -278,7 +281,7 @@ type SliceWriter struct {
 	// LeaseError says why the Lease cannot be used. If the Lease can be used, LeaseError is empty.
 	LeaseError string `json:"leaseError,omitempty"`
 
-	// The following fields are set only on the leader.
+	// The following fields of SliceWriter are set only on the leader.
 	Synced   bool      `json:"synced"`   // ExternalWorkloads have been listed
 	Services int       `json:"services"` // number of Services with slices that Isthmus manages
 	Slices   int       `json:"slices"`   // number of slices that Isthmus manages
@@ -286,8 +289,8 @@ type SliceWriter struct {
 	ErrorAt  time.Time `json:"errorAt,omitzero"`
 
 	Problems []Problem `json:"problems"` // what can't be written and is omitted
-	// Unread maps each resource that cannot be read to the reason. Isthmus continues to retry these
-	// resources.
+	// Unread maps each resource that cannot be read to the reason. Isthmus keeps retrying to read
+	// these resources.
 	Unread map[string]string `json:"unread,omitempty"`
 }
 
@@ -296,23 +299,23 @@ type CacheCopies struct {
 	Off        bool   `json:"off,omitempty"`        // --cache-max-age is 0
 	Error      string `json:"error,omitempty"`      // why the copies can't be listed
 	LeaseError string `json:"leaseError,omitempty"` // why the Lease can't be used
-	// Missing are the lost clusters that this replica has cached and that could not be copied.
+	// Missing lists the lost clusters that this replica has cached but that could not be copied.
 	Missing []MissingCopy `json:"missing,omitempty"`
 }
 
-// MissingCopy says why a lost cluster could not be copied.
+// MissingCopy describes why a lost cluster could not be copied.
 type MissingCopy struct {
 	Cluster string `json:"cluster"`
 	Reason  string `json:"reason"`
 }
 
 // Format is the version of the format that all pages share. The version increases with each change
-// that would cause an older program to misread a page. Examples of such changes are a removed field
-// and a field with a new meaning. Adding a field does not increase the version.
+// that would cause an older program to misread a page. Examples of incompatible changes are a
+// removed field and a field with a new meaning. Adding a field does not increase the version.
 const Format = 1
 
 // All responses under /debug contain these headers. If a replica does not send these headers, its
-// version is older than the headers.
+// version predates the headers.
 const (
 	FormatHeader  = "Isthmus-Format"
 	VersionHeader = "Isthmus-Version" // Version of a Build
@@ -324,6 +327,6 @@ type Build struct {
 	Version string `json:"version"` // such as v0.1.0, or unknown
 	Commit  string `json:"commit"`
 	Go      string `json:"go"` // Go version
-	// Format is [Format]. If Format is zero, the version of the replica is older than this field.
+	// Format is [Format]. If Format is zero, the version of the replica predates this field.
 	Format int `json:"format,omitempty"`
 }

@@ -12,8 +12,8 @@ type ClustersOutput struct {
 	Gateway string    `json:"gateway"` // NAMESPACE/POD, or HOST:PORT
 	Clusters
 	Others []OtherReplica `json:"otherGateways,omitempty"`
-	// If the page comes from a different version, Unchecked says why the program cannot judge the
-	// page. If the program can judge the page, Unchecked is empty.
+	// If the page comes from a different version of Isthmus, Unchecked says why the program cannot
+	// interpret the page. If the program can interpret the page, Unchecked is empty.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
@@ -23,8 +23,8 @@ type ServicesOutput struct {
 	Gateway  string         `json:"gateway"`
 	Services []Service      `json:"services"` // the requested services; never null
 	Others   []OtherReplica `json:"otherGateways,omitempty"`
-	// If the page comes from a different version, Unchecked says why the program cannot judge the
-	// page. If the program can judge the page, Unchecked is empty.
+	// If the page comes from a different version of Isthmus, Unchecked says why the program cannot
+	// interpret the page. If the program can interpret the page, Unchecked is empty.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
@@ -33,8 +33,8 @@ type ExportsOutput struct {
 	Time    time.Time `json:"time"`
 	Gateway string    `json:"gateway"`
 	Exports
-	// If the page comes from a different version, Unchecked says why the program cannot judge the
-	// page. If the program can judge the page, Unchecked is empty.
+	// If the page comes from a different version of Isthmus, Unchecked says why the program cannot
+	// interpret the page. If the program can interpret the page, Unchecked is empty.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
@@ -43,12 +43,12 @@ type ExplainOutput struct {
 	Time    time.Time `json:"time"`
 	Gateway string    `json:"gateway"`
 	Explanation
-	// If the page comes from a different version, Unchecked says why the program cannot judge the
-	// page. If the program can judge the page, Unchecked is empty.
+	// If the page comes from a different version of Isthmus, Unchecked says why the program cannot
+	// interpret the page. If the program can interpret the page, Unchecked is empty.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
-// OtherReplica lists the differences between another replica and the one that is shown.
+// OtherReplica lists the differences between another replica and the replica that is shown.
 type OtherReplica struct {
 	Gateway     string   `json:"gateway"`
 	Error       string   `json:"error,omitempty"`     // why the replica can't be queried
@@ -88,7 +88,7 @@ const (
 	CheckedHere     = "here" // on the machine of the command, with --pre or if there is no replica
 )
 
-// CheckedReplica describes a replica that the command queries.
+// CheckedReplica describes a replica that "isthmus check" queries.
 type CheckedReplica struct {
 	Gateway string `json:"gateway"`           // NAMESPACE/POD, or HOST:PORT
 	Version string `json:"version,omitempty"` // empty if the replica did not respond
@@ -98,8 +98,8 @@ type CheckedReplica struct {
 	Error   string `json:"error,omitempty"`   // why the replica did not respond
 }
 
-// For each state of the stream, "isthmus get -o json" prints a GetOutput: the endpoints that a
-// proxy has at that time.
+// The command "isthmus get -o json" prints a GetOutput for each state of the stream. A GetOutput
+// contains the endpoints that a proxy has at that time.
 type GetOutput struct {
 	Time      time.Time  `json:"time"`
 	Authority string     `json:"authority"` // as requested
@@ -107,19 +107,19 @@ type GetOutput struct {
 	Endpoints []Endpoint `json:"endpoints"` // sorted by address; never null
 }
 
-// Endpoint describes everything that a proxy receives about one address.
+// Endpoint describes all information that a proxy receives about one address.
 type Endpoint struct {
 	Address netip.AddrPort `json:"address"`
 	Cluster string         `json:"cluster"` // local, unless the replica labels the endpoint with another cluster
 	// Sent is a WeightedAddr of linkerd2-proxy-api in protobuf's JSON format, as the proxy receives
 	// it. The metricLabels in Sent also contain the labels that apply to the whole message. The
-	// metricLabels also contain isthmus_tier, the endpoint's tier, and isthmus_standing, the
-	// standing of the endpoint's cluster. Proxies do not receive the labels isthmus_tier and
-	// isthmus_standing.
+	// metricLabels in Sent also contain isthmus_tier, which is the endpoint's tier, and
+	// isthmus_standing, which is the standing of the endpoint's cluster. Proxies do not receive the
+	// labels isthmus_tier and isthmus_standing.
 	Sent json.RawMessage `json:"sent"`
 }
 
-// For each profile, "isthmus profile -o json" prints a ProfileOutput.
+// The command "isthmus profile -o json" prints a ProfileOutput for each profile.
 type ProfileOutput struct {
 	Time      time.Time `json:"time"`
 	Authority string    `json:"authority"` // as requested
@@ -142,10 +142,10 @@ type CheckResult struct {
 	Gateway string     `json:"gateway,omitempty"` // the replica that found it, if other replicas did not
 }
 
-// CheckLevel says how serious a result is.
+// CheckLevel is the severity of a check result.
 type CheckLevel string
 
-// Levels of check results, from best to worst.
+// These constants are the levels of check results, from best to worst.
 const (
 	CheckOK        CheckLevel = "ok"
 	CheckUnchecked CheckLevel = "unchecked" // unknown: not permitted to read it, or no time

@@ -1,9 +1,9 @@
 // Package adminapi defines the JSON types of the debug API and of command output (-o json).
 //
-// Isthmus writes the pages of the debug API. The page at /, the commands and tests read the pages
+// Isthmus serves the pages of the debug API. The page at /, the commands and tests read the pages
 // of the debug API.
 //
-// The pages have the following types:
+// Each page of the debug API has one of the following types:
 //
 //	/debug/clusters  [Clusters]
 //	/debug/events    [Events]
@@ -16,13 +16,13 @@
 //
 // The query parameter view=list requests a list of clusters, services, streams or events. The
 // parameters q (words to search for), show (a subset of the lines), sort, limit and page determine
-// which lines the list contains, and their order. The response is a [ClusterList], [ServiceList],
-// [StreamList] or [EventList]. The ETag of the response is the number of a snapshot that all
-// readers share.
+// which lines the list contains, and in which order. The response is a [ClusterList],
+// [ServiceList], [StreamList] or [EventList]. The ETag of a list response is the number of a
+// snapshot that all readers share.
 //
 // All pages follow these conventions:
 //
-//   - If a field whose tag contains omitempty or omitzero does not have a value, it is omitted.
+//   - A field whose tag contains omitempty or omitzero is omitted if it does not have a value.
 //   - Durations use Go's format, such as 1h0m0s. Times use the format of RFC 3339.
 //   - Services are written as NAMESPACE/NAME.
 //   - The name of the local cluster is "local".
@@ -32,7 +32,7 @@
 //
 //   - New fields may be added. Readers must ignore fields that they do not know.
 //   - Every response contains the version of the pages' format, [Format], in the header
-//     [FormatHeader]. [Build] and [Replica] also contain the version.
-//   - If the version in a page is different or missing, readers must not interpret the page. The
-//     fields of a page with another version may have different meanings or be missing.
+//     [FormatHeader]. [Build] and [Replica] also contain the version of the pages' format.
+//   - If the version in a page is different or missing, readers must not interpret the page. In a
+//     page with another version, fields may be missing or have different meanings.
 package adminapi

@@ -11,8 +11,8 @@ type Explanation struct {
 	Federated bool     `json:"federated"`
 	Imported  bool     `json:"imported,omitempty"` // it is the Service of a ServiceImport
 	Problems  []string `json:"problems"`           // of the Service's annotations and labels
-	// If Isthmus cannot update the service, Failures says why. While Failures is not empty, the
-	// page does not explain any addresses.
+	// If Isthmus cannot update the service, Failures contains the reasons. While Failures is not
+	// empty, the page does not explain any addresses.
 	Failures []Failure `json:"failures,omitempty"`
 	// Refused is the error that a new stream would receive. If a new stream would be served,
 	// Refused is empty.
@@ -25,12 +25,13 @@ type Explanation struct {
 	Addresses  []ExplainedAddress `json:"addresses"`
 	More       int                `json:"moreAddresses,omitempty"` // number of addresses that are not listed
 	// Held describes the endpoints of the service that proxies currently have. Held does not depend
-	// on the client that the page is about.
+	// on the client for which the page explains the service.
 	Held     []HeldView `json:"streams"`
 	MoreHeld int        `json:"moreStreamViews,omitempty"` // number of views that are not listed
 }
 
-// Client contains the properties of a client's location that affect its endpoints.
+// Client contains the properties of a client's location that affect which endpoints the client
+// receives.
 type Client struct {
 	Namespace string `json:"namespace,omitempty"`
 	Node      string `json:"node,omitempty"`
@@ -38,7 +39,7 @@ type Client struct {
 	Instance  string `json:"instance,omitempty"` // hostname of the instance that the client requests
 }
 
-// Set describes the set of endpoints that a client gets.
+// Set describes the set of endpoints that a client receives.
 type Set struct {
 	Version   uint64    `json:"version"`
 	Endpoints int       `json:"endpoints"`
@@ -47,7 +48,8 @@ type Set struct {
 	Origin    string    `json:"origin,omitempty"` // cluster that caused the last change
 }
 
-// ExplainedMember describes a member of the service and its contribution.
+// ExplainedMember describes a member of the service, and what the member contributes to the
+// service.
 type ExplainedMember struct {
 	Cluster        string    `json:"cluster"`
 	Service        string    `json:"service"` // name of the Service in that cluster
@@ -64,7 +66,7 @@ type ExplainedMember struct {
 	Updates uint64    `json:"updates"` // number of such changes
 }
 
-// ExplainedAddress describes one address in one slice of a member.
+// ExplainedAddress describes one address in one EndpointSlice of a member.
 type ExplainedAddress struct {
 	Cluster   string    `json:"cluster"`
 	Service   string    `json:"service"`
@@ -84,7 +86,7 @@ type ExplainedAddress struct {
 }
 
 // HeldView describes the endpoints that the streams of one view have received. All clients of a
-// view get the same endpoints.
+// view receive the same endpoints.
 type HeldView struct {
 	Destination string    `json:"destination"`
 	Node        string    `json:"node,omitempty"`

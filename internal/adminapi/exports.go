@@ -5,9 +5,10 @@ import "time"
 // Exports is the JSON document at /debug/exports. The page shows the exports of all clusters, the
 // objects that Isthmus writes for these exports, and the pending changes.
 //
-// The query parameter service limits the page to exports with that name and to objects that are
-// written for them. The value is NAME, NAMESPACE/NAME, or NAMESPACE/ for a whole namespace. The
-// parameter can be repeated to request several names.
+// The "service" query parameter limits the page to exports with the given name, and to objects that
+// Isthmus writes for these exports. The value of the "service" query parameter is NAME,
+// NAMESPACE/NAME, or NAMESPACE/ for a whole namespace. To request several names, repeat the
+// "service" query parameter.
 type Exports struct {
 	Replica Replica       `json:"replica"` // the replica that responds
 	Writer  ExportsWriter `json:"writer"`
@@ -17,7 +18,8 @@ type Exports struct {
 	Exports   []Export         `json:"exports"`
 	Conflicts []ExportConflict `json:"conflicts"`
 	Changes   []ExportChange   `json:"changes"` // pending, or what --exports=on would do
-	// Written and WrittenImports list the Services and ServiceImports that have Isthmus's mark.
+	// Written and WrittenImports list the Services and ServiceImports that Isthmus has marked as
+	// its own.
 	Written        []string `json:"written"`
 	WrittenImports []string `json:"writtenImports"`
 	// MoreExports, MoreConflicts and MoreChanges are the numbers of omitted items.
@@ -26,28 +28,29 @@ type Exports struct {
 	MoreChanges   int `json:"moreChanges,omitempty"`
 }
 
-// ExportsWriter describes the state of the component that writes exported Services, from the point
-// of view of one replica.
+// ExportsWriter describes the state of the component that writes exported Services, as one replica
+// sees the component.
 type ExportsWriter struct {
 	Mode string `json:"mode"` // value of --exports: plan or on
 	// Identity and Holder are set only if Mode is on.
 	Identity string `json:"identity,omitempty"` // of this replica
 	// Holder is the last known holder of the Lease. If the Lease is not held, or its holder is
-	// unknown, Holder is empty. Replicas acquire the Lease only if there is something to write.
+	// unknown, Holder is empty. Replicas try to acquire the Lease only if they have something to
+	// write.
 	Holder  string `json:"holder,omitempty"`
 	Leading bool   `json:"leading"` // whether this replica is the leader
 	// MCS is the version of the MCS-API that Isthmus uses for ServiceImports. If the cluster does
-	// not serve ServiceImports, or they cannot be read, MCS is "none". If ServiceExports are not a
-	// source, or the version is unknown, MCS is empty.
+	// not serve ServiceImports, or if ServiceImports cannot be read, MCS is "none". If
+	// ServiceExports are not a source, or the version is unknown, MCS is empty.
 	MCS string `json:"mcs,omitempty"`
 	// LeaseError says why the Lease cannot be used. If the Lease can be used, LeaseError is empty.
 	LeaseError string `json:"leaseError,omitempty"`
-	// Notes lists the Links of Linkerd, and the Leases of its service mirrors, that cannot be read,
-	// and says what applies instead.
+	// Notes lists Linkerd's Links and service mirror Leases that cannot be read, and says what
+	// applies instead.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// ExportsSummary summarizes the problems with writing exported Services.
+// ExportsSummary summarizes the problems that occur when Isthmus writes exported Services.
 type ExportsSummary struct {
 	ExportsWriter
 	// If the other fields are unknown, Unread says why. If the other fields are known, Unread is
@@ -59,7 +62,7 @@ type ExportsSummary struct {
 	Unwritten map[string][]string `json:"unwritten,omitempty"`
 }
 
-// Export describes a Service that a cluster exports or used to export, as one kind of object.
+// Export describes a Service that a cluster exports, or has exported before, as one kind of object.
 type Export struct {
 	Cluster string `json:"cluster"`
 	Export  string `json:"export"` // NAMESPACE/NAME in its cluster
@@ -72,7 +75,7 @@ type Export struct {
 	Until  time.Time `json:"until,omitzero"`   // when the state ends by itself; zero means never
 }
 
-// An Export can be in the following states in addition to the states of a plan.
+// In addition to the states in a plan, an Export can have the following states.
 const (
 	ExportWouldBeWritten = "would be written" // with --exports=on
 	ExportBeingWritten   = "being written"
@@ -98,12 +101,12 @@ type ExportChange struct {
 	Kind       string        `json:"kind"`
 	Of         string        `json:"of"` // the exports that cause the change
 	Fields     []ExportField `json:"fields"`
-	// Error says why the change failed. If this replica does not know of an attempt, Error is
-	// empty.
+	// Error says why the change failed. If this replica does not know of any attempt to make the
+	// change, Error is empty.
 	Error string `json:"error,omitempty"`
 }
 
-// ExportField describes one changed field. Long values of a field are truncated.
+// ExportField describes one changed field. Long field values are truncated.
 type ExportField struct {
 	Field  string `json:"field"`
 	Before string `json:"before,omitempty"` // empty if the field does not exist

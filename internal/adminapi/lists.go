@@ -14,10 +14,10 @@ type List[T any] struct {
 	Lines    []T `json:"lines"`
 }
 
-// Severity says how urgent a line is.
+// Severity specifies how urgent a line is.
 type Severity int
 
-// Severities of a line, from lowest to highest.
+// These constants are the severities of a line, from lowest to highest.
 const (
 	Fine    Severity = iota
 	Notable          // it works, but not in the usual way
@@ -39,12 +39,12 @@ type Replica struct {
 	Version string `json:"version"`
 	Ready   bool   `json:"ready"`
 	Domain  string `json:"domain"` // cluster domain
-	// Format is [Format]. If Format is zero, the version of the replica is older than this field.
+	// Format is [Format]. If Format is zero, the version of the replica predates this field.
 	Format int `json:"format,omitempty"`
 }
 
-// ClusterLine describes a cluster without its resources and memory. The name of the local cluster
-// is "local". Long strings are truncated.
+// ClusterLine describes a cluster, except for its resources and memory. The name of the local
+// cluster is "local". Long strings are truncated.
 type ClusterLine struct {
 	Cluster
 	Severity Severity `json:"severity"`
@@ -74,8 +74,8 @@ type ServiceLine struct {
 	Streams     int          `json:"streams"`
 	Problems    []string     `json:"problems,omitempty"` // of its annotations and labels
 	Prefer      string       `json:"prefer,omitempty"`   // tiers of its preference; empty if clients get all endpoints
-	// Tiers lists the tiers that clients use, with at most 6 entries. If clients get all endpoints,
-	// Tiers is empty.
+	// Tiers lists the tiers that clients use, with at most 6 entries. If clients receive all
+	// endpoints, Tiers is empty.
 	Tiers    []ZoneTiers `json:"tiers,omitempty"`
 	Severity Severity    `json:"severity"`
 }
@@ -116,7 +116,7 @@ type Streams struct {
 	Views   []View `json:"views"` // most streams first
 }
 
-// View describes the streams whose clients get the same endpoints.
+// View describes the streams whose clients receive the same endpoints.
 type View struct {
 	Method      string `json:"method"`      // Get or GetProfile
 	Destination string `json:"destination"` // as requested
@@ -144,7 +144,7 @@ type Event struct {
 	Count   int       `json:"count"`   // number of occurrences
 }
 
-// EventKind says what an event is about.
+// EventKind specifies what an event is about.
 type EventKind string
 
 // Possible kinds of events.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Service describes a service of the local cluster that is federated or mirrored, is watched by
-// proxies, or has problems.
+// Service describes a service of the local cluster that is federated or mirrored, that proxies
+// watch, or that has problems.
 type Service struct {
 	Service   string   `json:"service"`
 	Federated bool     `json:"federated"`
@@ -19,11 +19,11 @@ type Service struct {
 	Failures   []Failure   `json:"failures,omitempty"`   // why Isthmus can't update it
 	Preference *Preference `json:"preference,omitempty"` // as requested, even if it has no effect
 	Clients    []Clients   `json:"clients,omitempty"`    // by kind of client; empty if clients get all endpoints
-	// MoreClients is the number of kinds of clients that are omitted.
+	// MoreClients is the number of kinds of clients that Clients omits.
 	MoreClients int `json:"moreClients,omitempty"`
 }
 
-// Member describes a Service in one cluster that contributes to a service.
+// Member describes one cluster's Service that contributes endpoints to a service.
 type Member struct {
 	Cluster string `json:"cluster"`
 	Service string `json:"service"`          // name of the Service in that cluster
@@ -54,14 +54,15 @@ type PortMember struct {
 	Refusals      []string `json:"refusals,omitempty"`      // why addresses are rejected, at most ten
 }
 
-// Preference says which endpoints of a service clients get, in the syntax that annotations use.
+// Preference specifies which endpoints of a service clients receive, in the syntax of the
+// annotations.
 type Preference struct {
 	Prefer      string `json:"prefer"`
 	MinReady    string `json:"minReady"`
 	ReturnAfter string `json:"returnAfter"`
 	ReturnOver  string `json:"returnOver"`
-	// Unlinked lists the clusters that the service's own annotation names, but that are not linked.
-	// Tiers that consist only of unlinked clusters are always empty.
+	// Unlinked lists the clusters that the service's own annotation names although they are not
+	// linked. Tiers that consist only of unlinked clusters are always empty.
 	Unlinked []string `json:"unlinked,omitempty"`
 }
 
@@ -89,8 +90,8 @@ type Tier struct {
 	Sent  int    `json:"sent"`            // number sent to these clients
 }
 
-// Failure describes work that panicked because of a bug in Isthmus and has not succeeded since.
-// Clients keep what they received before the failure.
+// Failure describes work that panicked because of a bug in Isthmus, and has not succeeded since
+// then. Clients keep the endpoints that they received before the failure.
 type Failure struct {
 	Where  string    `json:"where"`   // kind of work, as in isthmus_panics_total
 	Since  time.Time `json:"since"`   // time of the first panic
@@ -111,7 +112,7 @@ func (f Failure) String() string {
 }
 
 // Impact is the JSON document at /debug/impact?cluster=NAME&standing=STANDING. The page shows which
-// endpoints the cluster's services would have left if the cluster had the requested standing.
+// endpoints would remain in the cluster's services if the cluster had the requested standing.
 // STANDING is Withdrawn, LastResort or InService. NAME is the name of a linked cluster, or local.
 // Isthmus computes the impact with the same code that chooses endpoints for clients.
 type Impact struct {
@@ -120,34 +121,34 @@ type Impact struct {
 	Services []ServiceImpact `json:"services"` // sorted by name and port
 }
 
-// ServiceImpact compares what clients of a service port get now with what they would get.
+// ServiceImpact compares the endpoints that clients of a service port receive now with the
+// endpoints that they would receive with the requested standing.
 type ServiceImpact struct {
 	Service string `json:"service"`
-	// Watched reports whether proxies watch the port. If Watched is true, endpoints are counted. If
-	// Watched is false, the service is not watched, and each cluster that serves the service counts
-	// as 1.
+	// Watched reports whether proxies watch the port. If Watched is true, the counts are numbers of
+	// endpoints. If Watched is false, each cluster that serves the service counts as 1.
 	Watched bool   `json:"watched"`
 	Port    uint16 `json:"port"` // set if Watched
-	// Zone is the zone of the clients that would have the fewest endpoints left. The fields Now and
-	// Then describe the clients in this zone. If all clients are affected equally, Zone is empty.
+	// Zone is the zone whose clients would have the fewest endpoints left. The Now and Then fields
+	// describe the clients in this zone. If all clients are affected equally, Zone is empty.
 	Zone    string `json:"zone,omitempty"`
 	Node    string `json:"node,omitempty"`    // of these clients, if it affects their endpoints
 	Streams int    `json:"streams,omitempty"` // of the whole service
-	// The Now field contains the number of endpoints that these clients get now. The Then field
-	// contains the number of endpoints that these clients would get after the change, including any
-	// resulting change of tiers.
+	// The Now field contains the number of endpoints that these clients receive now. The Then field
+	// contains the number of endpoints that these clients would receive after the change of
+	// standing, including any resulting change of tiers.
 	Now  []ImpactCount `json:"now"`
 	Then []ImpactCount `json:"then"`
 }
 
-// ImpactCount is the number of endpoints or members that clients get from one cluster.
+// ImpactCount is the number of endpoints or members that one cluster contributes.
 // ServiceImpact.Watched determines what is counted.
 type ImpactCount struct {
 	Cluster string `json:"cluster"`
 	Count   int    `json:"count"`
 }
 
-// Bare reports whether clients have endpoints now, but would not have any after the change.
+// Bare reports whether clients have endpoints now but would have none after the change.
 func (i *ServiceImpact) Bare() bool { return Total(i.Now) > 0 && Total(i.Then) == 0 }
 
 // Total returns the sum of the counts of all clusters.
