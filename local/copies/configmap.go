@@ -20,7 +20,7 @@ import (
 	"isthmus/federation"
 )
 
-// Names, labels and annotation of the ConfigMaps.
+// These constants are the name prefix, the labels and the annotation of the ConfigMaps.
 const (
 	namePrefix      = "isthmus-cache-"
 	clusterLabel    = "isthmus.io/cache-cluster"
@@ -37,14 +37,15 @@ const (
 	maxHead  = 8 << 10 // of the annotation, in bytes
 )
 
-// unusable is the error of a copy that can't be used and does not change.
+// unusable is the error for a copy that is permanently unusable.
 type unusable string
 
 func (u unusable) Error() string { return string(u) }
 
 const errIncomplete unusable = "it is incomplete"
 
-// head describes a generation. All its ConfigMaps have the same head, except for Part.
+// head describes a generation. All ConfigMaps of a generation have the same head, except for the
+// Part field.
 type head struct {
 	clusterstore.Copy
 	Written  time.Time `json:"written"`
@@ -53,7 +54,7 @@ type head struct {
 	Part     int       `json:"part"` // counted from 1
 }
 
-// generation is one copy of a cluster, as the metadata of its ConfigMaps shows it.
+// generation describes one copy of a cluster, based on the metadata of the copy's ConfigMaps.
 type generation struct {
 	head
 	count int
@@ -62,8 +63,8 @@ type generation struct {
 
 func (g *generation) complete() bool { return len(g.names) == g.count }
 
-// slug returns a text for a cluster in names and labels of ConfigMaps. Cluster names that can't be
-// part of a name are hashed.
+// slug returns a string that represents a cluster in the names and labels of ConfigMaps. If the
+// cluster name is not valid there, slug returns a hash of it.
 func slug(name federation.ClusterName) string {
 	text := string(name)
 	if len(text) <= validation.LabelValueMaxLength && len(validation.IsDNS1123Subdomain(text)) == 0 {
@@ -73,8 +74,9 @@ func slug(name federation.ClusterName) string {
 	return "sha256-" + hex.EncodeToString(sum[:16])
 }
 
-// pack returns the ConfigMaps of a new generation. Each list is a key of the binary data. A list
-// that does not fit continues in the next ConfigMap, under the same key.
+// pack returns the ConfigMaps of a new generation. In the binary data, the key of a list is the
+// name of its resource. If a list does not fit into a ConfigMap, the list continues in the next
+// ConfigMap under the same key.
 func pack(c clusterstore.Copy, written time.Time) []*corev1.ConfigMap {
 	h := head{Copy: c, Written: written, Checksum: checksum(&c)}
 	var parts []map[string][]byte
@@ -114,8 +116,8 @@ func pack(c clusterstore.Copy, written time.Time) []*corev1.ConfigMap {
 	return list
 }
 
-// unpack returns the copy that the ConfigMaps of one generation contain. unpack checks everything,
-// because anybody may have written them.
+// unpack returns the copy that the ConfigMaps of one generation contain. Because anyone may have
+// written the ConfigMaps, unpack validates their entire contents.
 func unpack(parts []*corev1.ConfigMap) (*clusterstore.Copy, error) {
 	if len(parts) == 0 || len(parts) > maxParts {
 		return nil, unusable(fmt.Sprintf("it has %d ConfigMaps", len(parts)))
@@ -152,7 +154,7 @@ func unpack(parts []*corev1.ConfigMap) (*clusterstore.Copy, error) {
 	return c, nil
 }
 
-// readHead returns the head of a generation, and the number of its ConfigMaps.
+// readHead returns the head of a generation and the number of ConfigMaps in the generation.
 func readHead(o metav1.Object) (h head, count int, err error) {
 	text := o.GetAnnotations()[headAnnotation]
 	if len(text) > maxHead || json.Unmarshal([]byte(text), &h) != nil {
@@ -170,7 +172,8 @@ func readHead(o metav1.Object) (h head, count int, err error) {
 	return h, count, nil
 }
 
-// checksum returns the SHA-256 of a copy, in hexadecimal. Each text is preceded by its length.
+// checksum returns the SHA-256 hash of a copy in hexadecimal. The hash includes the length of each
+// string.
 func checksum(c *clusterstore.Copy) string {
 	h := sha256.New()
 	add := func(data []byte) {
@@ -188,11 +191,12 @@ func checksum(c *clusterstore.Copy) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// generations are generations by cluster and label.
+// generations maps the labels for the cluster and the generation to a generation.
 type generations map[string]*generation
 
-// add adds a ConfigMap. If its head can't be read, its generation has no cluster, so it is deleted
-// like the copy of a link that is gone. add retains no string of o, because o may be reused.
+// add adds a ConfigMap to its generation. If the head of the ConfigMap cannot be read, the
+// generation does not belong to a cluster, and is deleted like the copy of a removed link. Because
+// the caller may reuse the object, add does not retain any of the object's strings.
 func (g generations) add(o metav1.Object) {
 	labels := o.GetLabels()
 	if labels[clusterLabel] == "" || !strings.HasPrefix(o.GetName(), namePrefix) {
@@ -208,7 +212,7 @@ func (g generations) add(o metav1.Object) {
 	one.names = append(one.names, strings.Clone(o.GetName()))
 }
 
-// newestFirst returns the generations, the newest first.
+// newestFirst returns a list of the generations, newest first.
 func (g generations) newestFirst() []*generation {
 	return slices.SortedFunc(maps.Values(g), func(a, b *generation) int { return b.Written.Compare(a.Written) })
 }

@@ -43,18 +43,19 @@ const (
 	firstRetry, maxRetry = 10 * time.Second, 10 * time.Minute // pauses after failed writes
 )
 
-// Options configure Copies. All fields are required, except MaxAge.
+// Options configure Copies. All fields except MaxAge are required.
 type Options struct {
 	Client    *kube.Client // of the local cluster, with typed clients
 	Namespace string       // of the ConfigMaps and the Lease
 	Identity  string       // holder of the Lease; unique among replicas
-	// MaxAge is how long after the loss of a cluster its copy is used. Zero means that nothing is
-	// copied or read, and that existing copies are deleted.
+	// MaxAge is the time for which a copy is used after its cluster was lost. If MaxAge is zero,
+	// clusters are not copied, copies are not read, and existing copies are deleted.
 	MaxAge time.Duration
 	Log    *zap.Logger
 }
 
-// Links returns the caches of all links. If listed is false, not all links are known yet.
+// Links returns the caches of all links. If some links may not be known yet, the listed result is
+// false.
 type Links func() (list []clusterstore.LinkedCache, listed bool)
 
 // Copies reads and writes the copies of lost clusters. [Copies.Read] and [Copies.Status] are safe
@@ -68,7 +69,7 @@ type Copies struct {
 
 	read atomic.Int64 // bytes of the copies that Read has returned or is reading
 
-	// used only by the goroutine of Run
+	// The following fields are used only by the goroutine that executes Run.
 	outages map[federation.ClusterName]*outage
 	next    time.Time // when to list the copies again, even if no cluster has to be copied
 
@@ -77,7 +78,7 @@ type Copies struct {
 	missing map[federation.ClusterName]string // guarded by mu; why lost clusters have no copy
 }
 
-// outage is the period since the loss of a cluster that this replica has cached.
+// outage is the period since a cluster was lost that this replica has in its cache.
 type outage struct {
 	lost     time.Time
 	copied   bool      // a complete generation of this outage exists
@@ -86,7 +87,8 @@ type outage struct {
 	problem  string    // why the last attempt failed
 }
 
-// New returns Copies. New sends no request and starts no goroutine.
+// New returns Copies with the given options. New does not send requests and does not start
+// goroutines.
 func New(o Options) *Copies {
 	return &Copies{
 		o: o,
@@ -101,9 +103,9 @@ func New(o Options) *Copies {
 // SetCaches sets the function that returns the caches. Call SetCaches once, before Run.
 func (c *Copies) SetCaches(links Links) { c.links = links }
 
-// Read returns the newest usable copy of a cluster, or nil if there is none. If a copy exists but
-// can't be used, Read returns an error. While requests fail or a copy is being written, Read retries
-// until ctx ends.
+// Read returns the newest usable copy of a cluster, or nil if no copy exists. If the cluster has
+// copies, but none of them can be used, Read returns an error. If a request fails, or if a copy is
+// still being written, Read retries until ctx ends.
 func (c *Copies) Read(ctx context.Context, name federation.ClusterName) (*clusterstore.Copy, error) {
 	for {
 		found, err := c.readNewest(ctx, name)
@@ -113,11 +115,12 @@ func (c *Copies) Read(ctx context.Context, name federation.ClusterName) (*cluste
 	}
 }
 
-// isFinal reports whether Read would get the same error again.
+// isFinal reports whether a retry of Read would fail with the same error.
 func isFinal(err error) bool { return errors.As(err, new(unusable)) || apierrors.IsForbidden(err) }
 
-// readNewest returns the newest usable copy. If there is none, readNewest returns an error that may
-// not be final, or otherwise the error of the newest copy.
+// readNewest returns the newest usable copy of a cluster. If no copy can be used, readNewest
+// returns an error that is not final. If all errors are final, readNewest returns the error for the
+// newest copy.
 func (c *Copies) readNewest(ctx context.Context, name federation.ClusterName) (*clusterstore.Copy, error) {
 	all, err := c.list(ctx, clusterLabel+"="+slug(name), newest)
 	if err != nil {
@@ -136,11 +139,11 @@ func (c *Copies) readNewest(ctx context.Context, name federation.ClusterName) (*
 	return nil, why
 }
 
-// maxRead limits the memory that forged copies take at the start. Several generations of a cluster
-// may be read, so maxRead is more than maxAll.
+// maxRead limits the memory that forged copies can use when a replica starts. Because Read may read
+// several generations of a cluster, maxRead is larger than maxAll.
 const maxRead = 2 * maxAll
 
-// readOne returns the copy of one generation.
+// readOne returns the copy that one generation contains.
 func (c *Copies) readOne(ctx context.Context, g *generation) (found *clusterstore.Copy, err error) {
 	switch {
 	case g.count == 0:
@@ -176,11 +179,11 @@ func (c *Copies) readOne(ctx context.Context, g *generation) (found *clusterstor
 	return unpack(parts)
 }
 
-// Versions of a list. The API server serves cached lists from its memory, without reading all copies
-// from its storage, but they may be out of date.
+// These constants are resource versions for list requests. For a cached list, the API server does
+// not have to read all copies from its storage, but the list may be out of date.
 const newest, cached = "", "0"
 
-// list returns the selected generations, the newest first.
+// list returns the selected generations, newest first.
 func (c *Copies) list(ctx context.Context, selector, version string) ([]*generation, error) {
 	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
@@ -205,7 +208,8 @@ func (c *Copies) list(ctx context.Context, selector, version string) ([]*generat
 	return all.newestFirst(), nil
 }
 
-// The lists of ConfigMaps have at most pageSize*maxPages items, which is more than maxAll allows.
+// At most pageSize*maxPages ConfigMaps are listed. The number of ConfigMaps that maxAll allows is
+// smaller.
 const pageSize, maxPages = 500, 10
 
 // Run writes and deletes copies until ctx ends.
@@ -223,7 +227,7 @@ func (c *Copies) Run(ctx context.Context) error {
 	return nil
 }
 
-// note updates the outages, and reports whether a cluster has to be copied now.
+// note updates the outages, and reports whether any cluster has to be copied now.
 func (c *Copies) note(links []clusterstore.LinkedCache) (due bool) {
 	lost := make(map[federation.ClusterName]bool)
 	for _, l := range links {
@@ -249,14 +253,14 @@ func (c *Copies) note(links []clusterstore.LinkedCache) (due bool) {
 
 func (o *outage) due() bool { return !o.copied && !time.Now().Before(o.next) }
 
-// failed schedules another attempt to copy the cluster.
+// failed schedules another attempt to copy the lost cluster.
 func (o *outage) failed(problem string) {
 	o.problem = problem
 	o.next = time.Now().Add(min(firstRetry<<min(o.failures, 10), maxRetry))
 	o.failures++
 }
 
-// work is what the leader has to do.
+// work contains the tasks of the leader.
 type work struct {
 	write  []clusterstore.LinkedCache
 	remove []*generation
@@ -277,7 +281,8 @@ func (w *work) room(name federation.ClusterName) int64 {
 
 func (w *work) empty() bool { return len(w.write)+len(w.remove) == 0 }
 
-// plan lists the copies and decides what to write and what to delete. version is that of a list.
+// plan lists the copies, and decides which copies to write and which copies to delete. The version
+// argument is the resource version for the list request.
 func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, version string) *work {
 	all, err := c.list(ctx, clusterLabel, version)
 	if ctx.Err() == nil { // otherwise err is not a problem of the API server
@@ -330,8 +335,9 @@ func (c *Copies) decide(w *work, all []*generation, links []clusterstore.LinkedC
 	}
 }
 
-// isOver reports whether the outage of a generation is over. A replica that was ready when the copy
-// was written can't tell: another replica has lost the cluster.
+// isOver reports whether the outage that led to a generation is over. If the cluster was ready in
+// this replica when the copy was written, the replica cannot know, because another replica had lost
+// the cluster.
 func isOver(g *generation, l *clusterstore.LinkedCache) bool {
 	return l.State == cluster.Ready && time.Since(l.Since) >= readyFor && l.Since.After(g.Written)
 }
@@ -351,7 +357,7 @@ func (c *Copies) currentProblem() error {
 	return c.problem
 }
 
-// setMissing records for Status which clusters are not copied.
+// setMissing records which lost clusters have no copy, so that Status can report these clusters.
 func (c *Copies) setMissing() {
 	missing := make(map[federation.ClusterName]string)
 	for name, o := range c.outages {
@@ -368,8 +374,8 @@ func (c *Copies) setMissing() {
 	c.missing = missing
 }
 
-// setProblem records for Status why copies can't be listed, and logs a transition. If err is nil,
-// they can be listed.
+// setProblem records why copies cannot be listed, so that Status can report the reason. If err is
+// nil, copies can be listed. When err becomes nil or non-nil, setProblem logs a message.
 func (c *Copies) setProblem(err error) {
 	c.mu.Lock()
 	before := c.problem
@@ -385,7 +391,7 @@ func (c *Copies) setProblem(err error) {
 	}
 }
 
-// campaign tries to become the leader, and then does the work.
+// campaign tries to become the leader. As the leader, the replica does the work.
 func (c *Copies) campaign(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -399,8 +405,8 @@ func (c *Copies) campaign(ctx context.Context) error {
 	})
 }
 
-// lead does the work once. The plan of a leader is made anew, because another leader may have done
-// the work meanwhile.
+// lead does the work once. The lead method first makes a new plan, because another leader may have
+// done the work in the meantime.
 func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 	links, _ := c.links()
 	c.note(links)
@@ -432,7 +438,8 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 	c.setMissing()
 }
 
-// write writes a new generation of at most limit bytes, and returns its size.
+// write writes a new generation, and returns its size in bytes. The limit argument is the maximum
+// size of the generation in bytes.
 func (c *Copies) write(
 	ctx context.Context, leader *lease.Leadership, l *clusterstore.LinkedCache, limit int64,
 ) (int64, error) {
@@ -489,7 +496,7 @@ func (c *Copies) remove(ctx context.Context, leader *lease.Leadership, g *genera
 	return nil
 }
 
-// request sends one request if this replica is still the leader.
+// request sends a single request if this replica is still the leader.
 func (c *Copies) request(leader *lease.Leadership, send func(context.Context) error) error {
 	return leader.Write(func(ctx context.Context) error {
 		ctx, stop := context.WithTimeout(ctx, requestTimeout)
@@ -498,7 +505,7 @@ func (c *Copies) request(leader *lease.Leadership, send func(context.Context) er
 	})
 }
 
-// buffer is a writer whose size is limited.
+// buffer is a writer that accepts a limited number of bytes.
 type buffer struct {
 	bytes.Buffer
 	room *int64 // shared by the lists of a copy
@@ -511,8 +518,8 @@ func (b *buffer) Write(data []byte) (int, error) {
 	return b.Buffer.Write(data)
 }
 
-// Refused returns the requests that the API server rejects. If copies are switched off, they do not
-// matter.
+// Refused returns the requests that the API server rejects. If copies are disabled, Refused does
+// not return any requests, because the rejected requests do not matter.
 func (c *Copies) Refused() []adminapi.RefusedRequest {
 	if c.o.MaxAge == 0 {
 		return nil
