@@ -23,9 +23,9 @@ type Access struct {
 	REST             *rest.Config // nil if the Secret is not used
 }
 
-// ReadAccesses parses Secrets as a Store does, and returns one Access for each link Secret, oldest
-// first. All Secrets must be in the same namespace. ReadAccesses skips Secrets that are not link
-// Secrets.
+// ReadAccesses parses Secrets as a Store does, and returns one Access per link Secret, oldest
+// Secret first. All Secrets must be in the same namespace. ReadAccesses skips Secrets that are not
+// link Secrets.
 func ReadAccesses(secrets []corev1.Secret) []Access {
 	var list []*credentials
 	for i := range secrets {

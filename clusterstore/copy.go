@@ -12,12 +12,13 @@ import (
 	"isthmus/federation"
 )
 
-// A replica that starts while a linked cluster's API can't be reached has no cache of the cluster.
-// Another replica may have stored a copy of its cache in the local cluster (package local/copies).
-// The link then serves the copy, like a stale cluster, until next has synced. A copy has no
-// credentials, so it never takes part in a rotation.
+// If a replica starts while the API of a linked cluster is unreachable, the replica cannot fill a
+// cache of the cluster. Another replica may have stored a copy of its cache in the local cluster
+// (package local/copies). In this case, the link serves the copy like a stale cluster until the
+// cluster in the next field has synced. A copy does not have credentials, so a rotation never
+// involves a copy.
 
-// Copy is the cache of a linked cluster from the time when the cluster's API was lost.
+// Copy is a copy of a linked cluster's cache, written after the cluster's API became unreachable.
 type Copy struct {
 	Cluster  federation.ClusterName `json:"cluster"`
 	Identity string                 `json:"identity,omitempty"` // LinkedClusterAnnotation; empty if unknown
@@ -26,7 +27,7 @@ type Copy struct {
 	Lists    map[string][]byte      `json:"-"`                  // as in [cluster.Copied]
 }
 
-// isOf reports whether these are credentials of the copied cluster.
+// isOf reports whether the given credentials belong to the copied cluster.
 func (c *Copy) isOf(creds *credentials) bool {
 	if c.Identity != "" && creds.identity != "" {
 		return c.Identity == creds.identity
@@ -42,13 +43,13 @@ type LinkedCache struct {
 	Copy  // without Lists; Lost is zero unless the cluster is stale
 	State cluster.State
 	Since time.Time // start of the state
-	// Write writes the cached objects as gzipped lists, each to the writer of its resource. Write is
-	// nil if this replica has not listed the cluster.
+	// Write writes the cached objects as gzipped lists, with a separate writer for each resource.
+	// If this replica has not listed the cluster, Write is nil.
 	Write func(to func(resource string) io.Writer) error
 }
 
-// Caches returns the caches of all links. If listed is false, the link Secrets have not been listed
-// yet.
+// Caches returns the caches of all links. If the link Secrets have not been listed yet, the listed
+// result is false.
 func (s *Store) Caches() (list []LinkedCache, listed bool) {
 	s.mu.Lock()
 	listed = s.dispatched
@@ -75,13 +76,14 @@ func (s *Store) Caches() (list []LinkedCache, listed bool) {
 }
 
 const (
-	// silence is how long a cluster that starts may send nothing before its copy is read.
+	// silence is the time after which a link reads its copy, if the starting cluster has not sent
+	// anything.
 	silence = 5 * time.Second
 	// copyPatience is how long reading and loading a copy may delay readiness.
 	copyPatience = 10 * time.Second
 )
 
-// linkCopy is the copy of a link's cluster. Only the link's goroutine writes it.
+// linkCopy is the copy of a link's cluster. Only the link's goroutine writes to a linkCopy.
 type linkCopy struct {
 	allowed bool            // a copy may be read; set for links that exist when the replica starts
 	until   time.Time       // until when the copy delays readiness
@@ -105,7 +107,7 @@ func (c *linkCopy) delays() bool {
 	return (c.read != nil || c.cluster != nil && !c.served) && time.Now().Before(c.until)
 }
 
-// loaded returns the cluster that has loaded the copy, or nil.
+// loaded returns the cluster that serves the copy, or nil if the copy has not been loaded.
 func (c *linkCopy) loaded() *runningCluster {
 	if c.cluster == nil || !closed(c.cluster.cluster.Synced()) {
 		return nil
@@ -113,7 +115,8 @@ func (c *linkCopy) loaded() *runningCluster {
 	return c.cluster
 }
 
-// end drops the copy and its cluster, and waits until both have stopped.
+// end drops the copy and its cluster, and waits until the read of the copy and the cluster have
+// stopped.
 func (c *linkCopy) end() {
 	if c.read != nil {
 		c.read.cancel()
@@ -123,7 +126,7 @@ func (c *linkCopy) end() {
 	*c = linkCopy{}
 }
 
-// useCopy reads the copy once the cluster turns out to be lost, and starts a cluster that loads the
+// If the cluster turns out to be lost, useCopy reads the copy and starts a cluster that loads the
 // copy.
 func (l *link) useCopy(ctx context.Context) {
 	c := &l.copy
@@ -144,7 +147,7 @@ func (l *link) useCopy(ctx context.Context) {
 	if c.cluster.creds.hash == l.accepted.hash {
 		c.cluster.creds = l.accepted // the address ranges may have changed
 	}
-	// Once the copy is loaded, Err says that the API server was not reached.
+	// Once the copy has been loaded, the Err field says that the API server was not reached.
 	h := c.cluster.noteHealth()
 	switch {
 	case h.Err != nil && !h.StaleSince.Equal(c.of.Lost):
@@ -154,8 +157,8 @@ func (l *link) useCopy(ctx context.Context) {
 	}
 }
 
-// untilCopy returns how long the link waits before it reads the copy. If needed is false, the copy
-// is not read.
+// untilCopy returns the time that the link still waits before it reads the copy. If the link does
+// not need the copy, the needed result is false.
 func (l *link) untilCopy() (wait time.Duration, needed bool) {
 	if !l.copy.allowed || l.next == nil || l.serving != nil || closed(l.store.settled) {
 		return 0, false
@@ -185,7 +188,7 @@ func (l *link) readCopy(ctx context.Context) *copyRead {
 	return r
 }
 
-// loadCopy starts a cluster that loads the copy that was read.
+// After the copy has been read, loadCopy starts a cluster that loads the copy.
 func (l *link) loadCopy(ctx context.Context) {
 	c := &l.copy
 	found, err := c.read.copy, c.read.err
@@ -219,7 +222,8 @@ func (l *link) refuseCopy(why error) {
 	l.copy.end()
 }
 
-// serveCopy makes the table read the copy once the copy is loaded, if next has not synced.
+// serveCopy makes the table read the copy once the copy has been loaded, unless the cluster in the
+// next field has synced.
 func (l *link) serveCopy() {
 	c := &l.copy
 	if c.served || c.loaded() == nil || closed(l.next.cluster.Synced()) ||
@@ -247,8 +251,8 @@ func (l *link) copyStays() bool {
 	return time.Now().Before(c.release)
 }
 
-// waitForCopy returns channels for what the link's copy waits for: the end of its read, the end of
-// its load, a failed load, and a time limit.
+// waitForCopy returns channels for the events that matter for the link's copy: the end of the read,
+// the end of the load, a failed load, and the end of a time limit.
 func (l *link) waitForCopy() (read, loaded, health <-chan struct{}, due <-chan time.Time) {
 	c := &l.copy
 	if wait, needed := l.untilCopy(); needed {

@@ -19,7 +19,7 @@ import (
 	"isthmus/internal/guard"
 )
 
-// Type, label, annotations and data key of a link Secret.
+// These constants are the type, the label, the annotations and the data key of a link Secret.
 const (
 	SecretType              = "mirror.linkerd.io/remote-kubeconfig"
 	ClusterNameLabel        = "multicluster.linkerd.io/cluster-name"
@@ -32,8 +32,8 @@ const (
 	LinkedClusterAnnotation = "isthmus.io/linked-cluster"
 )
 
-// Reasons why a Store does not use a link Secret. The label "reason" of the metric
-// isthmus_link_rejected has these values.
+// These constants are the reasons why a Store does not use a link Secret. The label "reason" of the
+// metric isthmus_link_rejected has these values.
 const (
 	reasonLabel      = "label"
 	reasonAnnotation = "annotation"
@@ -66,7 +66,7 @@ type credentials struct {
 	expiry      *adminapi.Expiry  // nil if the credentials don't expire
 }
 
-// readSecret parses a link Secret, without I/O. The argument defaults supplies the values for
+// readSecret parses a link Secret, without I/O. The defaults argument supplies the values for
 // missing annotations.
 func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credentials {
 	c := &credentials{secret: s.Name, version: s.ResourceVersion, created: s.CreationTimestamp.Time, read: now}
@@ -115,10 +115,10 @@ func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	return "", nil
 }
 
-// same reports whether c and o are the same version of a Secret.
+// same reports whether both credentials come from the same version of a Secret.
 func (c *credentials) same(o *credentials) bool { return c.version == o.version && c.version != "" }
 
-// describe returns the status that follows from the Secret alone. The argument used contains the
+// describe returns the status that follows from the Secret alone. The used argument contains the
 // credentials in use for the cluster, and may be nil.
 func (c *credentials) describe(used *credentials) adminapi.Cluster {
 	d := adminapi.Cluster{Cluster: string(c.cluster), Secret: c.secret, Unread: c.settings.warnings}
@@ -136,9 +136,10 @@ func (c *credentials) describe(used *credentials) adminapi.Cluster {
 	return d
 }
 
-// explain wraps an error that means that the API server rejects the credentials. Without this
-// explanation, the server's error (Unauthorized, or a TLS alert) looks like a failure of the
-// network or the server. If err is nil or any other error, explain returns it unchanged.
+// If err means that the API server rejects the credentials, explain returns err with an
+// explanation. Without the explanation, the server's error (Unauthorized, or a TLS alert) looks
+// like a network failure or a server failure. If err is nil or any other error, explain returns it
+// unchanged.
 func (c *credentials) explain(err error) error {
 	refused := ""
 	switch {
@@ -163,7 +164,7 @@ func (c *credentials) explain(err error) error {
 
 // CheckLink checks a link Secret in the same way as a Store. If the Secret cannot be used,
 // CheckLink returns an error. Otherwise CheckLink returns the cluster's name and warnings about
-// insecure or invalid settings. The results never quote the kubeconfig. The argument exports is the
+// insecure or invalid settings. The results never quote the kubeconfig. The exports argument is the
 // function in ExportOptions.Settings.
 func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (any, []string)) (
 	name federation.ClusterName, warnings []string, err error,
@@ -175,8 +176,8 @@ func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (an
 	return c.cluster, slices.Concat(c.warnings, c.ignored, c.settings.warnings), c.refused
 }
 
-// readClusterName returns the cluster name from the label. The name "local" is an error, because it
-// means the local cluster in labels, pages, annotations and metrics.
+// readClusterName returns the cluster name from the label. The name "local" is an error, because
+// labels, pages, annotations and metrics use "local" for the local cluster.
 func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	name, ok := s.Labels[ClusterNameLabel]
 	switch {
@@ -195,8 +196,8 @@ func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	return federation.ClusterName(name), nil
 }
 
-// hash returns the SHA-256 hash of a list of byte strings. Each string is hashed after its length,
-// so that moving bytes from one string to the next changes the result.
+// hash returns the SHA-256 hash of a list of byte strings. The hash includes the length of each
+// string, so that moving bytes from one string to the next changes the result.
 func hash(parts ...[]byte) [sha256.Size]byte {
 	h := sha256.New()
 	for _, p := range parts {
@@ -216,7 +217,7 @@ func sortCredentials(list []*credentials) {
 // pick returns the credentials to use for a cluster, or nil if none are valid. The list contains
 // the cluster's credentials, oldest first. Usually pick returns the oldest valid credentials. If
 // the Secret in use still exists but has become invalid, pick returns the accepted credentials
-// instead. An invalid edit of the Secret therefore cannot take the cluster down.
+// instead. An invalid edit to the Secret therefore cannot take the cluster down.
 func pick(list []*credentials, accepted *credentials) *credentials {
 	if accepted != nil {
 		now := slices.IndexFunc(list, func(c *credentials) bool { return c.secret == accepted.secret })

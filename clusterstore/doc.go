@@ -1,14 +1,14 @@
 // Package clusterstore turns link Secrets into linked clusters. A [Store] watches the link Secrets
 // of one namespace. Each link Secret has a label with a cluster name. For each cluster name, the
-// Store runs a [cluster.Cluster] and links it in the [federation.Table]. A [LocalLink] does the
-// same for the local cluster, which has no Secret.
+// Store runs a [cluster.Cluster] and adds the cluster to the [federation.Table]. A [LocalLink] does
+// the same for the local cluster, which has no Secret.
 //
 //	options := clusterstore.Options{Namespace: "linkerd", Rules: rules, Table: table}
 //	store, err := clusterstore.NewStore(client, options)
 //	go store.Run(ctx)
 //	<-store.Settled()
 //
-// What callers may rely on:
+// Callers may rely on the following:
 //
 //   - The content of a Secret cannot crash the process, block another cluster or change the
 //     endpoints of another cluster.
@@ -17,18 +17,18 @@
 //   - If new objects would exceed the memory cap of a cluster, the cluster keeps its cache and
 //     retries. The state of a cluster over its memory cap is stale, or unreachable if the cluster
 //     has never synced.
-//   - At most 32 clusters start at the same time. A cluster ends its turn when it has synced, when
-//     a request has failed, or after a second at the latest.
+//   - At most 32 clusters start concurrently. A starting cluster makes way for the next one when it
+//     has synced, when a request has failed, or after a second at the latest.
 //   - If several Secrets have the same cluster name, the Store uses the oldest valid Secret. If an
 //     edit makes that Secret invalid, the Store reports the error and keeps using the previous
 //     version.
-//   - A change to a link's address ranges, standing or region takes effect in one step, without a
-//     new connection. The Store ignores invalid values of the annotations for the standing and the
-//     region.
+//   - A change to a link's address ranges, standing or region takes effect in one step, and does
+//     not require a new connection. The Store ignores invalid values of the annotations for the
+//     standing and the region.
 //   - Rotating credentials does not affect proxies. The Store starts another Cluster with the new
 //     credentials, which replaces the serving Cluster in one step once it has synced. Before the
-//     switch, the new Cluster lists each kind of which the serving Cluster has objects. The file
-//     successor.go describes the exceptions to this rule.
+//     switch, the new Cluster lists each kind of object that the serving Cluster has in its cache.
+//     The file successor.go describes the exceptions to this rule.
 //   - When Run returns, the table still contains the links and their endpoints.
 //   - [Store.Exports] returns the exports of the local cluster and of all linked clusters. The
 //     exports of an unusable or unreachable cluster do not change. If a list removes several

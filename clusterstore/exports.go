@@ -13,9 +13,9 @@ import (
 // clusters. All clusters share one value. Both functions are required.
 type ExportOptions struct {
 	// Hooks returns the hooks for the cluster with the given name. For the local cluster, the name
-	// is empty. The Store sets the field Changed of the result.
+	// is empty. The Store sets the Changed field of the returned hooks.
 	Hooks func(cluster string) cluster.ExportHooks
-	// Settings parses the annotations of a link Secret. Settings returns at most one warning for
+	// Settings parses the annotations on a link Secret. Settings returns at most one warning for
 	// each annotation. The returned settings must not be nil.
 	Settings func(annotations map[string]string) (settings any, warnings []string)
 }
@@ -33,9 +33,10 @@ type ClusterExports struct {
 }
 
 // Exports returns the exports of the local cluster, followed by those of all links, sorted by name.
-// If the link Secrets have not been listed yet, linksListed is false. The methods Exports,
-// ExportsChanged, NotifyExports and SelectorsChanged require Options.Exports. The running time of
-// Exports is proportional to the number of links and, after a change, to the number of exports.
+// If the link Secrets have not been listed yet, the linksListed result is false. The methods
+// Exports, ExportsChanged, NotifyExports and SelectorsChanged require Options.Exports. The running
+// time of Exports is proportional to the number of links and, after a change, to the number of
+// exports.
 func (s *Store) Exports() (all []ClusterExports, linksListed bool) {
 	s.mu.Lock()
 	dispatched := s.dispatched
@@ -59,8 +60,8 @@ func (s *Store) ExportsChanged() <-chan struct{} {
 // affect a plan of exports.
 func (s *Store) NotifyExports() { s.notifyExports() }
 
-// SelectorsChanged makes the hooks of a cluster read all Services of the cluster again. For the
-// local cluster, the name is empty. SelectorsChanged does not block.
+// SelectorsChanged makes a cluster call its hooks again for all of its Services. For the local
+// cluster, the name is empty. SelectorsChanged does not block.
 func (s *Store) SelectorsChanged(name string) {
 	l := s.opts.LocalLink.link
 	if name != "" {
@@ -80,7 +81,7 @@ func (s *Store) SelectorsChanged(name string) {
 	}
 }
 
-// exports returns the exports of the link's cluster, or nil if the exports are not known. The
+// exports returns the exports of the link's cluster, or nil if the exports are unknown. The
 // receiver may be nil.
 func (v *linkStatus) exports() *cluster.CachedExports {
 	if v == nil || v.shown() == nil {
@@ -107,7 +108,7 @@ func (l *link) clusterExports() ClusterExports {
 	return c
 }
 
-// exports returns the hooks of the link's cluster, or nil without Options.Exports.
+// exports returns the hooks of the link's cluster, or nil if Options.Exports is nil.
 func (l *link) exports() *cluster.ExportHooks {
 	o := l.env.exports
 	if o == nil {

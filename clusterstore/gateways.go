@@ -13,7 +13,7 @@ import (
 )
 
 // linkGateways holds the Linkerd gateways of a link whose cluster is not on the network of Isthmus.
-// Only the goroutine of the link writes these fields.
+// Only the link's goroutine writes to the fields of a linkGateways.
 type linkGateways struct {
 	tracker *gateway.Tracker   // nil if the cluster's Pods are reached directly
 	targets []gateway.Target   // targets of the tracker
@@ -70,7 +70,7 @@ func (g *linkGateways) start(ctx context.Context, cfg gateway.Config) {
 	go func() { defer close(done); t.Run(ctx) }()
 }
 
-// end stops the tracker, and reports whether there was one.
+// end stops the tracker, and reports whether a tracker was running.
 func (g *linkGateways) end() bool {
 	if g.tracker == nil {
 		return false
@@ -81,7 +81,7 @@ func (g *linkGateways) end() bool {
 	return true
 }
 
-// settled reports whether the tracker has settled, or the link needs no tracker.
+// settled reports whether the tracker has settled or is not needed.
 func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.tracker.Settled()) }
 
 // late reports whether the tracker has not settled within namesTimeout.
@@ -96,13 +96,14 @@ func (g *linkGateways) untilLate() <-chan time.Time {
 	return time.After(time.Until(g.began.Add(namesTimeout)))
 }
 
-// allDead reports whether the cluster is reached through gateways and all gateways are dead.
+// allDead reports whether Isthmus reaches the cluster through gateways, and all of these gateways
+// are dead.
 func (g *linkGateways) allDead() bool {
 	return g.tracker != nil && gateway.AllDead(g.tracker.Addresses())
 }
 
-// targets returns the targets for a cluster in which the given gateways were found, and describes
-// any problems.
+// targets returns the targets for a cluster that contains the given gateways, and describes any
+// problems.
 func (r *linkSettings) targets(
 	found []*cluster.Gateway, more int, routable func(netip.Addr) bool,
 ) (list []gateway.Target, problem []string) {
@@ -162,10 +163,11 @@ func (r *linkSettings) namedTargets(
 	return list, problem
 }
 
-// probeFor returns the probe for a gateway address in a link Secret. The probe is that of the
-// gateway Service with the same port as the address. If no Service has the port, or if several
-// Services have the port but different probes, probeFor returns the zero Probe. An address with the
-// zero Probe is not probed, because a wrong probe would mark a healthy gateway as dead.
+// probeFor returns the probe for a gateway address in a link Secret. The returned probe is the
+// probe of the gateway Service that has the same port as the address. If no gateway Service has the
+// port, or if several gateway Services have the port but different probes, probeFor returns the
+// zero Probe. Isthmus does not probe an address with the zero Probe, because a wrong probe would
+// mark a healthy gateway as dead.
 func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	for _, g := range found {
 		if g.NodePort == port { // node ports are unique within a cluster

@@ -71,16 +71,17 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 	}
 }
 
-// link represents the local cluster, or a cluster name while Secrets with that name exist. One
-// goroutine runs the link, and only that goroutine writes the fields of the link. The link receives
-// lists of Secrets through its mailbox.
+// link represents the local cluster, or a cluster name for which link Secrets exist. One goroutine
+// runs the link, and only that goroutine writes the fields of the link. The link receives lists of
+// Secrets through its mailbox.
 //
-// A link has up to two clusters. The table reads from the cluster in the serving field. Once the
-// cluster in the next field has synced, it replaces the cluster in the serving field. In a new
-// link, only the next field is set. During a rotation, both fields are set.
+// A link has up to two clusters. The table reads endpoints from the cluster in the serving field.
+// Once the cluster in the next field has synced, it replaces the cluster in the serving field. In a
+// new link, the next field contains a cluster, and the serving field is nil. During a rotation,
+// both the serving field and the next field contain a cluster.
 //
-// If the cluster in the next field can't sync when the replica starts, the table may read from a
-// copy of the cluster's cache until then.
+// If the cluster in the next field cannot sync when the replica starts, the table may read from a
+// copy of the cluster's cache until the cluster has synced.
 type link struct {
 	env   *linkEnv               // fixed
 	store *Store                 // fixed; nil for the local cluster
@@ -92,12 +93,12 @@ type link struct {
 	mailbox federation.Latest[[]*credentials] // all Secrets with the link's name, oldest first
 	changed *pace.Signal                      // set when the region or the gateways of its clusters change
 	// probed is set when the addresses or the health of the gateways change. A signal delays a
-	// change that follows another change. With a shared signal, a change to the gateways would be
-	// delayed after the change to the cluster that announced the gateways.
+	// change that closely follows another change. If both changes shared a signal, a change to the
+	// gateways would be delayed after the change to the cluster that announced the gateways.
 	probed    *pace.Signal
 	published atomic.Pointer[linkStatus] // for status and metrics
-	// settled is guarded by store.mu. settled becomes true when the link's state is no longer
-	// pending, or when only the names of gateways delay the link.
+	// The settled field is guarded by store.mu. The settled field becomes true when the link's
+	// state is no longer pending, or when only the names of gateways delay the link.
 	settled bool
 
 	linkStatus
@@ -145,9 +146,9 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	}
 }
 
-// useSettings takes the standing from the newest version of the Secret in use. The credentials in
-// use may come from an older version. For example, a cordon takes effect even if the kubeconfig in
-// the Secret has become invalid. If inUse is nil, useSettings resets the standing.
+// useSettings reads the standing from the newest version of the Secret in use. The credentials in
+// use may come from an older version of the Secret. For example, a cordon takes effect even if the
+// kubeconfig in the Secret has become invalid. If inUse is nil, useSettings resets the standing.
 func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	s := &l.standing
 	if inUse == nil {
@@ -202,8 +203,8 @@ func (l *link) useRanges(want *credentials) {
 }
 
 // start sets the next field to a new cluster. If the link is pending, the new cluster inherits the
-// deadline of the cluster that it replaces. Edits of the Secret therefore do not extend the time
-// that the link has to sync. A cluster that is still waiting for its turn has no deadline.
+// deadline of the cluster that it replaces. Edits to the Secret therefore do not extend the time in
+// which the link must sync. A cluster does not have a deadline while it is waiting for its turn.
 func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.stop()
 	var deadline time.Time
@@ -258,7 +259,7 @@ func (l *link) logLinked(creds *credentials) {
 	l.log.Info("cluster linked", zap.String("server", creds.server), zap.String("secret", creds.secret), warnings)
 }
 
-// useGateways makes the tracker follow the cluster's gateways. If Isthmus can reach the cluster's
+// useGateways makes the tracker track the cluster's gateways. If Isthmus can reach the cluster's
 // Pods directly, useGateways stops the tracker instead.
 func (l *link) useGateways(ctx context.Context) {
 	g := &l.gateways
@@ -283,10 +284,10 @@ func (l *link) useGateways(ctx context.Context) {
 	g.follow(&l.standing.settings, from, l.env.rules.GatewayRoutable)
 }
 
-// elsewhere reports whether the cluster is on a network other than that of Isthmus.
+// elsewhere reports whether the cluster is on a different network than Isthmus.
 func (l *link) elsewhere() bool { return l.standing.settings.network != l.env.network }
 
-// readable returns the source from which the table reads a served cluster.
+// readable returns the source from which the table reads a serving cluster.
 func (l *link) readable(from *runningCluster) federation.Source {
 	g := &l.gateways
 	switch {
@@ -309,8 +310,8 @@ func (l *link) readable(from *runningCluster) federation.Source {
 }
 
 // promote replaces the serving cluster with the cluster in the next field once that cluster has
-// synced. The function admitSuccessor may delay the sync. The table switches from the old to the
-// new cluster in one step. The old cluster stops after the switch.
+// synced. The admitSuccessor method may delay the sync. The table switches from the old to the new
+// cluster in one step. The old cluster stops after the table has switched.
 func (l *link) promote(ctx context.Context) {
 	if l.next == nil || !closed(l.next.cluster.Synced()) || l.copyStays() ||
 		l.serving == nil && l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled()) {
@@ -401,8 +402,8 @@ func (l *link) updateState() {
 		l.setState(cluster.Rejected, nil)
 		return
 	case l.serving == nil:
-		// If there is no problem, the state does not change. An unreachable cluster stays
-		// unreachable until it has synced.
+		// If there is no problem, the state of the link does not change. An unreachable cluster
+		// stays unreachable until it has synced.
 		l.next.noteProgress()
 		problem := l.next.problem(l.next.noteHealth())
 		if problem != nil && !l.copy.served && !l.copy.delays() {
@@ -425,7 +426,7 @@ func (l *link) updateState() {
 }
 
 // setState sets the link's state. If the state changes, setState logs and reports the change. The
-// argument why is the reason, and may be nil.
+// why argument is the reason for the state, and may be nil.
 func (l *link) setState(s cluster.State, why error) {
 	before := l.state
 	if before == s {
@@ -462,7 +463,7 @@ func because(text string, why error) string {
 }
 
 // admitSuccessor lets the successor finish its first sync once the successor no longer waits for a
-// kind of object. The arguments contain the current health of both clusters.
+// kind of object. The arguments of admitSuccessor contain the current health of both clusters.
 func (l *link) admitSuccessor(serving, next cluster.Health) {
 	n := l.next
 	n.noteAdvantage(serving, next)
@@ -527,7 +528,7 @@ func (l *link) noteProblem(problem error) {
 
 // noteFailures schedules the replacement of failed clusters. The pauses before replacements are the
 // same as those of a Supervisor. If the failed cluster ran for at least MaxPause, the next pause is
-// the shortest one.
+// the shortest possible pause.
 func (l *link) noteFailures() {
 	now := time.Now()
 	for _, r := range [...]*runningCluster{l.next, l.serving} {
@@ -597,7 +598,8 @@ func (l *link) logStanding() {
 	s.logged = now
 }
 
-// logGateways logs and reports gateways that have stopped or resumed answering probes.
+// logGateways logs and reports gateways that have stopped responding to probes, or have started to
+// respond again.
 func (l *link) logGateways() {
 	g := &l.gateways
 	if g.tracker == nil {
@@ -626,7 +628,7 @@ func (l *link) logGateways() {
 }
 
 // logDuplicates logs each Secret that is unused because an older Secret has the same cluster name.
-// logDuplicates logs each of these Secrets only once.
+// Each unused Secret is only logged once.
 func (l *link) logDuplicates(list []*credentials) {
 	var duplicates []string
 	for _, c := range list {

@@ -23,7 +23,7 @@ type LocalLinkOptions struct {
 	CordonBy    string              // what requests Cordon, for messages
 	Region      string              // region of the cluster; empty means the region of its Nodes
 
-	// The following fields have the same meaning as in Options.
+	// The following fields of LocalOptions have the same meaning as in Options.
 	Rules      cluster.Rules
 	Table      *federation.Table
 	Log        *zap.Logger
@@ -32,12 +32,12 @@ type LocalLinkOptions struct {
 	Exports    *ExportOptions
 	Supervisor *panics.Supervisor
 
-	// SetLink is called with the cluster's link each time the link may have changed.
+	// SetLink is called with the cluster's link whenever the link may have changed.
 	SetLink func(federation.Link)
 	// Create returns the cluster.
 	Create func(cluster.Config) (Cluster, error)
-	// Prepare is called once, after the cluster has synced and before the cluster is linked as
-	// ready. The argument is the context that was passed to Run.
+	// Prepare is called once, after the cluster has synced and before its link becomes ready. The
+	// argument of Prepare is the context that was passed to Run.
 	Prepare func(ctx context.Context)
 }
 
@@ -99,7 +99,7 @@ func newLocalLink(o *LocalLinkOptions) *link {
 // Run has returned, the table still contains the cluster's link. Call Run only once.
 func (l *LocalLink) Run(ctx context.Context) { l.link.run(ctx) }
 
-// Synced returns a channel that is closed once the cluster is linked as ready.
+// Synced returns a channel that is closed once the cluster has synced and its link is ready.
 func (l *LocalLink) Synced() <-chan struct{} { return l.synced }
 
 // Status returns the current status of the local cluster.
@@ -110,5 +110,5 @@ func (l *LocalLink) Status() adminapi.Cluster {
 }
 
 // Look makes the cluster read its trust anchors and Pod networks again. Look returns when the
-// cluster has read both or ctx ends.
+// cluster has read the trust anchors and Pod networks, or when ctx ends.
 func (l *LocalLink) Look(ctx context.Context) { await(ctx, l.link.published.Load().look()) }

@@ -8,8 +8,8 @@ import (
 	"isthmus/clusterstore/cluster"
 )
 
-// These metrics of a Store are collected at each scrape. Series therefore appear and disappear
-// together with their clusters.
+// Prometheus collects the following metrics of a Store at each scrape. Series therefore appear and
+// disappear together with their clusters.
 var (
 	sizeDesc = prometheus.NewDesc("cluster_store_size",
 		"Number of linked clusters with a usable link Secret, in any state.", nil, nil)
@@ -45,8 +45,7 @@ func registerStore(s *Store, r prometheus.Registerer) error {
 // storeMetrics collects a Store's metrics.
 type storeMetrics struct{ store *Store }
 
-// Describe sends nothing. The registry therefore validates the metrics each time they are
-// collected.
+// Describe sends nothing. The registry therefore validates the metrics each time it collects them.
 func (m storeMetrics) Describe(chan<- *prometheus.Desc) {}
 
 func (m storeMetrics) Collect(ch chan<- prometheus.Metric) {

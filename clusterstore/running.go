@@ -33,7 +33,7 @@ type Cluster interface {
 	Look() <-chan struct{}
 }
 
-// syncGrace is how long a new link may take to sync before the link counts as unreachable.
+// syncGrace is the time after which a new link that has not synced counts as unreachable.
 const syncGrace = 30 * time.Second
 
 // runningCluster is a Cluster that runs with one version of its credentials.
@@ -60,10 +60,10 @@ type runningCluster struct {
 }
 
 // noteAdvantage records the time at which the successor gained an advantage over the serving
-// cluster. The successor has an advantage while it watches all needed kinds, and the serving
-// cluster is stale or the server rejects its credentials. The time at which the serving cluster
-// became stale would be too early. After a long outage of the API server, the successor may just be
-// the first of the two clusters to resume its watches.
+// cluster. The successor has an advantage while it watches all needed kinds, but the serving
+// cluster is stale or has rejected credentials. Measuring from the time at which the serving
+// cluster became stale would be too early. After a long outage of the API server, the successor may
+// just be the first of the two clusters to resume its watches.
 func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	switch {
 	case serving.StaleSince.IsZero() && !revoked(serving), !watchesNeeded(next):
@@ -79,7 +79,7 @@ func (r *runningCluster) isBetter(d time.Duration) bool {
 	return !r.betterSince.IsZero() && time.Since(r.betterSince) >= d
 }
 
-// start runs the cluster once the cluster gets its turn.
+// start waits for the cluster's turn, and then runs the cluster.
 func (r *runningCluster) start(ctx context.Context, turns starts) {
 	ctx, r.cancel = context.WithCancel(ctx)
 	r.started = time.Now()
@@ -106,9 +106,9 @@ func (r *runningCluster) stop() {
 	}
 }
 
-// noteHealth returns the cluster's health. The method sets healthChanged to a channel that is
-// closed when the health changes next, and records whether a panic has stopped the lists and
-// watches.
+// noteHealth returns the cluster's health. The noteHealth method sets healthChanged to a channel
+// that is closed at the next change to the health. The noteHealth method also records whether a
+// panic has stopped the lists and watches.
 func (r *runningCluster) noteHealth() cluster.Health {
 	r.healthChanged = r.cluster.HealthChanged()
 	h := r.cluster.Health()
@@ -128,7 +128,7 @@ func (r *runningCluster) noteProgress() {
 	r.overdue = !r.deadline.IsZero() && !time.Now().Before(r.deadline)
 }
 
-// write writes the cached objects as gzipped lists, each to the writer of its resource.
+// write writes the cached objects as gzipped lists, with a separate writer for each resource.
 func (r *runningCluster) write(to func(resource string) io.Writer) error {
 	for _, list := range r.cluster.Copy() {
 		if err := list.Encode(to(list.Resource)); err != nil {
@@ -138,9 +138,9 @@ func (r *runningCluster) write(to func(resource string) io.Writer) error {
 	return nil
 }
 
-// problem returns the reason why a cluster has not synced, as of the last call to noteProgress.
-// Either a request has failed, the cluster is waiting for kinds of objects, or the deadline has
-// passed. If no problem is known, problem returns nil.
+// problem returns the reason why a cluster has not synced, as of the last call to noteProgress. The
+// problem may be that a request has failed, that the cluster is waiting for kinds of objects, or
+// that the deadline has passed. If no problem is known, problem returns nil.
 func (r *runningCluster) problem(h cluster.Health) error {
 	switch {
 	case len(r.awaits) > 0:
@@ -193,9 +193,9 @@ func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {
 // would then time out and start over, and no cluster would become ready.
 const maxStarts = 32
 
-// A cluster that does not respond must not delay other clusters, so a turn is limited to startSteps
-// steps. A step begins when the goroutine notices the end of the previous step. Turns are therefore
-// longer when the processors are busy.
+// A turn is limited to startSteps steps, so that an unresponsive cluster does not delay other
+// clusters. A step begins when the goroutine notices the end of the previous step. Turns are
+// therefore longer when the processors are busy.
 const (
 	startSteps = 20
 	startStep  = 50 * time.Millisecond
@@ -206,7 +206,7 @@ type starts struct{ *semaphore.Weighted }
 
 func newStarts() starts { return starts{semaphore.NewWeighted(maxStarts)} }
 
-// take waits for a turn. If ctx ends before the turn, take returns false.
+// take waits for a turn. If ctx ends before the cluster's turn begins, take returns false.
 func (s starts) take(ctx context.Context) bool { return s.Acquire(ctx, 1) == nil }
 
 // giveBack ends the turn of a cluster when the cluster has synced or failed, the maximum duration

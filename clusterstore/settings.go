@@ -25,17 +25,17 @@ const (
 	lostAfterAnnotation  = "isthmus.io/lost-after"  // from MinLostAfter to MaxLostAfter
 	regionAnnotation     = "isthmus.io/region"      // overrides the region label of the cluster's Nodes
 
-	// NetworkAnnotation names the network of the cluster's Pods. If Isthmus is on a different
-	// network, the Pods cannot be reached directly.
+	// NetworkAnnotation contains the name of the network that the cluster's Pods are on. If Isthmus
+	// is on a different network, Isthmus cannot reach the Pods directly.
 	NetworkAnnotation = "isthmus.io/network"
-	// gatewayAddressesAnnotation is a list of HOST:PORT that overrides the addresses of the
-	// cluster's gateways.
+	// gatewayAddressesAnnotation contains a list of HOST:PORT items, which override the addresses
+	// of the cluster's gateways.
 	gatewayAddressesAnnotation = "isthmus.io/gateway-addresses"
 	gatewayIdentityAnnotation  = "isthmus.io/gateway-identity" // overrides the identities of the gateways
 )
 
-// RangesAnnotation lists the address ranges that endpoints of a cluster may use, as comma-separated
-// CIDRs. Without this annotation, endpoints of the cluster may use any address.
+// RangesAnnotation contains the address ranges that endpoints of a cluster may use, as
+// comma-separated CIDRs. Without this annotation, endpoints of the cluster may use any address.
 const RangesAnnotation = "isthmus.io/address-ranges"
 
 // Limits of durations. A broken watch is usually replaced within a second. If MinLostAfter were
@@ -59,7 +59,8 @@ type linkSettings struct {
 	gateways   []gateway.Target // without identities; if nil, the cluster's own gateways are used
 	identity   string           // identity of all gateways; if empty, each gateway's own identity is used
 	unread     bool             // the annotation for gateways or identity is invalid
-	// readExports is ExportOptions.Settings. If readExports is nil, exports are not cached.
+	// readExports is ExportOptions.Settings. If the readExports argument is nil, exports are not
+	// cached.
 	readExports func(annotations map[string]string) (settings any, warnings []string)
 	exports     any      // result of readExports
 	warnings    []string // one for each invalid annotation
@@ -110,7 +111,7 @@ func readValue[T any](r *settingsReader, annotation string, into *T, read func(s
 	return true
 }
 
-// words contains the annotation's value for each federation.Standing.
+// The words map contains the annotation value for each federation.Standing.
 type words [3]string
 
 func (w words) read(text string) (federation.Standing, error) {
@@ -120,7 +121,7 @@ func (w words) read(text string) (federation.Standing, error) {
 	return 0, fmt.Errorf("%s is none of %s", quote(text), strings.Join(w[:], ", "))
 }
 
-// within holds the shortest and the longest duration that is accepted.
+// The within type contains the shortest and the longest accepted duration.
 type within [2]time.Duration
 
 func (w within) read(text string) (time.Duration, error) {
@@ -145,7 +146,7 @@ func readRegion(text string) (string, error) {
 	return text, nil
 }
 
-// CheckNetwork returns an error if text is not a valid network name.
+// CheckNetwork returns an error if a string is not a valid network name.
 func CheckNetwork(text string) error {
 	if text != "" && len(validation.IsValidLabelValue(text)) > 0 {
 		return fmt.Errorf("%s is not a valid network name: use at most %d letters, digits, '-', '_' and '.', "+
@@ -155,7 +156,7 @@ func CheckNetwork(text string) error {
 	return nil
 }
 
-// readNetwork parses the annotation for the cluster's network.
+// readNetwork parses the annotation that contains the cluster's network.
 func (r *settingsReader) readNetwork() {
 	text := strings.TrimSpace(r.annotations[NetworkAnnotation])
 	r.settings.network = text
@@ -168,15 +169,15 @@ func (r *settingsReader) readNetwork() {
 }
 
 // unreadableNetwork is the network of a cluster with an invalid annotation. The value is not a
-// valid network name and therefore never equals the network of Isthmus. Isthmus must not send
-// traffic to Pods that cannot be reached.
+// valid network name and therefore never equals the network of Isthmus. If the network is unknown,
+// Isthmus must not send traffic to Pods that may be unreachable.
 const unreadableNetwork = "(can't be read)"
 
 // namelessNetwork is the network name that pages show for clusters without the annotation.
 const namelessNetwork = "(without a name)"
 
-// readGatewayAddresses parses a comma-separated list of HOST:PORT. Each HOST is an IP address or a
-// host name.
+// readGatewayAddresses parses a comma-separated list of HOST:PORT items. Each HOST is an IP address
+// or a host name.
 func readGatewayAddresses(text string) (list []gateway.Target, err error) {
 	for item := range strings.SplitSeq(text, ",") {
 		host, port, err := net.SplitHostPort(strings.TrimSpace(item))
@@ -211,8 +212,8 @@ func readGatewayIdentity(text string) (string, error) {
 	return text, nil
 }
 
-// maxRanges is the maximum number of CIDRs in an annotation. Clusters have far fewer networks, and
-// the limit bounds the memory that a Secret can use.
+// maxRanges is the maximum number of CIDRs in an annotation. Clusters have far fewer address
+// ranges, and the limit bounds the memory that a Secret can use.
 const maxRanges = 256
 
 // readRanges parses the value of RangesAnnotation. White space around a CIDR is ignored. Ambiguous

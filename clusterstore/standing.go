@@ -28,8 +28,8 @@ type linkStanding struct {
 // effective returns the standing that results from the cordon and the condition of the cluster.
 func (s *linkStanding) effective() federation.Standing { return max(s.settings.cordon, s.notByHand()) }
 
-// notByHand returns the standing that results from the condition of the cluster alone: whether it
-// is lost or all of its gateways are dead.
+// notByHand returns the standing that results only from the condition of the cluster: whether the
+// cluster is lost, or all of its gateways are dead.
 func (s *linkStanding) notByHand() federation.Standing {
 	if s.dead {
 		return max(s.lost, federation.LastResort)
@@ -37,7 +37,7 @@ func (s *linkStanding) notByHand() federation.Standing {
 	return s.lost
 }
 
-// mayBeLost reports whether the cluster is lost now, or becomes lost at dueAt unless its API
+// mayBeLost reports whether the cluster is lost now, or will be lost at dueAt unless its API
 // recovers.
 func (s *linkStanding) mayBeLost() bool {
 	return s.settings.whenLost != federation.InService && !s.lostSince.IsZero()
@@ -54,8 +54,8 @@ func (s *linkStanding) untilLost() <-chan time.Time {
 	return time.After(time.Until(s.dueAt()))
 }
 
-// reason describes why the cluster is not in service. If the cluster is in service, reason returns
-// "".
+// reason returns the reason why the cluster is not in service. If the cluster is in service, reason
+// returns "".
 func (s *linkStanding) reason() string {
 	var list []string
 	by := "by " + cmp.Or(s.settings.cordonBy, fmt.Sprintf("annotation %s of Secret %s", CordonAnnotation, s.secret))

@@ -27,7 +27,8 @@ type linkStatus struct {
 // syncing. If the link has no cluster, shown returns nil.
 func (v *linkStatus) shown() *runningCluster { return cmp.Or(v.serving, v.next) }
 
-// served returns the cluster that the table reads, or nil if there is none.
+// served returns the cluster from which the table reads, or nil if the table does not read from a
+// cluster.
 func (v *linkStatus) served() *runningCluster {
 	if v.serving == nil && v.copy.served {
 		return v.copy.cluster
@@ -35,8 +36,8 @@ func (v *linkStatus) served() *runningCluster {
 	return v.serving
 }
 
-// health returns the health of the shown cluster. If a copy is served, the cached objects are those
-// of the copy, and everything about the API server is that of the cluster that can't sync.
+// health returns the health of the shown cluster. If the link serves a copy, the health describes
+// the objects in the copy, and the API server of the cluster that cannot sync.
 func (v *linkStatus) health() cluster.Health {
 	h := v.shown().cluster.Health()
 	if !v.copy.served {
@@ -55,13 +56,13 @@ func (v *linkStatus) health() cluster.Health {
 	return h
 }
 
-// replacing reports whether the link replaces a failed cluster with another cluster that has the
-// same credentials.
+// replacing reports whether the link is replacing a failed cluster with another cluster that uses
+// the same credentials.
 func (l *linkStatus) replacing() bool {
 	return l.serving != nil && l.next != nil && l.serving.creds.hash == l.next.creds.hash
 }
 
-// describe adds the status of the link's cluster to st.
+// describe adds the status of the link's cluster to the given status.
 func (v *linkStatus) describe(st *adminapi.Cluster) {
 	at := v.shown()
 	h := v.health()
@@ -119,8 +120,8 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 	}
 }
 
-// describeGateways adds the status of the Linkerd gateways to st, if the cluster is on another
-// network.
+// If the cluster is on another network, describeGateways adds the status of its Linkerd gateways to
+// the given status.
 func (v *linkStatus) describeGateways(st *cluster.Status) {
 	if v.gateways.tracker == nil {
 		return
@@ -185,7 +186,8 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 	st.GatewayProblems = problems
 }
 
-// probed returns a map from the address of each probed gateway to whether the gateway is alive.
+// probed returns a map with the address of each probed gateway. The map's values report whether the
+// gateways are alive.
 func (v *linkStatus) probed() map[string]bool {
 	if v.gateways.tracker == nil {
 		return nil
@@ -199,8 +201,8 @@ func (v *linkStatus) probed() map[string]bool {
 	return list
 }
 
-// look makes the link's cluster read its facts again, and returns a channel that is closed
-// afterwards. If the cluster is not ready, the channel is nil.
+// look makes the link's cluster read its facts again, and returns a channel that is closed once the
+// cluster has read them. If the cluster is not ready, the channel is nil.
 func (v *linkStatus) look() <-chan struct{} {
 	if at := v.shown(); at != nil && v.state == cluster.Ready {
 		return at.cluster.Look()

@@ -39,14 +39,14 @@ type Options struct {
 	Memory     int64                 // memory cap of each linked cluster, in bytes; zero means no cap
 	Network    string                // network of Isthmus; Pods on other networks cannot be reached
 	IPv6       bool                  // clients get IPv6 addresses, as in the Table's Options
-	// LocalCluster is the cache of the local cluster. Addresses of the local cluster are never
-	// probed as gateways of linked clusters. If LocalCluster is nil, the local cluster's addresses
+	// LocalCluster is the cache of the local cluster. Isthmus never probes addresses of the local
+	// cluster as gateways of linked clusters. If LocalCluster is nil, the local cluster's addresses
 	// are unknown.
 	LocalCluster gateway.LocalCluster
 
-	// WhenLost and LostAfter are defaults that link Secrets may override. WhenLost is the standing
-	// of a lost cluster's endpoints. A cluster is lost if its API could not be listed or watched
-	// for the duration LostAfter.
+	// WhenLost and LostAfter are default values that link Secrets may override. WhenLost is the
+	// standing of a lost cluster's endpoints. A cluster counts as lost if its API has been
+	// unreadable for the duration in LostAfter.
 	WhenLost  federation.Standing
 	LostAfter time.Duration // zero means DefaultLostAfter
 
@@ -56,9 +56,9 @@ type Options struct {
 	Exports   *ExportOptions
 	LocalLink *LocalLink
 
-	// ReadCopy returns the copy of a cluster, or nil if there is none. The Store calls it only for
-	// links that exist when the Store starts, and before it has settled. If ReadCopy is nil, copies
-	// are not used.
+	// ReadCopy returns the copy of a cluster, or nil if no copy exists. The Store only calls
+	// ReadCopy before the Store has settled, and only for links that exist when the Store starts.
+	// If ReadCopy is nil, copies are not used.
 	ReadCopy func(context.Context, federation.ClusterName) (*Copy, error)
 
 	// Supervisor recovers from panics in the code that processes changes of a cluster. If
@@ -106,7 +106,7 @@ func (o *Options) validate() error {
 // Store watches the link Secrets of a namespace. The Store runs a Cluster for each cluster name in
 // the labels of these Secrets. A cluster stays in the table as long as Secrets with its name exist.
 //
-// Clusters do not affect each other, because a separate goroutine handles the Secrets with each
+// Clusters do not affect each other, because a separate goroutine handles the Secrets of each
 // cluster name.
 type Store struct {
 	client  *kube.Client
@@ -124,8 +124,8 @@ type Store struct {
 }
 
 // NewStore validates the options and registers the metrics. NewStore does not perform I/O and does
-// not start goroutines. The client connects to the local cluster, and needs permission to list and
-// watch Secrets in the namespace of the link Secrets.
+// not start goroutines. The given client must connect to the local cluster, and needs permission to
+// list and watch Secrets in the namespace of the link Secrets.
 func NewStore(client *kube.Client, o Options) (*Store, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -166,8 +166,8 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 	return s, nil
 }
 
-// newCluster returns a Cluster that uses the given credentials, or a copy if the configuration has
-// one.
+// newCluster returns a Cluster that uses the given credentials, or a copy if the configuration
+// contains one.
 func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (Cluster, error) {
 	cfg.Memory = follow.NewMemoryCap(s.opts.Memory) // not shared with a successor
 	if cfg.Copied != nil {
@@ -203,9 +203,9 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// watchSecrets updates s.secrets until ctx ends. Secrets are selected by their type instead of
-// their label, so that Status can report link Secrets without the label. While Secrets cannot be
-// read, watchSecrets does not change s.secrets.
+// watchSecrets keeps s.secrets up to date until ctx ends. Secrets are selected by their type
+// instead of their label, so that Status can report link Secrets without the label. While Secrets
+// cannot be read, watchSecrets does not change s.secrets.
 func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(follow.Map[*credentials])
 	options := follow.Options{Printable: s.client.Printable, Trouble: func(_, text string) {
@@ -256,8 +256,8 @@ func (s *Store) reportReadable(err error) {
 	}
 }
 
-// logRefused logs each unusable Secret, and logs it again when the reason changes. The argument
-// logged maps the name of each Secret to the last reason that was logged.
+// logRefused logs each unusable Secret, and logs it again when the reason changes. The logged
+// argument maps the name of each Secret to the last reason that was logged.
 func (s *Store) logRefused(now snapshot, logged map[string]string) {
 	refused := make(map[string]bool)
 	for _, c := range now.secrets {
@@ -334,7 +334,7 @@ func (s *Store) markSettled(l *link) {
 	s.checkSettled()
 }
 
-// checkSettled closes the channel s.settled if all links are settled. Do not call checkSettled
+// checkSettled closes the s.settled channel if all links are settled. Do not call checkSettled
 // before the first dispatch. The caller must hold s.mu.
 func (s *Store) checkSettled() {
 	if closed(s.settled) {
@@ -350,8 +350,8 @@ func (s *Store) checkSettled() {
 
 // Settled returns a channel that is closed once the Secrets have been listed and no link is
 // pending. A link is no longer pending if it is ready, unreachable or rejected. A link also stops
-// counting as pending after it has waited one second for the names of its gateways to resolve. The
-// channel stays closed when links are added later.
+// counting as pending after it has waited one second for the names of its gateways to resolve.
+// Adding links later does not affect the closed channel.
 func (s *Store) Settled() <-chan struct{} { return s.settled }
 
 // SecretsListed reports whether the link Secrets have been listed. If the link Secrets cannot be
@@ -454,7 +454,7 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkStatus {
 
 // LinkedCluster returns the serving cluster of a link and the link's state. If no cluster serves,
 // LinkedCluster returns the cluster that is still syncing. If the link has no cluster, the returned
-// cluster is nil. If no link has the given name, the state is empty.
+// cluster is nil. If no link has the given name, the returned state is empty.
 func (s *Store) LinkedCluster(name federation.ClusterName) (*cluster.Cluster, cluster.State) {
 	s.mu.Lock()
 	l := s.links[name]
@@ -474,8 +474,8 @@ func (s *Store) LinkedCluster(name federation.ClusterName) (*cluster.Cluster, cl
 }
 
 // Look makes all ready clusters read their trust anchors and Pod networks again. Look returns when
-// all ready clusters have read their facts or ctx ends. Status shows these facts together with
-// their age.
+// all ready clusters have read their facts, or when ctx ends. Status shows these facts together
+// with their age.
 func (s *Store) Look(ctx context.Context) {
 	var looks []<-chan struct{}
 	for _, v := range s.publishedLinks() {
@@ -484,7 +484,7 @@ func (s *Store) Look(ctx context.Context) {
 	await(ctx, looks...)
 }
 
-// await returns when all non-nil channels are closed or ctx ends.
+// await returns when all non-nil channels are closed, or when ctx ends.
 func await(ctx context.Context, all ...<-chan struct{}) {
 	for _, one := range all {
 		if one == nil {
@@ -498,7 +498,7 @@ func await(ctx context.Context, all ...<-chan struct{}) {
 	}
 }
 
-// closed reports whether a channel is closed. The channel must be one on which no values are sent.
+// closed reports whether a channel has been closed. No values may be sent on the channel.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -11,12 +11,12 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// A successor is a cluster with new credentials that starts while another cluster serves. If a
+// A successor is a cluster with new credentials that starts while another cluster is serving. If a
 // successor replaced the serving cluster before listing a kind of object, all objects of that kind
-// would seem to be deleted. Endpoints would vanish, and opaque ports would no longer be opaque. The
-// successor therefore waits until it has listed each kind of which the serving cluster has objects.
-// Then the successor finishes its first sync and replaces the serving cluster. The function
-// admitSuccessor may end this wait early.
+// would seem to be deleted. If objects seemed to be deleted, endpoints would vanish, and opaque
+// ports would no longer be opaque. The successor therefore waits until it has listed each kind of
+// object that the serving cluster has in its cache. After this wait, the successor finishes its
+// first sync and replaces the serving cluster. The admitSuccessor method may end this wait early.
 
 // awaitable is an optional kind of object that affects endpoints.
 type awaitable struct {
@@ -66,13 +66,13 @@ func (a *awaitedKind) describe() string {
 // awaitedPause is the interval at which a link checks the kinds that its successor waits for.
 const awaitedPause = 5 * time.Second
 
-// maxStale is how long a successor waits for missing kinds if the serving cluster is stale. Only
-// the time during which the successor watches all needed kinds counts.
+// maxStale is the time for which a successor waits for missing kinds if the serving cluster is
+// stale. Only the time during which the successor watches all needed kinds counts towards maxStale.
 const maxStale = time.Minute
 
-// maxRevoked is how long a successor waits for missing kinds if the API server rejects the serving
-// cluster's credentials. The wait is longer than the pause before a cluster retries its requests,
-// because an API server may briefly reject all credentials.
+// maxRevoked is the time for which a successor waits for missing kinds if the API server rejects
+// the serving cluster's credentials. The wait is longer than the pause before a cluster retries its
+// requests, because an API server may briefly reject all credentials.
 const maxRevoked = 10 * time.Second
 
 // awaitedKinds returns the kinds that a successor must list before it replaces the serving cluster.
@@ -115,7 +115,7 @@ func overBudget(h cluster.Health) bool {
 }
 
 // resourceOf returns the health of a kind in a cluster. If the cluster does not watch the kind, the
-// result only contains the kind's name.
+// returned health only contains the kind's name.
 func resourceOf(h cluster.Health, name string) *adminapi.Resource {
 	for i := range h.Resources {
 		if h.Resources[i].Resource == name {

@@ -18,7 +18,7 @@ func Lines(t testing.TB, g prometheus.Gatherer) (lines []string) {
 	return render(t, g, func(*dto.Metric) bool { return true })
 }
 
-// Check compares all time series, except for histograms, with the given lines.
+// Check compares all time series except histograms with the given lines.
 func Check(t testing.TB, g prometheus.Gatherer, want ...string) {
 	t.Helper()
 	got := render(t, g, func(m *dto.Metric) bool { return m.GetHistogram() == nil })
