@@ -28,9 +28,9 @@ const (
 // marshaler is implemented by client-go's types.
 type marshaler interface{ Marshal() ([]byte, error) }
 
-// encode encodes a runtime.Object with the version, the UID and the creation time of o, and stores
-// the result in o. Most clients request protobuf, so typed objects are converted to JSON only when
-// a client requests JSON.
+// encode encodes a runtime.Object with the receiver's version, UID and creation time, and stores
+// the result in the receiver. Most clients request protobuf, so typed objects are converted to JSON
+// only when a client requests JSON.
 func (o *object) encode(k kind, from runtime.Object) error {
 	from = from.DeepCopyObject()
 	m, err := meta.Accessor(from)
@@ -99,7 +99,7 @@ func (r *request) typeMeta(suffix string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: r.Kind + suffix, APIVersion: r.GroupVersion().String()}
 }
 
-// objectFunc returns the encoded i-th object of a list.
+// objectFunc returns the object at an index of a list, in encoded form.
 type objectFunc func(i int) ([]byte, error)
 
 // until returns an objectFunc that returns an error once ctx has ended.
@@ -144,7 +144,7 @@ func (r *request) writeList(ctx context.Context, w io.Writer, head metav1.ListMe
 }
 
 // beginList returns the encoded beginning of a list, up to its objects. In protobuf lists of all
-// kinds, field 1 contains the metadata, and each field 2 contains an object.
+// kinds, field 1 contains the metadata, and each occurrence of field 2 contains an object.
 func (r *request) beginList(head metav1.ListMeta, n int, object objectFunc) ([]byte, error) {
 	of := r.typeMeta("List")
 	text, err := r.marshal(&head)
@@ -201,8 +201,8 @@ func (r *request) encode(o *object) ([]byte, error) {
 	return json.Marshal(&partial)
 }
 
-// metadata returns the encoded metadata of an object in protobuf. In all kinds, field 1 contains
-// the metadata.
+// metadata returns the encoded metadata of an object in protobuf. In the protobuf encoding of all
+// kinds, field 1 contains the metadata.
 func metadata(object []byte) []byte {
 	for rest := object; len(rest) > 0; {
 		number, _, n := protowire.ConsumeField(rest)
@@ -219,8 +219,8 @@ func metadata(object []byte) []byte {
 
 var protobufPrefix = []byte("k8s\x00")
 
-// wrap adds the kind to an encoded object. Kubernetes adds the kind to all protobuf objects, except
-// for those in lists.
+// wrap adds the kind of an object to its encoded form. Kubernetes adds the kind to all protobuf
+// objects, except for those in lists.
 func wrap(of metav1.TypeMeta, raw []byte) ([]byte, error) {
 	text, err := (&runtime.Unknown{
 		TypeMeta: runtime.TypeMeta{APIVersion: of.APIVersion, Kind: of.Kind},

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Endless selects a kind of response that is practically endless. The response ends after 512 MiB,
+// Endless selects a kind of practically endless response. An endless response ends after 512 MiB,
 // so that even a client that reads the whole response finishes.
 type Endless string
 
@@ -23,21 +23,22 @@ type Endless string
 const (
 	// EndlessEvent makes every watch receive one endless event.
 	EndlessEvent Endless = "event"
-	// EndlessPages makes every page of a list announce a further page, with new objects.
+	// EndlessPages makes every page of a list announce a further page with new objects.
 	EndlessPages Endless = "pages"
-	// EndlessRepeats makes every page of a list announce a further page, with the same objects.
+	// EndlessRepeats makes every page of a list announce a further page with the same objects.
 	EndlessRepeats Endless = "repeats"
-	// EndlessBlanks makes every watch and list in JSON continue with nothing but line breaks.
-	// Requests for protobuf are handled normally.
+	// EndlessBlanks makes every JSON watch and list continue with nothing but line breaks. Requests
+	// for protobuf are handled normally.
 	EndlessBlanks Endless = "blanks"
-	// EndlessLists makes every list receive one compressed page of 48 MiB.
+	// EndlessLists makes the server respond to every list with one compressed page of 48 MiB.
 	EndlessLists Endless = "lists"
-	// EndlessElements makes every list receive one page of 700,000 empty objects. Every watch
-	// receives an event with an object that contains 700,000 empty elements. Both responses have a
-	// size of about two MiB, and the decoded data is more than a hundred times as large.
+	// EndlessElements makes the server respond to every list with one page of 700,000 empty
+	// objects. With EndlessElements, every watch receives an event with an object that contains
+	// 700,000 empty elements. Both responses have a size of about 2 MiB, and decode to more than a
+	// hundred times as much data.
 	EndlessElements Endless = "elements"
-	// EndlessObject makes every watch receive the same event as EndlessElements. Lists are handled
-	// normally.
+	// EndlessObject makes every watch receive the same event as EndlessElements, but the server
+	// handles lists normally.
 	EndlessObject Endless = "object"
 )
 
@@ -54,7 +55,7 @@ var filler = strings.Repeat("x", 256)
 // endlessAnswer writes an endless response until ctx ends or a write fails.
 type endlessAnswer func(ctx context.Context, w http.ResponseWriter) error
 
-// answer returns the endless response to a request. If the result is nil, the server must handle
+// answer returns the endless response to a request. If answer returns nil, the server must handle
 // the request normally.
 func (e Endless) answer(r *request) endlessAnswer {
 	head := metav1.ListMeta{ResourceVersion: "1"}
@@ -70,7 +71,7 @@ func (e Endless) answer(r *request) endlessAnswer {
 	case watches:
 		return nil
 	case e == EndlessPages:
-		// Each page contains new objects, and a token for a further page.
+		// Each page contains new objects, and a continue token for a further page.
 		head.Continue = fmt.Sprint(time.Now().UnixNano())
 		return r.endlessList(head, endlessPage, r.endlessObjects(head.Continue))
 	case e == EndlessRepeats:
@@ -128,8 +129,8 @@ func (r *request) endlessBlanks(_ context.Context, w http.ResponseWriter) error 
 	return repeat(w, begin, strings.Repeat("\n", len(filler)))
 }
 
-// repeat writes the beginning of a response, and then repeats a text until the response has the
-// size of an endless response.
+// repeat writes the beginning of a response, and then repeats a string until the response is as
+// large as an endless response.
 func repeat(w io.Writer, begin, text string) error {
 	_, err := io.WriteString(w, begin)
 	for sent := 0; err == nil && sent < endlessBytes; sent += len(text) {

@@ -15,7 +15,7 @@ type kind struct {
 	resource string // the plural name in paths
 }
 
-// The server serves these kinds, which Isthmus reads or writes.
+// The server serves the following kinds, which Isthmus reads or writes.
 var kinds = [...]kind{
 	{schema.GroupVersionKind{Version: "v1", Kind: "Service"}, "services"},
 	{schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "namespaces"},
@@ -54,8 +54,8 @@ func (k kind) prefix() string {
 	return "/apis/" + k.Group + "/" + k.Version + "/"
 }
 
-// kindOf returns the kind of an object. If the TypeMeta of a typed object is empty, the kind is
-// determined from the Go type.
+// kindOf returns the kind of an object. If the TypeMeta of a typed object is empty, kindOf derives
+// the kind from the Go type.
 func kindOf(o runtime.Object) (kind, error) {
 	of := o.GetObjectKind().GroupVersionKind()
 	if of.Empty() {
@@ -80,7 +80,7 @@ func (k kind) group() schema.GroupResource {
 // namespaced reports whether objects of the kind have a namespace.
 func (k kind) namespaced() bool { return k.Kind != "Node" && k.Kind != "Namespace" }
 
-// target identifies the objects that a request refers to. A request refers to all objects of a
+// target identifies the objects to which a request refers. A request may refer to all objects of a
 // kind, to all objects of a kind in a namespace, or to one object.
 type target struct {
 	kind

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// request is a parsed request, which is a list, a watch, or a request for a single object.
+// request is a parsed request for a list, a watch or a single object.
 type request struct {
 	target
 	method   string
@@ -25,8 +25,8 @@ type request struct {
 	keep     func(*object) bool
 }
 
-// page contains the objects of a list that have not been sent yet. The server stores the last few
-// pages. Older pages have expired.
+// page contains the objects in a list that the server has not sent yet. The server stores the most
+// recent pages. Older pages have expired.
 type page struct {
 	token   uint64
 	objects []*object
@@ -35,8 +35,8 @@ type page struct {
 
 const keptPages = 64
 
-// keepPage stores the rest of a list, and returns the token with which a client can request the
-// rest. The caller must not hold s.mu.
+// keepPage stores the rest of a list, and returns a continue token with which the client can
+// request the rest. The caller must not hold s.mu.
 func (s *store) keepPage(p page) (token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +94,8 @@ type watcher struct {
 	at    uint64 // the version that the client has
 }
 
-// watch sends events until the client disconnects, the timeout of the watch expires, or the server
-// ends its watches.
+// watch sends events until the client disconnects, the watch times out, or the server ends all
+// watches.
 func (s *Server) watch(ctx context.Context, w http.ResponseWriter, r *request) {
 	v := &watcher{request: r, store: s.store, out: w}
 	if text := r.options.ResourceVersion; text != "" {
@@ -118,7 +118,7 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, r *request) {
 	v.follow(ctx)
 }
 
-// begin sends all existing objects to the client.
+// begin sends all existing objects to the client as events.
 func (v *watcher) begin() error {
 	objects, version := v.store.snapshot(v.target, v.keep)
 	for _, o := range objects {
@@ -172,8 +172,8 @@ func (v *watcher) send(e event) error {
 // bookmark sends a bookmark with the version up to which the client has received all events.
 func (v *watcher) bookmark() error {
 	of := v.typeMeta("")
-	// In all kinds, field 1 contains the metadata. A PartialObjectMetadata is therefore encoded
-	// like an object whose other fields are empty.
+	// In the protobuf encoding of all kinds, field 1 contains the metadata. A PartialObjectMetadata
+	// is therefore encoded like an object whose other fields are empty.
 	return v.write(watch.Bookmark, of, &metav1.PartialObjectMetadata{TypeMeta: of, ObjectMeta: metav1.ObjectMeta{
 		ResourceVersion: strconv.FormatUint(v.at, 10),
 	}})
@@ -188,8 +188,8 @@ func (v *watcher) write(kind watch.EventType, of metav1.TypeMeta, o marshaler) e
 	return v.writeEvent(v.out, kind, of, text)
 }
 
-// discover responds to API discovery requests, which ask for the groups or for the resources of a
-// version. Absent kinds are omitted. If the path is not one of API discovery, discover returns
+// discover responds to API discovery requests for the API groups, or for the resources in one
+// version. Absent kinds are omitted. If the path is not an API discovery path, discover returns
 // false.
 func discover(w http.ResponseWriter, path string, absent []string) bool {
 	there := slices.DeleteFunc(slices.Clone(kinds[:]), func(k kind) bool { return slices.Contains(absent, k.resource) })

@@ -54,12 +54,12 @@ type Server struct {
 	alive  context.Context    // ends the current watches when it is canceled
 }
 
-// Faults selects the ways in which a server misbehaves. With the zero value, a server does not
+// Faults specifies how a server misbehaves. With the zero value of Faults, a server does not
 // misbehave. Network faults are not part of Faults.
 type Faults struct {
 	Unauthorized bool // reject all tokens with 401
-	// Forbidden contains the resources for which requests are rejected with a 403. The element "*"
-	// means all resources.
+	// Forbidden contains the resources for which the server rejects requests with a 403. The
+	// element "*" stands for all resources.
 	Forbidden []string
 	// Failing is the status code of all responses. If Failing is zero, the server handles requests
 	// normally.
@@ -67,7 +67,7 @@ type Faults struct {
 	// Absent contains the resources for which the server responds with a 404, as if their CRDs had
 	// been deleted. The objects of absent resources stay in the store.
 	Absent []string
-	// Endless makes some responses endless. If Endless is empty, all responses end.
+	// Endless makes some responses endless. If Endless is empty, all responses end normally.
 	Endless Endless
 }
 
@@ -117,7 +117,8 @@ func (s *Server) Close() error {
 // Addr returns the host and port that the server listens on.
 func (s *Server) Addr() string { return s.addr }
 
-// Put creates or replaces an object. The server sets the version, the UID and the creation time.
+// Put creates or replaces an object. The server sets the version, the UID and the creation time of
+// the object.
 func (s *Server) Put(o runtime.Object) error {
 	return s.change(o, func(k kind, m metav1.Object) error {
 		_, err := s.store.replace(k, m, o)
@@ -125,7 +126,7 @@ func (s *Server) Put(o runtime.Object) error {
 	})
 }
 
-// Delete deletes the object with the kind, namespace and name of o.
+// Delete deletes the object with the same kind, namespace and name as the given object.
 func (s *Server) Delete(o runtime.Object) error {
 	return s.change(o, func(k kind, m metav1.Object) error {
 		old, err := s.store.find(target{kind: k, namespace: m.GetNamespace(), name: m.GetName()})
@@ -194,7 +195,8 @@ func (s *Server) Revoke(token string) {
 	delete(s.tokens, token)
 }
 
-// Misbehave changes how the server responds to new requests. Open watches continue.
+// Misbehave replaces the faults that the server shows in responses to new requests. Open watches
+// continue.
 func (s *Server) Misbehave(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,12 +212,13 @@ func (s *Server) CutWatches() {
 	s.alive, s.cut = context.WithCancel(context.Background())
 }
 
-// Compact drops all past events. Watches and lists can no longer continue from an earlier version.
+// Compact drops all past events. After the call, watches and lists can no longer continue from an
+// earlier version.
 func (s *Server) Compact() { s.store.compact() }
 
 // Backup returns a function that restores the current objects. After the restore, new versions
-// follow the version at the time of the backup, and earlier versions cannot be watched. To simulate
-// a restart, the caller must also call CutWatches.
+// continue from the version at the time of the backup, and clients cannot watch from earlier
+// versions. To simulate a restart, the caller must also call CutWatches.
 func (s *Server) Backup() (restore func()) { return s.store.backup() }
 
 // Kubeconfig returns a kubeconfig for the server. The addr argument is the address of the server,
@@ -282,7 +285,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 }
 
 // cutWith makes writes to w fail once ctx has ended. The HTTP handler must call the stop function
-// before the handler returns, because net/http reuses the writer after that.
+// before it returns, because net/http reuses the writer after the handler has returned.
 func cutWith(ctx context.Context, w http.ResponseWriter) (stop func()) {
 	done := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {

@@ -130,13 +130,13 @@ func (s *store) note(t *table, e event) {
 	t.changed = make(chan struct{})
 }
 
-// drop drops the oldest events. The number of events to drop must be at least one.
+// drop drops the oldest events. At least one event must be dropped.
 func (t *table) drop(n int) {
 	t.oldest = t.events[n-1].version
 	t.events = slices.Clone(t.events[n:])
 }
 
-// compact drops all past events, and the remaining pages of all lists.
+// compact drops all past events and the remaining pages of all lists.
 func (s *store) compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,8 +196,9 @@ type changes struct {
 	changed <-chan struct{} // closed after the next event
 }
 
-// since returns all changes since a version. If some of these changes have been dropped, since
-// returns false. The begins argument is true if a new watch begins at the version.
+// since returns all changes since a version. If some of the changes since the version have been
+// dropped, since returns false. The begins argument must be true if a new watch begins at the
+// version.
 func (s *store) since(resource string, version uint64, begins bool) (changes, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

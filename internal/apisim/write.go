@@ -151,12 +151,12 @@ func (s *store) delete(of target, given runtime.Object) (*object, error) {
 }
 
 func errUID(want, have types.UID) error {
-	//lint:ignore ST1005 the text is that of API servers
+	//lint:ignore ST1005 API servers return exactly this message
 	return fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", want, have)
 }
 
 // expect returns the object with the given name, if its UID and version match. An empty UID or
-// version always matches. The caller holds s.mu.
+// version matches any object. The caller holds s.mu.
 func (s *store) expect(of target, uid types.UID, version string) (*object, error) {
 	o, err := s.find(of)
 	switch {
@@ -172,8 +172,8 @@ func (s *store) expect(of target, uid types.UID, version string) (*object, error
 	return o, nil
 }
 
-// accept stores an object that a client has written. The old argument is the object that is
-// replaced, or nil. The caller holds s.mu.
+// accept stores an object that a client has written. The old argument is the object to replace, or
+// nil for a new object. The caller holds s.mu.
 func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Object) (*object, error) {
 	m.SetNamespace(of.namespace)
 	if service, ok := given.(*corev1.Service); ok {
@@ -197,9 +197,9 @@ func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Ob
 	return made, s.wrote(of.kind, old, made)
 }
 
-// splitStatus separates writes of the status from other writes. If the request writes the status,
+// splitStatus separates writes to the status from other writes. If the request writes the status,
 // all other fields of the old object stay unchanged. If the request writes other fields, the status
-// of the old object stays unchanged. If no old object exists, the old argument is nil.
+// of the old object stays unchanged. The old argument is nil if no old object exists.
 func splitStatus(of target, old *object, given *unstructured.Unstructured) error {
 	var have unstructured.Unstructured
 	if old != nil {
@@ -217,8 +217,8 @@ func splitStatus(of target, old *object, given *unstructured.Unstructured) error
 	return nil
 }
 
-// giveIP sets the ClusterIP of a Service that needs one. If the Service already had a ClusterIP,
-// giveIP uses the same IP again.
+// giveIP sets the ClusterIP of a Service that needs a ClusterIP. If the Service already had a
+// ClusterIP, giveIP reuses that IP.
 func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
 	if spec.ClusterIP != "" || spec.Type == corev1.ServiceTypeExternalName {
 		return
@@ -230,7 +230,7 @@ func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
 	}
 }
 
-// taken returns the functions to call for writes of clients. If clients may not write, taken
+// taken returns the functions to call for writes by clients. If clients may not write, taken
 // returns nil.
 func (s *store) taken() *writes {
 	s.mu.Lock()
@@ -238,7 +238,8 @@ func (s *store) taken() *writes {
 	return s.writes
 }
 
-// wrote calls the function that TakeWrites has set for completed writes. The caller holds s.mu.
+// wrote calls the function that was passed to TakeWrites for completed writes. The caller holds
+// s.mu.
 func (s *store) wrote(k kind, before, after *object) error {
 	if s.writes.after == nil {
 		return nil

@@ -1,12 +1,12 @@
 // Package exportspec computes which Services and ServiceImports Isthmus writes for exports, and
-// which clusters contribute to each object, according to docs/exports.md and docs/mcs.md.
+// which clusters contribute to each object. The rules are those in docs/exports.md and docs/mcs.md.
 //
 // The package is a reference implementation for tests. The simulator and the tests of package
 // local/exports/plan compare Isthmus with exportspec. The implementation is as simple as possible,
 // does not depend on earlier states, and does not share code with Isthmus.
 //
 // The package assumes that all clusters are readable, and that the names of written objects are not
-// in use already. The package does not compute the contents of objects, such as ports, labels and
+// already in use. The package does not compute the contents of objects, such as ports, labels and
 // types. The tests of package local/exports/plan check the contents.
 package exportspec
 
@@ -33,27 +33,27 @@ type Export struct {
 // Joins is the set of exports that a link Secret allows for its cluster.
 type Joins int
 
-// These are the values of the annotation isthmus.io/exports.
+// These constants are the values of the isthmus.io/exports annotation.
 const (
 	All Joins = iota
 	OnlyMirrors
 	None
 )
 
-// Cluster is a cluster and the Services that it exports.
+// Cluster describes a cluster and the Services that it exports.
 type Cluster struct {
 	Name    string // empty for the local cluster
 	Joins   Joins
 	Exports []Export
 }
 
-// Written contains the clusters that contribute to each object. The order of the clusters is that
-// of the argument of [Of]. The Services field does not contain Services that are derived from
-// ServiceImports.
+// Written contains the clusters that contribute to each object. The clusters are in the same order
+// as in the argument of [Of]. The Services field does not contain Services that the cluster derives
+// from ServiceImports.
 type Written struct{ Services, Imports map[ID][]string }
 
 // Of returns the objects that Isthmus writes for the exports of the given clusters. All given
-// clusters are linked to the local cluster. The list may also contain the local cluster itself,
+// clusters must be linked to the local cluster. The list may also contain the local cluster itself,
 // with an empty name.
 func Of(clusters []Cluster) Written {
 	w := Written{Services: make(map[ID][]string), Imports: make(map[ID][]string)}
@@ -86,9 +86,9 @@ func (c *Cluster) mayExport(namespace string) bool {
 	return c.Joins != None && (c.Name == "" || !strings.HasPrefix(namespace, "kube-") && namespace != "linkerd")
 }
 
-// MirrorOwner returns the name of the link to which the name of a mirror Service belongs. The name
-// of a mirror Service ends with a hyphen and the name of the link. If several links match, the
-// longest name wins.
+// MirrorOwner returns the name of the link to which a mirror Service belongs, according to the
+// Service's name. The name of a mirror Service ends with a hyphen and the name of the link. If
+// several links match, the longest name wins.
 func MirrorOwner(clusters []Cluster, mirror string) (owner string) {
 	for _, c := range clusters {
 		before, fits := strings.CutSuffix(mirror, "-"+c.Name)
@@ -99,11 +99,11 @@ func MirrorOwner(clusters []Cluster, mirror string) (owner string) {
 	return owner
 }
 
-// The label expression matches valid names of Services.
+// The label expression matches valid Service names.
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// add records that a cluster contributes to an object. If the object's name is not valid for a
-// Service, add does nothing.
+// add records that a cluster contributes to an object. If the object's name is not a valid Service
+// name, add does nothing.
 func add(objects map[ID][]string, id ID, cluster string) {
 	if label.MatchString(id.Name) {
 		objects[id] = append(objects[id], cluster)

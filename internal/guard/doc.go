@@ -1,25 +1,24 @@
 // Package guard protects clients that send single requests to a possibly hostile server. The
 // package limits the size of responses, and ensures that credentials are only sent to the server
 // itself. The commands of Isthmus use the package for requests to API servers and replicas. For
-// lists and watches, package clusterstore/decode has its own limits, and uses [Limited] for whole
-// responses.
+// lists and watches, package clusterstore/decode enforces its own limits, and uses [Limited] for
+// whole responses.
 //
 //	config.Wrap(guard.Transport) // all clients of config, with exec plugins, proxies, upgrades
 //	err := json.NewDecoder(guard.JSON(body, limits)).Decode(&page)
 //
 // Callers may rely on the following:
 //
-//   - Redirects are not followed, and no token is sent over plain HTTP.
+//   - A client never follows redirects, and never sends a token over plain HTTP.
 //   - The size of a response is limited to [MaxAnswer] bytes. The limit for a page of a list is
 //     [MaxList], and the limit for an error is [MaxError]. All limits apply after decompression.
-//   - Only JSON is accepted. YAML is rejected, because the aliases in YAML can expand without
+//   - A client only accepts JSON. YAML is rejected, because the aliases in YAML can expand without
 //     limit.
-//   - The number of elements in JSON is limited before decoding, because three bytes can decode to
-//     a struct of one kilobyte.
+//   - The number of JSON elements is limited before decoding, because three bytes of JSON can
+//     become a struct of one kilobyte.
 //   - [Certificate] describes what is wrong with a server's certificate. [RefusedCertificate]
 //     describes why a server rejected the client's certificate.
 //
-// The context of a request limits how long a response may take. The package does not start
-// goroutines. A Transport is safe for concurrent use if the wrapped RoundTripper is safe for
-// concurrent use.
+// The context of a request limits the duration of the response. The package does not start
+// goroutines. A Transport is safe for concurrent use if the wrapped RoundTripper is.
 package guard

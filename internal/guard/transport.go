@@ -15,10 +15,10 @@ import (
 	"isthmus/internal/text"
 )
 
-// These are the maximum sizes of a response body after decompression, in bytes.
+// These constants are the maximum sizes of a response body after decompression, in bytes.
 const (
-	// MaxAnswer applies to all successful responses, except for pages of lists. Examples are
-	// responses that contain an object, an access review or a token.
+	// MaxAnswer applies to all successful responses, except for pages of lists. Examples of such
+	// responses are those that contain an object, an access review or a token.
 	MaxAnswer = 1 << 20
 	// MaxList applies to pages of lists. A response counts as a page if the request has the
 	// parameter "limit".
@@ -27,19 +27,19 @@ const (
 	MaxError = 64 << 10
 )
 
-// answerLimits are the limits for one response. A page of 200 Pods contains about ten thousand
-// array elements, and ten times as many fields in managedFields.
+// answerLimits are the limits for one response. A page of 200 Pods contains about 10,000 array
+// elements, and ten times as many fields in managedFields.
 var answerLimits = Limits{Elements: 100_000, Fields: 1_000_000}
 
 var errPlain = errors.New("no token is sent over plain HTTP: use an address that begins with https://")
 
-// Transport wraps a RoundTripper for requests to an API server, and limits the responses. Pass
-// Transport to [k8s.io/client-go/rest.Config.Wrap], which applies it below the RoundTrippers that
-// add credentials. Connection upgrades are only allowed for port forwarding.
+// Transport wraps a RoundTripper for requests to an API server, and limits the size of responses.
+// Pass Transport to [k8s.io/client-go/rest.Config.Wrap], which applies it below the RoundTrippers
+// that add credentials. Connection upgrades are only allowed for port forwarding.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next, false} }
 
-// Sized is like [Transport], but also accepts protobuf responses. Only the size of a protobuf
-// response is limited, so the client must limit the number of elements.
+// Sized is like [Transport], but also accepts protobuf responses. For a protobuf response, Sized
+// only limits the size, so the client must limit the number of elements.
 func Sized(next http.RoundTripper) http.RoundTripper { return transport{next, true} }
 
 type transport struct {
@@ -110,8 +110,8 @@ func bound(response *http.Response, limit int64, protobuf bool) error {
 	return nil
 }
 
-// Limited returns a reader for at most the given number of bytes. If there are more bytes, the
-// reader then returns the given error.
+// Limited returns a reader that passes through at most the given number of bytes. If the input
+// contains more bytes, the returned reader then fails with the given error.
 func Limited(from io.Reader, size int64, beyond error) io.Reader {
 	return &limitedReader{from, size, beyond}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Dirty is a set of keys to handle. If a key is added again before its turn, it is handled once.
-// All methods are safe for concurrent use.
+// Dirty is a set of keys that have to be handled. If a key is added again before its turn, the key
+// is handled only once. All methods are safe for concurrent use.
 type Dirty[K comparable] struct {
 	wake chan struct{} // has one token while the set may have keys
 
@@ -16,7 +16,7 @@ type Dirty[K comparable] struct {
 	queue *turns[K]                  // the same keys
 }
 
-// tenantKey is a key of one tenant. Several tenants may have the same key.
+// tenantKey is a key of one tenant. Different tenants may add the same key.
 type tenantKey[K comparable] struct {
 	tenant string
 	key    K
@@ -56,8 +56,8 @@ func (d *Dirty[K]) Run(ctx context.Context, handle func(key K, at time.Time)) {
 	}
 }
 
-// Drain handles keys one by one until no key is left or ctx ends. The handler receives the time at
-// which the key was first added after its previous turn.
+// Drain handles keys one by one until no keys are left or ctx ends. The handler receives the time
+// at which the key was first added after its previous turn.
 func (d *Dirty[K]) Drain(ctx context.Context, handle func(key K, at time.Time)) {
 	for ctx.Err() == nil {
 		tenant, key, at, ok := d.next()
@@ -68,8 +68,8 @@ func (d *Dirty[K]) Drain(ctx context.Context, handle func(key K, at time.Time)) 
 	}
 }
 
-// handle handles one key and then frees the tenant for its next key. The tenant is freed even if
-// the handler panics.
+// handle handles one key and then frees the tenant for its next key. Even if the handler panics,
+// handle frees the tenant.
 func (d *Dirty[K]) handle(tenant string, key K, at time.Time, handle func(K, time.Time)) {
 	defer d.done(tenant)
 	handle(key, at)
@@ -104,8 +104,8 @@ func (d *Dirty[K]) signal() {
 	}
 }
 
-// turns is a queue of keys in which tenants take turns. At most one key of a tenant is handled at a
-// time. The queue does not detect duplicate keys, and is not safe for concurrent use.
+// The turns type is a queue of keys in which tenants take turns. Only one key of each tenant is
+// handled at a time. The queue does not detect duplicate keys, and is not safe for concurrent use.
 type turns[K comparable] struct {
 	tenants map[string]*tenant[K] // the tenants with waiting keys or a key that is being handled
 	order   []*tenant[K]          // the tenants that can start a waiting key; the first is next
@@ -140,7 +140,7 @@ func (q *turns[K]) push(name string, key K) {
 }
 
 // pop removes the next key from the queue, and returns the key and its tenant. If no tenant can
-// start a key, ok is false. The tenant's next key waits until done is called.
+// start a key, pop returns false. The tenant's next key waits until done is called.
 func (q *turns[K]) pop() (name string, key K, ok bool) {
 	if len(q.order) == 0 {
 		return name, key, false
@@ -154,7 +154,7 @@ func (q *turns[K]) pop() (name string, key K, ok bool) {
 	return o.name, key, true
 }
 
-// done marks the key that pop last returned for a tenant as handled.
+// done marks the tenant's key that pop last returned as handled.
 func (q *turns[K]) done(name string) {
 	o := q.tenants[name]
 	o.busy = false

@@ -1,4 +1,4 @@
-// Package pace limits how fast work is done, and shares workers fairly among tenants. A tenant is
+// Package pace limits the rate of work, and shares workers fairly among tenants. A tenant is
 // usually a namespace, because users with write access to a namespace can cause any amount of work.
 //
 //	d := pace.NewDirty[federation.ServiceID]()
@@ -6,8 +6,8 @@
 //	d.Add(id.Namespace, id, time.Now())
 //
 // A [Dirty] is a set of keys that workers handle, one tenant after the other. If a key is added
-// several times before its turn, it is handled once. A [Signal] reports changes at most once per
-// second. [Sleep] pauses, but returns early if a context ends.
+// several times before its turn, the key is handled only once. A [Signal] reports changes, at most
+// once per second. [Sleep] pauses, but returns early if a context ends.
 //
 // Callers may rely on the following:
 //

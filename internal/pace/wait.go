@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// SignalPause is the minimum time between two changes that a [Signal] reports.
+// SignalPause is the minimum time between two reports of a [Signal].
 const SignalPause = time.Second
 
 // Signal reports changes at a limited rate. The first change is reported immediately, and all
 // changes during the next second are reported as one. A Signal is meant for changes that affect all
-// services of a cluster, such as a change of the region. Without a Signal, a user who may label the
-// cluster's Nodes could keep the replica busy.
+// services of a cluster, such as a change of the region. Without a Signal, a user with permission
+// to label the cluster's Nodes could keep the replica busy.
 type Signal struct {
 	C chan struct{} // receives a value after a change; its capacity is one
 

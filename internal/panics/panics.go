@@ -30,8 +30,8 @@ const (
 	maxStacks = 1000      // maximum number of stacks that are cached as logged; further stacks are only counted
 )
 
-// Where is a kind of work. Each Where is a value of the label "where" of the metric
-// isthmus_panics_total.
+// Where is a kind of work. Each Where is a value of the "where" label of the isthmus_panics_total
+// metric.
 type Where string
 
 const (
@@ -51,9 +51,10 @@ type Work struct {
 	Where   Where
 	Service federation.ServiceID // the service that the work is for; zero if there is none
 	Object  string               // another object that the work is for, such as an address, a namespace or a cluster
-	// Of distinguishes pieces of work for the same service or object. The value is a pointer to the
-	// data that the work updates, or nil. For example, a service that is watched again has new
-	// data. A successful update of the old data does not end a failure of the new data.
+	// Of distinguishes pieces of work for the same service or object. The value of the Of field is
+	// a pointer to the data that the work updates, or nil. For example, if proxies watch a service
+	// again, the service has new data. A successful update of the old data does not end a failure
+	// of the new data.
 	Of any
 }
 
@@ -79,7 +80,7 @@ type Supervisor struct {
 	seed     maphash.Seed
 }
 
-// failure is the state of work that has panicked.
+// failure is the state of a piece of work that has panicked.
 type failure struct {
 	adminapi.Failure
 	number uint64 // the number of the newest panic
@@ -120,9 +121,9 @@ func (s *Supervisor) Count(where Where) int {
 	return int(m.GetCounter().GetValue())
 }
 
-// Do calls the function f. If f panics, [Supervisor.Run] calls the given retry function after a
-// pause. The retry function must cause another call to Do for the same work. If f returns without a
-// panic, the failure ends, unless the work has panicked again since Do was called.
+// Do calls the function f. If f panics, [Supervisor.Run] calls the retry function after a pause.
+// The retry function must cause another call to Do for the same work. If f returns without a panic,
+// the failure ends, unless the work has panicked again since Do was called.
 func (s *Supervisor) Do(w Work, f, again func()) {
 	if s == nil {
 		f()
@@ -138,7 +139,7 @@ func (s *Supervisor) Do(w Work, f, again func()) {
 	}
 }
 
-// call calls f and returns the reason of its panic, or nil if f did not panic.
+// call calls f, and returns the value with which f panicked, or nil if f did not panic.
 func (s *Supervisor) call(w Work, f func()) (reason any) {
 	defer func() {
 		if reason = recover(); reason != nil {
@@ -167,8 +168,8 @@ func (s *Supervisor) Report(w Work, reason any) {
 	s.log.Error("panic: this is a bug in Isthmus; the same stack is logged once an hour", fields...)
 }
 
-// Text returns the reason of a panic in a form that is safe for logs and pages. The reason may
-// contain text from a cluster or a client.
+// Text formats the reason for a panic so that it is safe for logs and pages. The reason for a panic
+// may contain text from a cluster or a client.
 func Text(reason any) string { return text.Clean(fmt.Sprint(reason), text.Long) }
 
 // newStack reports whether the stack of the panic has not been logged within the last hour.
@@ -246,7 +247,7 @@ func PauseAfter(panics int) time.Duration {
 }
 
 // succeeded ends a failure, unless the work has panicked again. The before argument is the number
-// of the last panic when the work began.
+// of the work's last panic at the time when the work began.
 func (s *Supervisor) succeeded(w Work, before uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +262,7 @@ func (s *Supervisor) succeeded(w Work, before uint64) {
 		zap.Int("panics", f.Panics), zap.Time("since", f.Since))
 }
 
-// Run calls the retries that are due, one after the other, until ctx ends.
+// Run calls the retry functions that are due, one after the other, until ctx ends.
 func (s *Supervisor) Run(ctx context.Context) error {
 	for {
 		due, next := s.due(time.Now())
@@ -309,7 +310,7 @@ func (s *Supervisor) due(now time.Time) (due []func(), next time.Time) {
 	return due, next
 }
 
-// Failures lists the work that has panicked and has not succeeded since, sorted by service.
+// Failures lists the work that has panicked and has not succeeded since then, sorted by service.
 func (s *Supervisor) Failures() []Failure {
 	if s == nil || s.failing.Load() == 0 {
 		return nil

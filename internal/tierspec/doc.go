@@ -10,6 +10,7 @@
 //	n := st.Needed()                         // number of tiers that clients need
 //	list := tierspec.Sent(instants, now)     // endpoints that clients get at now
 //
-// The function [Sent] needs the states of a service at all earlier instants, because tiers that are
-// no longer needed are dropped gradually. [Preference.With] parses the annotations of a Service.
+// The [Sent] function needs the states of a service at all earlier instants, because clients
+// gradually drop the tiers that they no longer need. [Preference.With] parses the annotations of a
+// Service.
 package tierspec

@@ -10,19 +10,19 @@ import (
 
 // Preference is the preference of a service.
 type Preference struct {
-	// Tiers contains lists of terms, from best to worst. A term is "zone", "local", "region",
-	// "remote", "any" or "cluster/NAME". If Tiers is empty, the preference has one tier with the
-	// term "any".
+	// Tiers contains the list of terms of each tier, from the best tier to the worst. A term is
+	// "zone", "local", "region", "remote", "any" or "cluster/NAME". If Tiers is empty, the
+	// preference has one tier with the term "any".
 	Tiers                   [][]string
 	Count                   int // number of endpoints that must be ready; zero means 1
 	Percent                 int // percentage of all endpoints that must be ready; zero means that Count applies
 	ReturnAfter, ReturnOver time.Duration
 }
 
-// Explicit is the prefix of a term that names a linked cluster.
+// Explicit is the prefix of every term that names a linked cluster.
 const Explicit = "cluster/"
 
-// Cluster contains the properties of a cluster that decide which terms name the cluster.
+// Cluster contains the properties of a cluster that determine which terms name the cluster.
 type Cluster struct {
 	Name   string // empty for the local cluster
 	Region bool   // whether it is known to be in the local cluster's region; always true for the local cluster
@@ -69,7 +69,7 @@ func (p *Preference) tiers() [][]string {
 	return p.Tiers
 }
 
-// enough reports whether tiers suffice that contain the given numbers of ready endpoints and of
+// enough reports whether tiers suffice if they contain the given numbers of ready endpoints and
 // known endpoints.
 func (p *Preference) enough(ready, known int) bool {
 	if p.Percent > 0 {
@@ -89,7 +89,7 @@ const (
 // Keys contains the keys of the annotations that define a preference.
 var Keys = []string{PreferKey, MinReadyKey, ReturnAfterKey, ReturnOverKey}
 
-// These limits apply to the values of annotations.
+// The following limits apply to the values of annotations.
 const (
 	MaxTiers       = 16
 	MaxTerms       = 64 // in all tiers together
@@ -167,8 +167,8 @@ func readMinReady(text string) (count, percent int, ok bool) {
 	return int(n), 0, true
 }
 
-// ReadDuration parses a duration. If the duration is malformed, negative or exceeds the limit, the
-// result is false.
+// ReadDuration parses a duration. If the duration is malformed, is negative or exceeds the limit,
+// the result is false.
 func ReadDuration(text string, limit time.Duration) (time.Duration, bool) {
 	d, err := time.ParseDuration(strings.TrimSpace(text))
 	return d, err == nil && d >= 0 && d <= limit

@@ -16,7 +16,7 @@ const (
 	Withdrawn
 )
 
-// Parts is the number of parts into which the endpoints of a cluster or tier are divided. If
+// Parts is the number of parts into which the endpoints of a cluster or tier are divided. When
 // endpoints are dropped gradually, one part is dropped at a time.
 const Parts = 10
 
@@ -31,7 +31,7 @@ func All(s Standing) (list Standings) {
 	return list
 }
 
-// Endpoint contains the properties that decide whether a client receives an endpoint.
+// Endpoint contains the properties that determine whether a client receives an endpoint.
 type Endpoint struct {
 	Addr     netip.AddrPort
 	Zone     string
@@ -54,10 +54,10 @@ type Slice struct {
 	Behind         *Behind
 }
 
-// Behind is the number of endpoints behind Linkerd gateways.
+// Behind contains the numbers of endpoints behind Linkerd gateways.
 type Behind struct{ Ready, Unready int }
 
-// Member is the Service of one cluster that is part of a service.
+// Member represents one cluster's Service that contributes to a service.
 type Member struct {
 	Cluster
 	Standings Standings
@@ -80,8 +80,8 @@ type Service struct {
 type State struct {
 	Service
 	// Ready contains the ready endpoints, sorted by address. If several endpoints have the same
-	// address, Ready contains the one that takes precedence. Endpoints that are not named by any
-	// tier are included.
+	// address, Ready only contains the endpoint that takes precedence. Ready includes endpoints
+	// that no tier names.
 	Ready   []Endpoint
 	unready []Endpoint
 	ready   []int // by tier; last resort follows the tiers
@@ -150,9 +150,9 @@ func (s *Service) Unused(m *Member) bool {
 }
 
 // offered returns one endpoint for each address, separately for ready and unready endpoints. If
-// several endpoints have the same address, those in service take precedence over those of last
-// resort. Among endpoints with the same standing, the order of the members decides. The results do
-// not contain endpoints that are withdrawn or that no tier can name.
+// several endpoints have the same address, endpoints in service take precedence over endpoints of
+// last resort. Among endpoints with the same standing, the order of the members decides. The
+// results do not contain endpoints that are withdrawn or that no tier can name.
 func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 	ready = make(map[netip.AddrPort]Endpoint)
 	unready = make(map[netip.AddrPort]Endpoint)
@@ -180,7 +180,7 @@ func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 }
 
 // forClients applies the requested instance and internalTrafficPolicy, and returns the remaining
-// endpoints. The result is sorted by address.
+// endpoints. The remaining endpoints are sorted by address.
 func (st *State) forClients(all map[netip.AddrPort]Endpoint) (list []Endpoint) {
 	for _, e := range all {
 		elsewhere := st.NodeLocal && e.member.Name == "" && (st.Node == "" || e.Node != st.Node)
@@ -280,9 +280,10 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 	}
 }
 
-// suffices reports whether the first n tiers suffice. If n is greater than LastResort(), suffices
-// reports whether clients do not need the tier of last resort. Clients do not need the tier of last
-// resort while any endpoint is ready in a cluster without parts of last resort.
+// suffices reports whether the given number of tiers, counted from the best tier, suffices. If the
+// number is greater than LastResort(), suffices reports whether clients can do without the tier of
+// last resort. Clients do not need the tier of last resort while a ready endpoint exists in a
+// cluster without parts of last resort.
 func (st *State) suffices(n int) bool {
 	ready, known := 0, 0
 	for i := range min(n, st.LastResort()) {
@@ -310,10 +311,10 @@ func (st *State) Needed() int {
 	return st.LastResort()
 }
 
-// alone reports whether all ready endpoints are in clusters that have parts of last resort.
+// alone reports whether every ready endpoint is in a cluster that has parts of last resort.
 func (st *State) alone() bool { return st.others == 0 && st.ready[st.LastResort()] > 0 }
 
-// finish applies hints and the address family to the endpoints of the chosen tiers. If the
+// finish applies hints and the address family to the endpoints in the chosen tiers. If the
 // preference contains the term "zone", hints are ignored.
 func (st *State) finish(list []Endpoint) []Endpoint {
 	list = st.servable(list)
@@ -327,8 +328,9 @@ func (st *State) finish(list []Endpoint) []Endpoint {
 	return st.oneFamily(list)
 }
 
-// HintedTo reports whether node hints apply to clients on a node. Node hints apply if all endpoints
-// in use are local and have node hints, and at least one endpoint has a hint for the given node.
+// HintedTo reports whether node hints apply to the clients on a given node. Node hints apply if all
+// endpoints in use are local and have node hints, and at least one endpoint has a hint for the
+// given node.
 func (st *State) HintedTo(list []Endpoint, node string) bool {
 	if st.NodeLocal || st.Zoned() || node == "" {
 		return false
@@ -358,7 +360,7 @@ func hinted(list []Endpoint, zone string) []Endpoint {
 	return only(list, func(e Endpoint) bool { return e.member.Name != "" || slices.Contains(e.Zones, zone) })
 }
 
-// servable removes IPv6 addresses if clients do not receive IPv6 addresses.
+// servable removes IPv6 addresses unless clients receive IPv6 addresses.
 func (st *State) servable(list []Endpoint) []Endpoint {
 	return only(list, func(e Endpoint) bool { return st.IPv6 || e.Addr.Addr().Is4() })
 }
@@ -372,7 +374,7 @@ func only(list []Endpoint, has func(Endpoint) bool) (out []Endpoint) {
 	return out
 }
 
-// steered reports whether a preference or a cordon decides which endpoints clients receive.
+// steered reports whether a preference or a cordon determines which endpoints clients receive.
 func (st *State) steered() bool {
 	prefers := len(st.Tiers) > 0 && (st.Federated || st.Zoned())
 	return prefers ||

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Link is the state of a cluster's link and cordon since the time in the At field.
+// Link describes the state of a cluster's link and cordon from the time in the At field onwards.
 type Link struct {
 	At     time.Time
 	Linked bool
@@ -13,9 +13,9 @@ type Link struct {
 	Over   time.Duration
 }
 
-// Cordoned returns the current standing of each part of a cluster, and the times of the next
-// changes. A cordon that exists when the cluster is linked takes effect immediately. Later changes
-// to the cordon take effect one part at a time.
+// Cordoned returns the current standing of each part of a cluster, and the times at which the
+// standings will change next. A cordon that exists when the cluster is linked takes effect
+// immediately. Later changes to the cordon take effect one part at a time.
 func Cordoned(links []Link, now time.Time) (list Standings, next []time.Time) {
 	var from Standings
 	var was Link // the current link; At is when it took effect
@@ -49,20 +49,20 @@ func Cordoned(links []Link, now time.Time) (list Standings, next []time.Time) {
 	return at(now)
 }
 
-// Instant is the state of a service since the time in the At field.
+// Instant describes the state of a service from the time in the At field onwards.
 type Instant struct {
 	At time.Time
 	*State
 }
 
 // Sent returns the current endpoints of clients that have watched the service since the first
-// instant. The result is sorted by address.
+// instant. The returned endpoints are sorted by address.
 func Sent(instants []Instant, now time.Time) []Endpoint {
 	return instants[len(instants)-1].finish(InUse(instants, now))
 }
 
-// InUse returns the endpoints in the tiers that are in use. To these endpoints, Sent applies the
-// rules that follow the choice of tiers.
+// InUse returns the endpoints in the tiers that are in use. Sent applies the rules that follow the
+// choice of tiers to these endpoints.
 func InUse(instants []Instant, now time.Time) []Endpoint {
 	var seen []Instant  // instants since the tiers of the preference last changed
 	var list []Endpoint // endpoints in use
@@ -98,7 +98,7 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 				send(x.At)
 			}
 			// Clients keep the tiers of their current endpoints, and drop these tiers gradually, as
-			// when they fail back.
+			// they do when they fail back.
 			seen, used = nil, 1
 			for _, e := range sent {
 				used = max(used, x.tierOfFormer(e)+1)
@@ -116,7 +116,8 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 }
 
 // tierOfFormer returns the current tier of an endpoint that clients already have. If no tier
-// currently names the endpoint, or its cluster is no longer a member, the result is 0.
+// currently names the endpoint, or if the endpoint's cluster is no longer a member, the result is
+// 0.
 func (st *State) tierOfFormer(e Endpoint) int {
 	i := slices.IndexFunc(st.Members, func(m Member) bool { return m.Name == e.member.Name })
 	if i < 0 {
@@ -129,9 +130,9 @@ func (st *State) tierOfFormer(e Endpoint) int {
 	return 0
 }
 
-// left returns how many parts of a tier have been dropped by now. Parts are dropped once fewer
-// tiers have sufficed for ReturnAfter without interruption. All parts are dropped within
-// ReturnOver.
+// left returns the number of parts of a tier that have been dropped so far. Parts of a tier are
+// dropped once fewer tiers have sufficed for ReturnAfter without interruption. All parts of the
+// tier are dropped within ReturnOver.
 func left(seen []Instant, place int, now time.Time) int {
 	st := seen[len(seen)-1]
 	rows := []int{place + 1} // the row that makes last resort unneeded
