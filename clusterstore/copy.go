@@ -236,10 +236,11 @@ func (l *link) serveCopy() {
 	l.since = c.of.Lost
 }
 
-// copyStays reports whether the copy is still served although next has synced, because next has not
-// listed all kinds of which the copy has objects. An API server that starts may reject requests, and
-// an optional kind is only requested again after a pause. The wait is limited, because the
-// credentials may lack permissions.
+// copyStays reports whether the link still serves the copy although the cluster in the next field
+// has synced. The link does so until that cluster has listed each kind of object that the copy
+// contains. An API server that is starting may reject requests, and Isthmus only requests an
+// optional kind again after a pause. The wait for missing kinds is limited, because the credentials
+// may lack permissions.
 func (l *link) copyStays() bool {
 	c := &l.copy
 	if !c.served || len(awaitedKinds(c.cluster.cluster.Health(), l.next.cluster.Health())) == 0 {

@@ -55,9 +55,9 @@ func (s *Store) ExportsChanged() <-chan struct{} {
 	return changed
 }
 
-// NotifyExports closes the channel that ExportsChanged returned. The Store calls NotifyExports after each
-// change that may affect Exports. Callers of the Store call NotifyExports after other changes that
-// affect a plan of exports.
+// NotifyExports closes the channel that ExportsChanged returned. The Store calls NotifyExports
+// after each change that may affect Exports. Code outside of the Store calls NotifyExports after
+// other changes that affect the plan of exports.
 func (s *Store) NotifyExports() { s.notifyExports() }
 
 // SelectorsChanged makes a cluster call its hooks again for all of its Services. For the local

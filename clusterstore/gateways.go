@@ -84,7 +84,7 @@ func (g *linkGateways) end() bool {
 // settled reports whether the tracker has settled or is not needed.
 func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.tracker.Settled()) }
 
-// late reports whether the tracker has not settled within namesTimeout.
+// late reports whether the tracker has failed to settle within namesTimeout.
 func (g *linkGateways) late() bool { return !g.settled() && time.Since(g.began) >= namesTimeout }
 
 // untilLate returns a channel that receives a value when the tracker becomes late. If the tracker
@@ -190,6 +190,6 @@ func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	return first.Probe
 }
 
-// namesTimeout is the maximum time that unresolved gateway names may delay the readiness of a synced
-// cluster.
+// namesTimeout is the maximum time for which unresolved gateway names may delay the readiness of a
+// synced cluster.
 const namesTimeout = time.Second

@@ -270,7 +270,7 @@ func isAddr(text string) bool {
 // maxQuoted is the maximum number of bytes of a value that warnings and errors quote.
 const maxQuoted = 64
 
-// quote returns untrusted text in quotes, truncated to maxQuoted bytes.
+// quote returns an untrusted string in quotes, truncated to maxQuoted bytes.
 func quote(text string) string {
 	if len(text) > maxQuoted {
 		return fmt.Sprintf("%q…", text[:maxQuoted])

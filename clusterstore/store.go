@@ -367,8 +367,7 @@ func (s *Store) SecretsListed() (listed bool, err error) {
 // Namespace returns the namespace of the link Secrets.
 func (s *Store) Namespace() string { return s.namespace }
 
-// LocalRefused returns the requests for link Secrets that the local cluster's API server has
-// rejected.
+// LocalRefused returns the rejected requests for link Secrets to the local cluster's API server.
 func (s *Store) LocalRefused() []adminapi.RefusedRequest { return s.client.Server().Refused }
 
 // Status returns one entry for each link Secret, oldest first. The result includes link Secrets

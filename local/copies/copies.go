@@ -61,7 +61,7 @@ type Links func() (list []clusterstore.LinkedCache, listed bool)
 // Copies reads and writes the copies of lost clusters. [Copies.Read] and [Copies.Status] are safe
 // for concurrent use.
 type Copies struct {
-	// fixed after SetCaches
+	// The following fields do not change after SetCaches has returned.
 	o         Options
 	links     Links
 	candidate *lease.Candidate[lease.Leadership]
