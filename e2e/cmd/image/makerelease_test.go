@@ -101,7 +101,7 @@ func TestRelease(t *testing.T) {
 			untar(t, unzip(t, read("isthmus-post-render-0.1.0.tgz")))["isthmus-post-render/plugin.yaml"].data,
 			[]string{"\nversion: 0.1.0\n"},
 		},
-		"notes.md": {read("notes.md"), []string{"The first release."}},
+		"notes.md": {read("notes.md"), []string{"is the first release."}},
 	} {
 		for _, want := range c.want {
 			if !strings.Contains(string(c.text), want) {
