@@ -222,7 +222,8 @@ func TestWorld(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("exports %q, want %q", got, want)
 	}
-	if of := w.Clusters[1]; !of.Synced || of.Joins != plan.OnlyMirror || of.Domain != "cluster.test" || !of.OtherNetwork {
+	of := w.Clusters[1]
+	if !of.Synced || of.Joins != plan.OnlyMirror || of.Domain != "cluster.test" || !of.OtherNetwork {
 		t.Errorf("%+v", of)
 	}
 	if of := w.Clusters[2]; of.Synced || of.Joins != plan.Unreadable {

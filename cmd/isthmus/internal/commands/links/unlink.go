@@ -23,7 +23,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// impactTimeout limits how long the command waits for replicas to report the effect of the deletion.
+// impactTimeout limits how long the command waits for replicas to report the effect of the
+// deletion.
 const impactTimeout = 10 * time.Second
 
 // unlinkOptions are the options of "isthmus unlink".
