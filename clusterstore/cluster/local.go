@@ -377,8 +377,9 @@ func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 	return mirrors
 }
 
-// Topic is the subject of a change. The fields of a Topic distinguish four kinds of subjects: - If
-// only the IP field is set, the subject is an address.
+// Topic is the subject of a change. The fields of a Topic distinguish four kinds of subjects:
+//
+//   - If only the IP field is set, the subject is an address.
 //   - If the IP and AddressOwner fields are set, the subject is the owner of an address.
 //   - If the Instances field is set, the subject is the set of hostnames in a Service.
 //   - In all other cases, the subject is a Service with its ServiceProfiles.

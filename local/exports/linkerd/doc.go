@@ -10,7 +10,7 @@
 //		Namespace:        "linkerd-multicluster",
 //		UnlinkedAfter:    10 * time.Minute,
 //		SelectorsChanged: store.SelectorsChanged,
-//		Changed:          lookAgain,
+//		Changed:          store.NotifyExports,
 //	})
 //	go m.Run(ctx)
 //	m.Complete(&cluster) // a plan.Cluster
