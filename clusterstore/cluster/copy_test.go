@@ -289,7 +289,9 @@ func TestCopiedUnusable(t *testing.T) {
 			c.Copied.Lists["pods"] = pods[:len(pods)/2]
 		}, "truncated"},
 		{"not zipped", func(c *Config) { c.Copied.Lists["pods"] = []byte("pods") }, "damaged"},
-		{"of another kind", func(c *Config) { c.Copied.Lists["pods"] = c.Copied.Lists["services"] }, "whose kind is not"},
+		{"of another kind", func(c *Config) {
+			c.Copied.Lists["pods"] = c.Copied.Lists["services"]
+		}, "whose kind is not"},
 		{"no Pods", func(c *Config) { delete(c.Copied.Lists, "pods") }, "pods: the server could not find"},
 		{"other mode", func(c *Config) { c.Rules.EndpointSlices = false }, "endpoints: the server could not find"},
 		{"over the memory cap", func(c *Config) { c.Memory = follow.NewMemoryCap(100) }, "over budget"},
