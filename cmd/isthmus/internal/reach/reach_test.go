@@ -21,7 +21,15 @@ import (
 func TestMain(m *testing.M) {
 	// After both sides have closed a connection, spdystream keeps a goroutine for one second to
 	// offer its error.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"))
+	// If a connection ends while client-go opens the second of its two streams, client-go waits up to
+	// 30 s for the stream, and never ends the goroutine that reads the first stream.
+	const handle = "k8s.io/client-go/tools/portforward.(*PortForwarder).handleConnection"
+	goleak.VerifyTestMain(
+		m,
+		goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"),
+		goleak.IgnoreAnyFunction(handle),
+		goleak.IgnoreAnyFunction(handle+".func1"),
+	)
 }
 
 // open opens the cluster at an address, by a kubeconfig.
