@@ -54,7 +54,7 @@ type published struct {
 	steering Latest[*steering] // the port's steering, for Set.Tiers
 }
 
-// decideTiers returns how much of each tier this kind of client uses now. When steering begins,
+// decideTiers returns how much of each tier this kind of client now uses. When steering begins,
 // clients keep the tiers of their current endpoints until they no longer need these tiers.
 func (to *published) decideTiers(st *steering, t *tally, now time.Time) use {
 	old, _ := to.latest.Get()

@@ -354,8 +354,8 @@ const (
 	// PortUndeclared means that the service is strict, and that the member's Service does not
 	// declare the port for TCP.
 	PortUndeclared
-	// Unread means that the address has just changed in its cluster, and that the table has not
-	// read the change yet.
+	// Unread means that the address has just changed in its cluster, but the table has not read the
+	// change yet.
 	Unread
 	// OutsideRanges means that the cluster's link does not allow the address.
 	OutsideRanges
@@ -375,7 +375,7 @@ const (
 	// OtherNode means that traffic must stay on the client's node, and that the endpoint is on
 	// another node.
 	OtherNode
-	// Unpreferred means that the service's preference does not name the address in any tier.
+	// Unpreferred means that no tier of the service's preference names the address.
 	Unpreferred
 	// TierNotUsed means that clients do not use the tier of the address, or have already stopped
 	// using this part of the tier.

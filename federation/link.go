@@ -162,7 +162,7 @@ func (l tableLink) status(id ServiceID) (s MemberStatus) {
 	return s
 }
 
-// spread describes a change of standing that takes effect one part at a time.
+// spread describes a change to a cluster's standing that takes effect one part at a time.
 type spread struct {
 	from  standings // the standings when the change began
 	to    Standing

@@ -23,7 +23,7 @@ func (o offer) behind() (n Behind) {
 
 // offers contains the offers of all members of a port. If several offers contain an address, the
 // first of these offers wins. If several slices of an offer contain an address, the first of these
-// slices wins. The slices that do not win stay in the list, and take over if the winner is removed.
+// slices wins. The other slices stay in the list, and one of them wins if the winner is removed.
 type offers []memberOffer
 
 // memberOffer is the offer of the member at an index in port.members, or a part of that offer: see

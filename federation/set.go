@@ -195,8 +195,8 @@ func (l *Latest[T]) Set(v T) {
 	}
 }
 
-// Watch gives access to a value that is kept up to date only while it is watched. All methods are
-// safe for concurrent use.
+// Watch provides a value that is kept up to date only while it is watched. All methods are safe for
+// concurrent use.
 type Watch[T any] struct {
 	latest *Latest[T]
 	once   sync.Once

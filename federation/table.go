@@ -133,9 +133,9 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 	return affected
 }
 
-// mixNamespaces reorders the services: the first service of every namespace comes first, followed
-// by the second of every namespace, and so on. With this order, a namespace with many or large
-// services does not delay the others.
+// mixNamespaces reorders the services: the result begins with the first service of every namespace,
+// followed by the second service of every namespace, and so on. With this order, a namespace with
+// many or large services does not delay the others.
 func mixNamespaces(list []*watchedService) {
 	seen := make(map[string]int) // number of services so far, by namespace
 	rank := make(map[*watchedService]int, len(list))

@@ -8,8 +8,8 @@ import (
 )
 
 // steering decides which endpoints of a port clients receive. A steering combines the tiers of the
-// service's preference with the members' clusters and the standings of these clusters. After the
-// last tier comes an additional tier for clusters of last resort.
+// service's preference with the members' clusters and the standings of these clusters. The last
+// tier is followed by an additional tier for clusters of last resort.
 //
 // If clients receive all endpoints of a port, the port does not have a steering. A steering is
 // immutable.

@@ -80,8 +80,7 @@ func (v *tierView) decidedBy(st *steering) bool {
 }
 
 // restart restarts the view with another preference. The third argument contains the clients'
-// current endpoints. If the tiers of these endpoints are no longer needed, they are dropped by the
-// usual rules.
+// current endpoints. The usual rules apply to dropping the tiers of these endpoints.
 func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Time) {
 	*v = tierView{steering: st, reported: v.reported}
 	last := 0
@@ -199,7 +198,7 @@ func (v *tierView) useAt(st *steering, now time.Time) use {
 	return use(list)
 }
 
-// left returns how many parts of the tier at index place have been dropped. The first part is
+// left returns how many parts of the tier at the given index have been dropped. The first part is
 // dropped when the tier has not been needed for ReturnAfter. The other parts are dropped one at a
 // time over ReturnOver.
 func (v *tierView) left(st *steering, place int, now time.Time) int {
@@ -218,8 +217,8 @@ func (v *tierView) left(st *steering, place int, now time.Time) int {
 	return int(late * parts / over)
 }
 
-// nextLeaves returns when the next part of the tier at index place is dropped, after the given
-// number of parts. If no further part will be dropped, the result is zero.
+// nextLeaves returns when the next part of a tier is dropped, if the given number of parts has
+// already been dropped. If no further part will be dropped, the result is zero.
 func (v *tierView) nextLeaves(st *steering, place, left int) time.Time {
 	since := v.unneededSince(st, place)
 	if since.IsZero() || left == parts {
@@ -230,9 +229,9 @@ func (v *tierView) nextLeaves(st *steering, place, left int) time.Time {
 	return since.Add(st.preference.ReturnAfter + (over*time.Duration(left+1)+parts-1)/parts)
 }
 
-// unneededSince returns the time from which the tier at index place has not been needed. A tier is
-// not needed while the tiers before it suffice. Last resort is not needed while another endpoint is
-// ready. If the tier is needed, the result is zero.
+// unneededSince returns the time from which the tier at the given index has not been needed. A tier
+// is not needed while the tiers before it suffice. Last resort is not needed while another endpoint
+// is ready. If the tier is needed, the result is zero.
 func (v *tierView) unneededSince(st *steering, place int) (since time.Time) {
 	if place == st.lastResort() {
 		return v.sufficed[place+1]

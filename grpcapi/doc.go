@@ -1,7 +1,7 @@
-// Package grpcapi implements Linkerd's Destination API. The package answers a proxy's Get with the
-// sets that a federation.Table publishes. The package answers a GetProfile with the profiles of a
-// [Directory]. Each stream sends updates for as long as the proxy keeps the stream open. Package
-// wire encodes the messages.
+// Package grpcapi implements Linkerd's Destination API. In response to a Get, the package sends the
+// sets that a federation.Table publishes. In response to a GetProfile, the package sends the
+// profiles of a [Directory]. Each stream sends updates for as long as the proxy keeps the stream
+// open. Package wire encodes the messages.
 //
 //	s, err := grpcapi.New(table, directory, grpcapi.Options{ClusterDomain: "cluster.local"})
 //	g := s.GRPC()

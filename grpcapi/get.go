@@ -296,7 +296,7 @@ func (st *getStream) switchView() bool {
 	return true
 }
 
-// stalled ends the stream and counts it as stalled.
+// stalled ends the stream and counts the stall.
 func (st *getStream) stalled() {
 	if st.end(statusStalled) {
 		m := st.server.metrics

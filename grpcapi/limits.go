@@ -45,8 +45,8 @@ func newQuota(limit int, full *status.Status, refused prometheus.Counter, log *z
 	return &quota{limit: int64(limit), full: full, refused: refused, log: log, by: make(map[netip.Addr]int64)}
 }
 
-// take charges one unit to a client address. If the address may not use more, take returns false
-// without charging it.
+// take charges one unit to a client address. If the address may not use more, take charges nothing
+// and returns false.
 func (q *quota) take(client netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -257,7 +257,7 @@ func (u *profileUpdates) inc(s profileSeries) {
 	u.by[s]++
 }
 
-// keep drops the series without open streams and returns a copy of the other series.
+// keep drops the series that have no open streams, and returns a copy of the other series.
 func (u *profileUpdates) keep(open map[profileSeries]bool) map[profileSeries]uint64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -115,7 +115,7 @@ func (st *profileStream) refusal(p *federation.Profile) error {
 	return nil
 }
 
-// stalled ends the stream and counts it as stalled.
+// stalled ends the stream and counts the stall.
 func (st *profileStream) stalled() {
 	if st.end(statusStalled) {
 		st.countStall()

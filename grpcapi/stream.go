@@ -263,7 +263,7 @@ const turnsPerProcessor = 8
 // Go runs goroutines roughly in the order in which they become runnable. A change to a service that
 // most proxies use makes tens of thousands of streams runnable. Without turns, the goroutines that
 // read watches and publish sets would wait behind all these updates, several times for each event.
-// With turns, these goroutines only wait until each stream has begun to wait for its turn. A stream
+// With turns, these goroutines only wait until each runnable stream has queued for a turn. A stream
 // that waits for a turn also skips sets that are replaced in the meantime.
 //
 // A stream holds its turn while it looks up its set and encodes messages. The turn also lasts while

@@ -195,9 +195,9 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	return old
 }
 
-// forget removes a view from the cache, so that the next stream with the same key gets a new view.
-// The caller must be a stream that uses the old view. The old view is closed when it is no longer
-// used by any stream.
+// forget removes a view from the cache, so that the next stream with the same key creates a new
+// view. The caller must be a stream that uses the old view. The old view is closed when it is no
+// longer used by any stream.
 func (c *viewCache[K, T, V]) forget(v V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

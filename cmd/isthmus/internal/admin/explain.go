@@ -76,8 +76,8 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// explanationInTurn computes the explanation and then ends the turn, even after a panic. The turn
-// ends before the handler sends the response.
+// explanationInTurn computes the explanation and then ends the request's turn, even after a panic.
+// The turn ends before the handler sends the response.
 func (h explainHandler) explanationInTurn(ctx context.Context, q grpcapi.Question, end func()) (answer, error) {
 	defer end()
 	return h.explanation(ctx, q)
@@ -98,7 +98,7 @@ func (h explainHandler) explanation(ctx context.Context, q grpcapi.Question) (an
 	return encode(newExplanation(x, h.statusByCluster(), problems, h.failuresOf(x.Service))), nil
 }
 
-// question parses the query parameters into a Question.
+// question converts the query parameters to a Question.
 func (h explainHandler) question(asked url.Values) (grpcapi.Question, error) {
 	q := grpcapi.Question{Token: asked.Get("token"), Limit: maxExplained}
 	if asked.Get("authority") == "" {

@@ -69,7 +69,7 @@ type exportChange struct {
 // optional explanation.
 type trouble struct{ state, detail string }
 
-// over reports whether trouble a takes precedence over trouble b.
+// over reports whether a takes precedence over b.
 func (a trouble) over(b trouble) bool {
 	order := []string{
 		"",

@@ -48,8 +48,8 @@ func ParseHosts(list string) ([]string, error) {
 	return names, nil
 }
 
-// admit reports whether requests with this Host header are allowed. Allowed are IP addresses,
-// single labels such as localhost, names of the cluster, and names in --admin-hosts.
+// admit reports whether requests with this Host header are allowed. The allowed names are IP
+// addresses, single labels such as localhost, names of the cluster, and names in --admin-hosts.
 func (h *Hosts) admit(host string) bool {
 	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil {

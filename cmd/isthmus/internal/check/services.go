@@ -119,8 +119,8 @@ func checkAddresses(r *report, s *adminapi.Service) {
 	}
 }
 
-// checkLeftovers reports mirrors that Linkerd's service mirror left behind. The hint is a command
-// that deletes all mirrors whose labels contain the name of the cluster.
+// checkLeftovers reports mirror Services that Linkerd's service mirror left behind. The hint is a
+// command that deletes all mirrors whose labels contain the name of the cluster.
 func checkLeftovers(r *report, s *Seen) {
 	for _, left := range s.Leftovers {
 		add := r.about(sectionServices, Leftovers, left.Cluster)

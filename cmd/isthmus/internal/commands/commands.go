@@ -111,8 +111,8 @@ func (t *Target) find(ctx context.Context, p cli.Process) (list []reach.Replica,
 	return list, cluster.Close, nil
 }
 
-// await runs a function that waits for a response within the timeout. If the function takes long,
-// await prints what the command is waiting for.
+// await runs a function that waits for a response within the timeout. If the function runs for more
+// than a second, await prints what the command is waiting for.
 func (t *Target) await(ctx context.Context, p cli.Process, what, who string, work func() error) error {
 	err := p.Await(ctx, fmt.Sprintf(" for %s, for up to %v", what, t.Timeout), work)
 	switch {

@@ -81,7 +81,7 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 	return o.print(p, shown)
 }
 
-// chooseExports returns the response of the replica that writes, because only this replica knows
+// chooseExports returns the response of the replica that writes, because only that replica knows
 // about failed writes. If the replica that writes does not respond, chooseExports returns the first
 // response.
 func chooseExports(answers []Answer[adminapi.Exports]) Answer[adminapi.Exports] {

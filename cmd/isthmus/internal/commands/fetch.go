@@ -34,7 +34,8 @@ const askedAtOnce = 4
 
 // ReadAll reads a page of every replica that the flags select. If a replica fails, the field Err of
 // its Answer is set. ReadAll returns an error only if no replica could be queried at all. If the
-// requests take long, ReadAll prints on standard error what it is waiting for.
+// requests take more than a second, ReadAll prints on standard error what the command is waiting
+// for.
 func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) ([]Answer[T], error) {
 	return ask(ctx, p, t, pageOf(path), func(ctx context.Context, g reach.Replica, into *T) (Origin, error) {
 		return fetch(ctx, g, path, into)

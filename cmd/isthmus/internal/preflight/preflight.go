@@ -146,8 +146,8 @@ func (x *inspection) run(ctx context.Context) {
 	}
 }
 
-// unauthorized returns the requests with status 401. All other rejections concern missing
-// permissions, which askPermissions checks separately.
+// unauthorized returns the requests that were rejected with status 401. All other rejections
+// concern missing permissions, which askPermissions checks separately.
 func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedRequest) {
 	for _, r := range list {
 		if r.Status == http.StatusUnauthorized {

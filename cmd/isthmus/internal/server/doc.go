@@ -1,6 +1,6 @@
 // Package server implements the command "isthmus gateway". The package defines the command's flags,
-// builds the parts of a replica, and starts and stops these parts. The package also provides the
-// metrics, the log and the traces of the replica.
+// builds the parts of a replica, and starts and stops them. The package also provides the metrics,
+// the log and the traces of the replica.
 //
 //	program := cli.Program{Groups: []cli.Group{{Title: "Serve", Commands: []cli.Command{server.Command()}}}}
 //

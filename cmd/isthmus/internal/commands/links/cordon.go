@@ -129,7 +129,7 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, local *cluster) err
 }
 
 // find returns all Secrets of the link. The command changes all Secrets of the link, because the
-// cordon would otherwise end when another Secret comes into use.
+// cordon would otherwise end as soon as Isthmus uses another Secret of the link.
 func (o *cordonOptions) find(ctx context.Context, w *work, local *cluster) (links []corev1.Secret, err error) {
 	err = w.within(ctx, o.Timeout, "reading "+local.title, func(ctx context.Context) error {
 		all, err := listLinks(ctx, local, o.Namespace)

@@ -52,7 +52,8 @@ func (w *work) do(ctx context.Context, c *cluster, verb, object string, step fun
 	return nil
 }
 
-// wait runs a function. If the function takes long, wait prints what the command is waiting for.
+// wait runs a function. If the function runs for more than a second, wait prints what the command
+// is waiting for.
 func (w *work) wait(what string, f func() error) error {
 	return w.p.Await(context.Background(), ": "+what, f)
 }

@@ -26,7 +26,7 @@ const (
 	namespaceLabel = "isthmus.io/link-namespace" // namespace of the link Secret in the local cluster
 )
 
-// placeholder stands for a token that does not exist yet.
+// placeholder replaces a token that does not exist yet.
 const placeholder = "TOKEN"
 
 // linkKey identifies the link that tokens belong to, among the links of all clusters.

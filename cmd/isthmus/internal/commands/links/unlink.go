@@ -271,8 +271,8 @@ func accountTokens(
 }
 
 // run deletes the tokens, and the account with its permissions. If another Secret contains a token
-// of the account, the account stays, because another link may use that token. Objects that "isthmus
-// link" did not create stay, too.
+// of the account, run keeps the account, because another link may use that token. The method also
+// keeps objects that "isthmus link" did not create.
 func (r *revocation) run(ctx context.Context, w *work) error {
 	if r == nil {
 		return nil
