@@ -354,8 +354,8 @@ func (s *Store) checkSettled() {
 // Adding links later does not affect the closed channel.
 func (s *Store) Settled() <-chan struct{} { return s.settled }
 
-// SecretsListed reports whether the link Secrets have been listed. If the link Secrets cannot be
-// read now, err is the reason. While the link Secrets cannot be read, links do not change.
+// SecretsListed reports whether the link Secrets have been listed. If the link Secrets currently
+// cannot be read, err says why. While the link Secrets cannot be read, links do not change.
 func (s *Store) SecretsListed() (listed bool, err error) {
 	now, _ := s.secrets.Get()
 	if why := s.readErr.Load(); why != nil {

@@ -55,7 +55,7 @@ func memberIn(list []contribution, m Member) *contribution {
 	return nil
 }
 
-// updateCount counts the changes to what a member offers at a port. The count covers all watched
+// updateCount counts the changes to what a member offers on a port. The count covers all watched
 // services that include the member. Counting starts when the first of the member's services is
 // watched.
 type updateCount struct {

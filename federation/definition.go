@@ -208,7 +208,7 @@ const (
 	ClientZone
 	// LocalCluster names the endpoints of the local cluster.
 	LocalCluster
-	// SameRegion names the endpoints of the local cluster and of all linked clusters in the same
+	// SameRegion selects the endpoints of the local cluster and of all linked clusters in its
 	// region.
 	SameRegion
 	// Remote names the endpoints of all linked clusters.

@@ -85,7 +85,7 @@ func (b *Behind) scale(addresses, of int) *Behind {
 }
 
 // AddressOwners is an optional interface that the local cluster's Source may implement. If an
-// address has an owner, the table does not accept the address from linked clusters.
+// address has an owner, the table does not accept it from linked clusters.
 //
 // An AddressOwners must be safe for concurrent use, and must never call the Table. After every
 // change to the owner of an address, [Table.AddressOwnerChanged] must be called.

@@ -108,8 +108,8 @@ func (st *profileStream) refusal(p *federation.Profile) error {
 	case federation.NoAddress:
 		return invalidAuthority(st.name())
 	case federation.Ambiguous:
-		// The code is Unavailable because proxies then retry, and the conflict will be resolved.
-		// Proxies would not retry after FailedPrecondition.
+		// The code is Unavailable so that proxies retry, because the conflict is temporary. Proxies
+		// would not retry after FailedPrecondition.
 		return status.Errorf(codes.Unavailable, "found %s", p.Claimed)
 	}
 	return nil

@@ -240,8 +240,8 @@ func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool {
 	return s.streams.waitUnused(ctx, d)
 }
 
-// Finish ends all streams with Unavailable and refuses new ones. Finish does not wait until the
-// streams have ended. Finish should be called when clients can no longer connect.
+// Finish ends all streams with Unavailable and refuses new ones. Finish does not wait for the
+// streams to end. Finish should be called when clients can no longer connect.
 func (s *Server) Finish() {
 	s.MarkNotServing()
 	s.streams.finish()

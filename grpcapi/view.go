@@ -472,8 +472,8 @@ func (v *getView) forgetFirst(version uint64) {
 // share a profileView. A profileView holds the newest profile and its encoded messages.
 //
 // A profile can have several encoded messages, which are called variants. If a ServiceProfile is
-// rejected, each proxy keeps the last routes that it has received for the service. The message for
-// a rejected ServiceProfile therefore depends on these routes. Each variant is encoded once for all
+// rejected, each proxy keeps the last routes it received for the service. The message for a
+// rejected ServiceProfile therefore depends on these routes. Each variant is encoded once for all
 // streams that need it.
 type profileView struct {
 	viewBase[federation.ProfileKey, *federation.Profile]

@@ -66,7 +66,7 @@ func listSize[T any](room int) int64 {
 	return allocation + int64(room)*sizeof[T]()
 }
 
-// valueSize returns the memory of a map, or of a value that a hook has returned. The result
+// valueSize returns the memory that a map uses, or that a value returned by a hook uses. The result
 // includes all memory to which the value refers. The value may consist of structs, pointers,
 // slices, maps, strings and numbers, but must not contain cycles.
 func valueSize(value any) int64 { return referredSize(reflect.ValueOf(value)) }

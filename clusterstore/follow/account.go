@@ -47,8 +47,8 @@ type account struct {
 
 	// The committing field is true while the objects of a list move into the Store. The account
 	// does not update the memory cap until the move ends, because old objects are dropped last. If
-	// the account updated the memory cap during the move, old and new objects would count at the
-	// same time.
+	// the account updated the memory cap during the move, both the old and the new objects would be
+	// counted.
 	committing bool
 	// The counted and staged fields are the numbers of bytes that the memory cap currently counts
 	// for the resource.

@@ -37,13 +37,13 @@ type Options struct {
 	// Admit, if set, delays the end of the first sync until the channel is closed. See
 	// [Group.Listed].
 	Admit <-chan struct{}
-	// Memory limits the memory of the cached and staged objects. If Memory is nil, neither the
+	// Memory caps the bytes that cached and staged objects use. If Memory is nil, neither the
 	// memory nor the rate of events is limited.
 	Memory *MemoryCap
 }
 
-// Group lists and watches several resources of one API. A Group reports the health of all
-// resources, and reports when all needed resources have synced.
+// Group lists and watches several resources of one API. A Group reports the health of all its
+// resources, and signals when the required ones have synced.
 type Group struct {
 	// fixed
 	options   Options

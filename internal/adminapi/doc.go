@@ -1,7 +1,7 @@
 // Package adminapi defines the JSON types of the debug API and of command output (-o json).
 //
-// Isthmus serves the pages of the debug API. The page at /, the commands and tests read the pages
-// of the debug API.
+// Isthmus serves the pages of the debug API. The page at /, the commands and the tests all use the
+// debug API.
 //
 // Each page of the debug API has one of the following types:
 //

@@ -68,7 +68,7 @@ type Export struct {
 	Export  string `json:"export"` // NAMESPACE/NAME in its cluster
 	Kind    string `json:"kind"`   // mirror, federated, or import (a ServiceImport with its Service)
 	// Object is the Service that Isthmus writes, or would write, for the export. For a headless
-	// ServiceImport, Object is the ServiceImport.
+	// ServiceImport, Object is the ServiceImport itself.
 	Object string    `json:"object"`
 	State  string    `json:"state"`            // one of the states in docs/exports.md
 	Detail string    `json:"detail,omitempty"` // explanation of the state

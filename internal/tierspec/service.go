@@ -179,8 +179,8 @@ func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 	return ready, unready
 }
 
-// forClients applies the requested instance and internalTrafficPolicy, and returns the remaining
-// endpoints. The remaining endpoints are sorted by address.
+// forClients filters the endpoints by the requested instance and by internalTrafficPolicy. The
+// remaining endpoints are sorted by address.
 func (st *State) forClients(all map[netip.AddrPort]Endpoint) (list []Endpoint) {
 	for _, e := range all {
 		elsewhere := st.NodeLocal && e.member.Name == "" && (st.Node == "" || e.Node != st.Node)

@@ -25,7 +25,7 @@
 //   - A replica writes at most 4 ConfigMaps per second.
 //   - A copy never contains credentials. Any user with permission to write ConfigMaps in the
 //     namespace of Isthmus can forge a copy. A replica therefore checks the size, checksum and age
-//     of a copy, and decodes the copy like the response of a linked cluster.
+//     of a copy, and decodes the copy exactly like a response from a linked cluster.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.
 package copies

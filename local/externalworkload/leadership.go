@@ -105,7 +105,7 @@ func (t *leadership) mark(svc federation.ServiceID) {
 	t.changed.Set(struct{}{})
 }
 
-// serviceChanged marks a Service that may have slices for ExternalWorkloads. Few Services do. The
+// serviceChanged queues a Service that may have slices for ExternalWorkloads. Few Services do. The
 // cost of serviceChanged does not depend on the number of objects, because serviceChanged blocks
 // the goroutine that watches the cluster.
 func (t *leadership) serviceChanged(svc federation.ServiceID) {

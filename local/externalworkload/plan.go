@@ -260,8 +260,8 @@ func sameContents(a, b *discoveryv1.EndpointSlice) bool {
 	return maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(sorted(a), sorted(b))
 }
 
-// fill moves endpoints of the group into its slices that have room. The function first fills slices
-// that are written anyway.
+// fill moves endpoints of the group into its slices that have room. The function first fills the
+// slices that have to be written anyway.
 func (g *group) fill(kept []*packed) {
 	names := slices.Sorted(maps.Keys(g.endpoints))
 	for _, written := range []bool{true, false} {

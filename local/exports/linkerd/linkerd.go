@@ -46,8 +46,8 @@ type Mirrors struct {
 	leases    map[string]lease
 	leasesErr error
 	// readSince is the start of the period in which Leases were read without a long gap. Zero means
-	// that Leases were never read. During a long gap, a mirror may hold a Lease without being
-	// noticed.
+	// that Leases were never read. During a long gap, a mirror can acquire and release a Lease
+	// unnoticed.
 	readSince time.Time
 	lastRead  time.Time        // last read of Leases
 	there     map[string]*link // existing Links by key

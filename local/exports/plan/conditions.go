@@ -17,7 +17,7 @@ import (
 // leader does not change the condition Ready, because the write of the previous leader may have
 // failed.
 
-// Attempt is the result of the writes of an object since this replica became the leader.
+// Attempt is the outcome of this replica's writes to an object since it became the leader.
 type Attempt struct {
 	Made    bool   // a write has succeeded or failed, or there was nothing to write
 	Problem string // the error of the last write; empty if it succeeded

@@ -40,8 +40,8 @@ func (p *member) serviceCopies() copies {
 	return chooseCopies(s.Labels, s.Annotations, copyLabel(p.link.ExcludeLabels), copyAnnotation)
 }
 
-// exportedCopies returns the copied exportedLabels and exportedAnnotations of the member's
-// ServiceExport. The export must be known.
+// exportedCopies returns the exportedLabels and exportedAnnotations of the member's ServiceExport
+// that are copied. The export must be known.
 func (p *member) exportedCopies() *copies {
 	if p.copies == nil {
 		e := p.export.Exported

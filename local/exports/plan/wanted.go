@@ -179,8 +179,8 @@ type metadata struct {
 	labels, annotations map[string]string // those that Isthmus sets itself
 	copies              copies
 	keep                bool // copied values stay, because the deciding member's export is not known
-	// The field preference holds the preference in the local cluster, which applies even if keep is
-	// set. If the field is nil, the preference is not known.
+	// The preference field holds the local cluster's preference, which applies even if keep is set.
+	// If the field is nil, the preference is not known.
 	preference map[string]string
 	inherited  *copies // of an adopted object: what the service mirror copied; nil for other objects
 }

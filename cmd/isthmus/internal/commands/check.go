@@ -222,7 +222,7 @@ func (s *checkState) finish() {
 	}
 }
 
-// why returns a description of the first failure that --wait waits for. The parameter err is the
+// why describes the first failure that --wait is waiting to see resolved. The parameter err is the
 // reason why there is no result.
 func (s *checkState) why(err error) string {
 	if err != nil {

@@ -251,7 +251,7 @@ func writeTroubles(b *bytes.Buffer, p *adminapi.Clusters) {
 	writeList(b, "Addresses that several objects claim", conflictLines(p), maxLines)
 }
 
-// clusterTroubles returns the problems of a cluster, except the reason that the table shows.
+// clusterTroubles returns a cluster's problems, except the one that the table already shows.
 func clusterTroubles(c *adminapi.Cluster) []string {
 	list := slices.Clone(c.Warnings)
 	for _, r := range c.NeverRead() {

@@ -23,7 +23,7 @@ import (
 )
 
 // batchWindow is how long messages are collected before a state is shown. The command therefore
-// shows a set of several messages as one state.
+// combines a set that spans several messages into one state.
 const batchWindow = 50 * time.Millisecond
 
 // state is the state of a proxy after the messages of one stream.

@@ -68,7 +68,7 @@ const (
 
 	// maxMessages is the maximum number of messages with separate limits in a logger. maxMessageKey
 	// is the number of leading bytes that distinguish two messages. The two constants bound the
-	// memory of a logger, because messages of libraries may contain data from clients.
+	// memory that a logger uses, because log messages from libraries may contain client data.
 	maxMessages   = 1000
 	maxMessageKey = 200
 )

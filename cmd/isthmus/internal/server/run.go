@@ -356,7 +356,7 @@ func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 }
 
 // checkListen returns an error if the replica cannot listen on an address. The check detects an
-// invalid address at the start, and not only after the clusters have synced. The listener is closed
+// invalid address at startup instead of after the clusters have synced. The listener is closed
 // again, because a replica must not listen before the replica is ready.
 func checkListen(addr string) error {
 	l, err := net.Listen("tcp", addr)

@@ -32,7 +32,7 @@ const (
 //  1. The replica becomes unready, and health checks report that it is not serving.
 //  2. The replica continues to serve for the time in the field delay, so that proxies find other
 //     replicas through DNS.
-//  3. The replica ends the open streams one by one over the time in the field spread. The replica
+//  3. The replica ends the open streams one by one over the duration in the spread field. The replica
 //     still accepts new streams.
 //  4. The replica closes the listener and then ends the remaining streams.
 //

@@ -2,8 +2,8 @@
 // create and delete link Secrets, and the permissions that linked clusters grant for them. "isthmus
 // cordon" and "isthmus uncordon" take a linked cluster out of service and return it to service.
 //
-// The commands work with two clusters of the user's kubeconfig (cluster.go): the local cluster, in
-// which Isthmus runs, and the linked cluster.
+// The commands work with two clusters from the user's kubeconfig (cluster.go): the local cluster,
+// in which Isthmus runs, and the linked cluster.
 //
 //   - link (link.go, linking.go) reads both clusters and rejects invalid links. In the linked
 //     cluster, the command creates the account with its permissions (access.go) and a token
