@@ -31,7 +31,7 @@ func copies(s Scale) Trial {
 			{Key: "live", Label: "time until the first complete set, from API servers", Unit: "s"},
 			{Key: "copied", Label: "time until the first complete set, from copies", Unit: "s"},
 			{Key: "ratio", Label: "ratio of both times", Unit: "×", Max: 1},
-			{Key: "cpu", Label: "CPU for the start from copies, relative to API servers", Unit: "×", Max: 1},
+			{Key: "cpu", Label: "CPU for the start from copies, relative to API servers", Unit: "×", Max: 1.2},
 		},
 		fleet: func(int) fleet.Config {
 			return fleet.Config{
