@@ -202,9 +202,7 @@ func TestLinkVerbs(t *testing.T) {
 	w.ok(t, "link east --context east --apply", `(?m)^context east: created ClusterRole isthmus-remote-access$`,
 		`(?m)^context west: every replica reads east: ready$`, "warning: the API server's address https://127.0.0.1:")
 	w.expect(t, "east is linked", all)
-	page, err := harness.ReadClusters(t.Context(), w.gateway.MetricsAddr())
-	must(t, err)
-	must(t, ready(page, "east"))
+	awaitReady(t, w.gateway, "east")
 
 	w.failures(t)
 	w.rotations(t)
