@@ -45,8 +45,7 @@ var arrows = []arrow{
 	{packages: "isthmus/internal/adminapi", never: []string{outside}},
 	{packages: "isthmus/internal/pace", never: []string{outside}},
 	{packages: "isthmus/internal/text", never: []string{outside}},
-	{packages: "isthmus/internal/exportspec", never: []string{outside}},
-	{packages: "isthmus/internal/tierspec", never: []string{outside}},
+	{packages: "isthmus/internal/spec", never: []string{outside}},
 	{packages: "isthmus/internal/guard", never: []string{outside}, except: []string{"isthmus/internal/text"}},
 	{packages: "isthmus/internal/apisim", never: []string{everything}},
 	{
@@ -226,13 +225,12 @@ func TestArrowsOfClusters(t *testing.T) {
 	}
 }
 
-// TestArrowsOfEndToEnd checks that the module e2e and its tests reach only four packages of the root module.
+// TestArrowsOfEndToEnd checks that the module e2e and its tests reach only three packages of the root module.
 func TestArrowsOfEndToEnd(t *testing.T) {
 	allowed := []string{
 		"isthmus/internal/adminapi",
 		"isthmus/internal/apisim",
-		"isthmus/internal/exportspec",
-		"isthmus/internal/tierspec",
+		"isthmus/internal/spec",
 	}
 	var reached []string
 	for _, dep := range dependencies(t, "e2e", "-test", "./...") {
@@ -274,8 +272,7 @@ func TestSmall(t *testing.T) {
 	heavy := []string{
 		"isthmus/clusterstore/decode/corpus",
 		"isthmus/internal/apisim",
-		"isthmus/internal/exportspec",
-		"isthmus/internal/tierspec",
+		"isthmus/internal/spec",
 		"github.com/spf13/cobra/doc/...",
 		"golang.org/x/net/trace/...",
 		"html/template",

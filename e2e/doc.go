@@ -1,6 +1,6 @@
 // Package e2e holds the tests of the gateway as a whole: the isthmus binary as a process, API
 // servers, and a model of the proxy on the other side. Of the root module this module imports only
-// internal/adminapi, internal/apisim, internal/exportspec and internal/tierspec. The root module
+// internal/adminapi, internal/apisim and internal/spec. The root module
 // imports nothing of this one.
 //
 // What is tested where:

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"isthmus/internal/tierspec"
+	"isthmus/internal/spec"
 )
 
 // moment contains the inputs of a table from one time on.
@@ -23,7 +23,7 @@ type memberPort struct {
 }
 
 // history contains all inputs that a table has had. They determine what each view must publish.
-// Package tierspec computes the endpoints.
+// Package spec computes the endpoints.
 type history struct {
 	ipv6    bool
 	moments []moment
@@ -38,7 +38,7 @@ type stateKey struct {
 
 type state struct {
 	set Set // without endpoints
-	*tierspec.State
+	*spec.State
 }
 
 // instant is a time at which something changes: a moment, or the next part of a cordon within a
@@ -81,24 +81,24 @@ func (h *history) stepsOf(moment int) []time.Time {
 }
 
 // cordon returns the standing of each part of a cluster, and the times when further parts change.
-func (h *history) cordon(c ClusterName, x instant) (now tierspec.Standings, next []time.Time) {
-	links := make([]tierspec.Link, 0, x.moment+1)
+func (h *history) cordon(c ClusterName, x instant) (now spec.Standings, next []time.Time) {
+	links := make([]spec.Link, 0, x.moment+1)
 	for _, m := range h.moments[:x.moment+1] {
 		l := m.links[c]
-		links = append(links, tierspec.Link{
+		links = append(links, spec.Link{
 			At:     m.at,
 			Linked: l.State != Unlinked,
-			Cordon: tierspec.Standing(l.Cordon),
+			Cordon: spec.Standing(l.Cordon),
 			Over:   l.CordonOver,
 		})
 	}
-	return tierspec.Cordoned(links, x.at)
+	return spec.Cordoned(links, x.at)
 }
 
 // view returns the set that a view must now publish if it has been watched since a moment. It also
 // returns those of the given nodes whose clients get endpoints that node hints choose.
 func (h *history) view(k Key, since int, now time.Time, nodes ...string) (set Set, hinted []string) {
-	var list []tierspec.Instant
+	var list []spec.Instant
 	for _, x := range h.instants(since, now) {
 		st, known := h.states[stateKey{x, k}]
 		if !known {
@@ -107,15 +107,15 @@ func (h *history) view(k Key, since int, now time.Time, nodes ...string) (set Se
 			h.states[stateKey{x, k}] = st
 		}
 		set = st.set
-		list = append(list, tierspec.Instant{At: x.at, State: st.State})
+		list = append(list, spec.Instant{At: x.at, State: st.State})
 	}
-	for _, e := range tierspec.Sent(list, now) {
+	for _, e := range spec.Sent(list, now) {
 		set.Endpoints = append(set.Endpoints, e.Of.(*Endpoint))
 	}
 	if len(set.Endpoints) > 0 {
 		set.Reason, set.Cluster = None, ""
 	}
-	last, inUse := list[len(list)-1], tierspec.InUse(list, now)
+	last, inUse := list[len(list)-1], spec.InUse(list, now)
 	set.Hinted = last.HintedTo(inUse, k.Client.Node)
 	for _, node := range nodes {
 		if last.HintedTo(inUse, node) {
@@ -126,10 +126,10 @@ func (h *history) view(k Key, since int, now time.Time, nodes ...string) (set Se
 }
 
 // facts returns the state that clients see at an instant: a set without endpoints, and the service
-// for tierspec.
-func (h *history) facts(x instant, k Key) (Set, *tierspec.Service) {
+// for package spec.
+func (h *history) facts(x instant, k Key) (Set, *spec.Service) {
 	m, c := h.moments[x.moment], k.Client
-	d, s := m.defs[k.Service], &tierspec.Service{IPv6: h.ipv6, Zone: c.Zone, Node: c.Node, Instance: c.Instance}
+	d, s := m.defs[k.Service], &spec.Service{IPv6: h.ipv6, Zone: c.Zone, Node: c.Node, Instance: c.Instance}
 	switch {
 	case d == nil:
 		return Set{Complete: true, Reason: Undefined}, s
@@ -138,7 +138,7 @@ func (h *history) facts(x instant, k Key) (Set, *tierspec.Service) {
 	}
 	s.Federated = d.Federated
 	if p := d.Preference; p != nil {
-		s.Preference = tierspec.Preference{
+		s.Preference = spec.Preference{
 			Count:       p.MinReady.Count,
 			Percent:     p.MinReady.Percent,
 			ReturnAfter: p.ReturnAfter,
@@ -159,7 +159,7 @@ func (h *history) facts(x instant, k Key) (Set, *tierspec.Service) {
 func terms(t Tier) (list []string) {
 	for _, term := range t {
 		if term.Kind == Named {
-			list = append(list, tierspec.Explicit+string(term.Cluster))
+			list = append(list, spec.Explicit+string(term.Cluster))
 		} else {
 			list = append(list, term.String())
 		}
@@ -168,15 +168,15 @@ func terms(t Tier) (list []string) {
 }
 
 // member returns a member's offer for a port.
-func (h *history) member(x instant, d *Definition, mem Member, port uint16) tierspec.Member {
+func (h *history) member(x instant, d *Definition, mem Member, port uint16) spec.Member {
 	m := h.moments[x.moment]
 	l, share := m.links[mem.Cluster], m.shares[memberPort{mem, port}]
 	list, next := h.cordon(mem.Cluster, x)
 	for i := range list {
-		list[i] = max(list[i], tierspec.Standing(l.Lost))
+		list[i] = max(list[i], spec.Standing(l.Lost))
 	}
-	one := tierspec.Member{
-		Cluster: tierspec.Cluster{
+	one := spec.Member{
+		Cluster: spec.Cluster{
 			Name:   string(mem.Cluster),
 			Region: l.Region != "" && l.Region == m.links[Local].Region,
 		},
@@ -185,7 +185,7 @@ func (h *history) member(x instant, d *Definition, mem Member, port uint16) tier
 	if l.State != Ready || share.State != Present || d.Strict && share.Undeclared {
 		return one
 	}
-	within := func(all []*Endpoint, owned map[netip.Addr]string) (list []tierspec.Endpoint) {
+	within := func(all []*Endpoint, owned map[netip.Addr]string) (list []spec.Endpoint) {
 		for _, e := range all {
 			if mem.Cluster == Local || l.Within.Contains(e.Addr.Addr()) && owned[e.Addr.Addr()] == "" {
 				list = append(list, modelled(e))
@@ -194,18 +194,18 @@ func (h *history) member(x instant, d *Definition, mem Member, port uint16) tier
 		return list
 	}
 	for _, s := range share.Slices {
-		one.Slices = append(one.Slices, tierspec.Slice{
+		one.Slices = append(one.Slices, spec.Slice{
 			Ready:   within(s.Endpoints, m.owned),
 			Unready: within(s.Unready, nil),
-			Behind:  (*tierspec.Behind)(s.Behind),
+			Behind:  (*spec.Behind)(s.Behind),
 		})
 	}
 	return one
 }
 
-func modelled(e *Endpoint) tierspec.Endpoint {
+func modelled(e *Endpoint) spec.Endpoint {
 	c := e.Common.Get()
-	x := tierspec.Endpoint{
+	x := spec.Endpoint{
 		Addr:     e.Addr,
 		Zone:     e.Zone,
 		Hostname: e.Hostname,
@@ -223,7 +223,7 @@ func modelled(e *Endpoint) tierspec.Endpoint {
 }
 
 // summarized returns the fields of a set other than its endpoints.
-func summarized(d *Definition, s *tierspec.Service, m moment, port uint16) Set {
+func summarized(d *Definition, s *spec.Service, m moment, port uint16) Set {
 	set := Set{Exists: true, Complete: true}
 	for i, mem := range d.Members {
 		l, share := m.links[mem.Cluster], m.shares[memberPort{mem, port}]

@@ -11,11 +11,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"isthmus/internal/tierspec"
+	"isthmus/internal/spec"
 )
 
 // TestReference applies random operations to a table and advances the clock. After each step, it
-// compares every watch with the result that package tierspec computes from the whole history. It
+// compares every watch with the result that package spec computes from the whole history. It
 // also checks the guarantees from set to set.
 //
 // Behaviours: PR-16, PR-24, PR-25, PR-29, PR-32, PR-33, PR-35, CS-01, CS-05, CS-08, CS-21, CS-23,
@@ -482,7 +482,7 @@ func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 	case Owned:
 		return cluster != Local && m.moments[now.moment].owned[e.Addr.Addr()] != ""
 	case ClusterCordoned:
-		return standing == tierspec.Withdrawn && (l.Lost != Withdrawn || l.Cordon == Withdrawn)
+		return standing == spec.Withdrawn && (l.Lost != Withdrawn || l.Cordon == Withdrawn)
 	case ClusterLost:
 		return l.Lost == Withdrawn && l.Cordon != Withdrawn
 	case Taken: // taken by an address that no earlier step excludes
@@ -496,7 +496,7 @@ func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 	case Unpreferred:
 		return tier < 0
 	case TierNotUsed:
-		return tier > 0 || standing == tierspec.LastResort
+		return tier > 0 || standing == spec.LastResort
 	case HintedToOtherNodes:
 		return x.Set.Hinted && cluster == Local && !slices.Contains(e.Hints.Nodes(), k.Client.Node)
 	case OtherZones:

@@ -9,7 +9,7 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
-	"isthmus/internal/tierspec"
+	"isthmus/internal/spec"
 )
 
 // written writes tiers as the tests below do: kinds by their number, names quoted.
@@ -365,7 +365,7 @@ func TestHostilePreference(t *testing.T) {
 	}
 }
 
-// FuzzPreference checks that whatever users write means what package tierspec says. What is read is within
+// FuzzPreference checks that whatever users write means what package spec says. What is read is within
 // the bounds, and is read again from what is shown of it. An error is short.
 func FuzzPreference(f *testing.F) {
 	for _, value := range []string{
@@ -414,9 +414,9 @@ func FuzzPreference(f *testing.F) {
 	})
 }
 
-// specified returns a preference as package tierspec has it.
-func specified(p *federation.Preference) tierspec.Preference {
-	spec := tierspec.Preference{
+// specified returns a preference as package spec has it.
+func specified(p *federation.Preference) spec.Preference {
+	reference := spec.Preference{
 		Count:       p.MinReady.Count,
 		Percent:     p.MinReady.Percent,
 		ReturnAfter: p.ReturnAfter,
@@ -426,14 +426,14 @@ func specified(p *federation.Preference) tierspec.Preference {
 		var terms []string
 		for _, term := range tier {
 			if term.Kind == federation.Named {
-				terms = append(terms, tierspec.Explicit+string(term.Cluster))
+				terms = append(terms, spec.Explicit+string(term.Cluster))
 			} else {
 				terms = append(terms, term.String())
 			}
 		}
-		spec.Tiers = append(spec.Tiers, terms)
+		reference.Tiers = append(reference.Tiers, terms)
 	}
-	return spec
+	return reference
 }
 
 func checkBounds(t *testing.T, p *federation.Preference) {

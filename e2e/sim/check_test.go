@@ -16,7 +16,7 @@ import (
 	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 	"isthmus/e2e/proxy/destinationtest"
-	"isthmus/internal/tierspec"
+	"isthmus/internal/spec"
 )
 
 // stage is a service s00 of the local cluster with two endpoints, and a client of a server that
@@ -247,7 +247,7 @@ func TestDips(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			s := newStage(t)
 			o := newService("s00")
-			o.Annotations = map[string]string{tierspec.PreferKey: x.prefer, tierspec.MinReadyKey: x.minReady}
+			o.Annotations = map[string]string{spec.PreferKey: x.prefer, spec.MinReadyKey: x.minReady}
 			s.world.put(s.world.clusters[0], "s00", o)
 			s.receive(add(nil, first, second))
 			for range 2 {

@@ -4,13 +4,13 @@ import (
 	"net/netip"
 	"slices"
 
-	"isthmus/internal/tierspec"
+	"isthmus/internal/spec"
 )
 
-// choice is how the oracle decides which endpoints clients get of a service: by package tierspec,
+// choice is how the oracle decides which endpoints clients get of a service: by package spec,
 // of what is in the clusters.
 type choice struct {
-	tierspec.Service
+	spec.Service
 	world  *world
 	shares []share // of the members
 }
@@ -19,28 +19,28 @@ func (c *choice) add(m member) {
 	s := c.world.share(m.cluster, m.service)
 	standing, _ := c.world.standing(m.cluster)
 	c.shares = append(c.shares, s)
-	c.Members = append(c.Members, tierspec.Member{
+	c.Members = append(c.Members, spec.Member{
 		Cluster:   c.world.terms(m.cluster),
-		Standings: tierspec.All(standing),
-		Slices:    []tierspec.Slice{s.slice()},
+		Standings: spec.All(standing),
+		Slices:    []spec.Slice{s.slice()},
 	})
 }
 
 // terms is what terms name a cluster by.
-func (w *world) terms(c *cluster) tierspec.Cluster {
+func (w *world) terms(c *cluster) spec.Cluster {
 	if c.number == 0 {
-		return tierspec.Cluster{Region: true}
+		return spec.Cluster{Region: true}
 	}
-	return tierspec.Cluster{Name: c.name, Region: c.region() != "" && c.region() == w.region()}
+	return spec.Cluster{Name: c.name, Region: c.region() != "" && c.region() == w.region()}
 }
 
 // slice is what the gateway reads of a share.
-func (s *share) slice() (l tierspec.Slice) {
+func (s *share) slice() (l spec.Slice) {
 	for addr, e := range s.ready {
-		l.Ready = append(l.Ready, tierspec.Endpoint{Addr: addr, Zone: e.zone, Of: e})
+		l.Ready = append(l.Ready, spec.Endpoint{Addr: addr, Zone: e.zone, Of: e})
 	}
 	for addr, zone := range s.unready {
-		l.Unready = append(l.Unready, tierspec.Endpoint{Addr: addr, Zone: zone})
+		l.Unready = append(l.Unready, spec.Endpoint{Addr: addr, Zone: zone})
 	}
 	l.Behind = s.behind
 	return l
@@ -48,10 +48,10 @@ func (s *share) slice() (l tierspec.Slice) {
 
 // standing returns how far a cluster is taken out of this service. From a service that has nothing
 // else to offer, last resort takes nothing out.
-func (c *choice) standing(of *cluster) tierspec.Standing {
+func (c *choice) standing(of *cluster) spec.Standing {
 	s, _ := c.world.standing(of)
-	if !c.Federated && s == tierspec.LastResort {
-		return tierspec.InService
+	if !c.Federated && s == spec.LastResort {
+		return spec.InService
 	}
 	return s
 }
@@ -94,7 +94,7 @@ const eitherWay = " (either way)"
 // its region, may have changed.
 func (c *choice) mayName(terms []string, of *cluster) bool {
 	return slices.ContainsFunc(terms, func(term string) bool {
-		return !c.Federated || term == "zone" || term == "region" || tierspec.Names(term, c.world.terms(of), "", "")
+		return !c.Federated || term == "zone" || term == "region" || spec.Names(term, c.world.terms(of), "", "")
 	})
 }
 
@@ -102,14 +102,14 @@ func (c *choice) mayName(terms []string, of *cluster) bool {
 func (c *choice) vague(use int) bool {
 	w := c.world
 	reserve := slices.ContainsFunc(c.shares, func(s share) bool {
-		return c.standing(s.cluster) == tierspec.LastResort ||
-			s.cluster.fault != nil && w.whenLost(s.cluster) == tierspec.LastResort
+		return c.standing(s.cluster) == spec.LastResort ||
+			s.cluster.fault != nil && w.whenLost(s.cluster) == spec.LastResort
 	})
 	if len(c.Tiers) <= 1 && !reserve {
 		return false
 	}
 	for of := range w.away() {
-		if c.standing(of) == tierspec.Withdrawn {
+		if c.standing(of) == spec.Withdrawn {
 			continue
 		}
 		if len(c.Tiers) == 0 ||
@@ -127,18 +127,18 @@ func (c *choice) grade(of *cluster, addr netip.AddrPort, zone string) grade {
 	if doubtful {
 		s = max(s, c.world.whenLost(of))
 	}
-	if !c.Federated && s == tierspec.LastResort {
-		s = tierspec.InService
+	if !c.Federated && s == spec.LastResort {
+		s = spec.InService
 	}
 	tier := c.Tier(c.Federated, c.world.terms(of), zone, c.Zone)
-	if s == tierspec.Withdrawn || tier < 0 {
+	if s == spec.Withdrawn || tier < 0 {
 		return unused
 	}
-	if shared(addr) && (s != tierspec.InService || len(c.Tiers) > 1 || c.Zoned()) {
+	if shared(addr) && (s != spec.InService || len(c.Tiers) > 1 || c.Zoned()) {
 		return unused
 	}
 	switch {
-	case s == tierspec.LastResort || of.probing && c.world.behind(of):
+	case s == spec.LastResort || of.probing && c.world.behind(of):
 		return reserved
 	case tier == 0:
 		return certain

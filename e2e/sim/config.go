@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"time"
 
-	"isthmus/internal/tierspec"
+	"isthmus/internal/spec"
 )
 
 // Config is what to simulate. What happens, and in which order, follows from Seed and the numbers of clusters, services
@@ -92,11 +92,11 @@ func (f gatewayFlags) args() []string {
 }
 
 // preference is that of Services without annotations.
-func (f gatewayFlags) preference() tierspec.Preference {
-	return tierspec.Preference{}.With(map[string]string{
-		tierspec.PreferKey:      f.prefer,
-		tierspec.MinReadyKey:    f.minReady,
-		tierspec.ReturnAfterKey: f.returnAfter,
-		tierspec.ReturnOverKey:  f.returnOver,
+func (f gatewayFlags) preference() spec.Preference {
+	return spec.Preference{}.With(map[string]string{
+		spec.PreferKey:      f.prefer,
+		spec.MinReadyKey:    f.minReady,
+		spec.ReturnAfterKey: f.returnAfter,
+		spec.ReturnOverKey:  f.returnOver,
 	})
 }

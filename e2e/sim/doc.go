@@ -13,7 +13,7 @@
 //   - The oracle (oracle.go) reads the objects of all clusters and computes what a client must
 //     hold, from scratch. It knows nothing of events, of what was before, nor of the gateway's
 //     code.
-//   - Package tierspec reads the preferences of Services and decides which endpoints clients in a zone get
+//   - Package spec reads the preferences of Services and decides which endpoints clients in a zone get
 //     (choice.go). The unit tests of local and federation compare with the same reference. It answers for
 //     the time when nothing returns any more, nor is being taken out. A round waits for that time.
 //   - At every message clients have as many endpoints as have been there all the time, in whatever
@@ -38,7 +38,7 @@
 //     imports.go), while users and hostile clusters have others at the same names, and users
 //     sometimes write between the gateway's read and its write. Each of its writes is checked: it
 //     changes and deletes nothing without its mark. In the end there are those Services and
-//     ServiceImports, of those clusters, that package exportspec computes from what clusters export
+//     ServiceImports, of those clusters, that package spec computes from what clusters export
 //     by then, whatever came before (expected.go), and the gateway's page has nothing to change,
 //     which is about what is in them; but not where a cluster is cut off, or its link can't be
 //     used.

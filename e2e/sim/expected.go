@@ -14,10 +14,10 @@ import (
 
 	"isthmus/e2e/harness"
 	"isthmus/e2e/harness/kube"
-	"isthmus/internal/exportspec"
+	"isthmus/internal/spec"
 )
 
-// Package exportspec says which Services and ServiceImports Isthmus writes for exports, and of which clusters. The laws
+// Package spec says which Services and ServiceImports Isthmus writes for exports, and of which clusters. The laws
 // of local/exports/plan compare with the same reference, and with the contents of objects besides.
 
 // marked reports whether a Service has the mark of the gateway.
@@ -54,10 +54,10 @@ func lawfulService(o, had *corev1.Service) error {
 // members are the clusters that have what is to be written at a name, in order. The local one is "".
 type members []string
 
-// exportsExpected returns which Services and ServiceImports are to be written, as package exportspec says. Services of
+// exportsExpected returns which Services and ServiceImports are to be written, as package spec says. Services of
 // ServiceImports are not among the Services.
 func (w *world) exportsExpected() (services, imports map[string]members, err error) {
-	var clusters []exportspec.Cluster
+	var clusters []spec.Exporter
 	for _, c := range w.clusters {
 		if !c.linked() {
 			continue
@@ -68,12 +68,12 @@ func (w *world) exportsExpected() (services, imports map[string]members, err err
 		}
 		clusters = append(clusters, one)
 	}
-	written := exportspec.Of(clusters)
+	written := spec.WrittenFor(clusters)
 	return byName(written.Services), byName(written.Imports), nil
 }
 
 // byName returns the clusters that have a part in objects of the namespace of exports, sorted, by the objects' names.
-func byName(written map[exportspec.ID][]string) map[string]members {
+func byName(written map[spec.ID][]string) map[string]members {
 	all := make(map[string]members)
 	for id, clusters := range written {
 		slices.Sort(clusters)
@@ -83,13 +83,13 @@ func byName(written map[exportspec.ID][]string) map[string]members {
 }
 
 // exports returns what a cluster exports, read from its objects.
-func (c *cluster) exports() (exportspec.Cluster, error) {
-	one := exportspec.Cluster{}
+func (c *cluster) exports() (spec.Exporter, error) {
+	one := spec.Exporter{}
 	if c.number > 0 {
 		one.Name = c.name
-		one.Joins = map[string]exportspec.Joins{
-			"mirrors": exportspec.OnlyMirrors,
-			"none":    exportspec.None,
+		one.Joins = map[string]spec.Joins{
+			"mirrors": spec.JoinOnlyMirrors,
+			"none":    spec.JoinNone,
 		}[c.annotation(exportsKey)]
 	}
 	list, err := c.api.Objects("services", exportNamespace)
@@ -99,8 +99,8 @@ func (c *cluster) exports() (exportspec.Cluster, error) {
 	}
 	for _, o := range list {
 		o := o.(*corev1.Service)
-		one.Exports = append(one.Exports, exportspec.Export{
-			ID:            exportspec.ID{Namespace: o.Namespace, Name: o.Name},
+		one.Exports = append(one.Exports, spec.Export{
+			ID:            spec.ID{Namespace: o.Namespace, Name: o.Name},
 			Mirror:        o.Labels[exportedKey] == "remote-discovery",
 			Federated:     o.Labels[memberKey] == "member",
 			ServiceExport: exports[o.Name] != nil,

@@ -14,7 +14,7 @@ import (
 	"isthmus/e2e/harness"
 	"isthmus/e2e/harness/kube"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/tierspec"
+	"isthmus/internal/spec"
 )
 
 // Some linked clusters are on another network than the gateway: clients reach them through
@@ -127,7 +127,7 @@ func (s share) throughGateways(service string) share {
 	for addr := range s.ready {
 		delete(s.unready, addr)
 	}
-	n := tierspec.Behind{Ready: len(s.ready), Unready: len(s.unready)}
+	n := spec.Behind{Ready: len(s.ready), Unready: len(s.unready)}
 	through := share{
 		cluster: s.cluster,
 		ready:   s.cluster.through(service, n.Ready),

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"isthmus/e2e/harness/kube"
-	"isthmus/internal/tierspec"
+	"isthmus/internal/spec"
 )
 
 // The oracle computes what clients must hold, from nothing but the objects in the clusters and
@@ -88,7 +88,7 @@ func (w *world) ask(v view) answer {
 			if mirror {
 				a.code, a.exists = codes.NotFound, false
 			}
-		case mirror && c.standing(m.cluster) == tierspec.Withdrawn:
+		case mirror && c.standing(m.cluster) == spec.Withdrawn:
 			// It exists and is empty.
 		case m.cluster.services[m.service] == nil:
 			a.exists = a.exists && !mirror
@@ -133,7 +133,7 @@ type share struct {
 	ready   map[netip.AddrPort]endpoint
 	pods    map[netip.AddrPort]string // of ready
 	unready map[netip.AddrPort]string // their zones
-	behind  *tierspec.Behind          // ready are gateways, and this is behind each; nil: they are Pods
+	behind  *spec.Behind              // ready are gateways, and this is behind each; nil: they are Pods
 	lasting map[netip.AddrPort]lasting
 }
 

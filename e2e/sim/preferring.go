@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"isthmus/internal/tierspec"
+	"isthmus/internal/spec"
 )
 
 // anyPreference gives a copy of a Service any preference, or none.
@@ -21,10 +21,10 @@ func (w *world) anyPreference(o *corev1.Service) *corev1.Service {
 		key   string
 		value func() string
 	}{
-		{tierspec.PreferKey, w.anyTiers},
-		{tierspec.MinReadyKey, w.anyMinReady},
-		{tierspec.ReturnAfterKey, w.anyReturn},
-		{tierspec.ReturnOverKey, w.anyReturn},
+		{spec.PreferKey, w.anyTiers},
+		{spec.MinReadyKey, w.anyMinReady},
+		{spec.ReturnAfterKey, w.anyReturn},
+		{spec.ReturnOverKey, w.anyReturn},
 	} {
 		delete(o.Annotations, a.key)
 		if !w.chance(3) {
@@ -62,7 +62,7 @@ func (w *world) anyTiers() string {
 	}
 	words := []string{"zone", "local", "region", "remote", "any", "never-linked"}
 	for _, c := range w.clusters[1:] {
-		words = append(words, pick(w, []string{"", tierspec.Explicit})+c.name)
+		words = append(words, pick(w, []string{"", spec.Explicit})+c.name)
 	}
 	w.rng.Shuffle(len(words), func(i, j int) { words[i], words[j] = words[j], words[i] })
 	text := words[0]
@@ -81,7 +81,7 @@ func keepPreference(o, old *corev1.Service) *corev1.Service {
 		return o
 	}
 	o.Annotations = maps.Clone(o.Annotations)
-	for _, key := range tierspec.Keys {
+	for _, key := range spec.Keys {
 		if value, ok := old.Annotations[key]; ok {
 			if o.Annotations == nil {
 				o.Annotations = map[string]string{}
@@ -102,7 +102,7 @@ func (w *world) changePreference(local *cluster, s string) string {
 	o = w.anyPreference(o)
 	w.put(local, s, o)
 	text := of + ":"
-	for _, key := range tierspec.Keys {
+	for _, key := range spec.Keys {
 		text += fmt.Sprintf(" %s %q", key, o.Annotations[key])
 	}
 	return text

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"isthmus/e2e/harness/kube"
-	"isthmus/internal/tierspec"
+	"isthmus/internal/spec"
 )
 
 // Annotations of a link Secret that decide how far the cluster is used.
@@ -24,15 +24,15 @@ const (
 )
 
 var (
-	cordons = map[string]tierspec.Standing{
-		"false":       tierspec.InService,
-		"last-resort": tierspec.LastResort,
-		"true":        tierspec.Withdrawn,
+	cordons = map[string]spec.Standing{
+		"false":       spec.InService,
+		"last-resort": spec.LastResort,
+		"true":        spec.Withdrawn,
 	}
-	whenLosts = map[string]tierspec.Standing{
-		"keep":        tierspec.InService,
-		"last-resort": tierspec.LastResort,
-		"withdraw":    tierspec.Withdrawn,
+	whenLosts = map[string]spec.Standing{
+		"keep":        spec.InService,
+		"last-resort": spec.LastResort,
+		"withdraw":    spec.Withdrawn,
 	}
 )
 
@@ -46,7 +46,7 @@ func (c *cluster) annotation(key string) string {
 }
 
 // cordon returns how far a cluster is taken out by hand.
-func (w *world) cordon(c *cluster) tierspec.Standing {
+func (w *world) cordon(c *cluster) spec.Standing {
 	if c.number == 0 {
 		return cordons[w.flags.cordonLocal]
 	}
@@ -54,9 +54,9 @@ func (w *world) cordon(c *cluster) tierspec.Standing {
 }
 
 // whenLost returns how far a cluster is to be taken out while it is not followed.
-func (w *world) whenLost(c *cluster) tierspec.Standing {
+func (w *world) whenLost(c *cluster) spec.Standing {
 	if c.number == 0 {
-		return tierspec.InService
+		return spec.InService
 	}
 	if s, ok := whenLosts[c.annotation(whenLostKey)]; ok {
 		return s
@@ -67,10 +67,10 @@ func (w *world) whenLost(c *cluster) tierspec.Standing {
 // standing returns what a cluster's comes to in the end while nothing changes. Of most faults, and
 // that they are over, the gateway learns late, so that it is doubtful whether the cluster is lost;
 // while it can't be reached, it certainly is.
-func (w *world) standing(c *cluster) (s tierspec.Standing, doubtful bool) {
+func (w *world) standing(c *cluster) (s spec.Standing, doubtful bool) {
 	s, lost := w.cordon(c), w.whenLost(c)
 	if w.silenced(c) {
-		s = max(s, tierspec.LastResort)
+		s = max(s, spec.LastResort)
 	}
 	switch {
 	case lost <= s:
@@ -84,7 +84,7 @@ func (w *world) standing(c *cluster) (s tierspec.Standing, doubtful bool) {
 // takenOut reports whether clients hold nothing of a cluster in the end, even if it is away.
 func (w *world) takenOut(c *cluster) bool {
 	s, _ := w.standing(c)
-	return s == tierspec.Withdrawn
+	return s == spec.Withdrawn
 }
 
 // region is where a cluster is, as far as the gateway can know; empty: it can't.
@@ -146,7 +146,7 @@ func (w *world) annotate(c *cluster, key string, values []string) string {
 	}
 	s.annotations = annotations
 	w.write(c, s)
-	over, _ := tierspec.ReadDuration(annotations[cordonOverKey], time.Hour)
+	over, _ := spec.ReadDuration(annotations[cordonOverKey], time.Hour)
 	if until := time.Now().Add(over); until.After(c.spreadUntil) {
 		c.spreadUntil = until
 	}

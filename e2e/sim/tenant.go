@@ -13,7 +13,7 @@ import (
 
 	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
-	"isthmus/internal/tierspec"
+	"isthmus/internal/spec"
 )
 
 // The hostile tenant may write into one namespace of every cluster, and has clients. What it writes
@@ -131,15 +131,15 @@ func (w *world) tenantPreference(local *cluster) string {
 		o = o.DeepCopy()
 		switch i % 3 {
 		case 0:
-			o.Annotations[tierspec.PreferKey] = w.manyTiers(tierspec.MaxTiers, tierspec.MaxTerms/tierspec.MaxTiers)
-			o.Annotations[tierspec.MinReadyKey] = fmt.Sprintf("%d%%", 1+w.rng.IntN(100))
-			o.Annotations[tierspec.ReturnAfterKey], o.Annotations[tierspec.ReturnOverKey] = "1ms", "10ms"
+			o.Annotations[spec.PreferKey] = w.manyTiers(spec.MaxTiers, spec.MaxTerms/spec.MaxTiers)
+			o.Annotations[spec.MinReadyKey] = fmt.Sprintf("%d%%", 1+w.rng.IntN(100))
+			o.Annotations[spec.ReturnAfterKey], o.Annotations[spec.ReturnOverKey] = "1ms", "10ms"
 		case 1:
-			o.Annotations[tierspec.PreferKey] = w.manyTiers(tierspec.MaxTiers, tierspec.MaxTerms)
-			o.Annotations[tierspec.MinReadyKey] = fmt.Sprint(1 + w.rng.IntN(1000))
+			o.Annotations[spec.PreferKey] = w.manyTiers(spec.MaxTiers, spec.MaxTerms)
+			o.Annotations[spec.MinReadyKey] = fmt.Sprint(1 + w.rng.IntN(1000))
 		default:
 			const size = 50 << 10 // 200 KiB together
-			for _, key := range tierspec.Keys {
+			for _, key := range spec.Keys {
 				o.Annotations[key] = strings.Repeat(
 					pick(w, []string{",", "+", "a,", "9", "1h", "local,", "\x00"}),
 					size,

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"pgregory.net/rapid"
 
-	"isthmus/internal/exportspec"
+	"isthmus/internal/spec"
 )
 
 // start is the time at which worlds of tests begin.
@@ -458,7 +458,7 @@ func (s *sim) checkValid(t *rapid.T) {
 	}
 }
 
-// checkSpecified compares the written objects with the result of package exportspec for this world,
+// checkSpecified compares the written objects with the result of package spec for this world,
 // and their contents with those of the deciding members.
 func (s *sim) checkSpecified(t *rapid.T) {
 	specified := s.specified()
@@ -469,7 +469,7 @@ func (s *sim) checkSpecified(t *rapid.T) {
 				s.compare(t, ID{namespace, name + "-" + link}, specified)
 			}
 			s.compare(t, ID{namespace, name + "-federated"}, specified)
-			s.compareImport(t, of, specified.Imports[exportspec.ID(of)])
+			s.compareImport(t, of, specified.Imports[spec.ID(of)])
 		}
 	}
 }
@@ -485,18 +485,18 @@ func (s *sim) clusterExports(name string, id ID) *Export {
 	return nil
 }
 
-// specified returns the result of package exportspec for the world. Links are ordered by age.
-func (s *sim) specified() exportspec.Written {
-	var clusters []exportspec.Cluster
+// specified returns the result of package spec for the world. Links are ordered by age.
+func (s *sim) specified() spec.Written {
+	var clusters []spec.Exporter
 	for _, name := range append([]string{""}, someLinks...) {
 		i := slices.IndexFunc(s.Clusters, func(c Cluster) bool { return c.Name == name })
 		if i < 0 {
 			continue
 		}
-		one := exportspec.Cluster{Name: name}
+		one := spec.Exporter{Name: name}
 		for _, e := range s.Clusters[i].Exports {
-			one.Exports = append(one.Exports, exportspec.Export{
-				ID:            exportspec.ID(e.ID),
+			one.Exports = append(one.Exports, spec.Export{
+				ID:            spec.ID(e.ID),
 				Mirror:        e.Mirror,
 				Federated:     e.Federated,
 				ServiceExport: e.Exported != nil,
@@ -506,7 +506,7 @@ func (s *sim) specified() exportspec.Written {
 		}
 		clusters = append(clusters, one)
 	}
-	return exportspec.Of(clusters)
+	return spec.WrittenFor(clusters)
 }
 
 // compareImport compares a ServiceImport that these clusters export, and the members of its derived
@@ -551,8 +551,8 @@ func (s *sim) compareImport(t *rapid.T, id ID, clusters []string) {
 }
 
 // compare compares a mirror or federated Service.
-func (s *sim) compare(t *rapid.T, id ID, specified exportspec.Written) {
-	members := specified.Services[exportspec.ID(id)]
+func (s *sim) compare(t *rapid.T, id ID, specified spec.Written) {
+	members := specified.Services[spec.ID(id)]
 	o := s.Services[id]
 	ours := o != nil && o.Labels[markLabel] == "linkerd" && !o.Selector
 	switch {

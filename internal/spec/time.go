@@ -1,4 +1,4 @@
-package tierspec
+package spec
 
 import (
 	"slices"

@@ -1,14 +1,4 @@
-// Package exportspec computes which Services and ServiceImports Isthmus writes for exports, and
-// which clusters contribute to each object. The rules are those in docs/exports.md and docs/mcs.md.
-//
-// The package is a reference implementation for tests. The simulator and the tests of package
-// local/exports/plan compare Isthmus with exportspec. The implementation is as simple as possible,
-// does not depend on earlier states, and does not share code with Isthmus.
-//
-// The package assumes that all clusters are readable, and that the names of written objects are not
-// already in use. The package does not compute the contents of objects, such as ports, labels and
-// types. The tests of package local/exports/plan check the contents.
-package exportspec
+package spec
 
 import (
 	"regexp"
@@ -35,27 +25,27 @@ type Joins int
 
 // These constants are the values of the isthmus.io/exports annotation.
 const (
-	All Joins = iota
-	OnlyMirrors
-	None
+	JoinAll Joins = iota
+	JoinOnlyMirrors
+	JoinNone
 )
 
-// Cluster describes a cluster and the Services that it exports.
-type Cluster struct {
+// Exporter describes a cluster and the Services that it exports.
+type Exporter struct {
 	Name    string // empty for the local cluster
 	Joins   Joins
 	Exports []Export
 }
 
 // Written contains the clusters that contribute to each object. The clusters are in the same order
-// as in the argument of [Of]. The Services field does not contain Services that the cluster derives
-// from ServiceImports.
+// as in the argument of [WrittenFor]. The Services field does not contain Services that the cluster
+// derives from ServiceImports.
 type Written struct{ Services, Imports map[ID][]string }
 
-// Of returns the objects that Isthmus writes for the exports of the given clusters. All given
-// clusters must be linked to the local cluster. The list may also contain the local cluster itself,
-// with an empty name.
-func Of(clusters []Cluster) Written {
+// WrittenFor returns the objects that Isthmus writes for the exports of the given clusters. All
+// given clusters must be linked to the local cluster. The list may also contain the local cluster
+// itself, with an empty name.
+func WrittenFor(clusters []Exporter) Written {
 	w := Written{Services: make(map[ID][]string), Imports: make(map[ID][]string)}
 	for _, c := range clusters {
 		for _, e := range c.Exports {
@@ -66,7 +56,7 @@ func Of(clusters []Cluster) Written {
 			if e.Mirror && c.Name != "" && MirrorOwner(clusters, mirror.Name) == c.Name {
 				add(w.Services, mirror, c.Name)
 			}
-			if c.Joins == OnlyMirrors {
+			if c.Joins == JoinOnlyMirrors {
 				continue
 			}
 			if e.Federated && !e.Headless {
@@ -82,14 +72,14 @@ func Of(clusters []Cluster) Written {
 
 // mayExport reports whether a cluster may export Services from a namespace. Linked clusters may not
 // export from system namespaces.
-func (c *Cluster) mayExport(namespace string) bool {
-	return c.Joins != None && (c.Name == "" || !strings.HasPrefix(namespace, "kube-") && namespace != "linkerd")
+func (c *Exporter) mayExport(namespace string) bool {
+	return c.Joins != JoinNone && (c.Name == "" || !strings.HasPrefix(namespace, "kube-") && namespace != "linkerd")
 }
 
 // MirrorOwner returns the name of the link to which a mirror Service belongs, according to the
 // Service's name. The name of a mirror Service ends with a hyphen and the name of the link. If
 // several links match, the longest name wins.
-func MirrorOwner(clusters []Cluster, mirror string) (owner string) {
+func MirrorOwner(clusters []Exporter, mirror string) (owner string) {
 	for _, c := range clusters {
 		before, fits := strings.CutSuffix(mirror, "-"+c.Name)
 		if c.Name != "" && fits && before != "" && len(c.Name) > len(owner) {

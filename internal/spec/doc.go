@@ -1,0 +1,26 @@
+// Package spec is the reference implementation of the rules that users rely on. Only tests use the
+// package. The simulator and the tests of packages federation, local and local/exports/plan compare
+// Isthmus with it. The implementation is as simple as possible, computes every result from scratch,
+// and does not share code with Isthmus.
+//
+// The first part computes which endpoints of a service a client receives, according to
+// docs/preference.md. It implements tiers, min-ready, failing back, cordons, Linkerd gateways, and
+// all related rules.
+//
+//	st := service.State()                // a Service at one instant
+//	n := st.Needed()                     // number of tiers that clients need
+//	list := spec.Sent(instants, now)     // endpoints that clients get at now
+//
+// The [Sent] function needs the states of a service at all earlier instants, because clients
+// gradually drop the tiers that they no longer need. [Preference.With] parses the annotations of a
+// Service.
+//
+// The second part computes which Services and ServiceImports Isthmus writes for exports, and which
+// clusters contribute to each object, according to docs/exports.md and docs/mcs.md:
+//
+//	written := spec.WrittenFor(exporters)
+//
+// The [WrittenFor] function assumes that all clusters are readable, and that the names of written
+// objects are not already in use. It does not compute the contents of objects, such as ports, labels
+// and types. The tests of package local/exports/plan check the contents.
+package spec
