@@ -42,13 +42,11 @@ func ParseFlags(flags *flag.FlagSet, args []string, help string, out io.Writer) 
 	return err
 }
 
-// Main runs a command and ends the process. SIGINT, SIGTERM, SIGHUP and more signals, if given,
-// cancel the context; a second one does not wait for the cleaning up. Errors are printed to
-// standard error, after the command's name.
-func Main(name string, run func(context.Context) error, more ...os.Signal) {
-	ctx, stop := signal.NotifyContext(
-		context.Background(),
-		append(more, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
+// Main runs a command and ends the process. SIGINT, SIGTERM and SIGHUP cancel the context. A second
+// signal ends the process without cleaning up. Main prints errors to standard error, after the
+// command's name.
+func Main(name string, run func(context.Context) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)
 	err := run(ctx)
 	if err != nil && !errors.Is(err, flag.ErrHelp) && !errors.Is(err, ErrPrinted) {

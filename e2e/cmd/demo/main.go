@@ -6,6 +6,7 @@ import (
 	"flag"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 
@@ -13,7 +14,10 @@ import (
 )
 
 func main() {
-	harness.Main("demo", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) }, syscall.SIGPIPE)
+	// With SIGPIPE ignored, a write to a closed pipe returns an error, and the demo can clean up. The demo
+	// must not be notified of SIGPIPE: connections to an API server that was killed cause it as well.
+	signal.Ignore(syscall.SIGPIPE)
+	harness.Main("demo", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
 }
 
 const help = `demo shows Isthmus at work on three real Kubernetes clusters on this machine:
@@ -119,6 +123,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 		err = errors.Join(err, d.close())
 	}()
 	d.fail = cancel
+	d.screen.fail = cancel
 	if err = d.play(ctx); err != nil && ctx.Err() != nil {
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 			return cause // something in the background broke

@@ -122,3 +122,18 @@ func TestInterrupted(t *testing.T) {
 	}
 	check()
 }
+
+// broken is an output whose reader has gone.
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// TestBrokenOutput ends the demo as "demo | head" does.
+func TestBrokenOutput(t *testing.T) {
+	_, check := nothingLeft(t)
+	err := run(t.Context(), []string{"--bin", programs(t, "/bin/false")}, broken{})
+	if !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("got %v", err)
+	}
+	check()
+}

@@ -13,6 +13,7 @@ import (
 // is drawn again as it changes; elsewhere each row is printed once.
 type screen struct {
 	terminal bool
+	fail     func(error) // ends the demo because a line cannot be written
 
 	mu  sync.Mutex
 	out io.Writer
@@ -46,7 +47,9 @@ func (s *screen) style(style, text string) string {
 func (s *screen) print(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fmt.Fprintf(s.out, format, args...)
+	if _, err := fmt.Fprintf(s.out, format, args...); err != nil && s.fail != nil {
+		s.fail(fmt.Errorf("standard output: %w", err))
+	}
 }
 
 // done reports a part of the preparations.
