@@ -128,28 +128,6 @@ type churn struct {
 // pace is how often endpoints change, in each of the three clusters.
 const pace = 150 * time.Millisecond
 
-func (s *stage) startChurn() *churn {
-	life, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
-	c := &churn{stop: stop, done: make(chan struct{})}
-	go func() {
-		defer close(c.done)
-		tick := time.NewTicker(pace)
-		defer tick.Stop()
-		for {
-			select {
-			case <-life.Done():
-				return
-			case <-tick.C:
-			}
-			if c.err = c.step(s); c.err != nil {
-				return
-			}
-		}
-	}()
-	s.t.Cleanup(func() { stop(); <-c.done })
-	return c
-}
-
 // step does one turn in each cluster. It is not interrupted, so that it is known what has been written.
 func (c *churn) step(s *stage) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), patience)

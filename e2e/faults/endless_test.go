@@ -1,8 +1,6 @@
 package faults
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -269,45 +267,4 @@ func (c *endlessCluster) offer(numbers ...byte) error {
 
 func (c *endlessCluster) addr(number byte) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, c.number, number}), kube.Port)
-}
-
-// showsEndless returns an error unless it is to be seen that a cluster answers without end.
-func (w *world) showsEndless(ctx context.Context, of *endlessCluster) error {
-	switch of.how {
-	case apisim.EndlessPages, apisim.EndlessLists:
-		if w.overBudget(ctx, of.name) == nil {
-			return nil // on a busy machine what it sends may be given up for the time it takes, before it is too much
-		}
-	}
-	c, err := w.cluster(ctx, of.name)
-	if err != nil {
-		return err
-	}
-	if of.how == apisim.EndlessObject && len(c.ObjectWarnings) > 0 {
-		return nil // on a busy machine the watches that it ends last too long to be a trouble
-	}
-	for _, r := range c.Resources {
-		if r.Err+r.Trouble != "" {
-			return nil
-		}
-	}
-	return fmt.Errorf("cluster %s is %+v: nothing is wrong", of.name, c)
-}
-
-// overBudget returns an error unless Isthmus shows that a cluster is over budget, and counts no more than
-// its memory cap.
-func (w *world) overBudget(ctx context.Context, name string) error {
-	c, err := w.cluster(ctx, name)
-	if err == nil && !strings.Contains(c.Reason, "over budget: ") {
-		err = fmt.Errorf("cluster %s is %+v, not over budget", name, c)
-	}
-	used, err2 := w.metric(ctx, `isthmus_cluster_memory_bytes\{cluster="`+name+`"\}`)
-	limit, err3 := w.metric(ctx, `isthmus_cluster_memory_limit_bytes\{cluster="`+name+`"\}`)
-	if err := errors.Join(err, err2, err3); err != nil {
-		return err
-	}
-	if limit == 0 || used > limit {
-		return fmt.Errorf("cluster %s is charged %v bytes of %v", name, used, limit)
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -303,4 +304,25 @@ func (m *multitude) metric(t *testing.T, name string) float64 {
 	must(t, err)
 	sum, _ := harness.SumSamples(samples, regexp.MustCompile("^"+name+"$"))
 	return sum
+}
+
+// refusal returns the error with which a stream ends that begins with no message.
+func (m *multitude) refusal(t *testing.T, conn *grpc.ClientConn, authority string) error {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	stream, err := get(ctx, conn, request(authority, ""))
+	must(t, err)
+	var message []byte
+	return stream.RecvMsg(&message)
+}
+
+// bystander sets the address of a Service that nobody attacks.
+func (m *multitude) bystander(i, turn int) error {
+	name := fmt.Sprintf("bystander-%d", i)
+	address := fmt.Sprintf("10.%d.%d.%d", 9+i/250, i%250, turn)
+	return errors.Join(
+		m.api.Put(kube.Service("many", name)),
+		m.api.Put(kube.Slice("many", name, name, kube.Endpoint(address))),
+	)
 }

@@ -12,7 +12,6 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"isthmus/e2e/harness"
-	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -52,15 +51,6 @@ func reconnects(t *testing.T, s *stage) {
 	must(t, err)
 	t.Logf("the last of %d proxies was served after %v", c.size, worst.Round(time.Millisecond))
 	await(t, recovery, func() error { return s.streams(t.Context(), c.size+s.open()) })
-}
-
-// streams returns an error unless so many streams are open.
-func (w *world) streams(ctx context.Context, want int) error {
-	open, err := w.metric(ctx, "isthmus_streams")
-	if err == nil && int(open) != want {
-		err = fmt.Errorf("%v streams are open, not %d", open, want)
-	}
-	return err
 }
 
 // oneConnection: 1,000 streams on one connection are all served, and leave no trace.
@@ -139,25 +129,6 @@ func neverRead(t *testing.T, s *stage) {
 }
 
 const largeSlice = 250 // endpoints in each
-
-// large makes a Service whose endpoints fill more than a stream's window.
-func (s *stage) large(t *testing.T) {
-	t.Helper()
-	must(t, s.west.apply(t.Context(), s.name, kube.Service(s.name, "large")))
-	const slices = 12
-	for n := range slices {
-		_, err := s.west.slice(t.Context(), s.name, "large", fmt.Sprint(n), block(byte(200+n), largeSlice)...)
-		must(t, err)
-	}
-	stream := s.subscribeToNew(t, proxy.Get, "large", s.name)
-	defer stream.Close()
-	await(t, patience, func() error {
-		if n := stream.Snapshot().Get.Len(); n != slices*largeSlice {
-			return fmt.Errorf("%d endpoints", n)
-		}
-		return nil
-	})
-}
 
 // hostThatHangs: all streams of a host hang with its connection. They delay no others, and go on once it does.
 func hostThatHangs(t *testing.T, s *stage) {

@@ -47,18 +47,6 @@ func serverFaults() []fault {
 
 func restart(ctx context.Context, s *stage) error { return s.faulty.site.cluster().Restart(ctx) }
 
-// restartWith changes the API server's folder while it is down.
-func (s *stage) restartWith(ctx context.Context, change func(dir string) error) error {
-	server := s.faulty.site.cluster()
-	if err := server.Kill(); err != nil {
-		return err
-	}
-	if err := change(server.Dir()); err != nil {
-		return err
-	}
-	return server.Restart(ctx)
-}
-
 // forgetHistory keeps the gateway away from the API server while that changes and is restarted. It knows no event of
 // before then, so that the watches that the gateway wants to go on with are answered by 410 Gone.
 func forgetHistory(ctx context.Context, s *stage) error {
@@ -159,20 +147,4 @@ func restoreBackup(ctx context.Context, s *stage) error {
 		data := filepath.Join(dir, "etcd")
 		return errors.Join(os.RemoveAll(data), os.Rename(filepath.Join(dir, "backup"), data))
 	})
-}
-
-// turns waits until the faulty cluster has changed so many times.
-func (s *stage) turns(ctx context.Context, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, recovery)
-	defer cancel()
-	for first := s.faulty.turns(); s.faulty.turns() < first+n; {
-		select {
-		case <-time.After(pace / 2):
-		case <-s.churn.done:
-			return s.churn.err
-		case <-ctx.Done():
-			return fmt.Errorf("the cluster does not change: %w", ctx.Err())
-		}
-	}
-	return nil
 }

@@ -99,6 +99,14 @@ func (s *site) slice(
 	return kube.Put(ctx, s.client().DiscoveryV1().EndpointSlices(namespace), o)
 }
 
+// admit makes what a linked cluster has: a ServiceAccount with its rights, and the Service far.
+func (s *site) admit(ctx context.Context, namespace string) error {
+	return errors.Join(
+		s.apply(ctx, namespace, kube.ServiceAccount(namespace, accountName), kube.Service(namespace, "far")),
+		s.grant(ctx, namespace, rights),
+	)
+}
+
 // startSites runs clusters until the test ends.
 func startSites(t *testing.T, names ...string) []*site {
 	t.Helper()

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -52,37 +51,6 @@ metadata: {name: $NS}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: $NS}
 subjects: [{kind: ServiceAccount, name: gateway, namespace: $NS}]
 `
-
-// admit makes what a linked cluster has: a ServiceAccount with its rights, and the Service far.
-func (s *site) admit(ctx context.Context, namespace string) error {
-	return errors.Join(
-		s.apply(ctx, namespace, kube.ServiceAccount(namespace, accountName), kube.Service(namespace, "far")),
-		s.grant(ctx, namespace, rights),
-	)
-}
-
-// newStage prepares a stage whose faulty cluster is linked, the API server given being behind the link.
-func (w *world) newStage(t *testing.T, name string, at *site) *stage {
-	t.Helper()
-	p, err := harness.StartFaultProxy(strings.TrimPrefix(at.cluster().REST().Host, "https://"))
-	must(t, err)
-	t.Cleanup(func() { must(t, p.Close()) })
-	s := &stage{world: w, t: t, name: name, cluster: name, proxy: p, server: "https://" + p.Addr()}
-	s.populate(at)
-	s.faulty = s.far
-	s.churn = s.startChurn()
-	return s
-}
-
-// newOwnStage prepares a stage whose faulty cluster is the gateway's own.
-func (w *world) newOwnStage(t *testing.T, name string) *stage {
-	t.Helper()
-	s := &stage{world: w, t: t, name: name, cluster: "local", proxy: w.own, server: w.north.cluster().REST().Host}
-	s.populate(w.north)
-	s.faulty = s.near
-	s.churn = s.startChurn()
-	return s
-}
 
 // populate writes the stage's objects, and subscribes proxies. It returns when these have everything.
 func (s *stage) populate(behindLink *site) {
@@ -262,4 +230,73 @@ func (s *stage) verify() {
 	if err := s.profiled(); err != nil {
 		s.t.Error(err)
 	}
+}
+
+func (s *stage) startChurn() *churn {
+	life, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	c := &churn{stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		tick := time.NewTicker(pace)
+		defer tick.Stop()
+		for {
+			select {
+			case <-life.Done():
+				return
+			case <-tick.C:
+			}
+			if c.err = c.step(s); c.err != nil {
+				return
+			}
+		}
+	}()
+	s.t.Cleanup(func() { stop(); <-c.done })
+	return c
+}
+
+// large makes a Service whose endpoints fill more than a stream's window.
+func (s *stage) large(t *testing.T) {
+	t.Helper()
+	must(t, s.west.apply(t.Context(), s.name, kube.Service(s.name, "large")))
+	const slices = 12
+	for n := range slices {
+		_, err := s.west.slice(t.Context(), s.name, "large", fmt.Sprint(n), block(byte(200+n), largeSlice)...)
+		must(t, err)
+	}
+	stream := s.subscribeToNew(t, proxy.Get, "large", s.name)
+	defer stream.Close()
+	await(t, patience, func() error {
+		if n := stream.Snapshot().Get.Len(); n != slices*largeSlice {
+			return fmt.Errorf("%d endpoints", n)
+		}
+		return nil
+	})
+}
+
+// restartWith changes the API server's folder while it is down.
+func (s *stage) restartWith(ctx context.Context, change func(dir string) error) error {
+	server := s.faulty.site.cluster()
+	if err := server.Kill(); err != nil {
+		return err
+	}
+	if err := change(server.Dir()); err != nil {
+		return err
+	}
+	return server.Restart(ctx)
+}
+
+// turns waits until the faulty cluster has changed so many times.
+func (s *stage) turns(ctx context.Context, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, recovery)
+	defer cancel()
+	for first := s.faulty.turns(); s.faulty.turns() < first+n; {
+		select {
+		case <-time.After(pace / 2):
+		case <-s.churn.done:
+			return s.churn.err
+		case <-ctx.Done():
+			return fmt.Errorf("the cluster does not change: %w", ctx.Err())
+		}
+	}
+	return nil
 }

@@ -14,7 +14,6 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"isthmus/e2e/harness"
-	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -111,27 +110,6 @@ func TestUndeclaredPorts(t *testing.T) {
 	if limit := either(patience, time.Second); max(b.served, b.changed) > limit {
 		t.Errorf("the limit is %v", limit)
 	}
-}
-
-// refusal returns the error with which a stream ends that begins with no message.
-func (m *multitude) refusal(t *testing.T, conn *grpc.ClientConn, authority string) error {
-	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), patience)
-	defer stop()
-	stream, err := get(ctx, conn, request(authority, ""))
-	must(t, err)
-	var message []byte
-	return stream.RecvMsg(&message)
-}
-
-// bystander sets the address of a Service that nobody attacks.
-func (m *multitude) bystander(i, turn int) error {
-	name := fmt.Sprintf("bystander-%d", i)
-	address := fmt.Sprintf("10.%d.%d.%d", 9+i/250, i%250, turn)
-	return errors.Join(
-		m.api.Put(kube.Service("many", name)),
-		m.api.Put(kube.Slice("many", name, name, kube.Endpoint(address))),
-	)
 }
 
 // bystanders are clients of Services that nobody attacks.
