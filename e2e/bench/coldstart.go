@@ -47,16 +47,16 @@ func coldStart(s Scale, name, claims string, c ColdScale) Trial {
 		},
 		do: func(r *run) {
 			if r.kind == Floor {
-				r.list(c)
+				list(r, c)
 			} else {
-				r.coldGateway(c)
+				coldStartReplica(r, c)
 			}
 		},
 	}
 }
 
 // list runs a process that lists everything. How long that takes is what all times of the gateway are compared with.
-func (r *run) list(c ColdScale) {
+func list(r *run, c ColdScale) {
 	began := time.Now()
 	p := must(harness.StartProcess(harness.ProcessConfig{
 		Path: r.List[0], Args: append(slices.Clip(r.List[1:]), r.kubeconfig), Output: os.Stderr, Announces: true,
@@ -71,8 +71,8 @@ func (r *run) list(c ColdScale) {
 	r.set("first", took)
 }
 
-// coldGateway starts a gateway and asks it for a service of all clusters.
-func (r *run) coldGateway(c ColdScale) {
+// coldStartReplica starts a replica and requests a service of all clusters.
+func coldStartReplica(r *run, c ColdScale) {
 	at := r.start()
 	stream := at.open(load.Config{Conns: 1, Targets: []load.Target{{Authority: federated(c.Services - 1), Keep: true}}})
 	r.awaitEndpoints(stream, c.Clusters*c.Endpoints)
@@ -84,18 +84,6 @@ func (r *run) coldGateway(c ColdScale) {
 	r.set("stays", megabytes(stays))
 	r.set("growth", at.peak()/stays)
 	r.set("cpu", at.cpu().Seconds())
-}
-
-// awaitEndpoints waits until one stream has so many endpoints.
-func (r *run) awaitEndpoints(stream *load.Load, endpoints int) {
-	for {
-		var kept [][]byte
-		stream.Messages(func(_ load.Target, all [][]byte) { kept = all })
-		if must(folded(kept)).Len() == endpoints {
-			return
-		}
-		check(stream.Await(r.ctx, len(kept)+1))
-	}
 }
 
 // folded returns what a proxy knows that has had these messages.

@@ -1,18 +1,9 @@
 package bench
 
 import (
-	"errors"
-	"fmt"
-	"slices"
-	"time"
-
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/load"
 )
-
-// web is Services with many Pods, and app Services with few, in three clusters.
-func (s Scale) web(int) fleet.Config { return s.Web.fleet() }
-func (s Scale) app(int) fleet.Config { return s.App.fleet() }
 
 // ServicesScale is how many Services there are in each of three clusters, and their endpoints there.
 type ServicesScale struct{ Services, Endpoints int }
@@ -44,33 +35,6 @@ func connect(s Scale) Trial {
 	}
 }
 
-// connectTwice opens all streams at once and lets something be done under them, ends them at once and opens them again.
-func (s *server) connectTwice(cfg load.Config, do func(*load.Load)) {
-	keepFirst(cfg.Targets)
-	before := s.settled()
-	streams, cpu := s.connect(cfg, nil)
-	s.set("cpu", cpu.Seconds())
-	s.set("memory", perStream(s.rss()-before, streams))
-	s.set("bytes", float64(streams.Bytes())/float64(streams.Streams()))
-	do(streams)
-	if s.kind == Gateway {
-		s.record(streams)
-	}
-	_, cpu = s.connect(cfg, streams)
-	s.set("reconnect", cpu.Seconds())
-}
-
-// connect ends the streams that there were, if any, and opens all, and returns what that cost.
-func (s *server) connect(cfg load.Config, before *load.Load) (streams *load.Load, cpu time.Duration) {
-	cpu = s.cost(func() {
-		if before != nil {
-			check(before.Close())
-		}
-		streams = s.open(cfg)
-	})
-	return streams, cpu
-}
-
 // ProxiesScale is how proxies connect, and what is changed under them.
 type ProxiesScale struct {
 	Crowd
@@ -98,35 +62,6 @@ func proxies(s Scale) Trial {
 	}
 }
 
-// update changes services under open streams: endpoints, which the federated Service has and the
-// local one if the endpoint is local, and the profiles of both.
-func (s *server) update(streams *load.Load, scale ProxiesScale) {
-	of := map[[2]string]int{} // streams
-	streams.Arrivals(func(t load.Target, _ []time.Time) { of[[2]string{t.Method, t.Authority}]++ })
-	m, expected, every := s.meter(streams), 0, time.Second/time.Duration(scale.Rate)
-	next := time.Now()
-	for range 2 {
-		for i := range scale.Changed {
-			for _, c := range serviceChanges(i) {
-				s.pause(time.Until(next))
-				next = next.Add(every)
-				c.authorities = slices.DeleteFunc(
-					c.authorities,
-					func(a string) bool { return of[[2]string{c.method, a}] == 0 },
-				)
-				s.change(c)
-				for _, authority := range c.authorities {
-					expected += of[[2]string{c.method, authority}]
-				}
-			}
-		}
-	}
-	s.settle(streams)
-	cpu, updates := m.spent(), m.expect(expected)
-	s.set("update", microseconds(cpu)/updates)
-	s.set("update bytes", m.bytes()/updates)
-}
-
 // serviceChanges returns changes of an endpoint of a service, in another cluster for each, and of
 // the profiles of the local Service and the federated one.
 func serviceChanges(i int) []change {
@@ -140,18 +75,6 @@ func serviceChanges(i int) []change {
 		{service: name, method: profileMethod, authorities: []string{local(i)}},
 		{service: fleet.Federated(name), method: profileMethod, authorities: []string{federated(i)}},
 	}
-}
-
-// expect returns how many messages have come since the meter began. Other than so many end the run.
-func (m *meter) expect(messages int) float64 {
-	got := m.messages()
-	if got != messages {
-		check(fmt.Errorf("%d messages have come, not %d: they can't be matched with changes", got, messages))
-	}
-	if got == 0 {
-		check(errors.New("no message has come"))
-	}
-	return float64(got)
 }
 
 // Crowd is so many proxies, each a connection of so many streams.

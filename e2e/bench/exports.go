@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"time"
 
 	"isthmus/e2e/bench/fleet"
@@ -67,13 +66,6 @@ func (c ExportsScale) do(r *run) {
 	r.set("p99", percentile(m.happen(c.ManyScale), 99))
 	stop()
 	check(<-changing)
-}
-
-// writes reports whether a replica is the one that writes what is exported.
-func (s *server) writes() bool {
-	samples := must(harness.ReadMetrics(s.ctx, s.admin))
-	leads, _ := harness.SumSamples(samples, regexp.MustCompile("^isthmus_exports_leader"))
-	return leads == 1
 }
 
 // change changes exports, drawn by chance, until the context ends.

@@ -43,21 +43,6 @@ func fanOut(s Scale, name, claims string, joined bool) Trial {
 	}
 }
 
-// flip makes a change that all streams are sent, again and again. It returns the processor time of all, how
-// many updates were delivered, and how long the last stream waited for each change, in milliseconds.
-func (m *meter) flip(c change, times int) (cpu time.Duration, updates float64, lasts []float64) {
-	for range times {
-		m.pause(flipEvery)
-		messages := m.streams.Received() / m.streams.Streams() // that each has had
-		changed := m.change(c)
-		check(m.streams.Await(m.ctx, messages+1))
-		lasts = append(lasts, milliseconds(latest(m.streams).Sub(changed)))
-	}
-	m.pause(flipEvery)
-	cpu = m.spent()
-	return cpu, m.expect(times * m.streams.Streams()), lasts
-}
-
 // MostScale is proxies at rest, and as many as a gateway with a memory limit of 512Mi admits.
 type MostScale struct{ Few, Most Crowd }
 

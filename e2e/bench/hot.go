@@ -2,9 +2,7 @@ package bench
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
@@ -12,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"isthmus/e2e/bench/fleet"
-	"isthmus/e2e/bench/load"
 )
 
 // HotScale is a Service that everybody uses.
@@ -62,55 +59,6 @@ func hotService(s Scale) Trial {
 			m.rolled(over, old+m.checkAll(rolling.Addresses(), over))
 		},
 	}
-}
-
-// rolled sets what streams have been sent of a restart that is over, and for which so many bytes
-// would have been enough.
-func (m *meter) rolled(over time.Time, least int) {
-	streams := float64(m.streams.Streams())
-	m.set("late", milliseconds(latest(m.streams).Sub(over)))
-	m.set("ratio", m.bytes()/streams/float64(least))
-	m.set("messages", float64(m.messages())/streams)
-}
-
-// roll makes all steps of the restart, and returns when the last endpoint was replaced.
-func (m *meter) roll(rolling *fleet.Rolling, within time.Duration) (over time.Time) {
-	began, every := time.Now(), within/time.Duration(rolling.Endpoints())
-	for i := 0; ; i++ {
-		m.pause(time.Until(began.Add(time.Duration(i) * every)))
-		replaced, done, err := rolling.Step()
-		check(err)
-		if replaced {
-			over = time.Now()
-		}
-		if done {
-			return over
-		}
-	}
-}
-
-// checkAll returns how large the message is that has all endpoints at the end. A stream that has
-// had nothing after the last change ends the run, and so does one of those that are read if its
-// messages do not lead to these endpoints.
-func (m *meter) checkAll(want []netip.AddrPort, over time.Time) int {
-	late := m.open(load.Config{Conns: 1, Targets: []load.Target{{Authority: local(0), Keep: true}}})
-	slices.SortFunc(want, netip.AddrPort.Compare)
-	leads := func(_ load.Target, messages [][]byte) {
-		if messages == nil {
-			return
-		}
-		if state := must(folded(messages)); !slices.Equal(state.Addrs(), want) {
-			check(fmt.Errorf("a stream has %d endpoints, which are not the %d at the end", state.Len(), len(want)))
-		}
-	}
-	late.Messages(leads)
-	m.streams.Messages(leads)
-	m.streams.Arrivals(func(_ load.Target, at []time.Time) {
-		if last := at[len(at)-1]; last.Before(over) {
-			check(fmt.Errorf("a stream has had nothing since %v before the last change", over.Sub(last)))
-		}
-	})
-	return late.Bytes()
 }
 
 // removal returns how many bytes a message takes that removes addresses.

@@ -69,21 +69,6 @@ func (c ManyScale) meter(at *server) *meter {
 	return at.meter(streams)
 }
 
-// happen lets the clusters change for a while, and returns, in order, how long after each change
-// the last of its streams had it.
-func (m *meter) happen(c ManyScale) []float64 {
-	began, before := time.Now(), m.spent()
-	all := &manyChanges{
-		ManyScale: c, run: m.run, rand: rand.New(rand.NewPCG(manySeed, manySeed)),
-		seen: map[string][]time.Time{}, last: map[string]time.Time{}, changed: map[string]bool{},
-	}
-	all.make()
-	took := time.Since(began)
-	m.set("share", share(m.spent()-before, took))
-	m.settle(m.streams)
-	return must(nextDelays(m.streams, all.seen))
-}
-
 const (
 	manySeed = 19
 	// manyPause is how long the same endpoint or Pod is left alone: what changes and is undone

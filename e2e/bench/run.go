@@ -217,3 +217,41 @@ func (r *run) record(streams *load.Load) {
 	})
 	check(recording.Write(r.recording))
 }
+
+// awaitEndpoints waits until one stream has so many endpoints.
+func (r *run) awaitEndpoints(stream *load.Load, endpoints int) {
+	for {
+		var kept [][]byte
+		stream.Messages(func(_ load.Target, all [][]byte) { kept = all })
+		if must(folded(kept)).Len() == endpoints {
+			return
+		}
+		check(stream.Await(r.ctx, len(kept)+1))
+	}
+}
+
+// start starts a server of the run's kind, with more flags if it is the gateway.
+func (r *run) start(flags ...string) *server { return r.startReplica("", flags...) }
+
+// startReplica is start for a replica of a name of its own, if it is the gateway.
+func (r *run) startReplica(name string, flags ...string) *server {
+	s := &server{run: r, started: time.Now(), steps: map[string]int{}}
+	switch {
+	case r.kind == Floor:
+		s.floor = must(startFloor(r.ctx, append(slices.Clip(r.Floor), r.recording)...))
+		s.addr, s.pid = s.floor.Addr(), s.floor.Pid()
+		r.atEnd(s.floor.Stop)
+	default:
+		g := must(harness.StartReplica(r.ctx, harness.ReplicaConfig{
+			Binary:     r.Isthmus,
+			Kubeconfig: r.kubeconfig,
+			Hostname:   name,
+			Env:        r.env,
+			Args:       append(gatewayArgs(), flags...),
+		}))
+		s.addr, s.pid, s.admin = g.Addr(), g.Pid(), g.MetricsAddr()
+		r.atEnd(func() error { return errors.Join(g.Check(r.ctx), g.Stop()) })
+	}
+	s.ready = time.Since(s.started)
+	return s
+}

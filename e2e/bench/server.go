@@ -1,7 +1,7 @@
 package bench
 
 import (
-	"errors"
+	"regexp"
 	"slices"
 	"time"
 
@@ -34,32 +34,6 @@ func gatewayArgs() []string {
 		"-shutdown-delay=0s",
 		"-drain=0s",
 	}
-}
-
-// start starts a server of the run's kind, with more flags if it is the gateway.
-func (r *run) start(flags ...string) *server { return r.startReplica("", flags...) }
-
-// startReplica is start for a replica of a name of its own, if it is the gateway.
-func (r *run) startReplica(name string, flags ...string) *server {
-	s := &server{run: r, started: time.Now(), steps: map[string]int{}}
-	switch {
-	case r.kind == Floor:
-		s.floor = must(startFloor(r.ctx, append(slices.Clip(r.Floor), r.recording)...))
-		s.addr, s.pid = s.floor.Addr(), s.floor.Pid()
-		r.atEnd(s.floor.Stop)
-	default:
-		g := must(harness.StartReplica(r.ctx, harness.ReplicaConfig{
-			Binary:     r.Isthmus,
-			Kubeconfig: r.kubeconfig,
-			Hostname:   name,
-			Env:        r.env,
-			Args:       append(gatewayArgs(), flags...),
-		}))
-		s.addr, s.pid, s.admin = g.Addr(), g.Pid(), g.MetricsAddr()
-		r.atEnd(func() error { return errors.Join(g.Check(r.ctx), g.Stop()) })
-	}
-	s.ready = time.Since(s.started)
-	return s
 }
 
 // cpu returns the processor time that the server has had.
@@ -119,16 +93,6 @@ func (s *server) change(c change) time.Time {
 	return time.Now()
 }
 
-// meter measures, since a moment, what streams are sent and what that costs the server.
-type meter struct {
-	*server
-	streams *load.Load
-	began   time.Time
-
-	cpuBefore                   time.Duration
-	messagesBefore, bytesBefore int
-}
-
 // meter measures from now on.
 func (s *server) meter(streams *load.Load) *meter {
 	return &meter{
@@ -141,14 +105,68 @@ func (s *server) meter(streams *load.Load) *meter {
 	}
 }
 
-// spent returns the processor time that the server has had.
-func (m *meter) spent() time.Duration { return m.cpu() - m.cpuBefore }
+// connectTwice opens all streams at once and lets something be done under them, ends them at once and opens them again.
+func (s *server) connectTwice(cfg load.Config, do func(*load.Load)) {
+	keepFirst(cfg.Targets)
+	before := s.settled()
+	streams, cpu := s.connect(cfg, nil)
+	s.set("cpu", cpu.Seconds())
+	s.set("memory", perStream(s.rss()-before, streams))
+	s.set("bytes", float64(streams.Bytes())/float64(streams.Streams()))
+	do(streams)
+	if s.kind == Gateway {
+		s.record(streams)
+	}
+	_, cpu = s.connect(cfg, streams)
+	s.set("reconnect", cpu.Seconds())
+}
 
-// messages returns how many all streams have received.
-func (m *meter) messages() int { return m.streams.Received() - m.messagesBefore }
+// connect ends the streams that there were, if any, and opens all, and returns what that cost.
+func (s *server) connect(cfg load.Config, before *load.Load) (streams *load.Load, cpu time.Duration) {
+	cpu = s.cost(func() {
+		if before != nil {
+			check(before.Close())
+		}
+		streams = s.open(cfg)
+	})
+	return streams, cpu
+}
 
-// bytes returns how large these were in all.
-func (m *meter) bytes() float64 { return float64(m.streams.Bytes() - m.bytesBefore) }
+// update changes services under open streams: endpoints, which the federated Service has and the
+// local one if the endpoint is local, and the profiles of both.
+func (s *server) update(streams *load.Load, scale ProxiesScale) {
+	of := map[[2]string]int{} // streams
+	streams.Arrivals(func(t load.Target, _ []time.Time) { of[[2]string{t.Method, t.Authority}]++ })
+	m, expected, every := s.meter(streams), 0, time.Second/time.Duration(scale.Rate)
+	next := time.Now()
+	for range 2 {
+		for i := range scale.Changed {
+			for _, c := range serviceChanges(i) {
+				s.pause(time.Until(next))
+				next = next.Add(every)
+				c.authorities = slices.DeleteFunc(
+					c.authorities,
+					func(a string) bool { return of[[2]string{c.method, a}] == 0 },
+				)
+				s.change(c)
+				for _, authority := range c.authorities {
+					expected += of[[2]string{c.method, authority}]
+				}
+			}
+		}
+	}
+	s.settle(streams)
+	cpu, updates := m.spent(), m.expect(expected)
+	s.set("update", microseconds(cpu)/updates)
+	s.set("update bytes", m.bytes()/updates)
+}
+
+// writes reports whether a replica is the one that writes what is exported.
+func (s *server) writes() bool {
+	samples := must(harness.ReadMetrics(s.ctx, s.admin))
+	leads, _ := harness.SumSamples(samples, regexp.MustCompile("^isthmus_exports_leader"))
+	return leads == 1
+}
 
 // share returns what part of one core processor time is, in percent.
 func share(cpu, took time.Duration) float64 { return 100 * cpu.Seconds() / took.Seconds() }

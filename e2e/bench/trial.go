@@ -184,3 +184,8 @@ func Full() Scale {
 		},
 	}
 }
+
+// web is Services with many Pods, and app Services with few, in three clusters.
+func (s Scale) web(int) fleet.Config { return s.Web.fleet() }
+
+func (s Scale) app(int) fleet.Config { return s.App.fleet() }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/tools/txtar"
+
+	"isthmus/e2e/proxy"
 )
 
 // Extension is that of case files.
@@ -191,4 +193,102 @@ func (p *parser) jsonSection(name string) (any, error) {
 		return nil, fmt.Errorf("section %q (line %d): %w", name, s.line, err)
 	}
 	return v, nil
+}
+
+// command parses one command. A repeat has no action of its own: its commands become steps.
+func (p *parser) command(words []string) (action, error) {
+	name, args := words[0], words[1:]
+	type syntax struct {
+		parse    func(*parser, []string) (action, error)
+		min      int
+		max      int // -1: any number
+		synopsis string
+	}
+	commands := map[string]syntax{
+		"apply":          {parseApply, 2, 2, "CLUSTER SECTION"},
+		"delete":         {parseDelete, 3, 4, "CLUSTER KIND [NS/]NAME [grace=SECONDS]"},
+		"pod":            {parseObject(podObject), 3, -1, "CLUSTER [NS/]NAME IP[,IP] [options]"},
+		"svc":            {parseObject(svcObject), 3, -1, "CLUSTER [NS/]NAME PORTS [options]"},
+		"export":         {parseExport, 2, -1, "CLUSTER [NS/]NAME [options]"},
+		"mcs":            {parseMCS, 2, -1, "both|v1alpha1|unserved|none CLUSTER..."},
+		"slice":          {parseSlice, 4, -1, "CLUSTER [NS/]NAME SERVICE PORTS [ENDPOINT...] [options]"},
+		"gateway":        {parseObject(gatewayObject), 3, -1, "CLUSTER [NS/]NAME HOSTS [options]"},
+		"answers":        {parseAnswers, 2, 2, "IP:PORT CODE|none"},
+		"unasked":        {parseUnasked, 1, 1, "IP:PORT"},
+		"ew":             {parseObject(ewObject), 3, -1, "CLUSTER [NS/]NAME IP[,IP] [options]"},
+		"link":           {parseLink, 3, -1, "REMOTE as NAME [options]"},
+		"relink":         {parseLink, 3, -1, "REMOTE as NAME [options]"},
+		"unlink":         {parseUnlink, 1, -1, "NAME [options]"},
+		"settle":         {parseSettle, 0, 1, "[DURATION]"},
+		"repeat":         {parseRepeat, 2, 2, "N SECTION"},
+		"get":            {parseSubscribe(proxy.Get), 2, 3, "ID AUTHORITY [TOKEN]"},
+		"profile":        {parseSubscribe(proxy.GetProfile), 2, 3, "ID AUTHORITY [TOKEN]"},
+		"reconnect":      {onStream((*stream).reconnect), 1, 1, "ID"},
+		"close":          {onStream((*stream).close), 1, 1, "ID"},
+		"stall":          {onStream((*stream).stall), 1, 1, "ID"},
+		"unstall":        {onStream((*stream).unstall), 1, 1, "ID"},
+		"mark":           {onStream((*stream).mark), 1, 1, "ID"},
+		"expect":         {parseExpect, 2, 2, "ID SECTION"},
+		"expect-addrs":   {parseExpectAddrs, 1, -1, "ID [ADDRESS...]"},
+		"expect-count":   {parseExpectCount, 2, 2, "ID N..M"},
+		"first":          {parseFirst, 2, -1, "ID KIND [ADDRESS...]"},
+		"expect-error":   {parseExpectError, 2, 3, "ID CODE [REGEX]"},
+		"expect-missing": {onStream((*stream).expectMissing), 1, 1, "ID"},
+		"no-flap":        {parseNoFlap, 1, -1, "ID [ADDRESS...]"},
+		"parts":          {parseParts, 3, 3, "ID left|joined N..M"},
+		"quiet":          {parseQuiet, 2, 2, "ID DURATION"},
+		"metric":         {parseMetric, 2, 2, "REGEX VALUE"},
+		"page":           {parsePage, 2, 2, "PATH REGEX"},
+		"isthmus":        {parseIsthmus, 1, -1, "WORD..."},
+		"fails":          {parseFails, 2, -1, "CODE WORD..."},
+		"shows":          {parseShows, 2, -1, "REGEX WORD..."},
+		"stdout":         {parseOutput("standard output", true), 1, 1, "REGEX"},
+		"no-stdout":      {parseOutput("standard output", false), 1, 1, "REGEX"},
+		"stderr":         {parseOutput("standard error", true), 1, 1, "REGEX"},
+		"owns":           {parseOwns, 3, 3, "CLUSTER KIND [NS/]NAME"},
+		"expect-svc": {
+			parseExpectObject("Service", readService, serviceFields...), 2, -1, "CLUSTER [NS/]NAME [options]",
+		},
+		"expect-import": {
+			parseExpectObject("ServiceImport", readImport, importFields...), 2, -1, "CLUSTER [NS/]NAME [options]",
+		},
+		"expect-export": {
+			parseExpectObject("ServiceExport", readExport, exportFields...), 2, -1, "CLUSTER [NS/]NAME [options]",
+		},
+		"patch":           {parsePatch, 4, 4, "CLUSTER KIND[/status] [NS/]NAME JSON"},
+		"expect-slices":   {parseExpectSlices, 4, 4, "CLUSTER NS SERVICE SECTION"},
+		"within":          {parseWithin, 2, -1, "DURATION EXPECTATION..."},
+		"stop":            {parseFault("stop"), 1, 1, "CLUSTER"},
+		"start":           {parseFault("start"), 1, 1, "CLUSTER"},
+		"pause":           {parseFault("pause"), 1, 1, "CLUSTER"},
+		"resume":          {parseFault("resume"), 1, 1, "CLUSTER"},
+		"restart-gateway": {parseRestart, 0, -1, "[FLAG|NAME=VALUE...]"},
+		"another-gateway": {parseAnother, 1, -1, "CLUSTER [FLAG...]"},
+	}
+	c, ok := commands[name]
+	if !ok {
+		return nil, fmt.Errorf("there is no such command")
+	}
+	if len(args) < c.min || c.max >= 0 && len(args) > c.max {
+		return nil, fmt.Errorf("wrong number of words, it is: %s %s", name, c.synopsis)
+	}
+	switch first, _, _ := strings.Cut(c.synopsis, " "); first {
+	case "ID":
+		if opens := name == "get" || name == "profile"; !opens && !p.streams[args[0]] {
+			return nil, fmt.Errorf("there is no stream %q yet", args[0])
+		}
+	case "CLUSTER":
+		if err := knownCluster(args[0]); err != nil {
+			return nil, err
+		}
+	}
+	return c.parse(p, args)
+}
+
+// named splits [NS/]NAME; the namespace is the case's own where none is given.
+func (p *parser) named(word string) (namespace, name string) {
+	if namespace, name, ok := strings.Cut(word, "/"); ok {
+		return namespace, name
+	}
+	return p.c.Name, word
 }

@@ -73,14 +73,6 @@ func parseObject(build func(o object, what string, more []string) error) func(*p
 	}
 }
 
-// named splits [NS/]NAME; the namespace is the case's own where none is given.
-func (p *parser) named(word string) (namespace, name string) {
-	if namespace, name, ok := strings.Cut(word, "/"); ok {
-		return namespace, name
-	}
-	return p.c.Name, word
-}
-
 // object is a Kubernetes object, or a part of one, in the API's JSON.
 type object = map[string]any
 

@@ -30,28 +30,6 @@ const slowAfter = time.Second
 
 var waiting = regexp.MustCompile(`(?m)^isthmus \S+: waiting for .* at most\n`)
 
-// expect runs the isthmus command, and each time holds what it prints, its exit code, and that it ends in time.
-func (w *world) expect(t *testing.T, list ...expectation) {
-	t.Helper()
-	for _, e := range list {
-		r := w.run(t, words(e.args)...)
-		if e.stderr == "" && r.took > slowAfter { // on a busy machine it may say what it waits for
-			r.stderr = waiting.ReplaceAllString(r.stderr, "")
-		}
-		for _, p := range []struct{ stream, pattern, text string }{
-			{"stdout", e.stdout, r.stdout},
-			{"stderr", e.stderr, r.stderr},
-		} {
-			if p.pattern == "" && p.text != "" || !regexp.MustCompile(p.pattern).MatchString(p.text) {
-				t.Errorf("isthmus %s: %s is %q, want %q", e.args, p.stream, p.text, p.pattern)
-			}
-		}
-		if r.code != e.code || r.took > 20*time.Second {
-			t.Errorf("isthmus %s: exit code %d after %v: %s%s", e.args, r.code, r.took, r.stdout, r.stderr)
-		}
-	}
-}
-
 // TestVerbs: every verb gets at a gateway by the kubeconfig alone, in both kinds of install, and as
 // a plugin of kubectl.
 func TestVerbs(t *testing.T) {
@@ -299,17 +277,6 @@ func TestErrors(t *testing.T) {
 		},
 	)
 	must(t, w.server.Resume())
-}
-
-// shows waits until a run of the isthmus command prints this.
-func (w *world) shows(t *testing.T, pattern, args string) {
-	t.Helper()
-	await(t, "isthmus "+args, func() error {
-		if r := w.run(t, words(args)...); !regexp.MustCompile(pattern).MatchString(r.stdout) {
-			return fmt.Errorf("no %s in %+v", pattern, r)
-		}
-		return nil
-	})
 }
 
 // TestCheckReplicas: check asks every replica, and shows whether they agree, what one of them finds alone, that one

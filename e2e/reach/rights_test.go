@@ -1,6 +1,7 @@
 package reach
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,12 +10,8 @@ import (
 	"testing"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
-
-	"fmt"
 )
 
 // documentedRole is that of docs/operations.md.
@@ -30,28 +27,6 @@ func documentedRole(t *testing.T) *rbacv1.Role {
 	role := new(rbacv1.Role)
 	must(t, yaml.UnmarshalStrict([]byte(block), role))
 	return role
-}
-
-// grant gives a ServiceAccount of its own these rules, and returns its token.
-func (w *world) grant(t *testing.T, account string, rules []rbacv1.PolicyRule) string {
-	t.Helper()
-	meta := metav1.ObjectMeta{Namespace: "linkerd", Name: account}
-	_, err := w.client.CoreV1().
-		ServiceAccounts("linkerd").
-		Create(t.Context(), &v1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
-	must(t, err)
-	_, err = w.client.RbacV1().
-		Roles("linkerd").
-		Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
-	must(t, err)
-	_, err = w.client.RbacV1().RoleBindings("linkerd").Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "linkerd", Name: account}},
-	}, metav1.CreateOptions{})
-	must(t, err)
-	token, err := w.client.Token(t.Context(), "linkerd", account)
-	must(t, err)
-	return token
 }
 
 // TestRights: the documented Role is enough, over SPDY, and with one more right over websockets;

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -174,6 +176,61 @@ func (w *world) as(t *testing.T, file string, env []string, args ...string) verb
 		t.Fatal(err)
 	}
 	return verbRun{out.String(), errs.String(), cmd.ProcessState.ExitCode(), time.Since(began)}
+}
+
+// expect runs the isthmus command, and each time holds what it prints, its exit code, and that it ends in time.
+func (w *world) expect(t *testing.T, list ...expectation) {
+	t.Helper()
+	for _, e := range list {
+		r := w.run(t, words(e.args)...)
+		if e.stderr == "" && r.took > slowAfter { // on a busy machine it may say what it waits for
+			r.stderr = waiting.ReplaceAllString(r.stderr, "")
+		}
+		for _, p := range []struct{ stream, pattern, text string }{
+			{"stdout", e.stdout, r.stdout},
+			{"stderr", e.stderr, r.stderr},
+		} {
+			if p.pattern == "" && p.text != "" || !regexp.MustCompile(p.pattern).MatchString(p.text) {
+				t.Errorf("isthmus %s: %s is %q, want %q", e.args, p.stream, p.text, p.pattern)
+			}
+		}
+		if r.code != e.code || r.took > 20*time.Second {
+			t.Errorf("isthmus %s: exit code %d after %v: %s%s", e.args, r.code, r.took, r.stdout, r.stderr)
+		}
+	}
+}
+
+// shows waits until a run of the isthmus command prints this.
+func (w *world) shows(t *testing.T, pattern, args string) {
+	t.Helper()
+	await(t, "isthmus "+args, func() error {
+		if r := w.run(t, words(args)...); !regexp.MustCompile(pattern).MatchString(r.stdout) {
+			return fmt.Errorf("no %s in %+v", pattern, r)
+		}
+		return nil
+	})
+}
+
+// grant gives a ServiceAccount of its own these rules, and returns its token.
+func (w *world) grant(t *testing.T, account string, rules []rbacv1.PolicyRule) string {
+	t.Helper()
+	meta := metav1.ObjectMeta{Namespace: "linkerd", Name: account}
+	_, err := w.client.CoreV1().
+		ServiceAccounts("linkerd").
+		Create(t.Context(), &v1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = w.client.RbacV1().
+		Roles("linkerd").
+		Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = w.client.RbacV1().RoleBindings("linkerd").Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "linkerd", Name: account}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	token, err := w.client.Token(t.Context(), "linkerd", account)
+	must(t, err)
+	return token
 }
 
 // await waits up to a minute until check returns no error.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"net/netip"
 	"os"
 	"slices"
@@ -474,6 +475,22 @@ func (f *Fleet) Written() (there int, last time.Time) {
 	f.writes.mu.Lock()
 	defer f.writes.mu.Unlock()
 	return f.writes.there, f.writes.last
+}
+
+// Lose makes the API servers of all linked clusters fail. The servers end all watches, and respond
+// to every later request with an error.
+func (f *Fleet) Lose() {
+	for _, c := range f.clusters[1:] {
+		c.api.Misbehave(apisim.Faults{Failing: http.StatusServiceUnavailable})
+		c.api.CutWatches()
+	}
+}
+
+// Copied returns the complete copies that replicas have written. Copied also counts deleted copies.
+func (f *Fleet) Copied() Copied {
+	f.writes.mu.Lock()
+	defer f.writes.mu.Unlock()
+	return f.writes.copies.complete()
 }
 
 // note takes note of a write.

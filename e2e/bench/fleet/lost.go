@@ -1,13 +1,10 @@
 package fleet
 
 import (
-	"net/http"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"isthmus/internal/apisim"
 )
 
 // Labels of the ConfigMaps that a copy of a lost cluster consists of.
@@ -17,27 +14,11 @@ const (
 	copyCount      = "isthmus.io/cache-count"
 )
 
-// Lose makes the API servers of all linked clusters fail. The servers end all watches, and respond
-// to every later request with an error.
-func (f *Fleet) Lose() {
-	for _, c := range f.clusters[1:] {
-		c.api.Misbehave(apisim.Faults{Failing: http.StatusServiceUnavailable})
-		c.api.CutWatches()
-	}
-}
-
 // Copied describes the complete copies of lost clusters in the local cluster.
 type Copied struct {
 	Clusters int       // with a complete copy
 	Bytes    int       // of these copies
 	Last     time.Time // when the newest ConfigMap was written
-}
-
-// Copied returns the complete copies that replicas have written. Copied also counts deleted copies.
-func (f *Fleet) Copied() Copied {
-	f.writes.mu.Lock()
-	defer f.writes.mu.Unlock()
-	return f.writes.copies.complete()
 }
 
 // copies are the written copies of lost clusters, by cluster and generation.

@@ -71,23 +71,6 @@ func startAssets(ctx context.Context, o serverOptions) (*servers, error) {
 	return s, nil
 }
 
-// etcdArgs returns the flags of etcd, which correspond to what startEtcd sets.
-func (o serverOptions) etcdArgs() []string {
-	return []string{
-		"--data-dir=" + o.dir.EtcdData(),
-		"--listen-client-urls=" + etcdURL,
-		"--listen-peer-urls=unix://peer:0",
-		"--advertise-client-urls=http://127.0.0.1:1",
-		"--initial-advertise-peer-urls=http://127.0.0.1:2",
-		"--initial-cluster=default=http://127.0.0.1:2",
-		"--heartbeat-interval=100",
-		"--election-timeout=1000",
-		"--unsafe-no-fsync",
-		"--log-level=warn",
-		"--log-outputs=stderr",
-	}
-}
-
 // dialEtcd fails until etcd listens on its socket.
 func dialEtcd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)

@@ -53,6 +53,23 @@ func (o serverOptions) apiServerArgs() []string {
 	}
 }
 
+// etcdArgs returns the flags of etcd, which correspond to what startEtcd sets.
+func (o serverOptions) etcdArgs() []string {
+	return []string{
+		"--data-dir=" + o.dir.EtcdData(),
+		"--listen-client-urls=" + etcdURL,
+		"--listen-peer-urls=unix://peer:0",
+		"--advertise-client-urls=http://127.0.0.1:1",
+		"--initial-advertise-peer-urls=http://127.0.0.1:2",
+		"--initial-cluster=default=http://127.0.0.1:2",
+		"--heartbeat-interval=100",
+		"--election-timeout=1000",
+		"--unsafe-no-fsync",
+		"--log-level=warn",
+		"--log-outputs=stderr",
+	}
+}
+
 // servers are a running etcd and API server, and the cluster's controllers.
 type servers struct {
 	ready chan error // gets nil once the cluster is ready, or why it cannot become ready

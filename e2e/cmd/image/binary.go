@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"debug/buildinfo"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +19,11 @@ import (
 	"strings"
 	"time"
 
+	cdx "github.com/CycloneDX/cyclonedx-go"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // binary is a program for one platform, and what the Go tool has noted in it.
@@ -140,6 +146,137 @@ func (b *binary) packages(ctx context.Context) ([]linked, error) {
 		)
 	}
 	return all, nil
+}
+
+// papers returns what goes with a program: its SBOM, and the licences and notices of all that is
+// linked in, by file name.
+func (b *binary) papers(ctx context.Context) (texts map[string][]byte, sbom []byte, err error) {
+	packages, err := b.packages(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	goroot, err := output(ctx, "go", "env", "GOROOT")
+	if err != nil {
+		return nil, nil, err
+	}
+	if texts, err = notices(packages, goroot); err != nil {
+		return nil, nil, err
+	}
+	sbom, err = b.sbom(dependencies(packages))
+	texts["isthmus.cdx.json"] = sbom
+	return texts, sbom, err
+}
+
+// image makes the image of one binary.
+func (b *binary) image(ctx context.Context) (platformImage, error) {
+	fail := func(err error) (platformImage, error) { return platformImage{}, err }
+	texts, sbom, err := b.papers(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	if texts["licenses/"+rootsModule+"/LICENSE"], err = rootsLicence(ctx); err != nil {
+		return fail(err)
+	}
+	texts["etc/ssl/certs/ca-certificates.crt"] = roots()
+	beside, err := layer(texts, 0o444, b.time)
+	if err != nil {
+		return fail(err)
+	}
+	program, err := layer(map[string][]byte{"isthmus": b.data}, 0o555, b.time)
+	if err != nil {
+		return fail(err)
+	}
+	base, err := mutate.ConfigFile(
+		mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON),
+		b.config(),
+	)
+	if err != nil {
+		return fail(err)
+	}
+	image, err := mutate.Append(base,
+		b.added(beside, "certificates, licences and SBOM"),
+		b.added(program, "the program"))
+	return platformImage{image, b.platform(), sbom}, err
+}
+
+// added is a layer with its line of history.
+func (b *binary) added(layer v1.Layer, what string) mutate.Addendum {
+	return mutate.Addendum{
+		Layer:   layer,
+		History: v1.History{Created: v1.Time{Time: b.time}, CreatedBy: "make image", Comment: what},
+	}
+}
+
+// config is how the image is run: the user is the one that manifests/install names. Arguments come from there, or from
+// Linkerd's chart; without any the program prints its help.
+func (b *binary) config() *v1.ConfigFile {
+	return &v1.ConfigFile{
+		OS: b.platform().OS, Architecture: b.platform().Architecture, Created: v1.Time{Time: b.time},
+		RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{
+			User: "65532:65532", Entrypoint: []string{"/isthmus"}, WorkingDir: "/",
+			Env:          []string{"PATH=/"}, // for `kubectl exec POD -- isthmus`
+			ExposedPorts: map[string]struct{}{"8086/tcp": {}, "9996/tcp": {}},
+			Labels:       b.labels(),
+		},
+	}
+}
+
+// labels are those that the OCI has names for.
+func (b *binary) labels() map[string]string {
+	labels := map[string]string{
+		"title":       "Isthmus",
+		"description": "A multicluster federation gateway for Linkerd proxies.",
+		"licenses":    "Apache-2.0",
+		"created":     b.time.Format(time.RFC3339), "version": b.version, "revision": b.settings["vcs.revision"],
+	}
+	named := make(map[string]string)
+	for key, value := range labels {
+		if value != "" {
+			named["org.opencontainers.image."+key] = value
+		}
+	}
+	return named
+}
+
+// sbom lists the modules in the program, and what each takes from which, in CycloneDX's JSON. It
+// has no serial number, which would have to be another one each time.
+func (b *binary) sbom(dependencies map[string][]string) ([]byte, error) {
+	refs := make(map[string]string)
+	program := component(cdx.ComponentTypeApplication, b.info.Main.Path, b.version)
+	sum := sha256.Sum256(b.data)
+	program.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}}
+	refs[b.info.Main.Path] = program.BOMRef
+	if commit := b.settings["vcs.revision"]; commit != "" {
+		program.Properties = &[]cdx.Property{
+			{Name: "vcs.revision", Value: commit},
+			{Name: "vcs.modified", Value: b.settings["vcs.modified"]},
+		}
+	}
+
+	libraries := []cdx.Component{component(cdx.ComponentTypeLibrary, std, strings.TrimPrefix(b.info.GoVersion, "go"))}
+	refs[std] = libraries[0].BOMRef
+	for _, m := range b.info.Deps {
+		c := component(cdx.ComponentTypeLibrary, used(m).Path, used(m).Version)
+		refs[m.Path] = c.BOMRef
+		libraries = append(libraries, c)
+	}
+
+	var graph []cdx.Dependency
+	for _, module := range slices.Concat([]string{b.info.Main.Path, std}, paths(b.info.Deps)) {
+		on := make([]string, 0, len(dependencies[module]))
+		for _, d := range dependencies[module] {
+			on = append(on, refs[d])
+		}
+		graph = append(graph, cdx.Dependency{Ref: refs[module], Dependencies: &on})
+	}
+
+	bom := cdx.NewBOM()
+	bom.Metadata = &cdx.Metadata{Timestamp: b.time.Format(time.RFC3339), Component: &program}
+	bom.Components, bom.Dependencies = &libraries, &graph
+	var text bytes.Buffer
+	err := cdx.NewBOMEncoder(&text, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6)
+	return text.Bytes(), err
 }
 
 // dependencies returns which modules the packages of each module import.
