@@ -79,7 +79,7 @@ func parseSubscribe(kind proxy.Kind) func(*parser, []string) (action, error) {
 		if len(args) == 3 {
 			token = args[2]
 		}
-		return func(ctx context.Context, r *run) error { return r.subscribe(ctx, kind, args[0], args[1], token) }, nil
+		return func(ctx context.Context, r *run) error { return subscribe(ctx, r, kind, args[0], args[1], token) }, nil
 	}
 }
 

@@ -46,7 +46,7 @@ func parseLink(_ *parser, args []string) (action, error) {
 		return nil, err
 	}
 	return func(ctx context.Context, r *run) error {
-		kubeconfig, err := r.kubeconfig(ctx, l)
+		kubeconfig, err := linkKubeconfig(ctx, r, l)
 		if err != nil {
 			return fmt.Errorf("credentials for %s: %w", l.remote, err)
 		}
@@ -119,8 +119,8 @@ func (l link) object(kubeconfig []byte) *corev1.Secret {
 	return o
 }
 
-// kubeconfig returns the credentials that the link gives away.
-func (r *run) kubeconfig(ctx context.Context, l link) ([]byte, error) {
+// linkKubeconfig returns the credentials that the link gives away.
+func linkKubeconfig(ctx context.Context, r *run, l link) ([]byte, error) {
 	if l.broken {
 		return []byte("this is: [no kubeconfig"), nil
 	}
@@ -128,7 +128,7 @@ func (r *run) kubeconfig(ctx context.Context, l link) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	user, err := r.authInfo(ctx, w, l)
+	user, err := authInfo(ctx, r, w, l)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func withField(kubeconfig []byte, name, value string) []byte {
 	return bytes.Replace(kubeconfig, []byte(before), fmt.Appendf(nil, "    %s: %s\n%s", name, value, before), 1)
 }
 
-func (r *run) authInfo(ctx context.Context, w *writer, l link) (user api.AuthInfo, err error) {
+func authInfo(ctx context.Context, r *run, w *writer, l link) (user api.AuthInfo, err error) {
 	switch {
 	case l.user == "":
 		return w.Admin(), nil
@@ -200,11 +200,11 @@ func parseUnlink(_ *parser, args []string) (action, error) {
 
 // parseAnother is for: another-gateway CLUSTER [FLAG...].
 func parseAnother(p *parser, args []string) (action, error) {
-	return func(ctx context.Context, r *run) error { return r.startAnother(ctx, args[0], args[1:]) }, nil
+	return func(ctx context.Context, r *run) error { return startAnother(ctx, r, args[0], args[1:]) }, nil
 }
 
 // startAnother starts a gateway beside the one that is there, local to a cluster. It ends with the case.
-func (r *run) startAnother(ctx context.Context, cluster string, flags []string) error {
+func startAnother(ctx context.Context, r *run, cluster string, flags []string) error {
 	if r.another != nil {
 		return errors.New("there is another gateway already")
 	}
@@ -225,7 +225,7 @@ func (r *run) startAnother(ctx context.Context, cluster string, flags []string) 
 	return err
 }
 
-func (r *run) stopAnother() error {
+func stopAnother(r *run) error {
 	if r.another == nil {
 		return nil
 	}

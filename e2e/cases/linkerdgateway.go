@@ -103,11 +103,11 @@ func parseAnswers(_ *parser, args []string) (action, error) {
 		}
 		code = int(n)
 	}
-	return func(ctx context.Context, r *run) error { return r.answers(ctx, addr, code) }, nil
+	return func(ctx context.Context, r *run) error { return answers(ctx, r, addr, code) }, nil
 }
 
 // answers makes a server answer with a status from now on; 0: it is no longer there.
-func (r *run) answers(ctx context.Context, addr netip.AddrPort, code int) error {
+func answers(ctx context.Context, r *run, addr netip.AddrPort, code int) error {
 	s := r.answering[addr]
 	switch {
 	case s == nil && code == 0:

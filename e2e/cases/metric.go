@@ -33,7 +33,7 @@ func parseMetric(_ *parser, args []string) (action, error) {
 		if holds(sum, r.noted[args[0]]) {
 			return nil
 		}
-		return fmt.Errorf("%d samples match and add up to %v, expected is %s%s", found, sum, args[1], r.notes(args))
+		return fmt.Errorf("%d samples match and add up to %v, expected is %s%s", found, sum, args[1], notes(r, args))
 	}), nil
 }
 
@@ -55,7 +55,7 @@ func parseMetricValue(text string) (holds func(sum, noted float64) bool, err err
 }
 
 // notes is what a failed comparison with a noted value adds to its error.
-func (r *run) notes(args []string) string {
+func notes(r *run, args []string) string {
 	if args[1] != "noted" {
 		return ""
 	}

@@ -30,7 +30,7 @@ type stream struct {
 }
 
 // subscribe opens a stream, on a connection of its own. One of the same id from before is closed.
-func (r *run) subscribe(ctx context.Context, kind proxy.Kind, id, authority, token string) error {
+func subscribe(ctx context.Context, r *run, kind proxy.Kind, id, authority, token string) error {
 	if old := r.streams[id]; old != nil {
 		for _, f := range old.Snapshot().Faults {
 			r.faults = append(r.faults, fmt.Sprintf("stream %s, before it was opened anew, was sent: %v", id, f))

@@ -49,7 +49,7 @@ func parseShows(_ *parser, args []string) (action, error) {
 		return nil, err
 	}
 	return fromAdmin(func(ctx context.Context, r *run) error {
-		if err := r.isthmus(ctx, args[1:]); err != nil {
+		if err := isthmus(ctx, r, args[1:]); err != nil {
 			return err
 		}
 		return r.verb.expect("standard output", r.verb.stdout, want, true)
@@ -90,7 +90,7 @@ func (v *verbRun) String() string {
 
 func runVerb(code int, args []string) action {
 	return func(ctx context.Context, r *run) error {
-		if err := r.isthmus(ctx, args); err != nil {
+		if err := isthmus(ctx, r, args); err != nil {
 			return err
 		}
 		if r.verb.code != code {
@@ -101,7 +101,7 @@ func runVerb(code int, args []string) action {
 }
 
 // isthmus runs the command to its end, and keeps what came of it. It has an environment of its own, and no input.
-func (r *run) isthmus(ctx context.Context, args []string) error {
+func isthmus(ctx context.Context, r *run, args []string) error {
 	tool, g := r.runner.env.Tool, r.runner.env.Gateway
 	if tool.Path == "" {
 		return errors.New("there is no isthmus command to run")

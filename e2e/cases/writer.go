@@ -133,11 +133,11 @@ func parseMCS(_ *parser, args []string) (action, error) {
 	for _, cluster := range args[1:] {
 		errs = append(errs, knownCluster(cluster))
 	}
-	return func(ctx context.Context, r *run) error { return r.setMCS(ctx, args[0], args[1:]) }, errors.Join(errs...)
+	return func(ctx context.Context, r *run) error { return setMCS(ctx, r, args[0], args[1:]) }, errors.Join(errs...)
 }
 
 // setMCS sets which versions of the MCS-API clusters serve.
-func (r *run) setMCS(ctx context.Context, versions string, clusters []string) error {
+func setMCS(ctx context.Context, r *run, versions string, clusters []string) error {
 	for _, cluster := range clusters {
 		r.mcs[cluster] = true
 	}
