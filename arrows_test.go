@@ -151,10 +151,8 @@ var arrows = []arrow{
 	},
 	{
 		packages: "isthmus/cmd/isthmus/internal/commands",
-		never:    []string{commandLine, locals, clusters, serving},
+		never:    []string{commandLine, locals, serving},
 		except: []string{
-			"isthmus/clusterstore/decode",
-			"isthmus/clusterstore/kube",
 			"isthmus/cmd/isthmus/internal/check",
 			"isthmus/cmd/isthmus/internal/cli",
 			"isthmus/cmd/isthmus/internal/reach",
@@ -166,19 +164,9 @@ var arrows = []arrow{
 			locals,
 			serving,
 			"isthmus/cmd/isthmus/internal/admin",
-			"isthmus/cmd/isthmus/internal/preflight",
 			"isthmus/cmd/isthmus/internal/server",
 		},
 		except: []string{"isthmus/local/exports/plan"},
-	},
-	{
-		packages: "isthmus/cmd/isthmus/internal/preflight",
-		never: []string{
-			locals,
-			serving,
-			"isthmus/cmd/isthmus/internal/admin",
-			"isthmus/cmd/isthmus/internal/server",
-		},
 	},
 }
 

@@ -11,8 +11,7 @@
 //
 //   - "isthmus gateway" serves the Destination API. Package internal/server implements the command.
 //   - The commands clusters, services, exports, explain, check, get and profile query a running
-//     replica. Package internal/commands implements these commands. If no replica runs, the check
-//     command uses the results of internal/preflight.
+//     replica. Package internal/commands implements these commands.
 //   - The commands link, unlink, cordon and uncordon create, change and delete links. Package
 //     internal/commands/links implements these commands.
 //

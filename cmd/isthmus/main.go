@@ -14,7 +14,7 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/commands"
 	"isthmus/cmd/isthmus/internal/commands/links"
-	"isthmus/cmd/isthmus/internal/preflight"
+
 	"isthmus/cmd/isthmus/internal/server"
 )
 
@@ -53,7 +53,7 @@ func newProgram(name string) *cli.Program {
 		Intro: "isthmus federates services of several clusters for Linkerd proxies.",
 		Groups: []cli.Group{
 			{Title: "Serve", Commands: []cli.Command{server.Command()}},
-			{Title: "Inspect a running replica", Commands: commands.All(preflight.See)},
+			{Title: "Inspect a running replica", Commands: commands.All()},
 			{Title: "Link clusters", Commands: links.All()},
 			{Title: "Other", Commands: []cli.Command{
 				commands.PostRender(),

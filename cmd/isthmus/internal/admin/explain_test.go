@@ -367,7 +367,7 @@ func FuzzExplainQuery(f *testing.F) {
 // wait for its turn.
 func TestExplainIsAwaited(t *testing.T) {
 	longest := pageWait + explainWait + explainLimit
-	for _, v := range commands.All(nil) {
+	for _, v := range commands.All() {
 		if !strings.HasPrefix(v.Use, "explain ") {
 			continue
 		}

@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/rest"
 
-	"isthmus/clusterstore/kube"
 	"isthmus/cmd/isthmus/internal/check"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
@@ -35,24 +33,12 @@ type checkOptions struct {
 	wait      time.Duration
 	every     time.Duration // interval between checks with --wait
 	account   string
-	preflight Preflighter
+	preflight func(context.Context, preflightOptions) check.Seen
 }
 
-// Preflight describes the checks that need no replica.
-type Preflight struct {
-	Config    *rest.Config  // how the user connects to the cluster
-	API       *kube.Clients // clients of the same cluster, for lists of Secrets
-	Namespace string        // namespace in which a replica will run
-	Account   string        // name of the replica's ServiceAccount
-	Pre       bool          // before an installation: the account may be missing
-	Exports   bool          // the replica will run with --exports=on
-}
-
-// Preflighter reads the clusters with the user's kubeconfig, and returns the data that a replica
-// would show on its pages.
-type Preflighter func(context.Context, Preflight) check.Seen
-
-func checkCommand(preflight Preflighter) cli.Command {
+// checkCommand returns the check command. If there is no replica, the command uses the results of
+// the function preflight.
+func checkCommand(preflight func(context.Context, preflightOptions) check.Seen) cli.Command {
 	o := &checkOptions{every: 2 * time.Second, preflight: preflight}
 	return o.command(cli.Command{
 		Use:     "check",
@@ -165,7 +151,14 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	defer cancel()
 	var found check.Seen
 	err = o.await(ctx, p, "the checks from here", "at least one cluster", func() error {
-		found = o.preflight(ctx, Preflight{cluster.Config(), cluster.API, o.Namespace, o.account, o.pre, o.exports})
+		found = o.preflight(ctx, preflightOptions{
+			config:    cluster.Config(),
+			api:       cluster.API,
+			namespace: o.Namespace,
+			account:   o.account,
+			pre:       o.pre,
+			exports:   o.exports,
+		})
 		return ctx.Err()
 	})
 	if err != nil {

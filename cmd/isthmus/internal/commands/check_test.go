@@ -217,9 +217,9 @@ func TestCheckFromHere(t *testing.T) {
 		t.Fatal(err)
 	}
 	pre := false
-	preflight := func(_ context.Context, p Preflight) check.Seen {
-		if p.Config.Host != api.URL || p.Namespace != "mesh" || p.Account != "dst" || p.Pre != pre || p.Exports != pre {
-			t.Errorf("server %s, %s/%s, before an installation: %v", p.Config.Host, p.Namespace, p.Account, p.Pre)
+	preflight := func(_ context.Context, p preflightOptions) check.Seen {
+		if p.config.Host != api.URL || p.namespace != "mesh" || p.account != "dst" || p.pre != pre || p.exports != pre {
+			t.Errorf("server %s, %s/%s, before an installation: %v", p.config.Host, p.namespace, p.account, p.pre)
 		}
 		seen := check.Seen{FromHere: true}
 		seen.Clusters, _ = goodPages()
@@ -227,7 +227,9 @@ func TestCheckFromHere(t *testing.T) {
 	}
 	run := func(args ...string) (code int, out string) {
 		program := &cli.Program{
-			Name: "isthmus", Build: testBuild, Groups: []cli.Group{{Title: "Verbs", Commands: All(preflight)}},
+			Name:   "isthmus",
+			Build:  testBuild,
+			Groups: []cli.Group{{Title: "Verbs", Commands: []cli.Command{checkCommand(preflight)}}},
 		}
 		var stdout, stderr bytes.Buffer
 		args = append([]string{"check", "--kubeconfig", file, "-n", "mesh", "--service-account", "dst"}, args...)

@@ -15,9 +15,8 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// All returns all commands of this package, in the order of the program's overview. The check
-// command uses preflight if there is no replica.
-func All(preflight Preflighter) []cli.Command {
+// All returns all commands of this package, in the order of the program's overview.
+func All() []cli.Command {
 	return []cli.Command{
 		clustersCommand(), servicesCommand(), exportsCommand(), explainCommand(), checkCommand(preflight),
 		getCommand(), profileCommand(),

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 
 // newProgram returns isthmus with the commands of this package.
 func newProgram() *cli.Program {
-	return &cli.Program{Name: "isthmus", Build: testBuild, Groups: []cli.Group{{Title: "Verbs", Commands: All(nil)}}}
+	return &cli.Program{Name: "isthmus", Build: testBuild, Groups: []cli.Group{{Title: "Verbs", Commands: All()}}}
 }
 
 // call runs the program and returns its exit code and output.

@@ -150,7 +150,7 @@ func fetchPage(ctx context.Context, g reach.Replica, path string, into any) (fro
 		return from, unanswered(g, errors.Unwrap(err))
 	}
 	defer answer.Body.Close()
-	return decode(g, answer, pageOf(path), into)
+	return decodePage(g, answer, pageOf(path), into)
 }
 
 // unanswered returns the error for a request without a response.
@@ -166,8 +166,8 @@ func unanswered(g reach.Replica, err error) error {
 	return fmt.Errorf("%s: %s", g, Printable(strings.TrimPrefix(err.Error(), "net/http: ")))
 }
 
-// decode decodes a response into a value.
-func decode(g reach.Replica, answer *http.Response, page string, into any) (from Origin, err error) {
+// decodePage decodes a response into a value.
+func decodePage(g reach.Replica, answer *http.Response, page string, into any) (from Origin, err error) {
 	from = originOf(answer.Header)
 	another := "is it a replica of Isthmus? (choose another with -n or --pod)"
 	if g.Address != "" {

@@ -1,4 +1,4 @@
-package preflight
+package commands
 
 import (
 	"net/http"

@@ -1,4 +1,4 @@
-package preflight
+package commands
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/kube"
 	"isthmus/cmd/isthmus/internal/check"
-	"isthmus/cmd/isthmus/internal/commands"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
 )
@@ -29,35 +28,45 @@ const (
 	allClusters    = 20 * time.Second
 	clustersAtOnce = 48              // 250 unreachable clusters take 18 s
 	clusterLimit   = 8 * time.Second // for all requests to one cluster
+	firstAnswer    = 3 * time.Second // for the first response from a cluster
 )
 
-// firstAnswer is the time limit for the first response from a cluster. Tests change this limit.
-var firstAnswer = 3 * time.Second
+// preflightOptions describe the checks that need no replica.
+type preflightOptions struct {
+	config    *rest.Config  // how the user connects to the local cluster
+	api       *kube.Clients // clients of the same cluster, for lists of Secrets
+	namespace string        // namespace in which a replica will run
+	account   string        // name of the replica's ServiceAccount
+	pre       bool          // before an installation: the account may be missing
+	exports   bool          // the replica will run with --exports=on
+}
 
-// See returns the information that a replica would provide, without using a replica. The function
-// connects from this machine, with the user's credentials and the credentials in link Secrets.
-func See(ctx context.Context, p commands.Preflight) check.Seen {
+// preflight returns the information that a replica would provide, without using a replica. The
+// function connects from this machine: to the local cluster with the user's credentials, and to
+// linked clusters with the credentials in link Secrets. It returns within allClusters, regardless
+// of how API servers respond, and does not change any objects.
+func preflight(ctx context.Context, p preflightOptions) check.Seen {
 	ctx, cancel := context.WithTimeout(ctx, allClusters)
 	defer cancel()
 	reading, stop := context.WithTimeout(ctx, clusterLimit)
-	secrets, err := clusterstore.ListSecrets(reading, p.API, p.Namespace, clusterstore.AllLinks)
+	secrets, err := clusterstore.ListSecrets(reading, p.api, p.namespace, clusterstore.AllLinks)
 	stop()
-	seen := check.Seen{FromHere: true, Exports: p.Exports}
-	seen.Secrets = adminapi.LinkSecrets{Namespace: p.Namespace, Listed: err == nil}
+	seen := check.Seen{FromHere: true, Exports: p.exports}
+	seen.Secrets = adminapi.LinkSecrets{Namespace: p.namespace, Listed: err == nil}
 	if err != nil {
 		seen.Secrets.Reason = kube.Printable(err).Error()
 	}
 	seen.Local.API = new(adminapi.APIServer)
 	own := &inspection{
 		name:        federation.Local,
-		rest:        p.Config,
-		namespace:   p.Namespace,
+		rest:        p.config,
+		namespace:   p.namespace,
 		permissions: check.LocalPermissions(),
-		account:     p.Account,
-		pre:         p.Pre,
+		account:     p.account,
+		pre:         p.pre,
 		found:       seen.Local.API,
 	}
-	if p.Exports {
+	if p.exports {
 		own.permissions = append(own.permissions, check.ExportPermissions()...)
 	}
 	inspections := []*inspection{own}
@@ -67,7 +76,7 @@ func See(ctx context.Context, p commands.Preflight) check.Seen {
 			inspections = append(inspections, &inspection{
 				name:        federation.ClusterName(a.Cluster.Cluster),
 				rest:        a.REST,
-				namespace:   p.Namespace,
+				namespace:   p.namespace,
 				permissions: check.LinkPermissions(),
 				found:       a.API,
 			})
@@ -90,7 +99,7 @@ func See(ctx context.Context, p commands.Preflight) check.Seen {
 		}
 	}
 	if own.noAccount {
-		seen.NoAccount = p.Namespace + "/" + p.Account
+		seen.NoAccount = p.namespace + "/" + p.account
 	}
 	return seen
 }

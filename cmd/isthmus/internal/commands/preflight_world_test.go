@@ -1,4 +1,4 @@
-package preflight
+package commands
 
 import (
 	"crypto/ecdsa"
@@ -28,10 +28,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore"
-	"isthmus/cmd/isthmus/internal/check"
-
 	"isthmus/clusterstore/kube"
-	"isthmus/cmd/isthmus/internal/commands"
+	"isthmus/cmd/isthmus/internal/check"
 )
 
 // checkedAPI is an API server with what checks ask for.
@@ -225,19 +223,14 @@ func (w *world) run(t *testing.T) (bad []string, all []check.Result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all = check.Judge(
-		See(
-			t.Context(),
-			commands.Preflight{
-				Config:    config,
-				API:       user,
-				Namespace: "linkerd",
-				Account:   "isthmus",
-				Pre:       w.pre,
-				Exports:   w.exports,
-			},
-		),
-	)
+	all = check.Judge(preflight(t.Context(), preflightOptions{
+		config:    config,
+		api:       user,
+		namespace: "linkerd",
+		account:   "isthmus",
+		pre:       w.pre,
+		exports:   w.exports,
+	}))
 	for _, r := range all {
 		if r.Level != check.OK {
 			bad = append(bad, fmt.Sprintf("%s %s %s: %s", r.Level, r.Check, r.Object, r.Text))
