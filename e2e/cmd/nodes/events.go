@@ -46,55 +46,58 @@ type gateway struct{ deployment, selector string }
 
 var own = gateway{"isthmus", "app.kubernetes.io/name=isthmus"}
 
-// events makes all events happen to the gateway on its own, and prints the table. Drained, and
-// updated, are replicas that clients have spread over: who loses a replica goes to the other one,
-// and stays.
-func (w *world) events(ctx context.Context) error {
-	return w.play(ctx, []event{
+// events makes events happen to the replicas of Isthmus while clients hold streams.
+type events struct{ *world }
+
+// all plays every event for Isthmus without Linkerd's controller, and prints the table. Clients are
+// spread over both replicas before a drain and before an update. A client that loses its replica
+// connects to the other one, and stays there.
+func (e events) all(ctx context.Context) error {
+	return e.play(ctx, []event{
 		{"nothing, for 20 s", func(ctx context.Context, _ *window) error { return harness.Pause(ctx, 20*time.Second) }},
-		{"isthmus check", w.check},
-		{"a node is drained", w.drain},
-		{"rolling update, DNS with a TTL of 30 s", w.update},
-		{"a gateway hangs: its liveness probe", w.hang},
-		{"a gateway is killed", w.kill},
-		{"a gateway is out of memory", w.outOfMemory},
-		{"west's API server is killed, back after 10 s", w.killAPI("west")},
+		{"isthmus check", e.check},
+		{"a node is drained", e.drain},
+		{"rolling update, DNS with a TTL of 30 s", e.update},
+		{"a gateway hangs: its liveness probe", e.hang},
+		{"a gateway is killed", e.kill},
+		{"a gateway is out of memory", e.outOfMemory},
+		{"west's API server is killed, back after 10 s", e.killAPI("west")},
 		// This event is the first outage of east, so that no older copy of east exists.
-		{"rolling update while east's API server is down", w.updateWithoutEast},
-		{"east's API server is killed, back after 10 s", w.killAPI("east")},
+		{"rolling update while east's API server is down", e.updateWithoutEast},
+		{"east's API server is killed, back after 10 s", e.killAPI("east")},
 		{"rolling update, DNS with a TTL of 5 s", func(ctx context.Context, n *window) error {
-			return errors.Join(w.setTTL(ctx, "5"), w.update(ctx, n))
+			return errors.Join(e.setTTL(ctx, "5"), e.update(ctx, n))
 		}},
-		{"a node is lost, back after 2 min", w.lose},
+		{"a node is lost, back after 2 min", e.lose},
 	})
 }
 
 // play makes events happen, while endpoints come and go in both clusters, and prints what the streams noticed.
-func (w *world) play(ctx context.Context, events []event) error {
+func (e events) play(ctx context.Context, list []event) error {
 	var rows []row
 	var failed error
-	chosen := regexp.MustCompile(w.run)
-	for _, e := range events {
-		if !chosen.MatchString(e.name) {
+	chosen := regexp.MustCompile(e.run)
+	for _, one := range list {
+		if !chosen.MatchString(one.name) {
 			continue
 		}
-		if _, err := w.reports(ctx, true); err != nil {
+		if _, err := e.reports(ctx, true); err != nil {
 			return err
 		}
 		n := &window{began: time.Now()}
 		churning, stop := context.WithCancel(ctx)
 		var churn sync.WaitGroup
-		churn.Go(func() { w.churn(churning) })
-		err := e.do(ctx, n)
+		churn.Go(func() { e.churn(churning) })
+		err := one.do(ctx, n)
 		took := time.Since(n.began)
 		stop()
 		churn.Wait()
-		err = errors.Join(err, w.settle(ctx))
+		err = errors.Join(err, e.settle(ctx))
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", e.name, err))
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", one.name, err))
 		}
-		r := rowOf(e.name, n, took, w.streams, err)
-		w.log("  %s", r)
+		r := rowOf(one.name, n, took, e.streams, err)
+		e.log("  %s", r)
 		rows = append(rows, r)
 		if n.restarted { // until DNS has all replicas again
 			if err := harness.Pause(ctx, 35*time.Second); err != nil {
@@ -115,9 +118,9 @@ func (w *world) play(ctx context.Context, events []event) error {
 }
 
 // churn lets a third Pod of web come and go in both clusters. An API server may be down.
-func (w *world) churn(ctx context.Context) {
+func (e events) churn(ctx context.Context) {
 	for i := 1; harness.Pause(ctx, 5*time.Second) == nil; i++ {
-		for _, client := range w.clients {
+		for _, client := range e.clients {
 			ctx, stop := context.WithTimeout(ctx, 3*time.Second)
 			client.AppsV1().
 				Deployments("shop").
@@ -133,7 +136,7 @@ func (w *world) churn(ctx context.Context) {
 	}
 }
 
-func (w *world) check(ctx context.Context, n *window) error {
+func (e events) check(ctx context.Context, n *window) error {
 	out, err := run(ctx, "", "isthmus", "check")
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
@@ -144,11 +147,11 @@ func (w *world) check(ctx context.Context, n *window) error {
 }
 
 // pods returns the gateway's Pods that run and are ready, and at least that many.
-func (w *world) pods(ctx context.Context, least int) (ready []corev1.Pod, err error) {
+func (e events) pods(ctx context.Context, least int) (ready []corev1.Pod, err error) {
 	err = await(ctx, "the gateway's Pods", func() error {
-		list, err := w.clients["west"].CoreV1().
+		list, err := e.clients["west"].CoreV1().
 			Pods("linkerd").
-			List(ctx, metav1.ListOptions{LabelSelector: w.gateway.selector})
+			List(ctx, metav1.ListOptions{LabelSelector: e.gateway.selector})
 		if err != nil {
 			return err
 		}
@@ -167,12 +170,12 @@ func (w *world) pods(ctx context.Context, least int) (ready []corev1.Pod, err er
 }
 
 // busiest returns the Pod that most streams are at, and its process.
-func (w *world) busiest(ctx context.Context) (pod corev1.Pod, pid int, err error) {
-	pods, err := w.pods(ctx, 2)
+func (e events) busiest(ctx context.Context) (pod corev1.Pod, pid int, err error) {
+	pods, err := e.pods(ctx, 2)
 	if err != nil {
 		return pod, 0, err
 	}
-	streams, err := w.reports(ctx, false)
+	streams, err := e.reports(ctx, false)
 	if err != nil {
 		return pod, 0, err
 	}
@@ -204,10 +207,10 @@ func processOf(pod corev1.Pod) (pid int, err error) {
 }
 
 // awaitRestart waits until the Pod's container has been started again, and serves.
-func (w *world) awaitRestart(ctx context.Context, n *window, before corev1.Pod) error {
+func (e events) awaitRestart(ctx context.Context, n *window, before corev1.Pod) error {
 	n.restarted = true
 	err := await(ctx, before.Name+" is restarted", func() error {
-		pod, err := w.clients["west"].CoreV1().Pods("linkerd").Get(ctx, before.Name, metav1.GetOptions{})
+		pod, err := e.clients["west"].CoreV1().Pods("linkerd").Get(ctx, before.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -228,8 +231,8 @@ func (w *world) awaitRestart(ctx context.Context, n *window, before corev1.Pod) 
 	return err
 }
 
-func (w *world) hang(ctx context.Context, n *window) error {
-	pod, pid, err := w.busiest(ctx)
+func (e events) hang(ctx context.Context, n *window) error {
+	pod, pid, err := e.busiest(ctx)
 	if err != nil {
 		return err
 	}
@@ -237,23 +240,23 @@ func (w *world) hang(ctx context.Context, n *window) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return w.awaitRestart(ctx, n, pod)
+	return e.awaitRestart(ctx, n, pod)
 }
 
-func (w *world) kill(ctx context.Context, n *window) error {
-	pod, pid, err := w.busiest(ctx)
+func (e events) kill(ctx context.Context, n *window) error {
+	pod, pid, err := e.busiest(ctx)
 	if err != nil {
 		return err
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return err
 	}
-	return w.awaitRestart(ctx, n, pod)
+	return e.awaitRestart(ctx, n, pod)
 }
 
 // outOfMemory fills the container's memory from beside the gateway, which the kernel then kills.
-func (w *world) outOfMemory(ctx context.Context, n *window) error {
-	pod, pid, err := w.busiest(ctx)
+func (e events) outOfMemory(ctx context.Context, n *window) error {
+	pod, pid, err := e.busiest(ctx)
 	if err != nil {
 		return err
 	}
@@ -276,7 +279,7 @@ func (w *world) outOfMemory(ctx context.Context, n *window) error {
 	if out, err := hog.CombinedOutput(); err != nil {
 		return fmt.Errorf("hog: %w: %s", err, out)
 	}
-	if err := w.awaitRestart(ctx, n, pod); err != nil {
+	if err := e.awaitRestart(ctx, n, pod); err != nil {
 		return err
 	}
 	if !strings.HasPrefix(n.note, "OOMKilled") {
@@ -285,28 +288,160 @@ func (w *world) outOfMemory(ctx context.Context, n *window) error {
 	return nil
 }
 
-func (w *world) killAPI(name string) func(context.Context, *window) error {
+func (e events) killAPI(name string) func(context.Context, *window) error {
 	return func(ctx context.Context, n *window) error {
-		if err := w.clusters[name].Kill(); err != nil {
+		if err := e.clusters[name].Kill(); err != nil {
 			return err
 		}
 		if err := harness.Pause(ctx, 10*time.Second); err != nil {
 			return err
 		}
-		return w.restartAPI(ctx, name)
+		return e.restartAPI(ctx, name)
 	}
 }
 
 // restartAPI returns once all nodes and two replicas are ready.
-func (w *world) restartAPI(ctx context.Context, name string) error {
-	if err := w.clusters[name].Restart(ctx); err != nil {
+func (e events) restartAPI(ctx context.Context, name string) error {
+	if err := e.clusters[name].Restart(ctx); err != nil {
 		return err
 	}
 	for _, p := range places {
-		if err := w.awaitNode(ctx, p, true); err != nil {
+		if err := e.awaitNode(ctx, p, true); err != nil {
 			return err
 		}
 	}
-	_, err := w.pods(ctx, 2)
+	_, err := e.pods(ctx, 2)
 	return err
+}
+
+func (e events) drain(ctx context.Context, n *window) error {
+	for _, command := range [][]string{
+		{"drain", "west-2", "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=5m"},
+		{"rollout", "status", "-n", "linkerd", "deployment/" + e.gateway.deployment, "--timeout=5m"},
+		{"uncordon", "west-2"},
+	} {
+		if _, err := e.kubectl(ctx, "", "west", command...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e events) setTTL(ctx context.Context, ttl string) error {
+	text := strings.NewReplacer("CLUSTER", "west", "TTL", ttl).Replace(objectsYAML)
+	text, _, _ = strings.Cut(text, "---\napiVersion: v1\nkind: Namespace") // not the Pods
+	if _, err := e.kubectl(ctx, text, "west", "apply", "-f", "-"); err != nil {
+		return err
+	}
+	return e.rollout(ctx, "west", "kube-system/coredns")
+}
+
+func (e events) update(ctx context.Context, n *window) error {
+	began := time.Now()
+	if _, err := e.kubectl(
+		ctx,
+		"",
+		"west",
+		"rollout",
+		"restart",
+		"-n",
+		"linkerd",
+		"deployment/"+e.gateway.deployment,
+	); err != nil {
+		return err
+	}
+	return e.finish(ctx, n, began)
+}
+
+// updateWithoutEast replaces all replicas while east's API server is down, once east's cache is copied.
+func (e events) updateWithoutEast(ctx context.Context, n *window) error {
+	if err := e.clusters["east"].Kill(); err != nil {
+		return err
+	}
+	err := await(ctx, "the copy of east", func() error {
+		list, err := e.clients["west"].CoreV1().
+			ConfigMaps("linkerd").
+			List(ctx, metav1.ListOptions{LabelSelector: "isthmus.io/cache-cluster=east"})
+		if err == nil && len(list.Items) == 0 {
+			err = errors.New("there is no ConfigMap")
+		}
+		return err
+	})
+	if err == nil {
+		err = e.update(ctx, n)
+	}
+	return errors.Join(err, e.restartAPI(ctx, "east"))
+}
+
+// finish waits until a rolling update is complete, and the Pods of before have gone.
+func (e events) finish(ctx context.Context, n *window, began time.Time) error {
+	if err := e.rollout(ctx, "west", "linkerd/"+e.gateway.deployment); err != nil {
+		return err
+	}
+	n.note = fmt.Sprintf("rollout status ends after %.0f s", time.Since(began).Seconds())
+	return await(ctx, "the Pods of before have gone", func() error {
+		list, err := e.clients["west"].CoreV1().
+			Pods("linkerd").
+			List(ctx, metav1.ListOptions{LabelSelector: e.gateway.selector})
+		if err == nil &&
+			slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }) {
+			err = errors.New("one is there")
+		}
+		return err
+	})
+}
+
+// lose cuts the power of the node that no client is on, and gives it back.
+func (e events) lose(ctx context.Context, n *window) error {
+	pods, err := e.pods(ctx, 2)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName == "west-2" })
+	if i < 0 {
+		return errors.New("no replica is on west-2")
+	}
+	n.silent, n.address = time.Now(), addressOf(pods[i])
+	if err := e.loseNode(ctx, "west-2"); err != nil {
+		return err
+	}
+	p := places[1]
+	if err := e.awaitNode(ctx, p, false); err != nil {
+		return err
+	}
+	n.note = fmt.Sprintf("not Ready after %.0f s", time.Since(n.began).Seconds())
+	if err := harness.Pause(ctx, 2*time.Minute-time.Since(n.began)); err != nil {
+		return err
+	}
+	if err := e.startNode(ctx, p); err != nil {
+		return err
+	}
+	if err := e.awaitNode(ctx, p, true); err != nil {
+		return err
+	}
+	_, err = e.pods(ctx, 2)
+	return err
+}
+
+// change is an update by a command of kubectl.
+func (e events) change(args ...string) func(context.Context, *window) error {
+	return func(ctx context.Context, n *window) error {
+		began := time.Now()
+		before, err := e.pods(ctx, 2)
+		if err != nil {
+			return err
+		}
+		if _, err := e.kubectl(ctx, "", "west", append(args, "-n", "linkerd")...); err != nil {
+			return err
+		}
+		if err := e.finish(ctx, n, began); err != nil {
+			return err
+		}
+		after, err := e.pods(ctx, 2)
+		n.linkerds = map[string]bool{}
+		for _, pod := range slices.Concat(before, after) {
+			n.linkerds[addressOf(pod)] = pod.Spec.Containers[0].Image == linkerdImage
+		}
+		return err
+	}
 }

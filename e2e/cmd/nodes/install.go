@@ -10,15 +10,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"isthmus/e2e/harness/kube"
@@ -28,7 +25,7 @@ import (
 var clientsYAML string
 
 // readInstall returns the README's commands for a gateway on its own, after that which makes the image.
-func (w *world) readInstall() ([]string, error) {
+func readInstall() ([]string, error) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		return nil, err
@@ -44,8 +41,8 @@ func (w *world) readInstall() ([]string, error) {
 }
 
 // install installs the gateway, links the other cluster, and starts clients.
-func (w *world) install(ctx context.Context) error {
-	commands, err := w.readInstall()
+func install(ctx context.Context, w *world) error {
+	commands, err := readInstall()
 	if err != nil {
 		return err
 	}
@@ -68,103 +65,13 @@ func (w *world) install(ctx context.Context) error {
 	return w.startClients(ctx, "clients", "isthmus.linkerd.svc.cluster.local:8086")
 }
 
-// startClients starts clients of the replicas of a Service, and waits until they have what EndpointSlices have.
-func (w *world) startClients(ctx context.Context, name, server string) error {
-	text := strings.NewReplacer("CLIENTS", name, "SERVER", server).Replace(clientsYAML)
-	if _, err := w.kubectl(ctx, text, "west", "apply", "-f", "-"); err != nil {
-		return err
-	}
-	if err := w.rollout(ctx, "west", "shop/"+name); err != nil {
-		return err
-	}
-	w.asked = name
-	if err := w.settle(ctx); err != nil {
-		return err
-	}
-	w.log("  %d streams of clients in Pods have what `kubectl get endpointslices` has", len(w.streams))
-	return nil
-}
-
-// reports asks the clients; with mark they count anew.
-func (w *world) reports(ctx context.Context, mark bool) (map[string]Report, error) {
-	pods, err := w.clients["west"].CoreV1().Pods("shop").List(ctx, metav1.ListOptions{LabelSelector: "app=" + w.asked})
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]Report{}
-	for _, pod := range pods.Items {
-		url := "http://" + pod.Status.PodIP + ":8080/"
-		if mark {
-			url += "?mark"
-		}
-		answer, err := http.Get(url)
-		if err != nil {
-			return nil, err
-		}
-		var list []Report
-		err = errors.Join(json.NewDecoder(answer.Body).Decode(&list), answer.Body.Close())
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range list {
-			all[pod.Name+" "+r.Name] = r
-		}
-	}
-	return all, nil
-}
-
-// settle waits until all streams are open, and have what kubectl says there is.
-func (w *world) settle(ctx context.Context) error {
-	return await(ctx, "clients", func() (err error) {
-		web := map[string][]string{}
-		for cluster := range w.clusters {
-			out, err := w.kubectl(
-				ctx,
-				"",
-				cluster,
-				"get",
-				"endpointslices",
-				"-n",
-				"shop",
-				"-l",
-				"kubernetes.io/service-name=web",
-				"-o",
-				`jsonpath={range .items[*].endpoints[?(@.conditions.ready==true)]}{.addresses[0]}:8080{"\n"}{end}`,
-			)
-			if err != nil {
-				return err
-			}
-			web[cluster] = strings.Fields(out)
-		}
-		both := slices.Sorted(slices.Values(slices.Concat(web["west"], web["east"])))
-		slices.Sort(web["west"])
-		if w.streams, err = w.reports(ctx, false); err != nil {
-			return err
-		}
-		for name, r := range w.streams {
-			want := web["west"]
-			if strings.Contains(name, "federated") {
-				want = both
-			}
-			slices.Sort(r.Addrs)
-			if !r.Open {
-				return fmt.Errorf("%s is not open", name)
-			}
-			if strings.Contains(name, " Get ") && !slices.Equal(r.Addrs, want) {
-				return fmt.Errorf("%s has %q; EndpointSlices have %q", name, r.Addrs, want)
-			}
-		}
-		return nil
-	})
-}
-
 const (
 	linkerdImage = "nodes.test/linkerd-controller:1"
 	isthmusImage = "registry.example.com/isthmus:v1" // as the README and the Makefile name it
 )
 
 // inLinkerdsPlace runs Linkerd's real destination controller, and lets the gateway take its place and leave it.
-func (w *world) inLinkerdsPlace(ctx context.Context) error {
+func inLinkerdsPlace(ctx context.Context, w *world) error {
 	if w.linkerd == "" {
 		w.log("  left out: LINKERD_CONTROLLER=FILE, Linkerd's controller, is not given (e2e/cmd/nodes/README.md)")
 		return nil
@@ -198,36 +105,14 @@ func (w *world) inLinkerdsPlace(ctx context.Context) error {
 	); err != nil {
 		return err
 	}
-	return w.play(ctx, []event{
+	happen := events{w}
+	return happen.play(ctx, []event{
 		{
 			"kubectl set image: the gateway takes the place",
-			w.change("set", "image", "deployment/linkerd-destination", "destination="+isthmusImage),
+			happen.change("set", "image", "deployment/linkerd-destination", "destination="+isthmusImage),
 		},
-		{"kubectl rollout undo: Linkerd's is back", w.change("rollout", "undo", "deployment/linkerd-destination")},
+		{"kubectl rollout undo: Linkerd's is back", happen.change("rollout", "undo", "deployment/linkerd-destination")},
 	})
-}
-
-// change is an update by a command of kubectl.
-func (w *world) change(args ...string) func(context.Context, *window) error {
-	return func(ctx context.Context, n *window) error {
-		began := time.Now()
-		before, err := w.pods(ctx, 2)
-		if err != nil {
-			return err
-		}
-		if _, err := w.kubectl(ctx, "", "west", append(args, "-n", "linkerd")...); err != nil {
-			return err
-		}
-		if err := w.finish(ctx, n, began); err != nil {
-			return err
-		}
-		after, err := w.pods(ctx, 2)
-		n.linkerds = map[string]bool{}
-		for _, pod := range slices.Concat(before, after) {
-			n.linkerds[addressOf(pod)] = pod.Spec.Containers[0].Image == linkerdImage
-		}
-		return err
-	}
 }
 
 // onlyDestination leaves the Deployment the container that is real, without the proxy in front of

@@ -5,11 +5,14 @@ package main
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -78,9 +81,15 @@ func runInside(ctx context.Context, o options) error {
 		{"API servers, schedulers, controllers", w.startClusters},
 		{"nodes", w.startNodes},
 		{"DNS, Services, Pods", w.startPods},
-		{"the gateway, as the README installs it; a linked cluster; clients", w.install},
-		{"events", w.events},
-		{"in the place of Linkerd's destination controller", w.inLinkerdsPlace},
+		{
+			"the gateway, as the README installs it; a linked cluster; clients",
+			func(ctx context.Context) error { return install(ctx, w) },
+		},
+		{"events", events{w}.all},
+		{
+			"in the place of Linkerd's destination controller",
+			func(ctx context.Context) error { return inLinkerdsPlace(ctx, w) },
+		},
 	} {
 		w.log("%s", step.what)
 		if err := step.do(ctx); err != nil {
@@ -319,4 +328,94 @@ func await(ctx context.Context, what string, check func() error) error {
 		return fmt.Errorf("%s: %w", what, errors.Join(err, ctx.Err()))
 	}
 	return nil
+}
+
+// startClients starts clients of the replicas of a Service, and waits until they have what EndpointSlices have.
+func (w *world) startClients(ctx context.Context, name, server string) error {
+	text := strings.NewReplacer("CLIENTS", name, "SERVER", server).Replace(clientsYAML)
+	if _, err := w.kubectl(ctx, text, "west", "apply", "-f", "-"); err != nil {
+		return err
+	}
+	if err := w.rollout(ctx, "west", "shop/"+name); err != nil {
+		return err
+	}
+	w.asked = name
+	if err := w.settle(ctx); err != nil {
+		return err
+	}
+	w.log("  %d streams of clients in Pods have what `kubectl get endpointslices` has", len(w.streams))
+	return nil
+}
+
+// reports asks the clients; with mark they count anew.
+func (w *world) reports(ctx context.Context, mark bool) (map[string]Report, error) {
+	pods, err := w.clients["west"].CoreV1().Pods("shop").List(ctx, metav1.ListOptions{LabelSelector: "app=" + w.asked})
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]Report{}
+	for _, pod := range pods.Items {
+		url := "http://" + pod.Status.PodIP + ":8080/"
+		if mark {
+			url += "?mark"
+		}
+		answer, err := http.Get(url)
+		if err != nil {
+			return nil, err
+		}
+		var list []Report
+		err = errors.Join(json.NewDecoder(answer.Body).Decode(&list), answer.Body.Close())
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range list {
+			all[pod.Name+" "+r.Name] = r
+		}
+	}
+	return all, nil
+}
+
+// settle waits until all streams are open, and have what kubectl says there is.
+func (w *world) settle(ctx context.Context) error {
+	return await(ctx, "clients", func() (err error) {
+		web := map[string][]string{}
+		for cluster := range w.clusters {
+			out, err := w.kubectl(
+				ctx,
+				"",
+				cluster,
+				"get",
+				"endpointslices",
+				"-n",
+				"shop",
+				"-l",
+				"kubernetes.io/service-name=web",
+				"-o",
+				`jsonpath={range .items[*].endpoints[?(@.conditions.ready==true)]}{.addresses[0]}:8080{"\n"}{end}`,
+			)
+			if err != nil {
+				return err
+			}
+			web[cluster] = strings.Fields(out)
+		}
+		both := slices.Sorted(slices.Values(slices.Concat(web["west"], web["east"])))
+		slices.Sort(web["west"])
+		if w.streams, err = w.reports(ctx, false); err != nil {
+			return err
+		}
+		for name, r := range w.streams {
+			want := web["west"]
+			if strings.Contains(name, "federated") {
+				want = both
+			}
+			slices.Sort(r.Addrs)
+			if !r.Open {
+				return fmt.Errorf("%s is not open", name)
+			}
+			if strings.Contains(name, " Get ") && !slices.Equal(r.Addrs, want) {
+				return fmt.Errorf("%s has %q; EndpointSlices have %q", name, r.Addrs, want)
+			}
+		}
+		return nil
+	})
 }
