@@ -81,6 +81,7 @@ var arrows = []arrow{
 		},
 	},
 	{packages: "isthmus/clusterstore/gateway", never: []string{"isthmus/clusterstore"}},
+	{packages: "isthmus/clusterstore/internal/clustertest", never: []string{everything}},
 
 	// The local cluster's additions: its writers do not know each other, nor the package local.
 	{packages: locals, never: []string{commandLine, serving, linkerdAPI, grpcModule}},
@@ -258,7 +259,7 @@ func TestModules(t *testing.T) {
 // A package of templates, for example, makes the linker keep all methods of all types.
 func TestSmall(t *testing.T) {
 	heavy := []string{
-		"isthmus/clusterstore/decode/corpus",
+		"isthmus/clusterstore/internal/clustertest",
 		"isthmus/internal/apisim",
 		"isthmus/internal/spec",
 		"github.com/spf13/cobra/doc/...",

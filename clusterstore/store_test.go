@@ -21,7 +21,7 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/decode"
-	"isthmus/clusterstore/internal/metricstest"
+	"isthmus/clusterstore/internal/clustertest"
 	"isthmus/clusterstore/kube"
 )
 
@@ -105,7 +105,7 @@ func TestMetrics(t *testing.T) {
 		east := e.named("east")
 		east.sync()
 		e.named("north").fail("refused")
-		metricstest.Check(t, registry,
+		clustertest.CheckMetrics(t, registry,
 			"cluster_store_size 2",
 			"isthmus_cluster_rotation_failing cluster=east 0",
 			"isthmus_cluster_rotation_failing cluster=north 0",
@@ -129,7 +129,7 @@ func TestMetrics(t *testing.T) {
 		e.last(3).fail("unauthorized")
 		e.remove("n")
 		e.remove("bad")
-		metricstest.Check(t, registry,
+		clustertest.CheckMetrics(t, registry,
 			"cluster_store_size 1",
 			"isthmus_cluster_rotation_failing cluster=east 1",
 			"isthmus_cluster_stale_seconds cluster=east 90",
@@ -160,7 +160,7 @@ func TestForgottenWithItsLink(t *testing.T) {
 		}
 		e.store.metrics = m
 		ofEast := func() bool {
-			return strings.Contains(strings.Join(metricstest.Lines(t, registry), "\n"), "cluster=east")
+			return strings.Contains(strings.Join(clustertest.MetricLines(t, registry), "\n"), "cluster=east")
 		}
 		e.put(secret("a", "east", "t2", 5))
 		if !ofEast() {

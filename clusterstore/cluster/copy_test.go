@@ -21,8 +21,8 @@ import (
 	"pgregory.net/rapid"
 
 	"isthmus/clusterstore/decode"
-	"isthmus/clusterstore/decode/corpus"
 	"isthmus/clusterstore/follow"
+	"isthmus/clusterstore/internal/clustertest"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
 )
@@ -87,7 +87,7 @@ func FuzzCopySame(f *testing.F) {
 
 func compareCopies(t *testing.T, rt *rapid.T) {
 	w := newCopied(t, rapid.Bool().Draw(rt, "EndpointSlices"))
-	m := corpus.Maker{Rand: rand.New(rand.NewPCG(1, rapid.Uint64().Draw(rt, "seed")))}
+	m := clustertest.Maker{Rand: rand.New(rand.NewPCG(1, rapid.Uint64().Draw(rt, "seed")))}
 	for range rapid.IntRange(1, 20).Draw(rt, "n") {
 		w.make(m)
 	}
@@ -320,7 +320,7 @@ func closedNow(c <-chan struct{}) bool {
 }
 
 // make puts a random object of each copied kind into the cluster.
-func (w *world) make(m corpus.Maker) {
+func (w *world) make(m clustertest.Maker) {
 	service := &corev1.Service{}
 	m.Make(service)
 	spiceService(m, service)
@@ -381,7 +381,7 @@ func asSent[T any](o *T) *T {
 }
 
 // spiceCopiedService gives gateways other probes and addresses.
-func spiceCopiedService(m corpus.Maker, o *corev1.Service) {
+func spiceCopiedService(m clustertest.Maker, o *corev1.Service) {
 	if o.Annotations[gatewayAnnotation] == "true" {
 		o.Annotations[periodAnnotation] = []string{"", "7", "1m30s", "900"}[m.IntN(4)]
 		o.Annotations[identityAnnotation] = []string{"", "gateway.id", "no identity"}[m.IntN(3)]
@@ -400,7 +400,7 @@ func spiceCopiedService(m corpus.Maker, o *corev1.Service) {
 }
 
 // spiceCopiedPod gives Pods lists of opaque ports, and ports whose names look like numbers.
-func spiceCopiedPod(m corpus.Maker, o *corev1.Pod) {
+func spiceCopiedPod(m clustertest.Maker, o *corev1.Pod) {
 	lists := []string{"", "25,3306", "25", "0025", "0-65535", "1-2, http ,25-30", "8080"}
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, opaqueAnnotation, lists[m.IntN(len(lists))])
 	if m.IntN(2) == 0 {
@@ -412,7 +412,7 @@ func spiceCopiedPod(m corpus.Maker, o *corev1.Pod) {
 }
 
 // spiceCopiedSlice adds endpoints with each verdict, with several addresses, and with other targets.
-func spiceCopiedSlice(m corpus.Maker, o *discoveryv1.EndpointSlice) {
+func spiceCopiedSlice(m clustertest.Maker, o *discoveryv1.EndpointSlice) {
 	words := []string{
 		"",
 		"pod=web-1",

@@ -22,7 +22,7 @@ import (
 	"pgregory.net/rapid"
 
 	"isthmus/clusterstore/decode"
-	"isthmus/clusterstore/decode/corpus"
+	"isthmus/clusterstore/internal/clustertest"
 )
 
 // corpusSize is how many objects there are of each kind.
@@ -54,7 +54,7 @@ func newKept(o decode.Object, value any) isKept {
 type corpusKind struct {
 	schema.GroupVersionKind
 	used string
-	make func(corpus.Maker) []byte                                 // an encoded object
+	make func(clustertest.Maker) []byte                            // an encoded object
 	old  func(data []byte, change func(decode.Object)) isKept      // decoded as client-go does
 	all  func(t *testing.T, from decode.Sources) (listed []isKept) // decoded by package decode
 }
@@ -62,10 +62,10 @@ type corpusKind struct {
 func newCorpusKind[T any, O interface {
 	*T
 	decode.Object
-}](kind schema.GroupVersionKind, used string, spice func(corpus.Maker, O), from func(decode.Sources) decode.Source[O],
+}](kind schema.GroupVersionKind, used string, spice func(clustertest.Maker, O), from func(decode.Sources) decode.Source[O],
 	compact func(O) any) corpusKind {
 	return corpusKind{GroupVersionKind: kind, used: used,
-		make: func(m corpus.Maker) []byte {
+		make: func(m clustertest.Maker) []byte {
 			o := O(new(T))
 			m.Make(o)
 			spice(m, o)
@@ -123,7 +123,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 	return []corpusKind{
 		newCorpusKind(
 			corev1.SchemeGroupVersion.WithKind("Pod"),
-			corpus.UsedPod,
+			clustertest.UsedPod,
 			spicePod,
 			func(s decode.Sources) decode.Source[*corev1.Pod] { return s.Pods },
 			func(o *corev1.Pod) any {
@@ -133,7 +133,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 		),
 		newCorpusKind(
 			corev1.SchemeGroupVersion.WithKind("Service"),
-			corpus.UsedService,
+			clustertest.UsedService,
 			spiceService,
 			func(s decode.Sources) decode.Source[*corev1.Service] { return s.Services },
 			func(o *corev1.Service) any {
@@ -146,7 +146,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 		),
 		newCorpusKind(
 			discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
-			corpus.UsedSlice,
+			clustertest.UsedSlice,
 			spiceSlice,
 			func(s decode.Sources) decode.Source[*discoveryv1.EndpointSlice] { return s.EndpointSlices },
 			func(o *discoveryv1.EndpointSlice) any {
@@ -156,7 +156,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 		),
 		newCorpusKind(
 			corev1.SchemeGroupVersion.WithKind("Endpoints"),
-			corpus.UsedEndpoints,
+			clustertest.UsedEndpoints,
 			spiceEndpoints,
 			func(s decode.Sources) decode.Source[*coreEndpoints] { return s.Endpoints },
 			func(o *coreEndpoints) any {
@@ -165,8 +165,8 @@ func corpusKinds(t *testing.T) []corpusKind {
 		),
 		newCorpusKind(
 			partial,
-			corpus.UsedMeta,
-			func(corpus.Maker, *metav1.PartialObjectMetadata) {},
+			clustertest.UsedMeta,
+			func(clustertest.Maker, *metav1.PartialObjectMetadata) {},
 			func(s decode.Sources) decode.Source[*metav1.PartialObjectMetadata] { return s.NodeMetadata },
 			func(o *metav1.PartialObjectMetadata) any {
 				owner, _ := compactOwner(o)
@@ -175,7 +175,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 			},
 		),
 		newCorpusKind(
-			corev1.SchemeGroupVersion.WithKind("Node"), corpus.UsedNode, spiceNode,
+			corev1.SchemeGroupVersion.WithKind("Node"), clustertest.UsedNode, spiceNode,
 			func(s decode.Sources) decode.Source[*corev1.Node] { return s.Nodes },
 			func(o *corev1.Node) any {
 				n, _ := compactLocalNode(o)
@@ -186,7 +186,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 		newCorpusKind(
 			decode.PolicyVersion.WithKind("Server"),
 			"",
-			func(corpus.Maker, *decode.Server) {},
+			func(clustertest.Maker, *decode.Server) {},
 			func(s decode.Sources) decode.Source[*decode.Server] { return s.Servers },
 			func(o *decode.Server) any {
 				f, ok := compactServer(o)
@@ -196,7 +196,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 		newCorpusKind(
 			decode.WorkloadVersion.WithKind("ExternalWorkload"),
 			"",
-			func(corpus.Maker, *decode.ExternalWorkload) {},
+			func(clustertest.Maker, *decode.ExternalWorkload) {},
 			func(s decode.Sources) decode.Source[*decode.ExternalWorkload] { return s.Workloads },
 			func(o *decode.ExternalWorkload) any {
 				p, _ := compactWorkload(c.Cluster, o)
@@ -206,7 +206,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 		newCorpusKind(
 			decode.ProfileVersion.WithKind("ServiceProfile"),
 			"",
-			func(corpus.Maker, *decode.ServiceProfile) {},
+			func(clustertest.Maker, *decode.ServiceProfile) {},
 			func(s decode.Sources) decode.Source[*decode.ServiceProfile] { return s.Profiles },
 			func(o *decode.ServiceProfile) any {
 				return translateProfile(o)
@@ -255,14 +255,14 @@ func fieldsOfExports(o *corev1.Service) any {
 }
 
 // spiceNode gives Nodes addresses of both families, each of them more than once.
-func spiceNode(m corpus.Maker, o *corev1.Node) {
+func spiceNode(m clustertest.Maker, o *corev1.Node) {
 	for i := range o.Status.Addresses {
 		o.Status.Addresses[i].Address = []string{"10.0.0.1", "::ffff:10.0.0.1", "fd00::1", "n1.example.com"}[m.IntN(4)]
 	}
 }
 
 // spicePod makes some Pods meshed ones.
-func spicePod(m corpus.Maker, o *corev1.Pod) {
+func spicePod(m clustertest.Maker, o *corev1.Pod) {
 	if m.IntN(2) == 0 {
 		return
 	}
@@ -288,7 +288,7 @@ func spicePod(m corpus.Maker, o *corev1.Pod) {
 }
 
 // spiceService makes some Services gateways.
-func spiceService(m corpus.Maker, o *corev1.Service) {
+func spiceService(m clustertest.Maker, o *corev1.Service) {
 	if m.IntN(2) == 0 {
 		return
 	}
@@ -308,7 +308,7 @@ func spiceService(m corpus.Maker, o *corev1.Service) {
 	}
 }
 
-func spiceSlice(m corpus.Maker, o *discoveryv1.EndpointSlice) {
+func spiceSlice(m clustertest.Maker, o *discoveryv1.EndpointSlice) {
 	if m.IntN(2) == 0 {
 		o.AddressType = "IPv4"
 		o.Labels = map[string]string{discoveryv1.LabelServiceName: "web", mirrorClusterLabel: "east"}
@@ -333,7 +333,7 @@ func spiceSlice(m corpus.Maker, o *discoveryv1.EndpointSlice) {
 	o.OwnerReferences = append([]metav1.OwnerReference{{Kind: "Service", Name: "web"}}, o.OwnerReferences...)
 }
 
-func spiceEndpoints(m corpus.Maker, o *coreEndpoints) {
+func spiceEndpoints(m clustertest.Maker, o *coreEndpoints) {
 	address := corev1.EndpointAddress{
 		IP:        fmt.Sprint("10.0.1.", m.IntN(256)),
 		NodeName:  new("n1"),
@@ -396,7 +396,7 @@ func (k corpusKind) sources(t *testing.T, objects [][]byte) decode.Sources {
 func TestKeptAsClientGo(t *testing.T) {
 	for _, k := range corpusKinds(t) {
 		rapid.Check(t, func(rt *rapid.T) {
-			m := corpus.Maker{Rand: rand.New(rand.NewPCG(1, rapid.Uint64().Draw(rt, "seed")))}
+			m := clustertest.Maker{Rand: rand.New(rand.NewPCG(1, rapid.Uint64().Draw(rt, "seed")))}
 			var objects [][]byte
 			for range 10 {
 				objects = append(objects, k.make(m))
@@ -424,7 +424,7 @@ func (k corpusKind) compare(t *testing.T, objects [][]byte) {
 func TestUsedFields(t *testing.T) {
 	needed := make(map[string]bool)
 	for _, k := range corpusKinds(t) {
-		m := corpus.Maker{Rand: rand.New(rand.NewPCG(2, 2))}
+		m := clustertest.Maker{Rand: rand.New(rand.NewPCG(2, 2))}
 		for range corpusSize {
 			data := k.make(m)
 			want := k.old(data, nil)
@@ -436,7 +436,7 @@ func TestUsedFields(t *testing.T) {
 				needed[name] = needed[name] ||
 					!reflect.DeepEqual(
 						want,
-						k.old(data, func(o decode.Object) { corpus.Zero(reflect.ValueOf(o), path) }),
+						k.old(data, func(o decode.Object) { clustertest.Zero(reflect.ValueOf(o), path) }),
 					)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"isthmus/clusterstore/follow"
-	"isthmus/clusterstore/internal/metricstest"
+	"isthmus/clusterstore/internal/clustertest"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
 )
@@ -28,7 +28,7 @@ func TestSeries(t *testing.T) {
 		{Resource: "jobs", Err: "no CRD", Failure: adminapi.Absent},
 		{Resource: "replicasets", Err: "gone", Failure: adminapi.Failing, Synced: true}, {Resource: "nodes"},
 	}}})))
-	metricstest.Check(t, registry,
+	clustertest.CheckMetrics(t, registry,
 		"endpoints_cache_size cluster=east 0",
 		"endpointslices_cache_size cluster=east 2",
 		"isthmus_cluster_kind_unread cluster=east reason=forbidden resource=servers 1",
@@ -47,7 +47,7 @@ func TestSeries(t *testing.T) {
 func TestTroublesOfLocalCluster(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectorOf(troubles(federation.Local, adminapi.Resource{Resource: "pods"})))
-	metricstest.Check(t, registry,
+	clustertest.CheckMetrics(t, registry,
 		"isthmus_objects_refused cluster=local resource=pods 0",
 	)
 }

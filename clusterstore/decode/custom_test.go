@@ -19,7 +19,7 @@ import (
 	"pgregory.net/rapid"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
-	"isthmus/clusterstore/decode/corpus"
+	"isthmus/clusterstore/internal/clustertest"
 )
 
 // heldCustom are the kinds in JSON, whose lists and events are held against their types' own way to decode an object.
@@ -117,7 +117,7 @@ var customKinds = []schema.GroupVersionKind{
 }
 
 // customObject is an object in JSON.
-func customObject(m corpus.Maker, t interface{ Fatal(...any) }, kind int) string {
+func customObject(m clustertest.Maker, t interface{ Fatal(...any) }, kind int) string {
 	o := []Object{
 		&Server{}, &ExternalWorkload{}, &ServiceProfile{}, &Link{}, &mcs.ServiceExport{},
 		&mcs.ServiceImport{},

@@ -15,16 +15,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"isthmus/clusterstore/decode/corpus"
+	"isthmus/clusterstore/internal/clustertest"
 )
 
-func newMaker(seed, stream uint64) corpus.Maker {
-	return corpus.Maker{Rand: rand.New(rand.NewPCG(seed, stream))}
+func newMaker(seed, stream uint64) clustertest.Maker {
+	return clustertest.Maker{Rand: rand.New(rand.NewPCG(seed, stream))}
 }
 
 // prune leaves only the used fields of an object that client-go has decoded.
 func prune(o Object, used string) {
-	corpus.Prune(reflect.ValueOf(o).Elem(), strings.Fields(used))
+	clustertest.Prune(reflect.ValueOf(o).Elem(), strings.Fields(used))
 	annotations := o.GetAnnotations()
 	for key := range annotations {
 		if !usedAnnotation(key) {

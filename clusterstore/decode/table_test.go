@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	"isthmus/clusterstore/decode/corpus"
+	"isthmus/clusterstore/internal/clustertest"
 )
 
 // message is what client-go's types can do.
@@ -45,10 +45,10 @@ func hold[T any, O interface {
 }
 
 var heldKinds = []held{
-	hold[corev1.Pod](pods, corpus.UsedPod), hold[corev1.Service](services, corpus.UsedService),
-	hold[discoveryv1.EndpointSlice](endpointSlices, corpus.UsedSlice),
-	hold[coreEndpoints](endpoints, corpus.UsedEndpoints), hold[corev1.Secret](secrets, corpus.UsedSecret),
-	hold[corev1.Node](nodes, corpus.UsedNode), hold[metav1.PartialObjectMetadata](partials, corpus.UsedMeta),
+	hold[corev1.Pod](pods, clustertest.UsedPod), hold[corev1.Service](services, clustertest.UsedService),
+	hold[discoveryv1.EndpointSlice](endpointSlices, clustertest.UsedSlice),
+	hold[coreEndpoints](endpoints, clustertest.UsedEndpoints), hold[corev1.Secret](secrets, clustertest.UsedSecret),
+	hold[corev1.Node](nodes, clustertest.UsedNode), hold[metav1.PartialObjectMetadata](partials, clustertest.UsedMeta),
 }
 
 // compare decodes data by the table and by client-go. It returns the errors.
@@ -95,7 +95,7 @@ func TestTablesDecodeUsed(t *testing.T) {
 			newMaker(seed, 2).Make(o)
 			prune(o, h.used)
 			for _, path := range strings.Fields(h.used) {
-				seen[path] = seen[path] || corpus.IsSet(reflect.ValueOf(o), path)
+				seen[path] = seen[path] || clustertest.IsSet(reflect.ValueOf(o), path)
 			}
 		}
 		for path, ok := range seen {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"isthmus/clusterstore/internal/metricstest"
+	"isthmus/clusterstore/internal/clustertest"
 	"isthmus/federation"
 )
 
@@ -45,7 +45,7 @@ func TestRequests(t *testing.T) {
 	fail = errors.New("refused")
 	ask(east, "/api/v1/pods")
 
-	expect := func(want ...string) { t.Helper(); metricstest.Check(t, registry, want...) }
+	expect := func(want ...string) { t.Helper(); clustertest.CheckMetrics(t, registry, want...) }
 	each := func(name, value string, clusters ...string) (list []string) {
 		for _, client := range []string{"k8s", "l5dCrd"} {
 			for _, cluster := range clusters {

@@ -1,5 +1,4 @@
-// Package metricstest reads and compares Prometheus metrics in tests.
-package metricstest
+package clustertest
 
 import (
 	"fmt"
@@ -11,15 +10,15 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Lines returns one line for each time series, with the name, the labels and the value. The value
+// MetricLines returns one line for each time series, with the name, the labels and the value. The value
 // of a histogram is shown as 0.
-func Lines(t testing.TB, g prometheus.Gatherer) (lines []string) {
+func MetricLines(t testing.TB, g prometheus.Gatherer) (lines []string) {
 	t.Helper()
 	return render(t, g, func(*dto.Metric) bool { return true })
 }
 
-// Check compares all time series except histograms with the given lines.
-func Check(t testing.TB, g prometheus.Gatherer, want ...string) {
+// CheckMetrics compares all time series except histograms with the given lines.
+func CheckMetrics(t testing.TB, g prometheus.Gatherer, want ...string) {
 	t.Helper()
 	got := render(t, g, func(m *dto.Metric) bool { return m.GetHistogram() == nil })
 	if !slices.Equal(got, want) {

@@ -1,6 +1,7 @@
-// Package corpus generates random objects for tests, and lists the fields of objects that Isthmus
-// uses.
-package corpus
+// Package clustertest contains helpers that the tests of clusterstore and of the packages below it
+// share: random objects, the fields of objects that Isthmus uses, and comparisons of metrics. The
+// package does not import the packages under test.
+package clustertest
 
 import (
 	"fmt"
