@@ -34,7 +34,7 @@ func coldStart(s Scale, name, claims string, c ColdScale) Trial {
 			{Key: "first", Label: "time until the first message", Unit: "s", MaxRatio: atFloor},
 			{Key: "cpu", Label: "CPU", Unit: "s"},
 			{Key: "stays", Label: "settled resident memory", Unit: "MB"},
-			{Key: "growth", Label: "peak relative to settled memory", Unit: "×", Max: 2},
+			{Key: "growth", Label: "peak memory relative to settled memory", Unit: "×", Max: 2},
 		},
 		fleet: func(int) fleet.Config {
 			return fleet.Config{

@@ -27,11 +27,11 @@ func copies(s Scale) Trial {
 			{Key: "written", Label: "time from the loss until all copies are complete", Unit: "s", Max: 30},
 			{Key: "size", Label: "size of all copies", Unit: "MB"},
 			{Key: "before", Label: "resident memory before the loss", Unit: "MB"},
-			{Key: "growth", Label: "peak relative to memory before the loss", Unit: "×", Max: 2},
-			{Key: "live", Label: "time until the first complete set, from API servers", Unit: "s"},
-			{Key: "copied", Label: "time until the first complete set, from copies", Unit: "s"},
+			{Key: "growth", Label: "peak memory relative to memory before the loss", Unit: "×", Max: 2},
+			{Key: "live", Label: "time to start from API servers", Unit: "s"},
+			{Key: "copied", Label: "time to start from copies", Unit: "s"},
 			{Key: "ratio", Label: "ratio of both times", Unit: "×", Max: 1},
-			{Key: "cpu", Label: "CPU for the start from copies, relative to API servers", Unit: "×", Max: 1.2},
+			{Key: "cpu", Label: "CPU to start from copies, relative to a start from API servers", Unit: "×", Max: 1.2},
 		},
 		fleet: func(int) fleet.Config {
 			return fleet.Config{

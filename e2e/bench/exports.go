@@ -31,11 +31,11 @@ func exports(s Scale) Trial {
 			{Key: "written", Label: "time until all exports are written", Unit: "s", Max: 70},
 			{
 				Key:   "rest p99",
-				Label: "delay without export changes, 99th percentile",
+				Label: "99th percentile of the delay without export changes",
 				Unit:  "ms",
 				Max:   100,
 			},
-			{Key: "p99", Label: "delay with export changes, 99th percentile", Unit: "ms", Max: 100},
+			{Key: "p99", Label: "99th percentile of the delay with export changes", Unit: "ms", Max: 100},
 		},
 		do: func(r *run) { c.do(r) },
 	}

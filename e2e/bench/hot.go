@@ -32,10 +32,10 @@ func hotService(s Scale) Trial {
 		Name: "hot service", Claims: optimizations, repeats: 1,
 		Figures: []Figure{
 			{Key: "late", Label: "delay of the last change", Unit: "ms", Max: 1000},
-			{Key: "ratio", Label: "sent bytes relative to the minimum", Unit: "×", Max: 1.2},
+			{Key: "ratio", Label: "bytes sent, relative to the minimum", Unit: "×", Max: 1.2},
 			{Key: "messages", Label: "messages per stream"},
 			{Key: "peak", Label: "peak resident memory", Unit: "MB"},
-			{Key: "growth", Label: "peak relative to initial memory", Unit: "×", Max: 3},
+			{Key: "growth", Label: "peak memory relative to initial memory", Unit: "×", Max: 3},
 		},
 		fleet: func(int) fleet.Config { return fleet.Config{Services: 1, Slices: c.Slices, Endpoints: c.Endpoints} },
 		do: func(r *run) {

@@ -114,7 +114,7 @@ func smoke(t *testing.T, trials []Trial, check func(*testing.T, []Result)) {
 // TestSmoke makes all trials of make bench. The floor sends what the gateway sends, and every figure is measured.
 func TestSmoke(t *testing.T) {
 	alone := map[string]bool{ // figures of trials with a floor that it does not have
-		"CPU": true, "settled resident memory": true, "peak relative to settled memory": true,
+		"CPU": true, "settled resident memory": true, "peak memory relative to settled memory": true,
 	}
 	smoke(t, Trials(smokeScale, Costs), func(t *testing.T, results []Result) {
 		for _, r := range results {
