@@ -24,7 +24,7 @@ func runbook(t *testing.T) string {
 }
 
 // TestRunbookHasAlerts checks that the runbook has an entry for each alert and for no other. Each
-// entry says what the alert means, what its impact is, and what to do.
+// entry has the meaning of the alert, its impact and an action.
 func TestRunbookHasAlerts(t *testing.T) {
 	rules, err := os.ReadFile("../../manifests/alerts/isthmus.yaml")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestRunbookHasAlerts(t *testing.T) {
 		}
 		entries = append(entries, name)
 		text, _, _ = strings.Cut(text, "\n## ")
-		for _, part := range []string{"- **Meaning**", "- **Impact**", "- **What to do**"} {
+		for _, part := range []string{"- **Meaning**", "- **Impact**", "- **Action**"} {
 			if strings.Count("\n"+text, "\n"+part) != 1 {
 				t.Errorf("the entry of %s does not have %q once", name, part)
 			}
@@ -72,7 +72,7 @@ func TestRunbookHasWords(t *testing.T) {
 		federation.Unlinked.String(),
 	}
 	for head, want := range map[string][]string{
-		"| check | ‼ warning | ✗ failure |": append(
+		"| check | problem |": append(
 			slices.Clone(check.Checks), "gateway", "version", "replicas",
 		), // the last are the verb's own
 		"| verdict | reason |":                verdicts,
