@@ -30,9 +30,9 @@ func ours(name string) bool {
 		!strings.HasPrefix(name, "promhttp_")
 }
 
-// row is a line of a table in docs/metrics.md: names, type and labels, and two columns of words.
+// row is a line of a table in docs/metrics.md: names, type, labels and meaning.
 var row = regexp.MustCompile(
-	"(?m)^\\| `([a-z0-9_]+(?:`, `[a-z0-9_]+)*)` \\| ([a-z]+) \\| ([a-z_, ]*) ?\\| .+ \\| .+ \\|$",
+	"(?m)^\\| `([a-z0-9_]+(?:`, `[a-z0-9_]+)*)` \\| ([a-z]+) \\| ([a-z_, ]*) ?\\| .+ \\|$",
 )
 
 // documented: docs/metrics.md and the gateway's /metrics name the same families, with the same types and labels. All of
