@@ -91,7 +91,6 @@ var arrows = []arrow{
 		never:    []string{locals, clusters},
 		except: []string{
 			"isthmus/local/lease",
-			"isthmus/local/problems",
 			"isthmus/clusterstore/decode",
 			"isthmus/clusterstore/kube",
 		},
@@ -101,7 +100,6 @@ var arrows = []arrow{
 		never:    []string{locals},
 		except:   []string{"isthmus/local/lease"},
 	},
-	{packages: "isthmus/local/problems", never: []string{locals, clusters}},
 	{
 		packages: "isthmus/local/exports",
 		never:    []string{locals},

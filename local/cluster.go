@@ -20,7 +20,6 @@ import (
 	"isthmus/internal/panics"
 	"isthmus/local/exports/plan"
 	"isthmus/local/externalworkload"
-	"isthmus/local/problems"
 )
 
 // Options configure New. All fields are required unless their comments say otherwise.
@@ -84,7 +83,7 @@ type Cluster struct {
 	services *pace.Dirty[federation.ServiceID] // to be defined, by namespace
 	zones    zones
 	profiles profiles
-	problems *problems.Store // of annotations and labels
+	problems *externalworkload.Problems // of annotations and labels
 
 	supervisor *panics.Supervisor
 }
@@ -117,7 +116,7 @@ func create(o Options, newCluster func(cluster.Config, cluster.LocalConfig) (loc
 
 		supervisor: o.Supervisor,
 	}
-	l.problems = problems.New(l.log, "annotations or labels of the Service are invalid")
+	l.problems = externalworkload.NewProblems(l.log, "annotations or labels of the Service are invalid")
 	l.profiles = newProfiles(l.profile, o.Supervisor)
 	own := cluster.LocalConfig{
 		ServiceChanged: l.defineSoon,

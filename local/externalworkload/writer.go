@@ -16,7 +16,6 @@ import (
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
 	"isthmus/local/lease"
-	"isthmus/local/problems"
 )
 
 // leaseName is the name of the Lease. Linkerd's controller uses the same Lease.
@@ -57,7 +56,7 @@ type Writer struct {
 	cluster Cluster // set by SetCluster
 
 	candidate *lease.Candidate[leadership]
-	problems  *problems.Store // what the current leadership left out of slices
+	problems  *Problems // what the current leadership left out of slices
 
 	mu          sync.Mutex // guards the rest, which belongs to the current leadership
 	lastFailure failure
@@ -69,7 +68,7 @@ func New(o Options) (*Writer, error) {
 	w := &Writer{
 		o:        o,
 		log:      o.Log,
-		problems: problems.New(o.Log, "EndpointSlices omit a part of the Service's ExternalWorkloads"),
+		problems: NewProblems(o.Log, "EndpointSlices omit a part of the Service's ExternalWorkloads"),
 		candidate: lease.NewCandidate[leadership]("EndpointSlices for ExternalWorkloads", lease.Config{
 			Leases: o.Client.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
 		}, o.Log),
