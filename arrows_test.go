@@ -110,15 +110,6 @@ var arrows = []arrow{
 		never:    []string{everything},
 		except:   []string{"isthmus/internal/text"},
 	},
-	{
-		packages: "isthmus/local/exports/linkerd",
-		never:    []string{locals, clusters},
-		except: []string{
-			"isthmus/local/exports/plan",
-			"isthmus/clusterstore/decode",
-			"isthmus/clusterstore/follow",
-		},
-	},
 
 	// The program: Isthmus and the commands that look at it share no code but clients and types.
 	{packages: "isthmus/cmd/isthmus"},

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"isthmus/cmd/isthmus/internal/cli"
-	"isthmus/local/exports/linkerd"
+	"isthmus/local/exports"
 	"isthmus/local/exports/plan"
 )
 
@@ -155,5 +155,5 @@ func excludes(list string) (func(key string) bool, error) {
 		}
 		keys = append(keys, key)
 	}
-	return linkerd.Excluded(keys), nil
+	return exports.Excluded(keys), nil
 }

@@ -20,7 +20,7 @@ import (
 	"isthmus/internal/pace"
 	"isthmus/local/copies"
 	"isthmus/local/exports"
-	"isthmus/local/exports/linkerd"
+
 	"isthmus/local/exports/plan"
 	"isthmus/local/externalworkload"
 )
@@ -144,7 +144,7 @@ type catalogStore struct {
 // Exports returns the exports of all clusters. See [exports.Catalog.World].
 func (s catalogStore) Exports() (plan.World, bool) { return s.catalog.World(s.Store.Exports()) }
 
-// linkerdState is the cached state of Linkerd's service mirrors, which [linkerd.Mirrors]
+// linkerdState is the cached state of Linkerd's service mirrors, which [exports.Mirrors]
 // implements.
 type linkerdState interface {
 	Run(context.Context)
@@ -166,7 +166,7 @@ func newExporter(o *options, from *rest.Config, metrics *cluster.Metrics) (*expo
 	e := &exporter{options: o, api: api}
 	e.catalog = exports.NewCatalog(e.catalogOptions())
 	e.exports = admin.NewExportsReport(e)
-	e.linkerd = linkerd.New(linkerd.Options{
+	e.linkerd = exports.NewMirrors(exports.MirrorsOptions{
 		Sources:          api.Sources,
 		Leases:           api.Leases,
 		Printable:        api.Printable,

@@ -1,4 +1,4 @@
-package linkerd
+package exports
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func run(t *testing.T, prepare func(a *api), f func(a *api)) {
 			a.requests++
 			return a.leasesErr != nil, nil, a.leasesErr
 		})
-		a.Mirrors = New(Options{
+		a.Mirrors = NewMirrors(MirrorsOptions{
 			Sources: decode.Sources{
 				Links: func(string) decode.Source[*decode.Link] { return a },
 				Serves: func(context.Context, string, ...schema.GroupVersion) (bool, error) {

@@ -1,4 +1,4 @@
-package linkerd
+package exports
 
 import (
 	"encoding/json"
