@@ -75,10 +75,10 @@ func TestRunbookHasWords(t *testing.T) {
 		"| check | problem |": append(
 			slices.Clone(check.Checks), "gateway", "version", "replicas",
 		), // the last are the verb's own
-		"| verdict | reason |":                verdicts,
-		"| STATE | meaning | what to do |":    states,
-		"| STANDING | meaning | what to do |": {adminapi.InService, adminapi.LastResort, adminapi.Withdrawn},
-		"| STATE of a gateway | meaning | what to do |": {
+		"| verdict | reason |":   verdicts,
+		"| STATE | meaning |":    states,
+		"| STANDING | meaning |": {adminapi.InService, adminapi.LastResort, adminapi.Withdrawn},
+		"| STATE of a gateway | meaning |": {
 			adminapi.GatewayAlive, adminapi.GatewayDead, adminapi.GatewayUnknown, adminapi.GatewayNotProbed,
 			adminapi.GatewayOutside, adminapi.GatewayIPv6Off,
 		},
