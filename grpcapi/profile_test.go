@@ -180,6 +180,11 @@ func TestProfileUnderALiveStream(t *testing.T) {
 			{reason(federation.NoService), ""},
 			{wiretest.WebProfile(), "web"},
 		},
+		"LP-04 ExternalName for a while": {
+			{ab, "web routes a b"},
+			{reason(federation.NoAddress), "nothing"},
+			{ab, "web routes a b"},
+		},
 		"service's IP": {{wiretest.WebProfile(), "web"}, {unowned, "endpoint 10.0.0.1:80"}},
 		"EP-01, P-11": {
 			{unowned, "endpoint 10.0.0.1:80"},

@@ -61,7 +61,8 @@ func drawPlaced(t *rapid.T, resource string) (string, metav1.Object) {
 // address and hostname with the reference's, and checks that every change of one was
 // reported.
 //
-// Behaviours: P-09, P-10, P-11, P-13, P-14, P-17, P-23, P-24, P-25, I-01, I-02, I-03, W-01, W-02, W-03.
+// Behaviours: P-07, P-09, P-10, P-11, P-13, P-14, P-17, P-23, P-24, P-25, P-27, I-01, I-02, I-03, O-02,
+// O-05, W-01, W-02, W-03, LP-02, LP-04, LP-12, LP-13, LP-14, LP-16, LP-17, LP-24, LP-25, LP-29, PP-04.
 func TestAddressReference(t *testing.T) { rapid.Check(t, compareAddresses) }
 
 // FuzzAddressReference is TestAddressReference with events of the fuzzer's choice.

@@ -137,8 +137,10 @@ func TestNodeHintsAreLocal(t *testing.T) {
 	}
 }
 
-// TestPodFacts: which fields of a Pod decide what, as far as no case does. The slice's port is 8080, but for
-// undeclared ports the requested number is used.
+// TestPodFacts checks how fields of a Pod that no case changes affect an endpoint. The slice's port is
+// 8080. For undeclared ports, the requested number is used.
+//
+// Behaviours: P-12.
 func TestPodFacts(t *testing.T) {
 	const sa = "serviceaccount:default"
 	id := "id=default.ns.serviceaccount.identity.linkerd.cluster.local " +

@@ -55,6 +55,9 @@ func drawPod(t *rapid.T, name string) *corev1.Pod {
 	o.Status.Message = rapid.SampledFrom([]string{"x", "y"}).Draw(t, "noise")
 	if rapid.Bool().Draw(t, "meshed") {
 		meshed(o)
+		if rapid.IntRange(0, 3).Draw(t, "plane") == 0 {
+			podLabel(controlPlaneLabel, "other")(o)
+		}
 	}
 	if owner := rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "owner"); owner != "" {
 		ownedBy("ReplicaSet", owner)(o)

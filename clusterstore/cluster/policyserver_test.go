@@ -70,6 +70,8 @@ func TestServers(t *testing.T) {
 		{"two labels", 8080, []*decode.Server{aServer("s", "8080", "app=web,tier=db")}, p},
 		{"expressions", 8080, []*decode.Server{aServer("s", "8080", "app in (web,x),tier,!other")}, p},
 		{"opaque in other letters", 8080, []*decode.Server{aServer("s", "8080", "app=web", protocol("Opaque"))}, none},
+		{"after a Server of another port", 8080,
+			[]*decode.Server{aServer("a", "4000", "app=web"), aServer("s", "8080", "app=web")}, p},
 		{"no protocol", 8080, []*decode.Server{aServer("s", "8080", "app=web", protocol(""))}, none},
 	} {
 		for _, first := range []string{"Servers", "Pods"} {

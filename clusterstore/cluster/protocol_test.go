@@ -9,7 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestProtocols tests that only TCP ports are served, whatever the order of a Service's and a slice's ports.
+// TestProtocols checks that only TCP ports are served, in any order of the ports of a Service and
+// a slice.
+//
+// Behaviours: PP-02.
 func TestProtocols(t *testing.T) {
 	dns := []string{"dns=53/UDP", "dns-tcp=53/TCP"}
 	both := aSlice("s", "web", "dns=2053/UDP,dns-tcp=1053/TCP", "10.0.0.1")
@@ -52,6 +55,8 @@ func TestProtocols(t *testing.T) {
 }
 
 // TestEndpointsProtocols is TestProtocols for Endpoints objects, whose ports may share a name.
+//
+// Behaviours: PP-02.
 func TestEndpointsProtocols(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Rules.EndpointSlices = false })
 	o := &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{
@@ -68,7 +73,10 @@ func TestEndpointsProtocols(t *testing.T) {
 	}
 }
 
-// TestNamedProtocols tests that names of UDP ports mean nothing to Servers, nor in annotations with opaque ports.
+// TestNamedProtocols checks that names of UDP ports have no effect in Servers and in annotations
+// with opaque ports.
+//
+// Behaviours: PP-04.
 func TestNamedProtocols(t *testing.T) {
 	overUDP := func(o *corev1.Pod) { o.Spec.Containers[0].Ports[0].Protocol = corev1.ProtocolUDP }
 	for _, x := range []struct {

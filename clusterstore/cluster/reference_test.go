@@ -265,11 +265,15 @@ func (o objects) referencePod(p *corev1.Pod, addr string) referenceFacts {
 		node:   " node=" + p.Spec.NodeName,
 		twin:   "ns/" + p.Name,
 	}
-	meshed := p.Labels[controlPlaneLabel] != ""
-	if meshed {
-		f.labels["control_plane_ns"] = "linkerd"
+	plane := p.Labels[controlPlaneLabel]
+	if plane == "linkerd" {
 		id := "default.ns.serviceaccount.identity.linkerd.cluster.local"
-		f.rest = " id=" + id + " sni=" + id + " meshed"
+		f.rest = " id=" + id + " sni=" + id
+	}
+	meshed := plane != ""
+	if meshed {
+		f.labels["control_plane_ns"] = plane
+		f.rest += " meshed"
 	}
 	if len(p.OwnerReferences) == 1 {
 		owner := p.OwnerReferences[0]

@@ -116,6 +116,13 @@ func TestServiceProfilesLive(t *testing.T) {
 	step("R-03 R-04 gone", func() { w.del(aProfile("web.ns", good)) }, "none", true, 0, 0)
 	step("back", put(good), "r: method:GET", true, 0, 0)
 	step("gone with a new list", func() { w.store("serviceprofiles").Replace() }, "none", true, 0, 0)
+	// A ServiceProfile may be read before its Service.
+	w.del(aService("web", "http=80"))
+	put(good)()
+	w.put(aService("web", "http=80"))
+	if p, _ := w.ServiceProfile("ns", name); p == nil {
+		t.Error("a ServiceProfile that was read before its Service does not apply")
+	}
 	if len(w.Health().Unusable) != 0 {
 		t.Errorf("unusable: %q", w.Health().Unusable)
 	}
@@ -136,7 +143,10 @@ func aTranslatedProfile(service, spec string) *decode.ServiceProfile {
 	return o
 }
 
-// TestRefused: what is wrong with a spec is named, with where.
+// TestRefused checks that each kind of invalid ServiceProfile is rejected, with a reason that names
+// the invalid field.
+//
+// Behaviours: SP-03, SP-05, SP-06, V-01.
 func TestRefused(t *testing.T) {
 	route := func(condition string) string { return `{"routes":[{"name":"r","condition":` + condition + `}]}` }
 	response := func(condition string) string {
