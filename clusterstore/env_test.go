@@ -208,7 +208,7 @@ func inBubbleWith(t *testing.T, o Options, f func(*env), secrets ...*corev1.Secr
 			t.Fatal(err)
 		}
 		store.create, store.setLink = e.create, e.setLink
-		store.guard.Interfaces = func() ([]net.Addr, error) { return nil, nil }
+		store.filter.Interfaces = func() ([]net.Addr, error) { return nil, nil }
 		e.store = store
 		e.table.Define(
 			web,

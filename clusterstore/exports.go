@@ -34,7 +34,7 @@ type ClusterExports struct {
 
 // Exports returns the exports of the local cluster, followed by those of all links, sorted by name.
 // If the link Secrets have not been listed yet, the linksListed result is false. The methods
-// Exports, ExportsChanged, NotifyExports and SelectorsChanged require Options.Exports. The running
+// Exports, ExportsChanged, NotifyExports and RelistServices require Options.Exports. The running
 // time of Exports is proportional to the number of links and, after a change, to the number of
 // exports.
 func (s *Store) Exports() (all []ClusterExports, linksListed bool) {
@@ -60,9 +60,9 @@ func (s *Store) ExportsChanged() <-chan struct{} {
 // other changes that affect the plan of exports.
 func (s *Store) NotifyExports() { s.notifyExports() }
 
-// SelectorsChanged makes a cluster call its hooks again for all of its Services. For the local
-// cluster, the name is empty. SelectorsChanged does not block.
-func (s *Store) SelectorsChanged(name string) {
+// RelistServices makes a cluster call its hooks again for all of its Services. For the local
+// cluster, the name is empty. RelistServices does not block.
+func (s *Store) RelistServices(name string) {
 	l := s.opts.LocalLink.link
 	if name != "" {
 		s.mu.Lock()
@@ -75,7 +75,7 @@ func (s *Store) SelectorsChanged(name string) {
 	if v := l.published.Load(); v != nil {
 		for _, r := range []*runningCluster{v.serving, v.next} {
 			if r != nil {
-				r.cluster.SelectorsChanged()
+				r.cluster.RelistServices()
 			}
 		}
 	}

@@ -179,15 +179,15 @@ func TestStoreExports(t *testing.T) {
 			x.mu.Lock()
 			x.selector["east"] = "other2"
 			x.mu.Unlock()
-			x.store.SelectorsChanged("east")
+			x.store.RelistServices("east")
 		})
 		x.expect(": web", "east: mirrors")
 		x.reported(func() {
 			x.mu.Lock()
 			x.selector[""] = "none"
 			x.mu.Unlock()
-			x.store.SelectorsChanged("")
-			x.store.SelectorsChanged("unknown")
+			x.store.RelistServices("")
+			x.store.RelistServices("unknown")
 		})
 		x.expect(":", "east: mirrors")
 		if now, _ := x.store.Exports(); now[1].OtherNetwork {

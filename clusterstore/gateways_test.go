@@ -434,8 +434,8 @@ func TestLocalGateways(t *testing.T) {
 			"192.0.2.33": "Pod shop/web",
 			"192.0.2.11": "Node n1",
 		}}
-		e.store.guard.Local = local
-		e.store.guard.Interfaces = func() ([]net.Addr, error) {
+		e.store.filter.Local = local
+		e.store.filter.Interfaces = func() ([]net.Addr, error) {
 			return []net.Addr{&net.IPNet{IP: net.ParseIP("192.0.2.2"), Mask: net.CIDRMask(24, 32)}}, nil
 		}
 		reasons := map[string]string{

@@ -48,7 +48,7 @@ type linkEnv struct {
 	probes    *prometheus.HistogramVec
 	lookUp    func(context.Context, string) ([]netip.Addr, error)    // if nil, the host's resolver is used
 	probe     func(context.Context, netip.Addr, cluster.Probe) error // if nil, probes use HTTP
-	guard     *gateway.Guard
+	filter    *gateway.AddressFilter
 }
 
 // notifyExports closes the channel that [Store.ExportsChanged] returned.
@@ -226,7 +226,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		l.setState(cluster.Pending, nil)
 		l.logLinked(creds)
 	}
-	l.publish() // before the cluster lists Services, so that SelectorsChanged finds it
+	l.publish() // before the cluster lists Services, so that RelistServices finds it
 	l.next.start(ctx, l.env.starts)
 }
 
@@ -278,7 +278,7 @@ func (l *link) useGateways(ctx context.Context) {
 			Changed: l.probed.Changed,
 			Probed:  func(took time.Duration) { l.env.probes.WithLabelValues(string(l.name)).Observe(took.Seconds()) },
 			Resolve: l.env.lookUp, Probe: l.env.probe,
-			Guard: l.env.guard, IPv4Only: !l.env.ipv6,
+			Filter: l.env.filter, IPv4Only: !l.env.ipv6,
 		})
 	}
 	g.follow(&l.standing.settings, from, l.env.rules.GatewayRoutable)

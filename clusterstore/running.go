@@ -26,7 +26,7 @@ type Cluster interface {
 	Region() (region string, known bool)
 	Gateways() (list []*cluster.Gateway, more int)
 	Exports() *cluster.CachedExports // nil if exports are not known or not cached
-	SelectorsChanged()               // if exports are cached
+	RelistServices()                 // if exports are cached
 	Copy() []cluster.CopiedList
 	// Look makes the cluster read its facts again. The returned channel is closed once Health
 	// contains the new facts.
@@ -174,7 +174,7 @@ func (f failedCluster) Gateways() ([]*cluster.Gateway, int) { return nil, 0 }
 
 func (f failedCluster) Exports() *cluster.CachedExports { return nil }
 
-func (f failedCluster) SelectorsChanged() {}
+func (f failedCluster) RelistServices() {}
 
 func (f failedCluster) Copy() []cluster.CopiedList { return nil }
 

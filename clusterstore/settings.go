@@ -194,8 +194,8 @@ func readGatewayAddresses(text string) (list []gateway.Target, err error) {
 		} else if x.Name = strings.Clone(host); !cluster.IsHostname(host) {
 			return nil, fmt.Errorf("%s does not begin with an IP address or a host name", quote(item))
 		}
-		if list = append(list, x); len(list) > gateway.MostAddresses {
-			return nil, fmt.Errorf("more than %d addresses", gateway.MostAddresses)
+		if list = append(list, x); len(list) > gateway.MaxAddresses {
+			return nil, fmt.Errorf("more than %d addresses", gateway.MaxAddresses)
 		}
 	}
 	return list, nil

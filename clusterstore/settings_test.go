@@ -209,7 +209,7 @@ func FuzzGatewayAddresses(f *testing.F) {
 			return
 		}
 		for _, x := range list {
-			if x.Port == 0 || len(list) > gateway.MostAddresses || x.IP.IsValid() == (x.Name != "") ||
+			if x.Port == 0 || len(list) > gateway.MaxAddresses || x.IP.IsValid() == (x.Name != "") ||
 				x.Name != "" && !cluster.IsHostname(x.Name) {
 				t.Errorf("%q: %+v", text, x)
 			}

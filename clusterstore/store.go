@@ -148,7 +148,7 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 			ipv6:       o.IPv6,
 			looks:      kube.NewTurns(),
 			probes:     newProbes(),
-			guard:      &gateway.Guard{Routable: o.Rules.GatewayRoutable, Local: o.LocalCluster},
+			filter:     &gateway.AddressFilter{Routable: o.Rules.GatewayRoutable, Local: o.LocalCluster},
 		},
 		settled: make(chan struct{}),
 		loads:   newStarts(),

@@ -47,11 +47,11 @@ func (a audience) unlessHinted(list []*published, nodes map[string]bool) []*publ
 
 // published holds the newest set for one kind of client.
 type published struct {
-	client   Client // fixed
-	refs     int    // number of watches
-	latest   Latest[*Set]
-	tierView *tierView         // nil unless the port is steered
-	steering Latest[*steering] // the port's steering, for Set.Tiers
+	client    Client // fixed
+	refs      int    // number of watches
+	latest    Latest[*Set]
+	tierUsage *tierUsage        // nil unless the port is steered
+	steering  Latest[*steering] // the port's steering, for Set.Tiers
 }
 
 // decideTiers returns how much of each tier this kind of client now uses. When steering begins,
@@ -59,15 +59,15 @@ type published struct {
 func (to *published) decideTiers(st *steering, t *tally, now time.Time) use {
 	old, _ := to.latest.Get()
 	switch {
-	case to.tierView == nil && old == nil:
-		to.tierView = &tierView{steering: st}
-	case to.tierView == nil:
-		to.tierView = new(tierView)
-		to.tierView.restart(st, t, old.Endpoints, now)
-	case !to.tierView.decidedBy(st):
-		to.tierView.restart(st, t, old.Endpoints, now)
+	case to.tierUsage == nil && old == nil:
+		to.tierUsage = &tierUsage{steering: st}
+	case to.tierUsage == nil:
+		to.tierUsage = new(tierUsage)
+		to.tierUsage.restart(st, t, old.Endpoints, now)
+	case !to.tierUsage.decidedBy(st):
+		to.tierUsage.restart(st, t, old.Endpoints, now)
 	}
-	return to.tierView.decide(st, t.counts, now)
+	return to.tierUsage.decide(st, t.counts, now)
 }
 
 // publish publishes the set, and the steering that Set.Tiers returns, if they have changed.

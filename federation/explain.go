@@ -113,7 +113,7 @@ func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 	}
 	p.copyTo(x.port)
 	if p.steering != nil {
-		x.use = to.tierView.use
+		x.use = to.tierUsage.use
 		x.result.Steered = p.describeClient(to)
 	}
 	return x, true

@@ -274,7 +274,7 @@ func (s *watchedService) describeSteered(clients bool) SteeredService {
 	worst, _ := s.worst()
 	one.InUse = make(map[string]int, len(worst))
 	for zone, w := range worst {
-		one.InUse[zone] = w.tierView.inUse
+		one.InUse[zone] = w.tierUsage.inUse
 	}
 	slices.SortFunc(one.Clients, func(a, b SteeredClient) int {
 		return cmp.Or(
@@ -326,7 +326,7 @@ type TierStatus struct {
 
 // describeClient describes the tiers that one kind of client uses.
 func (p *port) describeClient(to *published) *SteeredClient {
-	st, v := p.steering, to.tierView
+	st, v := p.steering, to.tierUsage
 	one := &SteeredClient{
 		Port:   p.number,
 		Client: to.client,

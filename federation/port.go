@@ -21,7 +21,7 @@ type port struct {
 	summary     summary
 	hinted      hintIndex               // index of merged, or of the part that is in use
 	audiences   map[string]audience     // by the name of the requested instance; empty for the whole service
-	failingBack map[*published]struct{} // clients whose tiers are about to shrink with time: see tierView.due
+	failingBack map[*published]struct{} // clients whose tiers are about to shrink with time: see tierUsage.due
 }
 
 func newPort(s *watchedService, number uint16) *port {
@@ -140,7 +140,7 @@ func screenMembers(members []contribution, in inputs) []offer {
 func (p *port) setSteering(st *steering) {
 	if st == nil && p.steering != nil {
 		for _, to := range p.all() {
-			to.tierView = nil
+			to.tierUsage = nil
 		}
 		clear(p.failingBack)
 	}
@@ -196,7 +196,7 @@ func (p *port) tick(now time.Time) {
 // dueBy returns the clients that must drop a part of a tier at or before the given time.
 func (p *port) dueBy(now time.Time) (list []*published) {
 	for to := range p.failingBack {
-		if !to.tierView.due.After(now) {
+		if !to.tierUsage.due.After(now) {
 			list = append(list, to)
 		}
 	}
@@ -427,7 +427,7 @@ func (p *port) decideTiers(to *published, t *tally, now time.Time) use {
 		return everything
 	}
 	u := to.decideTiers(p.steering, t, now)
-	if to.tierView.due.IsZero() {
+	if to.tierUsage.due.IsZero() {
 		delete(p.failingBack, to)
 	} else {
 		p.failingBack[to] = struct{}{}

@@ -362,7 +362,7 @@ func checkFailingBack(t *rapid.T, table *Table) {
 		for _, p := range s.ports {
 			failingBack := make(map[*published]struct{})
 			for _, to := range p.all() {
-				if to.tierView != nil && !to.tierView.due.IsZero() {
+				if to.tierUsage != nil && !to.tierUsage.due.IsZero() {
 					failingBack[to] = struct{}{}
 				}
 			}

@@ -133,7 +133,7 @@ func (s *watchedService) restore() {
 			continue
 		}
 		for _, to := range p.all() {
-			to.tierView = nil // the view restarts with the endpoints that clients have
+			to.tierUsage = nil // the view restarts with the endpoints that clients have
 		}
 		clear(p.failingBack)
 		p.hinted = hintIndex{}
@@ -264,7 +264,7 @@ func (s *watchedService) reschedule() {
 		s.steered = true
 		sooner(p.steering.next)
 		for to := range p.failingBack {
-			sooner(to.tierView.due)
+			sooner(to.tierUsage.due)
 		}
 	}
 	s.table.schedule.set(s, due)
@@ -279,7 +279,7 @@ type tierChanges struct {
 // noteTiers records whether the tiers that a kind of client uses have changed since the last
 // report.
 func (s *watchedService) noteTiers(to *published) {
-	if to.tierView != nil && to.tierView.reported != to.tierView.inUse && to.client.Instance == "" {
+	if to.tierUsage != nil && to.tierUsage.reported != to.tierUsage.inUse && to.client.Instance == "" {
 		s.tierChanges.changed = true
 	}
 }
@@ -295,7 +295,7 @@ func (s *watchedService) reportTiers() {
 	for _, zone := range slices.Sorted(maps.Keys(worst)) {
 		w := worst[zone]
 		from := before[zone]
-		to := w.tierView.inUse
+		to := w.tierUsage.inUse
 		switch {
 		case from == to:
 			continue
@@ -305,7 +305,7 @@ func (s *watchedService) reportTiers() {
 			s.tierChanges.failBacks++
 		}
 		if report := s.table.opts.ReportTiers; report != nil {
-			report(TierChange{s.id, zone, w.steering.preference, from, to, w.tierView.why.describe(w.steering)})
+			report(TierChange{s.id, zone, w.steering.preference, from, to, w.tierUsage.why.describe(w.steering)})
 		}
 	}
 	for _, p := range s.ports {
@@ -313,7 +313,7 @@ func (s *watchedService) reportTiers() {
 			continue
 		}
 		for _, to := range p.whole() {
-			to.tierView.reported = to.tierView.inUse
+			to.tierUsage.reported = to.tierUsage.inUse
 		}
 	}
 }
@@ -329,7 +329,7 @@ func (s *watchedService) worst() (now map[string]tierUser, before map[string]int
 		}
 		for _, to := range p.whole() {
 			zone := to.client.Zone
-			before[zone] = max(before[zone], to.tierView.reported)
+			before[zone] = max(before[zone], to.tierUsage.reported)
 			u := tierUser{p.number, p.steering, to}
 			if w := now[zone]; w.published == nil || u.worse(w) {
 				now[zone] = u
@@ -351,8 +351,8 @@ type tierUser struct {
 // change. Ties are broken in an arbitrary but fixed order.
 func (u tierUser) worse(than tierUser) bool {
 	return cmp.Or(
-		cmp.Compare(u.tierView.inUse, than.tierView.inUse),
-		u.tierView.since.Compare(than.tierView.since),
+		cmp.Compare(u.tierUsage.inUse, than.tierUsage.inUse),
+		u.tierUsage.since.Compare(than.tierUsage.since),
 		cmp.Compare(than.port, u.port),
 		cmp.Compare(than.client.Node, u.client.Node),
 	) > 0

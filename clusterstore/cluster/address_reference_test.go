@@ -97,8 +97,8 @@ func compareAddresses(t *rapid.T) {
 		w.checkInstances(t, all, last, topics)
 		w.checkConflicts(t)
 	})
-	if n := w.state.size() + w.state.local.size(); n != 0 {
-		t.Fatalf("%d left behind: %+v", n, w.state.local)
+	if n := w.cache.size() + w.cache.local.size(); n != 0 {
+		t.Fatalf("%d left behind: %+v", n, w.cache.local)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // addressIndex maps each address in the local cluster to the objects with that address. The mutex
-// state.mu guards an addressIndex.
+// cache.mu guards an addressIndex.
 //
 // Pods and ExternalWorkloads are in separate maps, because any number of ExternalWorkloads may have
 // the same address.
@@ -85,7 +85,7 @@ const (
 	maxConflictsAt = 10
 	// maxPortsAt is the maximum number of ports that conflictsAt compares at one IP. maxCrowdedAt
 	// is the maximum number of duplicate ports that conflictsAt looks up at one IP. Both constants
-	// limit how long state.mu is held, because a single Pod may have 65,535 host ports.
+	// limit how long cache.mu is held, because a single Pod may have 65,535 host ports.
 	maxPortsAt   = 20_000
 	maxCrowdedAt = 1000
 	// maxConflicts is the maximum number of conflicts that AddressConflicts returns.

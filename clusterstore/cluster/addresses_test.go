@@ -158,7 +158,7 @@ func TestConflicts(t *testing.T) {
 	}
 	w.del(objects[1:]...)
 	w.markedTopics()
-	if n := len(w.state.local.conflicts.byIP); n != 0 {
+	if n := len(w.cache.local.conflicts.byIP); n != 0 {
 		t.Errorf("%d left behind", n)
 	}
 }
@@ -178,8 +178,8 @@ func TestConflictSince(t *testing.T) {
 	find := func(minute int64, objects ...metav1.Object) []adminapi.AddressConflict {
 		w.put(objects...)
 		w.markedTopics()
-		w.state.local.findConflicts(
-			w.state.local.addresses.locations[w.state.pods.get("ns/a")].hosts[0],
+		w.cache.local.findConflicts(
+			w.cache.local.addresses.locations[w.cache.pods.get("ns/a")].hosts[0],
 			time.Unix(60*minute, 0),
 		)
 		list, _ := w.AddressConflicts()

@@ -196,7 +196,7 @@ func heap() int64 {
 	}
 }
 
-// BenchmarkWalks measures frequent walks over a few of 50,000 Services, which hold the state's lock.
+// BenchmarkWalks measures frequent walks over a few of 50,000 Services, which hold the cache's lock.
 // Each reconcile of a link walks over the gateways of a linked cluster. Each probe of a gateway
 // looks an address up among those of the local cluster's objects. A third walk is over the
 // Services whose slices Isthmus writes.

@@ -50,8 +50,8 @@ func newOn(api *fakeAPI, cfg Config) *Local {
 	if err != nil {
 		panic(err)
 	}
-	if c.state.local != nil {
-		return c.state.local
+	if c.cache.local != nil {
+		return c.cache.local
 	}
 	return &Local{Cluster: c}
 }
@@ -116,21 +116,21 @@ func (w *world) del(objects ...metav1.Object) {
 
 // evaluate evaluates the policy of all namespaces, as workers do.
 func (w *world) evaluate() {
-	w.state.policies.dirty.Drain(context.Background(), w.evaluatePolicy)
+	w.cache.policies.dirty.Drain(context.Background(), w.evaluatePolicy)
 }
 
 func (w *world) read(service string, port uint16) federation.Share {
 	return w.Reader(federation.ServiceID{Namespace: "ns", Name: service}, port).Read()
 }
 
-// size is the number of objects and placeholders in the state.
-func (s *state) size() int {
+// size is the number of objects and placeholders in the cache.
+func (c *cache) size() int {
 	pods := 0
-	for range s.pods.all {
+	for range c.pods.all {
 		pods++
 	}
-	return len(s.services.byID) + len(s.slices.byKey) + pods + len(s.owners.replicaSets) + len(s.owners.jobs) +
-		len(s.policies.byNamespace) + len(s.unusable) + len(s.gateways.byService)
+	return len(c.services.byID) + len(c.slices.byKey) + pods + len(c.owners.replicaSets) + len(c.owners.jobs) +
+		len(c.policies.byNamespace) + len(c.unusable) + len(c.gateways.byService)
 }
 
 // marked returns the services reported as changed since the last call.
@@ -138,7 +138,7 @@ func (w *world) marked() []string {
 	var list []string
 	w.cfg.Changed = func(id federation.ServiceID, _ time.Time) { list = append(list, id.Name) }
 	w.evaluate()
-	w.state.dirty.Drain(context.Background(), w.cfg.Changed)
+	w.cache.dirty.Drain(context.Background(), w.cfg.Changed)
 	return list
 }
 
@@ -416,6 +416,6 @@ func (w *world) at(addr string) string {
 func (w *world) markedTopics() map[Topic]time.Time {
 	topics := make(map[Topic]time.Time)
 	w.cfg.local.ProfileChanged = func(t Topic, at time.Time) { topics[t] = at }
-	w.state.local.dirty.Drain(context.Background(), w.topicChanged)
+	w.cache.local.dirty.Drain(context.Background(), w.topicChanged)
 	return topics
 }

@@ -95,7 +95,7 @@ func (r Rules) GatewayRoutable(ip netip.Addr) bool {
 type Cluster struct {
 	// fixed
 	cfg       Config
-	state     *state
+	cache     *cache
 	resources []*follow.Resource
 	group     *follow.Group               // runs the resources
 	contain   func(part string, f func()) // calls f, which handles one part of the cluster; see untilPanic
@@ -116,15 +116,15 @@ func New(cfg Config) (*Cluster, error) {
 	}
 	c := &Cluster{
 		cfg:   cfg,
-		state: newState(cfg.Name, cfg.TrustDomain, cfg.Rules.ControllerNamespace),
+		cache: newCache(cfg.Name, cfg.TrustDomain, cfg.Rules.ControllerNamespace),
 		facts: kube.NewKeeper(cfg.Client, cfg.Rules.ControllerNamespace, cfg.Looks),
 	}
 	if cfg.local != nil {
-		c.state.local = newLocal(c)
+		c.cache.local = newLocal(c)
 	}
 	if cfg.Exports != nil {
 		mcsVersion := func() string { return cfg.Client.Sources.MCSVersion() }
-		c.state.exports = newExportIndex(c.state, cfg.Exports, mcsVersion)
+		c.cache.exports = newExportIndex(c.cache, cfg.Exports, mcsVersion)
 	}
 	c.resources = c.newResources()
 	c.contain = func(_ string, f func()) { f() }
@@ -156,7 +156,7 @@ func (c *Cluster) newResources() []*follow.Resource {
 	}
 	all = append(all, resource(c, replicaSetKind(c)), resource(c, jobKind(c)))
 	all = append(all, resource(c, serverKind(c)), resource(c, workloadKind(c)))
-	if c.state.local != nil {
+	if c.cache.local != nil {
 		all = append(all, resource(c, profileKind(c)), resource(c, localNodeKind(c)))
 	} else {
 		all = append(all, resource(c, linkedNodeKind(c)))
@@ -195,10 +195,10 @@ func (c *Cluster) Run(ctx context.Context) {
 	c.fail = fail
 	var all sync.WaitGroup
 	for range 2 { // while one reads a large service, the other continues
-		all.Go(func() { c.state.dirty.Run(ctx, c.changed) })
+		all.Go(func() { c.cache.dirty.Run(ctx, c.changed) })
 	}
-	all.Go(func() { c.state.policies.dirty.Run(ctx, c.evaluatePolicy) })
-	if local := c.state.local; local != nil {
+	all.Go(func() { c.cache.policies.dirty.Run(ctx, c.evaluatePolicy) })
+	if local := c.cache.local; local != nil {
 		all.Go(func() { local.dirty.Run(ctx, local.topicChanged) })
 	}
 	all.Go(func() {
@@ -227,13 +227,13 @@ func (c *Cluster) untilPanic(part string, f func()) {
 	f()
 }
 
-// goLive evaluates all policies, lets the state report changes, and releases the copy of the
+// goLive evaluates all policies, lets the cache report changes, and releases the copy of the
 // cluster.
 func (c *Cluster) goLive() {
-	for _, namespace := range c.state.policies.namespaces() {
+	for _, namespace := range c.cache.policies.namespaces() {
 		c.evaluatePolicy(namespace, time.Now())
 	}
-	c.state.reportChanges()
+	c.cache.reportChanges()
 	c.cfg.Copied.release()
 }
 
@@ -241,13 +241,13 @@ func (c *Cluster) goLive() {
 // evaluatePolicy logs a single warning.
 func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
 	evaluate := func() {
-		if reason := c.state.policies.evaluate(namespace); reason != "" {
+		if reason := c.cache.policies.evaluate(namespace); reason != "" {
 			c.cfg.Log.Warn("not all Servers of a namespace are used",
 				zap.String("namespace", namespace), zap.String("reason", reason))
 		}
 	}
 	work := panics.Work{Where: panics.Policy, Object: c.cfg.Name.String() + ": namespace " + namespace}
-	c.cfg.Supervisor.Do(work, evaluate, func() { c.state.policies.dirty.Add(namespace, namespace, time.Now()) })
+	c.cfg.Supervisor.Do(work, evaluate, func() { c.cache.policies.dirty.Add(namespace, namespace, time.Now()) })
 }
 
 // changed reports that the endpoints of a service may have changed.
@@ -260,9 +260,9 @@ func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
 // or Gateways has changed. Callers call updateLink only after a complete list or a single event, so
 // partial lists have no effect.
 func (c *Cluster) updateLink(update func() (changed bool)) {
-	c.state.mu.Lock()
+	c.cache.mu.Lock()
 	changed := update()
-	c.state.mu.Unlock()
+	c.cache.mu.Unlock()
 	if changed && c.cfg.LinkChanged != nil {
 		c.cfg.LinkChanged()
 	}
@@ -294,21 +294,21 @@ func (c *Cluster) Health() Health {
 	h.Memory = c.cfg.Memory.Usage()
 	h.API = c.cfg.Client.Server()
 	c.facts.Facts().AddTo(&h.API)
-	h.MalformedProxies = c.state.pods.malformedProxies()
-	h.Unusable, h.RejectedProfiles = c.state.unusableObjects()
+	h.MalformedProxies = c.cache.pods.malformedProxies()
+	h.Unusable, h.RejectedProfiles = c.cache.unusableObjects()
 	return h
 }
 
 // State reports whether a Service is missing, present, or of type ExternalName.
 func (c *Cluster) State(svc federation.ServiceID) federation.ServiceState {
-	return c.state.services.stateOf(svc)
+	return c.cache.services.stateOf(svc)
 }
 
 // Service returns the cached fields of a Service, or nil if the Service does not exist.
 func (c *Cluster) Service(id federation.ServiceID) *Service {
-	c.state.mu.RLock()
-	defer c.state.mu.RUnlock()
-	if e := c.state.services.byID[id]; e != nil {
+	c.cache.mu.RLock()
+	defer c.cache.mu.RUnlock()
+	if e := c.cache.services.byID[id]; e != nil {
 		return e.spec
 	}
 	return nil
@@ -317,9 +317,9 @@ func (c *Cluster) Service(id federation.ServiceID) *Service {
 // Gateways returns up to maxGateways Linkerd gateways of the cluster, sorted by namespace and name.
 // If the cluster has more gateways, Gateways also returns the number of omitted gateways.
 func (c *Cluster) Gateways() (list []*Gateway, more int) {
-	c.state.mu.RLock()
-	list = slices.Collect(maps.Values(c.state.gateways.byService))
-	c.state.mu.RUnlock()
+	c.cache.mu.RLock()
+	list = slices.Collect(maps.Values(c.cache.gateways.byService))
+	c.cache.mu.RUnlock()
 	slices.SortFunc(list, func(a, b *Gateway) int {
 		return compareServices(a.Service, b.Service)
 	})
@@ -334,40 +334,40 @@ func (c *Cluster) Gateways() (list []*Gateway, more int) {
 // has no region. If Nodes have never been listed, known is false. While Nodes cannot be read,
 // Region returns the last known region.
 func (c *Cluster) Region() (region string, known bool) {
-	c.state.mu.RLock()
-	defer c.state.mu.RUnlock()
-	return c.state.nodes.region, c.state.nodes.regionKnown
+	c.cache.mu.RLock()
+	defer c.cache.mu.RUnlock()
+	return c.cache.nodes.region, c.cache.nodes.regionKnown
 }
 
 // Exports returns the values that the export hooks returned for the cluster's objects. While the
 // API server is unreachable, Exports returns the last known values. If Config.Exports is nil,
 // Exports returns nil. Exports also returns nil until Services have been listed, both after the
-// start and after a call to SelectorsChanged. The running time of Exports depends on the number of
+// start and after a call to RelistServices. The running time of Exports depends on the number of
 // exports, not on the number of Services.
-func (c *Cluster) Exports() *CachedExports { return c.state.exports.current() }
+func (c *Cluster) Exports() *CachedExports { return c.cache.exports.current() }
 
-// SelectorsChanged makes the Cluster list all Services again and call the hook for each Service.
-// Until the Services have been listed, Exports returns nil. SelectorsChanged does not block.
-func (c *Cluster) SelectorsChanged() {
-	c.state.mu.Lock()
-	defer c.state.mu.Unlock()
-	c.state.exports.forgetServices()
+// RelistServices makes the Cluster list all Services again and call the hook for each Service.
+// Until the Services have been listed, Exports returns nil. RelistServices does not block.
+func (c *Cluster) RelistServices() {
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
+	c.cache.exports.forgetServices()
 	c.resources[0].ListAgain() // the Services
 }
 
 // Declares implements [federation.Source].
 func (c *Cluster) Declares(svc federation.ServiceID, port uint16) bool {
-	return c.state.services.declares(svc, port)
+	return c.cache.services.declares(svc, port)
 }
 
 // Reader returns a reader for one port of a Service. After a change, the reader only joins the
 // changed EndpointSlices again.
 func (c *Cluster) Reader(svc federation.ServiceID, port uint16) federation.Reader {
-	return &reader{state: c.state, service: svc, port: port}
+	return &reader{cache: c.cache, service: svc, port: port}
 }
 
-// Explain implements [federation.Explainer]. To hold the lock only briefly, Explain locks the state
+// Explain implements [federation.Explainer]. To hold the lock only briefly, Explain locks the cache
 // separately for each EndpointSlice.
 func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
-	return explain(c.state, svc, port)
+	return explain(c.cache, svc, port)
 }

@@ -34,7 +34,7 @@ import (
 // would send them. Each kind has an expand function in addition to its compact function. The expand
 // function of a kind returns the smallest object that compacts to the given cached value. If
 // Config.Copied is set, the Cluster reads the lists of a copy instead of an API server's lists. The
-// decoder and the state are the same in both cases.
+// decoder and the cache are the same in both cases.
 
 // CopiedList is the list of one kind of object in a copy of a cluster.
 type CopiedList struct {

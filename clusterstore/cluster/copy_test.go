@@ -150,7 +150,7 @@ func describeCached(cached any) string {
 
 // sameJoins compares everything that a link and its readers get from a cluster.
 func sameJoins(t *rapid.T, from, to *Cluster) {
-	for id := range from.state.services.byID {
+	for id := range from.cache.services.byID {
 		for _, port := range []uint16{25, 53, 54, 80, 81, 4142, 4143, 4191} {
 			want := from.Reader(id, port).Read()
 			if got := to.Reader(id, port).Read(); !equalShares(got, want) {
@@ -253,7 +253,7 @@ func TestCopied(t *testing.T) {
 		if c.cfg.Copied.Lists != nil {
 			t.Error("the lists are still in memory")
 		}
-		c.SelectorsChanged()
+		c.RelistServices()
 		for range 2 {
 			h := c.Health()
 			if !errors.Is(h.Err, errCopied) || h.StaleSince != lostAt || h.LastEvent != lostAt || h.Failed {

@@ -52,11 +52,11 @@
 //
 // # Concurrency
 //
-// The mutex state.mu guards the cached objects and their indexes. Goroutines hold the mutex while
+// The mutex cache.mu guards the cached objects and their indexes. Goroutines hold the mutex while
 // they access maps, and hold a read lock while they join an EndpointSlice. No goroutine holds the
 // mutex during I/O, during a call to a function in Config, or while it evaluates selectors.
 //
-// For each resource, one goroutine updates the state. Two more goroutines call Config.Changed, and
+// For each resource, one goroutine updates the cache. Two more goroutines call Config.Changed, and
 // one goroutine evaluates policies. For the local cluster, one goroutine calls
 // LocalConfig.ProfileChanged. These goroutines do not wait for each other, and merge bursts of
 // changes. Each goroutine handles one namespace after the other, so no namespace delays the others

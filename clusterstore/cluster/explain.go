@@ -12,12 +12,12 @@ import (
 )
 
 // explain returns the verdict on each address of a Service. To hold the lock only briefly, explain
-// locks the state separately for each slice.
-func explain(s *state, svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
+// locks the cache separately for each slice.
+func explain(c *cache, svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return func(yield func(federation.Considered) bool) {
 		var list []federation.Considered
-		for _, l := range s.services.slicesOf(svc) {
-			list = explainSlice(s, list[:0], l, svc, port)
+		for _, l := range c.services.slicesOf(svc) {
+			list = explainSlice(c, list[:0], l, svc, port)
 			for _, x := range list {
 				if !yield(x) {
 					return
@@ -30,15 +30,15 @@ func explain(s *state, svc federation.ServiceID, port uint16) iter.Seq[federatio
 // explainSlice joins a slice with a temporary reader, and appends a verdict for each address of the
 // slice to the list.
 func explainSlice(
-	s *state, list []federation.Considered, l *slice, svc federation.ServiceID, port uint16,
+	c *cache, list []federation.Considered, l *slice, svc federation.ServiceID, port uint16,
 ) []federation.Considered {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if l = s.slices.byKey[l.key]; l == nil || l.service != svc {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if l = c.slices.byKey[l.key]; l == nil || l.service != svc {
 		return list // deleted or moved to another Service in the meantime
 	}
-	if e := s.services.byID[svc]; e.state() == federation.Present {
-		r := &reader{state: s, service: svc, port: port, explained: &list}
+	if e := c.services.byID[svc]; e.state() == federation.Present {
+		r := &reader{cache: c, service: svc, port: port, explained: &list}
 		r.join(l, e.spec.portRef(port), &federation.Slice{})
 		return list
 	}

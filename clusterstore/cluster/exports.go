@@ -23,7 +23,7 @@ import (
 type ExportHooks struct {
 	// Service returns the value to cache for a Service. If the hook returns nil, the Cluster does
 	// not cache a value for the Service. After a change that affects the results of this hook for
-	// existing Services, call [Cluster.SelectorsChanged].
+	// existing Services, call [Cluster.RelistServices].
 	Service func(*corev1.Service) any
 	// Listed reports whether CachedExports.List includes a Service with the given value, which is
 	// never nil. Other Services only appear in the list if a ServiceExport has the same name and
@@ -66,10 +66,10 @@ type CachedExports struct {
 	// does not serve ServiceImports, MCSVersion is empty.
 	MCSVersion string
 
-	// The state field is nil for a linked cluster. If the state field were set for a linked
+	// The cache field is nil for a linked cluster. If the cache field were set for a linked
 	// cluster, a reference to an old CachedExports would keep the cache of a replaced or unlinked
 	// cluster in memory.
-	state   *state
+	cache   *cache
 	version uint64
 }
 
@@ -77,24 +77,24 @@ type CachedExports struct {
 // List does not contain. Unlisted returns false for a CachedExports of a linked cluster, and for a
 // CachedExports that no Cluster has created.
 func (x *CachedExports) Unlisted(id federation.ServiceID) bool {
-	if x.state == nil {
+	if x.cache == nil {
 		return false
 	}
-	x.state.mu.RLock()
-	defer x.state.mu.RUnlock()
-	e := x.state.services.byID[id]
-	return e.state() != federation.Missing && !x.state.exports.isListed(id)
+	x.cache.mu.RLock()
+	defer x.cache.mu.RUnlock()
+	e := x.cache.services.byID[id]
+	return e.state() != federation.Missing && !x.cache.exports.isListed(id)
 }
 
 // exportIndex contains the values that the hooks returned. If a cluster has no hooks, its
 // exportIndex is nil.
 type exportIndex struct {
 	// fixed
-	state      *state
+	cache      *cache
 	hooks      *ExportHooks
 	mcsVersion func() string // of the MCS API kinds
 
-	// The mutex state.mu guards the following fields.
+	// The mutex cache.mu guards the following fields.
 	services       map[federation.ServiceID]any // values of the listed Services
 	namespaces     map[string]any               // false if the Namespace is being deleted
 	serviceExports map[string]any               // by key
@@ -121,9 +121,9 @@ const (
 	ofServiceImports
 )
 
-func newExportIndex(s *state, hooks *ExportHooks, mcsVersion func() string) *exportIndex {
+func newExportIndex(c *cache, hooks *ExportHooks, mcsVersion func() string) *exportIndex {
 	return &exportIndex{
-		state:          s,
+		cache:          c,
 		hooks:          hooks,
 		mcsVersion:     mcsVersion,
 		services:       make(map[federation.ServiceID]any),
@@ -138,9 +138,9 @@ func (x *exportIndex) current() *CachedExports {
 	if x == nil {
 		return nil
 	}
-	s := x.state
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	c := x.cache
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 
 	version := "" // the version may change without any other change
 	if imports := x.kinds[ofServiceImports]; imports.listed && !imports.absent {
@@ -158,8 +158,8 @@ func (x *exportIndex) current() *CachedExports {
 		MCSVersion:     version,
 		version:        x.version,
 	}
-	if s.local != nil {
-		now.state = s
+	if c.local != nil {
+		now.cache = c
 	}
 	if x.kinds[ofServiceImports].listed {
 		now.Imports = make(map[federation.ServiceID]any, len(x.imports))
@@ -179,7 +179,7 @@ func (x *exportIndex) current() *CachedExports {
 	return now
 }
 
-// list returns the listed Services and all ServiceExports. The caller must hold state.mu.
+// list returns the listed Services and all ServiceExports. The caller must hold cache.mu.
 func (x *exportIndex) list() []Export {
 	list := make([]Export, 0, len(x.services)+len(x.serviceExports))
 	for id, value := range x.services {
@@ -195,7 +195,7 @@ func (x *exportIndex) list() []Export {
 			continue
 		}
 		one := Export{ID: id, ServiceExport: value}
-		if e := x.state.services.byID[id]; e != nil {
+		if e := x.cache.services.byID[id]; e != nil {
 			one.Service = e.spec.export()
 		}
 		list = append(list, one)
@@ -234,13 +234,13 @@ func (x *exportIndex) setService(key string, from, to *Service) {
 	} else {
 		delete(x.services, id)
 	}
-	if matters && !sameExport(before, now) || x.state.local != nil && (from == nil) != (to == nil) {
+	if matters && !sameExport(before, now) || x.cache.local != nil && (from == nil) != (to == nil) {
 		x.kinds[ofServices].changed = true
 	}
 }
 
 // forgetServices makes Exports return nil until Services have been listed again. The caller must
-// hold state.mu.
+// hold cache.mu.
 func (x *exportIndex) forgetServices() {
 	if x == nil {
 		return
@@ -251,12 +251,12 @@ func (x *exportIndex) forgetServices() {
 
 // applied is called after a complete list or a single event for a kind, so that Exports never
 // reflects a partial list. If wantsList returns true, the hook has not yet read all objects of the
-// kind since SelectorsChanged was called. The receiver may be nil.
+// kind since RelistServices was called. The receiver may be nil.
 func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	if x == nil {
 		return
 	}
-	x.state.mu.Lock()
+	x.cache.mu.Lock()
 	p := &x.kinds[kind]
 	changed := (p.changed || !p.listed) && !wantsList()
 	if changed {
@@ -264,7 +264,7 @@ func (x *exportIndex) applied(kind int, wantsList func() bool) {
 		p.changed = false
 		x.version++
 	}
-	x.state.mu.Unlock()
+	x.cache.mu.Unlock()
 	if changed {
 		x.hooks.Changed()
 	}
@@ -272,7 +272,7 @@ func (x *exportIndex) applied(kind int, wantsList func() bool) {
 
 // setAbsent records whether a kind is missing from the API.
 func (x *exportIndex) setAbsent(kind int, absent bool) {
-	x.state.mu.Lock()
+	x.cache.mu.Lock()
 	p := &x.kinds[kind]
 	changed := p.absent != absent
 	p.absent = absent
@@ -280,13 +280,13 @@ func (x *exportIndex) setAbsent(kind int, absent bool) {
 		p.listed = true
 		x.version++
 	}
-	x.state.mu.Unlock()
+	x.cache.mu.Unlock()
 	if changed {
 		x.hooks.Changed()
 	}
 }
 
-// size returns the memory that the state uses for the value of a Service in a linked cluster, in
+// size returns the memory that the cache uses for the value of a Service in a linked cluster, in
 // bytes. The result includes the memory of the entry in Exports.
 func (x *exportIndex) size(value any) int64 {
 	if value == nil {
@@ -299,7 +299,7 @@ func (x *exportIndex) size(value any) int64 {
 	return n
 }
 
-// serviceExportSize returns the memory that the state uses for a ServiceExport in a linked cluster,
+// serviceExportSize returns the memory that the cache uses for a ServiceExport in a linked cluster,
 // in bytes. The result includes the memory of the entry in Exports.
 func serviceExportSize(value any, _ string) int64 {
 	return valueSize(value) + indexEntry[any]() + exportPlace
@@ -316,7 +316,7 @@ func sameExport(a, b any) bool { return reflect.DeepEqual(a, b) }
 func namespaceKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, any] {
 	compact := func(o *metav1.PartialObjectMetadata) (any, bool) { return o.DeletionTimestamp == nil, true }
 	return exportKind(
-		c, ofNamespaces, "namespaces", c.cfg.Client.Sources.Namespaces, c.state.exports.namespaces, compact,
+		c, ofNamespaces, "namespaces", c.cfg.Client.Sources.Namespaces, c.cache.exports.namespaces, compact,
 	)
 }
 
@@ -328,7 +328,7 @@ func serviceExportKind(c *Cluster) follow.Kind[*mcs.ServiceExport, any] {
 	}
 	k := exportKind(
 		c, ofServiceExports, "serviceexports", c.cfg.Client.Sources.ServiceExports,
-		c.state.exports.serviceExports, compact,
+		c.cache.exports.serviceExports, compact,
 	)
 	k.Size = serviceExportSize
 	return ofMCS(c, ofServiceExports, k)
@@ -338,7 +338,7 @@ func serviceExportKind(c *Cluster) follow.Kind[*mcs.ServiceExport, any] {
 func serviceImportKind(c *Cluster) follow.Kind[*mcs.ServiceImport, any] {
 	compact := func(o *mcs.ServiceImport) (any, bool) { return c.cfg.Exports.ServiceImport(o), true }
 	return ofMCS(c, ofServiceImports, exportKind(
-		c, ofServiceImports, "serviceimports", c.cfg.Client.Sources.ServiceImports, c.state.exports.imports, compact,
+		c, ofServiceImports, "serviceimports", c.cfg.Client.Sources.ServiceImports, c.cache.exports.imports, compact,
 	))
 }
 
@@ -347,15 +347,15 @@ func serviceImportKind(c *Cluster) follow.Kind[*mcs.ServiceImport, any] {
 func exportKind[O decode.Object](
 	c *Cluster, kind int, name string, from decode.Source[O], all map[string]any, compact func(O) (any, bool),
 ) follow.Kind[O, any] {
-	changed := func(string, any, any) { c.state.exports.kinds[kind].changed = true }
+	changed := func(string, any, any) { c.cache.exports.kinds[kind].changed = true }
 	return follow.Kind[O, any]{
 		Name:      name,
 		Aside:     true,
 		Unawaited: true,
 		Source:    from,
 		Compact:   compact,
-		Into:      mapStore(c.state, all, sameExport, changed),
-		Applied:   func() { c.state.exports.applied(kind, func() bool { return false }) },
+		Into:      mapStore(c.cache, all, sameExport, changed),
+		Applied:   func() { c.cache.exports.applied(kind, func() bool { return false }) },
 	}
 }
 
@@ -365,13 +365,13 @@ func ofMCS[O decode.Object](c *Cluster, kind int, k follow.Kind[O, any]) follow.
 	k.Serves = func(ctx context.Context) (bool, error) {
 		there, err := c.cfg.Client.Sources.Serves(ctx, k.Name, decode.MCSVersions...)
 		if !there && err == nil {
-			c.state.exports.setAbsent(kind, true)
+			c.cache.exports.setAbsent(kind, true)
 		}
 		return there, err
 	}
 	k.Report = func(err error) {
 		if err == nil {
-			c.state.exports.setAbsent(kind, false)
+			c.cache.exports.setAbsent(kind, false)
 		}
 	}
 	return k

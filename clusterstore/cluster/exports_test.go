@@ -164,12 +164,12 @@ func TestExports(t *testing.T) {
 	}
 	w.put(labelled("a"))
 	expect(1, "ns/b b mirror")
-	if w.Exports().state != nil {
+	if w.Exports().cache != nil {
 		t.Error("old Exports of a linked cluster would keep its whole cache in memory")
 	}
 	w.del(labelled("b"), labelled("a"), labelled("plain"), labelled("other"))
 	expect(1, "")
-	if w.state.size() > 0 {
+	if w.cache.size() > 0 {
 		t.Error("something is left behind")
 	}
 }
@@ -215,7 +215,7 @@ func TestOwnExports(t *testing.T) {
 	}
 	if len(meanwhile) != 1 || !meanwhile[first] {
 		t.Errorf(
-			"while the list was put into the state, others saw %q, want what they had seen before: %s",
+			"while the list was put into the cache, others saw %q, want what they had seen before: %s",
 			slices.Collect(maps.Keys(meanwhile)),
 			first,
 		)
@@ -263,18 +263,18 @@ func TestExportIndex(t *testing.T) {
 			}
 
 			want := make(map[federation.ServiceID]Export)
-			for id, e := range w.state.services.byID {
+			for id, e := range w.cache.services.byID {
 				if value := e.spec.export(); value != nil && value.(*anExport).isListed() {
 					want[id] = Export{ID: id, Service: value}
 				}
 			}
-			if len(w.state.exports.services) != len(want) {
-				rt.Fatalf("the index has %d Services, want %d", len(w.state.exports.services), len(want))
+			if len(w.cache.exports.services) != len(want) {
+				rt.Fatalf("the index has %d Services, want %d", len(w.cache.exports.services), len(want))
 			}
-			for key, value := range w.state.exports.serviceExports {
+			for key, value := range w.cache.exports.serviceExports {
 				id := serviceID(key)
 				one := Export{ID: id, ServiceExport: value}
-				if e := w.state.services.byID[id]; e != nil {
+				if e := w.cache.services.byID[id]; e != nil {
 					one.Service = e.spec.export()
 				}
 				want[id] = one
@@ -306,7 +306,7 @@ func TestSelectorsStale(t *testing.T) {
 	if x := w.Exports(); x == nil || x.text() != "ns/web mirror" {
 		t.Fatalf("exports %s", x.text())
 	}
-	w.SelectorsChanged()
+	w.RelistServices()
 	w.put(labelled("api", "mirror=1"))
 	if x := w.Exports(); x != nil {
 		t.Errorf("before the list: %s", x.text())
@@ -317,7 +317,7 @@ func TestSelectorsStale(t *testing.T) {
 func TestNoExports(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	w.put(labelled("web", "mirror=1"))
-	if s := w.Service(serviceID("ns/web")); s.exported != nil || w.state.exports != nil || w.Exports() != nil {
+	if s := w.Service(serviceID("ns/web")); s.exported != nil || w.cache.exports != nil || w.Exports() != nil {
 		t.Errorf("kept %+v", s.exported)
 	}
 	exported := []string{"namespaces", "serviceexports", "serviceimports"}
@@ -382,7 +382,7 @@ func TestServiceExports(t *testing.T) {
 	w.del(labelled("later"), aServiceExport("plain"))
 	expect(2, "ns/later exported without Service, ns/web mirror, read")
 	w.del(aServiceExport("later"), labelled("plain"), labelled("web"), labelled("other"), labelled("new"))
-	if x := w.state.exports; len(x.services)+len(x.serviceExports)+w.state.size() > 0 {
+	if x := w.cache.exports; len(x.services)+len(x.serviceExports)+w.cache.size() > 0 {
 		t.Errorf("left behind: %+v", x)
 	}
 }

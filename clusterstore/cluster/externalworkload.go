@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// workloadPrefix is the prefix of the keys of ExternalWorkloads in state.pods. The key of an
+	// workloadPrefix is the prefix of the keys of ExternalWorkloads in cache.pods. The key of an
 	// ExternalWorkload contains two slashes, whereas the key of a Pod contains only one slash.
 	workloadPrefix = "workload/"
 	// proxyPortName is the name of the port on which an ExternalWorkload's proxy accepts traffic.
@@ -36,11 +36,11 @@ func workloadKind(c *Cluster) follow.Kind[*decode.ExternalWorkload, compactedPod
 		Size:    compactedPod.size,
 		Shared:  compactedPod.shared,
 		Compact: func(o *decode.ExternalWorkload) (compactedPod, bool) { return compactWorkload(c, o) },
-		Into:    c.state.pods.store(workloadPrefix),
+		Into:    c.cache.pods.store(workloadPrefix),
 	}
 	if c.cfg.sliceManager() != "" {
 		k.Changed = func(_ string, p compactedPod, _ bool) {
-			c.cfg.local.WorkloadChanged(c.state.local.replaced, p.selected)
+			c.cfg.local.WorkloadChanged(c.cache.local.replaced, p.selected)
 		}
 	}
 	return k
@@ -48,7 +48,7 @@ func workloadKind(c *Cluster) follow.Kind[*decode.ExternalWorkload, compactedPod
 
 func compactWorkload(c *Cluster, o *decode.ExternalWorkload) (p compactedPod, ok bool) {
 	p.facts = workloadFactsOf(o, c.cfg.Rules)
-	if c.state.local != nil && p.facts.template.Value().invalid == "" {
+	if c.cache.local != nil && p.facts.template.Value().invalid == "" {
 		p.location = workloadLocation(o)
 	}
 	if c.cfg.sliceManager() != "" {
@@ -163,11 +163,11 @@ func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 
 // setWorkload updates the data that exists only for ExternalWorkloads. If the ExternalWorkload has
 // been deleted, its facts are empty.
-func setWorkload(s *state, key string, to compactedPod) {
+func setWorkload(c *cache, key string, to compactedPod) {
 	invalid := ""
 	if to.facts.isRead() {
 		invalid = to.facts.template.Value().invalid
 	}
-	s.setUnusable("ExternalWorkload "+key, invalid)
-	s.local.setSelected(key, to.selected)
+	c.setUnusable("ExternalWorkload "+key, invalid)
+	c.local.setSelected(key, to.selected)
 }

@@ -261,7 +261,7 @@ func TestOwners(t *testing.T) {
 			}
 			w.del(p)
 			w.del(x.parent)
-			if n := len(w.state.owners.replicaSets) + len(w.state.owners.jobs); n != 0 {
+			if n := len(w.cache.owners.replicaSets) + len(w.cache.owners.jobs); n != 0 {
 				t.Errorf("%d owners left behind", n)
 			}
 		})

@@ -239,7 +239,7 @@ func (g *Gateway) equal(o *Gateway) bool {
 		slices.Equal(g.IPs, o.IPs) && slices.Equal(g.Names, o.Names)
 }
 
-// gatewayIndex contains the Services of a cluster that are Linkerd gateways. The mutex state.mu
+// gatewayIndex contains the Services of a cluster that are Linkerd gateways. The mutex cache.mu
 // guards a gatewayIndex.
 type gatewayIndex struct {
 	byService map[federation.ServiceID]*Gateway

@@ -89,7 +89,7 @@ func FuzzJoin(f *testing.F) {
 		for _, o := range objects {
 			w.del(o)
 		}
-		if n := w.state.size(); n != 0 {
+		if n := w.cache.size(); n != 0 {
 			t.Errorf("%d objects left behind", n)
 		}
 	})
@@ -221,7 +221,7 @@ func FuzzPolicy(f *testing.F) {
 			}
 		}
 		w.del(p, aPod("q"), aService("web"), aSlice("s", "web", "http=8080"))
-		if n := w.state.size(); n != 0 {
+		if n := w.cache.size(); n != 0 {
 			t.Errorf("%d objects left behind", n)
 		}
 	})

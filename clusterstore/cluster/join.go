@@ -14,7 +14,7 @@ import (
 // of each slice, together with the stamp of the slice.
 type reader struct {
 	// fixed
-	state   *state
+	cache   *cache
 	service federation.ServiceID
 	port    uint16
 
@@ -39,9 +39,9 @@ type joinedSlice struct {
 // changed, Read returns the same slices as the previous call. In a changed slice, unchanged
 // endpoints keep their pointers.
 func (r *reader) Read() federation.Share {
-	r.state.mu.RLock()
-	defer r.state.mu.RUnlock()
-	e := r.state.services.byID[r.service]
+	r.cache.mu.RLock()
+	defer r.cache.mu.RUnlock()
+	e := r.cache.services.byID[r.service]
 	r.share.State = e.state()
 	if r.share.State != federation.Present {
 		return federation.Share{State: r.share.State}
@@ -100,7 +100,7 @@ func (r *reader) read(list []*slice, ref portRef) {
 // previous result. Otherwise, join reuses each endpoint of the previous result that has not
 // changed.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
-	j := joiner{state: r.state, requested: r.port, mirror: &l.mirror, group: groupLabels(l, r.state.cluster)}
+	j := joiner{cache: r.cache, requested: r.port, mirror: &l.mirror, group: groupLabels(l, r.cache.cluster)}
 	if len(before.Endpoints) > 0 {
 		j.common = before.Endpoints[0].Common // changed endpoints share the Common of unchanged ones
 	}
@@ -145,7 +145,7 @@ func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federati
 // joiner creates the endpoints of one slice. The node, identity, opaque ports, skipped ports and
 // proxy ports come from the Pod. The zone of an endpoint comes from the slice.
 type joiner struct {
-	state     *state
+	cache     *cache
 	requested uint16  // the service port
 	behind    uint16  // for a host port, the container port behind it; otherwise zero
 	mirror    *mirror // of the slice
@@ -187,7 +187,7 @@ func (j *joiner) endpoint(
 ) ([]*federation.Endpoint, federation.Verdict) {
 	j.made = federation.Endpoint{
 		Addr:     netip.AddrPortFrom(a.ip, port),
-		Cluster:  j.state.cluster,
+		Cluster:  j.cache.cluster,
 		Hostname: value(a.hostname),
 		Hints:    j.hints,
 	}
@@ -212,7 +212,7 @@ func (j *joiner) unready(
 	j.made = federation.Endpoint{
 		Addr:     netip.AddrPortFrom(a.ip, port),
 		Kind:     targetKind(a.target),
-		Cluster:  j.state.cluster,
+		Cluster:  j.cache.cluster,
 		Zone:     j.atFacts.zone,
 		Node:     j.atFacts.node,
 		Hostname: value(a.hostname),
@@ -316,22 +316,22 @@ func (j *joiner) usePod(p *pod) {
 	j.identity = j.proxyIdentity(namespace, &j.template)
 	j.labels = podLabels(p, &j.template)
 	j.namespace = namespace
-	j.policy = j.state.policies.byNamespace[namespace]
+	j.policy = j.cache.policies.byNamespace[namespace]
 }
 
 // proxyIdentity returns the TLS identity of the proxy of a Pod or ExternalWorkload. If another
 // control plane injected the proxy, the identity is unknown. The identity of an ExternalWorkload
 // comes from its spec.
 func (j *joiner) proxyIdentity(namespace string, t *template) federation.Identity {
-	s := j.state
+	c := j.cache
 	if t.external() {
 		return t.identity.Value()
 	}
-	if s.trustDomain == "" || t.controlPlane == "" || t.controlPlane != s.controllerNamespace {
+	if c.trustDomain == "" || t.controlPlane == "" || t.controlPlane != c.controllerNamespace {
 		return federation.Identity{}
 	}
 	name := t.serviceAccount + "." + namespace +
-		".serviceaccount.identity." + s.controllerNamespace + "." + s.trustDomain
+		".serviceaccount.identity." + c.controllerNamespace + "." + c.trustDomain
 	return federation.Identity{DNS: name, ServerName: name}
 }
 

@@ -230,16 +230,16 @@ func compareJoins(t *rapid.T) {
 			}
 		}
 	})
-	s := w.state
-	if n := s.size(); n != 0 {
+	c := w.cache
+	if n := c.size(); n != 0 {
 		t.Fatalf(
 			"left behind: %v %v %v %v %v %v",
-			s.services.byID,
-			s.slices.byKey,
-			s.pods,
-			s.owners.replicaSets,
-			s.policies.byNamespace,
-			s.unusable,
+			c.services.byID,
+			c.slices.byKey,
+			c.pods,
+			c.owners.replicaSets,
+			c.policies.byNamespace,
+			c.unusable,
 		)
 	}
 }
@@ -248,8 +248,8 @@ func (s *seen) check(t *rapid.T, all objects, marked bool) {
 	name := fmt.Sprintf("%s:%d", s.service, s.port)
 	now := s.reader.Read()
 	state, nodeLocal, parts := all.referenceRead(s.service, s.port)
-	if r := s.reader.(*reader); r.state.services.stateOf(r.service) != state {
-		t.Fatalf("%s: state %v, want %v", name, r.state.services.stateOf(r.service), state)
+	if r := s.reader.(*reader); r.cache.services.stateOf(r.service) != state {
+		t.Fatalf("%s: state %v, want %v", name, r.cache.services.stateOf(r.service), state)
 	}
 	var keys []string
 	for key := range parts {
@@ -257,7 +257,7 @@ func (s *seen) check(t *rapid.T, all objects, marked bool) {
 	}
 	sort.Strings(keys)
 	declared := state == federation.Present && all.declares(s.service, s.port)
-	if r := s.reader.(*reader); r.state.services.declares(r.service, r.port) != declared ||
+	if r := s.reader.(*reader); r.cache.services.declares(r.service, r.port) != declared ||
 		now.Undeclared != (state == federation.Present && !declared) {
 		t.Fatalf("%s: declared is %v, undeclared %v, want declared %v", name, !declared, now.Undeclared, declared)
 	}

@@ -21,14 +21,14 @@ import (
 // Local caches ServiceProfiles, the zones of Nodes, and the objects to which addresses are
 // assigned. All methods except Run are safe for concurrent use.
 //
-// Other files of this package call methods of Local through state.local, which is nil for a linked
+// Other files of this package call methods of Local through cache.local, which is nil for a linked
 // cluster. All methods that other files call accept a nil receiver.
 type Local struct {
 	*Cluster
 	dirty     *pace.Dirty[Topic] // fixed; by the namespace of the changed object
 	conflicts conflicts          // has its own mutex
 
-	// The mutex state.mu guards the following fields.
+	// The mutex cache.mu guards the following fields.
 	addresses addressIndex
 	profiles  profileIndex
 	managed   map[federation.ServiceID]int          // number of marked slices; no zero entries
@@ -75,7 +75,7 @@ func NewLocal(cfg Config, local LocalConfig) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.state.local, nil
+	return c.cache.local, nil
 }
 
 func newLocal(c *Cluster) *Local {
@@ -116,12 +116,12 @@ type Found struct {
 // remains assigned to the Pod until the Pod ends. If the Pod is not running yet, LookupAddress
 // returns the endpoint of the bare address.
 func (l *Local) LookupAddress(addr netip.AddrPort) Found {
-	s := l.state
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	c := l.cache
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	switch ids := l.addresses.services[addr.Addr()]; {
 	case len(ids) == 1:
-		return Found{ID: ids[0], Service: s.services.byID[ids[0]].spec}
+		return Found{ID: ids[0], Service: c.services.byID[ids[0]].spec}
 	case len(ids) > 1:
 		return Found{Claimed: claimedAsClusterIP(len(ids), addr.Addr())}
 	}
@@ -140,10 +140,10 @@ func (l *Local) LookupAddress(addr netip.AddrPort) Found {
 // has no endpoint with the hostname, or if the endpoint's Pod has not been read yet, Instance
 // returns nil.
 func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
-	s := l.state
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	e := s.services.byID[id]
+	c := l.cache
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	e := c.services.byID[id]
 	if e == nil {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) 
 	case a.target == "":
 		addr := netip.AddrPortFrom(a.ip, port)
 		made := l.bareAddress(addr)
-		j := joiner{state: s, requested: port, mirror: &from.mirror}
+		j := joiner{cache: c, requested: port, mirror: &from.mirror}
 		if j.bare(made); !sendable(made) {
 			return l.bareAddress(addr)
 		}
@@ -188,7 +188,7 @@ func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 // the port of the address is not a host port, the behind argument is zero.
 func (l *Local) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: l.cfg.Name}
-	j := joiner{state: l.state, behind: behind}
+	j := joiner{cache: l.cache, behind: behind}
 	if !l.addresses.locations[p].life.runs() || j.pod(&made, p) != federation.Served {
 		return l.bareAddress(addr)
 	}
@@ -215,9 +215,9 @@ var _ federation.AddressOwners = (*Local)(nil)
 // several clusters. If a Pod binds a host port to an address, the address is not assigned to the
 // Pod, because whoever creates a Pod could specify any address.
 func (l *Local) AddressOwner(ip netip.Addr) string {
-	s := l.state
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	c := l.cache
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	if ids := l.addresses.services[ip]; len(ids) > 0 {
 		return "Service " + ids[0].String()
 	}
@@ -235,9 +235,9 @@ func (l *Local) AddressOwner(ip netip.Addr) string {
 // Unlike AddressOwner, AssignedTo also covers the addresses of Nodes, the external addresses of
 // Services (externalIPs and load balancers), and all addresses to which host ports are bound.
 func (l *Local) AssignedTo(ip netip.Addr) string {
-	s := l.state
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	c := l.cache
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	if ids := l.addresses.services[ip]; len(ids) > 0 {
 		return "Service " + ids[0].String()
 	}
@@ -272,9 +272,9 @@ func (l *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 // ServiceProfile returns a ServiceProfile, and reports whether the ServiceProfile exists. If a
 // ServiceProfile exists but cannot be used, p is nil.
 func (l *Local) ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool) {
-	s := l.state
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	c := l.cache
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	f := l.profiles.byKey[follow.JoinKey(namespace, name)]
 	if f == nil {
 		return nil, false
@@ -285,9 +285,9 @@ func (l *Local) ServiceProfile(namespace, name string) (p *federation.ServicePro
 // ServiceProfileProblem returns the reason why all or part of a ServiceProfile cannot be used.
 // ServiceProfileProblem also reports whether the ServiceProfile exists.
 func (l *Local) ServiceProfileProblem(namespace, name string) (problem string, exists bool) {
-	s := l.state
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	c := l.cache
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	f := l.profiles.byKey[follow.JoinKey(namespace, name)]
 	if f == nil {
 		return "", false
@@ -311,9 +311,9 @@ func (l *Local) Selecting(id federation.ServiceID) *corev1.Service {
 
 // SelectingIn returns the Services of a namespace that have a selector.
 func (l *Local) SelectingIn(namespace string) (list []*corev1.Service) {
-	l.state.mu.RLock()
+	l.cache.mu.RLock()
 	found := maps.Clone(l.selecting[namespace])
-	l.state.mu.RUnlock()
+	l.cache.mu.RUnlock()
 	for name, s := range found {
 		list = append(list, s.decodeSelecting(federation.ServiceID{Namespace: namespace, Name: name}))
 	}
@@ -324,8 +324,8 @@ func (l *Local) SelectingIn(namespace string) (list []*corev1.Service) {
 // EndpointSlices. If the namespace is empty, Workloads returns the ExternalWorkloads of all
 // namespaces.
 func (l *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
-	l.state.mu.RLock()
-	defer l.state.mu.RUnlock()
+	l.cache.mu.RLock()
+	defer l.cache.mu.RUnlock()
 	if namespace != "" {
 		return slices.Collect(maps.Values(l.selected[namespace]))
 	}
@@ -338,23 +338,23 @@ func (l *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
 // HasWorkloads reports whether a namespace contains ExternalWorkloads. HasWorkloads runs in
 // constant time.
 func (l *Local) HasWorkloads(namespace string) bool {
-	l.state.mu.RLock()
-	defer l.state.mu.RUnlock()
+	l.cache.mu.RLock()
+	defer l.cache.mu.RUnlock()
 	return len(l.selected[namespace]) > 0
 }
 
 // ManagedSlices returns the number of marked slices of a Service.
 func (l *Local) ManagedSlices(id federation.ServiceID) int {
-	l.state.mu.RLock()
-	defer l.state.mu.RUnlock()
+	l.cache.mu.RLock()
+	defer l.cache.mu.RUnlock()
 	return l.managed[id]
 }
 
 // AllManagedSlices returns the number of marked slices of each Service. The map does not contain
 // Services without marked slices.
 func (l *Local) AllManagedSlices() map[federation.ServiceID]int {
-	l.state.mu.RLock()
-	defer l.state.mu.RUnlock()
+	l.cache.mu.RLock()
+	defer l.cache.mu.RUnlock()
 	return maps.Clone(l.managed)
 }
 
@@ -362,10 +362,10 @@ func (l *Local) AllManagedSlices() map[federation.ServiceID]int {
 // map are the names of the mirrored clusters. LinkerdMirrors leaves out federated Services, and
 // Services that Isthmus has written or adopted.
 func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
-	l.state.mu.RLock()
-	defer l.state.mu.RUnlock()
+	l.cache.mu.RLock()
+	defer l.cache.mu.RUnlock()
 	mirrors := make(map[string][]federation.ServiceID)
-	for id, e := range l.state.services.byID {
+	for id, e := range l.cache.services.byID {
 		if e.spec == nil || e.spec.Labels["mirror.linkerd.io/mirrored-service"] != "true" {
 			continue
 		}
@@ -406,8 +406,8 @@ func (t Topic) subject() string {
 
 // markTopic records that a change to an object in the namespace may affect profiles for the topic.
 func (l *Local) markTopic(namespace string, t Topic) {
-	if l != nil && l.state.live {
-		l.dirty.Add(namespace, t, l.state.now)
+	if l != nil && l.cache.live {
+		l.dirty.Add(namespace, t, l.cache.now)
 	}
 }
 
@@ -461,8 +461,8 @@ func (l *Local) findConflicts(ip netip.Addr, at time.Time) {
 
 // conflictsAt returns the conflicts at an IP, sorted by port.
 func (l *Local) conflictsAt(ip netip.Addr, since time.Time) []conflict {
-	l.state.mu.RLock()
-	defer l.state.mu.RUnlock()
+	l.cache.mu.RLock()
+	defer l.cache.mu.RUnlock()
 	return l.addresses.conflictsAt(ip, since)
 }
 

@@ -74,7 +74,7 @@ func TestLookupAddress(t *testing.T) {
 				if got := w.at(x.addr); got != bare && got != bare+" opaque" {
 					t.Errorf("after all are gone: %s", got)
 				}
-				if n := w.state.size() + w.state.local.size(); n != 0 {
+				if n := w.cache.size() + w.cache.local.size(); n != 0 {
 					t.Errorf("%d left behind", n)
 				}
 			})
@@ -118,7 +118,7 @@ func TestInstance(t *testing.T) {
 					t.Errorf("reversed %v: got  %s\nwant %s", reversed, got, x.want)
 				}
 				w.del(x.objects...)
-				if n := w.state.size() + w.state.local.size(); n != 0 {
+				if n := w.cache.size() + w.cache.local.size(); n != 0 {
 					t.Errorf("%d left behind", n)
 				}
 			}
@@ -154,7 +154,7 @@ func TestUnservedStay(t *testing.T) {
 		aPod("p", at("10.0.0.1")),
 		workloadAt(aWorkload("v", "http=80"), "10.2.0.1"),
 	)
-	for _, l := range remote.state.slices.byKey {
+	for _, l := range remote.cache.slices.byKey {
 		for _, a := range l.subsets[0].addresses {
 			if a.hostname != nil && a.facts.Value().leftOut {
 				t.Errorf("kept: %+v", a)
@@ -245,11 +245,11 @@ func TestSelecting(t *testing.T) {
 		t.Errorf("%v", list)
 	}
 	// It is seen only by who looks at all of the cluster.
-	w.state.services.byID[serviceID("ns/unseen")] = w.state.services.byID[serviceID("ns/web")]
+	w.cache.services.byID[serviceID("ns/unseen")] = w.cache.services.byID[serviceID("ns/web")]
 	if list := w.SelectingIn("ns"); len(list) != 1 {
 		t.Errorf("the Services of all namespaces are looked at for those of one: %v", list)
 	}
-	delete(w.state.services.byID, serviceID("ns/unseen"))
+	delete(w.cache.services.byID, serviceID("ns/unseen"))
 	w.put(aService("web", "http=80"))
 	if list := w.SelectingIn("ns"); len(list) > 0 {
 		t.Errorf("the selector removed: %v", list)
@@ -259,8 +259,8 @@ func TestSelecting(t *testing.T) {
 	w.put(selecting)
 	w.del(selecting)
 	if got := w.Selecting(serviceID("ns/web")); got != nil || len(w.SelectingIn("ns")) > 0 ||
-		len(w.state.local.selecting) > 0 {
-		t.Errorf("deleted: %v, kept %v", got, w.state.local.selecting)
+		len(w.cache.local.selecting) > 0 {
+		t.Errorf("deleted: %v, kept %v", got, w.cache.local.selecting)
 	}
 }
 
@@ -324,7 +324,7 @@ func TestSelected(t *testing.T) {
 		}
 		w.del(after)
 		if changed[len(changed)-1] != is+" -> none" || len(w.Workloads("")) != 0 || w.HasWorkloads("ns") ||
-			len(w.state.local.selected) > 0 {
+			len(w.cache.local.selected) > 0 {
 			t.Errorf("%s: deleted: %q, left %v", x.name, changed, w.Workloads(""))
 		}
 	}

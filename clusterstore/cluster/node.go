@@ -67,10 +67,10 @@ func nodeKind[O decode.Object](c *Cluster, source decode.Source[O], compact func
 		Source:  source,
 		Serves:  c.serves(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}),
 		Compact: compact,
-		Into:    mapStore(c.state, c.state.nodes.byName, node.equal, c.state.nodes.set),
+		Into:    mapStore(c.cache, c.cache.nodes.byName, node.equal, c.cache.nodes.set),
 		Size:    node.size,
 		Shared:  node.shared,
-		Applied: func() { c.updateLink(c.state.nodes.updateRegion) },
+		Applied: func() { c.updateLink(c.cache.nodes.updateRegion) },
 	}
 }
 
@@ -115,18 +115,18 @@ func nodeOf(labels map[string]string) node {
 }
 
 // nodeIndex contains the Nodes of a cluster, and the region that all Nodes share. The mutex
-// state.mu guards a nodeIndex.
+// cache.mu guards a nodeIndex.
 type nodeIndex struct {
-	state       *state // fixed
+	cache       *cache // fixed
 	byName      map[string]node
 	regions     map[unique.Handle[string]]int // number of Nodes in each region; no zero entries
 	region      string                        // of all Nodes, after the last complete list or event
 	regionKnown bool                          // Nodes have been listed
 }
 
-func newNodeIndex(s *state) nodeIndex {
+func newNodeIndex(c *cache) nodeIndex {
 	return nodeIndex{
-		state:   s,
+		cache:   c,
 		byName:  make(map[string]node),
 		regions: make(map[unique.Handle[string]]int),
 	}
@@ -137,14 +137,14 @@ func newNodeIndex(s *state) nodeIndex {
 func (x *nodeIndex) set(name string, before, now node) {
 	x.countRegion(before.region, -1)
 	x.countRegion(now.region, 1)
-	if x.state.local == nil {
+	if x.cache.local == nil {
 		return
 	}
 	for _, ip := range before.addresses {
-		unindex(x.state.local.addresses.nodes, ip, name)
+		unindex(x.cache.local.addresses.nodes, ip, name)
 	}
 	for _, ip := range now.addresses {
-		x.state.local.addresses.nodes[ip] = append(x.state.local.addresses.nodes[ip], name)
+		x.cache.local.addresses.nodes[ip] = append(x.cache.local.addresses.nodes[ip], name)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestRegion(t *testing.T) {
 func TestRegionOfMany(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(aNode("a", "north"))
-	w.state.nodes.byName["b"] = node{region: unique.Make("south")} // seen only by who looks at all
+	w.cache.nodes.byName["b"] = node{region: unique.Make("south")} // seen only by who looks at all
 	node := aNode("a", "north")
 	for _, zone := range []string{"z", "y"} {
 		node.Labels[zoneLabel] = zone

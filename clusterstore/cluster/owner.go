@@ -49,7 +49,7 @@ func ownerKind(
 		Serves:  c.serves(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}),
 		Compact: compactOwner,
 		Size:    func(parent unique.Handle[ownerRef], _ string) int64 { return ownerSize() + parentSize(parent) },
-		Into:    c.state.owners.store(kind),
+		Into:    c.cache.owners.store(kind),
 	}
 }
 
@@ -93,16 +93,16 @@ func parentSize(parent unique.Handle[ownerRef]) int64 {
 }
 
 // ownerIndex contains the ReplicaSets and Jobs of a cluster, by key. If a Pod refers to a
-// ReplicaSet or Job that has not been read, the index contains a placeholder. The mutex state.mu
+// ReplicaSet or Job that has not been read, the index contains a placeholder. The mutex cache.mu
 // guards an ownerIndex.
 type ownerIndex struct {
-	state       *state // fixed
+	cache       *cache // fixed
 	replicaSets map[string]*owner
 	jobs        map[string]*owner
 }
 
-func newOwnerIndex(s *state) ownerIndex {
-	return ownerIndex{state: s, replicaSets: make(map[string]*owner), jobs: make(map[string]*owner)}
+func newOwnerIndex(c *cache) ownerIndex {
+	return ownerIndex{cache: c, replicaSets: make(map[string]*owner), jobs: make(map[string]*owner)}
 }
 
 // ofKind returns the map with the owners of one kind. If Isthmus does not read owners of the kind,
@@ -174,7 +174,7 @@ func (x *ownerIndex) store(kind string) store[unique.Handle[ownerRef]] {
 		}
 		o.parent = parent
 		for _, p := range o.pods {
-			x.state.pods.touch(p)
+			x.cache.pods.touch(p)
 		}
 		sweepOwner(all, o)
 	}
@@ -186,7 +186,7 @@ func (x *ownerIndex) store(kind string) store[unique.Handle[ownerRef]] {
 		}
 	}
 	same := func(a, b unique.Handle[ownerRef]) bool { return a == b }
-	return store[unique.Handle[ownerRef]]{state: x.state, same: same, get: get, set: set, keys: keys}
+	return store[unique.Handle[ownerRef]]{cache: x.cache, same: same, get: get, set: set, keys: keys}
 }
 
 // ownersOfReplicaSets contains the kinds that topOwner accepts as owners of ReplicaSets.

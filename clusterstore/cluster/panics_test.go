@@ -40,7 +40,7 @@ func TestPanicOfPolicy(t *testing.T) {
 			}
 		}
 		check("before", "10.0.0.1:8080", "", 0)
-		servers := w.state.policies.byNamespace["ns"].servers
+		servers := w.cache.policies.byNamespace["ns"].servers
 		servers["broken"] = &serverFacts{number: 1} // without a selector, which no decoded Server lacks
 		w.put(aServer("b", "9090", ""))
 		w.del(aServer("a", "", ""))

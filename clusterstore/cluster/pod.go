@@ -33,7 +33,7 @@ func podKind(c *Cluster) follow.Kind[*corev1.Pod, compactedPod] {
 		Name: "pods", Needed: true,
 		Source:  c.cfg.Client.Sources.Pods,
 		Compact: func(o *corev1.Pod) (compactedPod, bool) { return compactPod(c, o) },
-		Into:    c.state.pods.store(""),
+		Into:    c.cache.pods.store(""),
 		Size:    compactedPod.size,
 		Shared:  compactedPod.shared,
 		Changed: func(key string, p compactedPod, exists bool) {
@@ -48,7 +48,7 @@ func podKind(c *Cluster) follow.Kind[*corev1.Pod, compactedPod] {
 // addresses of the Pod.
 func compactPod(c *Cluster, o *corev1.Pod) (p compactedPod, ok bool) {
 	p.facts = podFactsOf(o, c.cfg.Rules)
-	if c.state.local != nil {
+	if c.cache.local != nil {
 		p.location = podLocation(o)
 	}
 	return p, true
@@ -162,7 +162,7 @@ type compactedPod struct {
 	location *location
 	selected *decode.ExternalWorkload // fields that determine EndpointSlices; only with LocalConfig.SliceManager
 	// The set field is a new set that was evaluated for this Pod before the Pod was added to the
-	// state. If the namespace has no Servers, or if a sibling of the Pod is already in the state,
+	// cache. If the namespace has no Servers, or if a sibling of the Pod is already in the cache,
 	// the set field is nil.
 	set *podSet
 }
@@ -171,7 +171,7 @@ func (p compactedPod) same(o compactedPod) bool {
 	return p.facts == o.facts && p.location.equal(o.location) && sameSelected(p.selected, o.selected)
 }
 
-// size returns the memory that the state uses for a Pod or ExternalWorkload in a linked cluster, in
+// size returns the memory that the cache uses for a Pod or ExternalWorkload in a linked cluster, in
 // bytes. The result includes the memory of the owner or its placeholder.
 func (p compactedPod) size(key string) int64 {
 	t := p.facts.fullTemplate()
@@ -195,7 +195,7 @@ func (p compactedPod) shared(yield func(any, int64) bool) {
 	_ = yield(p.facts.template, p.facts.template.Value().size()) && yield(p.facts.node, uniqueText(p.facts.node))
 }
 
-// pod represents a Pod in the state. A pod uses 80 bytes, plus memory for its name, the names of
+// pod represents a Pod in the cache. A pod uses 80 bytes, plus memory for its name, the names of
 // its owner and service account, and its label values. All other data is shared with other Pods.
 // Pods of the same ReplicaSet or Job also share the names of the owner and service account, and the
 // label values.
@@ -324,9 +324,9 @@ const podShards = 64
 // cluster. A cluster may have 100,000 Pods. A separate map for each namespace would use more memory
 // in clusters with many small namespaces.
 //
-// The mutex state.mu guards a podIndex.
+// The mutex cache.mu guards a podIndex.
 type podIndex struct {
-	state *state       // fixed
+	cache *cache       // fixed
 	seed  maphash.Seed // fixed
 
 	shards    [podShards]map[string]*pod
@@ -334,8 +334,8 @@ type podIndex struct {
 	traits    string // traits of the Pod that was stored last
 }
 
-func newPodIndex(s *state) podIndex {
-	x := podIndex{state: s, seed: maphash.MakeSeed()}
+func newPodIndex(c *cache) podIndex {
+	x := podIndex{cache: c, seed: maphash.MakeSeed()}
 	for i := range x.shards {
 		x.shards[i] = make(map[string]*pod)
 	}
@@ -380,14 +380,14 @@ func (x *podIndex) store(prefix string) store[compactedPod] {
 	get := func(key string) (compactedPod, bool) {
 		o, exists := x.cached(prefix + key)
 		if ofWorkloads {
-			o.selected = x.state.local.selectedAt(key)
+			o.selected = x.cache.local.selectedAt(key)
 		}
 		return o, exists
 	}
 	set := func(key string, to compactedPod, _ bool) {
 		x.set(prefix+key, to)
 		if ofWorkloads {
-			setWorkload(x.state, key, to)
+			setWorkload(x.cache, key, to)
 		}
 	}
 	keys := func(yield func(string) bool) {
@@ -401,15 +401,15 @@ func (x *podIndex) store(prefix string) store[compactedPod] {
 		}
 	}
 	return store[compactedPod]{
-		state: x.state,
+		cache: x.cache,
 		same:  compactedPod.same,
 		get:   get,
 		set:   set,
 		keys:  keys,
 		prepare: func(key string, to compactedPod) compactedPod {
-			return x.state.policies.evaluatePod(prefix+key, to)
+			return x.cache.policies.evaluatePod(prefix+key, to)
 		},
-		release: func(key string) { x.state.local.setLocation(x.get(prefix+key), nil) },
+		release: func(key string) { x.cache.local.setLocation(x.get(prefix+key), nil) },
 	}
 }
 
@@ -419,7 +419,7 @@ func (x *podIndex) cached(key string) (o compactedPod, ok bool) {
 	if p == nil || !p.facts.isRead() {
 		return o, false
 	}
-	return compactedPod{facts: p.facts, location: x.state.local.location(p)}, true
+	return compactedPod{facts: p.facts, location: x.cache.local.location(p)}, true
 }
 
 // set adds, replaces or removes a Pod or ExternalWorkload. If the facts are empty, set removes the
@@ -429,7 +429,7 @@ func (x *podIndex) set(key string, to compactedPod) {
 	if p.facts != to.facts {
 		x.setFacts(p, to)
 	}
-	x.state.local.setLocation(p, to.location)
+	x.cache.local.setLocation(p, to.location)
 	x.sweep(p)
 }
 
@@ -437,7 +437,7 @@ func (x *podIndex) setFacts(p *pod, to compactedPod) {
 	before := p.facts
 	if before.isRead() {
 		x.countMalformed(before, -1)
-		x.state.owners.detach(p)
+		x.cache.owners.detach(p)
 	}
 	p.facts = to.facts
 	if p.facts.isRead() {
@@ -446,10 +446,10 @@ func (x *podIndex) setFacts(p *pod, to compactedPod) {
 		}
 		x.traits = p.facts.traits
 		x.countMalformed(p.facts, 1)
-		x.state.owners.attach(p)
+		x.cache.owners.attach(p)
 	}
 	if !before.siblings(p.facts) {
-		x.state.policies.regroup(p, to.set)
+		x.cache.policies.regroup(p, to.set)
 	}
 	x.touch(p)
 }
@@ -461,17 +461,17 @@ func (x *podIndex) countMalformed(f podFacts, n int) {
 }
 
 func (x *podIndex) malformedProxies() int {
-	x.state.mu.RLock()
-	defer x.state.mu.RUnlock()
+	x.cache.mu.RLock()
+	defer x.cache.mu.RUnlock()
 	return x.malformed
 }
 
 // touch records that the endpoints of a pod may have changed.
 func (x *podIndex) touch(p *pod) {
 	for _, l := range p.slices {
-		x.state.slices.touch(l)
+		x.cache.slices.touch(l)
 	}
-	x.state.local.markLocation(p)
+	x.cache.local.markLocation(p)
 }
 
 // entry returns the pod with the given key, or creates a placeholder.

@@ -17,7 +17,7 @@ func TestPodsShare(t *testing.T) {
 	}{{"StatefulSet", false}, {"Job", false}, {"ReplicaSet", true}} {
 		a, b := realPod(x.kind, 0), realPod(x.kind, 1)
 		w.put(a, b)
-		one, other := w.state.pods.get("ns/"+a.Name), w.state.pods.get("ns/"+b.Name)
+		one, other := w.cache.pods.get("ns/"+a.Name), w.cache.pods.get("ns/"+b.Name)
 		if one.facts.template != other.facts.template {
 			t.Errorf("%s: two templates", x.kind)
 		}
@@ -26,7 +26,7 @@ func TestPodsShare(t *testing.T) {
 		}
 		far := realPod(x.kind, 200)
 		w.put(far)
-		third := w.state.pods.get("ns/" + far.Name).facts
+		third := w.cache.pods.get("ns/" + far.Name).facts
 		if third.template != one.facts.template {
 			t.Errorf("%s: a template for each service account", x.kind)
 		}
@@ -51,7 +51,7 @@ func TestOwnerOfJobPod(t *testing.T) {
 	w := newWorld(t, nil)
 	o := realPod("Job", 7)
 	w.put(o)
-	p := w.state.pods.get("ns/" + o.Name)
+	p := w.cache.pods.get("ns/" + o.Name)
 	if p.owner.key != "ns/"+o.Labels["job-name"] || unsafe.StringData(p.owner.key) != unsafe.StringData(p.key) {
 		t.Errorf("the owner %q has a name of its own", p.owner.key)
 	}
@@ -68,11 +68,11 @@ func TestServerLooksAtFewPods(t *testing.T) {
 		w.put(p)
 	}
 	w.put(aPod("p", podLabel("app", "web")), aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"))
-	if n := len(w.state.pods.near("ns")); n > namespaces/10 {
+	if n := len(w.cache.pods.near("ns")); n > namespaces/10 {
 		t.Errorf("%d Pods of %d", n, namespaces)
 	}
-	near := w.state.pods.near("ns")
-	for _, pods := range w.state.pods.shards {
+	near := w.cache.pods.near("ns")
+	for _, pods := range w.cache.pods.shards {
 		for key := range pods {
 			if near[key] == nil {
 				pods[key] = nil // whoever looks at it panics

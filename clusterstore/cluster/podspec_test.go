@@ -82,8 +82,8 @@ func TestBoundHostPorts(t *testing.T) {
 		"[fd00::1]:89": "ns/p 10", "192.168.7.7:81": "",
 	} {
 		a, got := netip.MustParseAddrPort(addr), ""
-		if list, _ := w.state.local.addresses.claimants(a); len(list) == 1 {
-			got = fmt.Sprint(list[0].key, " ", w.state.local.addresses.locations[list[0]].portBehind(a))
+		if list, _ := w.cache.local.addresses.claimants(a); len(list) == 1 {
+			got = fmt.Sprint(list[0].key, " ", w.cache.local.addresses.locations[list[0]].portBehind(a))
 		}
 		if got != want {
 			t.Errorf("%s: %q, want %q", addr, got, want)

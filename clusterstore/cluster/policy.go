@@ -15,13 +15,13 @@ import (
 
 // policy contains the Servers of one namespace that make ports opaque or are malformed. A policy
 // also contains the ports that these Servers make opaque for Pods and ExternalWorkloads. The mutex
-// state.mu guards a policy.
+// cache.mu guards a policy.
 //
 // Pods whose facts only differ in their nodes form a set. The opaque ports of a set are evaluated
 // only once. After a change to a Server, a worker evaluates all sets of the namespace. Until the
 // worker has finished, Pods keep their previous opaque ports. The worker has no other tasks, so
 // changes to services do not have to wait for the worker. A new or changed Pod that does not belong
-// to an existing set is evaluated before it is added to the state. The mutex state.mu is not held
+// to an existing set is evaluated before it is added to the cache. The mutex cache.mu is not held
 // during an evaluation.
 type policy struct {
 	servers map[string]*serverFacts // by name
@@ -215,19 +215,19 @@ func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 }
 
 // policyIndex contains the Servers of a cluster, and the effect of these Servers on the Pods of
-// each namespace. The mutex state.mu guards a policyIndex.
+// each namespace. The mutex cache.mu guards a policyIndex.
 type policyIndex struct {
 	// fixed
-	state *state
+	cache *cache
 	dirty *pace.Dirty[string] // namespaces whose policy must be evaluated
 
 	servers     map[string]*serverFacts // by key
 	byNamespace map[string]*policy
 }
 
-func newPolicyIndex(s *state) policyIndex {
+func newPolicyIndex(c *cache) policyIndex {
 	return policyIndex{
-		state:       s,
+		cache:       c,
 		dirty:       pace.NewDirty[string](),
 		servers:     make(map[string]*serverFacts),
 		byNamespace: make(map[string]*policy),
@@ -249,29 +249,29 @@ func (x *policyIndex) setServer(key string, _, f *serverFacts) {
 		p.servers[name] = f
 		reason = f.invalid
 	}
-	x.state.setUnusable("Server "+key, reason)
+	x.cache.setUnusable("Server "+key, reason)
 	p.changed = true
 	x.mark(namespace)
 	if len(p.servers) > 0 {
 		return
 	}
 	delete(x.byNamespace, namespace)
-	x.state.setUnusable("Servers of namespace "+namespace, "")
+	x.cache.setUnusable("Servers of namespace "+namespace, "")
 	for of, set := range p.pods { // only their own opaque ports remain
 		if set.opaque != (opaquePorts{}) {
-			x.state.pods.touch(of)
+			x.cache.pods.touch(of)
 		}
 	}
 }
 
 func (x *policyIndex) namespaces() []string {
-	x.state.mu.RLock()
-	defer x.state.mu.RUnlock()
+	x.cache.mu.RLock()
+	defer x.cache.mu.RUnlock()
 	return slices.Collect(maps.Keys(x.byNamespace))
 }
 
-// evaluatePod evaluates the opaque ports of a Pod before the Pod is added to the state. If the set
-// of the Pod already exists, evaluatePod does nothing. The caller must not hold state.mu.
+// evaluatePod evaluates the opaque ports of a Pod before the Pod is added to the cache. If the set
+// of the Pod already exists, evaluatePod does nothing. The caller must not hold cache.mu.
 func (x *policyIndex) evaluatePod(key string, o compactedPod) compactedPod {
 	if by := x.serversFor(key, o); by != nil {
 		o.set = &podSet{facts: o.facts.alike(), by: by, opaque: by.opaque(o.facts)}
@@ -282,8 +282,8 @@ func (x *policyIndex) evaluatePod(key string, o compactedPod) compactedPod {
 // serversFor returns the Servers that have to be evaluated for a Pod. If the set of the Pod already
 // exists, serversFor returns nil.
 func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
-	x.state.mu.RLock()
-	defer x.state.mu.RUnlock()
+	x.cache.mu.RLock()
+	defer x.cache.mu.RUnlock()
 	if p := x.byNamespace[namespaceOfPod(key)]; p != nil && p.sets[o.facts.alike()] == nil {
 		return p.used
 	}
@@ -315,8 +315,8 @@ func (x *policyIndex) regroup(of *pod, evaluated *podSet) {
 
 // mark schedules an evaluation of a namespace's policy by the worker.
 func (x *policyIndex) mark(namespace string) {
-	if x.state.live {
-		x.dirty.Add(namespace, namespace, x.state.now)
+	if x.cache.live {
+		x.dirty.Add(namespace, namespace, x.cache.now)
 	}
 }
 
@@ -352,8 +352,8 @@ func (x *policyIndex) evaluate(namespace string) (reason string) {
 func (x *policyIndex) toEvaluate(namespace string) (
 	p *policy, servers map[string]*serverFacts, found map[*podSet]opaquePorts,
 ) {
-	x.state.lock()
-	defer x.state.mu.Unlock()
+	x.cache.lock()
+	defer x.cache.mu.Unlock()
 	if p = x.byNamespace[namespace]; p == nil {
 		return nil, nil, nil
 	}
@@ -361,7 +361,7 @@ func (x *policyIndex) toEvaluate(namespace string) (
 		before := p.sets
 		p.pods = make(map[*pod]*podSet)
 		p.sets = make(map[podFacts]*podSet)
-		for of := range x.state.pods.of(namespace) {
+		for of := range x.cache.pods.of(namespace) {
 			var evaluated *podSet
 			if set := before[of.facts.alike()]; set != nil {
 				evaluated = &podSet{facts: set.facts, opaque: set.opaque}
@@ -385,8 +385,8 @@ func (x *policyIndex) toEvaluate(namespace string) (
 // use stores the results of an evaluation, and touches the Pods whose opaque ports have changed. If
 // the Servers start to exceed a limit, use returns the message to log.
 func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts) (reason string) {
-	x.state.lock()
-	defer x.state.mu.Unlock()
+	x.cache.lock()
+	defer x.cache.mu.Unlock()
 	if x.byNamespace[namespace] != p {
 		return ""
 	}
@@ -394,7 +394,7 @@ func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found ma
 	had := p.setOpaque(found)
 	for of, set := range p.pods {
 		if p.failed || set.opaque != had[set] {
-			x.state.pods.touch(of)
+			x.cache.pods.touch(of)
 		}
 		if set.by != by { // the set is new
 			x.mark(namespace)
@@ -402,8 +402,8 @@ func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found ma
 	}
 	p.failed = false
 	excess, reason := p.excess()
-	x.state.setUnusable("Servers of namespace "+namespace, reason)
-	if !x.state.live { // the worker will report the reason after the first sync
+	x.cache.setUnusable("Servers of namespace "+namespace, reason)
+	if !x.cache.live { // the worker will report the reason after the first sync
 		return ""
 	}
 	before := p.logged
@@ -417,11 +417,11 @@ func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found ma
 // failed records that the evaluation of a policy has panicked. Pods that were not updated before
 // the panic keep their previous opaque ports.
 func (x *policyIndex) failed(namespace string, p *policy) {
-	x.state.lock()
-	defer x.state.mu.Unlock()
+	x.cache.lock()
+	defer x.cache.mu.Unlock()
 	if x.byNamespace[namespace] == p {
 		p.failed = true
-		x.state.setUnusable("Servers of namespace "+namespace,
+		x.cache.setUnusable("Servers of namespace "+namespace,
 			"Isthmus panicked while evaluating the Servers, because of a bug; "+
 				"Isthmus retries, and keeps the previous opaque ports until the evaluation succeeds")
 	}

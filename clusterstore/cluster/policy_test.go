@@ -198,7 +198,7 @@ func distinct(n int, options ...func(*corev1.Pod)) (pods []*corev1.Pod) {
 func TestManyPorts(t *testing.T) {
 	const pods, servers = 20, 1000
 	w := manyPorts(t, servers, distinct(pods)...)
-	if p := w.state.policies.byNamespace["ns"]; len(p.sets) != pods || len(p.lists) != 1 {
+	if p := w.cache.policies.byNamespace["ns"]; len(p.sets) != pods || len(p.lists) != 1 {
 		t.Errorf("%d lists of ports for %d Pods", len(p.lists), len(p.sets))
 	}
 	for _, port := range []uint16{1, 3, 2*servers - 1, 2, 2 * servers, 2*servers + 1} {
@@ -231,7 +231,7 @@ func TestPolicyWhileItIsMade(t *testing.T) {
 		late := aPod("late", podLabel("app", "late"))
 		w.feed(late).Update(late)
 	}}
-	mapStore(w.state, w.state.policies.servers, (*serverFacts).equal, w.state.policies.setServer).Put("ns/s", f)
+	mapStore(w.cache, w.cache.policies.servers, (*serverFacts).equal, w.cache.policies.setServer).Put("ns/s", f)
 	w.marked()
 	if got := w.opaqueAt(8080); got != "10.0.0.1:8080 10.0.0.2:8080" {
 		t.Errorf("%q is opaque", got)
@@ -254,7 +254,7 @@ func TestRemembered(t *testing.T) {
 		pods = append(pods, aPod(fmt.Sprint("p", i), ownPort(20_000+i&^1)))
 	}
 	w := manyPorts(t, servers, pods...)
-	policy := w.state.policies.byNamespace["ns"]
+	policy := w.cache.policies.byNamespace["ns"]
 	check := func(what string) string {
 		t.Helper()
 		w.marked()
@@ -271,7 +271,7 @@ func TestRemembered(t *testing.T) {
 	}
 	fits := slices.IndexFunc(
 		pods,
-		func(p *corev1.Pod) bool { return !policy.pods[w.state.pods.get("ns/"+p.Name)].lacks },
+		func(p *corev1.Pod) bool { return !policy.pods[w.cache.pods.get("ns/"+p.Name)].lacks },
 	)
 	w.put(aPod("more", ownPort(60_000)))
 	if has := check("one more"); has != first {
@@ -289,7 +289,7 @@ func TestRemembered(t *testing.T) {
 		t.Errorf("Servers apply to %s\nand before to %s\nall are to be evaluated again: %v", has, had, policy.changed)
 	}
 	for _, p := range pods {
-		if set := policy.pods[w.state.pods.get("ns/"+p.Name)]; set.lacks {
+		if set := policy.pods[w.cache.pods.get("ns/"+p.Name)]; set.lacks {
 			w.del(p)
 		}
 	}
@@ -307,7 +307,7 @@ func TestRemembered(t *testing.T) {
 		}
 	}
 	w.store("servers").Replace()
-	if len(w.state.policies.byNamespace) != 0 {
+	if len(w.cache.policies.byNamespace) != 0 {
 		t.Error("something is remembered without Servers")
 	}
 }

@@ -32,7 +32,7 @@ func serverKind(c *Cluster) follow.Kind[*decode.Server, *serverFacts] {
 		Serves:  c.serves(decode.PolicyVersion.WithResource("servers")),
 		Compact: compactServer,
 		Size:    (*serverFacts).size,
-		Into:    mapStore(c.state, c.state.policies.servers, (*serverFacts).equal, c.state.policies.setServer),
+		Into:    mapStore(c.cache, c.cache.policies.servers, (*serverFacts).equal, c.cache.policies.setServer),
 	}
 }
 
@@ -84,7 +84,7 @@ func (f *serverFacts) read() (err error) {
 	return nil
 }
 
-// size returns the memory that the state uses for a Server, in bytes. The result includes the
+// size returns the memory that the cache uses for a Server, in bytes. The result includes the
 // specification and the evaluated selectors. The result also includes the policy of the namespace,
 // because the Server may be the only Server in the namespace.
 func (f *serverFacts) size(key string) int64 {

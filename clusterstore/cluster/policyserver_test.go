@@ -111,7 +111,7 @@ func TestServers(t *testing.T) {
 				if got := w.opaqueAt(x.port); got != "" {
 					t.Errorf("without Servers again: %q", got)
 				}
-				if n := len(w.state.policies.byNamespace); n != 0 {
+				if n := len(w.cache.policies.byNamespace); n != 0 {
 					t.Errorf("%d namespaces with Servers left behind", n)
 				}
 			})

@@ -75,12 +75,12 @@ func serviceKind(c *Cluster) follow.Kind[*corev1.Service, *Service] {
 		Needed:  true,
 		Source:  c.cfg.Client.Sources.Services,
 		Compact: compact,
-		Size:    func(s *Service, _ string) int64 { return s.size() + c.state.exports.size(s.exported) },
-		Into:    c.state.services.store(),
+		Size:    func(s *Service, _ string) int64 { return s.size() + c.cache.exports.size(s.exported) },
+		Into:    c.cache.services.store(),
 	}
 	k.Applied = func() {
-		c.updateLink(c.state.gateways.takeChanged)
-		c.state.exports.applied(ofServices, c.resources[0].WantsList)
+		c.updateLink(c.cache.gateways.takeChanged)
+		c.cache.exports.applied(ofServices, c.resources[0].WantsList)
 	}
 	if local := c.cfg.local; local != nil {
 		k.Changed = func(key string, _ *Service, _ bool) { local.ServiceChanged(serviceID(key)) }
@@ -88,7 +88,7 @@ func serviceKind(c *Cluster) follow.Kind[*corev1.Service, *Service] {
 	return k
 }
 
-// size returns the memory that the state uses for a Service in a linked cluster, in bytes. The
+// size returns the memory that the cache uses for a Service in a linked cluster, in bytes. The
 // memory of the value for exports is not included.
 func (s *Service) size() int64 {
 	n := serviceEntrySize() + allocation + sizeof[Service]() +
@@ -99,7 +99,7 @@ func (s *Service) size() int64 {
 	return n
 }
 
-// serviceEntrySize returns the memory that the state uses for the entry of a Service, in bytes. If
+// serviceEntrySize returns the memory that the cache uses for the entry of a Service, in bytes. If
 // a slice refers to a Service that does not exist, the entry is a placeholder. One of the counted
 // allocations is a safety margin. Without the safety margin, the total size of many small Services
 // would differ from the heap by less than 1 %.
@@ -286,18 +286,18 @@ func (s *Service) decodeSelecting(id federation.ServiceID) *corev1.Service {
 	return o
 }
 
-// serviceIndex contains the Services of a cluster together with their slices. The mutex state.mu
+// serviceIndex contains the Services of a cluster together with their slices. The mutex cache.mu
 // guards a serviceIndex.
 type serviceIndex struct {
-	state *state // fixed
+	cache *cache // fixed
 	byID  map[federation.ServiceID]*serviceEntry
 }
 
-func newServiceIndex(s *state) serviceIndex {
-	return serviceIndex{state: s, byID: make(map[federation.ServiceID]*serviceEntry)}
+func newServiceIndex(c *cache) serviceIndex {
+	return serviceIndex{cache: c, byID: make(map[federation.ServiceID]*serviceEntry)}
 }
 
-// serviceEntry contains a Service in the state together with its slices. Slices may exist without a
+// serviceEntry contains a Service in the cache together with its slices. Slices may exist without a
 // Service, and a Service may exist without slices.
 type serviceEntry struct {
 	spec   *Service // nil if the Service does not exist
@@ -305,8 +305,8 @@ type serviceEntry struct {
 }
 
 func (x *serviceIndex) stateOf(id federation.ServiceID) federation.ServiceState {
-	x.state.mu.RLock()
-	defer x.state.mu.RUnlock()
+	x.cache.mu.RLock()
+	defer x.cache.mu.RUnlock()
 	return x.byID[id].state()
 }
 
@@ -322,15 +322,15 @@ func (e *serviceEntry) state() federation.ServiceState {
 
 // declares reports whether the Service exists and declares the port.
 func (x *serviceIndex) declares(id federation.ServiceID, port uint16) bool {
-	x.state.mu.RLock()
-	defer x.state.mu.RUnlock()
+	x.cache.mu.RLock()
+	defer x.cache.mu.RUnlock()
 	e := x.byID[id]
 	return e.state() == federation.Present && e.spec.HasPort(port)
 }
 
 func (x *serviceIndex) slicesOf(svc federation.ServiceID) []*slice {
-	x.state.mu.RLock()
-	defer x.state.mu.RUnlock()
+	x.cache.mu.RLock()
+	defer x.cache.mu.RUnlock()
 	if e := x.byID[svc]; e != nil {
 		return slices.Clone(e.slices)
 	}
@@ -378,10 +378,10 @@ func (x *serviceIndex) store() store[*Service] {
 	}
 	release := func(key string) {
 		id := serviceID(key)
-		x.state.local.setServiceAddresses(id, x.byID[id].spec, nil)
+		x.cache.local.setServiceAddresses(id, x.byID[id].spec, nil)
 	}
 	return store[*Service]{
-		state:   x.state,
+		cache:   x.cache,
 		same:    (*Service).equal,
 		get:     get,
 		set:     x.set,
@@ -395,16 +395,16 @@ func (x *serviceIndex) set(key string, to *Service, _ bool) {
 	id := serviceID(key)
 	e := x.entry(id)
 	from := e.spec
-	x.state.local.setSelecting(id, to)
-	x.state.exports.setService(key, from, to)
+	x.cache.local.setSelecting(id, to)
+	x.cache.exports.setService(key, from, to)
 	e.spec = to
 	if from != nil && to != nil && from.servedAs(to) {
 		return
 	}
-	x.state.local.setServiceAddresses(id, from, to)
-	x.state.gateways.set(id, from.gateway(), to.gateway())
+	x.cache.local.setServiceAddresses(id, from, to)
+	x.cache.gateways.set(id, from.gateway(), to.gateway())
 	x.sweep(id)
-	x.state.mark(id)
+	x.cache.mark(id)
 }
 
 // byHostname returns the first address with the given hostname. Addresses that are served take

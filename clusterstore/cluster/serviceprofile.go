@@ -67,13 +67,13 @@ import (
 // translated when it is read. Unusable ServiceProfiles are cached together with the reason, because
 // they hide other ServiceProfiles for the same Service.
 func profileKind(c *Cluster) follow.Kind[*decode.ServiceProfile, *translatedProfile] {
-	profiles := &c.state.local.profiles
+	profiles := &c.cache.local.profiles
 	return follow.Kind[*decode.ServiceProfile, *translatedProfile]{
 		Name:    "serviceprofiles",
 		Source:  c.cfg.Client.Sources.Profiles,
 		Serves:  c.serves(decode.ProfileVersion.WithResource("serviceprofiles")),
 		Compact: func(o *decode.ServiceProfile) (*translatedProfile, bool) { return translateProfile(o), true },
-		Into:    mapStore(c.state, profiles.byKey, (*translatedProfile).Equal, profiles.set),
+		Into:    mapStore(c.cache, profiles.byKey, (*translatedProfile).Equal, profiles.set),
 		Changed: func(key string, f *translatedProfile, exists bool) { logUnusable(c.cfg.Log, key, f, exists) },
 	}
 }
@@ -90,7 +90,7 @@ func logUnusable(log *zap.Logger, key string, f *translatedProfile, exists bool)
 	log.Warn(message, zap.String("profile", key), zap.String("reason", f.Problem))
 }
 
-// profileIndex contains the ServiceProfiles of the local cluster. The mutex state.mu guards a
+// profileIndex contains the ServiceProfiles of the local cluster. The mutex cache.mu guards a
 // profileIndex.
 type profileIndex struct {
 	local    *Local // fixed
@@ -115,11 +115,11 @@ func (x *profileIndex) set(key string, before, now *translatedProfile) {
 	if now != nil {
 		problem = now.Problem
 	}
-	x.local.state.setUnusable("ServiceProfile "+key, problem)
+	x.local.cache.setUnusable("ServiceProfile "+key, problem)
 	namespace, name := follow.SplitKey(key)
 	if id, ok := profiled(name); ok {
 		x.local.markTopic(namespace, Topic{Service: id})
-		if e := x.local.state.services.byID[id]; e != nil && e.spec != nil {
+		if e := x.local.cache.services.byID[id]; e != nil && e.spec != nil {
 			for _, ip := range e.spec.ClusterIPs {
 				x.local.markAddress(namespace, ip)
 			}

@@ -8,7 +8,7 @@ import (
 )
 
 // Each kind of object in a linked cluster has a size method, which estimates the memory that the
-// state uses for one object, in bytes. The estimates count against the memory cap (see
+// cache uses for one object, in bytes. The estimates count against the memory cap (see
 // [follow.Kind].Size). The size methods are in the files of their kinds, and use the following
 // functions. Data that only the local cluster caches is not counted, because the local cluster has
 // no memory cap. The test TestBudget compares the sums of the estimates with the heap.
@@ -120,7 +120,7 @@ func uniqueText(text unique.Handle[string]) int64 {
 	return uniqueSize + sizeof[string]() + textSize(text.Value())
 }
 
-// unusableSize returns the memory that the state uses for the reason why an object cannot be used.
+// unusableSize returns the memory that the cache uses for the reason why an object cannot be used.
 // If the reason is empty, unusableSize returns zero.
 func unusableSize(object, reason string) int64 {
 	if reason == "" {

@@ -26,7 +26,7 @@ type slice struct {
 	subsets []subset // an EndpointSlice has exactly one
 	managed string   // the resource version, if LocalConfig.SliceManager manages the slice
 
-	// The following fields are only set while the slice is in the state.
+	// The following fields are only set while the slice is in the cache.
 	key string
 	// stamp is the value of sliceIndex.clock after the last change to the slice, or to a Pod, owner
 	// or Server on which the slice depends. A reader joins the slice again only if the stamp has
@@ -96,7 +96,7 @@ type address struct {
 	target   string                      // key of its Pod or ExternalWorkload; empty for a bare address
 	facts    unique.Handle[addressFacts] // shared: most addresses in a zone have equal facts
 	hostname *string                     // nil for most addresses, which have none
-	pod      *pod                        // the target, while the slice is in the state and the address is connected
+	pod      *pod                        // the target, while the slice is in the cache and the address is connected
 }
 
 // addressFacts contains the location of an address, as specified in the slice, and the reason why
@@ -153,7 +153,7 @@ func sliceKind[O decode.Object](
 		Name: name, Needed: true,
 		Source:  from,
 		Compact: compact,
-		Into:    mapStore(c.state, c.state.slices.byKey, (*slice).same, c.state.slices.set),
+		Into:    mapStore(c.cache, c.cache.slices.byKey, (*slice).same, c.cache.slices.set),
 		Size:    (*slice).size,
 		Shared:  (*slice).shared,
 	}
@@ -581,7 +581,7 @@ func (l *slice) connected(local bool) iter.Seq[*address] {
 	}
 }
 
-// size returns the memory that the state uses for a slice in a linked cluster, in bytes. The result
+// size returns the memory that the cache uses for a slice in a linked cluster, in bytes. The result
 // includes memory for the Service and Pods to which the slice refers, even if these objects do not
 // exist.
 func (l *slice) size(string) int64 {
@@ -631,34 +631,34 @@ func (l *slice) alike(o *slice, shown bool) bool {
 		slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool { return a.alike(b, shown) })
 }
 
-// sliceIndex contains the EndpointSlices or Endpoints objects of a cluster. The mutex state.mu
+// sliceIndex contains the EndpointSlices or Endpoints objects of a cluster. The mutex cache.mu
 // guards a sliceIndex.
 type sliceIndex struct {
-	state *state // fixed
+	cache *cache // fixed
 	byKey map[string]*slice
 	clock uint64 // the newest stamp; no stamp is used twice
 }
 
-func newSliceIndex(s *state) sliceIndex { return sliceIndex{state: s, byKey: make(map[string]*slice)} }
+func newSliceIndex(c *cache) sliceIndex { return sliceIndex{cache: c, byKey: make(map[string]*slice)} }
 
 // set updates the index after a change to the slice with the given key. The before argument is nil
 // for a new slice. The now argument is nil for a deleted slice.
 func (x *sliceIndex) set(key string, before, now *slice) {
-	x.state.local.countManaged(before, -1)
-	x.state.local.countManaged(now, 1)
+	x.cache.local.countManaged(before, -1)
+	x.cache.local.countManaged(now, 1)
 	if now != nil {
 		now.key = key
 		x.attachPods(now)
 	}
 	if before != nil {
 		x.detachPods(before)
-		e := x.state.services.byID[before.service]
+		e := x.cache.services.byID[before.service]
 		if i, ok := slices.BinarySearchFunc(e.slices, key, compareKey); ok {
 			e.slices = slices.Delete(e.slices, i, i+1)
 		}
 	}
 	if now != nil {
-		e := x.state.services.entry(now.service)
+		e := x.cache.services.entry(now.service)
 		i, _ := slices.BinarySearchFunc(e.slices, key, compareKey)
 		e.slices = slices.Insert(e.slices, i, now)
 	}
@@ -668,12 +668,12 @@ func (x *sliceIndex) set(key string, before, now *slice) {
 			now.changed = before.changed
 			return
 		}
-		if x.state.services.sweep(before.service); now == nil || now.service != before.service {
-			x.state.mark(before.service)
+		if x.cache.services.sweep(before.service); now == nil || now.service != before.service {
+			x.cache.mark(before.service)
 		}
 	}
 	if now != nil {
-		now.changed = x.state.now.UnixNano()
+		now.changed = x.cache.now.UnixNano()
 		x.touch(now)
 	}
 }
@@ -683,18 +683,18 @@ func (x *sliceIndex) set(key string, before, now *slice) {
 func (x *sliceIndex) touch(l *slice) {
 	x.clock++
 	l.stamp = x.clock
-	x.state.mark(l.service)
+	x.cache.mark(l.service)
 }
 
 func compareKey(l *slice, key string) int { return cmp.Compare(l.key, key) }
 
 // attachPods connects a slice's addresses to their Pods, their ExternalWorkloads, or placeholders.
 func (x *sliceIndex) attachPods(l *slice) {
-	for a := range l.connected(x.state.local != nil) {
+	for a := range l.connected(x.cache.local != nil) {
 		if a.target == "" {
 			continue
 		}
-		p := x.state.pods.entry(a.target)
+		p := x.cache.pods.entry(a.target)
 		a.pod = p
 		a.target = p.key // share the string
 		if !slices.Contains(p.slices, l) {
@@ -704,10 +704,10 @@ func (x *sliceIndex) attachPods(l *slice) {
 }
 
 func (x *sliceIndex) detachPods(l *slice) {
-	for a := range l.connected(x.state.local != nil) {
+	for a := range l.connected(x.cache.local != nil) {
 		if a.pod != nil {
 			a.pod.slices = without(a.pod.slices, l)
-			x.state.pods.sweep(a.pod)
+			x.cache.pods.sweep(a.pod)
 		}
 	}
 }

@@ -41,12 +41,12 @@ func TestUnreadyAlone(t *testing.T) {
 	w.marked()
 	w.put(last, aPod("p"), aPod("p", meshed), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p node=n unready hint=a"))
 	w.del(aPod("p"))
-	if marked := w.marked(); len(marked) > 0 || w.state.size() != 2 {
-		t.Errorf("reported %q, %d objects are kept", marked, w.state.size())
+	if marked := w.marked(); len(marked) > 0 || w.cache.size() != 2 {
+		t.Errorf("reported %q, %d objects are kept", marked, w.cache.size())
 	}
 }
 
-// watching calls look after each object of one kind that is put into the state.
+// watching calls look after each object of one kind that is put into the cache.
 func watching[O decode.Object, T any](w *world, k follow.Kind[O, T], look func()) {
 	k.Changed, k.Same = func(string, T, bool) { look() }, k.Into.(store[T]).same
 	r := follow.New(k)
@@ -55,7 +55,7 @@ func watching[O decode.Object, T any](w *world, k follow.Kind[O, T], look func()
 	w.resources[at] = r
 }
 
-// TestReplaceAddresses: while a new list is put into the state, an address is never
+// TestReplaceAddresses: while a new list is put into the cache, an address is never
 // ambiguous because its previous owner has not been dropped yet. What it does not have any more is gone.
 //
 // Behaviours: E-24, E-26, E-28, E-31.
@@ -84,12 +84,12 @@ func TestReplaceAddresses(t *testing.T) {
 	w.store("pods").Replace()
 	w.store("services").Replace()
 	w.store("externalworkloads").Replace()
-	if n := w.state.size() + w.state.local.size(); n != 0 {
+	if n := w.cache.size() + w.cache.local.size(); n != 0 {
 		t.Errorf("%d left behind", n)
 	}
 }
 
-// TestReplaceKeeps: while a new list is put into the state, objects are dropped after
+// TestReplaceKeeps: while a new list is put into the cache, objects are dropped after
 // their replacements are there.
 func TestReplaceKeeps(t *testing.T) {
 	const profile = "web.ns.svc.cluster.local"
@@ -131,7 +131,7 @@ func TestReplaceKeeps(t *testing.T) {
 }
 
 // TestReplaceMoved: an address that has moved from one slice of a Service to another is there
-// all the time while a new list is put into the state.
+// all the time while a new list is put into the cache.
 func TestReplaceMoved(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(

@@ -9,7 +9,7 @@
 // cluster with its gateways in place of its endpoints. A [Source] only contains gateways for
 // service ports with a ready endpoint.
 //
-//	t := gateway.New(gateway.Config{Changed: changed, Probed: observe, Guard: guard})
+//	t := gateway.New(gateway.Config{Changed: changed, Probed: observe, Filter: filter})
 //	t.Set(gateway.Targets(gateways))
 //	go t.Run(ctx)
 //	<-t.Settled()
@@ -23,13 +23,13 @@
 //     the old addresses for ten minutes.
 //   - If a name can no longer be resolved, its last addresses stay in use.
 //   - The Tracker tracks the health separately for each port and path of an IP.
-//   - A linked cluster cannot make Isthmus send many requests. At most [MostAddresses] addresses of
+//   - A linked cluster cannot make Isthmus send many requests. At most [MaxAddresses] addresses of
 //     a cluster are probed. Each IP receives at most one probe at a time, and at most one per
 //     second, even if it has several ports and paths.
 //   - A probe times out after five seconds. Probes do not contain credentials and do not follow
 //     redirects.
-//   - Before each probe, the [Guard] checks the exact address of the probe. An address that the
-//     Guard refuses is not probed and counts as alive.
+//   - Before each probe, the [AddressFilter] checks the exact address of the probe. An address that
+//     the filter refuses is not probed and counts as alive.
 //
 // [Tracker.Run] starts one goroutine for each probed IP, and waits until these goroutines have
 // ended. All other methods are safe for concurrent use.

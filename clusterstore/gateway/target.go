@@ -9,9 +9,9 @@ import (
 	"isthmus/federation"
 )
 
-// MostAddresses is the maximum number of gateway addresses that Isthmus uses for one cluster. If a
+// MaxAddresses is the maximum number of gateway addresses that Isthmus uses for one cluster. If a
 // cluster has more gateway addresses, Isthmus uses the first ones in the order of the targets.
-const MostAddresses = 16
+const MaxAddresses = 16
 
 // Target is the address or the name of a gateway.
 type Target struct {
@@ -51,7 +51,7 @@ type Address struct {
 	Probe    cluster.Probe
 	Outside  bool      // outside the link's ranges: neither used nor probed
 	IPv6Off  bool      // an IPv6 address although clients do not receive any: neither used nor probed
-	Refused  string    // why the Guard refuses to probe the address, which is used anyway; empty if probed
+	Refused  string    // why the filter refuses to probe the address, which is used anyway; empty if probed
 	Dead     bool      // probes fail
 	Since    time.Time // when the address became alive or dead; zero if it has not been probed
 	Failure  string    // of the last probe; empty if it succeeded

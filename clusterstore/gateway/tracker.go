@@ -37,8 +37,8 @@ type Config struct {
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)          // nil means the host's resolver
 	Probe   func(ctx context.Context, addr netip.Addr, probe cluster.Probe) error // nil means an HTTP request
 
-	Guard    *Guard // decides which addresses are used and probed
-	IPv4Only bool   // clients do not receive IPv6 addresses
+	Filter   *AddressFilter // decides which addresses are used and probed
+	IPv4Only bool           // clients do not receive IPv6 addresses
 }
 
 // Tracker tracks the gateways of one cluster.
@@ -52,10 +52,10 @@ type Tracker struct {
 	mu        sync.Mutex
 	resolved  map[string]resolved // by name
 	list      []Address
-	left      int                        // number of addresses beyond MostAddresses
+	left      int                        // number of addresses beyond MaxAddresses
 	periods   map[probeKey]time.Duration // of the current probes; not modified
 	probed    map[probeKey]*probed
-	refused   map[netip.Addr]string // why the Guard refused to probe an IP; empty if it did not
+	refused   map[netip.Addr]string // why the filter refused to probe an IP; empty if it did not
 	published federation.Latest[[]Address]
 }
 
@@ -179,7 +179,7 @@ func (t *Tracker) use(ctx context.Context, targets []Target) {
 }
 
 // addresses returns the known addresses of the targets, without duplicates. The second result of
-// the addresses method is the number of addresses beyond MostAddresses.
+// the addresses method is the number of addresses beyond MaxAddresses.
 func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 	seen := make(map[netip.AddrPort]bool)
 	names := namesOf(targets)
@@ -199,7 +199,7 @@ func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 				continue
 			}
 			seen[addr] = true
-			if len(list) == MostAddresses {
+			if len(list) == MaxAddresses {
 				left++
 				continue
 			}
@@ -238,7 +238,7 @@ func (t *Tracker) publish() {
 }
 
 // Problems returns messages for display. The returned messages report names that cannot be
-// resolved, and the number of addresses beyond MostAddresses.
+// resolved, and the number of addresses beyond MaxAddresses.
 func (t *Tracker) Problems() (list []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -250,16 +250,16 @@ func (t *Tracker) Problems() (list []string) {
 	slices.Sort(list)
 	if t.left > 0 {
 		list = append(list, fmt.Sprintf(
-			"%d addresses of Linkerd gateways are not used, because the maximum is %d", t.left, MostAddresses,
+			"%d addresses of Linkerd gateways are not used, because the maximum is %d", t.left, MaxAddresses,
 		))
 	}
 	return list
 }
 
-// namesOf returns the names to resolve, which are the first MostAddresses names among the targets.
+// namesOf returns the names to resolve, which are the first MaxAddresses names among the targets.
 func namesOf(targets []Target) (names []string) {
 	for _, x := range targets {
-		if !x.IP.IsValid() && !slices.Contains(names, x.Name) && len(names) < MostAddresses {
+		if !x.IP.IsValid() && !slices.Contains(names, x.Name) && len(names) < MaxAddresses {
 			names = append(names, x.Name)
 		}
 	}
@@ -300,7 +300,7 @@ func (t *Tracker) lookUp(ctx context.Context, name string) ([]netip.Addr, error)
 	}
 	var list []netip.Addr
 	for _, ip := range ips {
-		if ip = ip.Unmap(); ip.Zone() == "" && t.cfg.Guard.Routable(ip) {
+		if ip = ip.Unmap(); ip.Zone() == "" && t.cfg.Filter.Routable(ip) {
 			list = append(list, ip)
 		}
 	}
@@ -416,14 +416,14 @@ func (t *Tracker) next(ip netip.Addr) (key probeKey, at time.Time) {
 	return key, at
 }
 
-// turn runs a single probe and records the result. If the Guard refuses the address, turn records
+// turn runs a single probe and records the result. If the filter refuses the address, turn records
 // the refusal instead.
 func (t *Tracker) turn(ctx context.Context, key probeKey) {
 	t.mu.Lock()
 	p := t.probed[key]
 	p.began = time.Now()
 	t.mu.Unlock()
-	refused := t.cfg.Guard.refusal(ctx, key.ip)
+	refused := t.cfg.Filter.refusal(ctx, key.ip)
 	err := error(nil)
 	if t.excluded(key.ip) {
 		return

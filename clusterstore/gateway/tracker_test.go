@@ -112,7 +112,7 @@ func track(t *testing.T, f func(x *tracked)) {
 			Probed:  func(time.Duration) {},
 			Resolve: out.resolve,
 			Probe:   out.probe,
-			Guard: &Guard{
+			Filter: &AddressFilter{
 				Routable:   cluster.Routable,
 				Local:      out,
 				Interfaces: func() ([]net.Addr, error) { return nil, nil },
@@ -131,7 +131,7 @@ func track(t *testing.T, f func(x *tracked)) {
 func (x *tracked) pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
 // has checks the addresses. A dead address has the prefix !, an address of unknown health the
-// prefix ?, and an address that the Guard refuses the prefix =.
+// prefix ?, and an address that the filter refuses the prefix =.
 func (x *tracked) has(want ...string) {
 	x.t.Helper()
 	synctest.Wait()
@@ -317,11 +317,11 @@ func TestTrackerBounded(t *testing.T) {
 		}
 		x.Set(targets)
 		x.pass(time.Minute)
-		if n := len(x.Addresses()); n != MostAddresses {
+		if n := len(x.Addresses()); n != MaxAddresses {
 			t.Errorf("%d addresses", n)
 		}
 		x.out.set(func() {
-			if n := len(x.out.probes); n != MostAddresses {
+			if n := len(x.out.probes); n != MaxAddresses {
 				t.Errorf("%d are probed", n)
 			}
 		})
@@ -332,7 +332,7 @@ func TestTrackerBounded(t *testing.T) {
 		}
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		if len(x.resolved) != MostAddresses {
+		if len(x.resolved) != MaxAddresses {
 			t.Errorf("%d names are resolved", len(x.resolved))
 		}
 	})
@@ -420,7 +420,7 @@ func TestRememberedBounded(t *testing.T) {
 	track(t, func(x *tracked) {
 		for i := range 20 {
 			var targets []Target
-			for k := range MostAddresses {
+			for k := range MaxAddresses {
 				targets = append(targets, target(fmt.Sprintf("198.51.%d.%d", i, k)))
 			}
 			x.Set(targets)
@@ -428,7 +428,7 @@ func TestRememberedBounded(t *testing.T) {
 		}
 		x.mu.Lock()
 		newest := x.probed[keyOf(netip.MustParseAddr("198.51.18.0"), target("").Probe)] != nil
-		if n := len(x.probed); n != maxRemembered+MostAddresses || !newest {
+		if n := len(x.probed); n != maxRemembered+MaxAddresses || !newest {
 			t.Errorf("%d are known, with those that are needed; of those that have just gone: %v", n, newest)
 		}
 		x.mu.Unlock()
@@ -437,8 +437,8 @@ func TestRememberedBounded(t *testing.T) {
 		x.pass(time.Second)
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		if n := len(x.probed); n != MostAddresses {
-			t.Errorf("%d are remembered, of which the last %d have just gone", n, MostAddresses)
+		if n := len(x.probed); n != MaxAddresses {
+			t.Errorf("%d are remembered, of which the last %d have just gone", n, MaxAddresses)
 		}
 	})
 }

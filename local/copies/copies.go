@@ -54,16 +54,16 @@ type Options struct {
 	Log    *zap.Logger
 }
 
-// Links returns the caches of all links. If some links may not be known yet, the listed result is
+// Caches returns the caches of all links. If some links may not be known yet, the listed result is
 // false.
-type Links func() (list []clusterstore.LinkedCache, listed bool)
+type Caches func() (list []clusterstore.LinkedCache, listed bool)
 
 // Copies reads and writes the copies of lost clusters. [Copies.Read] and [Copies.Status] are safe
 // for concurrent use.
 type Copies struct {
 	// The following fields do not change after SetCaches has returned.
 	o         Options
-	links     Links
+	caches    Caches
 	candidate *lease.Candidate[lease.Leadership]
 	limiter   *rate.Limiter
 
@@ -101,7 +101,7 @@ func New(o Options) *Copies {
 }
 
 // SetCaches sets the function that returns the caches. Call SetCaches once, before Run.
-func (c *Copies) SetCaches(links Links) { c.links = links }
+func (c *Copies) SetCaches(links Caches) { c.caches = links }
 
 // Read returns the newest usable copy of a cluster, or nil if no copy exists. If the cluster has
 // copies, but none of them can be used, Read returns an error. If a request fails, or if a copy is
@@ -215,7 +215,7 @@ const pageSize, maxPages = 500, 10
 // Run writes and deletes copies until ctx ends.
 func (c *Copies) Run(ctx context.Context) error {
 	for pace.Sleep(ctx, lookEvery) {
-		links, listed := c.links()
+		links, listed := c.caches()
 		due := c.note(links) && c.currentProblem() == nil || !time.Now().Before(c.next)
 		if !listed || !due || c.plan(ctx, links, cached).empty() {
 			continue
@@ -408,7 +408,7 @@ func (c *Copies) campaign(ctx context.Context) error {
 // lead does the work once. The lead method first makes a new plan, because another leader may have
 // done the work in the meantime.
 func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
-	links, _ := c.links()
+	links, _ := c.caches()
 	c.note(links)
 	w := c.plan(ctx, links, newest)
 	for i := range w.write {

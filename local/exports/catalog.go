@@ -17,7 +17,7 @@ import (
 type CatalogOptions struct {
 	// Selectors returns the selectors for the exported Services of a cluster. The name is empty for
 	// the local cluster. Several goroutines call Selectors, so Selectors must not block. When the
-	// selectors of a cluster have changed, call [clusterstore.Store.SelectorsChanged].
+	// selectors of a cluster have changed, call [clusterstore.Store.RelistServices].
 	Selectors func(cluster string) plan.Selectors
 	// ServiceExports enables watches of ServiceExports, and of ServiceImports in the local cluster.
 	ServiceExports bool

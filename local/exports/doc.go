@@ -48,7 +48,7 @@
 //		Printable:        client.Printable,
 //		Namespace:        "linkerd-multicluster",
 //		UnlinkedAfter:    10 * time.Minute,
-//		SelectorsChanged: store.SelectorsChanged,
+//		SelectorsChanged: store.RelistServices,
 //		Changed:          store.NotifyExports,
 //	})
 //	go m.Run(ctx)

@@ -89,7 +89,7 @@ func newDebugAPI(from *Sources) map[string]http.Handler {
 		all["/debug/exports"] = exportsHandler{from}
 	}
 
-	turns := newLimiter(maxPages, pageWait, pageTake)
+	turns := newLimiter(maxPages, pageWait, pageTimeout)
 	for path, handler := range all {
 		all[path] = turns.limit(handler)
 	}

@@ -45,7 +45,7 @@ type explainHandler struct {
 // pages.
 func newExplainHandler(from *Sources) http.Handler {
 	h := explainHandler{from, newLimiter(maxExplains, explainWait, 0)}
-	clients := newLimiter(maxExplainClients, pageWait, explainWait+explainLimit+pageTake)
+	clients := newLimiter(maxExplainClients, pageWait, explainWait+explainLimit+pageTimeout)
 	return clients.limit(h)
 }
 

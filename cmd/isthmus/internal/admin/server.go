@@ -18,14 +18,14 @@ import (
 // These constants limit scrapes and pages, whose cost grows with the number of streams and
 // clusters. Requests for /ping and /ready are cheap and never wait.
 const (
-	maxScrapes    = 2                // concurrent scrapes
-	scrapeTimeout = 30 * time.Second // to compute a scrape
-	scrapeTake    = 10 * time.Second // for the client to read a scrape afterwards; Prometheus waits no longer
+	maxScrapes        = 2                // concurrent scrapes
+	scrapeTimeout     = 30 * time.Second // to compute a scrape
+	scrapeReadTimeout = 10 * time.Second // for the client to read a scrape afterwards; Prometheus waits no longer
 
-	maxPages    = 4                // concurrent pages, and concurrent profiles
-	pageWait    = 5 * time.Second  // maximum wait of a page or scrape for a turn; enough for many concurrent users
-	pageTake    = 30 * time.Second // to compute a page and for the client to read it
-	profileTake = 5 * time.Minute  // a CPU profile takes as long as requested
+	maxPages       = 4                // concurrent pages, and concurrent profiles
+	pageWait       = 5 * time.Second  // maximum wait of a page or scrape for a turn; enough for many concurrent users
+	pageTimeout    = 30 * time.Second // to compute a page and for the client to read it
+	profileTimeout = 5 * time.Minute  // a CPU profile takes as long as requested
 
 	maxAdminHeader = 16 << 10 // maximum size of request headers, in bytes; a browser sends a few kilobytes at most
 )
@@ -72,7 +72,7 @@ func (s *Server) Handler() http.Handler {
 	// Two limits apply to scrapes. The limit in promhttp counts a scrape until it has been
 	// computed, even after a timeout. The limiter counts a scrape until the client has read the
 	// response.
-	scrapes := newLimiter(maxScrapes, pageWait, scrapeTimeout+scrapeTake)
+	scrapes := newLimiter(maxScrapes, pageWait, scrapeTimeout+scrapeReadTimeout)
 	mux.Handle("GET /metrics", scrapes.limit(promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{
 		Registry:            s.metrics,
 		ErrorLog:            zap.NewStdLog(s.log),
@@ -81,7 +81,7 @@ func (s *Server) Handler() http.Handler {
 	})))
 
 	if s.pprof {
-		profiles := newLimiter(maxPages, pageWait, profileTake)
+		profiles := newLimiter(maxPages, pageWait, profileTimeout)
 		for path, profile := range map[string]http.HandlerFunc{
 			"GET /debug/pprof/":        pprof.Index,
 			"GET /debug/pprof/cmdline": pprof.Cmdline,
@@ -115,7 +115,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: 15 * time.Second,
 		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      profileTake,
+		WriteTimeout:      profileTimeout,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    maxAdminHeader,
 		ErrorLog:          zap.NewStdLog(s.log),

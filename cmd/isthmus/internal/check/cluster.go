@@ -17,7 +17,7 @@ type clusterCheck struct {
 	*report
 	adminapi.Cluster
 	local             bool
-	fromHere, exports bool // see Seen
+	fromHere, exports bool // see Input
 	imports           bool // whether Isthmus imports ServiceExports of linked clusters
 	now               time.Time
 

@@ -24,9 +24,9 @@ func goodCluster(name string) adminapi.Cluster {
 	}
 }
 
-// goodSeen returns the pages of a replica without problems.
-func goodSeen() Seen {
-	return Seen{Clusters: adminapi.Clusters{
+// goodInput returns the pages of a replica without problems.
+func goodInput() Input {
+	return Input{Clusters: adminapi.Clusters{
 		Local: goodCluster("local"), Secrets: adminapi.LinkSecrets{Namespace: "linkerd", Listed: true},
 		Clusters: []adminapi.Cluster{goodCluster("east")},
 	}}
@@ -36,7 +36,7 @@ func goodSeen() Seen {
 // result that is not OK has no hint.
 func linkFound(t *testing.T, s adminapi.ClusterStatus, checks ...string) (lines, hints []string) {
 	t.Helper()
-	seen := goodSeen()
+	seen := goodInput()
 	s.API = seen.Clusters.Clusters[0].API
 	seen.Clusters.Clusters[0].ClusterStatus = s
 	for _, x := range Judge(seen) {
@@ -73,7 +73,7 @@ func TestLinkedMemory(t *testing.T) {
 		{1000, 0, 0, "ok all linked clusters together use 0 % of the memory limit (GOMEMLIMIT)"},
 		{0, 1 << 40, 0, ""},
 	} {
-		seen := goodSeen()
+		seen := goodInput()
 		seen.MemoryLimit = c.limit
 		seen.Clusters.Clusters = append(seen.Clusters.Clusters, goodCluster("west"))
 		seen.Clusters.Clusters[0].Memory.Used = c.east
@@ -208,7 +208,7 @@ func TestClock(t *testing.T) {
 		{adminapi.Clock{Ahead: -3600, Within: 0.5},
 			[]string{"failure clock-skew east: its clock is 60 minutes behind"}},
 	} {
-		seen := goodSeen()
+		seen := goodInput()
 		seen.Clusters.Clusters[0].API.Clock = &c.clock
 		if got := found(seen); !slices.Equal(got, c.want) {
 			t.Errorf("%+v: %q, want %q", c.clock, got, c.want)

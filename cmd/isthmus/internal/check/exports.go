@@ -37,7 +37,7 @@ func NameClashes(links []string) (texts []string) {
 }
 
 // checkExports reports exports for which no object is written, with the reasons.
-func checkExports(r *report, s *Seen) {
+func checkExports(r *report, s *Input) {
 	x := s.Clusters.Exports
 	if x == nil {
 		return
@@ -102,7 +102,7 @@ func checkExports(r *report, s *Seen) {
 
 // checkWriter reports which replica writes EndpointSlices for ExternalWorkloads, or why no replica
 // does.
-func checkWriter(r *report, s *Seen) {
+func checkWriter(r *report, s *Input) {
 	if s.Writer == nil {
 		return
 	}
@@ -124,7 +124,7 @@ func checkWriter(r *report, s *Seen) {
 }
 
 // checkCopies reports whether lost clusters are copied.
-func checkCopies(r *report, s *Seen) {
+func checkCopies(r *report, s *Input) {
 	if s.Copies == nil {
 		return
 	}

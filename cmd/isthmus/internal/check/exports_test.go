@@ -36,7 +36,7 @@ func TestExports(t *testing.T) {
 				"warning: exports that are not written: taken: x; y"}},
 	} {
 		var got []string
-		for _, r := range Judge(Seen{Clusters: adminapi.Clusters{Exports: x.summary}}) {
+		for _, r := range Judge(Input{Clusters: adminapi.Clusters{Exports: x.summary}}) {
 			if r.Check == Exports {
 				got = append(got, string(r.Level)+": "+r.Text)
 			}
@@ -50,7 +50,7 @@ func TestExports(t *testing.T) {
 // TestNameClashes checks that check names links whose mirrors may get the same name.
 func TestNameClashes(t *testing.T) {
 	exports := adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on"}}
-	seen := Seen{Clusters: adminapi.Clusters{Exports: &exports}}
+	seen := Input{Clusters: adminapi.Clusters{Exports: &exports}}
 	for _, name := range []string{"west", "eu-west", "eu-west", "east", "-west", "northwest"} {
 		seen.Clusters.Clusters = append(seen.Clusters.Clusters, adminapi.Cluster{Cluster: name})
 	}
@@ -77,7 +77,7 @@ func TestNameClashes(t *testing.T) {
 // TestExportsForbidden checks that a forbidden permission for ServiceImports is named.
 func TestExportsForbidden(t *testing.T) {
 	exports := adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", MCS: "none"}}
-	seen := Seen{Clusters: adminapi.Clusters{Exports: &exports}}
+	seen := Input{Clusters: adminapi.Clusters{Exports: &exports}}
 	seen.Local.API = &adminapi.APIServer{Refused: []adminapi.RefusedRequest{{Verb: "list",
 		Resource: "serviceimports.multicluster.x-k8s.io", Status: 403}}}
 	const want = "not permitted: serviceimports.multicluster.x-k8s.io (ServiceExports are not imported, but exports " +
@@ -107,7 +107,7 @@ func TestServiceExportsForbidden(t *testing.T) {
 		"before an installation":        {nil, true, Warning},
 		"while nothing is known of MCS": {&adminapi.ExportsSummary{}, false, Warning},
 	} {
-		seen := goodSeen()
+		seen := goodInput()
 		seen.Clusters.Exports, seen.Exports = test.exports, test.fromHere
 		seen.Clusters.Clusters[0].API.Refused = refused
 		var got []Level

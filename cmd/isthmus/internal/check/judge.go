@@ -8,8 +8,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Seen is the state of a replica and its clusters, which [Judge] evaluates.
-type Seen struct {
+// Input is the state of a replica and its clusters, which [Judge] evaluates.
+type Input struct {
 	adminapi.Clusters
 	Services []adminapi.Service
 	// FromHere means that the fields were filled in by "isthmus check" and not by a replica.
@@ -27,7 +27,7 @@ type Seen struct {
 }
 
 // Judge returns the results of all checks in the order of [Checks].
-func Judge(s Seen) []Result {
+func Judge(s Input) []Result {
 	r := new(report)
 	now := time.Now()
 	checkSecrets(r, &s)
@@ -74,7 +74,7 @@ func Judge(s Seen) []Result {
 }
 
 // checkSecrets reports whether link Secrets can be read, and the problems of each link Secret.
-func checkSecrets(r *report, s *Seen) {
+func checkSecrets(r *report, s *Input) {
 	add := r.about(sectionLinks, LinkSecrets, "")
 	grant := "grant the permissions for secrets from manifests/install/rbac.yaml in namespace " + s.Secrets.Namespace
 	switch why := s.Secrets.Reason; {
@@ -131,7 +131,7 @@ const mostLinkedMemory = 50
 
 // checkMemory reports whether all linked clusters together use too much memory. The memory cap
 // limits each cluster but not the total.
-func checkMemory(r *report, s *Seen) {
+func checkMemory(r *report, s *Input) {
 	m := s.LinkedMemory()
 	if m.Limit == 0 {
 		return

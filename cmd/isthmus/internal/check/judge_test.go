@@ -25,15 +25,15 @@ func TestJudge(t *testing.T) {
 		return a
 	}
 	for name, c := range map[string]struct {
-		change func(own, east *adminapi.Cluster, s *Seen)
+		change func(own, east *adminapi.Cluster, s *Input)
 		want   []string
 	}{
-		"all is well": {func(_, _ *adminapi.Cluster, _ *Seen) {}, nil},
-		"an unknown field": {func(_, east *adminapi.Cluster, _ *Seen) {
+		"all is well": {func(_, _ *adminapi.Cluster, _ *Input) {}, nil},
+		"an unknown field": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.Ignored = []string{"an unknown field in line 9: api-version"}
 		}, []string{"warning link-secret link-east: links cluster east by a kubeconfig with " +
 			"an unknown field in line 9: api-version: it is ignored"}},
-		"rights": {func(own, east *adminapi.Cluster, _ *Seen) {
+		"rights": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Refused = []adminapi.RefusedRequest{{Verb: "get", Resource: "leases.coordination.k8s.io/x",
 				Status: 403}, {Verb: "watch", Resource: "pods", Status: 403}}
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list",
@@ -41,23 +41,23 @@ func TestJudge(t *testing.T) {
 				{Verb: "list", Resource: "jobs.batch", Status: 403}}
 		}, []string{"warning rights east: not permitted: list jobs.batch (labels do not name its CronJobs)",
 			"failure rights local: not permitted: watch pods (replicas do not become ready)"}},
-		"an optional right": {func(_, east *adminapi.Cluster, _ *Seen) {
+		"an optional right": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "nodes", Status: 403}}
 			east.API.Networks = &adminapi.PodNetworks{Error: "the credentials may not read Nodes"}
 		}, []string{"unchecked pod-networks east: the credentials may not read Nodes"}},
-		"kinds": {func(own, east *adminapi.Cluster, _ *Seen) {
+		"kinds": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "servers.policy.linkerd.io",
 				Status: 404}}
 			east.API.Refused = own.API.Refused
 		}, []string{"warning crds local: not installed: servers.policy.linkerd.io"}},
-		"a kind that is hidden": {func(own, _ *adminapi.Cluster, _ *Seen) {
+		"a kind that is hidden": {func(own, _ *adminapi.Cluster, _ *Input) {
 			own.API.Refused = []adminapi.RefusedRequest{{Verb: "list",
 				Resource: "externalworkloads.workload.linkerd.io", Status: 403}}
 		}, []string{"warning rights local: not permitted: list externalworkloads.workload.linkerd.io " +
 			"(ExternalWorkloads are not served)",
 			"unchecked crds local: the API server did not reveal whether it serves " +
 				"externalworkloads.workload.linkerd.io"}},
-		"a missing kind, and a missing right to it": {func(own, _ *adminapi.Cluster, s *Seen) {
+		"a missing kind, and a missing right to it": {func(own, _ *adminapi.Cluster, s *Input) {
 			s.FromHere = true
 			own.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "servers.policy.linkerd.io",
 				Status: 403}, {Verb: "get", Resource: "servers.policy.linkerd.io", Status: 404},
@@ -65,7 +65,7 @@ func TestJudge(t *testing.T) {
 		}, []string{"warning rights local: not permitted: list servers.policy.linkerd.io (Servers do not make ports " +
 			"opaque); list externalworkloads.workload.linkerd.io (ExternalWorkloads are not served)",
 			"warning crds local: not installed: servers.policy.linkerd.io"}},
-		"credentials that are refused now": {func(_, east *adminapi.Cluster, _ *Seen) {
+		"credentials that are refused now": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.State, east.Reason = adminapi.Stale, "pods: Unauthorized"
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "pods", Status: 401}}
 		}, []string{"failure api east: the API server answers 401 Unauthorized to list pods", "unchecked rights " +
@@ -73,7 +73,7 @@ func TestJudge(t *testing.T) {
 			"unchecked link-expiry east: the API server refuses its credentials",
 			"unchecked trust-anchors east: its API server responds with an error",
 			"unchecked pod-networks east: its API server responds with an error"}},
-		"an API server that fails": {func(_, east *adminapi.Cluster, _ *Seen) {
+		"an API server that fails": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.State, east.Reason = adminapi.Stale, "pods: later"
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "pods", Status: 503}}
 		}, []string{"failure api east: the API server answers 503 Service Unavailable to list pods",
@@ -81,100 +81,100 @@ func TestJudge(t *testing.T) {
 			"failure link-state east: it is stale: pods: later",
 			"unchecked trust-anchors east: its API server responds with an error",
 			"unchecked pod-networks east: its API server responds with an error"}},
-		"one resource that fails": {func(_, east *adminapi.Cluster, _ *Seen) {
+		"one resource that fails": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "jobs.batch", Status: 500}}
 		}, nil},
-		"an API server that has gone": {func(_, east *adminapi.Cluster, _ *Seen) {
+		"an API server that has gone": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.State, east.Reason, east.API.Error = adminapi.Stale, "pods: refused", "connection refused"
 		}, []string{"failure api east: its API server cannot be reached: connection refused", "failure link-state " +
 			"east: it is stale: pods: refused"}},
-		"a client certificate that is refused": {func(_, east *adminapi.Cluster, _ *Seen) {
+		"a client certificate that is refused": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.API.Error, east.API.ClientCertificate = "remote error: tls: expired certificate", "expired certificate"
 		}, []string{"failure api east: the API server rejects the client certificate: expired certificate"}},
-		"one that has never answered": {func(_, east *adminapi.Cluster, _ *Seen) {
+		"one that has never answered": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.State, east.Reason, east.API = adminapi.Unreachable, "pods: refused",
 				&adminapi.APIServer{Error: "connection refused"}
 		}, []string{"failure api east: its API server cannot be reached: connection refused", "unchecked clock-skew " +
 			"east: " + silent, "unchecked rights east: " + silent,
 			"failure link-state east: it is unreachable: pods: refused",
 			"unchecked trust-anchors east: " + silent, "unchecked pod-networks east: " + silent}},
-		"another's certificate": {func(_, east *adminapi.Cluster, _ *Seen) {
+		"another's certificate": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.API.Error, east.API.Certificate, east.API.OtherAuthority = "tls: no", "it was issued by x", true
 		}, []string{"failure api east: its API server cannot be reached: its certificate is not valid: it was " +
 			"issued by x"}},
-		"new credentials": {func(_, east *adminapi.Cluster, _ *Seen) {
+		"new credentials": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.NewCredentials = "new credentials do not work; the old credentials stay in use: Unauthorized"
 		},
 			[]string{"failure link-state east: new credentials do not work; the old credentials stay in use: " +
 				"Unauthorized"}},
-		"new credentials that wait": {func(_, east *adminapi.Cluster, _ *Seen) {
+		"new credentials that wait": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.NewCredentials, east.Awaited = "they lack the permission", []string{"servers.policy.linkerd.io"}
 		}, []string{"failure link-state east: they lack the permission"}},
-		"a kind that fails": {func(_, east *adminapi.Cluster, _ *Seen) {
+		"a kind that fails": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.Resources = append(east.Resources,
 				adminapi.Resource{Resource: "servers", Err: "webhook", Failure: adminapi.Failing})
 		}, []string{"warning objects east: servers have never been read, " +
 			"so the cluster appears to have none: webhook"}},
-		"a kind that is refused or absent, or was read": {func(own, east *adminapi.Cluster, _ *Seen) {
+		"a kind that is refused or absent, or was read": {func(own, east *adminapi.Cluster, _ *Input) {
 			east.Resources = append(east.Resources,
 				adminapi.Resource{Resource: "nodes", Err: "no RBAC", Failure: adminapi.Forbidden},
 				adminapi.Resource{Resource: "servers", Err: "gone", Failure: adminapi.Absent},
 				adminapi.Resource{Resource: "jobs", Err: "gone", Failure: adminapi.Failing, Synced: true})
 		}, nil},
-		"what is not read yet": {func(_, east *adminapi.Cluster, _ *Seen) {
+		"what is not read yet": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.API.Anchors, east.API.Networks = nil,
 				nil
 		},
 			[]string{"unchecked trust-anchors east: not read yet", "unchecked pod-networks east: not read yet"}},
 		"link Secrets": {func(_, _ *adminapi.Cluster,
-			s *Seen) {
+			s *Input) {
 			s.Secrets = adminapi.LinkSecrets{Reason: "forbidden"}
 		},
 			[]string{"failure link-secrets : link Secrets cannot be read: forbidden"}},
 		"a Secret that has become invalid": {func(_, east *adminapi.Cluster,
-			_ *Seen) {
+			_ *Input) {
 			east.SecretRefused = "no kubeconfig"
 		},
 			[]string{"failure link-secret link-east: cannot be used, so Isthmus continues to use its previous " +
 				"version for cluster east: no kubeconfig"}},
-		"a token": {func(_, east *adminapi.Cluster, _ *Seen) {
+		"a token": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.API.Expiry = &adminapi.Expiry{What: "token", At: time.Unix(0, 0)}
 		},
 			[]string{"failure link-expiry east: its token expired at 1970-01-01 00:00 UTC"}},
-		"a client certificate that expires soon": {func(_, east *adminapi.Cluster, _ *Seen) {
+		"a client certificate that expires soon": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.API.Expiry = &adminapi.Expiry{What: "client certificate", At: soon}
 		}, []string{"warning link-expiry east: its client certificate expires in 3 days, at " + clock(soon)}},
-		"an anchor that has expired": {func(own, east *adminapi.Cluster, _ *Seen) {
+		"an anchor that has expired": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(old), anchors(old)
 		}, []string{"failure trust-anchors east: the trust anchor expired at 1970-01-01 00:00 UTC",
 			"failure trust-anchors local: the trust anchor expired at 1970-01-01 00:00 UTC"}},
-		"an anchor that expires soon": {func(own, east *adminapi.Cluster, _ *Seen) {
+		"an anchor that expires soon": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(soon), anchors(soon)
 		}, []string{"warning trust-anchors east: the trust anchor expires in 3 days, at " + clock(soon),
 			"warning trust-anchors local: the trust anchor expires in 3 days, at " + clock(soon)}},
-		"an old anchor among good ones": {func(own, east *adminapi.Cluster, _ *Seen) {
+		"an old anchor among good ones": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(old, late), anchors(late, old)
 		}, []string{"warning trust-anchors east: 1 of 2 trust anchors have expired; the last one is valid until " +
 			"2100-01-01 " +
 			"00:00 UTC",
 			"warning trust-anchors local: 1 of 2 trust anchors have expired; the last one is valid until 2100-01-01 " +
 				"00:00 UTC"}},
-		"more anchors": {func(own, east *adminapi.Cluster, _ *Seen) {
+		"more anchors": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(late), anchors(late, late.Add(time.Hour))
 		}, []string{"warning trust-anchors east: only 1 of the 1 trust anchors here and the 2 there are the same: " +
 			"certificates from different trust anchors are rejected"}},
-		"fewer anchors": {func(own, east *adminapi.Cluster, _ *Seen) {
+		"fewer anchors": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(late, late.Add(time.Hour)), anchors(late)
 		}, []string{"warning trust-anchors east: only 1 of the 2 trust anchors here and the 1 there are the same: " +
 			"certificates from different trust anchors are rejected"}},
-		"no Nodes": {func(_, east *adminapi.Cluster, _ *Seen) { east.API.Networks = &adminapi.PodNetworks{} }, nil},
+		"no Nodes": {func(_, east *adminapi.Cluster, _ *Input) { east.API.Networks = &adminapi.PodNetworks{} }, nil},
 		"Nodes without a Pod CIDR": {func(_, east *adminapi.Cluster,
-			_ *Seen) {
+			_ *Input) {
 			east.API.Networks = &adminapi.PodNetworks{Nodes: 1}
 		},
 			[]string{"unchecked pod-networks east: its Nodes have no Pod CIDR"}},
 	} {
-		seen := goodSeen()
+		seen := goodInput()
 		c.change(&seen.Local, &seen.Clusters.Clusters[0], &seen)
 		if got := found(seen); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n  %s\nwant\n  %s", name, strings.Join(got, "\n  "), strings.Join(c.want, "\n  "))
@@ -185,7 +185,7 @@ func TestJudge(t *testing.T) {
 // TestOverlaps checks that each pair of clusters with overlapping ranges on one network is reported
 // once, with the second cluster.
 func TestOverlaps(t *testing.T) {
-	seen := goodSeen()
+	seen := goodInput()
 	seen.Clusters.Clusters = nil
 	for _, c := range []struct {
 		name, network string
@@ -258,7 +258,7 @@ func TestAge(t *testing.T) {
 			"unchecked trust-anchors east: ConfigMap x is not there (read 16 seconds ago)",
 		}},
 	} {
-		seen := goodSeen()
+		seen := goodInput()
 		api := *seen.Clusters.Clusters[0].API
 		seen.Clusters.Clusters[0].API = &api
 		api.Anchors = &adminapi.TrustAnchors{Error: "ConfigMap x is not there", AgeSeconds: x.anchors}

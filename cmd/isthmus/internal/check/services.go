@@ -11,7 +11,7 @@ import (
 )
 
 // checkServices reports problems of federated and mirrored services.
-func checkServices(r *report, s *Seen) {
+func checkServices(r *report, s *Input) {
 	federated := 0
 	for i := range s.Services {
 		x := &s.Services[i]
@@ -121,7 +121,7 @@ func checkAddresses(r *report, s *adminapi.Service) {
 
 // checkLeftovers reports mirror Services that Linkerd's service mirror left behind. The hint is a
 // command that deletes all mirrors whose labels contain the name of the cluster.
-func checkLeftovers(r *report, s *Seen) {
+func checkLeftovers(r *report, s *Input) {
 	for _, left := range s.Leftovers {
 		add := r.about(sectionServices, Leftovers, left.Cluster)
 		names := strings.Join(left.Services, ", ")
@@ -154,7 +154,7 @@ const (
 
 // checkConflicts reports the addresses of the local cluster that several objects have claimed for
 // at least conflictLasts.
-func checkConflicts(r *report, s *Seen, now time.Time) {
+func checkConflicts(r *report, s *Input, now time.Time) {
 	lasting := 0
 	for _, x := range s.Conflicts {
 		if now.Sub(x.Since) < conflictLasts {

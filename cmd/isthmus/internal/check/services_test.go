@@ -79,7 +79,7 @@ func TestServiceChecks(t *testing.T) {
 			[]string{"warning slice-writer : EndpointSlices for ExternalWorkloads cannot be written: conflict"}},
 		"a Lease that is held": {web(), &adminapi.SliceWriter{Holder: "a"}, nil},
 	} {
-		seen := goodSeen()
+		seen := goodInput()
 		seen.Services, seen.Writer = []adminapi.Service{c.service}, c.writer
 		if got := found(seen); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n  %s\nwant\n  %s", name, strings.Join(got, "\n  "), strings.Join(c.want, "\n  "))
@@ -88,7 +88,7 @@ func TestServiceChecks(t *testing.T) {
 }
 
 // found returns the results that are not OK, one per line.
-func found(s Seen) (bad []string) {
+func found(s Input) (bad []string) {
 	for _, x := range Judge(s) {
 		if x.Level != OK {
 			bad = append(bad, fmt.Sprintf("%s %s %s: %s", x.Level, x.Check, x.Object, x.Text))
@@ -103,7 +103,7 @@ func found(s Seen) (bad []string) {
 // TestLeftovers checks that leftover mirrors are named with the command that deletes them. If it is
 // unknown whether a service mirror still writes them, the result says so.
 func TestLeftovers(t *testing.T) {
-	seen := goodSeen()
+	seen := goodInput()
 	seen.Leftovers = []adminapi.LeftoverMirrors{
 		{Cluster: "old", Number: 12, Services: []string{"shop/a-old", "shop/b-old"}},
 		{Cluster: "other", Number: 1, Services: []string{"shop/a-other"}, Unknown: "Leases cannot be read"},
@@ -155,7 +155,7 @@ func TestConflicts(t *testing.T) {
 		"many": {many, 100, maxConflicts + 1,
 			"warning address-conflicts : 104 more addresses are claimed by several objects", "10.0.0.9"},
 	} {
-		seen := goodSeen()
+		seen := goodInput()
 		seen.Conflicts, seen.MoreConflicts = x.conflicts, x.more
 		got := found(seen)
 		if len(got) != x.results || len(got) > 0 && (got[0] != x.first || !strings.Contains(got[len(got)-1], x.last)) {
@@ -185,7 +185,7 @@ func TestCopies(t *testing.T) {
 			Missing:    []adminapi.MissingCopy{{Cluster: "east", Reason: "no leader"}},
 		}, []string{"warning copies east: the lost cluster could not be copied: no leader: refused; " + lost}},
 	} {
-		seen := goodSeen()
+		seen := goodInput()
 		seen.Copies = x.copies
 		if got := found(seen); !slices.Equal(got, x.want) {
 			t.Errorf("%s:\n%s", name, strings.Join(got, "\n"))

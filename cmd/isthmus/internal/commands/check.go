@@ -33,12 +33,12 @@ type checkOptions struct {
 	wait      time.Duration
 	every     time.Duration // interval between checks with --wait
 	account   string
-	preflight func(context.Context, preflightOptions) check.Seen
+	preflight func(context.Context, preflightOptions) check.Input
 }
 
 // checkCommand returns the check command. If there is no replica, the command uses the results of
 // the function preflight.
-func checkCommand(preflight func(context.Context, preflightOptions) check.Seen) cli.Command {
+func checkCommand(preflight func(context.Context, preflightOptions) check.Input) cli.Command {
 	o := &checkOptions{every: 2 * time.Second, preflight: preflight}
 	return o.command(cli.Command{
 		Use:     "check",
@@ -114,7 +114,7 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 		return o.fromHere(ctx, p, nil)
 	}
 	answers, err := ask(ctx, p, &o.Target, "/debug/clusters and /debug/services",
-		func(ctx context.Context, g reach.Replica, seen *check.Seen) (Origin, error) {
+		func(ctx context.Context, g reach.Replica, seen *check.Input) (Origin, error) {
 			from, err := fetch(ctx, g, "/debug/clusters?"+adminapi.FreshParameter+"=true", &seen.Clusters)
 			if err == nil {
 				_, err = fetch(ctx, g, "/debug/services", &seen.Services)
@@ -149,7 +149,7 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	defer cluster.Close()
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	var found check.Seen
+	var found check.Input
 	err = o.await(ctx, p, "the checks from here", "at least one cluster", func() error {
 		found = o.preflight(ctx, preflightOptions{
 			config:    cluster.Config(),
@@ -233,7 +233,7 @@ func (s *checkState) why(err error) string {
 // merge merges the responses of the replicas. A result that all replicas share is listed once. If
 // replicas differ, the result of each is listed with the replica's name. For each difference, merge
 // also adds a result.
-func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) {
+func (s *checkState) merge(answers []Answer[check.Input], client adminapi.Build) {
 	s.Client = client.Version
 	var found [][]check.Result
 	var names []string

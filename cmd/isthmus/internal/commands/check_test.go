@@ -75,18 +75,18 @@ func TestMarks(t *testing.T) {
 // TestCheckReplicas checks that a result that replicas share is listed once. Differing results are
 // listed with the names of the replicas, and the difference is counted.
 func TestCheckReplicas(t *testing.T) {
-	page := func(changes ...func(*check.Seen)) *check.Seen {
-		s := new(check.Seen)
+	page := func(changes ...func(*check.Input)) *check.Input {
+		s := new(check.Input)
 		s.Clusters, s.Services = goodPages()
 		s.Writer.Leading = false
-		for _, change := range append([]func(*check.Seen){cordoned}, changes...) {
+		for _, change := range append([]func(*check.Input){cordoned}, changes...) {
 			change(s)
 		}
 		return s
 	}
-	leads := func(s *check.Seen) { s.Writer.Leading = true }
-	away := func(s *check.Seen) { c := *s.Local.API; c.Error = "refused"; s.Clusters.Clusters[0].API = &c }
-	member := func(s *check.Seen) {
+	leads := func(s *check.Input) { s.Writer.Leading = true }
+	away := func(s *check.Input) { c := *s.Local.API; c.Error = "refused"; s.Clusters.Clusters[0].API = &c }
+	member := func(s *check.Input) {
 		s.Services = []adminapi.Service{{Service: "shop/web",
 			Members: []adminapi.Member{{Cluster: "east"}, {Cluster: "a", Reason: "gone"},
 				{Cluster: "b", Reason: "gone"}}}}
@@ -94,33 +94,33 @@ func TestCheckReplicas(t *testing.T) {
 	leader, other := page(leads), page()
 	const cordon = "warning link-state east"
 	for name, c := range map[string]struct {
-		pages []*check.Seen
+		pages []*check.Input
 		errs  []error
 		want  []string
 	}{
-		"alike": {[]*check.Seen{leader, other}, nil, []string{cordon}},
-		"one finds more": {[]*check.Seen{leader, page(away)}, nil,
+		"alike": {[]*check.Input{leader, other}, nil, []string{cordon}},
+		"one finds more": {[]*check.Input{leader, page(away)}, nil,
 			[]string{"failure api east (b)", cordon, "warning replicas : the replicas differ: api east"}},
-		"a summary here, two results there": {[]*check.Seen{leader, page(member)}, nil,
+		"a summary here, two results there": {[]*check.Input{leader, page(member)}, nil,
 			[]string{cordon, "warning members shop/web (b)", "warning members shop/web (b)",
 				"warning replicas : the replicas differ: members shop/web"}},
-		"another version": {[]*check.Seen{leader, page(func(s *check.Seen) { s.Replica.Version = "v0" })}, nil,
+		"another version": {[]*check.Input{leader, page(func(s *check.Input) { s.Replica.Version = "v0" })}, nil,
 			[]string{cordon,
 				"warning version b: its version is v0, but the version of this program is " + testBuild.Version}},
-		"two writers": {[]*check.Seen{leader, leader}, nil,
+		"two writers": {[]*check.Input{leader, leader}, nil,
 			[]string{"failure replicas : more than one replica writes EndpointSlices: a, b", cordon}},
-		"no writer": {[]*check.Seen{other, other}, nil,
+		"no writer": {[]*check.Input{other, other}, nil,
 			[]string{cordon, "warning replicas : none of the replicas writes EndpointSlices"}},
-		"one that is not ready": {[]*check.Seen{leader, other, nil},
+		"one that is not ready": {[]*check.Input{leader, other, nil},
 			[]error{nil, nil, errors.New("Pod c is not ready: CrashLoopBackOff\n  look")},
 			[]string{"failure gateway c: its Pod is not ready: CrashLoopBackOff", cordon}},
-		"one silent": {[]*check.Seen{leader, nil}, []error{nil, errors.New("it has not answered\n  Is it there?")},
+		"one silent": {[]*check.Input{leader, nil}, []error{nil, errors.New("it has not answered\n  Is it there?")},
 			[]string{"failure gateway b: it has not answered", cordon}},
 	} {
 		s := new(checkState)
-		var answers []Answer[check.Seen]
+		var answers []Answer[check.Input]
 		for i, page := range c.pages {
-			a := Answer[check.Seen]{Replica: string(rune('a' + i)), Value: page, Origin: thisFormat}
+			a := Answer[check.Input]{Replica: string(rune('a' + i)), Value: page, Origin: thisFormat}
 			if c.errs != nil {
 				a.Err = c.errs[i]
 			}
@@ -156,7 +156,7 @@ func TestCheckReplicas(t *testing.T) {
 	}
 }
 
-func cordoned(s *check.Seen) {
+func cordoned(s *check.Input) {
 	s.Clusters.Clusters[0].Standing, s.Clusters.Clusters[0].StandingReason = adminapi.Withdrawn, "cordoned"
 }
 
@@ -217,11 +217,11 @@ func TestCheckFromHere(t *testing.T) {
 		t.Fatal(err)
 	}
 	pre := false
-	preflight := func(_ context.Context, p preflightOptions) check.Seen {
+	preflight := func(_ context.Context, p preflightOptions) check.Input {
 		if p.config.Host != api.URL || p.namespace != "mesh" || p.account != "dst" || p.pre != pre || p.exports != pre {
 			t.Errorf("server %s, %s/%s, before an installation: %v", p.config.Host, p.namespace, p.account, p.pre)
 		}
-		seen := check.Seen{FromHere: true}
+		seen := check.Input{FromHere: true}
 		seen.Clusters, _ = goodPages()
 		return seen
 	}

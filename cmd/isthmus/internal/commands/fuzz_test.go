@@ -110,10 +110,10 @@ func FuzzCheckPage(f *testing.F) {
 		`"api":{"podNetworks":{"cidrs":["x","10.0.0.0/8"]},"clock":{"aheadSeconds":1e300}}}]}`,
 		`{}`, `[{"service":"\u001b","members":[{"reason":"\u001b"}]}]`)
 	f.Fuzz(func(t *testing.T, one, two, services string) {
-		var answers []Answer[check.Seen]
+		var answers []Answer[check.Input]
 		for _, text := range []string{one, two} {
-			seen := new(check.Seen)
-			a := Answer[check.Seen]{Replica: "g", Value: seen, Origin: thisFormat}
+			seen := new(check.Input)
+			a := Answer[check.Input]{Replica: "g", Value: seen, Origin: thisFormat}
 			a.Err = errors.Join(json.Unmarshal([]byte(text), &seen.Clusters),
 				json.Unmarshal([]byte(services), &seen.Services))
 			answers = append(answers, a)

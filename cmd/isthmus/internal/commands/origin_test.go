@@ -13,11 +13,11 @@ import (
 // shown. A replica of another version is reported as unchecked.
 func TestReplicasOfTwoVersions(t *testing.T) {
 	clusters, services := goodPages()
-	good := &check.Seen{Clusters: clusters, Services: services}
+	good := &check.Input{Clusters: clusters, Services: services}
 	older := Origin{Build: adminapi.Build{Version: "v0.0.1"}}
 	s := newCheckState(adminapi.CheckedReplicas)
-	s.merge([]Answer[check.Seen]{
-		{Replica: "a", Value: new(check.Seen), Origin: older}, {Replica: "b", Value: good, Origin: thisFormat},
+	s.merge([]Answer[check.Input]{
+		{Replica: "a", Value: new(check.Input), Origin: older}, {Replica: "b", Value: good, Origin: thisFormat},
 	}, testBuild)
 	s.finish()
 	if s.Unchecked != 1 || s.Failures+s.Warnings != 0 || s.unknown() {

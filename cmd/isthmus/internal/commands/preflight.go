@@ -45,13 +45,13 @@ type preflightOptions struct {
 // function connects from this machine: to the local cluster with the user's credentials, and to
 // linked clusters with the credentials in link Secrets. It returns within allClusters, regardless
 // of how API servers respond, and does not change any objects.
-func preflight(ctx context.Context, p preflightOptions) check.Seen {
+func preflight(ctx context.Context, p preflightOptions) check.Input {
 	ctx, cancel := context.WithTimeout(ctx, allClusters)
 	defer cancel()
 	reading, stop := context.WithTimeout(ctx, clusterLimit)
 	secrets, err := clusterstore.ListSecrets(reading, p.api, p.namespace, clusterstore.AllLinks)
 	stop()
-	seen := check.Seen{FromHere: true, Exports: p.exports}
+	seen := check.Input{FromHere: true, Exports: p.exports}
 	seen.Secrets = adminapi.LinkSecrets{Namespace: p.namespace, Listed: err == nil}
 	if err != nil {
 		seen.Secrets.Reason = kube.Printable(err).Error()

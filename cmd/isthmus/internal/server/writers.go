@@ -131,7 +131,7 @@ type exporter struct {
 type exportStore interface {
 	Exports() (plan.World, bool)
 	ExportsChanged() <-chan struct{}
-	SelectorsChanged(cluster string)
+	RelistServices(cluster string)
 	NotifyExports()
 }
 
@@ -172,7 +172,7 @@ func newExporter(o *options, from *rest.Config, metrics *cluster.Metrics) (*expo
 		Printable:        api.Printable,
 		Namespace:        o.multiclusterNamespace,
 		UnlinkedAfter:    o.unlinkedAfter,
-		SelectorsChanged: func(cluster string) { e.store.SelectorsChanged(cluster) },
+		SelectorsChanged: func(cluster string) { e.store.RelistServices(cluster) },
 		Changed:          func() { e.store.NotifyExports() },
 	})
 	return e, nil

@@ -77,7 +77,7 @@ type fillingStore struct {
 
 func (f *fillingStore) Exports() (plan.World, bool)     { return plan.World{}, f.read.Load() }
 func (f *fillingStore) ExportsChanged() <-chan struct{} { return f.changed }
-func (*fillingStore) SelectorsChanged(string)           {}
+func (*fillingStore) RelistServices(string)             {}
 func (*fillingStore) NotifyExports()                    {}
 
 // TestExportSettings checks that plans depend on the flags, and that there is no plan before

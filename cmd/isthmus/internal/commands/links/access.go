@@ -27,20 +27,20 @@ const (
 
 func managed(o metav1.Object) bool { return o.GetLabels()[managedByLabel] == managedBy }
 
-// access holds the objects that let a ServiceAccount in a linked cluster read the objects that a
+// remoteAccess holds the objects that let a ServiceAccount in a linked cluster read the objects that a
 // replica needs. The objects come from manifests/link/remote-access.yaml but have the names that
 // the user chose.
-type access struct {
+type remoteAccess struct {
 	account corev1.ServiceAccount
 	role    rbacv1.ClusterRole
 	binding rbacv1.ClusterRoleBinding
 	token   corev1.Secret // has no name
 }
 
-// newAccess returns the objects of the built-in manifest with the name and namespace of an account.
-// newAccess panics if the manifest is invalid.
-func newAccess(of types.NamespacedName) *access {
-	a := new(access)
+// newRemoteAccess returns the objects of the built-in manifest with the name and namespace of an account.
+// newRemoteAccess panics if the manifest is invalid.
+func newRemoteAccess(of types.NamespacedName) *remoteAccess {
+	a := new(remoteAccess)
 	into := map[string]any{
 		"ServiceAccount": &a.account, "Secret": &a.token,
 		"ClusterRole": &a.role, "ClusterRoleBinding": &a.binding,
@@ -72,7 +72,7 @@ func newAccess(of types.NamespacedName) *access {
 }
 
 // ensure creates the objects that are missing and updates objects that "isthmus link" created.
-func (a *access) ensure(ctx context.Context, w *work, c *cluster) error {
+func (a *remoteAccess) ensure(ctx context.Context, w *work, c *cluster) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.account.Namespace}}
 	if _, err := ensureOne(ctx, w, c, c.API.Namespaces(), "Namespace "+namespace.Name, namespace); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (a *access) ensure(ctx context.Context, w *work, c *cluster) error {
 
 // boundBy reports whether a binding binds the role to the account and to nothing else. "isthmus
 // link" names the account as a ServiceAccount, but remote-access.yaml names it by its user name.
-func (a *access) boundBy(found *rbacv1.ClusterRoleBinding) bool {
+func (a *remoteAccess) boundBy(found *rbacv1.ClusterRoleBinding) bool {
 	if found.RoleRef != a.binding.RoleRef || len(found.Subjects) != 1 {
 		return false
 	}
@@ -108,7 +108,7 @@ func (a *access) boundBy(found *rbacv1.ClusterRoleBinding) bool {
 
 // ensureRole creates the ClusterRole, or adds missing rules to the ClusterRole. ensureRole never
 // removes a rule, because a newer program may have added a rule that its replicas need.
-func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
+func (a *remoteAccess) ensureRole(ctx context.Context, w *work, c *cluster) error {
 	roles := c.API.ClusterRoles()
 	name := "ClusterRole " + a.role.Name
 	found, err := ensureOne(ctx, w, c, roles, name, &a.role)
@@ -131,7 +131,7 @@ func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
 }
 
 // newToken creates a token. If duration is zero, the token does not expire.
-func (a *access) newToken(
+func (a *remoteAccess) newToken(
 	ctx context.Context, w *work, c *cluster, of linkKey, duration time.Duration,
 ) (made token, err error) {
 	want := a.token.DeepCopy()
@@ -166,7 +166,7 @@ func (a *access) newToken(
 }
 
 // dropToken deletes an unused token, even after ctx has ended.
-func (a *access) dropToken(ctx context.Context, w *work, c *cluster, t token) {
+func (a *remoteAccess) dropToken(ctx context.Context, w *work, c *cluster, t token) {
 	if t.secret == "" || w.dry {
 		return
 	}

@@ -126,7 +126,7 @@ func (r permission) describe(verb string) string {
 }
 
 // remotePermissions returns the permissions that "isthmus link" needs in the linked cluster.
-func remotePermissions(a *access, bound bool) []permission {
+func remotePermissions(a *remoteAccess, bound bool) []permission {
 	namespace, name := a.account.Namespace, a.account.Name
 	list := []permission{
 		{"get", "", "namespaces", "", metav1.NamespaceSystem},

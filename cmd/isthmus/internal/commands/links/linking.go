@@ -27,7 +27,7 @@ import (
 type linking struct {
 	o             *linkOptions
 	local, linked *cluster
-	access        *access
+	access        *remoteAccess
 	linkKey       linkKey
 	existing      *corev1.Secret  // the existing link; nil if there is none
 	before        []corev1.Secret // Secrets of older tokens
@@ -57,7 +57,7 @@ func (l *linking) read(ctx context.Context, w *work) (err error) {
 		server:  o.chooseServer(linked, l.existing),
 		ranges:  o.ranges, network: o.network,
 	}
-	l.access = newAccess(l.content.account)
+	l.access = newRemoteAccess(l.content.account)
 	if err := linked.require(ctx, remotePermissions(l.access, o.duration > 0)); err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func TestUnsureWrite(t *testing.T) {
 // TestBoundBy checks that a binding may name the account as ServiceAccount or by its user name, and
 // may have no other subject.
 func TestBoundBy(t *testing.T) {
-	a := newAccess(types.NamespacedName{Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"})
+	a := newRemoteAccess(types.NamespacedName{Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"})
 	account := rbacv1.Subject{
 		Kind: rbacv1.ServiceAccountKind, Namespace: "linkerd-multicluster", Name: "isthmus-remote-access",
 	}
@@ -170,7 +170,7 @@ func TestTakenBack(t *testing.T) {
 			o, ctx := newOptions(t, "--apply", "--admin", showing(t, func() string { return page }), "--timeout", "1s")
 			l := &linking{o: o, local: local, linked: linked, existing: existing,
 				before: []corev1.Secret{*token("s-old")}, content: *newContent("new"),
-				access: newAccess(defaultAccount)}
+				access: newRemoteAccess(defaultAccount)}
 			w, _ := newWork()
 			written, err := l.content.write(t.Context(), local, "linkerd", existing)
 			if err != nil {

@@ -123,7 +123,7 @@ func newFake(title string, objects ...runtime.Object) (*cluster, *fake.Clientset
 
 // TestForeignRights checks that objects of others are used if they match, and are never changed.
 func TestForeignRights(t *testing.T) {
-	a := newAccess(defaultAccount)
+	a := newRemoteAccess(defaultAccount)
 	byHand := func() (role, binding runtime.Object) {
 		r, b := a.role.DeepCopy(), a.binding.DeepCopy()
 		r.Labels, b.Labels = nil, nil
@@ -155,7 +155,7 @@ func TestForeignRights(t *testing.T) {
 // TestRoleKeepsRules checks that link adds missing rules to a role of isthmus link and removes no
 // rule.
 func TestRoleKeepsRules(t *testing.T) {
-	a := newAccess(defaultAccount)
+	a := newRemoteAccess(defaultAccount)
 	read := []string{"get", "list", "watch"}
 	newer := rbacv1.PolicyRule{APIGroups: []string{"example.com"}, Resources: []string{"newer"}, Verbs: read}
 	all := []string{"*"}
@@ -198,7 +198,7 @@ func TestRoleKeepsRules(t *testing.T) {
 
 // TestNoToken checks that a Secret without a token is deleted again.
 func TestNoToken(t *testing.T) {
-	a := newAccess(defaultAccount)
+	a := newRemoteAccess(defaultAccount)
 	c, api := newFake("east")
 	api.PrependReactor("create", "secrets", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		// An API server derives the name from generateName.

@@ -23,13 +23,13 @@ type LocalCluster interface {
 // interfacesFor is the time for which the addresses of the network interfaces are cached.
 const interfacesFor = time.Second
 
-// Guard decides which addresses Isthmus may probe. A linked cluster chooses the addresses of its
-// own gateways. The Guard prevents a linked cluster from making Isthmus send requests to the local
-// cluster or to itself, for example to the admin port.
+// AddressFilter decides which addresses Isthmus may probe. A linked cluster chooses the addresses of
+// its own gateways. The filter prevents a linked cluster from making Isthmus send requests to the
+// local cluster or to itself, for example to the admin port.
 //
-// The trackers of all clusters share one Guard. The exported fields of a Guard must not be modified
-// once a tracker uses the Guard.
-type Guard struct {
+// The trackers of all clusters share one AddressFilter. Its exported fields must not be modified
+// once a tracker uses it.
+type AddressFilter struct {
 	// Routable reports whether an address can belong to another host.
 	Routable func(netip.Addr) bool
 	// Local provides the addresses of the local cluster. If Local is nil, addresses of the local
@@ -49,22 +49,22 @@ type Guard struct {
 // probed, refusal returns the empty string. The refusal method blocks until the local cluster's
 // cache is complete. If ctx ends first, refusal returns the empty string, and the caller must not
 // probe the address.
-func (g *Guard) refusal(ctx context.Context, ip netip.Addr) string {
+func (f *AddressFilter) refusal(ctx context.Context, ip netip.Addr) string {
 	ip = ip.Unmap().WithZone("")
-	if !g.Routable(ip) {
+	if !f.Routable(ip) {
 		return "the address cannot belong to another host"
 	}
-	if g.Local != nil {
+	if f.Local != nil {
 		select {
-		case <-g.Local.Synced():
+		case <-f.Local.Synced():
 		case <-ctx.Done():
 			return ""
 		}
-		if name := g.Local.AssignedTo(ip); name != "" {
+		if name := f.Local.AssignedTo(ip); name != "" {
 			return "the address is assigned to " + name + " of the local cluster"
 		}
 	}
-	host, err := g.hostAddresses()
+	host, err := f.hostAddresses()
 	switch {
 	case err != nil:
 		return fmt.Sprintf("the addresses of the replica's own host cannot be read: %v", err)
@@ -77,13 +77,13 @@ func (g *Guard) refusal(ctx context.Context, ip netip.Addr) string {
 // hostAddresses returns the addresses of the network interfaces. In a Pod, hostAddresses returns
 // the addresses of the Pod. hostAddresses leaves out loopback addresses, because Routable already
 // excludes them.
-func (g *Guard) hostAddresses() ([]netip.Addr, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.readAt.IsZero() && time.Since(g.readAt) < interfacesFor {
-		return g.host, g.hostErr
+func (f *AddressFilter) hostAddresses() ([]netip.Addr, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.readAt.IsZero() && time.Since(f.readAt) < interfacesFor {
+		return f.host, f.hostErr
 	}
-	read := g.Interfaces
+	read := f.Interfaces
 	if read == nil {
 		read = net.InterfaceAddrs
 	}
@@ -98,8 +98,8 @@ func (g *Guard) hostAddresses() ([]netip.Addr, error) {
 			host = append(host, ip.Unmap())
 		}
 	}
-	g.host = host
-	g.hostErr = err
-	g.readAt = time.Now()
-	return g.host, g.hostErr
+	f.host = host
+	f.hostErr = err
+	f.readAt = time.Now()
+	return f.host, f.hostErr
 }

@@ -10,8 +10,8 @@ import (
 	"isthmus/internal/pace"
 )
 
-// state holds the cached objects of one cluster. The handler of an event uses the indexes to find
-// the services that the event affects. The state does not perform I/O.
+// cache holds the cached objects of one cluster. The handler of an event uses the indexes to find
+// the services that the event affects. The cache does not perform I/O.
 //
 // Objects refer to each other through pointers. If an object that is referred to has not been read,
 // the pointer refers to a placeholder. Objects may therefore arrive in any order. For example, an
@@ -30,7 +30,7 @@ import (
 //     stamps to find the slices that they have to join again. Readers find the slices themselves
 //     through the services index.
 //   - The pods index contains Pods and ExternalWorkloads, by key, in 64 shards. Each slice in the
-//     state contains pointers to its Pods. Each Pod contains a list of its slices, and a change to
+//     cache contains pointers to its Pods. Each Pod contains a list of its slices, and a change to
 //     the Pod touches these slices. The attachPods and detachPods methods of sliceIndex keep both
 //     sides consistent. The podIndex.sweep method removes unused placeholders.
 //   - The owners index contains ReplicaSets and Jobs together with their Pods, by key. A change to
@@ -61,7 +61,7 @@ import (
 //     data from which EndpointSlices for ExternalWorkloads are created. Profiles and pages read
 //     this data through the methods of [Local]. Each update marks the profiles that have to be read
 //     again.
-type state struct {
+type cache struct {
 	// fixed
 	cluster             federation.ClusterName
 	trustDomain         string
@@ -84,37 +84,37 @@ type state struct {
 	exports  *exportIndex      // nil if nothing is cached for exports
 }
 
-func newState(cluster federation.ClusterName, trustDomain, controllerNamespace string) *state {
-	s := &state{
+func newCache(cluster federation.ClusterName, trustDomain, controllerNamespace string) *cache {
+	c := &cache{
 		cluster:             cluster,
 		trustDomain:         trustDomain,
 		controllerNamespace: controllerNamespace,
 		dirty:               pace.NewDirty[federation.ServiceID](),
 		unusable:            make(map[string]string),
 	}
-	s.services = newServiceIndex(s)
-	s.slices = newSliceIndex(s)
-	s.pods = newPodIndex(s)
-	s.owners = newOwnerIndex(s)
-	s.policies = newPolicyIndex(s)
-	s.nodes = newNodeIndex(s)
-	s.gateways = newGatewayIndex()
-	return s
+	c.services = newServiceIndex(c)
+	c.slices = newSliceIndex(c)
+	c.pods = newPodIndex(c)
+	c.owners = newOwnerIndex(c)
+	c.policies = newPolicyIndex(c)
+	c.nodes = newNodeIndex(c)
+	c.gateways = newGatewayIndex()
+	return c
 }
 
-// lock locks the state while one event is handled. The caller must unlock the mutex mu.
-func (s *state) lock() {
+// lock locks the cache while one event is handled. The caller must unlock the mutex mu.
+func (c *cache) lock() {
 	now := time.Now()
-	s.mu.Lock()
-	s.now = now
+	c.mu.Lock()
+	c.now = now
 }
 
-// store is the [follow.Store] for one kind of object. Each method of store locks the state. All
-// functions in the fields of a store, except for the prepare function, are called with state.mu
+// store is the [follow.Store] for one kind of object. Each method of store locks the cache. All
+// functions in the fields of a store, except for the prepare function, are called with cache.mu
 // held.
 type store[T any] struct {
-	state *state
-	get   func(key string) (T, bool) // may be called with a read lock on state.mu
+	cache *cache
+	get   func(key string) (T, bool) // may be called with a read lock on cache.mu
 	keys  func(yield func(key string) bool)
 	same  func(a, b T) bool
 	// The set function stores an object, which the get function then returns. If the exists
@@ -128,7 +128,7 @@ type store[T any] struct {
 // map, the store calls the changed function. The before argument is the zero value for a new
 // object. The now argument is the zero value for a removed object.
 func mapStore[T any](
-	s *state, all map[string]T, same func(a, b T) bool, changed func(key string, before, now T),
+	c *cache, all map[string]T, same func(a, b T) bool, changed func(key string, before, now T),
 ) store[T] {
 	get := func(key string) (T, bool) {
 		value, exists := all[key]
@@ -143,15 +143,15 @@ func mapStore[T any](
 		}
 		changed(key, before, to)
 	}
-	return store[T]{state: s, same: same, keys: maps.Keys(all), get: get, set: set}
+	return store[T]{cache: c, same: same, keys: maps.Keys(all), get: get, set: set}
 }
 
 func (s store[T]) Put(key string, to T) {
 	if s.prepare != nil {
 		to = s.prepare(key, to)
 	}
-	s.state.lock()
-	defer s.state.mu.Unlock()
+	s.cache.lock()
+	defer s.cache.mu.Unlock()
 	s.put(key, to)
 }
 
@@ -162,22 +162,22 @@ func (s store[T]) put(key string, to T) {
 }
 
 func (s store[T]) Get(key string) (T, bool) {
-	s.state.mu.RLock()
-	defer s.state.mu.RUnlock()
+	s.cache.mu.RLock()
+	defer s.cache.mu.RUnlock()
 	return s.get(key)
 }
 
 // PutTogether calls f with a function that stores objects. All objects that the f function stores
 // become visible to readers in one step.
 func (s store[T]) PutTogether(f func(put func(string, T))) {
-	s.state.lock()
-	defer s.state.mu.Unlock()
+	s.cache.lock()
+	defer s.cache.mu.Unlock()
 	f(s.put)
 }
 
 func (s store[T]) Drop(key string) {
-	s.state.lock()
-	defer s.state.mu.Unlock()
+	s.cache.lock()
+	defer s.cache.mu.Unlock()
 	var none T
 	s.set(key, none, false)
 }
@@ -186,35 +186,35 @@ func (s store[T]) PrepareDrop(key string) {
 	if s.release == nil {
 		return
 	}
-	s.state.lock()
-	defer s.state.mu.Unlock()
+	s.cache.lock()
+	defer s.cache.mu.Unlock()
 	s.release(key)
 }
 
 func (s store[T]) Keys(yield func(string) bool) {
-	s.state.mu.RLock()
-	defer s.state.mu.RUnlock()
+	s.cache.mu.RLock()
+	defer s.cache.mu.RUnlock()
 	s.keys(yield)
 }
 
-// reportChanges makes the state report all further changes. All policies must be evaluated before
+// reportChanges makes the cache report all further changes. All policies must be evaluated before
 // reportChanges is called.
-func (s *state) reportChanges() {
-	s.lock()
-	defer s.mu.Unlock()
-	s.live = true
-	for namespace := range s.policies.byNamespace { // policies that have changed in the meantime
-		s.policies.mark(namespace)
+func (c *cache) reportChanges() {
+	c.lock()
+	defer c.mu.Unlock()
+	c.live = true
+	for namespace := range c.policies.byNamespace { // policies that have changed in the meantime
+		c.policies.mark(namespace)
 	}
-	s.local.markCrowded()
+	c.local.markCrowded()
 }
 
 // mark records that the endpoints of a service may have changed.
-func (s *state) mark(id federation.ServiceID) {
-	if s.live {
-		s.dirty.Add(id.Namespace, id, s.now)
+func (c *cache) mark(id federation.ServiceID) {
+	if c.live {
+		c.dirty.Add(id.Namespace, id, c.now)
 	}
-	s.local.markInstances(id)
+	c.local.markInstances(id)
 }
 
 // without removes one element from a list, and does not preserve the order of the others. If the
@@ -236,23 +236,23 @@ func without[T comparable](list []T, x T) []T {
 
 // setUnusable records the reason why an object cannot be used. The reason is empty if the object
 // can be used or has been deleted.
-func (s *state) setUnusable(object, reason string) {
+func (c *cache) setUnusable(object, reason string) {
 	if reason == "" {
-		delete(s.unusable, object)
+		delete(c.unusable, object)
 	} else {
-		s.unusable[object] = reason
+		c.unusable[object] = reason
 	}
 }
 
 // unusableObjects returns a sorted list of the unusable objects, together with the reasons. The
 // unusableObjects method also returns the number of ServiceProfiles that cannot be used at all.
-func (s *state) unusableObjects() (list []string, profiles int) {
-	s.mu.RLock()
-	reasons := maps.Clone(s.unusable) // sorted without the lock, because there may be many
-	if s.local != nil {
-		profiles = s.local.profiles.rejected
+func (c *cache) unusableObjects() (list []string, profiles int) {
+	c.mu.RLock()
+	reasons := maps.Clone(c.unusable) // sorted without the lock, because there may be many
+	if c.local != nil {
+		profiles = c.local.profiles.rejected
 	}
-	s.mu.RUnlock()
+	c.mu.RUnlock()
 	list = make([]string, 0, len(reasons))
 	for _, object := range slices.Sorted(maps.Keys(reasons)) {
 		list = append(list, object+": "+reasons[object])

@@ -29,7 +29,7 @@ func TestGuard(t *testing.T) {
 	}}
 	close(local.synced)
 	const notRoutable = "the address cannot belong to another host"
-	guard := &Guard{Routable: cluster.Routable, Local: local, Interfaces: func() ([]net.Addr, error) {
+	filter := &AddressFilter{Routable: cluster.Routable, Local: local, Interfaces: func() ([]net.Addr, error) {
 		return []net.Addr{
 			&net.IPNet{IP: net.ParseIP("127.0.0.1"), Mask: net.CIDRMask(8, 32)},
 			&net.IPNet{IP: net.ParseIP("192.0.2.2"), Mask: net.CIDRMask(24, 32)},
@@ -63,29 +63,29 @@ func TestGuard(t *testing.T) {
 		if err != nil {
 			continue // netip has no such address
 		}
-		if got := guard.refusal(t.Context(), addr); got != want {
+		if got := filter.refusal(t.Context(), addr); got != want {
 			t.Errorf("%s: %q, want %q", ip, got, want)
 		}
 	}
-	guard = &Guard{
+	filter = &AddressFilter{
 		Routable:   cluster.Routable,
 		Interfaces: func() ([]net.Addr, error) { return nil, errors.New("broken") },
 	}
 	const want = "the addresses of the replica's own host cannot be read: broken"
-	if got := guard.refusal(t.Context(), netip.MustParseAddr("198.51.100.1")); got != want {
+	if got := filter.refusal(t.Context(), netip.MustParseAddr("198.51.100.1")); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
 // TestGuardOfThisHost tests that an interface of this host is found without a fake.
 func TestGuardOfThisHost(t *testing.T) {
-	guard := &Guard{Routable: func(netip.Addr) bool { return true }}
-	host, err := guard.hostAddresses()
+	filter := &AddressFilter{Routable: func(netip.Addr) bool { return true }}
+	host, err := filter.hostAddresses()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, ip := range host {
-		if guard.refusal(t.Context(), ip) == "" {
+		if filter.refusal(t.Context(), ip) == "" {
 			t.Errorf("%v may be probed", ip)
 		}
 	}
@@ -96,19 +96,19 @@ func TestGuardOfThisHost(t *testing.T) {
 func TestGuardReadsInterfacesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads, has := 0, "192.0.2.1"
-		guard := &Guard{Routable: cluster.Routable, Interfaces: func() ([]net.Addr, error) {
+		filter := &AddressFilter{Routable: cluster.Routable, Interfaces: func() ([]net.Addr, error) {
 			reads++
 			return []net.Addr{&net.IPNet{IP: net.ParseIP(has), Mask: net.CIDRMask(24, 32)}}, nil
 		}}
 		later := netip.MustParseAddr("192.0.2.2")
 		for range 100 {
-			if why := guard.refusal(t.Context(), later); why != "" {
+			if why := filter.refusal(t.Context(), later); why != "" {
 				t.Fatal(why)
 			}
 		}
 		has = later.String()
 		time.Sleep(interfacesFor)
-		if guard.refusal(t.Context(), later) == "" || reads != 2 {
+		if filter.refusal(t.Context(), later) == "" || reads != 2 {
 			t.Errorf("may be probed after %d reads of the interfaces", reads)
 		}
 	})
@@ -119,13 +119,13 @@ func TestGuardReadsInterfacesAgain(t *testing.T) {
 func TestGuardWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := &localCluster{synced: make(chan struct{})}
-		guard := &Guard{Routable: cluster.Routable, Local: local, Interfaces: func() ([]net.Addr, error) {
+		filter := &AddressFilter{Routable: cluster.Routable, Local: local, Interfaces: func() ([]net.Addr, error) {
 			t.Error("interfaces are read")
 			return nil, nil
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if why := guard.refusal(ctx, netip.MustParseAddr("198.51.100.1")); why != "" || ctx.Err() == nil {
+		if why := filter.refusal(ctx, netip.MustParseAddr("198.51.100.1")); why != "" || ctx.Err() == nil {
 			t.Errorf("%q, %v", why, ctx.Err())
 		}
 	})

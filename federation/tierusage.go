@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// tierView records which tiers one kind of client uses, and how long fewer tiers have sufficed. The
-// file docs/preference.md describes the rules for users. A tierView is guarded by the lock of its
+// tierUsage records which tiers one kind of client uses, and how long fewer tiers have sufficed. The
+// file docs/preference.md describes the rules for users. A tierUsage is guarded by the lock of its
 // watched service.
-type tierView struct {
+type tierUsage struct {
 	steering *steering // steering of the last decision
 	inUse    int       // number of tiers in use, from the first; last resort counts as one more
 	// The reported field is the value of inUse at the last report. Before the first report, the
@@ -75,14 +75,14 @@ func (u use) has(place int, e *Endpoint) bool {
 
 // decidedBy reports whether the last decision was based on the same tiers as those of the given
 // steering.
-func (v *tierView) decidedBy(st *steering) bool {
+func (v *tierUsage) decidedBy(st *steering) bool {
 	return sameTiers(v.steering.preference.Tiers, st.preference.Tiers)
 }
 
 // restart restarts the view with another preference. The third argument contains the clients'
 // current endpoints. The usual rules apply to dropping the tiers of these endpoints.
-func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Time) {
-	*v = tierView{steering: st, reported: v.reported}
+func (v *tierUsage) restart(st *steering, t *tally, got []*Endpoint, now time.Time) {
+	*v = tierUsage{steering: st, reported: v.reported}
 	last := 0
 	for _, e := range got {
 		if place := st.tierOf(e, t.zone); place < st.tierCount {
@@ -101,7 +101,7 @@ func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Tim
 // with the time at which a tier is due to be dropped, or the timer can be late. Before it uses the
 // new counts, decide drops the tiers that were due according to the previous counts. The result is
 // the same regardless of which of the two events is processed first.
-func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) use {
+func (v *tierUsage) decide(st *steering, counts tierCounts, now time.Time) use {
 	previous := v.counts
 	remaining := v.withoutLeft(v.inUse, now)
 
@@ -125,7 +125,7 @@ func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) use {
 
 // withoutLeft returns how many of the first inUse tiers remain after tiers whose parts have all
 // been dropped are removed. Tiers that are needed always remain.
-func (v *tierView) withoutLeft(inUse int, now time.Time) int {
+func (v *tierUsage) withoutLeft(inUse int, now time.Time) int {
 	for inUse > 1 && v.left(v.steering, inUse-1, now) == parts {
 		inUse--
 	}
@@ -135,7 +135,7 @@ func (v *tierView) withoutLeft(inUse int, now time.Time) int {
 // needed records how many leading tiers suffice now. The result is the number of tiers that clients
 // need: the smallest number that suffices, or all tiers if even these do not suffice. While only
 // endpoints of last resort are ready, clients need all tiers and last resort.
-func (v *tierView) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
+func (v *tierUsage) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
 	if len(v.sufficed) != st.tierCount+2 {
 		v.sufficed = make([]time.Time, st.tierCount+2)
 	}
@@ -160,7 +160,7 @@ func (v *tierView) needed(st *steering, counts tierCounts, now time.Time) (neede
 }
 
 // note records whether the first n tiers suffice.
-func (v *tierView) note(n int, suffices bool, now time.Time) {
+func (v *tierUsage) note(n int, suffices bool, now time.Time) {
 	switch {
 	case !suffices:
 		v.sufficed[n] = time.Time{}
@@ -170,7 +170,7 @@ func (v *tierView) note(n int, suffices bool, now time.Time) {
 }
 
 // setInUse sets the number of tiers in use, and records the counts that led to this number.
-func (v *tierView) setInUse(n int, counts tierCounts, now time.Time) {
+func (v *tierUsage) setInUse(n int, counts tierCounts, now time.Time) {
 	shorter := n
 	if v.inUse > 0 {
 		shorter = min(n, v.inUse)
@@ -181,7 +181,7 @@ func (v *tierView) setInUse(n int, counts tierCounts, now time.Time) {
 }
 
 // useAt returns how much of each tier clients receive, and stores the time of the next change.
-func (v *tierView) useAt(st *steering, now time.Time) use {
+func (v *tierUsage) useAt(st *steering, now time.Time) use {
 	list := make([]byte, st.tierCount+1)
 	v.due = time.Time{}
 	for i := range list {
@@ -201,7 +201,7 @@ func (v *tierView) useAt(st *steering, now time.Time) use {
 // left returns how many parts of the tier at the given index have been dropped. The first part is
 // dropped when the tier has not been needed for ReturnAfter. The other parts are dropped one at a
 // time over ReturnOver.
-func (v *tierView) left(st *steering, place int, now time.Time) int {
+func (v *tierUsage) left(st *steering, place int, now time.Time) int {
 	since := v.unneededSince(st, place)
 	if since.IsZero() {
 		return 0
@@ -219,7 +219,7 @@ func (v *tierView) left(st *steering, place int, now time.Time) int {
 
 // nextLeaves returns when the next part of a tier is dropped, if the given number of parts has
 // already been dropped. If no further part will be dropped, the result is zero.
-func (v *tierView) nextLeaves(st *steering, place, left int) time.Time {
+func (v *tierUsage) nextLeaves(st *steering, place, left int) time.Time {
 	since := v.unneededSince(st, place)
 	if since.IsZero() || left == parts {
 		return time.Time{}
@@ -232,7 +232,7 @@ func (v *tierView) nextLeaves(st *steering, place, left int) time.Time {
 // unneededSince returns the time from which the tier at the given index has not been needed. A tier
 // is not needed while the tiers before it suffice. Last resort is not needed while another endpoint
 // is ready. If the tier is needed, the result is zero.
-func (v *tierView) unneededSince(st *steering, place int) (since time.Time) {
+func (v *tierUsage) unneededSince(st *steering, place int) (since time.Time) {
 	if place == st.lastResort() {
 		return v.sufficed[place+1]
 	}
