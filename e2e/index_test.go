@@ -23,9 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "write files anew that follow from others")
 
-// TestIndex: testdata/README.md lists all cases and, for each behaviour, what proves it. Both
-// follow from the cases' first lines and from the IDs of behaviours in Go tests; make generate
-// writes them. Every behaviour has a proof.
+// TestIndex checks that testdata/README.md lists, for each behaviour, the cases and Go tests that prove it, and that
+// every behaviour has a proof. The lists follow from the IDs in cases and Go tests, and make generate writes them.
 func TestIndex(t *testing.T) {
 	path := filepath.Join("testdata", "README.md")
 	text, err := os.ReadFile(path)
@@ -40,7 +39,7 @@ func TestIndex(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	fresh := index.write(t)
+	fresh := index.write()
 	if *update {
 		must(t, os.WriteFile(path, []byte(fresh), 0o644))
 	} else if fresh != string(text) {
@@ -54,7 +53,6 @@ var behaviour = regexp.MustCompile(`(?m)^\| ([A-Z]+-\d\d) \| (.*) \|[^|\n]*\|$`)
 type index struct {
 	readme string
 	ids    []string            // of behaviours, in the order of their rows
-	cases  []*cases.Case       // in the order of their names
 	proofs map[string][]string // by behaviour: cases, then Go tests
 	wrong  []string            // what is wrong with the behaviours and proofs
 }
@@ -84,7 +82,6 @@ func (x *index) addCases(t *testing.T) {
 	for _, file := range caseFiles(t, "cases") {
 		c, err := cases.Load(file)
 		must(t, err)
-		x.cases = append(x.cases, c)
 		for _, id := range c.Proves {
 			x.prove(id, c.Name)
 		}
@@ -180,26 +177,10 @@ func (x *index) checkRows(peer, own map[string]int) {
 	}
 }
 
-// write returns the README with what is generated.
-func (x *index) write(t *testing.T) string {
-	text := behaviour.ReplaceAllStringFunc(x.readme, func(row string) string {
+// write returns the README with the generated column.
+func (x *index) write() string {
+	return behaviour.ReplaceAllStringFunc(x.readme, func(row string) string {
 		cell := behaviour.FindStringSubmatch(row)
 		return fmt.Sprintf("| %s | %s | %s |", cell[1], cell[2], strings.Join(x.proofs[cell[1]], ", "))
 	})
-	for heading, everyServer := range map[string]bool{"### For every server": true, "### For Isthmus": false} {
-		before, rest, found := strings.Cut(text, heading+"\n")
-		end := strings.Index(rest, "\n#")
-		if !found || end < 0 {
-			t.Fatalf("testdata/README.md has no section %q", heading)
-		}
-		intro, _, _ := strings.Cut(rest[:end], "\n| case |")
-		var list strings.Builder
-		for _, c := range x.cases {
-			if c.EveryServer == everyServer {
-				fmt.Fprintf(&list, "| `%s` | %s |\n", c.Name, c.About)
-			}
-		}
-		text = before + heading + "\n" + intro + "\n| case | what it checks |\n|---|---|\n" + list.String() + rest[end:]
-	}
-	return text
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"isthmus/e2e/cases"
@@ -30,6 +31,7 @@ stops all again. The commands of cases are described in e2e/testdata/README.md.
 
   scenario e2e/testdata/cases                     all cases
   scenario -run '^plain-' -v e2e/testdata/cases   some, showing each command
+  scenario -list e2e/testdata/cases               what each case checks, without running any
   scenario -count 20 mine.txtar                   one case again and again
   scenario -gateway ./isthmus mine.txtar          another build of the gateway
 
@@ -43,6 +45,7 @@ flags:
 type arguments struct {
 	start   cases.StartConfig
 	verbose bool
+	list    bool
 	log     string
 	only    *regexp.Regexp
 	count   int
@@ -68,6 +71,7 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	flags.StringVar(&a.start.Dir, "dir", "", "`folder` for the clusters' state, kept; a temporary one unless given")
 	flags.StringVar(&a.log, "log", "", "`file` for the whole log of the gateway")
 	flags.IntVar(&a.count, "count", 1, "run the cases that many times")
+	flags.BoolVar(&a.list, "list", false, "print what each case checks, and run none")
 	flags.BoolVar(&a.verbose, "v", false, "show each command as it begins")
 	err := harness.ParseFlags(flags, args, overview, out)
 	if err != nil {
@@ -117,6 +121,19 @@ func load(a arguments) ([]*cases.Case, error) {
 	return all, nil
 }
 
+// list prints what each case checks. A star marks the cases that also apply to other servers.
+func list(out io.Writer, all []*cases.Case) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, c := range all {
+		mark := " "
+		if c.EveryServer {
+			mark = "*"
+		}
+		fmt.Fprintf(w, "%s %s\t%s\n", mark, c.Name, c.About)
+	}
+	return w.Flush()
+}
+
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	a, err := parse(args, out)
 	if err != nil {
@@ -125,6 +142,9 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	all, err := load(a)
 	if err != nil {
 		return err
+	}
+	if a.list {
+		return list(out, all)
 	}
 	if a.start.Dir == "" {
 		if a.start.Dir, err = os.MkdirTemp("", "scenario-"); err != nil {
