@@ -23,8 +23,9 @@ import (
 
 var update = flag.Bool("update", false, "write files anew that follow from others")
 
-// TestIndex checks that testdata/README.md lists, for each behaviour, the cases and Go tests that prove it, and that
-// every behaviour has a proof. The lists follow from the IDs in cases and Go tests, and make generate writes them.
+// TestIndex checks that testdata/README.md lists, for each behaviour, the cases and Go tests that
+// prove it, and that every behaviour has a proof. The lists follow from the IDs in cases and Go
+// tests, and make generate writes them.
 func TestIndex(t *testing.T) {
 	path := filepath.Join("testdata", "README.md")
 	text, err := os.ReadFile(path)
