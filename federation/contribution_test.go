@@ -110,6 +110,11 @@ func TestOwnedAddress(t *testing.T) {
 	w.serves(3, "10.1.0.1:80@east")
 	w.refused(1, 0, 1)
 	w.reported("east: 10.1.0.2:80 is assigned to Pod ns/mine in the local cluster")
+	addr := netip.MustParseAddr("10.1.0.2")
+	x, _ := w.table.Explain(t.Context(), Question{Key: Key{Service: webID, Port: 80}, Addr: addr, Limit: 2})
+	if len(x.Addresses) != 1 || x.Addresses[0].Verdict != Owned || x.Addresses[0].Detail != "Pod ns/mine" {
+		t.Errorf("explained as %+v", x.Addresses)
+	}
 	w.home.own(w.table, "10.1.0.2", "Pod ns/other") // the next Pod with the address
 	w.home.own(w.table, "10.9.9.9", "Pod ns/other") // no cluster offers it
 	w.offer(w.east, "b", "10.1.0.2", "10.1.0.3")

@@ -189,6 +189,8 @@ func TestUndeclaredPort(t *testing.T) {
 
 // TestExplain checks that the endpoints explained as served are served, and that all others have a
 // reason.
+//
+// Behaviours: NW-23.
 func TestExplain(t *testing.T) {
 	for _, ready := range [][]string{nil, {"10.0.0.1"}} {
 		for _, list := range [][]string{
