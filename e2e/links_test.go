@@ -97,7 +97,7 @@ func (w *linked) ok(t *testing.T, command string, want ...string) verbRun {
 	return r
 }
 
-// refused runs a verb that must not succeed, and checks that it has written nothing.
+// refused runs a command, and checks its exit code and that it has written nothing.
 func (w *linked) refused(t *testing.T, code int, command string, want ...string) {
 	t.Helper()
 	before := w.versions(t)
@@ -188,16 +188,7 @@ func TestLinkVerbs(t *testing.T) {
 	w.expect(t, "nothing is linked", w.pods["west"])
 	w.refusals(t)
 
-	r := w.ok(
-		t,
-		"link east --context east --apply --dry-run",
-		`(?m)^context east: would create Namespace linkerd-multicluster$`,
-		`(?m)^context west: would create link Secret linkerd/cluster-credentials-east$`,
-	)
-	if strings.Contains(r.stdout, "created") || strings.Contains(w.versions(t), "linkerd-multicluster/") {
-		t.Errorf("a dry run writes: %s\n%s", r.stdout, w.versions(t))
-	}
-	w.ok(t, "link east --context east --dry-run", `(?m)^ +token: TOKEN$`)
+	w.refused(t, 0, "link east --context east --apply --dry-run")
 	w.halfway(t)
 	w.ok(t, "link east --context east --apply", `(?m)^context east: created ClusterRole isthmus-remote-access$`,
 		`(?m)^context west: every replica reads east: ready$`, "warning: the API server's address https://127.0.0.1:")
@@ -403,26 +394,10 @@ func (w *linked) linkedByHand(t *testing.T) {
 	w.expect(t, "east is linked again", slices.Concat(w.pods["west"], w.pods["east"]))
 }
 
-// revoked: unlink asks, and ends the link and all that was made for it.
+// revoked checks that unlink --revoke deletes everything that link created.
 func (w *linked) revoked(t *testing.T) {
 	t.Helper()
 	_, token := w.secret(t)
-	w.refused(t, 2, "unlink east", "standard input is not a terminal: give --yes")
-	w.refused(t, 2, "unlink east --context east --yes", "--context selects the linked cluster and needs --revoke")
-	w.refused(
-		t,
-		1,
-		"unlink east --revoke --context west --yes",
-		"context west is not the cluster that Secret linkerd/cluster-credentials-east links",
-	)
-	w.refused(t, 1, "unlink north --yes", `no Secret in namespace linkerd links "north"`)
-	w.refused(
-		t,
-		0,
-		"unlink east --revoke --context east --dry-run",
-		"would delete link Secret linkerd/cluster-credentials-east",
-		"would delete ClusterRole isthmus-remote-access",
-	)
 	w.ok(
 		t,
 		"unlink east --revoke --context east --yes",
@@ -438,73 +413,18 @@ func (w *linked) revoked(t *testing.T) {
 		strings.Contains(w.versions(t), "ClusterRole") {
 		t.Errorf("left: %v, %v, %s", err, tokens, w.versions(t))
 	}
-	w.refused(t, 1, "unlink east --revoke --context east --yes", "no Secret in namespace linkerd links")
 }
 
-// refusals: what can't be linked, before anything is.
+// refusals checks that link reports what a real API server refuses: unknown credentials, and each
+// missing permission. The scripts of package links contain all other refusals.
 func (w *linked) refusals(t *testing.T) {
 	t.Helper()
-	west, east := w.clients["west"], w.clients["east"]
 	w.addContext(t, "nobody", "east", clientcmdapi.AuthInfo{Token: w.account(t, "east")})
 	w.addContext(t, "stranger", "east", clientcmdapi.AuthInfo{Token: "never issued"})
-	must(t, west.Apply(
-		t.Context(),
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "cluster-credentials-plain"}},
-		kube.Link("north", []byte("{")),
-		otherName(kube.Link("south", []byte("{"))),
-	))
-	linkedByHand, err := east.Kubeconfig(east.Server(), clientcmdapi.AuthInfo{Token: "x"})
-	must(t, err)
-	for _, c := range []struct {
-		code    int
-		command string
-		want    string
-	}{
-		{2, "link", "no NAME given"},
-		{2, "link east", "no --context given"},
-		{2, "link local --context east", "stands for the local cluster"},
-		{2, "link East --context east", `NAME is "East"`},
-		{1, "link east --context nowhere", "no context nowhere\n  Choose a context with --context: east, "},
-		{
-			1,
-			"link east --context east --to-context nowhere",
-			"no context nowhere\n  Choose a context with --to-context: east, ",
-		},
-		{2, "link east --context east --duration 1m", "give 0 or at least 10m"},
-		{2, "link east --context east -o table", `--output is "table": give yaml or json`},
-		{1, "link west --context west --apply", "context west and context west are the same cluster"},
-		{1, "link plain --context east --apply", "cluster-credentials-plain already exists and is not a link"},
-		{1, "link south --context east --apply", "south is already linked by Secret linkerd/by-hand"},
-		{1, "link east --context stranger --apply", "rejects your credentials: log in"},
-		{1, "link east --context nobody --apply", `you are not allowed to read namespace kube-system`},
-		{1, "link east --context east --apply --server https://127.0.0.1:1/?x", "server is a URL with a query"},
-		{
-			1,
-			"link east --context east --apply --address-ranges x",
-			`replicas would not use this link: annotation isthmus.io/address-ranges`,
-		},
-	} {
-		w.refused(t, c.code, c.command, regexp.QuoteMeta(c.want))
-	}
+	w.refused(t, 1, "link east --context stranger --apply", "rejects your credentials: log in")
+	w.refused(t, 1, "link east --context nobody --apply", "you are not allowed to read namespace kube-system")
 	w.rights(t)
-	must(t, west.Apply(t.Context(), kube.Link("hand", linkedByHand)))
-	w.refused(
-		t,
-		1,
-		"link east --context east --apply",
-		"is already linked as hand by Secret linkerd/cluster-credentials-hand",
-	)
-	for _, name := range []string{
-		"cluster-credentials-hand",
-		"cluster-credentials-north",
-		"by-hand",
-		"cluster-credentials-plain",
-	} {
-		must(t, west.CoreV1().Secrets("linkerd").Delete(t.Context(), name, metav1.DeleteOptions{}))
-	}
 }
-
-func otherName(s *corev1.Secret) *corev1.Secret { s.Name = "by-hand"; return s }
 
 // account returns the token of a ServiceAccount without rights.
 func (w *linked) account(t *testing.T, where string) string {
