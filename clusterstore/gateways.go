@@ -1,7 +1,6 @@
 package clusterstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -100,94 +99,6 @@ func (g *linkGateways) untilLate() <-chan time.Time {
 // are dead.
 func (g *linkGateways) allDead() bool {
 	return g.tracker != nil && gateway.AllDead(g.tracker.Addresses())
-}
-
-// targets returns the targets for a cluster that contains the given gateways, and describes any
-// problems.
-func (r *linkSettings) targets(
-	found []*cluster.Gateway, more int, routable func(netip.Addr) bool,
-) (list []gateway.Target, problem []string) {
-	switch {
-	case r.gateways != nil:
-		return r.namedTargets(found, routable)
-	case len(found) == 0:
-		return nil, []string{
-			"the cluster is on another network, and has no Linkerd gateway: " +
-				"none of its Services has the annotation mirror.linkerd.io/multicluster-gateway: \"true\"",
-		}
-	}
-	for _, g := range found {
-		g := *g
-		g.Identity = cmp.Or(r.identity, g.Identity)
-		list = append(list, gateway.Targets([]*cluster.Gateway{&g})...)
-		if why := g.Problem(); why != "" {
-			problem = append(problem, fmt.Sprintf("Linkerd gateway %v: %s", g.Service, why))
-		}
-	}
-	if more > 0 {
-		problem = append(
-			problem,
-			fmt.Sprintf("the cluster has too many gateway Services: %d of them are not used", more),
-		)
-	}
-	return list, problem
-}
-
-// namedTargets returns the targets that the link Secret names, and describes any problems.
-func (r *linkSettings) namedTargets(
-	found []*cluster.Gateway, routable func(netip.Addr) bool,
-) (list []gateway.Target, problem []string) {
-	identity := r.identity
-	for _, g := range found {
-		identity = cmp.Or(identity, g.Identity)
-	}
-	if identity == "" {
-		return nil, []string{
-			"annotation " + gatewayAddressesAnnotation + " requires " + gatewayIdentityAnnotation +
-				": no Service of the cluster specifies the identity of the gateways",
-		}
-	}
-	for _, x := range r.gateways {
-		if x.IP.IsValid() && !routable(x.IP) {
-			problem = append(problem, fmt.Sprintf(
-				"annotation %s: %v is not used, because it cannot be the address of another host",
-				gatewayAddressesAnnotation,
-				x.IP,
-			))
-			continue
-		}
-		x.Identity = identity
-		x.Probe = probeFor(found, x.Port)
-		list = append(list, x)
-	}
-	return list, problem
-}
-
-// probeFor returns the probe for a gateway address in a link Secret. The returned probe is the
-// probe of the gateway Service that has the same port as the address. If no gateway Service has the
-// port, or if several gateway Services have the port but different probes, probeFor returns the
-// zero Probe. Isthmus does not probe an address with the zero Probe, because a wrong probe would
-// mark a healthy gateway as dead.
-func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
-	for _, g := range found {
-		if g.NodePort == port { // node ports are unique within a cluster
-			return g.NodeProbe
-		}
-	}
-	var first *cluster.Gateway
-	for _, g := range found {
-		switch {
-		case g.Port != port:
-		case first == nil:
-			first = g
-		case first.Probe.Port != g.Probe.Port || first.Probe.Path != g.Probe.Path:
-			return cluster.Probe{}
-		}
-	}
-	if first == nil {
-		return cluster.Probe{}
-	}
-	return first.Probe
 }
 
 // namesTimeout is the maximum time for which unresolved gateway names may delay the readiness of a

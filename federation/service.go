@@ -237,14 +237,6 @@ func (s *watchedService) unwatch(k Key) (unfinished bool) {
 	return s.steered && k.concernsService(p)
 }
 
-// concernsService reports whether starting or ending a watch of the key may change the service's
-// next due time or its reported tiers. A watch of a further instance does not change the due time
-// or the reported tiers. There may be any number of instances, and they become due only after
-// another change.
-func (k Key) concernsService(p *port) bool {
-	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
-}
-
 // reschedule sets the time when the service is due next. The field s.steered is updated too.
 func (s *watchedService) reschedule() {
 	if !s.steered {

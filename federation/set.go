@@ -26,6 +26,14 @@ type Key struct {
 
 func (k Key) String() string { return k.Service.String() + ":" + strconv.Itoa(int(k.Port)) }
 
+// concernsService reports whether starting or ending a watch of the key may change the service's
+// next due time or its reported tiers. A watch of a further instance does not change the due time
+// or the reported tiers. There may be any number of instances, and they become due only after
+// another change.
+func (k Key) concernsService(p *port) bool {
+	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
+}
+
 // Set contains the endpoints for one kind of client of one service port. A published Set never
 // changes.
 type Set struct {

@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"io"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 const protobufType = "application/vnd.kubernetes.protobuf"
@@ -94,37 +93,6 @@ func (p protobuf[T, O]) list(in *input, each func(data []byte, whole error) erro
 		err = nil
 	}
 	return all, err
-}
-
-// fields reads the fields of a message. The left argument is the size of the message in bytes. For
-// each field, the fields method calls f with the number and the size of the field, and f must read
-// the field. If the input ends after a complete field, fields returns io.EOF.
-func (in *input) fields(left uint64, f func(number protowire.Number, size uint64) error) error {
-	for left > 0 {
-		tag, err := binary.ReadUvarint(in)
-		if err != nil {
-			return err
-		}
-		size, err := binary.ReadUvarint(in)
-		if err != nil {
-			return unexpected(err)
-		}
-		number, wire := protowire.DecodeTag(tag)
-		head := uint64(protowire.SizeVarint(tag) + protowire.SizeVarint(size))
-		if number < protowire.MinValidNumber || wire != protowire.BytesType || size > maxList || head+size > left {
-			return errNoList
-		}
-		left -= head + size
-		if err := f(number, size); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (in *input) skip(size uint64) error {
-	_, err := in.Discard(int(size))
-	return unexpected(err)
 }
 
 // next reads a frame, which consists of a length and a metav1.WatchEvent.

@@ -208,63 +208,6 @@ func isKey(o metav1.Object) bool {
 		!strings.Contains(name, "/")
 }
 
-// input reads a response as it arrives.
-type input struct {
-	*bufio.Reader
-	api *api
-	ctx context.Context
-}
-
-// buffers contains buffers for small objects.
-var buffers = sync.Pool{New: func() any { return new([maxSmall]byte) }}
-
-// part reads an object of the given size and calls f with its bytes. The bytes are only valid until
-// f returns. If the object is too large, part passes the beginning of the object and an error to f.
-func (in *input) part(size uint64, f func(data []byte, whole error) error) error {
-	if size > maxFrame {
-		return errFrame(size)
-	}
-	buffer := buffers.Get().(*[maxSmall]byte)
-	defer buffers.Put(buffer)
-	data := buffer[:min(size, maxSmall)]
-	if size > maxSmall && size <= maxObject {
-		release, err := in.hold()
-		if err != nil {
-			return err
-		}
-		defer release()
-		data = make([]byte, size)
-	}
-	if _, err := io.ReadFull(in, data); err != nil {
-		return unexpected(err)
-	}
-	if size <= maxObject {
-		return f(data, nil)
-	}
-	if _, err := in.Discard(int(size) - len(data)); err != nil {
-		return unexpected(err)
-	}
-	return f(data, tooLarge(size))
-}
-
-// hold waits until no other large object of the API server is in memory.
-func (in *input) hold() (release func(), err error) {
-	select {
-	case in.api.large <- struct{}{}:
-		return func() { <-in.api.large }, nil
-	case <-in.ctx.Done():
-		return nil, in.ctx.Err()
-	}
-}
-
-// unexpected replaces io.EOF with io.ErrUnexpectedEOF.
-func unexpected(err error) error {
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
 // cutOff adds a hint to an error if the error means that the response was truncated.
 func cutOff(err error) error {
 	if err = unexpected(err); errors.Is(err, io.ErrUnexpectedEOF) {

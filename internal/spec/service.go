@@ -133,6 +133,21 @@ func (st *State) TierOf(e Endpoint) int {
 	return tier
 }
 
+// tierOfFormer returns the current tier of an endpoint that clients already have. If no tier
+// currently names the endpoint, or if the endpoint's cluster is no longer a member, the result is
+// 0.
+func (st *State) tierOfFormer(e Endpoint) int {
+	i := slices.IndexFunc(st.Members, func(m Member) bool { return m.Name == e.member.Name })
+	if i < 0 {
+		return 0
+	}
+	e.member = &st.Members[i]
+	if tier := st.TierOf(e); tier < st.LastResort() {
+		return tier
+	}
+	return 0
+}
+
 // lastResorts returns the number of parts of the cluster whose standing is LastResort.
 func (m *Member) lastResorts() (n int) {
 	for _, s := range m.Standings {

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"slices"
 	"time"
 )
 
@@ -113,21 +112,6 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 		send(now)
 	}
 	return list
-}
-
-// tierOfFormer returns the current tier of an endpoint that clients already have. If no tier
-// currently names the endpoint, or if the endpoint's cluster is no longer a member, the result is
-// 0.
-func (st *State) tierOfFormer(e Endpoint) int {
-	i := slices.IndexFunc(st.Members, func(m Member) bool { return m.Name == e.member.Name })
-	if i < 0 {
-		return 0
-	}
-	e.member = &st.Members[i]
-	if tier := st.TierOf(e); tier < st.LastResort() {
-		return tier
-	}
-	return 0
 }
 
 // left returns the number of parts of a tier that have been dropped so far. Parts of a tier are

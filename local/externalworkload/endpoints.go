@@ -2,6 +2,7 @@ package externalworkload
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -27,6 +28,29 @@ type endpointGroups map[discoveryv1.AddressType]map[portsKey]*group
 type group struct {
 	ports     []discoveryv1.EndpointPort
 	endpoints map[string]discoveryv1.Endpoint // by name of the workload
+}
+
+// fill moves endpoints of the group into its slices that have room. The function first fills the
+// slices that have to be written anyway.
+func (g *group) fill(kept []*packed) {
+	names := slices.Sorted(maps.Keys(g.endpoints))
+	for _, written := range []bool{true, false} {
+		for _, x := range kept {
+			if n := min(len(names), maxEndpoints-len(x.endpoints)); x.group == g && x.differs == written && n > 0 {
+				x.endpoints, x.differs = append(x.endpoints, g.take(names[:n])...), true
+				names = names[n:]
+			}
+		}
+	}
+}
+
+// take removes endpoints from the group and returns them.
+func (g *group) take(names []string) (list []discoveryv1.Endpoint) {
+	for _, name := range names {
+		list = append(list, g.endpoints[name])
+		delete(g.endpoints, name)
+	}
+	return list
 }
 
 // selects reports whether the writer writes slices for a Service. The writer also writes slices for

@@ -260,29 +260,6 @@ func sameContents(a, b *discoveryv1.EndpointSlice) bool {
 	return maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(sorted(a), sorted(b))
 }
 
-// fill moves endpoints of the group into its slices that have room. The function first fills the
-// slices that have to be written anyway.
-func (g *group) fill(kept []*packed) {
-	names := slices.Sorted(maps.Keys(g.endpoints))
-	for _, written := range []bool{true, false} {
-		for _, x := range kept {
-			if n := min(len(names), maxEndpoints-len(x.endpoints)); x.group == g && x.differs == written && n > 0 {
-				x.endpoints, x.differs = append(x.endpoints, g.take(names[:n])...), true
-				names = names[n:]
-			}
-		}
-	}
-}
-
-// take removes endpoints from the group and returns them.
-func (g *group) take(names []string) (list []discoveryv1.Endpoint) {
-	for _, name := range names {
-		list = append(list, g.endpoints[name])
-		delete(g.endpoints, name)
-	}
-	return list
-}
-
 // maxKept is the maximum number of endpoints that API servers accept in a slice.
 const maxKept = 1000
 

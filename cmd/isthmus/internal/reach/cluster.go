@@ -37,20 +37,6 @@ type Cluster struct {
 	forwarders map[string]*forwarder // by NAMESPACE/NAME:PORT
 }
 
-// Open reads the kubeconfig without sending a request. The caller must close the Cluster.
-func (o *Options) Open() (*Cluster, error) {
-	config, chosen, err := o.load()
-	if err != nil {
-		return nil, err
-	}
-	c := &Cluster{Context: chosen, options: *o, config: config, forwarders: make(map[string]*forwarder)}
-	if c.API, c.close, err = Clients(config); err != nil {
-		return nil, unreadable(fmt.Errorf("context %s: %w", chosen, err))
-	}
-	c.lifetime, c.end = context.WithCancel(context.Background())
-	return c, nil
-}
-
 // Clients returns clients of an API server, and a function that closes their idle connections,
 // without sending a request.
 func Clients(config *rest.Config) (*kube.Clients, func(), error) {

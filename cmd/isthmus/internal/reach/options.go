@@ -2,6 +2,7 @@ package reach
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -72,6 +73,20 @@ func (o *Options) AddAddressFlag(s *pflag.FlagSet, name, usage string) {
 	o.AddressFlag = "--" + name
 	s.StringVar(&o.Address, name, "",
 		usage+" By default, the command finds replicas with the kubeconfig and connects through the API server.")
+}
+
+// Open reads the kubeconfig without sending a request. The caller must close the Cluster.
+func (o *Options) Open() (*Cluster, error) {
+	config, chosen, err := o.load()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Context: chosen, options: *o, config: config, forwarders: make(map[string]*forwarder)}
+	if c.API, c.close, err = Clients(config); err != nil {
+		return nil, unreadable(fmt.Errorf("context %s: %w", chosen, err))
+	}
+	c.lifetime, c.end = context.WithCancel(context.Background())
+	return c, nil
 }
 
 // load returns the client configuration of the cluster and the name of the kubeconfig context. The

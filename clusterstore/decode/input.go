@@ -1,0 +1,99 @@
+package decode
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"io"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// input reads a response as it arrives.
+type input struct {
+	*bufio.Reader
+	api *api
+	ctx context.Context
+}
+
+// buffers contains buffers for small objects.
+var buffers = sync.Pool{New: func() any { return new([maxSmall]byte) }}
+
+// part reads an object of the given size and calls f with its bytes. The bytes are only valid until
+// f returns. If the object is too large, part passes the beginning of the object and an error to f.
+func (in *input) part(size uint64, f func(data []byte, whole error) error) error {
+	if size > maxFrame {
+		return errFrame(size)
+	}
+	buffer := buffers.Get().(*[maxSmall]byte)
+	defer buffers.Put(buffer)
+	data := buffer[:min(size, maxSmall)]
+	if size > maxSmall && size <= maxObject {
+		release, err := in.hold()
+		if err != nil {
+			return err
+		}
+		defer release()
+		data = make([]byte, size)
+	}
+	if _, err := io.ReadFull(in, data); err != nil {
+		return unexpected(err)
+	}
+	if size <= maxObject {
+		return f(data, nil)
+	}
+	if _, err := in.Discard(int(size) - len(data)); err != nil {
+		return unexpected(err)
+	}
+	return f(data, tooLarge(size))
+}
+
+// hold waits until no other large object of the API server is in memory.
+func (in *input) hold() (release func(), err error) {
+	select {
+	case in.api.large <- struct{}{}:
+		return func() { <-in.api.large }, nil
+	case <-in.ctx.Done():
+		return nil, in.ctx.Err()
+	}
+}
+
+// fields reads the fields of a message. The left argument is the size of the message in bytes. For
+// each field, the fields method calls f with the number and the size of the field, and f must read
+// the field. If the input ends after a complete field, fields returns io.EOF.
+func (in *input) fields(left uint64, f func(number protowire.Number, size uint64) error) error {
+	for left > 0 {
+		tag, err := binary.ReadUvarint(in)
+		if err != nil {
+			return err
+		}
+		size, err := binary.ReadUvarint(in)
+		if err != nil {
+			return unexpected(err)
+		}
+		number, wire := protowire.DecodeTag(tag)
+		head := uint64(protowire.SizeVarint(tag) + protowire.SizeVarint(size))
+		if number < protowire.MinValidNumber || wire != protowire.BytesType || size > maxList || head+size > left {
+			return errNoList
+		}
+		left -= head + size
+		if err := f(number, size); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (in *input) skip(size uint64) error {
+	_, err := in.Discard(int(size))
+	return unexpected(err)
+}
+
+// unexpected replaces io.EOF with io.ErrUnexpectedEOF.
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
