@@ -398,7 +398,7 @@ func TestKeptAsClientGo(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			m := clustertest.Maker{Rand: rand.New(rand.NewPCG(1, rapid.Uint64().Draw(rt, "seed")))}
 			var objects [][]byte
-			for range 10 {
+			for range 3 {
 				objects = append(objects, k.make(m))
 			}
 			k.compare(t, objects)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -291,50 +292,43 @@ func TestWeight(t *testing.T) {
 // TestServiceProfileBounds: a ServiceProfile that proxies could not decode is refused,
 // and one within the limits is not.
 func TestServiceProfileBounds(t *testing.T) {
-	nested := func(n int) string {
-		return `{"routes":[{"name":"r","condition":` + strings.Repeat(
-			`{"not":`,
-			n,
-		) + `{"method":"GET"}` + strings.Repeat(
-			"}",
-			n,
-		) + `}]}`
+	nested := func(open string, depth int) *decode.ServiceProfile {
+		condition := strings.Repeat(open, depth) + `{"method":"GET"}` + strings.Repeat("}", depth)
+		return aTranslatedProfile("web.ns", `{"routes":[{"name":"r","condition":`+condition+`}]}`)
 	}
-	both := func(n int) string {
-		return `{"routes":[{"name":"r","condition":` + strings.Repeat(
-			`{"method":"GET","not":`,
-			n,
-		) + `{"method":"GET"}` + strings.Repeat(
-			"}",
-			n,
-		) + `}]}`
+	not := func(depth int) *decode.ServiceProfile { return nested(`{"not":`, depth) }
+	both := func(depth int) *decode.ServiceProfile { return nested(`{"method":"GET","not":`, depth) }
+	with := func(spec decode.ServiceProfileSpec) *decode.ServiceProfile {
+		o := aTranslatedProfile("web.ns", "{}")
+		o.Spec = spec
+		return o
 	}
-	wide := func(n int) string {
-		return `{"routes":[{"name":"r","condition":{"all":[` + strings.TrimSuffix(
-			strings.Repeat(`{"method":"GET"},`, n),
-			",",
-		) + `]}}]}`
+	routes := func(condition *decode.Match, n int) *decode.ServiceProfile {
+		route := &decode.RouteSpec{Condition: condition}
+		return with(decode.ServiceProfileSpec{Routes: slices.Repeat([]*decode.RouteSpec{route}, n)})
 	}
+	get := &decode.Match{Method: "GET"}
+	wide := func(n int) *decode.ServiceProfile {
+		return routes(&decode.Match{All: slices.Repeat([]*decode.Match{get}, n)}, 1)
+	}
+	overrides := slices.Repeat([]*decode.WeightedDst{{Authority: "a"}}, 100_001)
 	for _, x := range []struct {
-		name, spec string
-		ok         bool
+		name    string
+		profile *decode.ServiceProfile
+		ok      bool
 	}{
-		{"nested", nested(maxNested - 1), true},
-		{"nested too deep", nested(maxNested), false},
+		{"nested", not(maxNested - 1), true},
+		{"nested too deep", not(maxNested), false},
 		{"nested, with several fields", both(maxNested/2 - 1), true},
 		{"nested too deep, with several fields", both(maxNested / 2), false},
-		{"nested far too deep", nested(5000), false},
+		{"nested far too deep", not(5000), false},
 		{"many", wide(40_000), true},
 		{"too many", wide(100_000), false},
-		{"too many routes",
-			`{"routes":[` + strings.Repeat(`{"condition":{"method":"GET"}},`, 50_000) +
-				`{"condition":{"method":"GET"}}]}`, false},
-		{"too long", `{"routes":[{"name":"r","condition":{"pathRegex":"` + strings.Repeat("a", maxProfile) + `"}}]}`,
-			false},
-		{"too many overrides",
-			`{"dstOverrides":[` + strings.Repeat(`{"authority":"a"},`, 100_000) + `{"authority":"a"}]}`, false},
+		{"too many routes", routes(get, 50_001), false},
+		{"too long", routes(&decode.Match{PathRegex: strings.Repeat("a", maxProfile)}, 1), false},
+		{"too many overrides", with(decode.ServiceProfileSpec{DstOverrides: overrides}), false},
 	} {
-		f := translateProfile(aTranslatedProfile("web.ns", x.spec))
+		f := translateProfile(x.profile)
 		if (f.Profile != nil) != x.ok || len(f.Problem) > 1000 || x.ok != (f.Problem == "") {
 			t.Errorf("%s: used %v: %.300s", x.name, f.Profile != nil, f.Problem)
 		}
