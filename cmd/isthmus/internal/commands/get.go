@@ -83,7 +83,7 @@ func (e endpoint) size() int { return proto.Size(e.WeightedAddr) + len(e.sent) }
 func (s *getState) apply(u *pb.Update) error {
 	switch u := u.GetUpdate().(type) {
 	case *pb.Update_Add:
-		return s.add(u.Add)
+		return s.add(u.Add, maxBytes)
 	case *pb.Update_Remove:
 		return s.remove(u.Remove)
 	case *pb.Update_NoEndpoints:
@@ -98,7 +98,8 @@ func (s *getState) apply(u *pb.Update) error {
 
 func (s *getState) started() bool { return s.known }
 
-func (s *getState) add(set *pb.WeightedAddrSet) error {
+// add applies an add message. limit is the maximum size of all endpoints.
+func (s *getState) add(set *pb.WeightedAddrSet, limit int) error {
 	if len(set.GetAddrs()) == 0 {
 		return errors.New("an add message without addresses: a proxy ignores it")
 	}
@@ -115,7 +116,7 @@ func (s *getState) add(set *pb.WeightedAddrSet) error {
 			bad = err
 			continue
 		}
-		if decoded += proto.Size(w); decoded > maxBytes {
+		if decoded += proto.Size(w); decoded > limit {
 			return errTooLarge
 		}
 		sent, err := messageJSON(w)
@@ -130,7 +131,7 @@ func (s *getState) add(set *pb.WeightedAddrSet) error {
 		switch {
 		case !known && len(s.endpoints) == maxEndpoints:
 			return fmt.Errorf("more than %d endpoints: the remaining endpoints are not shown", maxEndpoints)
-		case size > maxBytes:
+		case size > limit:
 			return errTooLarge
 		}
 		s.endpoints[addr] = e
