@@ -514,14 +514,33 @@ func TestNotRemoved(t *testing.T) {
 	})
 }
 
+// TestBounds checks the limits of one copy and of all copies together. At the limit, a copy can
+// still replace the earlier copy of its cluster. A refused copy is written once there is room.
 func TestBounds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.replica("a", day)
 		defer a.stop()
-		a.set("huge", cluster.Stale, random(maxCopy))
-		for i := range 5 {
-			a.set(federation.ClusterName(fmt.Sprint("large-", i)), cluster.Stale, random(maxCopy-1000))
+		large := random(maxCopy - 1000)
+		for i := range 4 {
+			a.set(federation.ClusterName(fmt.Sprint("large-", i)), cluster.Stale, large)
 		}
+		wait(2 * time.Minute)
+		if n := w.writes(); n != 4*maxParts {
+			t.Errorf("%d ConfigMaps were written, want %d", n, 4*maxParts)
+		}
+
+		a.set("large-0", cluster.Ready, large)
+		wait(time.Second)
+		a.set("large-0", cluster.Stale, large)
+		wait(2 * time.Minute)
+		a.missing(t, "")
+		if n := w.writes(); n != maxParts {
+			t.Errorf("%d ConfigMaps were written again, want %d", n, maxParts)
+		}
+		w.copied("large-0:19", "large-1:19", "large-2:19", "large-3:19")
+
+		a.set("huge", cluster.Stale, random(maxCopy))
+		a.set("large-4", cluster.Stale, large)
 		wait(2 * time.Minute)
 		status := a.Status()
 		if len(status.Missing) != 2 || status.Missing[0].Reason != "its copy would be larger than 16 MiB" ||
@@ -531,15 +550,16 @@ func TestBounds(t *testing.T) {
 		if n := testutil.ToFloat64(a.Copies.Missing()); n != 2 {
 			t.Errorf("%v clusters are missing by the metric", n)
 		}
-		if n := w.writes(); n != 4*maxParts {
-			t.Errorf("%d ConfigMaps were written, want %d", n, 4*maxParts)
+		if n := w.writes(); n != 0 {
+			t.Errorf("%d ConfigMaps were written beyond the limit", n)
 		}
-		a.forget("large-0")
-		a.forget("large-1")
-		a.forget("large-2")
-		a.forget("large-3")
+
+		for i := range 4 {
+			a.forget(federation.ClusterName(fmt.Sprint("large-", i)))
+		}
 		wait(15 * time.Minute)
 		a.missing(t, "huge: its copy would be larger than 16 MiB")
+		w.copied("large-4:19")
 	})
 }
 
@@ -715,29 +735,6 @@ func TestReadBesideUnusable(t *testing.T) {
 		if n := a.read.Load(); n != 2*maxPart {
 			t.Errorf("%d bytes count as read", n)
 		}
-	})
-}
-
-// The older copy of a cluster does not count when the cluster is copied again.
-func TestCopyAgainAtLimit(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.replica("a", day)
-		defer a.stop()
-		data := random(maxCopy - 1000)
-		for i := range 4 {
-			a.set(federation.ClusterName(fmt.Sprint("large-", i)), cluster.Stale, data)
-		}
-		wait(2 * time.Minute)
-		w.writes()
-		a.set("large-0", cluster.Ready, data)
-		wait(time.Second)
-		a.set("large-0", cluster.Stale, data)
-		wait(2 * time.Minute)
-		a.missing(t, "")
-		if n := w.writes(); n != maxParts {
-			t.Errorf("%d ConfigMaps were written, want %d", n, maxParts)
-		}
-		w.copied("large-0:19", "large-1:19", "large-2:19", "large-3:19")
 	})
 }
 

@@ -80,7 +80,7 @@ var forgedWorlds = []struct {
 // BenchmarkForged measures the full sizes.
 func TestCostGrowsWithSize(t *testing.T) {
 	for _, w := range forgedWorlds {
-		size := w.size / 5
+		size := w.size / 10
 		part, _ := costOfPlan(w.make, size/4)
 		all, held := costOfPlan(w.make, size)
 		t.Logf(
@@ -96,7 +96,7 @@ func TestCostGrowsWithSize(t *testing.T) {
 				"%d %s: a plan allocates %d KiB, and with a quarter of them %d KiB", size, w.name, all>>10, part>>10,
 			)
 		}
-		if held > 100<<20 {
+		if held > 50<<20 {
 			t.Errorf("%d %s: a plan holds %d MiB", size, w.name, held>>20)
 		}
 	}
