@@ -54,8 +54,9 @@ define platform
 endef
 image: export CGO_ENABLED := 0
 image: RELEASE = $(or $(VERSION),$(TAGGED))
+# The tools of image and release are built with -trimpath, so that every clone shares one build cache.
 image: ## a container image in out/image, and in docker where there is one (IMAGE= VERSION= PLATFORMS=OS/ARCH,...)
-	cd e2e && go build -o $(BIN)/image ./cmd/image
+	cd e2e && go build -trimpath -ldflags='-s -w' -o $(BIN)/image ./cmd/image
 	rm -rf out/image
 	$(foreach p,$(subst $(COMMA), ,$(PLATFORMS)),$(call platform,$p))
 	$(BIN)/image -tag '$(IMAGE)' -version '$(RELEASE)' $(foreach p,$(subst $(COMMA), ,$(PLATFORMS)),$(call binary,$p))
@@ -69,7 +70,7 @@ release: export GOAMD64 := v1
 release: export GOARM64 := v8.0
 release: export SOURCE_DATE_EPOCH :=
 release: ## all that is installed without a clone, in out/release: VERSION=v0.1.0 REGISTRY=registry.example.com/mesh
-	cd e2e && go build -o $(BIN)/ ./cmd/image ./cmd/manifests
+	cd e2e && go build -trimpath -ldflags='-s -w' -o $(BIN)/ ./cmd/image ./cmd/manifests
 	rm -rf out/image out/release
 	$(foreach p,$(RELEASED),$(call platform,$p))
 	$(BIN)/image release -version '$(VERSION)' -registry '$(REGISTRY)' -manifests $(BIN)/manifests $(foreach p,$(RELEASED),$(call binary,$p))

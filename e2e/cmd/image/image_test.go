@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -219,6 +220,33 @@ func TestReleaseRefuses(t *testing.T) {
 		if err := r.make(t.Context(), nil); err == nil ||
 			!strings.Contains(err.Error(), "is no version: give it as v0.1.0") {
 			t.Errorf("%s: %v", version, err)
+		}
+	}
+}
+
+// TestReleaseRefusesPrograms checks that only a program built from the tagged commit, without
+// changes, can be released.
+func TestReleaseRefusesPrograms(t *testing.T) {
+	const changed = "it was not built from a commit alone"
+	const untagged = "give the commit the tag v0.1.0 first"
+	for name, c := range map[string]struct {
+		version  string
+		settings map[string]string
+		want     string
+	}{
+		"no commit":         {"v0.1.0", map[string]string{}, changed},
+		"changes":           {"v0.1.0", map[string]string{"vcs.revision": "1", "vcs.modified": "true"}, changed},
+		"without a tag":     {"v0.0.0-1", map[string]string{"vcs.revision": "1", "vcs.modified": "false"}, untagged},
+		"with another tag":  {"v0.2.0", map[string]string{"vcs.revision": "1", "vcs.modified": "false"}, untagged},
+		"changes and a tag": {"v0.1.0+dirty", map[string]string{"vcs.revision": "1", "vcs.modified": "true"}, changed},
+	} {
+		r := release{version: "v0.1.0", out: t.TempDir()}
+		b := &binary{
+			info:     &debug.BuildInfo{Main: debug.Module{Version: c.version}},
+			settings: c.settings,
+		}
+		if err := r.archive(t.Context(), b); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, not %q", name, err, c.want)
 		}
 	}
 }

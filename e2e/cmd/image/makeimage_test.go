@@ -62,9 +62,9 @@ func readImage(t *testing.T, layout string) image {
 	return i
 }
 
-// TestImage: the image that make image writes has what it should have, goes to docker where there
-// is one, and runs as manifests/install runs it. TestRelease has that two clones write the same
-// bytes.
+// TestImage checks the image that make image writes: its contents, that docker loads it, and that it
+// runs as manifests/install runs it. TestLoad covers machines without docker. TestRelease compares
+// the bytes of two clones.
 func TestImage(t *testing.T) {
 	dir := t.TempDir()
 	sources(t, dir)
@@ -72,12 +72,8 @@ func TestImage(t *testing.T) {
 	loaded := filepath.Join(t.TempDir(), "loaded.tar")
 	docker := `case $1 in version) echo ` + thisPlatform + `;; load) cat >` + loaded + `;; esac`
 	args := []string{"image", "PLATFORMS=" + thisPlatform, "IMAGE=registry.example.com/isthmus:v1"}
-	unloaded := makes(t, dir, noDocker, args...)
 	printed := makes(t, dir, docker, args...)
 
-	if want := "not loaded: Cannot connect to the Docker daemon."; !strings.Contains(unloaded, want) {
-		t.Errorf("%q is not in\n%s", want, unloaded)
-	}
 	i := readImage(t, filepath.Join(dir, "out/image/layout"))
 	if !strings.Contains(printed, i.index.Digest) || !strings.Contains(printed, "loaded for "+thisPlatform) {
 		t.Errorf("printed:\n%s", printed)
