@@ -698,9 +698,9 @@ func TestRotationWithoutRoom(t *testing.T) {
 		r.rotate("t2")
 		r.pass(time.Minute)
 		r.inUse("t1", "externalworkloads.workload.linkerd.io")
-		r.pass(time.Hour)
+		r.pass(10 * time.Minute)
 		if st := r.store.Status()[0]; len(st.Awaited) != 1 {
-			t.Errorf("after an hour it is %s, and waits for %q", st.State, st.Awaited)
+			t.Errorf("after ten minutes it is %s, and waits for %q", st.State, st.Awaited)
 		}
 		if why := r.store.Status()[0].NewCredentials; !strings.Contains(why, "over budget") {
 			t.Errorf("the status says %q", why)
