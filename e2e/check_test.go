@@ -1,15 +1,10 @@
 package e2e
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"isthmus/e2e/harness"
 	"isthmus/e2e/harness/kube"
 	"isthmus/internal/adminapi"
 )
@@ -65,31 +60,4 @@ func TestCheckFromHere(t *testing.T) {
 	pod.Labels = map[string]string{"app.kubernetes.io/name": "isthmus"}
 	must(t, w.west.Apply(t.Context(), pod))
 	try("", 1, "failure gateway: no replica in namespace linkerd is ready: isthmus-0 (pending)")
-}
-
-// TestCheckPresent: isthmus check shows trust anchors that were written, and Pod networks that overlap,
-// since a replica has read the linked cluster.
-func TestCheckPresent(t *testing.T) {
-	t.Parallel()
-	w := newCheckedWorld(t)
-	maps := w.east.CoreV1().ConfigMaps("linkerd")
-	must(t, maps.Delete(t.Context(), "linkerd-identity-trust-roots", metav1.DeleteOptions{}))
-	g := startGateway(t, harness.ReplicaConfig{Kubeconfig: w.kubeconfig})
-	expect := func(what string, within time.Duration, want ...string) {
-		t.Helper()
-		must(t, harness.Poll(t.Context(), within, time.Second, func() error {
-			_, bad, _ := w.check(t, "--admin", g.MetricsAddr())
-			if !slices.EqualFunc(bad, want, strings.HasPrefix) {
-				return fmt.Errorf("%s: found\n%s", what, strings.Join(bad, "\n"))
-			}
-			return nil
-		}))
-	}
-	const missing = "unchecked trust-anchors east: ConfigMap linkerd/linkerd-identity-trust-roots is not there"
-	expect("the ConfigMap is missing", 30*time.Second, missing)
-	must(t, w.east.Apply(t.Context(), w.anchors(w.anchor)))
-	expect("the ConfigMap is there", 30*time.Second)
-	must(t, w.east.Apply(t.Context(), w.node("east-2", "10.244.0.0/25")))
-	expect("the networks overlap", 90*time.Second,
-		"warning pod-networks east: Pod CIDRs overlap: 10.244.0.0/25 overlaps 10.244.0.0/24 of local")
 }
