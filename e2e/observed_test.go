@@ -311,7 +311,6 @@ func TestObserved(t *testing.T) {
 	o.churn()
 	o.stall()
 	t.Run("documented", o.documented)
-	t.Run("pages", o.pages)
 	t.Run("get", o.get)
 
 	rules := manifest(t, "alerts/isthmus.yaml")
@@ -338,25 +337,6 @@ func manifest(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// pages: what the gateway shows about services, streams and clusters.
-func (o *observed) pages(t *testing.T) {
-	for page, want := range map[string]string{
-		"services": `"service": "shop/web-federated",\s+"federated": true(.*\s+)+?"prefer": "local, ` +
-			`any"(.*\s+)+?"tier": "local",\s+"inUse": true`,
-		"streams": `"method": "Get",\s+"destination": "web-federated.shop.svc.cluster.local:80",\s+"zone": ` +
-			`"west-1a",\s+"streams": 1,`,
-		"clusters": `"cluster": "dead",\s+"secret": "cluster-credentials-dead",\s+"state": "unreachable"`,
-	} {
-		await(t, "/debug/"+page, func() error {
-			text, err := harness.GetPage(t.Context(), o.gateways[0].MetricsAddr(), "/debug/"+page)
-			if err == nil && !regexp.MustCompile(want).MatchString(text) {
-				err = fmt.Errorf("no %s in\n%s", want, text)
-			}
-			return err
-		})
-	}
 }
 
 // get: isthmus get shows which tier the endpoints belong to, and proxies are not sent that.
