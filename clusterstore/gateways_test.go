@@ -178,8 +178,8 @@ func TestGateways(t *testing.T) {
 		e.put(s("network", "far", "gateway-addresses", "198.51.100.1"))
 		e.reached(through("192.0.2.3:4143"))
 		e.status(
-			`s east ready !annotation isthmus.io/gateway-addresses: "198.51.100.1" is not in the form HOST:PORT; it ` +
-				`counts as absent !Linkerd gateways that are not probed…: 192.0.2.3:4143`,
+			`s east ready !annotation isthmus.io/gateway-addresses: "198.51.100.1" is not in the form HOST:PORT; ` +
+				`the annotation is ignored !Linkerd gateways that are not probed…: 192.0.2.3:4143`,
 		)
 		e.put(s("network", "not a name"))
 		e.reached(through("192.0.2.3:4143"))
@@ -440,8 +440,8 @@ func TestLocalGateways(t *testing.T) {
 		}
 		reasons := map[string]string{
 			"192.0.2.2":  "the address is assigned to the replica's own host",
-			"192.0.2.11": "the address is assigned to Node n1 of the local cluster",
-			"192.0.2.33": "the address is assigned to Pod shop/web of the local cluster",
+			"192.0.2.11": "the address is assigned to Node n1 in the local cluster",
+			"192.0.2.33": "the address is assigned to Pod shop/web in the local cluster",
 		}
 		const other = "198.51.100.1"
 		f := e.linkBehind(probed(gatewayService(other, "192.0.2.2", "192.0.2.11", "192.0.2.33")), "network", "far")

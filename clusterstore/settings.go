@@ -192,7 +192,7 @@ func readValue[T any](r *settingsReader, annotation string, into *T, read func(s
 	value, err := read(strings.TrimSpace(text))
 	if err != nil {
 		r.settings.warnings = append(r.settings.warnings, fmt.Sprintf(
-			"annotation %s: %v; it counts as absent", annotation, err,
+			"annotation %s: %v; the annotation is ignored", annotation, err,
 		))
 		return false
 	}

@@ -64,7 +64,7 @@ func TestReadStanding(t *testing.T) {
 				t.Errorf("%s=%.40q can't be read, but changes the settings to %s", tc.annotation, tc.value, got)
 			}
 			got = strings.Join(r.warnings, " and ")
-			tc.want = "annotation " + tc.annotation + ": " + tc.want + "; it counts as absent"
+			tc.want = "annotation " + tc.annotation + ": " + tc.want + "; the annotation is ignored"
 		}
 		if got != tc.want {
 			t.Errorf("%s=%.40q: %s\nwant %s", tc.annotation, tc.value, got, tc.want)
@@ -130,13 +130,13 @@ func TestReadRanges(t *testing.T) {
 
 		{
 			"",
-			"a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, or remove the annotation to allow all " +
-				"addresses",
+			"a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, " +
+				"or remove the annotation to allow all addresses",
 		},
 		{
 			"10.1.0.0/16,",
-			"a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, or remove the annotation to allow all " +
-				"addresses",
+			"a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, " +
+				"or remove the annotation to allow all addresses",
 		},
 		{"10.1.0.0/16;10.2.0.0/16", `"10.1.0.0/16;10.2.0.0/16" is not a CIDR`},
 		{"10.1.2.3", `"10.1.2.3" is an address, not a CIDR: add a prefix length, such as /32 or /128`},

@@ -207,8 +207,8 @@ func TestUnreadableStanding(t *testing.T) {
 		e.put(with(secret("s", "east", "t1", 0), "cordon", "yes", "when-lost", "withdraw"))
 		e.put(with(secret("s", "east", "t1", 0), "cordon", "true", "lost-after", "never"))
 		e.status(
-			`s east ready !annotation isthmus.io/lost-after: "never" is not a duration such as 90s or 5m; it counts ` +
-				`as absent`,
+			`s east ready !annotation isthmus.io/lost-after: "never" is not a duration such as 90s or 5m; ` +
+				`the annotation is ignored`,
 		)
 		e.put(with(secret("s", "east", "t1", 0), "cordon", "ture"))
 		e.put(secret("s", "east", "t1", 0))

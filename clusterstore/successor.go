@@ -131,5 +131,5 @@ func awaitedError(list []awaitedKind) error {
 	for _, a := range list {
 		texts = append(texts, a.describe())
 	}
-	return errors.New(strings.Join(texts, "; ") + "; a replica that restarts serves the cluster without these objects")
+	return errors.New(strings.Join(texts, "; ") + "; a restarted replica would serve the cluster without these objects")
 }

@@ -328,7 +328,7 @@ func TestRotationRefused(t *testing.T) {
 					want := "new credentials do not work; the old credentials stay in use: " +
 						"the new credentials lack the permission to list and watch " + name +
 						", and the cluster has 1 of these objects; " +
-						"a replica that restarts serves the cluster without these objects"
+						"a restarted replica would serve the cluster without these objects"
 					st := r.store.Status()[0]
 					if st.NewCredentials != want || len(st.Warnings) != 1 || st.Warnings[0] != want {
 						t.Errorf("the status says %q, %q", st.NewCredentials, st.Warnings)

@@ -510,7 +510,7 @@ var faults = []fault{
 				"failure link-state emea: it is unreachable: the API server refuses the token: .*Unauthorized; " +
 					"recreate " +
 					"the link Secret",
-				"see the results of the checks api .*",
+				"see the checks api .*",
 			},
 		),
 	}, {
@@ -538,7 +538,7 @@ var faults = []fault{
 			finding{
 				"failure link-state latam: it is unreachable: the API server refuses the client certificate, expired " +
 					"at .*Unauthorized; recreate the link Secret",
-				"see the results of the checks api .*",
+				"see the checks api .*",
 			},
 		),
 	}, {
@@ -556,7 +556,7 @@ var faults = []fault{
 			},
 			finding{
 				"failure link-state apac: it is unreachable: .*connection refused",
-				"see the results of the checks api .*",
+				"see the checks api .*",
 			},
 			finding{
 				"warning link-secret cluster-credentials-apac: links cluster apac insecurely: .*",
@@ -577,7 +577,7 @@ var faults = []fault{
 			},
 			{
 				"failure link-state north: it is unreachable: endpointslices: .* is forbidden: .*",
-				"see the results of the checks api and rights; .*",
+				"see the checks api and rights, .*",
 			},
 		},
 	}, {
@@ -636,7 +636,7 @@ var faults = []fault{
 		check: []finding{
 			{
 				`failure link-secret cluster-credentials-north: annotation isthmus\.io/cordon: "ture" is none of ` +
-					`false, last-resort, true; it counts as absent`,
+					`false, last-resort, true; the annotation is ignored`,
 				"correct the annotation, or remove it: kubectl edit secret -n linkerd cluster-credentials-north; .*",
 			},
 		},
@@ -713,8 +713,8 @@ var faults = []fault{
 		repair: write(inWest, kube.Federated("shop", "pay-federated", "", "payment@east")),
 		check: []finding{
 			{
-				"failure members shop/pay-federated: shop/pay of cluster east does not serve: no such Service in " +
-					"the cluster",
+				"failure members shop/pay-federated: shop/pay of cluster east does not serve: " +
+					"no such Service in the cluster",
 				"create the Service there, or remove .*",
 			},
 		},

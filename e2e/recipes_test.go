@@ -234,7 +234,7 @@ func TestRecipes(t *testing.T) {
 		w.offer(t, "west")
 		w.expect(t, "nothing but the lost cluster is there", w.pods["east"])
 	})
-	if log := w.gateway.Log(10_000); strings.Contains(log, "counts as absent") {
+	if log := w.gateway.Log(10_000); strings.Contains(log, "the annotation is ignored") {
 		t.Errorf("the gateway can't read an annotation:\n%s", log)
 	}
 }

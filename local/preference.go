@@ -90,7 +90,7 @@ func preference(svc *cluster.Service, gateway *federation.Preference) (p *federa
 		}
 		if err := SetPreference(p, f.name, value); err != nil {
 			problems = append(problems, fmt.Sprintf(
-				"annotation %s%s: %v; it counts as absent", preferenceDomain, f.name, err,
+				"annotation %s%s: %v; the annotation is ignored", preferenceDomain, f.name, err,
 			))
 		}
 	}
@@ -171,7 +171,7 @@ func parseTerm(word string) (federation.Term, error) {
 		)
 	case explicit && name == federation.Local.String():
 		return federation.Term{}, fmt.Errorf(
-			"%s: a linked cluster cannot have the name %s: write %[2]s for the cluster that Isthmus runs in",
+			"%s: %s is reserved for the cluster that Isthmus runs in: write %[2]s without the prefix",
 			word,
 			name,
 		)

@@ -93,7 +93,7 @@ func TestParseTiers(t *testing.T) {
 		},
 		{"cluster/", "", "tier 1: cluster/ has no name"},
 		{"cluster/ east", "", `"cluster/ east" is neither`},
-		{"cluster/local", "", "a linked cluster cannot have the name local: write local"},
+		{"cluster/local", "", "local is reserved for the cluster that Isthmus runs in: write local"},
 		{"cluster/cluster/east", "", "is neither"},
 		{"east/north", "", `"east/north" is neither zone, local, region, remote or any nor the name of a cluster`},
 		{"local; any", "", `"local; any" is neither`},
@@ -275,7 +275,7 @@ func TestPreference(t *testing.T) {
 		ok := len(problems) == len(tt.problems)
 		for i := range min(len(problems), len(tt.problems)) {
 			ok = ok && strings.HasPrefix(problems[i], tt.problems[i]) &&
-				strings.HasSuffix(problems[i], "; it counts as absent")
+				strings.HasSuffix(problems[i], "; the annotation is ignored")
 		}
 		if !ok {
 			t.Errorf("%s: problems %q, want %q", name, problems, tt.problems)

@@ -89,7 +89,7 @@ var (
 		"standing")
 	memoryDesc = desc("isthmus_cluster_memory_bytes",
 		"Estimated memory that counts against the memory cap of a linked cluster. "+
-			"While a list is being read, the larger of the cached and the listed objects counts.")
+			"While a list is in progress, the larger of the cached and the listed objects is counted.")
 	maxMemoryDesc = desc("isthmus_cluster_memory_limit_bytes",
 		"Memory cap of a linked cluster in bytes, as set by --cluster-memory.")
 	refusedDesc = desc("isthmus_objects_refused",

@@ -153,7 +153,7 @@ func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string)
 			"check the proxy or load balancer in front of the API server", r.server())
 	case contentType != wanted:
 		err = fmt.Errorf("API server %s responded with a content type other than %s: "+
-			"check that the kubeconfig's server is an API server, and check any proxy in front of it",
+			"check that the kubeconfig's server URL points to an API server, and check any proxy in front of it",
 			r.server(), wanted)
 	}
 	if err != nil {
@@ -239,19 +239,20 @@ var errEvent = errors.New("the API server ended the watch with an error whose St
 
 // errType is returned for an event whose type does not exist.
 var errType = errors.New(
-	"the API server sent an event of an unknown type: check that the server is an API server",
+	"the API server sent an event of an unknown type: check that the URL points to an API server",
 )
 
 // errKind returns the error for an object of the wrong kind.
 func errKind(what, wanted string) error {
 	return fmt.Errorf(
-		"the API server sent %s whose kind is not %s: check that the server is an API server", what, wanted,
+		"the API server sent %s whose kind is not %s: check that the URL points to an API server", what, wanted,
 	)
 }
 
 func errFrame(size uint64) error {
 	return fmt.Errorf(
-		"the API server sent an object of %d bytes or more, which is too large: check that the server is an API server",
+		"the API server sent an object of %d bytes or more, which is too large: "+
+			"check that the URL points to an API server",
 		size,
 	)
 }
@@ -316,7 +317,7 @@ func (a *api) document(ctx context.Context, path string, into any) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf(
-			"the API server's response is unreadable: %w: check that the server is an API server", cutOff(err),
+			"the API server's response is unreadable: %w: check that the URL points to an API server", cutOff(err),
 		)
 	case json.Unmarshal(data, into) != nil:
 		return errNoJSON

@@ -21,10 +21,11 @@ const (
 
 var (
 	errNoJSON = errors.New(
-		"the API server's response is not the JSON of a Kubernetes API: check that the server is an API server",
+		"the API server's response is not valid Kubernetes API JSON: check that the URL points to an API server",
 	)
 	errBlanks = fmt.Errorf(
-		"the API server sent more than %d KiB of white space: check that the server is an API server", maxBlanks>>10,
+		"the API server sent more than %d KiB of white space: check that the URL points to an API "+
+			"server", maxBlanks>>10,
 	)
 )
 

@@ -18,7 +18,7 @@ const protobufType = "application/vnd.kubernetes.protobuf"
 var protobufPrefix = []byte("k8s\x00")
 
 var errNoList = errors.New(
-	"the API server's response is not a list in protobuf: check that the server is an API server",
+	"the API server's response is not a protobuf list: check that the URL points to an API server",
 )
 
 // protobuf is the format of Kubernetes' built-in kinds.

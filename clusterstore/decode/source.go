@@ -219,7 +219,7 @@ func cutOff(err error) error {
 // errNoKey fails the whole response, because an object without a name cannot be reported as
 // refused.
 var errNoKey = errors.New(
-	"the API server sent an object whose name is empty or invalid: check that the server is an API server",
+	"the API server sent an object whose name is empty or invalid: check that the URL points to an API server",
 )
 
 // tooLarge returns the error for an object that is refused because of its size.

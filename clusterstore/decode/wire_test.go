@@ -375,12 +375,12 @@ func TestOther(t *testing.T) {
 		"a content type other than": listError(
 			sends{0, "text/html", strings.NewReader("<html>")}.sources().Pods,
 		),
-		"is not a list in protobuf": listError(binarySource([]byte("<html>")).Pods),
-		"an object of 16777":        listError(binarySource(podList(t, pod(t, "a", maxFrame))).Pods),
+		"is not a protobuf list": listError(binarySource([]byte("<html>")).Pods),
+		"an object of 16777":     listError(binarySource(podList(t, pod(t, "a", maxFrame))).Pods),
 		"a list whose kind is not ServerList": listError(
 			textSource(`{"items":[],"kind":"PodList","apiVersion":"v1"}`).Servers,
 		),
-		"is not the JSON of a Kubernetes API": listError(textSource(`[]`).Servers),
+		"is not valid Kubernetes API JSON": listError(textSource(`[]`).Servers),
 		"an event whose kind is not Pod": watchError(
 			t, binarySource(frame(t, "ADDED", wrapped(t, other, pod(t, "a", 0)))).Pods,
 		),
@@ -388,9 +388,9 @@ func TestOther(t *testing.T) {
 		"an event whose kind is not Server": watchError(
 			t, textSource(`{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}}`).Servers,
 		),
-		"the JSON of a Kubernetes API": watchError(t, textSource(`{"type" "ADDED"}`).Servers),
-		"is not the JSON":              watchError(t, textSource(`{"type":"ADDED"}`).Servers),
-		"instead of protobuf":          watchError(t, textSource(`{}`).Pods),
+		"valid Kubernetes API JSON": watchError(t, textSource(`{"type" "ADDED"}`).Servers),
+		"is not valid Kube":         watchError(t, textSource(`{"type":"ADDED"}`).Servers),
+		"instead of protobuf":       watchError(t, textSource(`{}`).Pods),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

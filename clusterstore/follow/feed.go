@@ -134,7 +134,7 @@ func (e compactedEvents[O, T]) next() (out event, err error) {
 	return out, err
 }
 
-var errNoName = errors.New("the API server sent an object without a name: check that the server is an API server")
+var errNoName = errors.New("the API server sent an object without a name: check that the URL points to an API server")
 
 // beginList discards all staged objects and starts a new stage.
 func (f *feed[O, T]) beginList() {

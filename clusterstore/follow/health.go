@@ -92,9 +92,9 @@ const (
 type cause string
 
 const (
-	endedSoon     cause = "the API server ends watches as soon as they have begun"
-	failsSoon     cause = "the API server ends watches with an error as soon as they have begun"
-	expiredAtOnce cause = "the API server immediately rejects versions as too old, or as not known yet"
+	endedSoon     cause = "the API server closes watches as soon as they start"
+	failsSoon     cause = "the API server closes watches with an error as soon as they start"
+	expiredAtOnce cause = "the API server immediately rejects resource versions as too old or not yet known"
 	poorPages     cause = "the API server sends pages of a list with few objects or none, and announces more pages"
 	silentWatch   cause = "the API server kept a watch open and sent neither an event nor a bookmark"
 	longList      cause = "the API server has been sending a list for more than a minute"

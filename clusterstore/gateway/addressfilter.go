@@ -61,7 +61,7 @@ func (f *AddressFilter) refusal(ctx context.Context, ip netip.Addr) string {
 			return ""
 		}
 		if name := f.Local.AssignedTo(ip); name != "" {
-			return "the address is assigned to " + name + " of the local cluster"
+			return "the address is assigned to " + name + " in the local cluster"
 		}
 	}
 	host, err := f.hostAddresses()

@@ -71,7 +71,7 @@ func newClusterRequests(name federation.ClusterName) *clusterRequests {
 	c := &clusterRequests{
 		linked: name != federation.Local,
 		total: counter("http_client_requests_total",
-			"Requests to API servers that received a response. A watch counts when it begins.",
+			"Requests to API servers that received a response. A watch is counted when it begins.",
 			"client", "code", "method"),
 		errors: counter("http_client_errors_total",
 			"Requests to API servers that received no response.", "client", "method"),

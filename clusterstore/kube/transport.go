@@ -266,7 +266,8 @@ func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *
 		// After a protocol switch, the body is the connection itself. This connection stays open
 		// when the context of the request ends.
 		return fmt.Errorf(
-			"API server %s switched protocols unexpectedly: check that the kubeconfig's server is an API server",
+			"API server %s switched protocols unexpectedly: "+
+				"check that the kubeconfig's server URL points to an API server",
 			request.URL.Host,
 		)
 	case status == http.StatusOK, status/100 == 2 && request.Method != http.MethodGet:

@@ -130,48 +130,48 @@ func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{
 			"serve",
-			`isthmus: unknown command "serve": gateway, clusters, services, exports, explain, check, get, profile, ` +
-				`link, unlink, cordon, uncordon, post-render, version, completion and help are known (isthmus ` +
-				`--help explains)`,
+			`isthmus: unknown command "serve": the commands are gateway, clusters, services, exports, explain, ` +
+				`check, get, profile, link, unlink, cordon, uncordon, post-render, version, completion and help ` +
+				`(isthmus --help explains)`,
 		},
 		{"destination --pace=soon", `isthmus destination: --pace is "soon"`},
 		{
 			"gateway --enable-ipv6 false",
-			`isthmus gateway: unexpected argument "false": gateway takes none; flags begin with a dash, and a ` +
-				`boolean's value follows "="`,
+			`isthmus gateway: unexpected argument "false": gateway does not accept arguments; ` +
+				`flags begin with a dash, and a boolean's value follows "="`,
 		},
 		{"gateway --enable-endpoint-slices=false", "--enable-ipv6 needs EndpointSlices: set --enable-ipv6=false or"},
-		{`gateway --stream-queue-capacity=0`, `--stream-queue-capacity is "0": give a number from 1`},
+		{`gateway --stream-queue-capacity=0`, `--stream-queue-capacity is "0": use a number from 1`},
 		{
 			`gateway --controller-namespace=`,
-			`--controller-namespace is "": give the namespace of Linkerd's control plane`,
+			`--controller-namespace is "": use the namespace of Linkerd's control plane`,
 		},
-		{`gateway --stream-stall-timeout=0`, `--stream-stall-timeout is "0": give a duration above 0`},
+		{`gateway --stream-stall-timeout=0`, `--stream-stall-timeout is "0": use a duration above 0`},
 		{
 			`gateway --max-connection-age=1ms`,
-			`--max-connection-age is "1ms": give a duration of a second or more, such as 30m, or 0 for no limit`,
+			`--max-connection-age is "1ms": use a duration of a second or more, such as 30m, or 0 for no limit`,
 		},
 		{
 			`gateway --max-concurrent-streams=4294967296`,
-			`--max-concurrent-streams is "4294967296": give a number from 1 to 4294967295`,
+			`--max-concurrent-streams is "4294967296": use a number from 1 to 4294967295`,
 		},
-		{`gateway --max-streams=0`, `--max-streams is "0": give a number from 1 to 4294967295`},
-		{`gateway --view-memory=many`, `--view-memory is "many": give a number of bytes such as 64Mi`},
-		{`gateway --view-memory=1000`, `--view-memory is "1000": give 1Mi or more`},
-		{`gateway --drain=-1s`, `--drain is "-1s": give a duration of 0 or more`},
-		{`gateway --addr=8086`, `--addr is "8086": give HOST:PORT, or :PORT for all`},
+		{`gateway --max-streams=0`, `--max-streams is "0": use a number from 1 to 4294967295`},
+		{`gateway --view-memory=many`, `--view-memory is "many": use a number of bytes such as 64Mi`},
+		{`gateway --view-memory=1000`, `--view-memory is "1000": use 1Mi or more`},
+		{`gateway --drain=-1s`, `--drain is "-1s": use a duration of 0 or more`},
+		{`gateway --addr=8086`, `--addr is "8086": use HOST:PORT, or :PORT for all`},
 		{
 			`gateway --admin-hosts=https://a.example`,
-			`--admin-hosts is "https://a.example": give DNS names without scheme and port`,
+			`--admin-hosts is "https://a.example": use comma-separated DNS names`,
 		},
-		{`gateway --log-level=loud`, `--log-level is "loud": give panic, fatal, error, warn, info, debug or trace`},
+		{`gateway --log-level=loud`, `--log-level is "loud": use panic, fatal, error, warn, info, debug or trace`},
 		{
 			`gateway --meshed-http2-client-params={`,
-			`--meshed-http2-client-params is "{": unexpected end of JSON input: give JSON like`,
+			`--meshed-http2-client-params is "{": unexpected end of JSON input: use JSON like`,
 		},
 		{
 			`gateway --meshed-http2-client-params={"keep_alive":{"interval":{"seconds":-1}}}`,
-			`keep_alive.interval is -1s 0ns: give a duration above 0`,
+			`keep_alive.interval is -1s 0ns: use a duration above 0`,
 		},
 		{
 			`gateway --meshed-http2-client-params={"keep_alive":{"timeout":{"nanos":2000000000}}}`,
@@ -181,34 +181,34 @@ func TestUsageErrors(t *testing.T) {
 		{`gateway --prefer=local,,any`, `--prefer is "local,,any": tier 2 is empty`},
 		{`gateway --min-ready=0`, `--min-ready is "0": write the number of endpoints that must be ready`},
 		{`gateway --return-after=2h`, `--return-after is "2h": write a duration from 0s to 1h`},
-		{`gateway --cordon-local=maybe`, `--cordon-local is "maybe": give false, last-resort or true`},
-		{`gateway --when-lost=true`, `--when-lost is "true": give keep, last-resort or withdraw`},
-		{`gateway --lost-after=999ms`, `--lost-after is "999ms": give a duration from 1s to 24h`},
-		{`gateway --region=eu!1`, `--region is "eu!1": give the name of a region`},
-		{`gateway --exports=yes`, `--exports is "yes": give off or plan or on`},
-		{`gateway --unlinked-after=169h`, `--unlinked-after is "169h": give a duration from 10s to 168h`},
-		{`gateway --max-exports-per-namespace=0`, `--max-exports-per-namespace is "0": give a number from 1 to 5000`},
+		{`gateway --cordon-local=maybe`, `--cordon-local is "maybe": use false, last-resort or true`},
+		{`gateway --when-lost=true`, `--when-lost is "true": use keep, last-resort or withdraw`},
+		{`gateway --lost-after=999ms`, `--lost-after is "999ms": use a duration from 1s to 24h`},
+		{`gateway --region=eu!1`, `--region is "eu!1": use a region name`},
+		{`gateway --exports=yes`, `--exports is "yes": use off or plan or on`},
+		{`gateway --unlinked-after=169h`, `--unlinked-after is "169h": use a duration from 10s to 168h`},
+		{`gateway --max-exports-per-namespace=0`, `--max-exports-per-namespace is "0": use a number from 1 to 5000`},
 		{
 			`gateway --max-exports-per-namespace=5001`,
-			`--max-exports-per-namespace is "5001": give a number from 1 to 5000`,
+			`--max-exports-per-namespace is "5001": use a number from 1 to 5000`,
 		},
-		{`gateway --max-exports-per-namespace=`, `--max-exports-per-namespace is "": give a number from 1 to 5000`},
-		{`gateway --max-exports-per-link=-1`, `--max-exports-per-link is "-1": give a number from 1 to 5000`},
-		{`gateway --max-exports-per-link=many`, `--max-exports-per-link is "many": give a number from 1 to 5000`},
+		{`gateway --max-exports-per-namespace=`, `--max-exports-per-namespace is "": use a number from 1 to 5000`},
+		{`gateway --max-exports-per-link=-1`, `--max-exports-per-link is "-1": use a number from 1 to 5000`},
+		{`gateway --max-exports-per-link=many`, `--max-exports-per-link is "many": use a number from 1 to 5000`},
 		{
 			`gateway --max-exports-per-link=4294967297`,
-			`--max-exports-per-link is "4294967297": give a number from 1 to 5000`,
+			`--max-exports-per-link is "4294967297": use a number from 1 to 5000`,
 		},
 		{
 			`gateway --export-sources=labels,mcs`,
-			`--export-sources is "labels,mcs": give labels, serviceexports, or both`,
+			`--export-sources is "labels,mcs": use labels, serviceexports, or both`,
 		},
-		{`gateway --cluster-name=East`, `--cluster-name is "East": give a name with the syntax of namespace names: `},
+		{`gateway --cluster-name=East`, `--cluster-name is "East": use a name that would be valid for a namespace: `},
 		{`gateway --export-exclude-labels=a/b/c`, `"a/b/c" is not a label key pattern`},
 		{`gateway --export-namespaces=Shop`, `"Shop" is not a namespace pattern`},
 		{`gateway --local-federated-selector=!`, `--local-federated-selector is "!": `},
 		{`gateway --local-excluded-annotations=a_/*,c`, `"a_/*" is not a valid key`},
-		{"get a --token {", "isthmus get: --token: unexpected end of JSON input: give JSON like"},
+		{"get a --token {", "isthmus get: --token: unexpected end of JSON input: use JSON like"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, out, err := call(strings.Fields(c.args)...)

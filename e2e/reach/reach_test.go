@@ -59,7 +59,7 @@ func TestVerbs(t *testing.T) {
 		expectation{"get " + kubernetes + " --once -n other", 0, kubernetes, ""},
 		expectation{"profile " + kubernetes + " --once", 0, "default/kubernetes port 443", ""},
 		expectation{"version", 0, `\nreplica linkerd/isthmus-0: \S+, commit `, ""},
-		expectation{"clusters --admin " + first.MetricsAddr() + " --context gone", 2, "", "give one of them"},
+		expectation{"clusters --admin " + first.MetricsAddr() + " --context gone", 2, "", "cannot be used together"},
 	)
 	plugin := filepath.Join(w.home, "kubectl-isthmus")
 	must(t, os.Symlink(w.command, plugin))
@@ -317,7 +317,7 @@ func TestCheckReplicas(t *testing.T) {
 			"uncordon gone --yes --timeout 2s",
 			1,
 			"updated link Secret",
-			"linkerd/isthmus-2: it has no link of this name: does it read link Secrets in namespace linkerd",
+			"linkerd/isthmus-2: it has no link with this name: does it read link Secrets in namespace linkerd",
 		},
 		expectation{"cordon gone --yes --pod isthmus-1", 0, "every replica has applied the change", ""},
 	)

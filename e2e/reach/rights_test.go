@@ -71,20 +71,20 @@ func TestRights(t *testing.T) {
 			1,
 			"",
 			`the API server of context lister does not allow you to forward ports of Pods: .*\n  ` +
-				`You lack the permission to create pods/portforward` + enough,
+				`You need permission to create pods/portforward` + enough,
 		},
 		expectation{"get web:80 --context lister", 1, "", `the permission to create pods/portforward`},
 		expectation{
 			"clusters --context nobody",
 			1,
 			"",
-			`does not allow you to list Pods: .*\n  You lack the permission to list pods` + enough,
+			`does not allow you to list Pods: .*\n  You need permission to list pods` + enough,
 		},
 		expectation{
 			"clusters --context nobody --pod isthmus-0",
 			1,
 			"",
-			`does not allow you to read Pods: .*\n  You lack the permission to get pods` + enough,
+			`does not allow you to read Pods: .*\n  You need permission to get pods` + enough,
 		},
 		expectation{
 			"clusters --context wrong",

@@ -262,7 +262,7 @@ type Problem struct {
 	Problems []string `json:"problems"`
 }
 
-// AddressConflict describes an address that several objects of the local cluster claim. The address
+// AddressConflict describes an address that several objects in the local cluster claim. The address
 // is not assigned to any of the objects, and GetProfile returns Unavailable for the address.
 type AddressConflict struct {
 	Address string    `json:"address"` // IP, or IP:PORT if only that port is claimed

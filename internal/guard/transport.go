@@ -31,7 +31,7 @@ const (
 // elements, and ten times as many fields in managedFields.
 var answerLimits = Limits{Elements: 100_000, Fields: 1_000_000}
 
-var errPlain = errors.New("no token is sent over plain HTTP: use an address that begins with https://")
+var errPlain = errors.New("tokens are never sent over plain HTTP: use an address that begins with https://")
 
 // Transport wraps a RoundTripper for requests to an API server, and limits the size of responses.
 // Pass Transport to [k8s.io/client-go/rest.Config.Wrap], which applies it below the RoundTrippers

@@ -386,8 +386,8 @@ func (c *Copies) setProblem(err error) {
 	case err == nil:
 		c.o.Log.Info("copies of lost clusters can be listed again")
 	case c.o.MaxAge > 0:
-		c.o.Log.Warn("copies of lost clusters can't be listed, so a replica that starts while a cluster's API "+
-			"can't be reached does not serve that cluster", zap.Error(err))
+		c.o.Log.Warn("copies of lost clusters cannot be listed, so newly started replicas "+
+			"do not serve a cluster whose API is unreachable", zap.Error(err))
 	}
 }
 
@@ -425,7 +425,7 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 		}
 		o.copied = true
 		w.kept[l.Cluster] = n
-		c.o.Log.Info("lost cluster copied: replicas that start serve the copy",
+		c.o.Log.Info("saved a copy of an unreachable cluster: replicas that start now serve this copy",
 			zap.Stringer("cluster", l.Cluster), zap.Int64("bytes", n))
 	}
 	for _, g := range w.remove {
@@ -531,7 +531,7 @@ func (c *Copies) Refused() []adminapi.RefusedRequest {
 func (c *Copies) Missing() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "isthmus_cluster_copies_missing",
-		Help: "Number of lost clusters that have no copy for replicas that start.",
+		Help: "Number of lost clusters without a saved copy, which newly started replicas cannot serve.",
 	}, func() float64 { return float64(len(c.Status().Missing)) })
 }
 

@@ -203,7 +203,7 @@ func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 		return Written, "", time.Time{}
 	}
 	detail = fmt.Sprintf(
-		"the name %s is reserved for link %s, the longest link name that is a suffix of it", name, link,
+		"the name %s is reserved for link %s, which is the longest link name that is a suffix of it", name, link,
 	)
 	if since := m.after.links[link]; !since.IsZero() {
 		return NameRefused, detail + ", which is no longer linked", since.Add(m.UnlinkedAfter)

@@ -122,7 +122,7 @@ func (h explainHandler) question(asked url.Values) (grpcapi.Question, error) {
 }
 
 // authorityForms is the part of error messages that lists the accepted forms of an authority.
-const authorityForms = "give NAMESPACE/NAME, NAME.NAMESPACE, or what the application dials, " +
+const authorityForms = "use NAMESPACE/NAME, NAME.NAMESPACE, or the name and port that the application dials, " +
 	"such as web.shop.svc.cluster.local:80"
 
 // importSuffix is the suffix of the DNS names of ServiceImports.
@@ -158,7 +158,7 @@ func (h explainHandler) authority(given string) (string, error) {
 	if id, ok := importName(host); ok {
 		return h.ofImport(id, port)
 	}
-	return "", fmt.Errorf("%q is not a service of the cluster domain %s: %s",
+	return "", fmt.Errorf("%q is not a service name in the cluster domain %s: %s",
 		text.Truncate(given, maxRepeated), h.Domain, authorityForms)
 }
 
@@ -190,7 +190,7 @@ func (h explainHandler) ofImport(serviceImport federation.ServiceID, port string
 	if !ok {
 		name := text.Truncate(serviceImport.String(), maxRepeated)
 		return "", fmt.Errorf("no Service is written for ServiceImport %s, so its clients receive no endpoints. "+
-			"A headless ServiceImport never has a Service. isthmus exports %s shows what is written, and why",
+			"A headless ServiceImport never has a Service. Run isthmus exports %s to see what is written, and why",
 			name, name)
 	}
 	return h.withPort(id, "", port)
@@ -205,19 +205,19 @@ func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
 	case owner.Service != nil:
 		return h.withPort(*owner.Service, "", port)
 	case owner.Claimed != "":
-		return "", fmt.Errorf("several objects of the local cluster claim %v: %s: "+
+		return "", fmt.Errorf("several objects in the local cluster claim %v: %s: "+
 			"clients that dial the address wait until only one object claims it. "+
-			"isthmus check names these objects if the conflict lasts", ip, printable(owner.Claimed))
+			"If the conflict lasts, isthmus check lists these objects", ip, printable(owner.Claimed))
 	case owner.Name != "":
-		return "", fmt.Errorf("%v belongs to %s of the local cluster, not to a Service: "+
+		return "", fmt.Errorf("%v belongs to %s in the local cluster, not to a Service: "+
 			"clients that dial the address connect directly to it. "+
-			"Name the service that clients dial, and pass this address as address (--address)",
+			"Request the service that clients dial, and set the address parameter (--address) to this IP address",
 			ip, printable(owner.Name))
 	}
 	return "", fmt.Errorf("%v is neither a Service's cluster IP nor a Pod's IP in the local cluster: "+
 		"clients that dial the address connect directly to it. "+
-		"If the address belongs to a linked cluster, name the service that clients dial, "+
-		"and pass this address as address (--address)", ip)
+		"If the address belongs to a linked cluster, request the service that clients dial, "+
+		"and set the address parameter (--address) to this IP address", ip)
 }
 
 // failuresOf returns the reasons why a service cannot be updated.

@@ -182,7 +182,7 @@ func TestExplainRefusals(t *testing.T) {
 	h := newExplainedGateway(t)
 	for _, c := range []struct{ authority, address, want string }{
 		{"", "", "authority is missing"},
-		{"web", "", `"web" is not a service of the cluster domain cluster.local`},
+		{"web", "", `"web" is not a service name in the cluster domain cluster.local`},
 		{"a.web.shop.x.svc.cluster.local", "", "Invalid authority: a.web"},
 		{"10.0.0.1:80", "", "10.0.0.1 belongs to Pod shop/web-1"},
 		{"web.shop.svc.cluster.local", "web", "not an IP address"},
@@ -410,21 +410,22 @@ func TestAuthorities(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"web":     `"web" is not a service of the cluster domain cluster.local: give NAMESPACE/NAME`,
+		"web":     `"web" is not a service name in the cluster domain cluster.local: use NAMESPACE/NAME`,
 		"a.b.c":   "is not a service",
 		"web.svc": "is not a service", "a/b/c": "is not a service",
 		"/web": "is not a service", "shop/": "is not a service", "shop/a.b": "is not a service",
-		"web.shop.svc.other.org:80": "is not a service of the cluster domain cluster.local", "": "is not a service",
-		"fe80::1%eth0": "is not a service",
-		"shop/multi":   "shop/multi has several ports: add one of :81, :82, such as shop/multi:81",
+		"web.shop.svc.other.org:80": "is not a service name in the cluster domain cluster.local",
+		"":                          "is not a service",
+		"fe80::1%eth0":              "is not a service",
+		"shop/multi":                "shop/multi has several ports: add one of :81, :82, such as shop/multi:81",
 		"web.shop.svc.clusterset.local:80": "no Service is written for ServiceImport shop/web, " +
 			"so its clients receive no endpoints",
-		"a.b.api.shop.svc.clusterset.local":                        "is not a service of the cluster domain",
-		"shop.svc.clusterset.local":                                "is not a service of the cluster domain",
+		"a.b.api.shop.svc.clusterset.local":                        "is not a service name in the cluster domain",
+		"shop.svc.clusterset.local":                                "is not a service name in the cluster domain",
 		strings.Repeat("x", 10_000) + ".shop.svc.clusterset.local": "no Service is written for ServiceImport shop/xxx",
-		"10.0.0.1:80": "10.0.0.1 belongs to Pod shop/web-1 of the local cluster, not to a Service",
+		"10.0.0.1:80": "10.0.0.1 belongs to Pod shop/web-1 in the local cluster, not to a Service",
 		"10.9.9.9":    "10.9.9.9 is neither a Service's cluster IP",
-		"10.1.0.9": "several objects of the local cluster claim 10.1.0.9: 2 Services with " +
+		"10.1.0.9": "several objects in the local cluster claim 10.1.0.9: 2 Services with " +
 			"cluster IP 10.1.0.9",
 		"[fd00::1]:80":              "fd00::1 is neither a Service's cluster IP",
 		strings.Repeat("x", 10_000): strings.Repeat("x", maxRepeated) + "…",

@@ -28,7 +28,7 @@ const (
 
 // ExportsUnread is the message shown until the objects that exports depend on have been read.
 const ExportsUnread = "the Services and Namespaces of the local cluster, or the link Secrets, " +
-	"have not been listed completely yet: isthmus clusters shows why"
+	"have not been listed completely yet: run isthmus clusters to see why"
 
 // ExportsSource provides the input for plans of exports.
 type ExportsSource interface {
@@ -202,7 +202,7 @@ func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
 	unknown := gauges("isthmus_exports_plan_unknown",
-		"1 while Isthmus cannot determine what to write for exports and writes nothing, 0 otherwise.")
+		"1 while Isthmus writes nothing for exports because it cannot determine what to write; 0 otherwise.")
 	if v.plan == nil {
 		unknown.WithLabelValues().Set(1)
 		unknown.Collect(ch)
@@ -219,7 +219,7 @@ func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 			"other than written, being written, would be written, kept and held.",
 		"cluster", "reason")
 	held := gauges("isthmus_exports_held",
-		"Objects that stay for --unlinked-after although their export no longer exists. "+
+		"Objects whose export no longer exists, and which Isthmus deletes after --unlinked-after. "+
 			"The label cluster is empty if the cluster is no longer linked.", "cluster")
 	written := gauges("isthmus_written_services", "Services that Isthmus has written for exports.", "kind")
 	conflicts := gauges("isthmus_export_conflicts", "Differences between exports with the same name.", "kind", "reason")
@@ -227,8 +227,8 @@ func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 		"Objects that Isthmus has to write or delete for exports, or would write or delete with --exports=on.")
 	pending.WithLabelValues().Set(float64(len(v.changes)))
 	fullest := gauges("isthmus_exports_limit_ratio",
-		"Share of --max-exports-per-link or --max-exports-per-namespace in use, "+
-			"for the link and the namespace with the largest share. "+
+		"Used share of --max-exports-per-link or --max-exports-per-namespace, "+
+			"for the link or the namespace with the largest share. "+
 			"If the share exceeds 1, some exports are not written.",
 		"per", "cluster", "namespace")
 

@@ -39,7 +39,7 @@ func ParseHosts(list string) ([]string, error) {
 		switch {
 		case name == "":
 		case len(validation.IsDNS1123Subdomain(name)) > 0:
-			return nil, errors.New("give DNS names without scheme and port, separated by commas, " +
+			return nil, errors.New("use comma-separated DNS names without a scheme or port, " +
 				"such as gateway.example.com")
 		default:
 			names = append(names, name)
@@ -87,8 +87,8 @@ func (h *Hosts) guard(next http.Handler) http.Handler {
 				"use an IP address, localhost or a name of the cluster, "+
 				"or start Isthmus with --admin-hosts=NAME", printable(r.Host)), http.StatusForbidden)
 		case fromElsewhere(r):
-			http.Error(w, "the request comes from the page of another site: "+
-				"only the page of this replica may send requests",
+			http.Error(w, "the request comes from a page of another site: "+
+				"only pages that this replica serves may send requests",
 				http.StatusForbidden)
 		default:
 			w.Header().Set("X-Content-Type-Options", "nosniff")

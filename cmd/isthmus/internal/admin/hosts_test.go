@@ -108,7 +108,7 @@ func TestParseAdminHosts(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, bad := range []string{"https://x.example", "x.example:80", "*", "*.example.com", "a b", ".example.com"} {
-		if _, err := ParseHosts(bad); err == nil || !strings.Contains(err.Error(), "give DNS names") {
+		if _, err := ParseHosts(bad); err == nil || !strings.Contains(err.Error(), "comma-separated DNS names") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

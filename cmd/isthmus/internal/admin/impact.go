@@ -24,7 +24,7 @@ func (h impactHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	page := adminapi.Impact{Cluster: r.FormValue("cluster"), Standing: r.FormValue("standing")}
 	standing, known := standings[page.Standing]
 	if !known || page.Cluster == "" {
-		http.Error(w, fmt.Sprintf("give ?cluster=NAME&standing=STANDING, which is %s, %s or %s",
+		http.Error(w, fmt.Sprintf("use ?cluster=NAME&standing=STANDING, which is %s, %s or %s",
 			adminapi.Withdrawn, adminapi.LastResort, adminapi.InService), http.StatusBadRequest)
 		return
 	}

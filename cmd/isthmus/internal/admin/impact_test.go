@@ -34,8 +34,8 @@ func TestImpactPage(t *testing.T) {
 	}
 	const services = `"services":[{"service":"shop/web","watched":false,"port":0,"streams":5,`
 	for query, want := range map[string]string{
-		"": "give ?cluster=", "cluster=east": "give ?cluster=", "standing=withdrawn": "give ?cluster=",
-		"cluster=east&standing=gone":        "give ?cluster=",
+		"": "use ?cluster=", "cluster=east": "use ?cluster=", "standing=withdrawn": "use ?cluster=",
+		"cluster=east&standing=gone":        "use ?cluster=",
 		"cluster=east&standing=last-resort": `{"cluster":"east","standing":"last-resort",` + services,
 		"cluster=local&standing=withdrawn":  `{"cluster":"local","standing":"withdrawn",` + services,
 		"cluster=north&standing=withdrawn":  `{"cluster":"north","standing":"withdrawn","services":[]}`,

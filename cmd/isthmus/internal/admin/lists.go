@@ -45,7 +45,7 @@ func (l *listHandler) or(page http.Handler) http.Handler {
 		case "list":
 			l.serve(w, r)
 		default:
-			http.Error(w, fmt.Sprintf("view is %.20q: give list, or omit view to get the whole page", view),
+			http.Error(w, fmt.Sprintf("view is %.20q: set view to list, or omit view to get the whole page", view),
 				http.StatusBadRequest)
 		}
 	})
@@ -195,7 +195,7 @@ var emptySnapshot = newListSnapshot(listContent{})
 func parseListQuery(list string, v url.Values) (listQuery, error) {
 	q := listQuery{search: strings.ToLower(v.Get("q")), sort: v.Get("sort"), show: v.Get("show")}
 	if len(q.search) > maxSearch {
-		return q, fmt.Errorf("q has %d bytes: give at most %d", len(q.search), maxSearch)
+		return q, fmt.Errorf("q has %d bytes: use at most %d", len(q.search), maxSearch)
 	}
 	var err error
 	q.page, err = queryNumber(v, "page", 1, 1_000_000)
@@ -219,7 +219,7 @@ func queryNumber(v url.Values, name string, fallback, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		return 0, fmt.Errorf("%s is %.20q: give a number from 1 to %d", name, text, most)
+		return 0, fmt.Errorf("%s is %.20q: use a number from 1 to %d", name, text, most)
 	}
 	return n, nil
 }
@@ -246,7 +246,7 @@ func (n choices[V]) get(parameter, name string) (V, error) {
 		}
 	}
 	var none V
-	return none, fmt.Errorf("%s is %.20q: give %s", parameter, name, strings.Join(names, ", "))
+	return none, fmt.Errorf("%s is %.20q: use %s", parameter, name, strings.Join(names, ", "))
 }
 
 // list is a list of rows that can be searched and sorted.

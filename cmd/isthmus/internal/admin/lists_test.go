@@ -68,10 +68,10 @@ func TestListPages(t *testing.T) {
 		}
 		for path, want := range map[string]string{
 			"/debug/services":                       `"everything"`,
-			"/debug/services?view=all":              `view is "all": give list`,
-			"/debug/services?view=list&sort=colour": `sort is "colour": give problems, name`,
-			"/debug/services?view=list&show=Get":    `show is "Get": give problems, import`,
-			"/debug/services?view=list&limit=0":     `limit is "0": give a number from 1`,
+			"/debug/services?view=all":              `view is "all": set view to list`,
+			"/debug/services?view=list&sort=colour": `sort is "colour": use problems, name`,
+			"/debug/services?view=list&show=Get":    `show is "Get": use problems, import`,
+			"/debug/services?view=list&limit=0":     `limit is "0": use a number from 1`,
 		} {
 			code := http.StatusBadRequest
 			if path == "/debug/services" {
@@ -466,14 +466,14 @@ func TestOtherLists(t *testing.T) {
 func TestNotAnswered(t *testing.T) {
 	s := newListSnapshot(large(1, 1))
 	for query, want := range map[string]string{
-		"services sort=nonsense":                    `sort is "nonsense": give problems, name, streams, endpoints`,
-		"services show=x":                           `show is "x": give problems, import, federated, mirrored, plain`,
-		"events sort=name":                          `sort is "name": give newest`,
-		"events show=nonsense":                      `show is "nonsense": give cluster, standing,`,
-		"services page=-1":                          `page is "-1": give a number from 1 to 1000000`,
-		"services limit=501":                        `limit is "501": give a number from 1 to 500`,
-		"services limit=99999999999999999999999999": `limit is "99999999999999999999": give`,
-		"services q=" + strings.Repeat("x", 401):    "q has 401 bytes: give at most 400",
+		"services sort=nonsense":                    `sort is "nonsense": use problems, name, streams, endpoints`,
+		"services show=x":                           `show is "x": use problems, import, federated, mirrored, plain`,
+		"events sort=name":                          `sort is "name": use newest`,
+		"events show=nonsense":                      `show is "nonsense": use cluster, standing,`,
+		"services page=-1":                          `page is "-1": use a number from 1 to 1000000`,
+		"services limit=501":                        `limit is "501": use a number from 1 to 500`,
+		"services limit=99999999999999999999999999": `limit is "99999999999999999999": use`,
+		"services q=" + strings.Repeat("x", 401):    "q has 401 bytes: use at most 400",
 		"pods ":                                     "there is no list of pods",
 	} {
 		list, query, _ := strings.Cut(query, " ")

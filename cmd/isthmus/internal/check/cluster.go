@@ -201,13 +201,13 @@ func (l *clusterCheck) checkState() {
 	case l.State == adminapi.Ready:
 		add(OK, text, "")
 	case strings.Contains(l.Reason, overBudget):
-		add(Failure, text, "isthmus clusters shows which objects use the memory; "+
+		add(Failure, text, "run isthmus clusters to see which objects use the memory; "+
 			"if the cluster is meant to be this large, "+moreMemory)
 	case l.State == adminapi.Pending:
 		add(Warning, text, "the cluster was linked just now: wait up to half a minute")
 	default:
 		add(Failure, text,
-			"see the results of the checks api and rights; isthmus clusters shows what cannot be read, and since when")
+			"see the checks api and rights, and run isthmus clusters to see what cannot be read, and since when")
 	}
 	if out && l.State != adminapi.Ready {
 		add(Warning, fmt.Sprintf("it is %s: %s", l.Standing, l.StandingReason), uncordon)
@@ -224,8 +224,8 @@ func (l *clusterCheck) checkState() {
 	}
 	if l.Memory.Near() && l.State == adminapi.Ready {
 		percent := 100 * l.Memory.Used / l.Memory.Limit
-		add(Warning, fmt.Sprintf("it uses %d %% of the memory cap of a linked cluster", percent),
-			moreMemory+": a cluster beyond its memory cap is stale")
+		add(Warning, fmt.Sprintf("it uses %d%% of the memory cap for a linked cluster", percent),
+			moreMemory+": a cluster that exceeds its memory cap becomes stale")
 	}
 	add = l.about(sectionLinks, Objects, l.Cluster.Cluster)
 	for _, text := range l.ObjectWarnings {
@@ -234,7 +234,8 @@ func (l *clusterCheck) checkState() {
 	for _, x := range l.NeverRead() {
 		if x.Failure != adminapi.Forbidden { // checkPermissions reports missing permissions
 			add(Warning, x.Unread(),
-				"find out why that cluster's API server cannot list them, such as an unresponsive conversion webhook")
+				"find out why that cluster's API server cannot list them; "+
+					"a possible cause is a broken conversion webhook")
 		}
 	}
 	for _, x := range l.Resources {
@@ -282,7 +283,8 @@ func (l *clusterCheck) checkGateways() {
 	}
 	for _, problem := range l.GatewayProblems {
 		add(Warning, problem,
-			"correct the gateway's Service in that cluster, or the link Secret: isthmus clusters shows each address")
+			"correct the gateway's Service in that cluster, or the link Secret: "+
+				"run isthmus clusters to see each address")
 	}
 }
 
@@ -345,7 +347,7 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 	if l.local && noAccount != "" {
 		add(Unchecked, "there is no ServiceAccount "+noAccount+" yet",
 			"the installation creates the ServiceAccount and its permissions; "+
-				"to check another one, use --service-account")
+				"to check a different ServiceAccount, use --service-account")
 		return
 	}
 	rights := LinkPermissions()
@@ -372,7 +374,7 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 		if verbs := r.missing(l.API.Refused); len(verbs) > 0 {
 			if neededForImports {
 				hint += ", or isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply; " +
-					"if you do not need ServiceExports: --export-sources=labels"
+					"if you do not need ServiceExports, set --export-sources=labels"
 			}
 			texts[r.Level] = append(texts[r.Level], fmt.Sprintf("%s %v (%s)", strings.Join(verbs, ", "), r, r.Lost))
 			worst = slices.MaxFunc([]Level{worst, r.Level}, func(a, b Level) int { return Rank(a) - Rank(b) })
@@ -385,7 +387,7 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 			add(OK, "all permissions are granted", "")
 			return
 		}
-		add(OK, "no permission that has been used is missing", "")
+		add(OK, "all permissions that Isthmus has used so far are granted", "")
 	case Unchecked: // missing optional permissions are not a problem
 		add(OK, "all required permissions are granted; missing optional permissions: "+text, "")
 	default:
@@ -484,8 +486,8 @@ func compareAnchors(here, there []adminapi.Anchor) (level Level, text string) {
 		return Failure, "it has no trust anchor in common with the local cluster: " +
 			"proxies reject each other's identities"
 	case common < n || common < m:
-		return Warning, fmt.Sprintf("only %d of the %d trust anchors here and the %d there are the same: "+
-			"certificates from different trust anchors are rejected", common, n, m)
+		return Warning, fmt.Sprintf("the trust anchors differ: %d in the local cluster, %d in this cluster, "+
+			"%d in common: certificates from different trust anchors are rejected", n, m, common)
 	}
 	return OK, "the same trust anchors as here"
 }
@@ -525,7 +527,7 @@ func (l *clusterCheck) checkNetwork(overlaps []string) {
 		add(Warning, "Pod CIDRs overlap: "+strings.Join(texts, "; "),
 			"federated Services need flat networks, in which each address belongs to one Pod: "+
 				"use different --cluster-cidr ranges for new clusters, "+
-				"or reach the clusters through Linkerd gateways (annotation isthmus.io/network of the link Secret)")
+				"or reach the clusters through Linkerd gateways (annotation isthmus.io/network on the link Secret)")
 	case n.Nodes == 0:
 		add(OK, "it has no Nodes", "")
 	case len(n.CIDRs) == 0:

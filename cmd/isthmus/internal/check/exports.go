@@ -48,7 +48,7 @@ func checkExports(r *report, s *Input) {
 		add(Warning, "Isthmus cannot determine what to write for exports: "+x.Unread,
 			"allow Isthmus to list and watch Services and Namespaces: kubectl apply -k manifests/install/exports")
 	case x.LeaseError != "":
-		add(Warning, "the Lease of the replica that writes Services for exports cannot be used: "+x.LeaseError,
+		add(Warning, "the Lease that elects the writer of Services for exports cannot be used: "+x.LeaseError,
 			"grant the permissions for leases in manifests/install/rbac.yaml")
 	case x.Mode == "plan":
 		add(OK, fmt.Sprintf("with --exports=on, %d Services would be created, updated or deleted for exports",
@@ -59,7 +59,7 @@ func checkExports(r *report, s *Input) {
 		add(Warning,
 			fmt.Sprintf("%d Services for exports have to be written, but no replica holds the Lease", x.Pending),
 			"this is normal for a few seconds after a replica stops; "+
-				"if the warning remains, see the logs of the replicas")
+				"if the warning persists, see the logs of the replicas")
 	default:
 		add(OK, "there are no exports to write Services for", "")
 	}
@@ -77,7 +77,7 @@ func checkExports(r *report, s *Input) {
 				"but exports by label work)",
 			"kubectl apply -k manifests/install/exports; or set --export-sources=labels")
 	case x.MCS == "none":
-		add(OK, "ServiceExports are not imported, because this cluster lacks the kinds of the MCS-API; "+
+		add(OK, "ServiceExports are not imported, because this cluster does not serve the kinds of the MCS-API; "+
 			"exports by label work",
 			"to import them, see docs/mcs.md; otherwise set --export-sources=labels")
 	}
@@ -109,12 +109,12 @@ func checkWriter(r *report, s *Input) {
 	add := r.about(SectionReplicas, SliceWriter, "")
 	switch w := s.Writer; {
 	case w.LeaseError != "":
-		add(Warning, "the Lease of the replica that writes EndpointSlices cannot be used: "+w.LeaseError,
+		add(Warning, "the Lease that elects the writer of EndpointSlices cannot be used: "+w.LeaseError,
 			"grant the permissions for leases in manifests/install/rbac.yaml")
 	case w.Holder == "":
 		add(Warning, "no replica holds the Lease for writing EndpointSlices",
 			"this is normal for a few seconds after a replica stops; "+
-				"if the warning remains, isthmus clusters shows why")
+				"if the warning persists, run isthmus clusters to see why")
 	case w.Error != "":
 		add(Warning, "EndpointSlices for ExternalWorkloads cannot be written: "+w.Error,
 			"grant the permissions for endpointslices in manifests/install/rbac.yaml")
@@ -128,7 +128,7 @@ func checkCopies(r *report, s *Input) {
 	if s.Copies == nil {
 		return
 	}
-	const lost = "a replica that starts while a linked cluster's API cannot be reached does not serve that cluster"
+	const lost = "newly started replicas do not serve a linked cluster whose API is unreachable"
 	grant := "grant the permissions for configmaps and leases from manifests/install/rbac.yaml or, in Linkerd's " +
 		"place, apply manifests/linkerd/cache"
 	switch c := s.Copies; {

@@ -138,12 +138,12 @@ func checkMemory(r *report, s *Input) {
 	}
 	add := r.about(sectionLinks, LinkMemory, "")
 	percent := m.Used * 100 / m.Limit
-	text := fmt.Sprintf("all linked clusters together use %d %% of the memory limit (GOMEMLIMIT)", percent)
+	text := fmt.Sprintf("all linked clusters together use %d%% of the memory limit (GOMEMLIMIT)", percent)
 	if m.Used <= m.Limit/100*mostLinkedMemory {
 		add(OK, text, "")
 		return
 	}
-	add(Warning, fmt.Sprintf("%s, more than %d %%", text, mostLinkedMemory),
+	add(Warning, fmt.Sprintf("%s, more than %d%%", text, mostLinkedMemory),
 		"raise the memory limit of the container, or lower --cluster-memory, which makes the largest clusters stale")
 }
 

@@ -154,18 +154,20 @@ func TestJudge(t *testing.T) {
 			"warning trust-anchors local: the trust anchor expires in 3 days, at " + clock(soon)}},
 		"an old anchor among good ones": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(old, late), anchors(late, old)
-		}, []string{"warning trust-anchors east: 1 of 2 trust anchors have expired; the last one is valid until " +
-			"2100-01-01 " +
+		}, []string{"warning trust-anchors east: 1 of 2 trust anchors have expired; " +
+			"the last one is valid until 2100-01-01 " +
 			"00:00 UTC",
-			"warning trust-anchors local: 1 of 2 trust anchors have expired; the last one is valid until 2100-01-01 " +
-				"00:00 UTC"}},
+			"warning trust-anchors local: 1 of 2 trust anchors have expired; " +
+				"the last one is valid until 2100-01-01 00:00 UTC"}},
 		"more anchors": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(late), anchors(late, late.Add(time.Hour))
-		}, []string{"warning trust-anchors east: only 1 of the 1 trust anchors here and the 2 there are the same: " +
+		}, []string{"warning trust-anchors east: the trust anchors differ: 1 in the local cluster, 2 in this " +
+			"cluster, 1 in common: " +
 			"certificates from different trust anchors are rejected"}},
 		"fewer anchors": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(late, late.Add(time.Hour)), anchors(late)
-		}, []string{"warning trust-anchors east: only 1 of the 2 trust anchors here and the 1 there are the same: " +
+		}, []string{"warning trust-anchors east: the trust anchors differ: 2 in the local cluster, 1 in this " +
+			"cluster, 1 in common: " +
 			"certificates from different trust anchors are rejected"}},
 		"no Nodes": {func(_, east *adminapi.Cluster, _ *Input) { east.API.Networks = &adminapi.PodNetworks{} }, nil},
 		"Nodes without a Pod CIDR": {func(_, east *adminapi.Cluster,

@@ -44,7 +44,7 @@ func LocalPermissions() []Permission {
 			"EndpointSlices for ExternalWorkloads are not written"},
 		{"", "configmaps", []string{"get"}, anchorsConfigMap, true, Unchecked, "trust anchors cannot be compared"},
 		{"", "configmaps", []string{"get", "list", "create", "delete"}, "", true, Unchecked,
-			"a replica that starts while a linked cluster's API cannot be reached does not serve that cluster"},
+			"newly started replicas do not serve a linked cluster whose API is unreachable"},
 	}
 }
 
@@ -61,7 +61,7 @@ func ExportPermissions() []Permission {
 		{mcs, "serviceimports", read, "", false, Warning, unwritten},
 		{mcs, "serviceimports", write, "", false, Warning, unwritten},
 		{mcs, "serviceimports/status", status, "", false, Warning,
-			"ServiceImports do not name the clusters that export"},
+			"ServiceImports do not list the exporting clusters"},
 		{mcs, "serviceexports/status", status, "", false, Warning, "ServiceExports have no conditions"},
 	}
 }

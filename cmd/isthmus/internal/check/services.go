@@ -40,7 +40,7 @@ func checkServices(r *report, s *Input) {
 		}
 	}
 	for _, fine := range []struct{ check, text string }{
-		{Members, services(federated)}, {Ports, "all members have the ports of their services"},
+		{Members, services(federated)}, {Ports, "all members declare the ports of their services"},
 		{Addresses, "no two members of a watched service offer the same address"},
 		{Definitions, "all annotations and labels can be used"},
 		{Updates, "no update of a service has panicked"},
@@ -78,7 +78,7 @@ func checkMembers(r *report, s *adminapi.Service) {
 		}
 		if len(m.LacksPorts) > 0 {
 			r.ofService(Ports, s.Service, Warning,
-				fmt.Sprintf("%s of cluster %s has no port %s: clients connect to the same port of its Pods",
+				fmt.Sprintf("%s in cluster %s does not declare port %s: clients connect to the same port on its Pods",
 					m.Service, m.Cluster, strings.Join(m.LacksPorts, ", ")),
 				"use the same port numbers in both Services; their target ports may differ")
 		}
@@ -97,7 +97,8 @@ func memberHint(service, reason string) string {
 		return "correct the cluster's name in the annotations of Service " + service +
 			", or link it: isthmus link NAME --context CONTEXT --apply"
 	}
-	return "see why the cluster cannot be read: the checks of links and API servers, and isthmus clusters"
+	return "see the checks of links and API servers, and run isthmus clusters, " +
+		"to find out why the cluster cannot be read"
 }
 
 // checkAddresses reports addresses that two members of service s offer.

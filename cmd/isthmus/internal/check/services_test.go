@@ -18,7 +18,7 @@ func TestMemberHint(t *testing.T) {
 		{Link: federation.Ready}:                                   "create the Service there",
 		{Link: federation.Ready, Service: federation.ExternalName}: "create the Service there",
 		{Link: federation.Unlinked}:                                "correct the cluster's name",
-		{Link: federation.Pending}:                                 "see why the cluster cannot be read",
+		{Link: federation.Pending}:                                 "see the checks of links and API servers",
 		{Link: federation.Ready, Service: federation.Present,
 			Unreached: true}: "see the check of the cluster's gateways",
 	} {
@@ -47,15 +47,16 @@ func TestServiceChecks(t *testing.T) {
 		want    []string
 	}{
 		"a member": {web(adminapi.Member{Cluster: "east", Reason: missing}, adminapi.Member{Cluster: "north"}), nil,
-			[]string{"warning members shop/web: shop/web of cluster east does not serve: no such Service in the " +
-				"cluster"}},
+			[]string{"warning members shop/web: shop/web of cluster east does not serve: " +
+				"no such Service in the cluster"}},
 		"all members": {web(adminapi.Member{Cluster: "east", Reason: missing},
 			adminapi.Member{Cluster: "north", Reason: unlinked}), nil,
 			[]string{"failure members shop/web: shop/web of cluster east does not serve: no such Service in the " +
 				"cluster", "failure members shop/web: shop/web of cluster north does not serve: cluster is unlinked"}},
 		"ports": {web(adminapi.Member{Cluster: "east", LacksPorts: []string{"80 (http is 8080 there)", "81"}}), nil,
-			[]string{"warning ports shop/web: shop/web of cluster east has no port 80 (http is 8080 there), 81: " +
-				"clients connect to the same port of its Pods"}},
+			[]string{"warning ports shop/web: " +
+				"shop/web in cluster east does not declare port 80 (http is 8080 there), 81: " +
+				"clients connect to the same port on its Pods"}},
 		"a preference": {preferring, nil,
 			[]string{"warning definitions shop/web: annotation isthmus.io/prefer: no cluster esat is linked"}},
 		"a problem": {adminapi.Service{Service: "shop/odd", Problems: []string{"bad"}}, nil,
@@ -68,10 +69,10 @@ func TestServiceChecks(t *testing.T) {
 				"an update has panicked 2 times since 1970-01-01T00:00:00Z (service: boom); " +
 				"clients keep what they received before the first panic"}},
 		"addresses": {twice, nil, []string{
-			"warning addresses shop/web: port 80: another member also offers 2 addresses of shop/web of cluster " +
-				"north"}},
+			"warning addresses shop/web: port 80: " +
+				"another member also offers 2 addresses of shop/web of cluster north"}},
 		"the Lease": {web(), &adminapi.SliceWriter{Holder: "a", LeaseError: "forbidden"},
-			[]string{"warning slice-writer : the Lease of the replica that writes EndpointSlices cannot be used: " +
+			[]string{"warning slice-writer : the Lease that elects the writer of EndpointSlices cannot be used: " +
 				"forbidden"}},
 		"nobody's Lease": {web(), &adminapi.SliceWriter{},
 			[]string{"warning slice-writer : no replica holds the Lease for writing EndpointSlices"}},
@@ -170,7 +171,7 @@ func TestConflicts(t *testing.T) {
 
 // TestCopies checks what is said about copies of lost clusters.
 func TestCopies(t *testing.T) {
-	const lost = "a replica that starts while a linked cluster's API cannot be reached does not serve that cluster"
+	const lost = "newly started replicas do not serve a linked cluster whose API is unreachable"
 	for name, x := range map[string]struct {
 		copies *adminapi.CacheCopies
 		want   []string

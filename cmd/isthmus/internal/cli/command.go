@@ -43,19 +43,19 @@ func (c *Command) run(ctx context.Context, given *pflag.FlagSet, p Process) erro
 	}
 	for _, of := range c.OneOf {
 		if set(of[0]) && set(of[1]) {
-			return Usagef("both --%s and --%s are given: give one of them", of[0], of[1])
+			return Usagef("--%s and --%s cannot be used together", of[0], of[1])
 		}
 	}
 	name, want, _ := strings.Cut(c.Use, " ")
 	switch given := len(p.Args); {
 	case strings.Contains(want, "…"):
 	case want == "" && given > 0:
-		return Usagef(`unexpected argument %q: %s takes none; `+
+		return Usagef(`unexpected argument %q: %s does not accept arguments; `+
 			`flags begin with a dash, and a boolean's value follows "="`, p.Args[0], name)
 	case want != "" && (given == 0 || p.Args[0] == ""):
-		return Usagef("no %s given: name one, such as %s", want, c.Such)
+		return Usagef("no %s given: add one, such as %s", want, c.Such)
 	case want != "" && given > 1:
-		return Usagef("unexpected argument %q: give one %s", p.Args[1], want)
+		return Usagef("unexpected argument %q: use only one %s", p.Args[1], want)
 	}
 	if !c.OwnSignals {
 		var done func()
@@ -150,7 +150,7 @@ func (*choice) Type() string     { return "string" }
 
 func (c *choice) Set(text string) error {
 	if !slices.Contains(c.of, text) {
-		return errors.New("give " + strings.Join(c.of, " or "))
+		return errors.New("use " + strings.Join(c.of, " or "))
 	}
 	*c.value = text
 	return nil

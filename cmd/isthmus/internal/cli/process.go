@@ -44,7 +44,7 @@ func (p Process) interruptible(ctx context.Context) (context.Context, func()) {
 // Confirm returns a usage error that names the flag --yes.
 func (p Process) Confirm(ctx context.Context, question string) error {
 	if !p.Interactive || p.Stdin == nil {
-		return Usagef("confirmation is required, but standard input is not a terminal: give --yes")
+		return Usagef("confirmation is required, but standard input is not a terminal: use --yes")
 	}
 	fmt.Fprintf(p.Stderr, "%s [y/N] ", question)
 	answer := make(chan string, 1)

@@ -173,7 +173,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 			names = append(names, c.Name())
 		}
 	}
-	return Usagef("unknown command %q: %s and help are known", args[0], strings.Join(names, ", "))
+	return Usagef("unknown command %q: the commands are %s and help", args[0], strings.Join(names, ", "))
 }
 
 // overview prints all commands by group.

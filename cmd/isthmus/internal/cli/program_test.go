@@ -89,13 +89,13 @@ func TestProgram(t *testing.T) {
 		{"list --quiet", 2, "", "demo list: unknown flag: --quiet (demo list --help explains)\n"},
 		{"ls --loud=x", 2, "",
 			`demo ls: --loud is "x": strconv.ParseBool: parsing "x": invalid syntax (demo ls --help explains)` + "\n"},
-		{"ls -oyaml", 2, "", `demo ls: --output is "yaml": give table or json (demo ls --help explains)` + "\n"},
-		{"ls -o yaml", 2, "", `demo ls: --output is "yaml": give table or json (demo ls --help explains)` + "\n"},
+		{"ls -oyaml", 2, "", `demo ls: --output is "yaml": use table or json (demo ls --help explains)` + "\n"},
+		{"ls -o yaml", 2, "", `demo ls: --output is "yaml": use table or json (demo ls --help explains)` + "\n"},
 		{"misuse x", 2, "",
-			`demo misuse: unexpected argument "x": misuse takes none; flags begin with a dash, and ` +
+			`demo misuse: unexpected argument "x": misuse does not accept arguments; flags begin with a dash, and ` +
 				`a boolean's value follows "=" (demo misuse --help explains)` + "\n"},
-		{"one", 2, "", "demo one: no NAME given: name one, such as east (demo one --help explains)\n"},
-		{"one a b", 2, "", `demo one: unexpected argument "b": give one NAME (demo one --help explains)` + "\n"},
+		{"one", 2, "", "demo one: no NAME given: add one, such as east (demo one --help explains)\n"},
+		{"one a b", 2, "", `demo one: unexpected argument "b": use only one NAME (demo one --help explains)` + "\n"},
 		{"one a", 0, "demo one[a]", ""},
 		{"fail -why x a -- --help", 1, "", "demo fail: broken [\"a\" \"--help\"]\n"},
 		{"misuse", 2, "", "demo misuse: x: no y (demo misuse --help explains)\n"},
@@ -103,11 +103,11 @@ func TestProgram(t *testing.T) {
 		{"", 2, "", demoOverview + "demo: no command given (demo --help explains)\n"},
 		{"lost", 2, "", "demo: unknown command \"lost\": did you mean list? (demo --help explains)\n"},
 		{"what", 2, "",
-			"demo: unknown command \"what\": list, fail, misuse, one, completion and help are known (demo --help " +
-				"explains)\n"},
+			"demo: unknown command \"what\": the commands are list, fail, misuse, one, " +
+				"completion and help (demo --help explains)\n"},
 		{"help what", 2, "",
-			"demo: unknown command \"what\": list, fail, misuse, one, completion and help are known (demo --help " +
-				"explains)\n"},
+			"demo: unknown command \"what\": the commands are list, fail, misuse, one, " +
+				"completion and help (demo --help explains)\n"},
 		{"help", 0, demoOverview, ""},
 		{"-help", 0, demoOverview, ""},
 		{"help help", 0, demoOverview, ""},
@@ -202,8 +202,8 @@ func TestConfirm(t *testing.T) {
 		{t.Context(), strings.NewReader(""), true, "not confirmed: nothing has been changed"},
 		{ended, hanging, true, "interrupted: nothing has been changed"},
 		{t.Context(), strings.NewReader("y\n"), false,
-			"confirmation is required, but standard input is not a terminal: give --yes"},
-		{t.Context(), nil, true, "confirmation is required, but standard input is not a terminal: give --yes"},
+			"confirmation is required, but standard input is not a terminal: use --yes"},
+		{t.Context(), nil, true, "confirmation is required, but standard input is not a terminal: use --yes"},
 	} {
 		var asked bytes.Buffer
 		err := Process{Stdin: c.stdin, Stderr: &asked, Interactive: c.interactive}.Confirm(c.ctx, "Go?")

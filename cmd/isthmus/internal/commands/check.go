@@ -51,7 +51,7 @@ func checkCommand(preflight func(context.Context, preflightOptions) check.Input)
 		o.pageFlags(s, checkTimeout, "Finish each run of the checks within this `DURATION`.")
 		s.BoolVar(&o.pre, "pre", false,
 			"Check the clusters before an installation, without looking for replicas. "+
-				"Missing permissions of Isthmus are not failures.")
+				"Permissions that Isthmus lacks do not count as failures.")
 		s.BoolVar(&o.exports, "exports", false,
 			"Also check the permissions that --exports=on needs. "+
 				"The flag matters only with --pre or if no replica responds.")
@@ -65,7 +65,7 @@ func checkCommand(preflight func(context.Context, preflightOptions) check.Input)
 // runCheck runs the checks once or, with --wait, until none fails.
 func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	if o.wait < 0 {
-		return cli.Usagef("--wait is %v: give a duration, such as 5m", o.wait)
+		return cli.Usagef("--wait is %v: use a duration, such as 5m", o.wait)
 	}
 	s, err := o.untilFine(ctx, p)
 	if err != nil {
@@ -259,7 +259,7 @@ func (s *checkState) merge(answers []Answer[check.Input], client adminapi.Build)
 			s.Gateways = append(s.Gateways, g)
 			s.add(checkAnswers, a.Replica, check.OK, "it answers", "")
 			s.add(checkVersion, a.Replica, check.Unchecked, unchecked,
-				"update the older one of the replica and this program")
+				"update the replica or this program, whichever is older")
 			continue
 		}
 		s.judged++
@@ -345,7 +345,8 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 		s.add(checkReplicas, "", check.OK, fmt.Sprintf("%d replicas agree", answered), "")
 	} else {
 		s.add(checkReplicas, "", check.Warning, "the replicas differ: "+text.Some(differing, maxNames),
-			"check again in a few seconds; if they still differ, compare isthmus clusters --pod NAME of each replica")
+			"check again in a few seconds; if they still differ, compare the output of isthmus clusters --pod NAME "+
+				"for each replica")
 	}
 	var leaders []string
 	for _, g := range s.Gateways {
@@ -356,7 +357,7 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 	switch len(leaders) {
 	case 0:
 		s.add(checkReplicas, "", check.Warning, "none of the replicas writes EndpointSlices",
-			"check again in a few seconds: another replica takes over after a replica has ended")
+			"check again in a few seconds: when a replica stops, another replica takes over")
 	case 1:
 		s.add(checkReplicas, "", check.OK, "one replica writes EndpointSlices: "+leaders[0], "")
 	default:

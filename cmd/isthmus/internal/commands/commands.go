@@ -34,7 +34,8 @@ type Target struct {
 
 // AdminFlag adds --admin, for commands that read pages.
 func (t *Target) AdminFlag(s *pflag.FlagSet) {
-	t.AddAddressFlag(s, "admin", "`HOST:PORT` of a replica's admin server, which is set with its flag --metrics-addr.")
+	t.AddAddressFlag(s, "admin", "`HOST:PORT` of a replica's admin server, "+
+		"as set with the replica's --metrics-addr flag.")
 }
 
 // pageFlags adds the flags of commands that read pages. The parameters limit and allowed are the
@@ -76,10 +77,10 @@ func (t *Target) command(v cli.Command, flags func(*pflag.FlagSet)) cli.Command 
 // Check returns a usage error if the value of a flag is invalid.
 func (t *Target) Check() error {
 	if _, _, err := net.SplitHostPort(t.Address); t.Address != "" && err != nil {
-		return cli.Usagef("%s is %q: give HOST:PORT", t.AddressFlag, t.Address)
+		return cli.Usagef("%s is %q: use HOST:PORT", t.AddressFlag, t.Address)
 	}
 	if t.Timeout <= 0 {
-		return cli.Usagef("--timeout is %v: give a duration above 0, such as 10s", t.Timeout)
+		return cli.Usagef("--timeout is %v: use a duration above 0, such as 10s", t.Timeout)
 	}
 	return nil
 }
@@ -138,7 +139,7 @@ func checkToken(text string) error {
 		return nil
 	}
 	if err := json.Unmarshal([]byte(text), &token); err != nil {
-		return cli.Usagef(`--token: %w: give JSON like {"ns":"shop","nodeName":"node-1"}`, err)
+		return cli.Usagef(`--token: %w: use JSON like {"ns":"shop","nodeName":"node-1"}`, err)
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func readAddress(text string) (netip.Addr, error) {
 		ip = at.Addr()
 	}
 	if err != nil || ip.Zone() != "" {
-		return ip, cli.Usagef("--address is %q: give an IP address, such as 10.0.0.1", text)
+		return ip, cli.Usagef("--address is %q: use an IP address, such as 10.0.0.1", text)
 	}
 	return ip.Unmap(), nil
 }
@@ -202,7 +202,8 @@ func (s *explainState) headline() string {
 		summary += " (federated)"
 	}
 	if len(p.Failures) > 0 && totalOf(p) == 0 {
-		return fmt.Sprintf("%s: cannot be explained, because Isthmus cannot update it; this client keeps %s",
+		return fmt.Sprintf("%s: no explanation is available, because Isthmus cannot update this service; "+
+			"the client keeps %s",
 			summary, text.Count(p.Set.Endpoints, "endpoint", "endpoints"))
 	}
 	n := totalOf(p)
@@ -272,7 +273,7 @@ func (s *explainState) writeAddresses(b *bytes.Buffer) {
 
 func (s *explainState) writeHeld(b *bytes.Buffer) {
 	if len(s.Held) == 0 {
-		b.WriteString("No proxy of this replica watches the service.\n")
+		b.WriteString("No proxy that is connected to this replica watches the service.\n")
 		return
 	}
 	var t cells
@@ -349,12 +350,12 @@ func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	switch {
 	case m.Reason != "" || p.More > 0:
 	case n.noGateway:
-		ports = "no gateway of the cluster has a known address: isthmus clusters shows why"
+		ports = "no gateway of the cluster has a known address: run isthmus clusters to see why"
 	case n.undeclared:
-		ports = "the member's Service does not declare the port, as members of a Service that Isthmus writes must"
+		ports = "the member's Service does not declare the port, which is required for Services that Isthmus writes"
 	case len(m.Ports) > 0:
 	case n.served > 0:
-		ports = "its Service does not declare the port, so clients use the Pods' port of the same number"
+		ports = "its Service does not declare the port, so clients connect to the port with the same number on its Pods"
 	case n.all == 0:
 		ports = "its EndpointSlices have no addresses"
 	}
@@ -382,7 +383,7 @@ func remedies(p *adminapi.Explanation, placed bool) (list []string) {
 	for _, v := range byCount(p) {
 		remedy := verdicts[v].remedy
 		if ofNode[v] && !placed {
-			remedy = "give the client's node by --node"
+			remedy = "use the client's node by --node"
 		}
 		if remedy != "" {
 			list = append(list, fmt.Sprintf("%s (%d): %s", v, p.Verdicts[v], remedy))
@@ -493,11 +494,12 @@ var verdicts = map[string]verdictWords{
 		"correct or remove targetRef in the EndpointSlice"},
 	"unusable-text": {"it is invalid, or contains a string that cannot be sent to proxies",
 		"look for strings that are too long or not UTF-8 in the EndpointSlice and the Pod's labels"},
-	"not-routable": {"other hosts cannot reach it: loopback, link-local, multicast, 255.255.255.255 or in 0.0.0.0/8",
+	"not-routable": {"other hosts cannot reach it: it is loopback, link-local, multicast, " +
+		"255.255.255.255 or in 0.0.0.0/8",
 		"correct the writer of the EndpointSlice"},
 	"pod-not-known": {"Isthmus does not know its Pod or ExternalWorkload",
 		"check that the Pod or ExternalWorkload exists in its cluster, " +
-			"and with isthmus clusters that the link is allowed to read such objects"},
+			"and run isthmus clusters to see whether the link is allowed to read such objects"},
 	"unusable":    {"its ExternalWorkload cannot be used", "correct the ExternalWorkload"},
 	behindGateway: {"its cluster is on another network, so clients reach it through the cluster's gateways", ""},
 	"gateway-dead": {"the gateway does not respond to probes, but another gateway of its cluster does",
@@ -505,7 +507,7 @@ var verdicts = map[string]verdictWords{
 	"nothing-behind-the-gateway": {"the Service has no ready endpoint behind the gateway",
 		"check the Service's Pods in that cluster"},
 	portUndeclared: {
-		"the member's Service does not declare the TCP port, as members of a Service that Isthmus writes must",
+		"the member's Service does not declare the TCP port, which is required for Services that Isthmus writes",
 		"declare the port with protocol TCP in the Service of that cluster"},
 	"just-changed": {"it has just changed", "run the command again"},
 	"outside-ranges": {"the link may not offer it",
@@ -524,10 +526,10 @@ var verdicts = map[string]verdictWords{
 		"to use it, add a tier such as any to isthmus.io/prefer"},
 	"tier-not-in-use": {"its tier is not needed now", ""},
 	"hinted-to-other-zones": {"its hints do not include the client's zone",
-		"hints keep traffic in its zone; to change this, remove trafficDistribution and " +
+		"hints keep traffic within a zone; to change this, remove trafficDistribution and " +
 			"service.kubernetes.io/topology-mode from the Service, or find out what writes the hints"},
 	"hinted-to-other-nodes": {"its hints do not include the client's node, which has another endpoint",
-		"hints keep traffic on its node; " +
+		"hints keep traffic on a node; " +
 			"to change this, remove trafficDistribution from the Service, or find out what writes the hints"},
 	"ipv6-off": {"Isthmus does not serve IPv6 addresses",
 		"if clients can reach it, run isthmus gateway with --enable-ipv6"},
@@ -542,9 +544,9 @@ var stateRemedies = map[string]string{
 	"unlinked": "no link Secret names the cluster: link it, or remove it from the definition",
 	"rejected": "its link Secret is unusable: correct the Secret",
 	"pending":  "Isthmus has not read it yet: run the command again in a few seconds",
-	"unreachable": "its API has never responded: isthmus clusters shows why; check the server and the " +
+	"unreachable": "its API has never responded: run isthmus clusters to see why, and check the server and the " +
 		"credentials in its link Secret",
-	"stale": "its API has stopped responding, and its endpoints stay: isthmus clusters shows why",
+	"stale": "its API has stopped responding, but its endpoints stay in use: run isthmus clusters to see why",
 }
 
 const explainIntro = `isthmus explain shows every address in the EndpointSlices of a service, in all its clusters.

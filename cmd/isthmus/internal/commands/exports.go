@@ -53,8 +53,8 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 		case all && namespace != "":
 			query.Add("service", arg)
 		case !ok:
-			return cli.Usagef("%q is not the name of a service: give NAME, NAMESPACE/NAME, NAME.NAMESPACE, "+
-				"or NAMESPACE/ for all of a namespace", arg)
+			return cli.Usagef("%q is not a valid service name: use NAME, NAMESPACE/NAME, NAME.NAMESPACE, "+
+				"or NAMESPACE/ for all services in a namespace", arg)
 		default:
 			query.Add("service", strings.TrimPrefix(name.namespace+"/"+name.name, "/"))
 		}
@@ -68,7 +68,8 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 	other, _ := errors.AsType[versionError](shown.Err)
 	switch {
 	case other.status == http.StatusNotFound:
-		return fmt.Errorf("%w. If its version supports exports, it runs with --exports=off, which is the default",
+		return fmt.Errorf("%w. If this version supports exports, the replica runs with --exports=off, "+
+			"which is the default",
 			other)
 	case page.status == http.StatusNotFound:
 		return fmt.Errorf("%s does not read exports: it runs with --exports=off, which is the default\n"+

@@ -128,7 +128,7 @@ func fetchPage(ctx context.Context, g reach.Replica, path string, into any) (fro
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cmp.Or(g.Address, "gateway")+path, nil)
 	if err != nil {
-		return from, cli.Usagef("--admin is %q: give HOST:PORT", g.Address)
+		return from, cli.Usagef("--admin is %q: use HOST:PORT", g.Address)
 	}
 	conn, err := g.Dial(ctx, g.AdminPort)
 	switch {

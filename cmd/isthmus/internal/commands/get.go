@@ -37,7 +37,7 @@ func getCommand() cli.Command {
 			"does not name the remote Service. A proxy does not retry.",
 		codes.NotFound: "The local cluster has no such Service, or the Service mirrors a cluster that is not linked. " +
 			"A proxy retries with a backoff.",
-		codes.Unavailable: "the replica has not read any of the clusters of the service",
+		codes.Unavailable: "the replica has not read any of the service's clusters yet",
 	}})
 }
 

@@ -85,7 +85,7 @@ type versionError struct {
 }
 
 func (e versionError) Error() string {
-	return e.what + ": " + e.unchecked + "\n  Update the older one of the replica and this program"
+	return e.what + ": " + e.unchecked + "\n  Update the replica or this program, whichever is older"
 }
 
 // byVersion replaces a pageError with a versionError if the version of the replica explains the

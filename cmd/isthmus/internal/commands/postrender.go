@@ -56,7 +56,7 @@ func PostRender() cli.Command {
 // runPostRender prints the objects from standard input with a different image.
 func runPostRender(p cli.Process, image string) error {
 	if !imageName.MatchString(image) {
-		return cli.Usagef("--image=%q: give the image of Isthmus with a tag or digest, "+
+		return cli.Usagef("--image=%q: set it to the image of Isthmus with a tag or digest, "+
 			"such as registry.example.com/isthmus:v1", image)
 	}
 	if p.Stdin == nil || p.Interactive {

@@ -38,8 +38,8 @@ func TestPreflight(t *testing.T) {
 			w.exports, w.local.refused = true, []string{"create services", "update serviceimports/status"}
 		}, []string{
 			"warning rights local: not permitted: create services (Services for exports are not written); " +
-				"update serviceimports/status.multicluster.x-k8s.io (ServiceImports do not name the clusters that " +
-				"export)",
+				"update serviceimports/status.multicluster.x-k8s.io (ServiceImports do not list the exporting " +
+				"clusters)",
 		}},
 		"rights for exports that are not asked for": {
 			func(_ *testing.T, w *world) { w.local.refused = []string{"create services"} },
@@ -77,9 +77,9 @@ func TestPreflight(t *testing.T) {
 		},
 			[]string{
 				`failure link-secret link-east: annotation isthmus.io/cordon: "yes" is none of false, last-resort, ` +
-					`true; it counts as absent`,
+					`true; the annotation is ignored`,
 				`failure link-secret link-east: annotation isthmus.io/lost-after: "10" is not a duration such as 90s ` +
-					`or 5m; it counts as absent`,
+					`or 5m; the annotation is ignored`,
 			}},
 		"an expired token": {func(_ *testing.T, w *world) { w.token = jwt(time.Unix(1e9, 0)) },
 			[]string{"failure link-expiry east: its token expired at 2001-09-09 01:46 UTC"}},

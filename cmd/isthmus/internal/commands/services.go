@@ -34,7 +34,7 @@ func runServices(ctx context.Context, p cli.Process, o *Target) error {
 	for _, arg := range p.Args {
 		name, ok := parseServiceName(arg)
 		if !ok {
-			return cli.Usagef("%q is not the name of a service: give NAME, NAMESPACE/NAME or NAME.NAMESPACE", arg)
+			return cli.Usagef("%q is not a valid service name: use NAME, NAMESPACE/NAME or NAME.NAMESPACE", arg)
 		}
 		names = append(names, name)
 	}
@@ -55,7 +55,7 @@ func runServices(ctx context.Context, p cli.Process, o *Target) error {
 		return err
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("not on %s: %s\n  The page contains federated and mirrored services, "+
+		return fmt.Errorf("not on the page of %s: %s\n  The page contains federated and mirrored services, "+
 			"services that proxies watch, and services with problems. For other services, use isthmus get",
 			shown.Replica, strings.Join(missing, ", "))
 	}

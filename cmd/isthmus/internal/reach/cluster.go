@@ -243,7 +243,7 @@ func (c *Cluster) explain(err error, does, right string) error {
 			"context with %s", c, c.options.contextFlag())
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s does not allow you to %s: %s\n"+
-			"  You lack the permission to %s in namespace %s. docs/operations.md contains a suitable Role",
+			"  You need permission to %s in namespace %s. docs/operations.md contains a suitable Role",
 			c, does, text.Quoted(err.Error()), right, text.Quoted(c.options.Namespace))
 	}
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {

@@ -39,7 +39,7 @@ const (
 func limitMemory(log *zap.Logger) {
 	_, err := memlimit.Set() // keeps GOMEMLIMIT if set
 	if err != nil && !errors.Is(err, memlimit.ErrCgroupsNotSupported) && !errors.Is(err, memlimit.ErrNoCgroup) {
-		log.Warn("cannot read the container's memory limit: set GOMEMLIMIT to 90 % of the limit", zap.Error(err))
+		log.Warn("cannot read the container's memory limit: set GOMEMLIMIT to 90% of the limit", zap.Error(err))
 	}
 }
 

@@ -86,7 +86,7 @@ func collectMembers(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 		"Members of federated and mirrored services that do not contribute endpoints. "+
 			"See /debug/clusters for the reasons.")
 	serving := gauges("isthmus_service_member",
-		"1 if the member of a federated or mirrored service serves, 0 otherwise.",
+		"1 if the member contributes endpoints to its federated or mirrored service, 0 otherwise.",
 		"namespace", "service", "cluster", "member")
 	for id, d := range t.Definitions() {
 		for _, m := range d.Members {
@@ -128,7 +128,7 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 		"Offered addresses that Isthmus does not send, because another member offers the same address.", "cluster")
 	yielded.WithLabelValues(federation.Local.String())
 	refused := gauges("isthmus_endpoints_refused",
-		"Endpoints of linked clusters that Isthmus rejects, by reason. "+
+		"Endpoints in linked clusters that Isthmus rejects, by reason. "+
 			"The address of the endpoint is outside the cluster's address ranges, or belongs to the local cluster. "+
 			"See /debug/clusters for examples.", "cluster", "reason")
 	byMember := gauges("isthmus_service_endpoints_offered",
@@ -170,7 +170,7 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 // tierChanges describes the metric that counts how often clients switched to more or fewer tiers.
 var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
 	"How often clients in a zone started to use more tiers (spill) or fewer tiers (return). "+
-		"Only changes of watched services are counted.",
+		"Only watched services are counted.",
 	[]string{"namespace", "service", "direction"}, nil)
 
 // tierMetrics collects the tiers in use for watched services with a preference. The value of the

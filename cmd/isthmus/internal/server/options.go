@@ -68,7 +68,7 @@ const ending = `Examples:
 SIGTERM or SIGINT starts a graceful shutdown. A second signal ends the process at
 once.
 
-If GOMEMLIMIT is not set, Isthmus sets it to 90 % of the container's memory limit.
+If GOMEMLIMIT is not set, Isthmus sets it to 90% of the container's memory limit.
 Near the limit, Isthmus then collects garbage more often, so that the container is
 not killed. If GOGC is not set, Isthmus adapts it to the memory in use, from 200 for
 a small heap to 15 for a large one.`
@@ -164,7 +164,7 @@ func (o *options) addressFlags(s *pflag.FlagSet) {
 		"Let browsers also reach the admin pages under these comma-separated DNS `NAMES`, "+
 			"such as gateway.example.com. "+
 			"Browsers can always use IP addresses, localhost, names without a dot, "+
-			"and names that end in the cluster domain, .svc or the namespace of the replica. "+
+			"and names that end with the cluster domain, .svc or the namespace of the replica. "+
 			"Requests for other names are rejected, because any site can make its own name resolve to the replica. "+
 			"/metrics, /ping and /ready can be requested under any name.")
 }
@@ -178,10 +178,11 @@ func (o *options) localFlags(s *pflag.FlagSet) {
 		"Set the `NAMESPACE` of Linkerd's control plane. "+
 			"Isthmus reads link Secrets from this namespace and assigns identities to its control plane Pods.")
 	s.StringVar(&o.domain, "cluster-domain", "",
-		"Set the DNS `DOMAIN` of the local cluster. The default is cluster.local, with a warning in the log.")
+		"Set the DNS `DOMAIN` of the local cluster. If the flag is not set, "+
+			"Isthmus uses cluster.local and logs a warning.")
 	s.StringVar(&o.trustDomain, "identity-trust-domain", "",
 		"Set the trust `DOMAIN` of identities in the local cluster. "+
-			"The default is cluster.local, with a warning in the log.")
+			"If the flag is not set, Isthmus uses cluster.local and logs a warning.")
 	s.BoolVar(&o.slices, "enable-endpoint-slices", true,
 		"Read EndpointSlices instead of core Endpoints in all clusters. "+
 			"One replica at a time also writes EndpointSlices for Services that select ExternalWorkloads.")
@@ -198,18 +199,18 @@ func (o *options) linkedFlags(s *pflag.FlagSet) {
 			"The usable memory is the smaller of GOMEMLIMIT and the container's memory limit, "+
 			"or the machine's memory if neither is set.")
 	parse(s, &o.cacheMaxAge, "cache-max-age", "24h", notNegative,
-		"Use the copy of a lost cluster's cache for this `DURATION` after the loss. "+
-			"A replica writes the copy to ConfigMaps in the control plane's namespace. "+
-			"A replica that starts while the cluster's API is unreachable serves the copy. "+
+		"Use the saved cache of a lost cluster for up to this `DURATION` after the loss. "+
+			"A replica saves a copy of the cache in ConfigMaps in the control plane's namespace. "+
+			"Replicas that are started while the cluster's API is unreachable serve this copy. "+
 			"If the duration is 0, Isthmus does not write copies and deletes existing copies.")
 }
 
 // ignoredFlags defines flags of older versions that have no effect.
 func (o *options) ignoredFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.relist, "relist", "",
-		"Accept an `INTERVAL` without effect, and log a warning. Isthmus no longer lists resources periodically.")
+		"Accept an `INTERVAL`, but only log a warning. Isthmus no longer lists resources periodically.")
 	s.StringVar(&o.audit, "audit", "",
-		"Accept a `DURATION` without effect, and log a warning. Isthmus no longer lists resources periodically.")
+		"Accept a `DURATION`, but only log a warning. Isthmus no longer lists resources periodically.")
 }
 
 // messageFlags defines the flags for the content of messages to proxies.
@@ -224,7 +225,7 @@ func (o *options) messageFlags(s *pflag.FlagSet) {
 			"In mode transparent, only traffic to opaque ports does.")
 	s.StringVar(&o.opaquePorts, "default-opaque-ports", "",
 		"Disable protocol detection for these comma-separated `PORTS`, which are numbers or ranges LOW-HIGH. "+
-			"An annotation of a Pod or Service replaces the list. Invalid items are skipped with a warning.")
+			"An annotation on a Pod or Service overrides the list. Invalid items are skipped with a warning.")
 	parse(s, &o.http2, "meshed-http2-client-params", "", o.parseHTTP2,
 		"Set HTTP/2 parameters for connections to meshed Pods, as `JSON` like "+
 			`{"keep_alive":{"interval":{"seconds":10}}}. Unknown keys are skipped with a warning.`)
@@ -244,7 +245,7 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 		"End a stream if its proxy has not read pending messages for `DURATION`.")
 	parse(s, &o.maxAge, "max-connection-age", "30m", parseAge,
 		"Move the streams of each connection older than about `DURATION` to a new connection, one by one. "+
-			"This returns proxies to replicas that were restarted. "+
+			"Proxies thereby return to replicas that were restarted. "+
 			"Proxies continue to use their endpoints in the meantime. "+
 			"If the duration is 0, connections have no maximum age.")
 	parse(s, &o.maxCalls, "max-concurrent-streams", "10000", number,
@@ -277,10 +278,11 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 			"At the end of the period, Isthmus closes the listener and ends the remaining streams. "+
 			"If the duration is 0, all streams end at once. "+
 			"The process exits at most a second after the two periods. "+
-			"Their sum must therefore be a second below terminationGracePeriodSeconds (30 by default). "+
+			"The sum of both periods must therefore be at least a second below terminationGracePeriodSeconds (30 by "+
+			"default). "+
 			"Outside of a Pod, Isthmus skips both periods if no stream is open.")
 	parse(s, new(uint32), "stream-queue-capacity", "100", number,
-		"Accept a `NUMBER` above 0 for compatibility with the arguments of Linkerd. "+
+		"Accept a `NUMBER` above 0 for compatibility with Linkerd's arguments. "+
 			"The flag has no effect, because streams have no queues.")
 }
 
@@ -356,7 +358,7 @@ func (o *options) parseHTTP2(text string) (*pb.Http2ClientParams, error) {
 	}
 	var p pb.Http2ClientParams
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return nil, fmt.Errorf(`%w: give JSON like {"keep_alive":{"interval":{"seconds":10}}}`, err)
+		return nil, fmt.Errorf(`%w: use JSON like {"keep_alive":{"interval":{"seconds":10}}}`, err)
 	}
 	err := errors.Join(
 		checkPositive("interval", p.GetKeepAlive().GetInterval()),
@@ -377,7 +379,7 @@ func (o *options) parseHTTP2(text string) (*pb.Http2ClientParams, error) {
 // checkPositive returns an error if d is set and is not a positive duration.
 func checkPositive(name string, d *durationpb.Duration) error {
 	if d != nil && (!d.IsValid() || d.AsDuration() <= 0) {
-		return fmt.Errorf("keep_alive.%s is %ds %dns: give a duration above 0", name, d.GetSeconds(), d.GetNanos())
+		return fmt.Errorf("keep_alive.%s is %ds %dns: use a duration above 0", name, d.GetSeconds(), d.GetNanos())
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ type exportSources struct{ labels, serviceExports bool }
 // exportFlags defines the flags for exported Services.
 func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	cli.Choice(s, &o.exports, "exports", "",
-		"Choose the `MODE` of writing Services for the Services that clusters export. "+
+		"Choose the `MODE` in which Isthmus writes Services for the Services that clusters export. "+
 			"In mode off, Isthmus writes nothing. "+
 			"In mode plan, isthmus exports shows what would be written, and no write permission is needed. "+
 			"In mode on, one replica at a time writes the objects, with the permissions in manifests/install/exports. "+
@@ -66,19 +66,19 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 		"Let linked clusters export to the namespaces that match these comma-separated `PATTERNS`, "+
 			"in which * matches any characters. "+
 			"A namespace must match at least one pattern, and none of the patterns that start with !. "+
-			"A link Secret's annotation isthmus.io/export-namespaces replaces the patterns. "+
+			"A link Secret's annotation isthmus.io/export-namespaces overrides the patterns. "+
 			"Clusters can never export to the namespaces of --controller-namespace and --multicluster-namespace.")
 	parse(s, &o.excludeLabels, "export-exclude-labels", "", plan.ParseKeyPatterns,
 		"Do not copy labels whose keys match these comma-separated `PATTERNS` to written objects. "+
 			"In a pattern, * matches any characters. "+
-			"A pattern that starts with ! selects keys that are copied anyway, such as in example.com/*,tmp-*,!tmp-a. "+
-			"A link Secret's annotation isthmus.io/export-exclude-labels replaces the patterns. "+
+			"A pattern that starts with ! selects keys that are copied anyway, as in example.com/*,tmp-*,!tmp-a. "+
+			"A link Secret's annotation isthmus.io/export-exclude-labels overrides the patterns. "+
 			"Isthmus never copies the labels that well-known software uses to find its own objects. "+
 			"See docs/exports.md for a list of these labels.")
 	parse(s, &o.unlinkedAfter, "unlinked-after", "10m",
 		duration(10*time.Second, 168*time.Hour, "a duration from 10s to 168h, such as 10m"),
-		"Delete the objects written for a cluster only `DURATION` (10s to 168h) after its link Secret was deleted, "+
-			"or after more than half of its exports disappeared at once.")
+		"Delete the objects written for a cluster `DURATION` (10s to 168h) after its link Secret is deleted, "+
+			"or after more than half of its exports disappear at once.")
 	parse(s, &o.maxPerNamespace, "max-exports-per-namespace", strconv.Itoa(plan.DefaultPerNamespace), exportLimit,
 		"Write at most `NUMBER` objects (1 to 5000) per namespace for the exports of one linked or local cluster. "+
 			"A lower limit does not delete objects for existing exports. "+
@@ -105,7 +105,7 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 func exportLimit(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n == 0 || n > plan.MaxObjects {
-		return 0, fmt.Errorf("give a number from 1 to %d", plan.MaxObjects)
+		return 0, fmt.Errorf("use a number from 1 to %d", plan.MaxObjects)
 	}
 	return uint32(n), nil
 }
@@ -118,7 +118,7 @@ func parseSources(text string) (of exportSources, err error) {
 		case "serviceexports":
 			of.serviceExports = true
 		default:
-			return of, errors.New("give labels, serviceexports, or both, separated by a comma")
+			return of, errors.New("use labels, serviceexports, or both, separated by a comma")
 		}
 	}
 	return of, nil
@@ -130,7 +130,7 @@ func selects(selector string) (func(map[string]string) bool, error) {
 	parsed, err := labels.Parse(selector)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w: give a label selector, such as mirror.linkerd.io/federated=member", err)
+		return nil, fmt.Errorf("%w: use a label selector, such as mirror.linkerd.io/federated=member", err)
 	case parsed.Empty():
 		return nil, nil
 	}

@@ -44,9 +44,9 @@ func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 			"and the names of linked clusters (cluster/NAME if the name is also a term). "+
 			"Clients receive the first tiers that together have enough ready endpoints (see --min-ready). "+
 			"Endpoints that no tier includes are never served. To use all clusters, add the tier any at the end. "+
-			"A Service's annotation isthmus.io/prefer replaces the value. "+
+			"A Service's annotation isthmus.io/prefer overrides the value. "+
 			"The annotations isthmus.io/min-ready, isthmus.io/return-after and isthmus.io/return-over "+
-			"replace --min-ready, --return-after and --return-over.")
+			"override --min-ready, --return-after and --return-over.")
 	prefer("min-ready", o.preference.MinReady.String(),
 		"Add the next tier at once if the tiers in use have fewer than `NUMBER` ready endpoints. "+
 			"A percentage, such as 50%, refers to all endpoints of these tiers.")
@@ -79,11 +79,11 @@ func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 			"and withdraw (do not serve them until the API can be watched again). "+
 			"The safe choice is keep: the cluster may work although its API server is unreachable, "+
 			"and proxies detect unresponsive endpoints themselves. "+
-			"A link Secret's annotation isthmus.io/when-lost replaces the action.")
+			"A link Secret's annotation isthmus.io/when-lost overrides the action.")
 	parse(s, &o.lostAfter, "lost-after", clusterstore.DefaultLostAfter.String(),
 		duration(clusterstore.MinLostAfter, clusterstore.MaxLostAfter, "a duration from 1s to 24h, such as 1m"),
 		"Apply --when-lost after `DURATION` (1s to 24h). "+
-			"A link Secret's annotation isthmus.io/lost-after replaces the duration.")
+			"A link Secret's annotation isthmus.io/lost-after overrides the duration.")
 }
 
 // parseNetwork parses --network.
@@ -93,7 +93,7 @@ func parseNetwork(text string) (string, error) { return text, clusterstore.Check
 func parseRegion(text string) (string, error) {
 	if text != "" && len(validation.IsValidLabelValue(text)) > 0 {
 		return "", fmt.Errorf(
-			"give the name of a region as in the region label of Nodes: "+
+			"use a region name as in the region label of Nodes: "+
 				"at most %d letters, digits, dashes, dots and underscores, with a letter or digit at both ends",
 			validation.LabelValueMaxLength)
 	}

@@ -266,7 +266,7 @@ func TestParseMemory(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"x", "64MB", "-64Mi", "0", "3Mi"} {
-		if _, err := quantity(minClusterMemory)(text); err == nil || !strings.Contains(err.Error(), "give") {
+		if _, err := quantity(minClusterMemory)(text); err == nil || !strings.Contains(err.Error(), "use ") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

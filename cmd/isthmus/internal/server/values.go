@@ -53,7 +53,7 @@ func (p *parsed[T]) Set(text string) error {
 func notEmpty(what string) func(string) (string, error) {
 	return func(text string) (string, error) {
 		if text == "" {
-			return "", errors.New("give " + what)
+			return "", errors.New("use " + what)
 		}
 		return text, nil
 	}
@@ -61,7 +61,7 @@ func notEmpty(what string) func(string) (string, error) {
 
 func hostPort(text string) (string, error) {
 	if _, _, err := net.SplitHostPort(text); err != nil {
-		return "", errors.New("give HOST:PORT, or :PORT for all of this machine's addresses")
+		return "", errors.New("use HOST:PORT, or :PORT for all of this machine's addresses")
 	}
 	return text, nil
 }
@@ -70,7 +70,7 @@ func hostPort(text string) (string, error) {
 func number(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 0, 32)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("give a number from 1 to %d", uint32(math.MaxUint32))
+		return 0, fmt.Errorf("use a number from 1 to %d", uint32(math.MaxUint32))
 	}
 	return uint32(n), nil
 }
@@ -91,7 +91,7 @@ func duration(least, most time.Duration, give string) func(string) (time.Duratio
 	return func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < least || d > most {
-			return 0, errors.New("give " + give)
+			return 0, errors.New("use " + give)
 		}
 		return d, nil
 	}
@@ -110,7 +110,7 @@ func parseAge(text string) (time.Duration, error) {
 func parseLevel(text string) (logLevel, error) {
 	level, ok := findLevel(text)
 	if !ok {
-		return level, errors.New("give " + logLevelNames)
+		return level, errors.New("use " + logLevelNames)
 	}
 	return level, nil
 }
@@ -121,7 +121,7 @@ func standing(words ...string) func(string) (federation.Standing, error) {
 	return func(text string) (federation.Standing, error) {
 		i := slices.Index(words, text)
 		if i < 0 {
-			return 0, errors.New("give " + strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1])
+			return 0, errors.New("use " + strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1])
 		}
 		return federation.Standing(i), nil
 	}
@@ -130,7 +130,7 @@ func standing(words ...string) func(string) (federation.Standing, error) {
 // label accepts names with the syntax of namespace names.
 func label(text string) (string, error) {
 	if problems := validation.IsDNS1123Label(text); len(problems) > 0 {
-		return "", fmt.Errorf("give a name with the syntax of namespace names: %s", strings.Join(problems, "; "))
+		return "", fmt.Errorf("use a name that would be valid for a namespace: %s", strings.Join(problems, "; "))
 	}
 	return text, nil
 }
@@ -145,9 +145,9 @@ func quantity(least int64) func(string) (int64, error) {
 		q, err := resource.ParseQuantity(text)
 		switch {
 		case err != nil:
-			return 0, errors.New("give a number of bytes such as 64Mi")
+			return 0, errors.New("use a number of bytes such as 64Mi")
 		case q.CmpInt64(least) < 0:
-			return 0, fmt.Errorf("give %dMi or more", least>>20)
+			return 0, fmt.Errorf("use %dMi or more", least>>20)
 		}
 		return q.Value(), nil
 	}

@@ -76,10 +76,10 @@ func (o *cordonOptions) check(p cli.Process) (err error) {
 	o.name = p.Args[0]
 	if o.name == "local" {
 		return cli.Usagef("the local cluster has no link: " +
-			"cordon it with the flag --cordon-local=false|last-resort|true of isthmus gateway")
+			"to cordon it, set --cordon-local=true or --cordon-local=last-resort on isthmus gateway")
 	}
 	if o.over < 0 || o.over > clusterstore.MaxCordonOver {
-		return cli.Usagef("--over is %v: give a duration from 0s to %v", o.over, clusterstore.MaxCordonOver)
+		return cli.Usagef("--over is %v: use a duration from 0s to %v", o.over, clusterstore.MaxCordonOver)
 	}
 	return o.Check()
 }
@@ -152,7 +152,7 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	switch {
 	case err == nil:
 	case o.back || o.force:
-		w.warn("the effect on services is not known: %v", err)
+		w.warn("the effect on services is unknown: %v", err)
 		return nil
 	default:
 		return fmt.Errorf("cannot determine the effect on services: %w\n  --force cordons the cluster anyway", err)
@@ -163,7 +163,8 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	if nothing == 0 || o.back || o.lastResort || o.force {
 		return nil
 	}
-	return fmt.Errorf("%d of these would have no endpoints left: use --last-resort to keep the cluster for them, "+
+	return fmt.Errorf("%d of these services would have no endpoints left: "+
+		"use --last-resort to keep the cluster for them, "+
 		"or --force to cordon the cluster anyway", nothing)
 }
 
@@ -184,7 +185,7 @@ func (o *cordonOptions) aim() aim {
 		return aim{adminapi.InService, nil, "return", "Services that will use %s again:"}
 	case o.lastResort:
 		return aim{adminapi.LastResort, "last-resort", "leave services that have other endpoints",
-			"Services that stop using %s where other clusters have endpoints:"}
+			"Services that will stop using %s if other clusters have endpoints:"}
 	}
 	return aim{adminapi.Withdrawn, "true", "leave all services", titleWithout}
 }
@@ -230,7 +231,7 @@ func (o *cordonOptions) write(ctx context.Context, w *work, local *cluster, s *c
 // lacks returns what a replica's page does not show yet: the new standing, or the written version
 // of a Secret.
 func (o *cordonOptions) lacks(page adminapi.Clusters, links []corev1.Secret) (why string) {
-	why = "it has no link of this name: does it read link Secrets in namespace " + o.Namespace + "?"
+	why = "it has no link with this name: does it read link Secrets in namespace " + o.Namespace + "?"
 	for _, c := range page.Clusters {
 		if c.Cluster != o.name || c.Standing == "" {
 			continue

@@ -110,7 +110,7 @@ func TestHostileTry(t *testing.T) {
 			server := config.Clusters["east"].Server
 			want := "responded with the unexpected status 308"
 			if plain {
-				server, want = other.URL, "no token is sent over plain HTTP"
+				server, want = other.URL, "tokens are never sent over plain HTTP"
 			}
 			_, out, errs := call(t, "link", "east", "--context", "east", "--kubeconfig", kubeconfig, "--server", server)
 			if !strings.Contains(errs, "cannot test the link from this machine") || !strings.Contains(errs, want) ||

@@ -31,7 +31,7 @@ func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing
 		}
 		switch {
 		case a.NotReady: // it may know little, and must not prevent a cordon
-			w.warn("the effect on proxies of %s is not known: %v", commands.Printable(a.Replica), a.Err)
+			w.warn("the effect on proxies connected to %s is unknown: %v", commands.Printable(a.Replica), a.Err)
 		case a.Err == nil:
 			list = append(list, a.Value)
 		case err == nil:

@@ -120,7 +120,7 @@ func TestUnlinkImpact(t *testing.T) {
 		"--dry-run":             {admin: replica, set: unlinkOptions{dryRun: true}},
 		"no answer, --yes": {
 			admin: hangs, set: unlinkOptions{yes: true}, timeout: time.Second,
-			want: "the effect on services is not known: no replica responded within 1s", deleted: true,
+			want: "the effect on services is unknown: no replica responded within 1s", deleted: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -100,7 +100,8 @@ func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
 			"The default is the networks in the existing link. A link without networks may offer any address.")
 	s.StringVar(&o.network, "network", "",
 		"`NAME` of the network that the cluster's Pods are on. "+
-			"If isthmus gateway has another --network, clients reach the cluster through its Linkerd gateways. "+
+			"If isthmus gateway runs with a different --network, "+
+			"clients reach the cluster through its Linkerd gateways. "+
 			"The default is the network in the existing link, or else the network without a name.")
 }
 
@@ -131,16 +132,16 @@ func (o *linkOptions) check(p cli.Process) (err error) {
 	case o.linkedContext == "":
 		return cli.Usagef("no --context given: choose the context of the cluster to link")
 	case o.duration != 0 && o.duration < 10*time.Minute:
-		return cli.Usagef("--duration is %v: give 0 or at least 10m", o.duration)
+		return cli.Usagef("--duration is %v: use 0 or at least 10m", o.duration)
 	}
 	for flag, value := range map[string]string{"trust-domain": o.trustDomain, "cluster-domain": o.clusterDomain} {
 		if value != "" && validDomain(value) == "" {
-			return cli.Usagef("--%s is %q: give a domain such as %s", flag, value, defaultDomain)
+			return cli.Usagef("--%s is %q: use a domain such as %s", flag, value, defaultDomain)
 		}
 	}
 	if name := o.tlsServerName; name != nil && *name != "" && !isServerName(*name) {
 		return cli.Usagef("--tls-server-name is %q: "+
-			"give the DNS name or the IP address in the server's certificate", *name)
+			"use the DNS name or the IP address in the server's certificate", *name)
 	}
 	if err := clusterstore.CheckNetwork(o.network); err != nil {
 		return cli.Usagef("--network: %w", err)
@@ -150,7 +151,7 @@ func (o *linkOptions) check(p cli.Process) (err error) {
 			return cli.Usagef("--ca-file: %w", err)
 		}
 		if n := len(o.ca); n == 0 || n > maxCA {
-			return cli.Usagef("--ca-file: %s contains %d bytes: give a file of 1 to %d bytes", o.caFile, n, maxCA)
+			return cli.Usagef("--ca-file: %s contains %d bytes: use a file of 1 to %d bytes", o.caFile, n, maxCA)
 		}
 	}
 	return o.Check()

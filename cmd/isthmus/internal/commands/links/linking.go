@@ -275,12 +275,12 @@ func findLink(
 		return nil, nil, local.failed("read Secret "+namespace+"/"+secretName(name), err)
 	case existing.Type != clusterstore.SecretType:
 		return nil, nil,
-			fmt.Errorf("%s: Secret %s already exists and is not a link but has type %s: "+
+			fmt.Errorf("%s: Secret %s already exists, but its type is %s, so it is not a link: "+
 				"delete it, or choose another NAME",
 				local.title, key(existing), commands.Printable(string(existing.Type)))
 	case existing.Labels[clusterstore.ClusterNameLabel] != name:
 		return nil, nil,
-			fmt.Errorf("%s: Secret %s links the cluster %s according to its label %s: "+
+			fmt.Errorf("%s: Secret %s is labeled as the link to cluster %s (label %s): "+
 				"delete it, or choose another NAME",
 				local.title, key(existing), commands.Printable(existing.Labels[clusterstore.ClusterNameLabel]),
 				clusterstore.ClusterNameLabel)
@@ -307,7 +307,8 @@ func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, 
 	}
 	if existing != nil {
 		if before := existing.Annotations[clusterAnnotation]; before != "" && before != string(linked.uid) {
-			return fmt.Errorf("%s already links a cluster other than that of %s: remove the link first "+
+			return fmt.Errorf("%s is already the name of a link to a different cluster than that of %s: "+
+				"remove that link first "+
 				"(isthmus unlink %s), or choose another NAME", name, linked.title, name)
 		}
 	}
@@ -322,7 +323,7 @@ func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, 
 		}
 		if same {
 			return fmt.Errorf("the cluster of %s is already linked as %s by Secret %s, "+
-				"so its endpoints would count twice: "+
+				"so its endpoints would be counted twice: "+
 				"run isthmus link %s, or remove that link first (isthmus unlink %s)",
 				linked.title, commands.Printable(other), key(&s), nameArgument(other), nameArgument(other))
 		}

@@ -150,7 +150,7 @@ func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error 
 		w.warn("cannot test the link from this machine: %s; replicas must be able to reach %s",
 			commands.Printable(err.Error()), c.server)
 	case who != want:
-		return fmt.Errorf("%s accepts the new token as that of %s, not of %s: "+
+		return fmt.Errorf("%s accepts the new token, but for the user %s instead of %s: "+
 			"is it the API server of the linked cluster? (--server)", c.server, commands.Printable(who), want)
 	}
 	return nil

@@ -143,7 +143,7 @@ func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
 		err = fmt.Errorf("%s responded within %v", who, limit)
 	}
 	if err != nil {
-		w.warn("the effect on services is not known: %v", err)
+		w.warn("the effect on services is unknown: %v", err)
 	}
 	if len(replicas) == 0 {
 		return
@@ -197,7 +197,7 @@ func (o *unlinkOptions) readThere(
 	for _, s := range links {
 		if uid := s.Annotations[clusterAnnotation]; uid != "" && uid != string(linked.uid) {
 			return nil, fmt.Errorf("%s is not the cluster that Secret %s links: "+
-				"give the --context of the linked cluster",
+				"set --context to the context of the linked cluster",
 				linked.title, key(&s))
 		}
 	}
@@ -206,7 +206,8 @@ func (o *unlinkOptions) readThere(
 }
 
 func (o *unlinkOptions) question(local, linked *cluster, links []corev1.Secret) string {
-	text := fmt.Sprintf("Unlink %s from %s? Its endpoints leave all services at once.", o.name, local.title)
+	text := fmt.Sprintf("Unlink %s from %s? All endpoints in the unlinked cluster are removed from all services at "+
+		"once.", o.name, local.title)
 	if len(links) == 0 {
 		text = fmt.Sprintf("There is no link %s in %s.", o.name, local.title)
 	}
