@@ -16,15 +16,15 @@ import (
 func (d *demo) compare(ctx context.Context) error {
 	d.screen.print("\n")
 	err := d.parts(ctx, []part{
-		{"a proxy that connects now is sent the same, in one message", d.newProxy},
-		{"isthmus get shows the same", d.byGet},
-		{"cart-east, a mirror by remote discovery, has east's Pods", d.mirror},
+		{"a new proxy receives the same endpoints in one message", d.newProxy},
+		{"isthmus get shows the same endpoints", d.byGet},
+		{"cart-east, a remote-discovery mirror, has the Pods in east", d.mirror},
 	})
 	if err != nil {
 		return err
 	}
 	status := d.stream.Snapshot().Status
-	d.screen.print("  %-61s %10d\n", "messages to that one proxy, none of them faulty", status.Messages)
+	d.screen.print("  %-61s %10d\n", "messages to the first proxy, all of them valid", status.Messages)
 	return nil
 }
 

@@ -115,7 +115,7 @@ func (d *demo) play(ctx context.Context) error {
 			return err
 		}
 	}
-	d.screen.print("\nAll as it should be, in %.0f s.\n", time.Since(d.began).Seconds())
+	d.screen.print("\nEverything worked, in %.0f s.\n", time.Since(d.began).Seconds())
 	if d.options.keep {
 		d.lookAround(ctx)
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
@@ -129,7 +129,7 @@ func (d *demo) play(ctx context.Context) error {
 // and goes on with the table while the proxy sees changes.
 func (d *demo) lookAround(ctx context.Context) {
 	bin := filepath.Dir(d.isthmus)
-	d.screen.print("\nEverything is left running until Ctrl-C. To look around, in another terminal:\n\n")
+	d.screen.print("\nEverything keeps running until you press Ctrl-C. To look around, use another terminal:\n\n")
 	ways := [][2]string{
 		{"what a proxy sees, live", bin + "/isthmus get " + federated + " --addr " + d.gateway.Addr()},
 		{"of a remote-discovery mirror", bin + "/isthmus get " + mirror + " --addr " + d.gateway.Addr()},
@@ -157,7 +157,7 @@ func (d *demo) lookAround(ctx context.Context) {
 				" -n linkerd delete secret cluster-credentials-north",
 		},
 		{"hang east's API server", "kill -STOP $(cat " + d.path("east/pid") + ")     (and kill -CONT)"},
-		{"the gateway's log", "tail -f " + d.path("gateway.log")},
+		{"the log of Isthmus", "tail -f " + d.path("gateway.log")},
 	}
 	if d.options.networks {
 		ways = append(ways, [2]string{"have north on another network again",
@@ -167,7 +167,7 @@ func (d *demo) lookAround(ctx context.Context) {
 	for _, way := range ways {
 		d.screen.print("  # %s\n  %s\n", way[0], way[1])
 	}
-	d.screen.print("\nWhat the proxy of before sees from now on:\n\n")
+	d.screen.print("\nWhat the first proxy sees from now on:\n\n")
 	d.follow(ctx)
 }
 

@@ -18,11 +18,11 @@ const written = "cart-federated" // by the gateway alone
 // exports is the act about Services that the gateway writes, for a label and for a ServiceExport in a linked cluster.
 func (d *demo) exports(ctx context.Context) error {
 	d.screen.print(
-		"\nServices that nobody has written: the gateway does, for a label or a ServiceExport in another cluster\n",
+		"\nServices that Isthmus writes for a label or a ServiceExport in another cluster\n",
 	)
 	return d.parts(ctx, []part{
-		{"label cart in east: west has cart-federated, and reaches it", d.exportCart},
-		{"export cart there: west reaches it by its ServiceImport's IP", d.importCart},
+		{"label cart in east: west gets cart-federated, and can reach it", d.exportCart},
+		{"export cart in east: west reaches its ServiceImport's IP", d.importCart},
 	})
 }
 
@@ -79,7 +79,7 @@ func (d *demo) importCart(ctx context.Context) error {
 	var service string
 	err = harness.Poll(ctx, seenLimit, 20*time.Millisecond, func() error {
 		if p := stream.Snapshot().Profile.Profile(); p == nil || p.GetFullyQualifiedName() == "" {
-			return fmt.Errorf("the profile of %s:80 names no Service: %v", ip, p)
+			return fmt.Errorf("the profile of %s:80 does not contain a Service: %v", ip, p)
 		} else {
 			service = p.GetFullyQualifiedName()
 		}

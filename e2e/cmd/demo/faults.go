@@ -25,7 +25,9 @@ func (d *demo) kill(ctx context.Context, name string) (note string, err error) {
 	if err := d.awaitLink(ctx, name, "stale"); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("after %s the gateway calls it stale; its endpoints stay", short(time.Since(gone))), nil
+	text := fmt.Sprintf("after %s Isthmus reports the cluster as stale; its endpoints stay in use",
+		short(time.Since(gone)))
+	return text, nil
 }
 
 // restart brings API servers back. It returns once the gateway follows them, and returns when the last one was started.
@@ -53,7 +55,7 @@ func (d *demo) killEast(ctx context.Context) (none time.Time, note string, err e
 
 func (d *demo) startEast(ctx context.Context) (none time.Time, note string, err error) {
 	started, err := d.restart(ctx, east)
-	return none, fmt.Sprintf("%s later the gateway calls it ready", short(time.Since(started))), err
+	return none, fmt.Sprintf("%s later Isthmus reports the cluster as ready", short(time.Since(started))), err
 }
 
 func (d *demo) rotateNorth(ctx context.Context) (none time.Time, note string, err error) {
@@ -65,7 +67,7 @@ func (d *demo) rotateNorth(ctx context.Context) (none time.Time, note string, er
 		return none, "", err
 	}
 	return none, fmt.Sprintf(
-		"the link has a new token, the old one was deleted and is refused %s later",
+		"the link has a new token; the deleted old token is rejected %s later",
 		short(time.Since(linked)),
 	), nil
 }
@@ -77,7 +79,7 @@ func (d *demo) restartNorth(ctx context.Context) (none time.Time, note string, e
 		return none, "", err
 	}
 	_, err = d.restart(ctx, north)
-	return none, "so that the gateway had to log in again, which only the new token lets it", err
+	return none, "Isthmus must authenticate again, and only the new token is still valid", err
 }
 
 // replaceIsthmus replaces the process of Isthmus while north's API server is down, once Isthmus has
@@ -101,7 +103,7 @@ func (d *demo) replaceIsthmus(ctx context.Context) (none time.Time, note string,
 		return none, "", fmt.Errorf("the new process needed %d messages: %v", n, d.stream.Recent())
 	}
 	copied, err := d.copied(ctx, north)
-	return none, fmt.Sprintf("its first message has all endpoints; isthmus clusters calls north stale, %s", copied), err
+	return none, "its first message contains all endpoints; isthmus clusters shows north as stale, " + copied, err
 }
 
 // awaitCopy waits until Isthmus has copied the cache of a lost cluster into ConfigMaps.

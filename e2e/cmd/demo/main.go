@@ -20,33 +20,33 @@ func main() {
 	harness.Main("demo", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
 }
 
-const help = `demo shows Isthmus at work on three real Kubernetes clusters on this machine:
-etcd, kube-apiserver and controllers in one process each, and the gateway in
-another. Nothing has to be installed; there are no nodes and no containers, Pods
-are written to the API as if they ran.
+const help = `demo runs Isthmus with three real Kubernetes clusters on this machine. Each
+cluster consists of etcd, kube-apiserver and controllers, and Isthmus runs in a process
+of its own. You do not have to install anything. There are no Nodes and no containers:
+the demo writes Pods to the API as if they were running.
 
-  demo                  about a minute; exit status 1 if anything is not as it should be
-  demo --keep           then leave it all running, to look around, until Ctrl-C
-  demo --networks       show a cluster on another network too, behind two gateways
-  demo --dir DIR        keep the clusters' state and all logs in DIR
+  demo                  run for about a minute; exit with 1 if a step goes wrong
+  demo --keep           keep everything running at the end, until Ctrl-C
+  demo --networks       also show a cluster on another network, behind two gateways
+  demo --dir DIR        keep the state of the clusters and all logs in DIR
 
-West is local to the gateway; east and north are linked to it, by the Secrets and
-with the rights that Linkerd's multicluster extension uses. All three offer the
-Service web, which west's web-federated joins. The demo subscribes to that like a
-proxy and prints what the proxy sees while it
+Isthmus runs in west. The clusters east and north are linked with the same Secrets
+and permissions that Linkerd's multicluster extension uses. All three clusters have
+the Service web, and web-federated in west combines these Services. The demo
+subscribes to web-federated like a proxy, and prints what the proxy sees while the demo
 
-  scales east up and down, unlinks north and links it again, kills east's API
-  server and brings it back, and rotates the credentials of north's link; then
-  has web prefer its own cluster, scales that below what is enough and back,
-  replaces Isthmus while a cluster's API server is dead, cordons that cluster,
-  and loses one of last resort.
+  scales east up and down, unlinks north and links it again, kills the API server
+  of east and starts it again, and rotates the credentials of north's link; then
+  makes web prefer its own cluster, scales that cluster down and up again,
+  replaces Isthmus while an API server is dead, cordons that cluster, and loses a
+  cluster with when-lost: last-resort.
 
-The table's "seen after" is the time from the demo's last write that makes a
-change (a Pod's readiness, a smaller Deployment, a link's Secret) until the proxy
-has the message that shows it;
-"flaps" are endpoints that were there before and after a step, but not all along.
+The column "seen after" shows the time from the demo's last write (a Pod's readiness,
+a smaller Deployment or a link Secret) until the proxy receives the change.
+The column "flaps" counts endpoints that were present before and after a step, but
+not during the whole step.
 
-Ctrl-C ends it at any time. Whatever it started ends with it.
+Press Ctrl-C to end the demo and all its processes at any time.
 
 Flags:
 `
@@ -71,20 +71,20 @@ func parse(args []string, stdout io.Writer) (options, error) {
 		&o.dir,
 		"dir",
 		"",
-		"the `folder` for state and logs; it stays (default: a temporary one, removed at the end)",
+		"the `folder` for state and logs; the demo does not delete it (default: a temporary one, removed at the end)",
 	)
 	flags.BoolVar(
 		&o.networks,
 		"networks",
 		false,
-		"have north on another network for a while, where web is reached through gateways",
+		"put north on another network for a while, so that clients reach web through gateways",
 	)
-	flags.BoolVar(&o.keep, "keep", false, "leave everything running at the end, until Ctrl-C")
+	flags.BoolVar(&o.keep, "keep", false, "keep everything running at the end, until Ctrl-C")
 	if err := harness.ParseFlags(flags, args, help, stdout); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 {
-		return o, harness.Usagef("%q is not understood; see demo --help", flags.Arg(0))
+		return o, harness.Usagef("unexpected argument %q: see demo --help", flags.Arg(0))
 	}
 	return o, nil
 }

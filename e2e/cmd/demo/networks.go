@@ -27,7 +27,8 @@ func (d *demo) networks(ctx context.Context) error {
 	if !d.options.networks {
 		return nil
 	}
-	d.screen.print("\nThe same proxy, while north is on another network and its two gateways stand for its Pods:\n\n")
+	d.screen.print(
+		"\nThe same proxy, while north is on another network, so that its two gateways replace its Pods:\n\n")
 	d.screen.head()
 	if err := d.playGateways(ctx); err != nil {
 		return err
@@ -43,7 +44,7 @@ func (d *demo) networks(ctx context.Context) error {
 		},
 		{
 			"scale north from 4 to 1",
-			d.scaleNorth(1, "the gateways are served while one endpoint behind them is ready", both...),
+			d.scaleNorth(1, "Isthmus serves the gateways while one endpoint behind them is ready", both...),
 		},
 		{"scale north from 1 to 0", d.scaleNorth(0, "")},
 		{"scale north from 0 to 1", d.scaleNorth(1, "", both...)},
@@ -51,7 +52,7 @@ func (d *demo) networks(ctx context.Context) error {
 		{"the first gateway fails its probes", d.gatewaysAlive("", 1)},
 		{
 			"the other one fails too",
-			d.gatewaysAlive("while web has other endpoints, a cluster none of whose gateways answers is not used"),
+			d.gatewaysAlive("while web has other endpoints, Isthmus does not use a cluster without a live gateway"),
 		},
 		{"both answer again", d.gatewaysAlive("", both...)},
 		{

@@ -44,7 +44,7 @@ func (d *demo) preference(ctx context.Context) error {
 		{"kill north's API server", d.killNorth},
 		{"replace Isthmus once north is copied", d.replaceIsthmus},
 		{"cordon north by its link",
-			d.annotateNorth("isthmus.io/cordon", "true", "its API server is still away: the switch is in west",
+			d.annotateNorth("isthmus.io/cordon", "true", "its API server is still down, but cordons are set in west",
 				func(context.Context) error {
 					before = d.want[north]
 					delete(d.want, north)
@@ -54,14 +54,14 @@ func (d *demo) preference(ctx context.Context) error {
 			d.want[north] = before
 			return nil
 		})},
-		{"kill east's, with when-lost: last-resort", d.loseEast},
+		{"kill east's, which becomes last resort", d.loseEast},
 		{"start both API servers again", d.startBoth},
 		{"scale west from 2 to 4", d.scaleWest(4, leaving)},
 	}); err != nil {
 		return err
 	}
 	d.tiers = func(endpoints) string { return "any" }
-	return d.steps(ctx, []step{{"take web's annotations away", d.annotateWeb(map[string]string{
+	return d.steps(ctx, []step{{"remove web's annotations", d.annotateWeb(map[string]string{
 		"isthmus.io/prefer":       "",
 		"isthmus.io/min-ready":    "",
 		"isthmus.io/return-after": "",
@@ -143,7 +143,7 @@ func (d *demo) loseEast(ctx context.Context) (changed time.Time, note string, er
 	}
 	changed = time.Now()
 	return changed, fmt.Sprintf(
-		"lost-after is %v; north is away longer, and its endpoints stay",
+		"lost-after is %v; north is down for longer, and its endpoints stay",
 		lostAfter,
 	), d.servers[east].Kill()
 }
@@ -153,5 +153,5 @@ func (d *demo) startBoth(ctx context.Context) (changed time.Time, note string, e
 	if changed, err = d.restart(ctx, north, east); err != nil {
 		return changed, "", err
 	}
-	return changed, "east's endpoints are used again as soon as it is followed", d.expectOnly(ctx, names...)
+	return changed, "east's endpoints are used again as soon as Isthmus can watch east", d.expectOnly(ctx, names...)
 }

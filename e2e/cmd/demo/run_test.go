@@ -93,16 +93,16 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, check := nothingLeft(t)
-	out := &watched{line: "Everything is left running", then: cancel}
+	out := &watched{line: "Everything keeps running", then: cancel}
 	err = run(ctx, []string{"--keep", "--networks", "--bin", programs(t, isthmus)}, out)
 	t.Log("\n" + out.text.String())
 	if err != nil {
 		t.Error(err)
 	}
 	for _, line := range []string{"\n  kill east's API server ", "\n  replace Isthmus once north is copied ",
-		"isthmus clusters calls north stale, from a copy of ", "\n  cordon north by its link ",
+		"isthmus clusters shows north as stale, from a copy of ", "\n  cordon north by its link ",
 		"\n  annotate north's link with its network ",
-		"\n  the other one fails too ", "All as it should be"} {
+		"\n  the other one fails too ", "Everything worked"} {
 		if !strings.Contains(out.text.String(), line) {
 			t.Errorf("it does not print %q", line)
 		}

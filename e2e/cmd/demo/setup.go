@@ -21,7 +21,7 @@ const firstToken = "remote-access-token-1"
 
 func (d *demo) setUp(ctx context.Context) error {
 	if d.options.bin == "" {
-		d.screen.print("  building the programs; the first time takes some minutes\n")
+		d.screen.print("  building the programs; the first build takes some minutes\n")
 	}
 	isthmus, controlplane, err := d.options.programs(ctx)
 	if err != nil {
@@ -33,9 +33,9 @@ func (d *demo) setUp(ctx context.Context) error {
 			"start the API servers of west, east and north",
 			func(ctx context.Context) error { return d.startClusters(ctx, controlplane) },
 		},
-		{"deploy the Services web and cart in each", d.deploy},
+		{"deploy web and cart in each cluster", d.deploy},
 		{"link east and north to west", d.link},
-		{"start the gateway in west", d.startGateway},
+		{"start Isthmus in west", d.startGateway},
 	})
 }
 

@@ -206,7 +206,7 @@ func TestCommandLine(t *testing.T) {
 		usage string
 	}{
 		"unknown flag": {[]string{"--keeep"}, "not defined: -keeep"},
-		"argument":     {[]string{"keep"}, `"keep" is not understood`},
+		"argument":     {[]string{"keep"}, `unexpected argument "keep"`},
 		"no programs":  {[]string{"--bin", empty}, "there is no " + empty + "/isthmus"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -191,7 +191,7 @@ func (d *demo) explain(title string, err error) error {
 	for _, m := range recent[max(0, len(recent)-8):] {
 		text += "  " + m.String() + "\n"
 	}
-	return fmt.Errorf("%s: %w\n\n%s\nthe gateway's log ends with:\n%s", title, err, text, d.gateway.Log(15))
+	return fmt.Errorf("%s: %w\n\n%s\nthe log of Isthmus ends with:\n%s", title, err, text, d.gateway.Log(15))
 }
 
 func (d *demo) scale(name string, from, to int) step {
