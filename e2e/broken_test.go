@@ -731,8 +731,8 @@ var faults = []fault{
 		},
 		check: []finding{
 			{
-				`warning ports shop/search-federated: shop/search of cluster east has no port 80 \(http is 8080 ` +
-					`there\): .*`,
+				`warning ports shop/search-federated: shop/search in cluster east does not declare ` +
+					`port 80 \(http is 8080 there\): .*`,
 				"use the same port numbers in both Services; .*",
 			},
 		},
