@@ -8,8 +8,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// maxKept is the maximum size of an explanation in memory, in bytes. An explanation of 500
-// addresses with long strings is about a quarter of this size.
+// maxKept limits the memory of one explanation, in bytes. It is about four times the size of an
+// explanation of 500 addresses with long strings.
 const maxKept = 16 << 20
 
 // answer is a value that has been encoded as indented JSON, or the error from encoding the value.
@@ -45,7 +45,7 @@ const maxShareAge = 30 * time.Second
 
 // A shared is a cache for one value that is expensive to compute and that many clients request.
 // Concurrent callers wait for a single computation and share its result, which remains valid for
-// some time. This sharing limits the CPU use for any number of clients.
+// some time.
 type shared[T any] struct {
 	make  func() T      // not called concurrently
 	least time.Duration // minimum lifetime of a value
@@ -88,7 +88,6 @@ func (s *shared[T]) get() *made[T] {
 	return m
 }
 
-// drop removes the expired value m from the cache.
 func (s *shared[T]) drop(m *made[T]) {
 	s.making <- struct{}{}
 	defer func() { <-s.making }()

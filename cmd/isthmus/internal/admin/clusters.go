@@ -23,8 +23,8 @@ const lookLimit = 2 * time.Second
 // clustersHandler serves /debug/clusters. The query parameter is adminapi.FreshParameter.
 type clustersHandler struct{ *Sources }
 
-// handler returns the handler for /debug/clusters. Concurrent requests with adminapi.FreshParameter
-// read the clusters only once, and the response is cached for a second.
+// handler reads the clusters at most once for concurrent requests with adminapi.FreshParameter, and
+// caches the response for a second.
 func (h clustersHandler) handler() http.Handler {
 	known := sharedAnswer(func() any { return h.all() })
 	fresh := newShared(time.Second, 0, func() answer { return encode(h.fresh()) })
@@ -59,7 +59,6 @@ func (h clustersHandler) fresh() adminapi.Clusters {
 	return page
 }
 
-// all returns the state of all clusters from the cache.
 func (h clustersHandler) all() adminapi.Clusters {
 	listed, err := h.Links.SecretsListed()
 	page := adminapi.Clusters{
@@ -108,7 +107,6 @@ func (h clustersHandler) all() adminapi.Clusters {
 	return page
 }
 
-// list returns the rows of the list of clusters.
 func (h clustersHandler) list() []adminapi.Cluster {
 	own := h.Local.Status()
 	own.Cluster = federation.Local.String()
@@ -174,7 +172,6 @@ func newRefused(watched []federation.WatchedPort) []adminapi.Refused {
 	return list
 }
 
-// clusterLines defines how to search and sort the list of clusters.
 var clusterLines = lineKind[adminapi.ClusterLine]{
 	text: func(c *adminapi.ClusterLine) string {
 		return strings.Join([]string{
@@ -207,7 +204,6 @@ func byCluster(a, b *adminapi.ClusterLine) int {
 	return cmp.Or(cmp.Compare(a.Cluster.Cluster, b.Cluster.Cluster), cmp.Compare(a.Secret, b.Secret))
 }
 
-// clusterSeverity returns the severity of a cluster.
 func clusterSeverity(c *adminapi.Cluster) adminapi.Severity {
 	switch {
 	case c.State == adminapi.Rejected || c.State == adminapi.Unreachable || c.State == adminapi.Stale:

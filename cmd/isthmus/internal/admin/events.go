@@ -12,12 +12,10 @@ import (
 // eventsHandler serves /debug/events.
 type eventsHandler struct{ *Sources }
 
-// all returns the events in the log, newest first.
 func (h eventsHandler) all() adminapi.Events {
 	return adminapi.Events{Most: maxEvents, Events: h.Events.Newest()}
 }
 
-// eventLines defines how to search and sort the list of events.
 var eventLines = lineKind[adminapi.Event]{
 	text: func(e *adminapi.Event) string { return e.Object + "\n" + e.Text + "\n" + string(e.Kind) },
 	parts: choices[func(*adminapi.Event) bool]{
@@ -32,7 +30,6 @@ var eventLines = lineKind[adminapi.Event]{
 	order: choices[func(a, b *adminapi.Event) int]{{"newest", nil}}, // the events are already in this order
 }
 
-// about returns a choice that selects the events of one kind.
 func about(kind adminapi.EventKind) choice[func(*adminapi.Event) bool] {
 	return choice[func(*adminapi.Event) bool]{string(kind), func(e *adminapi.Event) bool { return e.Kind == kind }}
 }
@@ -55,9 +52,7 @@ const (
 //   - The log truncates texts and replaces unprintable characters, because texts come from
 //     clusters.
 //
-// An EventLog is safe for concurrent use. A call to Add lasts a few microseconds, because it scans
-// all stored events. Because the method Add does not call other code, its callers may hold any
-// lock.
+// An EventLog is safe for concurrent use. Callers of Add may hold any lock.
 type EventLog struct {
 	mu   sync.Mutex
 	kept []adminapi.Event // oldest first
@@ -86,13 +81,12 @@ func (l *EventLog) Add(e adminapi.Event) {
 	l.kept = append(l.kept, e)
 }
 
-// sameEvent reports whether two events have the same kind and object.
 func sameEvent(a, b *adminapi.Event) bool { return a.Kind == b.Kind && a.Object == b.Object }
 
 // outgoing returns the index of the event that the new event e replaces, or -1 if e does not
-// replace an event. A new event replaces an equal event in the log. If the object already has
-// maxEventsOfObject events of this kind, the new event replaces the oldest of these events. If the
-// log is full, the new event replaces the result of oldestOfMany.
+// replace an event. If the object already has maxEventsOfObject events of this kind, the new event
+// replaces the oldest of these events. If the log is full, the new event replaces the result of
+// oldestOfMany.
 func (l *EventLog) outgoing(e *adminapi.Event) int {
 	ofObject := 0
 	oldest := -1
@@ -117,9 +111,7 @@ func (l *EventLog) outgoing(e *adminapi.Event) int {
 	return -1
 }
 
-// oldestOfMany returns the index of the oldest event of the kind with the most events. If several
-// kinds have the same maximum number of events, oldestOfMany considers the events of all these
-// kinds.
+// oldestOfMany returns the index of the oldest event of the kind with the most events.
 func (l *EventLog) oldestOfMany() int {
 	count := make(map[adminapi.EventKind]int)
 	most := 0

@@ -41,8 +41,7 @@ type explainHandler struct {
 	turns *limiter // for computing a response; a slow client does not delay others
 }
 
-// newExplainHandler returns the handler for /debug/explain, whose limits differ from those of other
-// pages.
+// newExplainHandler returns the handler for /debug/explain, which has limits of its own.
 func newExplainHandler(from *Sources) http.Handler {
 	h := explainHandler{from, newLimiter(maxExplains, explainWait, 0)}
 	clients := newLimiter(maxExplainClients, pageWait, explainWait+explainLimit+pageTimeout)
@@ -77,13 +76,11 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // explanationInTurn computes the explanation and then ends the request's turn, even after a panic.
-// The turn ends before the handler sends the response.
 func (h explainHandler) explanationInTurn(ctx context.Context, q grpcapi.Question, end func()) (answer, error) {
 	defer end()
 	return h.explanation(ctx, q)
 }
 
-// explanation computes the explanation for the question q.
 func (h explainHandler) explanation(ctx context.Context, q grpcapi.Question) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, explainLimit)
 	defer cancel()
@@ -98,7 +95,6 @@ func (h explainHandler) explanation(ctx context.Context, q grpcapi.Question) (an
 	return encode(newExplanation(x, h.statusByCluster(), problems, h.failuresOf(x.Service))), nil
 }
 
-// question converts the query parameters to a Question.
 func (h explainHandler) question(asked url.Values) (grpcapi.Question, error) {
 	q := grpcapi.Question{Token: asked.Get("token"), Limit: maxExplained}
 	if asked.Get("authority") == "" {
@@ -125,7 +121,6 @@ func (h explainHandler) question(asked url.Values) (grpcapi.Question, error) {
 const authorityForms = "use NAMESPACE/NAME, NAME.NAMESPACE, or the name and port that the application dials, " +
 	"such as web.shop.svc.cluster.local:80"
 
-// importSuffix is the suffix of the DNS names of ServiceImports.
 const importSuffix = ".svc.clusterset.local"
 
 // authority expands the given authority to the form that proxies send. The returned errors are
@@ -196,9 +191,8 @@ func (h explainHandler) ofImport(serviceImport federation.ServiceID, port string
 	return h.withPort(id, "", port)
 }
 
-// ofAddress returns the authority of the Service with the cluster IP ip. For any other address,
-// ofAddress returns an error, because clients connect directly to this address, even if it is an
-// endpoint of a service.
+// ofAddress returns the authority of the Service with the cluster IP ip. Any other address is an
+// error, because clients connect to it directly.
 func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
 	owner := h.Local.AddressOwner(ip)
 	switch {
@@ -220,7 +214,6 @@ func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
 		"and set the address parameter (--address) to this IP address", ip)
 }
 
-// failuresOf returns the reasons why a service cannot be updated.
 func (h explainHandler) failuresOf(id federation.ServiceID) (list []adminapi.Failure) {
 	for _, f := range h.Failures() {
 		if f.Service == id {
@@ -230,8 +223,8 @@ func (h explainHandler) failuresOf(id federation.ServiceID) (list []adminapi.Fai
 	return list
 }
 
-// statusByCluster returns the status of each cluster. If several link Secrets name the same
-// cluster, statusByCluster prefers a Secret that is not rejected.
+// statusByCluster prefers Secrets that are not rejected, because several Secrets may name one
+// cluster.
 func (h explainHandler) statusByCluster() map[federation.ClusterName]cluster.Status {
 	all := make(map[federation.ClusterName]cluster.Status)
 	for _, l := range h.Links.Status() {
@@ -245,7 +238,6 @@ func (h explainHandler) statusByCluster() map[federation.ClusterName]cluster.Sta
 	return all
 }
 
-// shortName parses the name of a service that does not include the cluster domain.
 func shortName(host string) (id federation.ServiceID, instance string, ok bool) {
 	if namespace, name, slash := strings.Cut(host, "/"); slash {
 		id = federation.ServiceID{Namespace: namespace, Name: name}
@@ -276,7 +268,6 @@ func importName(host string) (id federation.ServiceID, ok bool) {
 // nameable reports whether a string can be a label of a host name.
 func nameable(label string) bool { return label != "" && !strings.ContainsAny(label, "./:") }
 
-// portList formats the first few ports.
 func portList(ports []uint16) string {
 	list := make([]string, len(ports))
 	for i, p := range ports {
@@ -422,7 +413,6 @@ func newExplainedAddress(a *federation.ExplainedAddress, m *adminapi.ExplainedMe
 	return e
 }
 
-// addressText formats an address, without the port if the port is unknown.
 func addressText(a federation.Considered) string {
 	switch {
 	case !a.Addr.IsValid():

@@ -146,8 +146,6 @@ func (e *ExportsReport) look() *exportsSnapshot {
 	return v
 }
 
-// summary returns a summary of all exports for /debug/clusters. If --exports is off, e is nil, and
-// summary returns nil.
 func (e *ExportsReport) summary() *adminapi.ExportsSummary {
 	if e == nil {
 		return nil
@@ -372,8 +370,6 @@ func newExports(v *exportsSnapshot, names []string) *adminapi.Exports {
 	return page
 }
 
-// newExportChange converts a change and lists the fields that differ. The function subtracts the
-// size of the values from *left.
 func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
 	change := adminapi.ExportChange{
 		Verb:       string(c.Verb),

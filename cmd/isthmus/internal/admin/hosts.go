@@ -62,7 +62,6 @@ func (h *Hosts) admit(host string) bool {
 		slices.ContainsFunc(h.domains, func(d string) bool { return strings.HasSuffix(name, d) })
 }
 
-// hostName returns the host of a Host header in lower case, without port, brackets or a final dot.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -49,7 +49,6 @@ func (h impactHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	encode(page).serve(w)
 }
 
-// newServiceImpact converts the impact on the clients of a service.
 func newServiceImpact(i *federation.ServiceImpact) adminapi.ServiceImpact {
 	return adminapi.ServiceImpact{
 		Service: i.Service.String(),

@@ -95,7 +95,6 @@ func (l *Leftovers) find(ctx context.Context, mirrors map[string][]federation.Se
 	return list
 }
 
-// forget removes the cached Leases, except those of the given clusters.
 func (l *Leftovers) forget(except []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// After the response, a request keeps its turn for a while. The additional time leaves CPU time for
-// proxies even if clients repeat requests immediately. These constants limit the additional time.
+// A request keeps its turn for some time after the response, so that clients cannot use all of the
+// CPU by repeating requests. These constants limit this time.
 const (
 	restFor = 9           // rest as a multiple of the duration of the turn
 	maxRest = time.Second // maximum rest
@@ -22,8 +22,7 @@ const (
 // arrival.
 //
 // A single client address cannot occupy all turns, because requests from one address also wait for
-// each other. Even a client that sends a thousand requests therefore does not delay other clients
-// for long.
+// each other.
 type limiter struct {
 	each int64               // maximum number of turns of one address, which is all turns but one
 	wait time.Duration       // maximum wait for a turn; after that a request gets 503 Service Unavailable

@@ -24,8 +24,7 @@ const (
 
 // listHandler serves the web page's lists, which are the responses of /debug/clusters,
 // /debug/services, /debug/streams and /debug/events to requests with view=list. The handler
-// searches, sorts and truncates the rows of a list. All clients share one snapshot. The function
-// parseListQuery defines the query parameters.
+// searches, sorts and truncates the rows of a list. All clients share one snapshot.
 type listHandler struct {
 	snapshots *shared[*listSnapshot]
 }
@@ -94,7 +93,6 @@ type listContent struct {
 	maxEvents int              // size of the event log
 }
 
-// newListContent returns a snapshot of the replica's current state.
 func newListContent(from *Sources) listContent {
 	views := from.Streams.Views()
 	clusters := clustersHandler{from}.list()
@@ -177,7 +175,6 @@ const (
 	maxSearch    = 400 // in bytes; enough for 100 characters of any script
 )
 
-// listQuery holds the parsed query parameters of a list.
 type listQuery struct {
 	search string // words in lower case that the text of a line must contain
 	sort   string // name of an order; empty for the first order of the list
@@ -210,8 +207,7 @@ func parseListQuery(list string, v url.Values) (listQuery, error) {
 	return q, err
 }
 
-// queryNumber parses a query parameter that is a number from 1 to most. If the parameter is
-// missing, queryNumber returns fallback.
+// queryNumber parses a query parameter from 1 to most. If it is missing, the result is fallback.
 func queryNumber(v url.Values, name string, fallback, most int) (int, error) {
 	text := v.Get(name)
 	if text == "" {
@@ -224,10 +220,8 @@ func queryNumber(v url.Values, name string, fallback, most int) (int, error) {
 	return n, nil
 }
 
-// choices is an ordered list of named values.
 type choices[V any] []choice[V]
 
-// choice is a named value that a query parameter can select.
 type choice[V any] struct {
 	name  string
 	value V
@@ -249,7 +243,6 @@ func (n choices[V]) get(parameter, name string) (V, error) {
 	return none, fmt.Errorf("%s is %.20q: use %s", parameter, name, strings.Join(names, ", "))
 }
 
-// list is a list of rows that can be searched and sorted.
 type list[T any] struct {
 	lines  []T
 	kind   *lineKind[T]
@@ -257,7 +250,6 @@ type list[T any] struct {
 	texts  func() []string       // texts of lines, in lower case; computed on the first search
 }
 
-// lineKind defines how to search and sort rows of one type.
 type lineKind[T any] struct {
 	text  func(*T) string
 	parts choices[func(*T) bool]     // subsets that can be shown; nil for all lines only
@@ -293,7 +285,6 @@ func sorted[T any](lines []T, order func(a, b *T) int) []int {
 	return all
 }
 
-// find returns the requested page of the rows that match the query q.
 func (l *list[T]) find(q listQuery) (adminapi.List[T], error) {
 	var none adminapi.List[T]
 	order, err := l.orders.get("sort", q.sort)
@@ -322,7 +313,6 @@ func (l *list[T]) find(q listQuery) (adminapi.List[T], error) {
 	return l.cut(found, q), nil
 }
 
-// cut returns the requested page of the found rows.
 func (l *list[T]) cut(found []int, q listQuery) adminapi.List[T] {
 	answer := adminapi.List[T]{
 		All:      len(l.lines),

@@ -36,7 +36,6 @@ func newPage() http.Handler {
 	})
 }
 
-// file returns a handler that serves an embedded file.
 func file(name, kind string) http.Handler {
 	text, err := files.ReadFile("page/" + name)
 	if err != nil {

@@ -96,8 +96,8 @@ func (h servicesHandler) known(views []grpcapi.ViewStatus) []*service {
 	})
 }
 
-// addOwn adds problems of service s that result from its local Service. Such problems are ports
-// that members lack, and preferred clusters that are not linked.
+// addOwn adds the problems in the definition of s: ports that members lack, and preferred clusters
+// that are not linked.
 func (h servicesHandler) addOwn(s *service) {
 	own := h.Local.Service(s.id)
 	if own == nil {
@@ -137,8 +137,6 @@ func (h servicesHandler) serviceOf(m federation.Member) *cluster.Service {
 	return nil
 }
 
-// list returns the rows of the list of services. The parameter clusters contains the rows of the
-// list of clusters.
 func (h servicesHandler) list(views []grpcapi.ViewStatus, clusters []adminapi.Cluster) (lines []adminapi.ServiceLine) {
 	standings := make(map[string]string)
 	for _, one := range clusters {
@@ -155,8 +153,6 @@ func (h servicesHandler) list(views []grpcapi.ViewStatus, clusters []adminapi.Cl
 	return lines
 }
 
-// line returns the row for service s. The parameter standings maps clusters that are not in service
-// to their standing.
 func (h servicesHandler) line(s *service, standings map[string]string) adminapi.ServiceLine {
 	line := adminapi.ServiceLine{
 		Namespace: shown(s.id.Namespace),
@@ -191,7 +187,6 @@ func (h servicesHandler) shownTiers() map[federation.ServiceID][]adminapi.ZoneTi
 	return tiers
 }
 
-// service holds the data of a service for /debug/services and the list of services.
 type service struct {
 	adminapi.Service
 	id         federation.ServiceID
@@ -220,9 +215,6 @@ func newPort(w federation.WatchedPort) adminapi.Port {
 	return port
 }
 
-// mainPort returns the watched port whose endpoints represent the service in the list of services.
-// The result is the first declared port, or the first port if no declared port is watched. If no
-// port is watched, mainPort returns nil.
 func (s *service) mainPort() *adminapi.Port {
 	for i := range s.Ports {
 		if !s.Ports[i].Undeclared {
@@ -256,7 +248,6 @@ func newPreference(p *federation.Preference) *adminapi.Preference {
 	}
 }
 
-// newClients converts the tiers that one kind of client uses.
 func newClients(c *federation.SteeredClient) adminapi.Clients {
 	clients := adminapi.Clients{
 		Port:     c.Port,
@@ -306,7 +297,6 @@ func lackedPorts(own, there *cluster.Service) (lacks []string) {
 	return lacks
 }
 
-// maxMembers is the maximum number of members that a row of the list contains.
 const maxMembers = 12
 
 // addMembers adds the members of service s to line, with the numbers of their endpoints at the main
@@ -342,8 +332,7 @@ func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]str
 	}
 }
 
-// knownPorts returns the declared ports of a service, whether watched or not. The second result is
-// the port that represents the service in the list of services.
+// knownPorts returns the declared ports of a service, whether watched or not.
 func knownPorts(watched []adminapi.Port, declared []uint16) (all []uint16, first uint16) {
 	const limit = 20
 	for _, w := range watched {
@@ -361,7 +350,6 @@ func knownPorts(watched []adminapi.Port, declared []uint16) (all []uint16, first
 	return all[:min(len(all), limit)], first
 }
 
-// serviceLines defines how to search and sort the list of services.
 var serviceLines = lineKind[adminapi.ServiceLine]{
 	text: func(s *adminapi.ServiceLine) string {
 		all := []string{s.Namespace + "/" + s.Name, s.Kind}
@@ -400,7 +388,6 @@ func byService(a, b *adminapi.ServiceLine) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// serviceSeverity returns the severity of a service.
 func serviceSeverity(s *adminapi.ServiceLine) adminapi.Severity {
 	switch {
 	case s.Streams > 0 && s.Watched && s.Endpoints == 0:

@@ -11,7 +11,6 @@ import (
 // streamsHandler serves /debug/streams.
 type streamsHandler struct{ *Sources }
 
-// all returns all views and the number of streams that use each view.
 func (h streamsHandler) all() (page adminapi.Streams) {
 	for _, v := range h.Streams.Views() {
 		page.Streams += v.Streams
@@ -20,7 +19,6 @@ func (h streamsHandler) all() (page adminapi.Streams) {
 	return page
 }
 
-// list returns the rows of the list of streams. Each row is a view with at least one stream.
 func (h streamsHandler) list(views []grpcapi.ViewStatus) (lines []adminapi.View) {
 	for _, v := range views {
 		if v.Streams == 0 {
@@ -36,7 +34,6 @@ func (h streamsHandler) list(views []grpcapi.ViewStatus) (lines []adminapi.View)
 	return lines
 }
 
-// streamLines defines how to search and sort the list of streams.
 var streamLines = lineKind[adminapi.View]{
 	text: func(v *adminapi.View) string {
 		return strings.Join([]string{v.Destination, v.Method, v.Node, v.Zone, v.Namespace}, "\n")

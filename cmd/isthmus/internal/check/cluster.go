@@ -12,7 +12,6 @@ import (
 	"isthmus/internal/text"
 )
 
-// clusterCheck runs the checks for one cluster.
 type clusterCheck struct {
 	*report
 	adminapi.Cluster
@@ -49,7 +48,6 @@ const (
 	skewFailure = 5 * time.Minute
 )
 
-// checkServer checks whether the API server responds successfully.
 func (l *clusterCheck) checkServer() {
 	add := l.about(sectionAPI, API, l.Cluster.Cluster)
 	s := l.API
@@ -91,8 +89,7 @@ func (l *clusterCheck) checkServer() {
 	}
 }
 
-// isFailure reports whether a response status means that the API server fails for all resources,
-// and not only for one.
+// isFailure reports whether a response status affects requests for all resources.
 func (l *clusterCheck) isFailure(status int) bool {
 	follows := l.State == adminapi.Ready || l.State == adminapi.Pending || l.State == ""
 	return status == http.StatusUnauthorized || status >= 500 && !follows
@@ -110,7 +107,6 @@ func (l *clusterCheck) hintOfServer(hint string) string {
 	return hint + "; to renew the link: isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply"
 }
 
-// checkClock compares the clock of the API server with the clock of this process.
 func (l *clusterCheck) checkClock() {
 	add := l.about(sectionAPI, ClockSkew, l.Cluster.Cluster)
 	c := l.API.Clock
@@ -141,10 +137,8 @@ func (l *clusterCheck) checkClock() {
 	}
 }
 
-// kinds lists the custom resources that a replica reads in the local cluster.
 var kinds = []string{"serviceprofiles.linkerd.io", "servers.policy.linkerd.io", "externalworkloads.workload.linkerd.io"}
 
-// checkKinds reports custom resources that are not installed in the local cluster.
 func (l *clusterCheck) checkKinds() {
 	add := l.about(sectionAPI, CRDs, l.Cluster.Cluster)
 	var absent, unknown []string
@@ -176,12 +170,10 @@ func (l *clusterCheck) checkKinds() {
 
 const (
 	overBudget = "over budget" // part of a Reason
-	// moreMemory is the hint for clusters that need more memory.
 	moreMemory = "raise --cluster-memory and the memory limit of Isthmus"
 )
 
-// checkState reports the state and the standing of the cluster, and objects that Isthmus ignores.
-// Each problem has a separate hint.
+// checkState reports the state and standing of the cluster, and objects that Isthmus ignores.
 func (l *clusterCheck) checkState() {
 	if l.State == "" || l.State == adminapi.Rejected { // no replica watches the cluster
 		return
@@ -313,7 +305,6 @@ func (l *clusterCheck) checkExpiry() {
 	l.about(sectionLinks, LinkExpiry, l.Cluster.Cluster)(level, text, hint)
 }
 
-// expiry returns a description of an expiry time, and the level of the result.
 func expiry(now, at time.Time, soon time.Duration) (level Level, text string) {
 	left := at.Sub(now)
 	when := at.UTC().Format("2006-01-02 15:04 MST")
@@ -438,8 +429,7 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
 }
 
-// If the data behind a result is older than these limits, in seconds, the result mentions the age
-// of the data.
+// These limits are in seconds. A result mentions the age of its data if the data is older.
 const (
 	anchorsAge  = 15
 	networksAge = 65
@@ -492,7 +482,6 @@ func compareAnchors(here, there []adminapi.Anchor) (level Level, text string) {
 	return OK, "the same trust anchors as here"
 }
 
-// podRanges returns the sorted Pod CIDRs of the cluster.
 func (l *clusterCheck) podRanges() (list []netip.Prefix) {
 	if l.API.Networks == nil {
 		return nil

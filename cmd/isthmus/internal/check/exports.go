@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// maxClashes is the maximum number of pairs of links that are listed.
 const maxClashes = 10
 
 // NameClashes finds pairs of links in which the longer name ends with a hyphen followed by the
@@ -36,7 +35,6 @@ func NameClashes(links []string) (texts []string) {
 	return texts
 }
 
-// checkExports reports exports for which no object is written, with the reasons.
 func checkExports(r *report, s *Input) {
 	x := s.Clusters.Exports
 	if x == nil {
@@ -123,7 +121,6 @@ func checkWriter(r *report, s *Input) {
 	}
 }
 
-// checkCopies reports whether lost clusters are copied.
 func checkCopies(r *report, s *Input) {
 	if s.Copies == nil {
 		return

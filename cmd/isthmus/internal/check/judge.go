@@ -73,7 +73,6 @@ func Judge(s Input) []Result {
 	return r.sorted()
 }
 
-// checkSecrets reports whether link Secrets can be read, and the problems of each link Secret.
 func checkSecrets(r *report, s *Input) {
 	add := r.about(sectionLinks, LinkSecrets, "")
 	grant := "grant the permissions for secrets from manifests/install/rbac.yaml in namespace " + s.Secrets.Namespace
@@ -125,8 +124,8 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 	}
 }
 
-// mostLinkedMemory is the percentage of GOMEMLIMIT that all linked clusters together may use
-// without a warning. The alert IsthmusLinkedClustersMemory has the same threshold.
+// mostLinkedMemory is the percentage of GOMEMLIMIT above which linked clusters cause a warning. The
+// alert IsthmusLinkedClustersMemory uses the same threshold.
 const mostLinkedMemory = 50
 
 // checkMemory reports whether all linked clusters together use too much memory. The memory cap
@@ -147,8 +146,7 @@ func checkMemory(r *report, s *Input) {
 		"raise the memory limit of the container, or lower --cluster-memory, which makes the largest clusters stale")
 }
 
-// checkNetworks reports overlapping Pod CIDRs of clusters on the same network. For each pair of
-// clusters, the result for the second cluster includes one example.
+// checkNetworks reports overlapping Pod CIDRs of clusters on the same network.
 func checkNetworks(clusters []*clusterCheck) {
 	ranges := make([][]netip.Prefix, len(clusters))
 	for i, l := range clusters {

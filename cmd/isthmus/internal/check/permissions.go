@@ -98,7 +98,6 @@ func (r Permission) String() string {
 	return s
 }
 
-// missing returns the verbs that the API server has forbidden according to the rejected requests.
 func (r Permission) missing(refused []adminapi.RefusedRequest) (verbs []string) {
 	for _, verb := range r.Verbs {
 		if slices.ContainsFunc(refused, func(x adminapi.RefusedRequest) bool {

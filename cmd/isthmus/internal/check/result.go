@@ -79,7 +79,6 @@ func Rank(l Level) int { return slices.Index([]Level{OK, Unchecked, Warning, Fai
 // report collects results.
 type report struct{ results []Result }
 
-// about returns a function that adds results to the report for the given check and object.
 func (r *report) about(section, check, object string) func(level Level, text, hint string) {
 	return func(level Level, text, hint string) {
 		r.results = append(r.results,
@@ -97,7 +96,6 @@ func (r *report) sorted() []Result {
 	return r.results
 }
 
-// ofService adds a result for the given check and service to the report.
 func (r *report) ofService(check, service string, level Level, text, hint string) {
 	r.about(sectionServices, check, service)(level, text, hint)
 }

@@ -10,7 +10,6 @@ import (
 	"isthmus/internal/text"
 )
 
-// checkServices reports problems of federated and mirrored services.
 func checkServices(r *report, s *Input) {
 	federated := 0
 	for i := range s.Services {
@@ -51,7 +50,6 @@ func checkServices(r *report, s *Input) {
 	}
 }
 
-// isFederated reports whether service s is federated or mirrored.
 func isFederated(s *adminapi.Service) bool {
 	return s.Federated || slices.ContainsFunc(s.Members, func(m adminapi.Member) bool { return m.Cluster != "local" })
 }
@@ -101,7 +99,6 @@ func memberHint(service, reason string) string {
 		"to find out why the cluster cannot be read"
 }
 
-// checkAddresses reports addresses that two members of service s offer.
 func checkAddresses(r *report, s *adminapi.Service) {
 	for _, p := range s.Ports {
 		for _, m := range p.Members {
@@ -149,8 +146,7 @@ const (
 	// conflictLasts is how long several objects may claim the same address without a warning.
 	// Conflicts that arise when Pods are replaced end within seconds.
 	conflictLasts = time.Minute
-	// maxConflicts is the maximum number of conflicts with separate results.
-	maxConflicts = 10
+	maxConflicts  = 10
 )
 
 // checkConflicts reports the addresses of the local cluster that several objects have claimed for

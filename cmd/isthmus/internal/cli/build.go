@@ -34,7 +34,6 @@ func Revision() string {
 	return text
 }
 
-// buildInfo returns the build information that the Go tool embeds.
 func buildInfo() *debug.BuildInfo {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -51,7 +50,6 @@ var libraries = []struct{ title, module string }{
 	{"gRPC", "google.golang.org/grpc"},
 }
 
-// printVersion prints the version, the commit and the libraries.
 func printVersion(w io.Writer, info *debug.BuildInfo) {
 	fmt.Fprintln(w, "isthmus", cmp.Or(info.Main.Version, "unknown"))
 	line := func(title, value string) { fmt.Fprintf(w, "  %-18s %s\n", title, value) }
@@ -75,7 +73,6 @@ func revision(info *debug.BuildInfo) (text, at string) {
 	return text, all["vcs.time"]
 }
 
-// commit returns the revision in a form for users.
 func commit(info *debug.BuildInfo) string {
 	text, at := revision(info)
 	if at != "" {
@@ -84,7 +81,6 @@ func commit(info *debug.BuildInfo) string {
 	return text
 }
 
-// moduleVersion returns the version of a module in this build.
 func moduleVersion(info *debug.BuildInfo, path string) string {
 	for _, m := range info.Deps {
 		if m.Path == path {

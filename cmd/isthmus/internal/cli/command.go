@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The function init makes cobra keep commands in the order of the overview.
+// Keep commands in the order of the overview.
 func init() { cobra.EnableCommandSorting = false }
 
 // Command is one command of a program, such as "isthmus get".
@@ -79,7 +79,6 @@ func NewSection(title string, define func(*pflag.FlagSet)) Section {
 	return s
 }
 
-// helpWidth is the width of the help for flags, in columns.
 const helpWidth = 100
 
 // Help prints what the command does and all its flags.
@@ -130,7 +129,6 @@ func (c *Command) forCobra() *cobra.Command {
 	return cmd
 }
 
-// fileFlags are flags whose values are file names.
 var fileFlags = []string{"kubeconfig", "ca-file"}
 
 // choice is the value of a flag that accepts a fixed set of words.

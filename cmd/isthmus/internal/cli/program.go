@@ -159,7 +159,6 @@ func (g *Program) root(p Process) *cobra.Command {
 	return root
 }
 
-// unknownCommand returns the error for a first argument that is not a command.
 func unknownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -176,7 +175,6 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	return Usagef("unknown command %q: the commands are %s and help", args[0], strings.Join(names, ", "))
 }
 
-// overview prints all commands by group.
 func (g *Program) overview(w io.Writer) {
 	name := lastWord(g.Name)
 	fmt.Fprintf(w, "%s\n\nUsage: %s COMMAND [FLAGS]\n", g.Intro, name)
@@ -200,7 +198,7 @@ func (g *Program) overview(w io.Writer) {
 	}
 }
 
-// printRenamed prints a text with the full name of a program in place of the last word of the name.
+// printRenamed replaces the last word of a program's name with the full name.
 func printRenamed(w io.Writer, text func(io.Writer), name string) {
 	var b bytes.Buffer
 	text(&b)
@@ -211,7 +209,6 @@ func lastWord(name string) string { return name[strings.LastIndex(name, " ")+1:]
 
 const completionSummary = "print a script that completes commands and flags in your shell"
 
-// pluginHelp is the text that follows cobra's help for the completion command.
 const pluginHelp = `
 As kubectl plugin: kubectl asks a program kubectl_complete-PROGRAM, which may be a
 link to this one:

@@ -13,7 +13,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// colour is the escape sequence that starts a colour.
+// A colour is a terminal escape sequence.
 type colour string
 
 const (
@@ -31,19 +31,16 @@ func (c colour) paint(text string) string {
 	return string(c) + text + "\x1b[0m"
 }
 
-// withoutColours removes colours from a painted text.
 var withoutColours = strings.NewReplacer(string(red), "", string(green), "", string(yellow), "", "\x1b[0m", "")
 
-// colours maps words from a replica's response to their colours.
 var colours = map[string]colour{
 	"ready": green, "alive": green, "pending": yellow, adminapi.LastResort: yellow, adminapi.Withdrawn: yellow,
 	"unreachable": red, "stale": red, "rejected": red, "unlinked": red, "dead": red,
 }
 
-// coloured returns a word from a replica's response as a cell.
+// coloured returns a state or level from a replica's response as a cell in its colour.
 func coloured(word string) cell { return cell{word, colours[word]} }
 
-// cell is the text of one cell of a table. The text may contain control characters.
 type cell struct {
 	text   string
 	colour colour
@@ -101,7 +98,6 @@ func (t *cells) writeUnder(b *bytes.Buffer, title string) {
 	}
 }
 
-// joined joins the strings that are not empty with a separator.
 func joined(by string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), by)
 }

@@ -21,11 +21,9 @@ import (
 	"isthmus/internal/text"
 )
 
-// checkTimeout is the default of --timeout. The default suffices for 250 clusters, even if many of
-// the clusters do not respond.
+// checkTimeout suffices for 250 clusters, even if many of them do not respond.
 const checkTimeout = 30 * time.Second
 
-// checkOptions are the options of "isthmus check".
 type checkOptions struct {
 	Target
 	pre       bool // only run the checks that need no replica
@@ -62,7 +60,6 @@ func checkCommand(preflight func(context.Context, preflightOptions) check.Input)
 	})
 }
 
-// runCheck runs the checks once or, with --wait, until none fails.
 func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	if o.wait < 0 {
 		return cli.Usagef("--wait is %v: use a duration, such as 5m", o.wait)
@@ -176,13 +173,11 @@ const (
 	checkReplicas = "replicas" // replicas agree, and one of them writes EndpointSlices
 )
 
-// checkState holds the results of all checks. After all results have been added, the method finish
-// sorts and counts the results.
+// checkState collects the results of all checks, which its finish method sorts and counts.
 type checkState struct {
 	adminapi.CheckOutput
 	marks marks
-	// These fields contain the number of replicas that responded, and how many of them use a
-	// supported page format.
+	// The two fields count the replicas that responded, and those with a supported page format.
 	replicas, judged int
 }
 
@@ -192,7 +187,6 @@ func newCheckState(from string) *checkState {
 	}}
 }
 
-// add adds a result to the section Gateway.
 func (s *checkState) add(name, object string, level check.Level, text, hint string) {
 	s.Results = append(s.Results,
 		check.Result{Section: check.SectionReplicas, Check: name, Object: object, Level: level, Text: text, Hint: hint})
@@ -367,7 +361,6 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 	}
 }
 
-// table returns the results by section, followed by a summary.
 func (s *checkState) table() string {
 	var b bytes.Buffer
 	if s.From == adminapi.CheckedHere {
@@ -385,10 +378,8 @@ func (s *checkState) table() string {
 	return b.String()
 }
 
-// maxFine limits the number of lines for the OK results of one check.
 const maxFine = 5
 
-// writeCheck writes the results of one check and summarizes OK results.
 func (s *checkState) writeCheck(b *bytes.Buffer, list []check.Result) {
 	var texts []string
 	objects := make(map[string][]string) // objects with an OK result, by text
@@ -442,7 +433,6 @@ func (s *checkState) writeLine(b *bytes.Buffer, level check.Level, text string) 
 	fmt.Fprintf(b, "  %s %s\n", levelColours[level].paint(s.marks.byLevel[level]), Printable(text))
 }
 
-// summary returns the number of results that are not OK, by level.
 func (s *checkState) summary() string {
 	var parts []string
 	for _, n := range []struct {
@@ -463,7 +453,6 @@ func (s *checkState) summary() string {
 	return strings.Join(parts, ", ") + "."
 }
 
-// resultLine formats a result as one line, without its hint.
 func resultLine(r check.Result) string {
 	text := r.Text
 	if r.Level == check.Unchecked {
@@ -481,8 +470,7 @@ func resultLine(r check.Result) string {
 // resultKey identifies the results of two replicas that are compared.
 type resultKey struct{ check, object string }
 
-// alike reports whether the results of all replicas for one check and one object have the same
-// levels.
+// alike reports whether all replicas agree on the levels of one check and object.
 func alike(lists [][]check.Result) bool {
 	for _, list := range lists[1:] {
 		if !slices.EqualFunc(lists[0], list, func(a, b check.Result) bool { return a.Level == b.Level }) {
@@ -492,8 +480,7 @@ func alike(lists [][]check.Result) bool {
 	return true
 }
 
-// runs splits a list into runs of consecutive elements for which the function returns the same
-// value.
+// runs splits a list into runs of consecutive elements with the same key.
 func runs(list []check.Result, of func(check.Result) string) (all [][]check.Result) {
 	for i, r := range list {
 		if i == 0 || of(r) != of(list[i-1]) {

@@ -18,7 +18,6 @@ import (
 	"isthmus/internal/text"
 )
 
-// clustersOptions are the options of "isthmus clusters".
 type clustersOptions struct {
 	Target
 	watch bool
@@ -39,7 +38,6 @@ func clustersCommand() cli.Command {
 	})
 }
 
-// runClusters shows the clusters page once or, with --watch, until the process receives a signal.
 func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 	page, err := o.read(ctx, p)
 	if err != nil {
@@ -81,8 +79,8 @@ func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*adminapi.Cl
 	}, nil
 }
 
-// showClusters prints a page if it differs from the previous one. Unless the output replaces the
-// previous page, showClusters ignores fields that change all the time.
+// showClusters prints a page unless it equals the previous one. If the output is appended, fields
+// that always change are not compared.
 func showClusters(out *screen, page *adminapi.ClustersOutput) error {
 	compared := page.Clusters
 	if !out.redraw {
@@ -94,7 +92,7 @@ func showClusters(out *screen, page *adminapi.ClustersOutput) error {
 	return out.show(page.Time, page.Gateway, page, func() (string, []byte) { return clustersTable(page) })
 }
 
-// lastingPage returns a page without the fields that change all the time.
+// lastingPage returns a page without counters and times.
 func lastingPage(page adminapi.Clusters) adminapi.Clusters {
 	page.Local = lasting(page.Local)
 	page.Clusters = slices.Clone(page.Clusters)
@@ -116,7 +114,6 @@ func lasting(c adminapi.Cluster) adminapi.Cluster {
 	return c
 }
 
-// clusterFacts returns the state, standing and region of each cluster.
 func clusterFacts(p *adminapi.Clusters) facts {
 	all := facts{"the local cluster": clusterFact(&p.Local)}
 	for _, c := range p.Clusters {
@@ -133,8 +130,6 @@ func clusterFact(c *adminapi.Cluster) fact {
 	return fact{text: joined(" ", string(c.State), c.Standing, c.Region)}
 }
 
-// clustersTable returns a headline, and a table with one line per cluster. A line for each problem
-// follows.
 func clustersTable(o *adminapi.ClustersOutput) (string, []byte) {
 	var t cells
 	t.row("CLUSTER", "STATE", "SINCE", "STANDING", "REGION", "SERVICES", "SLICES", "PODS", "MEMORY", "LAST EVENT",
@@ -155,7 +150,6 @@ func clustersTable(o *adminapi.ClustersOutput) (string, []byte) {
 	return clustersHeadline(&o.Clusters) + summary, b.Bytes()
 }
 
-// writeGateways writes one line for each gateway of a cluster on another network.
 func writeGateways(b *bytes.Buffer, o *adminapi.ClustersOutput) {
 	var t cells
 	t.row("CLUSTER", "NETWORK", "GATEWAY", "STATE", "SINCE", "NAME", "IDENTITY", "WHY NOT")
@@ -205,7 +199,6 @@ func whyNotReady(c *adminapi.Cluster) string {
 	return joined("; ", secret, c.Reason, c.StandingReason)
 }
 
-// clustersHeadline returns the number of links, in total and by state.
 func clustersHeadline(p *adminapi.Clusters) string {
 	if len(p.Clusters) == 0 {
 		return "no links"
@@ -221,7 +214,6 @@ func clustersHeadline(p *adminapi.Clusters) string {
 	return text.Count(len(p.Clusters), "link", "links") + " (" + strings.Join(parts, ", ") + ")"
 }
 
-// writeTroubles writes the problems that do not fit into the table.
 func writeTroubles(b *bytes.Buffer, p *adminapi.Clusters) {
 	var links, services, unserved []string
 	switch {
@@ -324,7 +316,6 @@ func conflictLines(p *adminapi.Clusters) (list []string) {
 	return list
 }
 
-// prefixed returns the strings, each with a prefix and a colon.
 func prefixed(about string, texts []string) []string {
 	list := make([]string, len(texts))
 	for i, text := range texts {

@@ -23,8 +23,8 @@ func All() []cli.Command {
 	}
 }
 
-// Target holds the flags with which users select replicas. Commands of other packages also use
-// Target. Target also limits how long a command waits for the replicas.
+// Target holds the flags with which users select replicas. Target also limits how long a command
+// waits for the replicas.
 type Target struct {
 	reach.Options
 	Timeout time.Duration // limit for everything that the command does; positive
@@ -38,7 +38,7 @@ func (t *Target) AdminFlag(s *pflag.FlagSet) {
 		"as set with the replica's --metrics-addr flag.")
 }
 
-// pageFlags adds the flags of commands that read pages. The parameters limit and allowed are the
+// pageFlags adds the flags of commands that read pages. The limit and allowed parameters are the
 // default and the usage text of --timeout.
 func (t *Target) pageFlags(s *pflag.FlagSet, limit time.Duration, allowed string) {
 	t.AdminFlag(s)
@@ -89,9 +89,8 @@ func (t *Target) asJSON() bool { return t.output == "json" }
 
 func (t *Target) screen(p cli.Process) *screen { return &screen{w: p.Stdout, asJSON: t.asJSON()} }
 
-// find returns the replicas that the flags select. At least one of these replicas can be queried.
-// Replicas that are not ready come last. The caller must call the returned release function when it
-// no longer uses the replicas.
+// find returns the replicas that the flags select. Replicas that are not ready come last. The
+// caller must call the returned release function when it no longer uses the replicas.
 func (t *Target) find(ctx context.Context, p cli.Process) (list []reach.Replica, release func(), err error) {
 	if t.Address != "" {
 		return []reach.Replica{{Address: t.Address}}, func() {}, nil
@@ -111,8 +110,6 @@ func (t *Target) find(ctx context.Context, p cli.Process) (list []reach.Replica,
 	return list, cluster.Close, nil
 }
 
-// await runs a function that waits for a response within the timeout. If the function runs for more
-// than a second, await prints what the command is waiting for.
 func (t *Target) await(ctx context.Context, p cli.Process, what, who string, work func() error) error {
 	err := p.Await(ctx, fmt.Sprintf(" for %s, for up to %v", what, t.Timeout), work)
 	switch {
@@ -130,7 +127,6 @@ func (t *Target) late(who string) error {
 	return fmt.Errorf("%s did not respond within %v (--timeout)", who, t.Timeout)
 }
 
-// checkToken returns a usage error if a context token is not valid JSON.
 func checkToken(text string) error {
 	var token struct {
 		NS, NodeName, Pod string

@@ -14,8 +14,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// messageJSON returns the JSON form of a protobuf message. Some messages have no JSON form, for
-// example if a duration is out of range.
 func messageJSON(m proto.Message) (json.RawMessage, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {
@@ -41,7 +39,7 @@ func decodeAddress(a *pbnet.TcpAddress) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, uint16(a.GetPort())), nil
 }
 
-// The functions below return the columns of the table. A column is empty if its value was not sent.
+// The functions below return the table's columns, which are empty if the message lacks the value.
 
 // clusterOf returns the label target_cluster. A replica sets the label on endpoints of linked
 // clusters, unless it runs with --target-cluster-label=false.

@@ -22,11 +22,10 @@ import (
 	"isthmus/internal/text"
 )
 
-// explainTimeout is the default of --timeout. A replica queues requests for explanations, and
-// rejects a request that has waited too long.
+// explainTimeout is longer than the default of other commands, because replicas queue requests for
+// explanations.
 const explainTimeout = 30 * time.Second
 
-// explainOptions are the options of "isthmus explain".
 type explainOptions struct {
 	Target
 	token, node, address string
@@ -54,7 +53,6 @@ func explainCommand() cli.Command {
 	})
 }
 
-// runExplain shows every address of a service with its verdict.
 func runExplain(ctx context.Context, p cli.Process, o *explainOptions) error {
 	query, ip, err := o.query(p)
 	if err != nil {
@@ -102,7 +100,6 @@ func (o *explainOptions) query(p cli.Process) (query string, ip netip.Addr, err 
 	return q.Encode(), ip, nil
 }
 
-// readAddress parses an IP address, optionally with a port.
 func readAddress(text string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
@@ -116,7 +113,6 @@ func readAddress(text string) (netip.Addr, error) {
 	return ip.Unmap(), nil
 }
 
-// explainState is an explanation that the command prints.
 type explainState struct {
 	adminapi.ExplainOutput
 	address netip.Addr // set by --address; invalid for all addresses
@@ -142,7 +138,6 @@ func (s *explainState) unserved() error {
 	return nil
 }
 
-// totalOf returns the total number of addresses.
 func totalOf(p *adminapi.Explanation) (n int) {
 	for _, count := range p.Verdicts {
 		n += count
@@ -150,8 +145,6 @@ func totalOf(p *adminapi.Explanation) (n int) {
 	return n
 }
 
-// table returns a headline and the sections of the explanation: client, problems, tiers, members,
-// addresses, remedies and proxies.
 func (s *explainState) table() (string, []byte) {
 	var b bytes.Buffer
 	p := &s.Explanation
@@ -173,7 +166,6 @@ func (s *explainState) table() (string, []byte) {
 	return s.headline(), b.Bytes()
 }
 
-// failuresOf returns the reasons why Isthmus cannot update the service.
 func failuresOf(p *adminapi.Explanation) (list []string) {
 	for _, f := range p.Failures {
 		list = append(list, f.String())
@@ -218,7 +210,6 @@ func (s *explainState) headline() string {
 	return summary + ": no addresses"
 }
 
-// client describes the client of the explanation.
 func (s *explainState) client() string {
 	c := s.Client
 	with := func(what, value string) string {
@@ -247,7 +238,6 @@ func (s *explainState) writeMembers(b *bytes.Buffer) {
 	t.writeUnder(b, "Members:\n")
 }
 
-// maxAddressLines limits how many addresses of a service are listed.
 const maxAddressLines = 40
 
 func (s *explainState) writeAddresses(b *bytes.Buffer) {
@@ -392,7 +382,6 @@ func remedies(p *adminapi.Explanation, placed bool) (list []string) {
 	return list
 }
 
-// troubled returns the cell for a number that should be 0.
 func troubled(n int) cell {
 	if n > 0 {
 		return cell{strconv.Itoa(n), yellow}
@@ -465,8 +454,6 @@ func byCount(p *adminapi.Explanation) []string {
 	})
 }
 
-// verdictWords are the texts for a verdict: why an address is not served, and the remedy if there
-// is one.
 type verdictWords struct{ why, remedy string }
 
 // Verdicts that are no problem. Clients reach an address behind a gateway through the address of
@@ -477,10 +464,8 @@ const (
 )
 
 // portUndeclared is the verdict for all addresses of a member whose Service must declare the port.
-// portUndeclared applies to Services that Isthmus writes.
 const portUndeclared = "port-not-declared"
 
-// verdicts contains the texts for all verdicts of this version.
 var verdicts = map[string]verdictWords{
 	served: {"clients get it", ""},
 	"no-such-service": {"the cluster has no such Service, or the Service has type ExternalName",
@@ -536,10 +521,8 @@ var verdicts = map[string]verdictWords{
 	"other-address-preferred": {"clients get its Pod by an IPv6 address", ""},
 }
 
-// ofNode contains the verdicts that depend on the client's node.
 var ofNode = map[string]bool{"other-node": true, "hinted-to-other-nodes": true, "hinted-to-other-zones": true}
 
-// stateRemedies contains the remedy for each state of a member's cluster.
 var stateRemedies = map[string]string{
 	"unlinked": "no link Secret names the cluster: link it, or remove it from the definition",
 	"rejected": "its link Secret is unusable: correct the Secret",

@@ -20,7 +20,6 @@ import (
 	"isthmus/internal/text"
 )
 
-// exportsOptions are the options of "isthmus exports".
 type exportsOptions struct {
 	Target
 	diff, written bool
@@ -44,7 +43,6 @@ func exportsCommand() cli.Command {
 	})
 }
 
-// runExports shows the exports page, or the part that the arguments select.
 func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 	query := url.Values{}
 	for _, arg := range p.Args {
@@ -128,11 +126,8 @@ func (o *exportsOptions) print(p cli.Process, shown Answer[adminapi.Exports]) (e
 	return err
 }
 
-// exportsState is an exports page that the command prints.
 type exportsState struct{ adminapi.ExportsOutput }
 
-// table returns a headline and a table with one line per export. Conflicts and notes on Linkerd
-// follow.
 func (s *exportsState) table() (string, []byte) {
 	var b bytes.Buffer
 	writeUnchecked(&b, s.Unchecked)

@@ -42,7 +42,7 @@ func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) 
 	})
 }
 
-// ask calls a function for each replica. The parameter what describes the request in messages.
+// ask calls a function for each replica. Messages use the what parameter to describe the request.
 func ask[T any](
 	ctx context.Context, p cli.Process, t *Target, what string,
 	one func(context.Context, reach.Replica, *T) (Origin, error),
@@ -81,7 +81,6 @@ func ask[T any](
 	return list, nil
 }
 
-// replicaNames returns the names of the replicas that are queried, for messages.
 func replicaNames(replicas []reach.Replica) string {
 	list := make([]string, 0, len(replicas))
 	for _, g := range replicas {
@@ -92,8 +91,8 @@ func replicaNames(replicas []reach.Replica) string {
 	return strings.Join(list, " and ")
 }
 
-// maxPage limits how much of a page is read, in bytes. Pages for 50,000 federated services of three
-// clusters fit into this limit.
+// maxPage limits the size of a page in bytes. A page with 50,000 federated services in three
+// clusters fits.
 const maxPage = 32 << 20
 
 // pageLimits limit the elements and fields of a page. A services page of maxPage bytes contains
@@ -103,8 +102,6 @@ var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 // versionPage is the page that every version of Isthmus serves.
 const versionPage = "/debug/version"
 
-// fetch reads a page from a replica into a value. If the replica is older and sends no headers that
-// name its build, fetch also requests its version page.
 func fetch(ctx context.Context, g reach.Replica, path string, into any) (Origin, error) {
 	from, err := fetchPage(ctx, g, path, into)
 	_, answered := errors.AsType[pageError](err)
@@ -118,7 +115,6 @@ func fetch(ctx context.Context, g reach.Replica, path string, into any) (Origin,
 	return from, err
 }
 
-// fetchPage reads a page from a replica into a value.
 func fetchPage(ctx context.Context, g reach.Replica, path string, into any) (from Origin, err error) {
 	if g.NotReady != "" {
 		//lint:ignore ST1005 Pod is the name of a kind
@@ -166,7 +162,6 @@ func unanswered(g reach.Replica, err error) error {
 	return fmt.Errorf("%s: %s", g, Printable(strings.TrimPrefix(err.Error(), "net/http: ")))
 }
 
-// decodePage decodes a response into a value.
 func decodePage(g reach.Replica, answer *http.Response, page string, into any) (from Origin, err error) {
 	from = originOf(answer.Header)
 	another := "is it a replica of Isthmus? (choose another with -n or --pod)"
@@ -202,7 +197,6 @@ func refusal(body io.Reader) string {
 	return Printable(strings.TrimSpace(string(text)))
 }
 
-// pageOf returns a path without its query, for messages.
 func pageOf(path string) string {
 	page, _, _ := strings.Cut(path, "?")
 	return page

@@ -157,7 +157,6 @@ func (s *getState) remove(set *pb.AddrSet) error {
 	return bad
 }
 
-// addresses returns the addresses of the endpoints, sorted.
 func (s *getState) addresses() []netip.AddrPort {
 	return slices.SortedFunc(maps.Keys(s.endpoints), netip.AddrPort.Compare)
 }
@@ -172,7 +171,6 @@ func (s *getState) output(at time.Time, authority string) any {
 	return o
 }
 
-// table returns a headline and a table with one line per endpoint.
 func (s *getState) table() (string, []byte) {
 	if len(s.endpoints) == 0 {
 		return s.headline(), nil
@@ -201,7 +199,6 @@ func (s *getState) table() (string, []byte) {
 // are in service.
 const standingColumn = 4
 
-// headline returns the number of endpoints, in total and by cluster.
 func (s *getState) headline() string {
 	switch {
 	case !s.exists:

@@ -47,7 +47,6 @@ func (o Origin) OtherFormat(own adminapi.Build) error {
 	return nil
 }
 
-// writeUnchecked prints the reason why a page cannot be evaluated, unless the reason is empty.
 func writeUnchecked(w io.Writer, unchecked string) {
 	if unchecked != "" {
 		fmt.Fprintf(w, "Not checked: %s\n", unchecked)
@@ -63,7 +62,6 @@ func describeBuild(b adminapi.Build) string {
 	return Printable(cmp.Or(b.Version, "not known"))
 }
 
-// originOf reads an Origin from the headers of a response.
 func originOf(h http.Header) Origin {
 	from := Origin{Format: h.Get(adminapi.FormatHeader)}
 	from.Build.Version = h.Get(adminapi.VersionHeader)

@@ -34,7 +34,6 @@ const postRenderEnding = `Examples:
 
 For Helm 4, where post-renderers are plugins, docs/install.md has the one that runs this verb.`
 
-// imageName matches an image with a tag, a digest or both.
 var imageName = regexp.MustCompile(`^([\w.-]+(:\d+)?/)?[a-z\d._/-]+` +
 	`(:\w[\w.-]{0,127}|(:\w[\w.-]{0,127})?@sha256:[\da-f]{64})$`)
 
@@ -53,7 +52,6 @@ func PostRender() cli.Command {
 	}
 }
 
-// runPostRender prints the objects from standard input with a different image.
 func runPostRender(p cli.Process, image string) error {
 	if !imageName.MatchString(image) {
 		return cli.Usagef("--image=%q: set it to the image of Isthmus with a tag or digest, "+
@@ -107,8 +105,6 @@ func postRender(from io.Reader, image string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// setImage sets the image of the destination container and reports whether object contains that
-// container.
 func setImage(object map[string]any, image string) bool {
 	o := unstructured.Unstructured{Object: object}
 	deployment := appsv1.SchemeGroupVersion.WithKind("Deployment")

@@ -31,7 +31,6 @@ const (
 	firstAnswer    = 3 * time.Second // for the first response from a cluster
 )
 
-// preflightOptions describe the checks that need no replica.
 type preflightOptions struct {
 	config    *rest.Config  // how the user connects to the local cluster
 	api       *kube.Clients // clients of the same cluster, for lists of Secrets
@@ -104,7 +103,6 @@ func preflight(ctx context.Context, p preflightOptions) check.Input {
 	return seen
 }
 
-// inspection holds the state of inspecting one cluster's API server.
 type inspection struct {
 	// inputs
 	name        federation.ClusterName
@@ -233,8 +231,6 @@ func (x *inspection) askPermissions(ctx context.Context, api *kube.Client) {
 	kube.SortRefused(x.found.Refused)
 }
 
-// mayDo asks the API server whether a permission is granted. If the field account is set, the
-// question concerns that ServiceAccount. Otherwise, the question concerns the credentials in use.
 func (x *inspection) mayDo(ctx context.Context, api *kube.Client, r check.Permission, verb string) (bool, error) {
 	resource, subresource, _ := strings.Cut(r.Resource, "/")
 	asked := &authorizationv1.ResourceAttributes{

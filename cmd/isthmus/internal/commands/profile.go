@@ -141,7 +141,6 @@ func yesOrNo(b bool) string {
 	return "no"
 }
 
-// retriesText formats a retry budget, which may be nil, as one line.
 func retriesText(b *pb.RetryBudget) string {
 	if b == nil {
 		return "-"
@@ -150,7 +149,6 @@ func retriesText(b *pb.RetryBudget) string {
 		b.GetTtl().AsDuration(), b.GetMinRetriesPerSecond())
 }
 
-// referenceText formats a reference to an object, which may be nil, as one line.
 func referenceText(m *meta.Metadata) string {
 	r := m.GetResource()
 	switch {
@@ -162,9 +160,8 @@ func referenceText(m *meta.Metadata) string {
 	return r.GetNamespace() + "/" + r.GetName()
 }
 
-// maxNesting limits the depth to which conditions are described. The text of a condition contains
-// the texts of its parts. Without a limit, a hostile server could choose a depth that takes
-// quadratic time.
+// maxNesting limits the depth of described conditions, because a deeply nested condition from a
+// hostile server would take quadratic time.
 const maxNesting = 16
 
 // requestCondition describes which requests a route matches, in one line. Conditions below
@@ -192,8 +189,7 @@ func requestCondition(m *pb.RequestMatch, nesting int) string {
 	return "?"
 }
 
-// responseCondition describes which responses a class matches, in one line. Conditions below
-// maxNesting are shown as "…".
+// responseCondition describes which responses a class matches, in one line.
 func responseCondition(m *pb.ResponseMatch, nesting int) string {
 	if nesting > maxNesting {
 		return "…"
@@ -212,8 +208,8 @@ func responseCondition(m *pb.ResponseMatch, nesting int) string {
 	return "?"
 }
 
-// joinConditions joins the texts of conditions with a word, in parentheses if there are several.
-// For an empty list, joinConditions returns the value of the parameter empty.
+// joinConditions joins texts with a word, in parentheses if there are several. For an empty list,
+// the result is empty's value.
 func joinConditions[M any](list []M, word, empty string, text func(M) string) string {
 	var parts []string
 	for _, m := range list {

@@ -15,7 +15,6 @@ import (
 	"isthmus/internal/text"
 )
 
-// screen prints the states of a command.
 type screen struct {
 	w      io.Writer
 	asJSON bool   // print each state as one line of JSON instead of a table
@@ -23,7 +22,6 @@ type screen struct {
 	last   []byte // the last argument of changed, as JSON
 }
 
-// changed reports whether state differs from the state of the previous call.
 func (s *screen) changed(state any) (bool, error) {
 	text, err := json.Marshal(state)
 	if err != nil {
@@ -51,7 +49,6 @@ func (s *screen) show(at time.Time, of string, output any, table func() (headlin
 	return nil
 }
 
-// printJSON prints a value as one line of JSON.
 func printJSON(w io.Writer, v any) error {
 	line, err := JSONLine(v)
 	if err == nil {
@@ -63,7 +60,6 @@ func printJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// clearScreen moves the cursor to the top left of the terminal and clears the terminal.
 const clearScreen = "\x1b[H\x1b[2J"
 
 func isTerminal(w io.Writer) bool {
@@ -71,7 +67,6 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// wantsColour reports whether output to w may contain colours.
 func wantsColour(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
 }

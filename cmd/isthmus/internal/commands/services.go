@@ -28,7 +28,6 @@ func servicesCommand() cli.Command {
 	}, func(s *pflag.FlagSet) { o.pageFlags(s, pageTimeout, pageAllowed) })
 }
 
-// runServices shows the services page, or the services that the arguments name.
 func runServices(ctx context.Context, p cli.Process, o *Target) error {
 	var names []serviceName
 	for _, arg := range p.Args {
@@ -62,7 +61,6 @@ func runServices(ctx context.Context, p cli.Process, o *Target) error {
 	return nil
 }
 
-// serviceName is the name of a service as the user typed it.
 type serviceName struct{ typed, namespace, name string } // an empty namespace matches any namespace
 
 // parseServiceName parses NAME, NAMESPACE/NAME, NAME.NAMESPACE, and the name that applications
@@ -141,8 +139,6 @@ func serviceFacts(services []adminapi.Service) facts {
 	return f
 }
 
-// servicesTable returns a headline and a table with one line per service. Problems follow and, for
-// services that the user named, the tiers that their clients use.
 func servicesTable(o *adminapi.ServicesOutput, named bool) (string, []byte) {
 	var b bytes.Buffer
 	var problems []string
@@ -201,7 +197,6 @@ func memberNames(e *adminapi.Service) string {
 	return text.Some(clusters, maxNames)
 }
 
-// endpointsOf returns the number of endpoints of each port by cluster.
 func endpointsOf(e *adminapi.Service) string {
 	var ports []string
 	for _, p := range e.Ports {
@@ -217,7 +212,6 @@ func endpointsOf(e *adminapi.Service) string {
 	return strings.Join(ports, "; ")
 }
 
-// tiersInUse returns the tiers that clients use, each combination once.
 func tiersInUse(e *adminapi.Service) string {
 	var sets []string
 	for _, c := range e.Clients {
@@ -228,7 +222,6 @@ func tiersInUse(e *adminapi.Service) string {
 	return strings.Join(sets, " | ")
 }
 
-// spilled reports whether any client uses more than the first tier.
 func spilled(e *adminapi.Service) bool {
 	return slices.ContainsFunc(e.Clients, func(c adminapi.Clients) bool { return len(c.Tiers) > 1 && c.Tiers[1].InUse })
 }
@@ -243,7 +236,6 @@ func inUse(c *adminapi.Clients) string {
 	return strings.Join(names, ", ")
 }
 
-// serviceTroubles returns all problems of the service.
 func serviceTroubles(e *adminapi.Service) []string {
 	list := prefixed(e.Service, e.Problems)
 	for _, f := range e.Failures {

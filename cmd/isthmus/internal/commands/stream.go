@@ -31,7 +31,6 @@ type state[M any] interface {
 	// apply changes the state according to a message. apply returns an error if a server must not
 	// send the message.
 	apply(*M) error
-	// started reports whether there is a state to show.
 	started() bool
 	// output returns the state for -o json, and table returns the state as a table.
 	output(at time.Time, authority string) any
@@ -184,7 +183,6 @@ func (s *session[M]) display(
 	}
 }
 
-// show prints the state if it has changed.
 func (s *session[M]) show(out *screen) error {
 	if changed, err := out.changed(s.state.output(time.Time{}, s.authority)); err != nil || !changed {
 		return err

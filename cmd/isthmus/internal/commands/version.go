@@ -11,7 +11,6 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// versionOptions are the options of "isthmus version".
 type versionOptions struct {
 	Target
 	clientOnly bool
@@ -63,7 +62,6 @@ func runVersion(
 	return nil
 }
 
-// printVersions prints one line for each replica. Errors of replicas go to standard error.
 func printVersions(p cli.Process, v adminapi.VersionOutput) {
 	if v.Error != "" {
 		v.Gateways = []adminapi.ReplicaBuild{{Error: v.Error}}

@@ -76,7 +76,6 @@ const (
 
 var selectors = []string{besideLinkerd, inLinkerdPlace}
 
-// maxPods limits how many Pods are read. Nobody runs that many replicas.
 const maxPods = 200
 
 // NoReplica reports that no replica can be queried: none exists, or none is ready.
@@ -143,8 +142,6 @@ func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, err
 	return pods[:min(len(pods), maxPods)], nil
 }
 
-// pods returns the Pods in a namespace that match a label selector. The result contains at most
-// maxPods Pods, whatever the API server sends.
 func (c *Cluster) pods(ctx context.Context, namespace, selector string) ([]v1.Pod, error) {
 	list, err := c.API.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods})
 	if err != nil {
@@ -174,7 +171,6 @@ func (c *Cluster) noPods(ctx context.Context) error {
 		text.Quoted(c.options.Namespace), c, strings.Join(selectors, " or "), hint)
 }
 
-// named returns the replica that the options name.
 func (c *Cluster) named(ctx context.Context) ([]Replica, error) {
 	o := c.options
 	pod, err := c.API.Pods(o.Namespace).Get(ctx, o.Pod, metav1.GetOptions{})

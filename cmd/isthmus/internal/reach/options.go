@@ -156,11 +156,9 @@ func (o *Options) chosen(kubeconfig *api.Config) (string, error) {
 		text.Quoted(name), o.contextFlag(), some(known))
 }
 
-// quoted matches the parts of a file that parsers quote in errors. A quoted part may contain a
-// credential.
 var quoted = regexp.MustCompile("`[^`]*`")
 
-// unreadable returns the error for a kubeconfig that cannot be used.
+// unreadable removes quoted parts of the file from the error, because they may contain credentials.
 func unreadable(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return fmt.Errorf("kubeconfig: %s\n  Choose a readable file with --kubeconfig or $KUBECONFIG",
@@ -170,7 +168,6 @@ func unreadable(err error) error {
 		text.Quoted(quoted.ReplaceAllString(err.Error(), "…")))
 }
 
-// some joins names to a string for messages. A long list is abbreviated.
 func some(names []string) string {
 	quoted := make([]string, len(names))
 	for i, n := range names {

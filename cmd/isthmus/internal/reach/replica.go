@@ -171,7 +171,6 @@ func replicaContainer(pod *v1.Pod) *v1.Container {
 	return nil
 }
 
-// portNamed returns the port of a container that has one of the names, or the default port.
 func portNamed(c *v1.Container, names []string, otherwise int) int {
 	for _, p := range c.Ports {
 		if slices.Contains(names, p.Name) {

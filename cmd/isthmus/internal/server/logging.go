@@ -16,13 +16,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// logLevel holds the log levels of Isthmus and of client-go.
 type logLevel struct {
 	zap  zapcore.Level
 	klog int // value of klog's flag -v
 }
 
-// logLevelNames lists the names of log levels for help texts and errors.
 const logLevelNames = "panic, fatal, error, warn, info, debug or trace"
 
 // findLevel returns the log level with the given name, ignoring case. Besides the names in
@@ -32,8 +30,8 @@ func findLevel(name string) (l logLevel, ok bool) {
 	return l, ok
 }
 
-// logLevels maps names to log levels. The klog level is always below 8, because from level 8 on
-// client-go logs response headers, which may contain a token.
+// logLevels limits the klog level to 7, because client-go logs response headers from level 8 on, and
+// headers may contain a token.
 var logLevels = map[string]logLevel{
 	"panic":   {zapcore.PanicLevel, 0},
 	"fatal":   {zapcore.FatalLevel, 0},
@@ -81,7 +79,6 @@ type limitCore struct {
 	buckets *buckets
 }
 
-// limited returns a core that writes to c and limits repeated messages.
 func limited(c zapcore.Core) zapcore.Core {
 	return limitCore{c, &buckets{byMessage: make(map[string]*bucket)}}
 }
@@ -166,13 +163,10 @@ type perName struct {
 // clusters that a replica links.
 const maxNames = 1000
 
-// newPerName returns an empty cache of loggers that write like log.
 func newPerName(log *zap.Logger) *perName {
 	return &perName{log: log, byName: make(map[string]*zap.Logger)}
 }
 
-// logger returns the logger for the given name. If the cache already holds maxNames loggers, logger
-// clears the cache first.
 func (p *perName) logger(name string) *zap.Logger {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	// unknownMemory is the assumed usable memory, in bytes, if the actual amount is unknown.
 	unknownMemory = 4 << 30
 	// mostClusterMemory is the maximum default of --cluster-memory, in bytes. This amount is about
 	// twice the memory that a cluster of 100,000 Pods needs.
@@ -54,9 +53,9 @@ func usableMemory() int64 {
 	return int64(min(memory, uint64(debug.SetMemoryLimit(-1))))
 }
 
-// clusterCap returns the memory cap of each linked cluster, in bytes. The arguments are the usable
-// memory and the value of --cluster-memory. If --cluster-memory is zero, the memory cap is a
-// quarter of the usable memory, but at most mostClusterMemory.
+// clusterCap returns the memory cap of each linked cluster in bytes, from the usable memory and
+// --cluster-memory. By default, the cap is a quarter of the usable memory, but at most
+// mostClusterMemory.
 func clusterCap(usable, cluster int64) int64 {
 	if cluster == 0 {
 		return max(minClusterMemory, min(usable/4, mostClusterMemory))
@@ -64,9 +63,8 @@ func clusterCap(usable, cluster int64) int64 {
 	return cluster
 }
 
-// streamLimit returns the maximum number of open calls. The arguments are the usable memory in
-// bytes and the value of --max-streams. If --max-streams is zero, open calls may use half of the
-// usable memory.
+// streamLimit returns the maximum number of open calls, from the usable memory and --max-streams.
+// By default, open calls may use half of the usable memory.
 func streamLimit(usable int64, streams uint32) int {
 	if streams == 0 {
 		return int(max(1, usable/2/streamMemory))
@@ -74,9 +72,9 @@ func streamLimit(usable int64, streams uint32) int {
 	return int(streams)
 }
 
-// viewLimit returns the maximum memory of all views, in bytes. The arguments are the usable memory
-// and the value of --view-memory. If --view-memory is zero, views may use a quarter of the usable
-// memory. By default, calls and views together leave a quarter of the memory for everything else.
+// viewLimit returns the maximum memory of all views in bytes, from the usable memory and
+// --view-memory. By default, views may use a quarter of the usable memory, so that views and calls
+// leave a quarter for everything else.
 func viewLimit(usable, view int64) int {
 	if view == 0 {
 		view = max(minViewMemory, min(usable/4, mostViewMemory))
@@ -85,8 +83,7 @@ func viewLimit(usable, view int64) int {
 }
 
 // returnMemory returns free memory to the operating system. Replicas have free memory after listing
-// all clusters, because lists need more memory than the resulting caches. The call takes a few
-// milliseconds.
+// all clusters, because lists need more memory than the resulting caches.
 func returnMemory() { debug.FreeOSMemory() }
 
 // These constants limit the garbage that Go may accumulate, unless the environment sets GOGC. The
@@ -116,8 +113,7 @@ func runGCTuner(ctx context.Context, ready *atomic.Bool) error {
 	return nil
 }
 
-// tuneGC adjusts GOGC to the memory that the last garbage collection left in use, now and after
-// each further garbage collection until ctx ends.
+// tuneGC adjusts GOGC to the memory in use, now and after each garbage collection until ctx ends.
 func tuneGC(ctx context.Context, ready *atomic.Bool) {
 	if ctx.Err() != nil {
 		return

@@ -48,7 +48,6 @@ func (scraped) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (s scraped) Collect(ch chan<- prometheus.Metric) { s(ch) }
 
-// gauges returns an empty GaugeVec, which is filled during one scrape.
 func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
@@ -64,7 +63,6 @@ func federationMetrics(t *federation.Table, byService bool) scraped {
 	}
 }
 
-// linkStates maps the names of linked clusters to their states.
 type linkStates = map[federation.ClusterName]federation.LinkState
 
 // clusterGauges returns a GaugeVec with the label cluster, and initializes the gauge of each linked
@@ -77,7 +75,6 @@ func clusterGauges(linked linkStates, name, help string) *prometheus.GaugeVec {
 	return all
 }
 
-// collectMembers collects metrics about the members of all services, whether watched or not.
 func collectMembers(ch chan<- prometheus.Metric, t *federation.Table, linked linkStates, byService bool) {
 	members := clusterGauges(linked, "isthmus_members",
 		"Members of federated and mirrored services, by cluster. "+
@@ -112,7 +109,6 @@ func collectMembers(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 	serving.Collect(ch)
 }
 
-// ifLinked returns the name of cluster c, or an empty string if c is not linked.
 func ifLinked(c federation.ClusterName, linked linkStates) string {
 	if linked[c] == federation.Unlinked {
 		return ""
@@ -120,7 +116,6 @@ func ifLinked(c federation.ClusterName, linked linkStates) string {
 	return c.String()
 }
 
-// collectWatched collects metrics about the endpoints of watched service ports.
 func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked linkStates, byService bool) {
 	offered := clusterGauges(linked, "isthmus_endpoints_offered",
 		"Endpoints that clusters offer for watched service ports.")
@@ -167,7 +162,6 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 	byMember.Collect(ch)
 }
 
-// tierChanges describes the metric that counts how often clients switched to more or fewer tiers.
 var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
 	"How often clients in a zone started to use more tiers (spill) or fewer tiers (return). "+
 		"Only watched services are counted.",

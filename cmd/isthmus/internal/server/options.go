@@ -30,7 +30,6 @@ import (
 // Command returns the command "isthmus gateway".
 func Command() cli.Command { return command(new(options)) }
 
-// command returns the command "isthmus gateway", whose flags set the fields of o.
 func command(o *options) cli.Command {
 	return cli.Command{
 		Use:        "gateway",
@@ -73,7 +72,6 @@ Near the limit, Isthmus then collects garbage more often, so that the container 
 not killed. If GOGC is not set, Isthmus adapts it to the memory in use, from 200 for
 a small heap to 15 for a large one.`
 
-// options holds the values of the flags.
 type options struct {
 	// addresses
 	addr        string
@@ -129,14 +127,12 @@ type options struct {
 	notes []note // logged once there is a logger
 }
 
-// note is a message about a problem with a flag. The problem does not prevent Isthmus from
-// starting.
+// note is a message about a flag's problem that does not prevent Isthmus from starting.
 type note struct {
 	level zapcore.Level
 	text  string
 }
 
-// sections returns the sections of the help with their flags.
 func (o *options) sections() []cli.Section {
 	return []cli.Section{
 		cli.NewSection("Addresses", o.addressFlags),
@@ -152,7 +148,6 @@ func (o *options) sections() []cli.Section {
 	}
 }
 
-// addressFlags defines the flags for listening addresses.
 func (o *options) addressFlags(s *pflag.FlagSet) {
 	parse(s, &o.addr, "addr", ":8086", hostPort,
 		"Serve proxies over gRPC at `HOST:PORT`. The replica listens there once it is ready.")
@@ -169,7 +164,6 @@ func (o *options) addressFlags(s *pflag.FlagSet) {
 			"/metrics, /ping and /ready can be requested under any name.")
 }
 
-// localFlags defines the flags for the local cluster.
 func (o *options) localFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"Use the kubeconfig `FILE` to connect to the local cluster. "+
@@ -188,7 +182,6 @@ func (o *options) localFlags(s *pflag.FlagSet) {
 			"One replica at a time also writes EndpointSlices for Services that select ExternalWorkloads.")
 }
 
-// linkedFlags defines the flags for linked clusters.
 func (o *options) linkedFlags(s *pflag.FlagSet) {
 	parse(s, &o.clusterMemory, "cluster-memory", "", quantity(minClusterMemory),
 		"Limit the estimated memory of each linked cluster's cache to `QUANTITY`, such as 64Mi. "+
@@ -213,7 +206,6 @@ func (o *options) ignoredFlags(s *pflag.FlagSet) {
 		"Accept a `DURATION`, but only log a warning. Isthmus no longer lists resources periodically.")
 }
 
-// messageFlags defines the flags for the content of messages to proxies.
 func (o *options) messageFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.ipv6, "enable-ipv6", true,
 		"Send IPv6 addresses, and prefer a Pod's IPv6 address to its IPv4 address. Requires EndpointSlices.")
@@ -235,7 +227,6 @@ func (o *options) messageFlags(s *pflag.FlagSet) {
 		"Add the metric label target_cluster=NAME to endpoints in linked clusters.")
 }
 
-// streamFlags defines the flags for streams and shutdown.
 func (o *options) streamFlags(s *pflag.FlagSet) {
 	parse(s, &o.pace, "pace", "50ms", notNegative,
 		"Wait for `DURATION` after each message before sending the next change, "+
@@ -286,7 +277,6 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 			"The flag has no effect, because streams have no queues.")
 }
 
-// reportFlags defines the flags for logs, metrics and traces.
 func (o *options) reportFlags(s *pflag.FlagSet) {
 	parse(s, &o.level, "log-level", "info", parseLevel,
 		"Log messages of this `LEVEL` and above: "+logLevelNames+". "+
@@ -376,7 +366,6 @@ func (o *options) parseHTTP2(text string) (*pb.Http2ClientParams, error) {
 	return &p, nil
 }
 
-// checkPositive returns an error if d is set and is not a positive duration.
 func checkPositive(name string, d *durationpb.Duration) error {
 	if d != nil && (!d.IsValid() || d.AsDuration() <= 0) {
 		return fmt.Errorf("keep_alive.%s is %ds %dns: use a duration above 0", name, d.GetSeconds(), d.GetNanos())
@@ -421,9 +410,8 @@ func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi
 	}
 }
 
-// noneIfZero converts the value of a duration flag to an option of package grpcapi. In a flag, zero
-// means that the duration is disabled. In an option, a negative value means that the duration is
-// disabled, and zero means the default.
+// noneIfZero converts a duration flag, in which zero disables a limit, to an option of package
+// grpcapi. In the option, a negative duration disables the limit, and zero selects the default.
 func noneIfZero(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1

@@ -23,7 +23,6 @@ const (
 	exportsOn   = "on"
 )
 
-// exportOptions holds the values of the flags for exported Services.
 type exportOptions struct {
 	exports               string
 	sources               exportSources
@@ -37,10 +36,8 @@ type exportOptions struct {
 	multiclusterNamespace string
 }
 
-// exportSources says which sources of exports are enabled.
 type exportSources struct{ labels, serviceExports bool }
 
-// exportFlags defines the flags for exported Services.
 func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	cli.Choice(s, &o.exports, "exports", "",
 		"Choose the `MODE` in which Isthmus writes Services for the Services that clusters export. "+
@@ -101,7 +98,6 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"The extension keeps its Links and the Leases of its service mirrors there.")
 }
 
-// exportLimit parses a limit for the number of objects that Isthmus writes for exports.
 func exportLimit(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n == 0 || n > plan.MaxObjects {

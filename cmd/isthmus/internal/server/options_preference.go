@@ -14,7 +14,6 @@ import (
 	"isthmus/local"
 )
 
-// preferenceOptions holds the values of the flags that choose between clusters.
 type preferenceOptions struct {
 	preference      federation.Preference // for Services without annotations
 	region, network string
@@ -23,7 +22,6 @@ type preferenceOptions struct {
 	lostAfter       time.Duration
 }
 
-// preferenceFlags defines the flags for preferences between clusters.
 func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 	o.preference = local.DefaultPreference()
 	prefer := func(name, value, usage string) {
@@ -58,7 +56,6 @@ func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 			"If the duration is 0s, all endpoints are dropped at once.")
 }
 
-// standingFlags defines the flags for taking clusters out of service.
 func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 	parse(s, &o.cordon, "cordon-local", "false", standing("false", "last-resort", "true"),
 		"Set the `CORDON` of the local cluster. "+

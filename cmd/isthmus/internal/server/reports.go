@@ -31,8 +31,7 @@ func newReports(log *zap.Logger) *reports {
 	}
 }
 
-// member writes a log line when a member of a service starts or stops serving. The method is used
-// as federation.Options.Report.
+// member writes a log line when a member of a service starts or stops serving.
 func (r *reports) member(id federation.ServiceID, m federation.Member, s federation.MemberStatus) {
 	log := r.unlinked
 	if s.Link != federation.Unlinked {
@@ -48,16 +47,14 @@ func (r *reports) member(id federation.ServiceID, m federation.Member, s federat
 	log.Info("member of a service does not serve", append(fields, zap.Stringer("reason", s))...)
 }
 
-// refused writes a log line when Isthmus rejects addresses of a member. The method is used as
-// federation.Options.ReportRefused.
+// refused writes a log line when Isthmus rejects addresses of a member.
 func (r *reports) refused(id federation.ServiceID, port uint16, m federation.Member, first federation.Refusal, n int) {
 	r.clusters.logger(m.Cluster.String()).Warn("addresses of a cluster are rejected",
 		zap.Stringer("service", id), zap.Uint16("port", port), zap.Stringer("cluster", m.Cluster),
 		zap.Stringer("member", m.Service), zap.Int("refused", n), zap.Stringer("first", first))
 }
 
-// tiers reports that clients use more or fewer tiers of a service. The method is used as
-// federation.Options.ReportTiers.
+// tiers reports that clients use more or fewer tiers of a service.
 func (r *reports) tiers(c federation.TierChange) {
 	more := "more"
 	if c.To < c.From {
@@ -79,7 +76,7 @@ func (r *reports) tiers(c federation.TierChange) {
 }
 
 // cluster adds a change in a cluster to the event log. The caller of the method must log the
-// change. The method is used as local.Options.Report and clusterstore.Options.Report.
+// change.
 func (r *reports) cluster(c cluster.Change) {
 	kinds := map[cluster.ChangeKind]adminapi.EventKind{
 		cluster.StateChanged:       adminapi.EventCluster,
@@ -90,8 +87,7 @@ func (r *reports) cluster(c cluster.Change) {
 	r.events.Add(adminapi.Event{Kind: kinds[c.Kind], Object: c.Cluster.String(), Text: c.Text, Problem: c.Problem})
 }
 
-// stalled adds a stalled stream to the event log. The caller of the method must log the stall. The
-// method is used as grpcapi.Options.Stalled.
+// stalled adds a stalled stream to the event log. The caller of the method must log the stall.
 func (r *reports) stalled(destination string) {
 	r.events.Add(adminapi.Event{
 		Kind:    adminapi.EventStall,

@@ -40,7 +40,6 @@ func newTracing(collector string, log *zap.Logger) *tracing {
 	), log}
 }
 
-// options returns the gRPC server options that create a span for each call, or nil if t is nil.
 func (t *tracing) options() []grpc.ServerOption {
 	if t == nil {
 		return nil

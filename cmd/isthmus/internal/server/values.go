@@ -66,7 +66,6 @@ func hostPort(text string) (string, error) {
 	return text, nil
 }
 
-// number parses an integer of at least 1, in the syntax of package flag.
 func number(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 0, 32)
 	if err != nil || n == 0 {
@@ -85,8 +84,8 @@ func numberOrNone(text string) (uint32, error) {
 
 const longest = time.Duration(math.MaxInt64)
 
-// duration returns a function that parses durations between the given minimum and maximum. Errors
-// contain the give argument, which describes the valid values.
+// duration returns a function that parses durations from least to most. Its errors describe the
+// valid values with the give argument.
 func duration(least, most time.Duration, give string) func(string) (time.Duration, error) {
 	return func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)
@@ -127,7 +126,6 @@ func standing(words ...string) func(string) (federation.Standing, error) {
 	}
 }
 
-// label accepts names with the syntax of namespace names.
 func label(text string) (string, error) {
 	if problems := validation.IsDNS1123Label(text); len(problems) > 0 {
 		return "", fmt.Errorf("use a name that would be valid for a namespace: %s", strings.Join(problems, "; "))

@@ -65,7 +65,6 @@ func newSliceWriter(
 	return &sliceWriter{w, api}, nil
 }
 
-// writer returns the underlying writer, or nil if w is nil.
 func (w *sliceWriter) writer() *externalworkload.Writer {
 	if w == nil {
 		return nil
@@ -76,7 +75,6 @@ func (w *sliceWriter) writer() *externalworkload.Writer {
 // Refused returns the writer's requests that the API server rejected.
 func (w *sliceWriter) Refused() []adminapi.RefusedRequest { return w.api.Server().Refused }
 
-// parts returns the part that runs the writer, or nil if w is nil.
 func (w *sliceWriter) parts() []part {
 	if w == nil {
 		return nil
@@ -141,7 +139,6 @@ type catalogStore struct {
 	catalog *exports.Catalog
 }
 
-// Exports returns the exports of all clusters. See [exports.Catalog.World].
 func (s catalogStore) Exports() (plan.World, bool) { return s.catalog.World(s.Store.Exports()) }
 
 // linkerdState is the cached state of Linkerd's service mirrors, which [exports.Mirrors]
@@ -153,8 +150,7 @@ type linkerdState interface {
 	Notes() []string
 }
 
-// newExporter returns an exporter, or nil if --exports is off. The method begin must be called
-// before most other methods.
+// newExporter returns an exporter, or nil if --exports is off. Call begin before other methods.
 func newExporter(o *options, from *rest.Config, metrics *cluster.Metrics) (*exporter, error) {
 	if o.exports == exportsOff {
 		return nil, nil
@@ -268,7 +264,7 @@ func (e *exporter) parts() (all []part) {
 	)
 }
 
-// unreadAfter is the time after the start at which reportUnread logs kinds that have not been read.
+// unreadAfter is how long reportUnread waits before it logs kinds that have not been read.
 const unreadAfter = time.Minute
 
 // reportUnread logs a warning if some kinds that exports depend on have not been read after

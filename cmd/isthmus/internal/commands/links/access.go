@@ -178,7 +178,6 @@ func (a *remoteAccess) dropToken(ctx context.Context, w *work, c *cluster, t tok
 	}
 }
 
-// resource is a client for objects of one kind.
 type resource[T any] interface {
 	Get(context.Context, string, metav1.GetOptions) (T, error)
 	Create(context.Context, T, metav1.CreateOptions) (T, error)
@@ -241,7 +240,6 @@ func grants(rule rbacv1.PolicyRule, group, resource, verb, name string) bool {
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, name))
 }
 
-// includes reports whether a list in a rule contains a value or the wildcard.
 func includes(list []string, value, all string) bool {
 	return slices.Contains(list, value) || slices.Contains(list, all)
 }

@@ -17,7 +17,6 @@ import (
 	"isthmus/internal/guard"
 )
 
-// cluster is a cluster that a command accesses with the user's credentials.
 type cluster struct {
 	*reach.Cluster
 	kube  *rest.Config
@@ -34,7 +33,6 @@ func open(by reach.Options) (*cluster, error) {
 	return &cluster{Cluster: c, kube: c.Config(), title: "context " + commands.Printable(c.Context)}, nil
 }
 
-// identify sets the uid of each given cluster.
 func identify(ctx context.Context, clusters ...*cluster) error {
 	for _, c := range clusters {
 		system, err := c.API.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
@@ -125,7 +123,6 @@ func (r permission) describe(verb string) string {
 	return text
 }
 
-// remotePermissions returns the permissions that "isthmus link" needs in the linked cluster.
 func remotePermissions(a *remoteAccess, bound bool) []permission {
 	namespace, name := a.account.Namespace, a.account.Name
 	list := []permission{
@@ -142,8 +139,6 @@ func remotePermissions(a *remoteAccess, bound bool) []permission {
 	return list
 }
 
-// revokePermissions returns the permissions that "isthmus unlink --revoke" needs in the linked
-// cluster.
 func revokePermissions(namespace string) []permission {
 	return []permission{
 		{"list delete", "", "secrets", namespace, ""},
@@ -153,7 +148,6 @@ func revokePermissions(namespace string) []permission {
 	}
 }
 
-// localPermissions returns the permissions that a command needs in the local cluster.
 func localPermissions(namespace, verbs string) []permission {
 	return []permission{{verbs, "", "secrets", namespace, ""}}
 }

@@ -19,7 +19,6 @@ import (
 	"isthmus/internal/text"
 )
 
-// cordonOptions are the options of "isthmus cordon" and "isthmus uncordon".
 type cordonOptions struct {
 	commands.Target
 	name               string
@@ -168,7 +167,6 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 		"or --force to cordon the cluster anyway", nothing)
 }
 
-// aim describes the change that the command makes to a cluster.
 type aim struct {
 	standing   string
 	annotation any    // isthmus.io/cordon of the link Secret; nil removes it
@@ -176,7 +174,6 @@ type aim struct {
 	title      string // title of the list of services; %s is the cluster
 }
 
-// titleWithout is the title of the list of services that lose the cluster.
 const titleWithout = "Without %s, services would have:"
 
 func (o *cordonOptions) aim() aim {
@@ -248,7 +245,6 @@ func (o *cordonOptions) lacks(page adminapi.Clusters, links []corev1.Secret) (wh
 	return why
 }
 
-// linkNames lists the names of links, for an error message.
 func linkNames(all []corev1.Secret) string {
 	var names []string
 	for _, s := range all {

@@ -11,7 +11,6 @@ import (
 	"isthmus/internal/text"
 )
 
-// maxShown limits how many services are listed.
 const maxShown = 20
 
 // foresee asks every replica which endpoints services would have if the cluster had the given
@@ -41,8 +40,8 @@ func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing
 	return list, err
 }
 
-// showImpacts prints the endpoints that services keep. The parameter title is a format with %s for
-// the cluster. If the parameter back is true, the cluster returns to service.
+// showImpacts prints the endpoints that services keep. The title is a format with %s for the
+// cluster. If back is true, the cluster returns to service.
 func showImpacts(w *work, list []adminapi.ServiceImpact, cluster, title string, back bool) {
 	if len(list) == 0 {
 		fmt.Fprintf(w.out, "No service has a member in %s.\n", cluster)
@@ -103,8 +102,8 @@ func impacts(replicas []*adminapi.Impact) []adminapi.ServiceImpact {
 	return list
 }
 
-// worse reports whether an impact leaves fewer endpoints than the impact of another replica on the
-// same port.
+// worse reports whether an impact leaves fewer endpoints than another replica's impact for the same
+// port.
 func worse(i, than *adminapi.ServiceImpact) bool {
 	if i.Bare() != than.Bare() {
 		return i.Bare()

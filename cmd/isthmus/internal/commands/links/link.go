@@ -23,7 +23,6 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// linkOptions are the options of "isthmus link".
 type linkOptions struct {
 	commands.Target
 	name                string
@@ -119,10 +118,9 @@ func (o *linkOptions) accountFlags(s *pflag.FlagSet) {
 
 var defaultAccount = types.NamespacedName{Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"}
 
-// maxCA limits the size of the certificate authorities of a link, in bytes.
 const maxCA = 64 << 10
 
-// check validates the arguments and reads the file that --ca-file names.
+// check validates the arguments and reads the file in --ca-file.
 func (o *linkOptions) check(p cli.Process) (err error) {
 	o.name = p.Args[0]
 	if err := checkNewName(o.name); err != nil {
@@ -304,7 +302,6 @@ func chooseAccount(flags types.NamespacedName, links []corev1.Secret) types.Name
 	}
 }
 
-// domains are the trust domain and the cluster domain of a cluster.
 type domains struct{ trust, cluster string }
 
 const defaultDomain = "cluster.local"
@@ -333,9 +330,9 @@ func readDomains(ctx context.Context, w *work, c *cluster, namespace string) dom
 // maxValues limits how much of Linkerd's installation values is read, in bytes.
 const maxValues = 256 << 10
 
-// parseDomains reads the domains from Linkerd's installation values and omits invalid values. The
-// YAML is parsed without decoding. Decoding would copy the target of every alias and compare each
-// key with all others.
+// parseDomains reads the domains from Linkerd's installation values and omits invalid values. It
+// parses the YAML without decoding, which would copy the target of every alias and compare each key
+// with all others.
 func parseDomains(text string) (d domains) {
 	var document yaml.Node
 	if len(text) > maxValues || yaml.Unmarshal([]byte(text), &document) != nil || len(document.Content) == 0 ||

@@ -182,7 +182,7 @@ func (l *linking) finish(ctx context.Context, w *work, written *corev1.Secret) e
 	return deleteTokens(ctx, w, l.linked, l.before)
 }
 
-// unfinished returns the error for a link that might not work. If every replica still uses the
+// unfinished returns an error for a link that may not work. If every replica still uses the
 // previous token, unfinished restores the previous link and deletes the new token.
 func (l *linking) unfinished(ctx context.Context, w *work, written *corev1.Secret, before bool, err error) error {
 	const again = "Correct the problem that isthmus clusters shows, and run the command again"
@@ -231,7 +231,6 @@ func (l *linking) deleteSuperseded(ctx context.Context, w *work) error {
 	return deleteTokens(ctx, w, l.linked, l.before[:max(inUse, 0)])
 }
 
-// checkNewName returns an error if the name is not allowed for a link.
 func checkNewName(name string) error {
 	if name == "local" {
 		return cli.Usagef(`NAME is "local", which stands for the local cluster: choose another name`)
@@ -243,7 +242,6 @@ func checkNewName(name string) error {
 	return nil
 }
 
-// listLinks returns all link Secrets of a namespace.
 func listLinks(ctx context.Context, local *cluster, namespace string) ([]corev1.Secret, error) {
 	list, err := clusterstore.ListSecrets(ctx, local.API, namespace, clusterstore.AllLinks)
 	if err != nil {
@@ -252,7 +250,6 @@ func listLinks(ctx context.Context, local *cluster, namespace string) ([]corev1.
 	return list, nil
 }
 
-// linksNamed returns the link Secrets with a cluster name.
 func linksNamed(list []corev1.Secret, name string) (of []corev1.Secret) {
 	for _, s := range list {
 		if s.Labels[clusterstore.ClusterNameLabel] == name {
@@ -331,7 +328,8 @@ func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, 
 	return nil
 }
 
-// warnOfClashes warns if mirrors of the new link and of another link may get the same name.
+// warnOfClashes warns if mirrors of the new link may have the same names as mirrors of another
+// link.
 func warnOfClashes(w *work, name string, all []corev1.Secret) {
 	for _, s := range all {
 		other := s.Labels[clusterstore.ClusterNameLabel]

@@ -22,14 +22,13 @@ func All() []cli.Command {
 	return []cli.Command{linkCommand(), unlinkCommand(), cordonCommand(), uncordonCommand()}
 }
 
-// replicaFlags adds the flags that select the replicas a command queries.
 func replicaFlags(s *pflag.FlagSet, t *commands.Target) {
 	t.AdminFlag(s)
 	t.PodFlag(s)
 	s.DurationVar(&t.Timeout, "timeout", time.Minute, "Finish within this `DURATION`.")
 }
 
-// oneReplica contains two flags that exclude each other. Each of these flags selects one replica.
+// oneReplica contains the two flags that select one replica and exclude each other.
 var oneReplica = [][2]string{{"admin", "pod"}}
 
 // work carries out and reports the steps of a command. With --dry-run, work only reports the steps.
@@ -65,7 +64,6 @@ func (w *work) within(ctx context.Context, limit time.Duration, what string, f f
 	return w.wait(what, func() error { return f(ctx) })
 }
 
-// warn prints a problem that does not stop the command.
 func (w *work) warn(format string, args ...any) {
 	fmt.Fprintf(w.p.Stderr, "%s: warning: %s\n", w.p.Name, fmt.Sprintf(format, args...))
 }
@@ -129,8 +127,6 @@ func askAll(ctx context.Context, w *work, t *commands.Target, page lacks) (why s
 	return why, answered, nil
 }
 
-// describeCluster returns a cluster's state and problems. The reason why new credentials are not
-// used comes first.
 func describeCluster(c *adminapi.Cluster) string {
 	warnings := slices.Clone(c.Warnings)
 	if i := slices.Index(warnings, c.NewCredentials); i > 0 {

@@ -51,7 +51,6 @@ func (k linkKey) tokens(ctx context.Context, c *cluster, namespace string) ([]co
 	return list, nil
 }
 
-// token is a token that "isthmus link" created.
 type token struct {
 	secret  string // name of its Secret; empty if no token was created
 	text    string
@@ -94,8 +93,8 @@ func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
 	}
 }
 
-// deleteTokens deletes the Secrets of tokens. Each token becomes invalid when its Secret is
-// deleted, but API servers may accept the token for a few more seconds.
+// deleteTokens deletes the Secrets of tokens. API servers may accept such tokens for a few more
+// seconds.
 func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret) error {
 	for _, s := range list {
 		if err := deleteObject(ctx, w, c, "token Secret "+key(&s), &s, c.API.Secrets(s.Namespace).Delete); err != nil {

@@ -27,7 +27,6 @@ import (
 // deletion.
 const impactTimeout = 10 * time.Second
 
-// unlinkOptions are the options of "isthmus unlink".
 type unlinkOptions struct {
 	commands.Target
 	name                string
@@ -162,7 +161,6 @@ func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
 	}
 }
 
-// read reads the objects to delete. Without --revoke, the revocation is nil.
 func (o *unlinkOptions) read(
 	ctx context.Context, local, linked *cluster,
 ) (links []corev1.Secret, r *revocation, err error) {
