@@ -83,12 +83,16 @@ else
 	$(call announce,e2e,,$(APISERVER_PACKAGES),$(APISERVER_TEXT))
 endif
 
-tools: first-build build ## build the end-to-end programs too: real API servers, scenario runner, demo, Prometheus, Helm, an old kubectl
-	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/bench ./cmd/controlplane ./cmd/demo ./cmd/isthmus-sim ./cmd/scenario
+# The programs that the end-to-end tests run. The commands that only tools builds take seconds each to link.
+programs: first-build build
+	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/controlplane
 	$(call announce,e2e/tools,-tags=remove_all_sd,$(TOOLS_PACKAGES),$(TOOLS_TEXT))
 	cd e2e/tools && go build -ldflags='-s -w' -tags=remove_all_sd -o $(BIN)/ $(TOOLS)
 	$(call announce,$(KUBECTL_FOLDER),,./pkg/cmd,$(KUBECTL_TEXT))
 	cd $(KUBECTL_FOLDER) && go build -ldflags='-s -w' -o $(BIN)/oldest-kubectl $(CURDIR)/e2e/tools/kubectl/main.go
+
+tools: programs ## build the end-to-end programs too: real API servers, scenario runner, demo, Prometheus, Helm, an old kubectl
+	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/bench ./cmd/demo ./cmd/isthmus-sim ./cmd/scenario
 
 manifests: ## what would be applied, as YAML: FOLDER=install|linkerd|link|monitoring IMAGE= VERSION= NAMESPACE= WITH= LINKERD=FILE RUNBOOKS=URL
 	@cd e2e && go build -o $(BIN)/manifests ./cmd/manifests
@@ -106,7 +110,7 @@ unit: ## the product's tests, with the race detector if there is a C compiler (l
 	@echo "== unit tests$(if $(RACE),$(COMMA) with the race detector)"
 	go test $(RACE) -vet=off ./...
 
-e2e: tools ## scenarios against real API servers, the gateway as a process (E2E=REGEX: only these; lint vets the tests)
+e2e: $(if $(E2E),tools,programs) ## scenarios against real API servers, the gateway as a process (E2E=REGEX: only these; lint vets the tests)
 	@echo '== end to end'
 ifdef E2E
 	$(BIN)/scenario -gateway $(BIN)/isthmus -controlplane $(BIN)/controlplane -run '$(E2E)' e2e/testdata/cases
@@ -117,7 +121,7 @@ else
 	  go test $(ASSETS) -vet=off -p 3 -parallel 4 -count=1 -timeout 40m ./...
 endif
 
-faults: tools ## what happens to clusters, links and proxies, at length (FAULT=REGEX: only the faults of these names)
+faults: programs ## what happens to clusters, links and proxies, at length (FAULT=REGEX: only the faults of these names)
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane \
 	  go test -count=1 -timeout 60m -v ./faults -long $(if $(FAULT),-run '^Test(Faults|OwnCluster)$$/^($(FAULT))$$')
 
@@ -173,7 +177,7 @@ lint: first-build ## gofmt, vet, staticcheck and the width of lines, in all modu
 	cd e2e/tools && go vet ./...
 	revive=$$(cd e2e/tools && go tool -n revive) && config='$(CURDIR)/e2e/tools/revive.toml' && for module in . e2e e2e/tools; do \
 	  (cd $$module && $$revive -config $$config -set_exit_status ./...) || exit 1; done
-	cd e2e && go test -v -run '^TestScripts' .
+	cd e2e && go test -vet=off -v -run '^TestScripts' .
 
 generate: ## write generated code anew
 	go generate ./...
@@ -208,4 +212,4 @@ vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help build image release first-build tools manifests demo test unit e2e faults mcs-conformance mirror-migration skew sim screenshots lint generate bench growth microbench fuzz vulncheck clean
+.PHONY: help build image release first-build programs tools manifests demo test unit e2e faults mcs-conformance mirror-migration skew sim screenshots lint generate bench growth microbench fuzz vulncheck clean

@@ -24,7 +24,7 @@ func TestLargeSets(t *testing.T) {
 	for _, tc := range []struct{ n, labelBytes, want int }{
 		{9000, 500, 2},
 		{20_000, 0, 1},
-		{40_000, 100, 3},
+		{8000, 1100, 3},
 		{3, 3 << 20, 3},
 		{3, 5 << 20, 3},
 		{1, 5 << 20, 1},
