@@ -81,8 +81,8 @@ func (a trouble) over(b trouble) bool {
 	return slices.Index(order, a.state) > slices.Index(order, b.state)
 }
 
-// look computes a plan for the current state in the same way as the writer. The method must not be
-// called concurrently.
+// look computes a plan for the current state in the same way as the writer. Callers must not call
+// look concurrently.
 func (e *ExportsReport) look() *exportsSnapshot {
 	v := &exportsSnapshot{writer: adminapi.ExportsWriter{Mode: "plan"}}
 	why := func(*exports.Change) (state, detail string) { return adminapi.ExportWouldBeWritten, "" }
@@ -187,8 +187,8 @@ var unwritten = []plan.State{
 	adminapi.ExportChangedBack,
 }
 
-// Describe implements prometheus.Collector. The method does not send descriptors, so that
-// Prometheus does not check the collected metrics.
+// Describe implements prometheus.Collector. Without descriptors, Prometheus does not check the
+// collected metrics.
 func (e *ExportsReport) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector. The method sends metrics about exports and their states.

@@ -21,8 +21,8 @@ type Hosts struct {
 	names   []string // from --admin-hosts; lower case
 }
 
-// NewHosts returns the Hosts of a replica in the given cluster domain and namespace. The parameter
-// names is the parsed value of --admin-hosts.
+// NewHosts returns the Hosts of a replica in the given cluster domain and namespace. The extra
+// names come from --admin-hosts.
 func NewHosts(domain, namespace string, names []string) *Hosts {
 	h := &Hosts{names: names}
 	for _, d := range []string{domain, "svc", namespace} {

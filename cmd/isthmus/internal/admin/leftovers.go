@@ -51,8 +51,8 @@ type heldLease struct {
 	until   time.Time // according to this replica's clock
 }
 
-// NewLeftovers returns a Leftovers for the local cluster. The parameter namespace is the namespace
-// of Linkerd's multicluster extension.
+// NewLeftovers returns a Leftovers for the local cluster. Linkerd's multicluster extension is
+// installed in the given namespace.
 func NewLeftovers(client *kube.Client, namespace string) *Leftovers {
 	return &Leftovers{
 		sources: client.Sources, printable: client.Printable, namespace: namespace, now: time.Now,
@@ -60,9 +60,8 @@ func NewLeftovers(client *kube.Client, namespace string) *Leftovers {
 	}
 }
 
-// find returns the leftovers among the given mirrors of each cluster. The parameter linked contains
-// the clusters that link Secrets name. If all mirrors belong to linked clusters, find does not send
-// requests to the API server.
+// find returns the leftovers among the given mirrors of each cluster. If all mirrors belong to
+// linked clusters, find does not send requests to the API server.
 func (l *Leftovers) find(ctx context.Context, mirrors map[string][]federation.ServiceID, linked map[string]bool) (
 	list []adminapi.LeftoverMirrors) {
 	clusters := slices.DeleteFunc(slices.Sorted(maps.Keys(mirrors)), func(name string) bool { return linked[name] })
@@ -101,7 +100,7 @@ func (l *Leftovers) forget(except []string) {
 	maps.DeleteFunc(l.held, func(cluster string, _ heldLease) bool { return !slices.Contains(except, cluster) })
 }
 
-// links returns the names of clusters in Linkerd's Links.
+// links returns the cluster names in Linkerd's Links.
 func (l *Leftovers) links(ctx context.Context) (clusters map[string]bool, err error) {
 	clusters = make(map[string]bool)
 	options := metav1.ListOptions{Limit: maxLinks}

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A request keeps its turn for some time after the response, so that clients cannot use all of the
-// CPU by repeating requests. These constants limit this time.
+// A request keeps its turn for some time after the response, so that clients that repeat requests
+// cannot use the whole CPU. These constants limit this time.
 const (
 	restFor = 9           // rest as a multiple of the duration of the turn
 	maxRest = time.Second // maximum rest

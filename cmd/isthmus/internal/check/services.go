@@ -83,8 +83,8 @@ func checkMembers(r *report, s *adminapi.Service) {
 	}
 }
 
-// memberHint returns the hint for a member that does not serve. The parameter reason is the text of
-// a federation.MemberStatus.
+// memberHint returns the hint for a member that does not serve, according to the text of its
+// federation.MemberStatus.
 func memberHint(service, reason string) string {
 	switch reason {
 	case "no gateway of the cluster can be used":

@@ -26,8 +26,7 @@ type Command struct {
 	// OneOf lists pairs of flags that exclude each other. A flag with its default value counts as
 	// not set.
 	OneOf [][2]string
-	// Such contains an example value for the command's only argument. The error for a missing
-	// argument contains this example.
+	// Such is an example of the command's only argument, for the error about a missing argument.
 	Such string
 	// Run runs the command. A signal cancels its context. If OwnSignals is true, the command reads
 	// [Process].Signals instead.

@@ -40,8 +40,8 @@ func (p Process) interruptible(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(); <-done }
 }
 
-// Confirm asks a question and returns nil if the answer is yes. If no user can answer the question,
-// Confirm returns a usage error that names the flag --yes.
+// Confirm asks a question and returns nil if the answer is yes. If standard input is not a
+// terminal, Confirm returns a usage error that suggests --yes.
 func (p Process) Confirm(ctx context.Context, question string) error {
 	if !p.Interactive || p.Stdin == nil {
 		return Usagef("confirmation is required, but standard input is not a terminal: use --yes")
@@ -71,9 +71,9 @@ const SlowAfter = time.Second
 const afterLimit = time.Second
 
 // Await calls the function work. If the work takes longer than a second, Await prints "waiting"
-// followed by the text of the what argument, such as " for x" or ": making x". If the work
-// continues for afterLimit after the context has ended, Await returns anyway. In that case, the
-// caller must not read the results of the work.
+// followed by what, such as " for x" or ": making x". If the work continues for afterLimit after
+// the context has ended, Await returns anyway. In that case, the caller must not read the results
+// of the work.
 func (p Process) Await(ctx context.Context, what string, work func() error) error {
 	done := make(chan error, 1)
 	slow := time.After(SlowAfter)

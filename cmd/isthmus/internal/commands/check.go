@@ -34,8 +34,8 @@ type checkOptions struct {
 	preflight func(context.Context, preflightOptions) check.Input
 }
 
-// checkCommand returns the check command. If there is no replica, the command uses the results of
-// the function preflight.
+// checkCommand returns the check command. If there is no replica, the command calls preflight
+// instead.
 func checkCommand(preflight func(context.Context, preflightOptions) check.Input) cli.Command {
 	o := &checkOptions{every: 2 * time.Second, preflight: preflight}
 	return o.command(cli.Command{
@@ -130,8 +130,8 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	return s, nil
 }
 
-// fromHere runs the checks that need no replica, with the user's kubeconfig. If no replica can be
-// queried, the why argument contains the reason, and fromHere adds a failure.
+// fromHere runs the checks that need no replica, with the user's kubeconfig. If why is not empty,
+// it says why no replica can be queried, and fromHere adds a failure.
 func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (*checkState, error) {
 	s := newCheckState(adminapi.CheckedHere)
 	if why != nil {
@@ -209,8 +209,8 @@ func (s *checkState) finish() {
 	}
 }
 
-// why describes the first failure that --wait is waiting to see resolved. The parameter err is the
-// reason why there is no result.
+// why describes the first failure that --wait is waiting to see resolved. If there is no result,
+// err says why.
 func (s *checkState) why(err error) string {
 	if err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")

@@ -265,8 +265,8 @@ func clusterTroubles(c *adminapi.Cluster) []string {
 	return prefixed(c.Cluster, list)
 }
 
-// throttled returns a message about resources that are throttled because the API server asked for a
-// pause. throttled names the time when the last pause ends.
+// throttled returns a message about the resources for which the API server requested a pause, with
+// the time at which the last pause ends.
 func throttled(c *adminapi.Cluster) string {
 	var names []string
 	var until time.Time

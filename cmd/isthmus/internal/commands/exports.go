@@ -163,7 +163,7 @@ func (s *exportsState) table() (string, []byte) {
 	return headline, b.Bytes()
 }
 
-// writer returns a message that names the replica that writes.
+// writer returns a message about the replica that writes objects for exports.
 func (s *exportsState) writer() string {
 	switch w := s.Writer; {
 	case w.Mode == "plan":

@@ -32,8 +32,8 @@ type Answer[T any] struct {
 // MiB.
 const askedAtOnce = 4
 
-// ReadAll reads a page of every replica that the flags select. If a replica fails, the field Err of
-// its Answer is set. ReadAll returns an error only if no replica could be queried at all. If the
+// ReadAll reads a page of every replica that the flags select. If a replica fails, the Answer
+// contains the error. ReadAll returns an error only if no replica could be queried at all. If the
 // requests take more than a second, ReadAll prints on standard error what the command is waiting
 // for.
 func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) ([]Answer[T], error) {

@@ -87,7 +87,7 @@ func (e versionError) Error() string {
 }
 
 // byVersion replaces a pageError with a versionError if the version of the replica explains the
-// error. The parameter own is the build of this program.
+// error.
 func byVersion(err error, from Origin, own adminapi.Build) error {
 	page, ok := errors.AsType[pageError](err)
 	if !ok || from.Build.Version == "" || page.status != http.StatusOK && page.status != http.StatusNotFound {

@@ -67,8 +67,8 @@ func (c *Cluster) String() string {
 	return "the API server of context " + text.Quoted(c.Context)
 }
 
-// The labels that identify replicas. The first label belongs to a separate installation of Isthmus.
-// The second label belongs to a replica that replaces Linkerd's destination controller.
+// The labels that identify replicas. The first label identifies a separate installation of Isthmus.
+// The second label identifies a replica that replaces Linkerd's destination controller.
 const (
 	besideLinkerd  = "app.kubernetes.io/name=isthmus"
 	inLinkerdPlace = "linkerd.io/control-plane-component=destination"

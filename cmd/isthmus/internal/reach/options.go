@@ -51,8 +51,8 @@ func (o *Options) Flags(s *pflag.FlagSet) {
 	o.PodFlag(s)
 }
 
-// ClusterFlags adds the flags that select the cluster. The parameter context is the name of the
-// flag for the kubeconfig context.
+// ClusterFlags adds the flags that select the cluster. The kubeconfig context has the given flag
+// name.
 func (o *Options) ClusterFlags(s *pflag.FlagSet, context string) {
 	o.ContextFlag = "--" + context
 	s.StringVar(&o.Kubeconfig, "kubeconfig", "",

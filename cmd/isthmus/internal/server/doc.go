@@ -2,10 +2,10 @@
 // builds the parts of a replica, and starts and stops them. The package also provides the metrics,
 // the log and the traces of the replica.
 //
-//	program := cli.Program{Groups: []cli.Group{{Title: "Serve", Commands: []cli.Command{server.Command()}}}}
+// 	program := cli.Program{Groups: []cli.Group{{Title: "Serve", Commands: []cli.Command{server.Command()}}}}
 //
-// To understand the package, start with the function run in run.go. The function run checks the
-// flags, calls newReplica to build the parts, and calls replica.run to start and stop the parts.
+// To understand the package, start with run in run.go. It checks the flags, calls newReplica to
+// build the parts, and calls replica.run to start and stop them.
 //
 // Callers may rely on the following:
 //
@@ -28,8 +28,8 @@
 //     dropped lines, the next line includes their number in the field "dropped".
 //   - Debug lines are never dropped, because the user requests them with --log-level.
 //   - Every logger that zap's method With returns has its own limit, so that no logger can silence
-//     another. The function withOwnLimit creates a separate logger for a library. The type perName
-//     holds a separate logger for each cluster or namespace.
+//     another. A library has a separate logger from withOwnLimit. The type perName holds a separate
+//     logger for each cluster or namespace.
 //   - The memory of the rate limits is bounded, whatever messages are logged.
 //   - The log is not buffered. A call that logs a line returns after the whole line has been
 //     written.

@@ -24,8 +24,7 @@ func newRegistry(version string) *prometheus.Registry {
 }
 
 // newBuildMetric returns a metric whose labels describe the build, in the format of Prometheus's
-// own programs. The function does not use Prometheus's library, because the library's templates
-// would make the binary a third larger.
+// own programs. The templates in Prometheus's version library would make the binary a third larger.
 func newBuildMetric(version string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "isthmus_build_info",
@@ -41,8 +40,8 @@ func newBuildMetric(version string) prometheus.Collector {
 // scraped is a prometheus.Collector that computes its series on each scrape.
 type scraped func(chan<- prometheus.Metric)
 
-// Describe implements prometheus.Collector. The method does not send descriptors, so that
-// Prometheus does not check the collected metrics.
+// Describe implements prometheus.Collector. Without descriptors, Prometheus does not check the
+// collected metrics.
 func (scraped) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

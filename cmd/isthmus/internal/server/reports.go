@@ -75,8 +75,7 @@ func (r *reports) tiers(c federation.TierChange) {
 	})
 }
 
-// cluster adds a change in a cluster to the event log. The caller of the method must log the
-// change.
+// cluster adds a change in a cluster to the event log. The caller must log the change.
 func (r *reports) cluster(c cluster.Change) {
 	kinds := map[cluster.ChangeKind]adminapi.EventKind{
 		cluster.StateChanged:       adminapi.EventCluster,
@@ -87,7 +86,7 @@ func (r *reports) cluster(c cluster.Change) {
 	r.events.Add(adminapi.Event{Kind: kinds[c.Kind], Object: c.Cluster.String(), Text: c.Text, Problem: c.Problem})
 }
 
-// stalled adds a stalled stream to the event log. The caller of the method must log the stall.
+// stalled adds a stalled stream to the event log. The caller must log the stall.
 func (r *reports) stalled(destination string) {
 	r.events.Add(adminapi.Event{
 		Kind:    adminapi.EventStall,

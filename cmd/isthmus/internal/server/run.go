@@ -271,9 +271,9 @@ func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, er
 	return clusterstore.NewStore(client, o)
 }
 
-// run runs all parts until ctx ends or a part fails. The method returns an error only if a part
-// fails. The admin server starts before the other parts and stops after them. The clusters stop
-// after the last stream has ended.
+// run runs all parts until ctx ends or a part fails. Its error is that of a failed part. The admin
+// server starts before the other parts and stops after them. The clusters stop after the last
+// stream has ended.
 func (r *replica) run(ctx context.Context) error {
 	l, err := net.Listen("tcp", r.metricsAddr)
 	if err != nil {

@@ -72,9 +72,8 @@ func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.
 // run moves proxies to other replicas and then stops the server that listens on l. Each step has a
 // time limit, so that run returns in time, whatever clients do.
 //
-// If no stream is open and the field always is false, run stops the server at once. If the field
-// always is true, run waits even without streams. While other replicas also shut down, some proxies
-// may find only this replica through DNS.
+// If no stream is open, run stops the server at once, unless always is set. While other replicas
+// also shut down, some proxies may find only this replica through DNS.
 func (s *shutdown) run(l *trackingListener) {
 	s.markNotServing()
 	if n := s.streams(); n > 0 || s.always {
@@ -85,9 +84,9 @@ func (s *shutdown) run(l *trackingListener) {
 	s.stop(l)
 }
 
-// handOver waits for the time in the field delay and then ends the open streams over the time in
-// the field spread. If the field spread is zero, the method stop ends the streams instead. If the
-// field always is false, handOver returns as soon as all proxies have disconnected.
+// handOver waits for s.delay, and then ends the open streams one by one over s.spread. If s.spread
+// is zero, stop ends the streams instead. Unless s.always is set, handOver returns as soon as all
+// proxies have disconnected.
 func (s *shutdown) handOver() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.delay+s.spread)
 	var draining sync.WaitGroup

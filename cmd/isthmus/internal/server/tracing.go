@@ -29,7 +29,7 @@ type tracing struct {
 }
 
 // newTracing returns a tracing that sends spans to the collector, or nil if collector is empty.
-// Spans are dropped until the method run is called.
+// Spans are dropped until run is called.
 func newTracing(collector string, log *zap.Logger) *tracing {
 	if collector == "" {
 		return nil

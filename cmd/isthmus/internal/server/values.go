@@ -24,8 +24,7 @@ type parsed[T any] struct {
 	read func(string) (T, error)
 }
 
-// parse adds a flag to s. The function read parses the value of the flag, and its errors must
-// describe the valid values.
+// parse adds a flag to s. The errors of read must describe the valid values of the flag.
 func parse[T any](s *pflag.FlagSet, to *T, name, value string, read func(string) (T, error), usage string) {
 	p := &parsed[T]{to: to, read: read}
 	if err := p.Set(value); err != nil {
@@ -133,8 +132,8 @@ func label(text string) (string, error) {
 	return text, nil
 }
 
-// quantity returns a function that parses a number of bytes, such as 64Mi. The least argument is
-// the minimum. For an empty string, the function returns 0.
+// quantity returns a function that parses a number of bytes, such as 64Mi, and rejects values below
+// least. An empty string means 0.
 func quantity(least int64) func(string) (int64, error) {
 	return func(text string) (int64, error) {
 		if text == "" {

@@ -101,7 +101,7 @@ func newCopies(o *options, cfg *rest.Config, metrics *cluster.Metrics, log *zap.
 	}), nil
 }
 
-// readCopy returns the function that reads copies, or nil if copies are switched off.
+// readCopy returns the function that reads copies, or nil if copies are disabled.
 func readCopy(
 	o *options, from *copies.Copies,
 ) func(context.Context, federation.ClusterName) (*clusterstore.Copy, error) {
@@ -190,7 +190,7 @@ func (e *exporter) catalogOptions() exports.CatalogOptions {
 }
 
 // storeOptions returns the options that make clusters cache the objects that the catalog needs. The
-// method returns nil if --exports is off.
+// result is nil if --exports is off.
 func (e *exporter) storeOptions() *clusterstore.ExportOptions {
 	if e == nil {
 		return nil
@@ -269,7 +269,7 @@ const unreadAfter = time.Minute
 
 // reportUnread logs a warning if some kinds that exports depend on have not been read after
 // unreadAfter. Until Services and Namespaces have been read, Isthmus does not write objects for
-// exports. The method returns when ctx ends.
+// exports.
 func (e *exporter) reportUnread(ctx context.Context) {
 	if !pace.Sleep(ctx, unreadAfter) {
 		return

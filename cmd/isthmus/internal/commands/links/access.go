@@ -93,7 +93,8 @@ func (a *remoteAccess) ensure(ctx context.Context, w *work, c *cluster) error {
 }
 
 // boundBy reports whether a binding binds the role to the account and to nothing else. "isthmus
-// link" names the account as a ServiceAccount, but remote-access.yaml names it by its user name.
+// link" binds the role to a ServiceAccount, but remote-access.yaml binds the role to the user name
+// of the account.
 func (a *remoteAccess) boundBy(found *rbacv1.ClusterRoleBinding) bool {
 	if found.RoleRef != a.binding.RoleRef || len(found.Subjects) != 1 {
 		return false

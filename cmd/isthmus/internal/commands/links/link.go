@@ -288,7 +288,7 @@ func (o *linkOptions) awaitLink(
 }
 
 // chooseAccount returns the account of a link. Flags take precedence over the first link Secret
-// that names an account. Several Secrets may link one cluster.
+// with an account.
 func chooseAccount(flags types.NamespacedName, links []corev1.Secret) types.NamespacedName {
 	before := types.NamespacedName{}
 	for i := range links {
@@ -306,8 +306,8 @@ type domains struct{ trust, cluster string }
 
 const defaultDomain = "cluster.local"
 
-// readDomains reads the domains that Linkerd was installed with, from the namespace that -n names
-// or else from Linkerd's own namespace. Isthmus may run beside Linkerd.
+// readDomains reads the domains of the Linkerd installation in the namespace of -n, or else in
+// Linkerd's default namespace. Isthmus may run beside Linkerd.
 func readDomains(ctx context.Context, w *work, c *cluster, namespace string) domains {
 	const own, name = "linkerd", "linkerd-config"
 	config, err := c.API.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})

@@ -38,7 +38,7 @@ type work struct {
 	dry bool
 }
 
-// do carries out a step. The parameter verb must end in "e", as in "create".
+// do carries out a step. The verb must end in "e", like "create".
 func (w *work) do(ctx context.Context, c *cluster, verb, object string, step func(context.Context) error) error {
 	if w.dry {
 		fmt.Fprintf(w.out, "%s: would %s %s\n", c.title, verb, object)
@@ -51,8 +51,7 @@ func (w *work) do(ctx context.Context, c *cluster, verb, object string, step fun
 	return nil
 }
 
-// wait runs a function. If the function runs for more than a second, wait prints what the command
-// is waiting for.
+// wait runs a function. After a second, wait prints what the command is waiting for.
 func (w *work) wait(what string, f func() error) error {
 	return w.p.Await(context.Background(), ": "+what, f)
 }

@@ -127,7 +127,7 @@ func (o *unlinkOptions) unlink(ctx context.Context, w *work, local, linked *clus
 	return r.run(ctx, w)
 }
 
-// showImpact shows which endpoints services keep without the link, and names the services that
+// showImpact shows which endpoints services keep without the link, and warns about services that
 // would lose all endpoints. showImpact never prevents the deletion, even if no replica responds.
 func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
 	limit := min(o.Timeout, impactTimeout)
@@ -270,8 +270,8 @@ func accountTokens(
 }
 
 // run deletes the tokens, and the account with its permissions. If another Secret contains a token
-// of the account, run keeps the account, because another link may use that token. The method also
-// keeps objects that "isthmus link" did not create.
+// of the account, run keeps the account, because another link may use that token. Objects that
+// "isthmus link" did not create also stay.
 func (r *revocation) run(ctx context.Context, w *work) error {
 	if r == nil {
 		return nil
