@@ -378,7 +378,6 @@ func newExplainedMember(
 	return e
 }
 
-// newExplainedAddress converts an address of member m for the response.
 func newExplainedAddress(a *federation.ExplainedAddress, m *adminapi.ExplainedMember) adminapi.ExplainedAddress {
 	e := adminapi.ExplainedAddress{
 		Cluster: m.Cluster,

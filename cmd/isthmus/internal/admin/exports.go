@@ -59,7 +59,6 @@ type exportsSnapshot struct {
 	changes []exportChange
 }
 
-// exportChange is an object that Isthmus has to write or delete.
 type exportChange struct {
 	exports.Change
 	trouble

@@ -83,7 +83,6 @@ func shownAll(texts []string) []string {
 	return text.CleanAll(text.First(texts, 5), maxShownText)
 }
 
-// listContent is a snapshot of the replica's state from which all lists are computed.
 type listContent struct {
 	replica   adminapi.Replica
 	clusters  []adminapi.Cluster // includes unused link Secrets; the local cluster has a name and no Secret

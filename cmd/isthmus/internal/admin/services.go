@@ -126,7 +126,6 @@ func (h servicesHandler) addOwn(s *service) {
 	}
 }
 
-// serviceOf returns the Service of member m, or nil if the Service is unknown.
 func (h servicesHandler) serviceOf(m federation.Member) *cluster.Service {
 	if m.Cluster == federation.Local {
 		return h.Local.Service(m.Service)

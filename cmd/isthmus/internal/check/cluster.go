@@ -241,7 +241,6 @@ func (l *clusterCheck) checkState() {
 	}
 }
 
-// checkGateways reports unusable gateways of a cluster on another network.
 func (l *clusterCheck) checkGateways() {
 	add := l.about(sectionLinks, Gateways, l.Cluster.Cluster)
 	usable := slices.DeleteFunc(slices.Clone(l.Gateways), func(g adminapi.ClusterGateway) bool {
@@ -463,7 +462,6 @@ func anchorsExpiry(list []adminapi.Anchor, now time.Time) (level Level, text str
 	return OK, "the trust anchor " + text
 }
 
-// compareAnchors compares the trust anchors of the local cluster with those of a linked cluster.
 func compareAnchors(here, there []adminapi.Anchor) (level Level, text string) {
 	common := 0
 	for _, x := range here {

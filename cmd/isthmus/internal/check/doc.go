@@ -2,7 +2,7 @@
 // /debug/services. Each result describes a problem and how to fix the problem, or confirms that
 // everything is fine. The package does not send requests.
 //
-// 	results := check.Judge(check.Input{Clusters: page, Services: services})
+//	results := check.Judge(check.Input{Clusters: page, Services: services})
 //
 // Before an installation, no replica serves these pages. "isthmus check" then reads the clusters
 // itself, and fills in an [Input] with FromHere set to true.

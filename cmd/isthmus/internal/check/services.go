@@ -61,8 +61,8 @@ func services(n int) string {
 	return text.Count(n, "federated or mirrored service", "federated or mirrored services") + ": all members serve"
 }
 
-// checkMembers reports members that do not serve or lack ports. If no member of service s serves,
-// the results are Failures.
+// checkMembers reports members that do not serve or lack ports. The results are Failures only if no
+// member serves.
 func checkMembers(r *report, s *adminapi.Service) {
 	level := Failure
 	if slices.ContainsFunc(s.Members, func(m adminapi.Member) bool { return m.Reason == "" }) {

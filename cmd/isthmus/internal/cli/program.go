@@ -56,7 +56,6 @@ func (g *Program) Run(ctx context.Context, p Process) int {
 	return 1
 }
 
-// called returns the name under which the user called a command.
 func called(c *cobra.Command) string {
 	if c.HasParent() && c.CalledAs() != "" {
 		return called(c.Parent()) + " " + c.CalledAs()
@@ -99,7 +98,6 @@ func (g *Program) normal(root *cobra.Command, args []string) []string {
 	return args
 }
 
-// root returns the root command for cobra.
 func (g *Program) root(p Process) *cobra.Command {
 	root := &cobra.Command{
 		Use:                        lastWord(g.Name),

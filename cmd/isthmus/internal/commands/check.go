@@ -192,8 +192,7 @@ func (s *checkState) add(name, object string, level check.Level, text, hint stri
 		check.Result{Section: check.SectionReplicas, Check: name, Object: object, Level: level, Text: text, Hint: hint})
 }
 
-// finish sorts the results by section and counts them. The sort preserves the order within each
-// section.
+// finish counts the results, and sorts them by section without changing the order within a section.
 func (s *checkState) finish() {
 	place := func(r check.Result) int { return slices.Index(check.Sections, r.Section) }
 	slices.SortStableFunc(s.Results, func(a, b check.Result) int { return place(a) - place(b) })
@@ -332,8 +331,6 @@ func (s *checkState) mergeResults(found [][]check.Result, names []string) (diffe
 	return differing
 }
 
-// addReplicas reports whether the replicas that responded agree, and whether one of them writes
-// EndpointSlices.
 func (s *checkState) addReplicas(answered int, differing []string) {
 	if len(differing) == 0 {
 		s.add(checkReplicas, "", check.OK, fmt.Sprintf("%d replicas agree", answered), "")

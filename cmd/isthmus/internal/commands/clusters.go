@@ -162,7 +162,7 @@ func writeGateways(b *bytes.Buffer, o *adminapi.ClustersOutput) {
 	t.writeUnder(b, "\n")
 }
 
-// objectsOf returns the number of cached objects of the first resource in the list that the replica
+// objectsOf returns the number of cached objects of the first listed resource that the replica
 // reads.
 func objectsOf(c *adminapi.Cluster, names ...string) string {
 	for _, name := range names {

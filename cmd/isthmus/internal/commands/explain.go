@@ -75,7 +75,6 @@ func runExplain(ctx context.Context, p cli.Process, o *explainOptions) error {
 	return s.unserved()
 }
 
-// query returns the URL query for the page, and the address to explain.
 func (o *explainOptions) query(p cli.Process) (query string, ip netip.Addr, err error) {
 	if err := checkToken(o.token); err != nil {
 		return "", ip, err
@@ -409,7 +408,6 @@ func rankOf(a *adminapi.ExplainedAddress) int {
 	return 0
 }
 
-// whyOf returns the verdict as a sentence with details.
 func whyOf(a *adminapi.ExplainedAddress) string {
 	why := cmp.Or(verdicts[a.Verdict].why, a.Verdict)
 	switch a.Verdict {
@@ -439,7 +437,6 @@ func verdictColour(verdict string) colour {
 	return red
 }
 
-// countsOf returns the number of addresses by verdict, the most frequent verdict first.
 func countsOf(p *adminapi.Explanation) string {
 	var list []string
 	for _, v := range byCount(p) {

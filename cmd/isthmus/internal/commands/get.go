@@ -195,8 +195,8 @@ func (s *getState) table() (string, []byte) {
 	return s.headline(), b.Bytes()
 }
 
-// standingColumn is the index of the STANDING column. The table omits the column if all endpoints
-// are in service.
+// standingColumn is the index of the STANDING column, which is omitted if all endpoints are in
+// service.
 const standingColumn = 4
 
 func (s *getState) headline() string {

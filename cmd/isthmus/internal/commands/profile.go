@@ -69,8 +69,7 @@ func (p *profileState) output(at time.Time, authority string) any {
 	return adminapi.ProfileOutput{Time: at, Authority: authority, Address: p.address, Sent: p.sent}
 }
 
-// table returns a headline and a table with one line for each field that is set. One line for each
-// route follows.
+// table returns a headline and a table with one line per set field, followed by one line per route.
 func (p *profileState) table() (string, []byte) {
 	headline := "no profile"
 	switch {
@@ -224,8 +223,7 @@ func joinConditions[M any](list []M, word, empty string, text func(M) string) st
 	return "(" + strings.Join(parts, word) + ")"
 }
 
-// statusRange describes a range of status codes. Zero means that the range has no lower or no upper
-// bound.
+// statusRange describes a range of status codes, in which a bound of zero is no limit.
 func statusRange(low, high uint32) string {
 	switch {
 	case low == high && low != 0:

@@ -265,8 +265,6 @@ func serviceTroubles(e *adminapi.Service) []string {
 	return list
 }
 
-// writeClients appends a table of the tiers that the service's clients use, if the service has a
-// preference.
 func writeClients(e *adminapi.Service, b *bytes.Buffer, now time.Time) {
 	if e.Preference == nil {
 		return

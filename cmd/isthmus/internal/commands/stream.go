@@ -37,7 +37,6 @@ type state[M any] interface {
 	table() (headline string, lines []byte)
 }
 
-// session is one run of a command that opens a stream.
 type session[M any] struct {
 	Target
 	token string
@@ -72,7 +71,6 @@ func streamCommand[M any](v cli.Command, s session[M]) cli.Command {
 	})
 }
 
-// run opens the stream and shows its states until the stream ends or the process receives a signal.
 func (s *session[M]) run(ctx context.Context, p cli.Process) error {
 	out := s.screen(p)
 	out.redraw = !out.asJSON && !s.once && isTerminal(p.Stdout)
@@ -191,7 +189,6 @@ func (s *session[M]) show(out *screen) error {
 	return out.show(now, s.authority, s.state.output(now, s.authority), s.state.table)
 }
 
-// finish shows the last state and returns the reason why the stream ended.
 func (s *session[M]) finish(out *screen, ended error) error {
 	if s.state.started() {
 		if err := s.show(out); err != nil || s.once {

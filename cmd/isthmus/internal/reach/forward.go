@@ -159,7 +159,6 @@ func (f *forwarder) CreateStream(headers http.Header) (httpstream.Stream, error)
 	return stream, err
 }
 
-// errorStream records the message that the kubelet sends.
 type errorStream struct {
 	httpstream.Stream
 	of *forwarder

@@ -2,7 +2,7 @@
 // builds the parts of a replica, and starts and stops them. The package also provides the metrics,
 // the log and the traces of the replica.
 //
-// 	program := cli.Program{Groups: []cli.Group{{Title: "Serve", Commands: []cli.Command{server.Command()}}}}
+//	program := cli.Program{Groups: []cli.Group{{Title: "Serve", Commands: []cli.Command{server.Command()}}}}
 //
 // To understand the package, start with run in run.go. It checks the flags, calls newReplica to
 // build the parts, and calls replica.run to start and stop them.

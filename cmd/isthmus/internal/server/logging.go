@@ -43,7 +43,7 @@ var logLevels = map[string]logLevel{
 	"trace":   {zapcore.DebugLevel, 7},
 }
 
-// newLogger returns a logger that writes to w. If the format is "json", the logger writes JSON.
+// newLogger returns a logger that writes JSON if the format is "json", and plain text otherwise.
 // Otherwise it writes human-readable text.
 func newLogger(l logLevel, format string, w io.Writer) *zap.Logger {
 	cfg := zap.NewProductionEncoderConfig()

@@ -373,7 +373,6 @@ func checkPositive(name string, d *durationpb.Duration) error {
 	return nil
 }
 
-// self returns a function that returns the description of this replica for the debug API.
 func (o *options) self(built adminapi.Build, ready func() bool) func() adminapi.Replica {
 	name, _ := os.Hostname()
 	return func() adminapi.Replica {
@@ -387,7 +386,6 @@ func (o *options) self(built adminapi.Build, ready func() bool) func() adminapi.
 	}
 }
 
-// server returns the options of the gRPC server.
 func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi.Options {
 	return grpcapi.Options{
 		ClusterDomain: o.domain,

@@ -64,7 +64,6 @@ func run(ctx context.Context, p cli.Process, o *options) error {
 
 var errSecondSignal = errors.New("a second signal")
 
-// replica is a replica of Isthmus that is ready to run.
 type replica struct {
 	addr        string // address of the gRPC server
 	metricsAddr string // address of the admin server
@@ -240,7 +239,6 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 	}, nil
 }
 
-// newTable returns the table that merges services.
 func newTable(o *options, reports *reports, supervisor *panics.Supervisor) *federation.Table {
 	return federation.NewTable(federation.Options{
 		IPv6:          o.ipv6,
@@ -253,7 +251,6 @@ func newTable(o *options, reports *reports, supervisor *panics.Supervisor) *fede
 	})
 }
 
-// newTypedClient returns a client that can write objects in the local cluster.
 func newTypedClient(cfg *rest.Config, metrics *cluster.Metrics) (*kube.Client, error) {
 	api, err := kube.New(federation.Local, cfg, metrics.Requests())
 	if err == nil {
@@ -366,7 +363,6 @@ func checkListen(addr string) error {
 	return l.Close()
 }
 
-// running is a group of parts that are stopped together.
 type running struct {
 	cancel context.CancelFunc
 	parts  sync.WaitGroup
@@ -398,7 +394,6 @@ func (r *running) stop() {
 	r.parts.Wait()
 }
 
-// runTicks calls table.Tick whenever a time-dependent change is due, until ctx ends.
 func runTicks(ctx context.Context, table *federation.Table) error {
 	for {
 		at, changed := table.Due()

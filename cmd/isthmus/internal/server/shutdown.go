@@ -30,9 +30,9 @@ const (
 // shutdown stops a replica without interrupting proxies, in the following steps:
 //
 //  1. The replica becomes unready, and health checks report that it is not serving.
-//  2. The replica continues to serve for the time in the field delay, so that proxies find other
+//  2. The replica continues to serve for the delay, so that proxies find other
 //     replicas through DNS.
-//  3. The replica ends the open streams one by one over the duration in the spread field. The replica
+//  3. The replica ends the open streams one by one over the spread duration. The replica
 //     still accepts new streams.
 //  4. The replica closes the listener and then ends the remaining streams.
 //
@@ -41,7 +41,7 @@ const (
 type shutdown struct {
 	streams        func() int                                // returns the number of open streams
 	markNotServing func()                                    // makes health checks report "not serving"
-	drain          func(context.Context)                     // ends the open streams over the duration spread
+	drain          func(context.Context)                     // ends the open streams over spread
 	waitUnused     func(context.Context, time.Duration) bool // waits until no stream has been open for the duration
 	finish         func()                                    // ends all streams, including later ones
 	graceful       func()                                    // closes the listener, then waits for open calls
@@ -52,7 +52,6 @@ type shutdown struct {
 	log            *zap.Logger
 }
 
-// newShutdown returns a shutdown that stops the given gRPC server.
 func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.Logger) *shutdown {
 	return &shutdown{
 		streams:        api.Streams,
@@ -72,7 +71,7 @@ func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.
 // run moves proxies to other replicas and then stops the server that listens on l. Each step has a
 // time limit, so that run returns in time, whatever clients do.
 //
-// If no stream is open, run stops the server at once, unless always is set. While other replicas
+// If no stream is open, run stops the server at once, unless s.always is set. While other replicas
 // also shut down, some proxies may find only this replica through DNS.
 func (s *shutdown) run(l *trackingListener) {
 	s.markNotServing()
@@ -125,7 +124,6 @@ func (s *shutdown) stop(l *trackingListener) {
 	stopping.Wait()
 }
 
-// inPodVariable is the name of an environment variable that Kubernetes sets in every container.
 const inPodVariable = "KUBERNETES_SERVICE_HOST"
 
 // inPod reports whether the process runs in a Pod, where proxies may find the replica through DNS.
@@ -176,7 +174,6 @@ func (l *trackingListener) closeConns() {
 	}
 }
 
-// trackedConn is a connection accepted by a trackingListener.
 type trackedConn struct {
 	net.Conn
 	listener *trackingListener

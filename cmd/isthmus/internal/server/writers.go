@@ -82,7 +82,6 @@ func (w *sliceWriter) parts() []part {
 	return []part{{name: "EndpointSlice writer", run: w.Run}}
 }
 
-// newCopies returns the part that writes and reads copies of clusters.
 func newCopies(o *options, cfg *rest.Config, metrics *cluster.Metrics, log *zap.Logger) (*copies.Copies, error) {
 	api, err := newTypedClient(cfg, metrics)
 	if err != nil {
@@ -125,7 +124,6 @@ type exporter struct {
 	exports *admin.ExportsReport // shown by /debug/exports and metrics
 }
 
-// exportStore provides the exports of all clusters. The type catalogStore implements exportStore.
 type exportStore interface {
 	Exports() (plan.World, bool)
 	ExportsChanged() <-chan struct{}
@@ -174,7 +172,6 @@ func newExporter(o *options, from *rest.Config, metrics *cluster.Metrics) (*expo
 	return e, nil
 }
 
-// catalogOptions returns the options for the catalog of exports.
 func (e *exporter) catalogOptions() exports.CatalogOptions {
 	selectors := func(cluster string) plan.Selectors {
 		if cluster == "" {

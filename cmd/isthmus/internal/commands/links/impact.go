@@ -56,7 +56,6 @@ func showImpacts(w *work, list []adminapi.ServiceImpact, cluster, title string, 
 	}
 }
 
-// bare returns the impacts that leave clients without endpoints.
 func bare(list []adminapi.ServiceImpact) (of []adminapi.ServiceImpact) {
 	for _, i := range list {
 		if i.Bare() {

@@ -26,7 +26,6 @@ const (
 	namespaceLabel = "isthmus.io/link-namespace" // namespace of the link Secret in the local cluster
 )
 
-// placeholder replaces a token that does not exist yet.
 const placeholder = "TOKEN"
 
 // linkKey identifies the link that tokens belong to, among the links of all clusters.

@@ -215,7 +215,6 @@ func (o *unlinkOptions) question(local, linked *cluster, links []corev1.Secret) 
 	return text
 }
 
-// revocation is the set of objects to delete in a linked cluster.
 type revocation struct {
 	linked  *cluster
 	account types.NamespacedName
