@@ -45,7 +45,7 @@ var arrows = []arrow{
 	{packages: "isthmus/internal/adminapi", never: []string{outside}},
 	{packages: "isthmus/internal/pace", never: []string{outside}},
 	{packages: "isthmus/internal/text", never: []string{outside}},
-	{packages: "isthmus/internal/spec", never: []string{outside}},
+	{packages: "isthmus/internal/spec", never: []string{everything}},
 	{packages: "isthmus/internal/guard", never: []string{outside}, except: []string{"isthmus/internal/text"}},
 	{packages: "isthmus/internal/apisim", never: []string{everything}},
 	{

@@ -24,11 +24,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
+	"pgregory.net/rapid"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/spec"
 )
 
 // describe lists accesses as SECRET CLUSTER TOKEN and what is wrong.
@@ -97,6 +99,58 @@ func TestAccesses(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}, secrets...)
+}
+
+// TestPickReference creates, edits and deletes link Secrets of a cluster at random, and compares the
+// Secret that is picked with package spec.
+func TestPickReference(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var list []*credentials // oldest first
+		var accepted *credentials
+		inUse := ""
+		made := 0
+		drawSecret := func(t *rapid.T, name string) *credentials {
+			c := &credentials{secret: name}
+			if rapid.Bool().Draw(t, "refused") {
+				c.refused = errors.New("refused")
+			}
+			return c
+		}
+		drawIndex := func(t *rapid.T) int { return rapid.IntRange(0, len(list)-1).Draw(t, "index") }
+		t.Repeat(map[string]func(*rapid.T){
+			"create": func(t *rapid.T) {
+				made++
+				list = append(list, drawSecret(t, fmt.Sprint("link-", made)))
+			},
+			"edit": func(t *rapid.T) {
+				if len(list) > 0 {
+					i := drawIndex(t)
+					list[i] = drawSecret(t, list[i].secret)
+				}
+			},
+			"delete": func(t *rapid.T) {
+				if len(list) > 0 {
+					i := drawIndex(t)
+					list = slices.Delete(list, i, i+1)
+				}
+			},
+			"": func(t *rapid.T) {
+				var secrets []spec.LinkSecret
+				for _, c := range list {
+					secrets = append(secrets, spec.LinkSecret{Name: c.secret, Usable: c.refused == nil})
+				}
+				inUse = spec.UsedSecret(secrets, inUse)
+				accepted = pick(list, accepted)
+				got := ""
+				if accepted != nil {
+					got = accepted.secret
+				}
+				if got != inUse || accepted != nil && accepted.refused != nil {
+					t.Fatalf("picked %q, want %q of %+v", got, inUse, secrets)
+				}
+			},
+		})
+	})
 }
 
 // TestExpiry: when credentials expire is shown of what is in use, and of what would be.

@@ -164,7 +164,8 @@ type env struct {
 
 	mu      sync.Mutex
 	made    []*scripted
-	links   []string // every Link that differs from the one before it
+	links   []string        // every Link that differs from the one before it
+	link    federation.Link // the newest Link
 	changes []cluster.Change
 }
 

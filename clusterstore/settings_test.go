@@ -11,6 +11,7 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/gateway"
 	"isthmus/federation"
+	"isthmus/internal/spec"
 )
 
 // TestReadStanding checks what each annotation of a link Secret means, and the warning for what cannot be read.
@@ -95,6 +96,16 @@ func FuzzReadStanding(f *testing.F) {
 			all.cordonOver < 0 || all.cordonOver > MaxCordonOver || all.lostAfter < MinLostAfter ||
 			all.lostAfter > MaxLostAfter {
 			t.Fatalf("%q gives %+v", values, all)
+		}
+		want := spec.LinkSettings{WhenLost: spec.LastResort, LostAfter: time.Minute}.With(values)
+		if got := (spec.LinkSettings{
+			Cordon:     spec.Standing(all.cordon),
+			CordonOver: all.cordonOver,
+			WhenLost:   spec.Standing(all.whenLost),
+			LostAfter:  all.lostAfter,
+			Region:     all.region,
+		}); got != want {
+			t.Fatalf("%q gives %+v, want %+v", values, got, want)
 		}
 		combined, warnings := defaults, 0
 		for name, value := range values {

@@ -1,15 +1,20 @@
 package clusterstore
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"isthmus/clusterstore/gateway"
 	"isthmus/federation"
 	"isthmus/internal/pace"
+	"isthmus/internal/spec"
 )
 
 // setLink records what the table gets.
@@ -30,6 +35,7 @@ func (e *env) setLink(c federation.ClusterName, l federation.Link) {
 		text += " region=" + l.Region
 	}
 	e.mu.Lock()
+	e.link = l
 	if len(e.links) == 0 || e.links[len(e.links)-1] != text {
 		e.links = append(e.links, text)
 	}
@@ -310,6 +316,71 @@ func TestLostEndsWithRotation(t *testing.T) {
 		e.sync(2)
 		e.steps("east pending", "east ready-t1", "east ready-t1 lost=withdrawn", "east ready-t2")
 	}, s("t1"))
+}
+
+// TestStandingReference edits the annotations of a link Secret at random, loses the API server of the
+// cluster, moves its Nodes, and kills its gateways. After each step, the test compares the Link that
+// the table got with package spec.
+func TestStandingReference(t *testing.T) {
+	values := map[string][]string{
+		spec.CordonKey:     {"false", "last-resort", "true", "yes", " true "},
+		spec.CordonOverKey: {"0s", "1h", "2h", "-1s"},
+		spec.WhenLostKey:   {"keep", "last-resort", "withdraw", "drop"},
+		spec.LostAfterKey:  {"1s", "25s", "999ms", "soon"},
+		spec.RegionKey:     {"us", "no region!", ""},
+		spec.NetworkKey:    {"", "far", "near", "no network!"},
+	}
+	keys := slices.Sorted(maps.Keys(values))
+	defaults := spec.LinkSettings{WhenLost: spec.LastResort, LostAfter: 45 * time.Second}
+	options := Options{Network: "near", WhenLost: federation.LastResort, LostAfter: defaults.LostAfter}
+	inBubbleWith(t, options, func(e *env) {
+		const address = "192.0.2.1"
+		outside := e.linkBehind(probed(gatewayService(address)))
+		east := e.sync(1)
+		r := rand.New(rand.NewPCG(1, 1))
+		annotations := make(map[string]string)
+		region, dead := "", false
+		var lostSince time.Time
+		for step := range 400 {
+			switch r.IntN(8) {
+			case 0:
+				lostSince = time.Now()
+				east.lose("gone")
+			case 1:
+				lostSince = time.Time{}
+				east.recover()
+			case 2:
+				region = []string{"", "eu", "us"}[r.IntN(3)]
+				east.move(region)
+			case 3:
+				dead = !dead
+				outside.kill(map[bool]string{true: address}[dead])
+			default:
+				key := keys[r.IntN(len(keys))]
+				delete(annotations, key)
+				if r.IntN(4) > 0 {
+					annotations[key] = values[key][r.IntN(len(values[key]))]
+				}
+				s := secret("s", "east", "t1", 0)
+				maps.Copy(s.Annotations, annotations)
+				e.put(s)
+			}
+			e.pass(10 * time.Second) // longer than it takes to notice a dead gateway
+			e.mu.Lock()
+			link := e.link
+			e.mu.Unlock()
+			want := defaults.With(annotations)
+			lost := !lostSince.IsZero() && time.Since(lostSince) >= want.LostAfter
+			_, behind := link.Source.(*gateway.Source)
+			otherNetwork := want.Network != options.Network
+			wantRegion := cmp.Or(want.Region, region)
+			standing := spec.Standing(max(link.Cordon, link.Lost))
+			if standing != want.Standing(lost, dead && otherNetwork) || link.CordonOver != want.CordonOver ||
+				spec.Standing(link.Cordon) != want.Cordon || link.Region != wantRegion || behind != otherNetwork {
+				t.Fatalf("step %d: %v, lost %v, dead %v: the table got %+v", step, annotations, lost, dead, link)
+			}
+		}
+	})
 }
 
 // TestRestlessRegion: whoever writes a cluster's Nodes can't make the table look at all

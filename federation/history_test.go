@@ -180,27 +180,38 @@ func (h *history) member(x instant, d *Definition, mem Member, port uint16) spec
 			Name:   string(mem.Cluster),
 			Region: l.Region != "" && l.Region == m.links[Local].Region,
 		},
-		Standings: list, Spreading: len(next) > 0,
+		Unlinked:  l.State == Unlinked,
+		Unlisted:  l.State == Pending || l.State == Unreachable,
+		Service:   modelledState[share.State],
+		Standings: list,
+		Spreading: len(next) > 0,
 	}
 	if l.State != Ready || share.State != Present || d.Strict && share.Undeclared {
 		return one
 	}
-	within := func(all []*Endpoint, owned map[netip.Addr]string) (list []spec.Endpoint) {
-		for _, e := range all {
-			if mem.Cluster == Local || l.Within.Contains(e.Addr.Addr()) && owned[e.Addr.Addr()] == "" {
-				list = append(list, modelled(e))
-			}
-		}
-		return list
-	}
+	var offered []spec.Slice
 	for _, s := range share.Slices {
-		one.Slices = append(one.Slices, spec.Slice{
-			Ready:   within(s.Endpoints, m.owned),
-			Unready: within(s.Unready, nil),
+		offered = append(offered, spec.Slice{
+			Ready:   modelledList(s.Endpoints),
+			Unready: modelledList(s.Unready),
 			Behind:  (*spec.Behind)(s.Behind),
 		})
 	}
+	one.Accept(offered, l.Within.Contains, func(ip netip.Addr) bool { return m.owned[ip] != "" })
 	return one
+}
+
+var modelledState = map[ServiceState]spec.ServiceState{
+	Missing:      spec.Missing,
+	Present:      spec.Present,
+	ExternalName: spec.ExternalName,
+}
+
+func modelledList(all []*Endpoint) (list []spec.Endpoint) {
+	for _, e := range all {
+		list = append(list, modelled(e))
+	}
+	return list
 }
 
 func modelled(e *Endpoint) spec.Endpoint {
@@ -224,7 +235,7 @@ func modelled(e *Endpoint) spec.Endpoint {
 
 // summarized returns the fields of a set other than its endpoints.
 func summarized(d *Definition, s *spec.Service, m moment, port uint16) Set {
-	set := Set{Exists: true, Complete: true}
+	set := Set{Exists: s.Exists(), Complete: true}
 	for i, mem := range d.Members {
 		l, share := m.links[mem.Cluster], m.shares[memberPort{mem, port}]
 		if s.Unused(&s.Members[i]) {
@@ -244,9 +255,7 @@ func summarized(d *Definition, s *spec.Service, m moment, port uint16) Set {
 		switch {
 		case d.Federated:
 		case l.State == Unlinked:
-			set.Exists, set.Reason, set.Cluster = false, NotLinked, mem.Cluster
-		case l.State == Ready && share.State == Missing:
-			set.Exists = false
+			set.Reason, set.Cluster = NotLinked, mem.Cluster
 		case l.State == Ready && share.State == ExternalName:
 			set.Reason = External
 		}

@@ -3,6 +3,7 @@ package local
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -10,8 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/spec"
 )
 
 var shopWeb = federation.ServiceID{Namespace: "shop", Name: "web"}
@@ -99,6 +103,38 @@ func TestDefine(t *testing.T) {
 			)
 		}
 	}
+}
+
+// TestDefineReference compares the definitions of Services with random labels and annotations with
+// package spec.
+func TestDefineReference(t *testing.T) {
+	drawName := rapid.SampledFrom([]string{"bb", "cc", " bb ", "BB", "b b", "", "-b", "b.b", "bb,cc"})
+	drawCluster := rapid.SampledFrom([]string{"east", "East", "local", "", "e@st", " west ", "a b"})
+	drawItem := rapid.Custom(func(t *rapid.T) string {
+		return drawName.Draw(t, "service") + rapid.SampledFrom([]string{"@", "@", "@", ""}).Draw(t, "separator") +
+			drawCluster.Draw(t, "cluster")
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		svc := &cluster.Service{Labels: map[string]string{}, Annotations: map[string]string{}}
+		maybe := func(all map[string]string, key, value string) {
+			if rapid.Bool().Draw(t, key) {
+				all[key] = value
+			}
+		}
+		maybe(svc.Annotations, localDiscovery, drawName.Draw(t, "local"))
+		maybe(svc.Annotations, remoteDiscovery, strings.Join(rapid.SliceOfN(drawItem, 0, 4).Draw(t, "items"), ","))
+		maybe(svc.Labels, remoteDiscovery, rapid.SampledFrom([]string{"east", ""}).Draw(t, "of cluster"))
+		maybe(svc.Labels, remoteService, rapid.SampledFrom([]string{"bb", ""}).Draw(t, "of service"))
+		want := spec.Define(shopWeb.Name, svc.Labels, svc.Annotations)
+		d, _ := define(shopWeb, svc, &federation.Preference{})
+		got := spec.Definition{Federated: d.Federated}
+		for _, m := range d.Members {
+			got.Members = append(got.Members, spec.MemberName{Cluster: string(m.Cluster), Service: m.Service.Name})
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q and %q: %+v, want %+v", svc.Labels, svc.Annotations, got, want)
+		}
+	})
 }
 
 func TestManyProblemsAreCut(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"isthmus/clusterstore/decode"
 	"isthmus/federation"
+	"isthmus/internal/spec"
 )
 
 // What is looked up: every address that an object can have here, and hostnames.
@@ -93,8 +93,9 @@ func compareAddresses(t *rapid.T) {
 	}
 	e.run(t, func(t *rapid.T) {
 		topics := w.markedTopics()
-		w.checkAddresses(t, all, last, topics)
-		w.checkInstances(t, all, last, topics)
+		ns := all.namespace()
+		w.checkAddresses(t, all, ns, last, topics)
+		w.checkInstances(t, ns, last, topics)
 		w.checkConflicts(t)
 	})
 	if n := w.cache.size() + w.cache.local.size(); n != 0 {
@@ -102,14 +103,16 @@ func compareAddresses(t *rapid.T) {
 	}
 }
 
-func (w *world) checkAddresses(t *rapid.T, all objects, last map[string]string, marked map[Topic]time.Time) {
+func (w *world) checkAddresses(
+	t *rapid.T, all objects, ns *spec.Namespace, last map[string]string, marked map[Topic]time.Time,
+) {
 	for _, ip := range askedIPs {
 		a := netip.MustParseAddr(ip)
 		_, reported := marked[Topic{IP: a, AddressOwner: true}]
 		checkReported(t, last, "the owner of "+ip, w.AddressOwner(a), reported)
 		for _, port := range askedPorts {
 			addr := netip.AddrPortFrom(netip.MustParseAddr(ip), port)
-			got, want := describeFound(w.LookupAddress(addr)), all.referenceAt(addr)
+			got, want := foundText(w.LookupAddress(addr)), all.referenceAt(ns, addr)
 			if got != want {
 				t.Fatalf("at %v is\n%s\nwant\n%s", addr, got, want)
 			}
@@ -117,6 +120,14 @@ func (w *world) checkAddresses(t *rapid.T, all objects, last map[string]string, 
 			checkReported(t, last, addr.String(), got+w.spec(w.LookupAddress(addr).Service), reported)
 		}
 	}
+}
+
+// foundText describes what an address belongs to, as the reference does.
+func foundText(f Found) string {
+	if f.Claimed != "" || f.Service != nil {
+		return describeFound(f)
+	}
+	return fmt.Sprintf("%+v", modelled(f.Endpoint))
 }
 
 // checkConflicts checks that the known conflicts are the addresses that are ambiguous.
@@ -138,7 +149,9 @@ func (w *world) checkConflicts(t *rapid.T) {
 	}
 }
 
-func (w *world) checkInstances(t *rapid.T, all objects, last map[string]string, marked map[Topic]time.Time) {
+func (w *world) checkInstances(
+	t *rapid.T, ns *spec.Namespace, last map[string]string, marked map[Topic]time.Time,
+) {
 	for _, service := range []string{"a", "b"} {
 		id := federation.ServiceID{Namespace: "ns", Name: service}
 		_, reported := marked[Topic{Service: id}]
@@ -149,9 +162,9 @@ func (w *world) checkInstances(t *rapid.T, all objects, last map[string]string, 
 			for _, port := range askedPorts {
 				name, got := fmt.Sprintf("%s.%s:%d", hostname, service, port), ""
 				if e := w.Instance(id, hostname, port); e != nil {
-					got = describe(e)
+					got = fmt.Sprintf("%+v", modelled(e))
 				}
-				if want := all.referenceInstance(service, hostname, port); got != want {
+				if want := referenceInstance(ns, service, hostname, port); got != want {
 					t.Fatalf("%s is\n%s\nwant\n%s", name, got, want)
 				}
 				checkReported(t, last, name, got, reported)
@@ -176,7 +189,7 @@ func checkReported(t *rapid.T, last map[string]string, what, now string, reporte
 }
 
 // referenceAt finds the owner of an address, straight from the objects.
-func (o objects) referenceAt(addr netip.AddrPort) string {
+func (o objects) referenceAt(ns *spec.Namespace, addr netip.AddrPort) string {
 	var services []string
 	for _, key := range slices.Sorted(maps.Keys(o["services"])) {
 		s := o["services"][key].(*corev1.Service)
@@ -232,23 +245,23 @@ func (o objects) referenceAt(addr netip.AddrPort) string {
 	case len(own) > 1:
 		return fmt.Sprintf("claimed by %d Pods with IP %v", len(own), addr.Addr())
 	case len(own) == 1:
-		return o.referenceResident(own[0], addr)
+		return referenceResident(ns, own[0], addr)
 	case len(host) > 1:
 		return fmt.Sprintf("claimed by %d Pods with host port %v", len(host), addr)
 	case len(host) == 1:
-		return o.referenceHostPort(host[0], addr)
+		return referenceHostPort(ns, host[0], addr)
 	case len(draining) == 1 && (draining[0].Spec.HostNetwork || !hasIP(draining[0])):
-		return o.referenceHostPort(draining[0], addr)
+		return referenceHostPort(ns, draining[0], addr)
 	case len(draining) == 1:
-		return o.referenceResident(draining[0], addr)
+		return referenceResident(ns, draining[0], addr)
 	case len(workloads) > 1:
 		return fmt.Sprintf("claimed by %d ExternalWorkloads at %v", len(workloads), addr)
 	case len(workloads) == 1:
-		return o.referenceWorkload(workloads[0], addr.String()).at(addr)
+		return referenceWorkload(ns, workloads[0], addr)
 	case len(bound) > 1:
 		return fmt.Sprintf("claimed by %d Pods with host port %v", len(bound), addr)
 	case len(bound) == 1:
-		return o.referenceHostPort(bound[0], addr)
+		return referenceHostPort(ns, bound[0], addr)
 	}
 	return referenceBare(addr)
 }
@@ -267,46 +280,43 @@ func hasHostPort(p *corev1.Pod, addr netip.AddrPort) bool {
 	})
 }
 
-// at describes the endpoint at an address.
-func (f referenceFacts) at(addr netip.AddrPort) string {
-	f.labels["namespace"] = "ns"
-	return f.text(addr.String(), "", "", "")
-}
+func referenceTCP(p corev1.Protocol) bool { return p == "" || p == "TCP" }
 
 func referenceBare(addr netip.AddrPort) string {
-	if addr.Port() == 25 {
-		return addr.String() + " opaque"
-	}
-	return addr.String()
+	return fmt.Sprintf("%+v", spec.Backend{Addr: addr, Opaque: addr.Port() == 25})
 }
 
-func (o objects) referenceResident(p *corev1.Pod, addr netip.AddrPort) string {
+func referenceResident(ns *spec.Namespace, p *corev1.Pod, addr netip.AddrPort) string {
 	if p.Status.Phase != "Running" {
 		return referenceBare(addr)
 	}
-	return o.referencePod(p, addr.String()).at(addr)
+	return fmt.Sprintf("%+v", ns.OfPod(p, addr))
+}
+
+func referenceWorkload(ns *spec.Namespace, w *decode.ExternalWorkload, addr netip.AddrPort) string {
+	of := modelledWorkload(w)
+	return fmt.Sprintf("%+v", ns.OfWorkload(&of, addr))
 }
 
 // referenceHostPort describes a Pod at the host port that leads to its port 8080, the only one that
 // Pods have here. Nothing listens at the proxy's inbound port of the node.
-func (o objects) referenceHostPort(p *corev1.Pod, addr netip.AddrPort) string {
+func referenceHostPort(ns *spec.Namespace, p *corev1.Pod, addr netip.AddrPort) string {
 	if p.Status.Phase != "Running" {
 		return referenceBare(addr)
 	}
-	f, behind := o.referencePod(p, addr.String()), o.referencePod(p, "10.0.0.1:8080")
-	if !strings.Contains(f.rest, " opaque") && strings.Contains(behind.rest, " opaque") {
-		f.rest += " opaque"
-	}
-	f.rest = strings.Replace(f.rest, " inbound=4143", "", 1)
-	return f.at(addr)
+	b := ns.OfPod(p, addr)
+	behind := ns.OfPod(p, netip.MustParseAddrPort("10.0.0.1:8080"))
+	b.Opaque = b.Opaque || behind.Opaque
+	b.InboundPort = 0
+	return fmt.Sprintf("%+v", b)
 }
 
 // referenceInstance finds the owner of a hostname of a service.
-func (o objects) referenceInstance(service, hostname string, port uint16) string {
+func referenceInstance(ns *spec.Namespace, service, hostname string, port uint16) string {
 	for _, ready := range []bool{true, false} {
-		for _, key := range slices.Sorted(maps.Keys(o["endpointslices"])) {
-			l, name := referenceSliceService(o["endpointslices"][key])
-			if name != service || l.AddressType == "FQDN" {
+		for _, name := range slices.Sorted(maps.Keys(ns.EndpointSlices)) {
+			l := ns.EndpointSlices[name]
+			if spec.ServiceOf(l) != service || l.AddressType == "FQDN" {
 				continue
 			}
 			for _, e := range l.Endpoints {
@@ -315,27 +325,31 @@ func (o objects) referenceInstance(service, hostname string, port uint16) string
 					e.TargetRef != nil && e.TargetRef.Kind == "Node" {
 					continue
 				}
-				return o.referenceTarget(e.TargetRef, netip.AddrPortFrom(netip.MustParseAddr(e.Addresses[0]), port))
+				return referenceTarget(
+					ns,
+					e.TargetRef,
+					netip.AddrPortFrom(netip.MustParseAddr(e.Addresses[0]), port),
+				)
 			}
 		}
 	}
 	return ""
 }
 
-func (o objects) referenceTarget(ref *corev1.ObjectReference, addr netip.AddrPort) string {
+func referenceTarget(ns *spec.Namespace, ref *corev1.ObjectReference, addr netip.AddrPort) string {
 	if ref == nil {
 		return referenceBare(addr)
 	}
 	if ref.Kind == "ExternalWorkload" {
-		v, ok := o["externalworkloads"]["ns/"+ref.Name].(*decode.ExternalWorkload)
-		if !ok || v.Invalid != "" {
+		w, ok := ns.Workloads[ref.Name]
+		if !ok || w.Invalid {
 			return ""
 		}
-		return o.referenceWorkload(v, addr.String()).at(addr)
+		return fmt.Sprintf("%+v", ns.OfWorkload(&w, addr))
 	}
-	p, ok := o["pods"]["ns/"+ref.Name].(*corev1.Pod)
+	p, ok := ns.Pods[ref.Name]
 	if !ok || p.Status.PodIP == "" {
 		return ""
 	}
-	return o.referenceResident(p, netip.AddrPortFrom(netip.MustParseAddr(p.Status.PodIP), addr.Port()))
+	return referenceResident(ns, p, netip.AddrPortFrom(netip.MustParseAddr(p.Status.PodIP), addr.Port()))
 }

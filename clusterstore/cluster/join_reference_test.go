@@ -3,7 +3,6 @@ package cluster
 import (
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 
 	"isthmus/clusterstore/decode"
 	"isthmus/federation"
+	"isthmus/internal/spec"
 )
 
 func drawSlice(t *rapid.T, name string) *discoveryv1.EndpointSlice {
@@ -53,11 +53,21 @@ func drawPod(t *rapid.T, name string) *corev1.Pod {
 	o := aPod(name)
 	o.Spec.NodeName = rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node")
 	o.Status.Message = rapid.SampledFrom([]string{"x", "y"}).Draw(t, "noise")
+	o.Spec.ServiceAccountName = rapid.SampledFrom([]string{"", "", "web"}).Draw(t, "account")
 	if rapid.Bool().Draw(t, "meshed") {
 		meshed(o)
-		if rapid.IntRange(0, 3).Draw(t, "plane") == 0 {
-			podLabel(controlPlaneLabel, "other")(o)
+		o.Labels[controlPlaneLabel] = rapid.SampledFrom([]string{"linkerd", "linkerd", "other"}).
+			Draw(t, "control plane")
+		if rapid.IntRange(0, 3).Draw(t, "silent") == 0 {
+			o.Spec.Containers[1].Env = nil
 		}
+	}
+	if hash := rapid.SampledFrom([]string{"", "", "abc"}).Draw(t, "hash"); hash != "" {
+		podLabel(templateHashLabel, hash)(o)
+	}
+	if rapid.IntRange(0, 2).Draw(t, "annotated") == 0 {
+		list := rapid.SampledFrom([]string{"", "8080", "80-81, 25", "81,none", "http"}).Draw(t, "opaque")
+		podAnnotation(opaqueAnnotation, list)(o)
 	}
 	if owner := rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "owner"); owner != "" {
 		ownedBy("ReplicaSet", owner)(o)
@@ -221,8 +231,9 @@ func compareJoins(t *rapid.T) {
 	}
 	e.run(t, func(t *rapid.T) {
 		marked := w.marked()
+		ns := all.namespace()
 		for _, s := range readers {
-			s.check(t, all, slices.Contains(marked, s.service))
+			s.check(t, ns, slices.Contains(marked, s.service))
 		}
 		for _, r := range w.Health().Resources {
 			if r.Resource != "endpointslices" && r.Objects != all.referenceCount(r.Resource) {
@@ -244,42 +255,44 @@ func compareJoins(t *rapid.T) {
 	}
 }
 
-func (s *seen) check(t *rapid.T, all objects, marked bool) {
+func (s *seen) check(t *rapid.T, ns *spec.Namespace, marked bool) {
 	name := fmt.Sprintf("%s:%d", s.service, s.port)
 	now := s.reader.Read()
-	state, nodeLocal, parts := all.referenceRead(s.service, s.port)
-	if r := s.reader.(*reader); r.cache.services.stateOf(r.service) != state {
-		t.Fatalf("%s: state %v, want %v", name, r.cache.services.stateOf(r.service), state)
+	r := s.reader.(*reader)
+	state := stateWords[ns.State(s.service)]
+	if got := r.cache.services.stateOf(r.service); got != state || now.State != state {
+		t.Fatalf("%s: state %v and %v, want %v", name, got, now.State, state)
 	}
-	var keys []string
-	for key := range parts {
-		keys = append(keys, key)
-	}
-	sort.Strings(keys)
-	declared := state == federation.Present && all.declares(s.service, s.port)
-	if r := s.reader.(*reader); r.cache.services.declares(r.service, r.port) != declared ||
-		now.Undeclared != (state == federation.Present && !declared) {
+	present := state == federation.Present
+	declared := present && ns.Declares(s.service, s.port)
+	if r.cache.services.declares(r.service, r.port) != declared || now.Undeclared != (present && !declared) {
 		t.Fatalf("%s: declared is %v, undeclared %v, want declared %v", name, !declared, now.Undeclared, declared)
 	}
-	if now.State != state || now.NodeLocal != nodeLocal || len(now.Slices) != len(keys) {
-		t.Fatalf("%s: %+v, want state %v, node-local %v, slices %v", name, now, state, nodeLocal, parts)
+	if nodeLocal := present && ns.NodeLocal(s.service); now.NodeLocal != nodeLocal {
+		t.Fatalf("%s: node-local is %v, want %v", name, now.NodeLocal, nodeLocal)
 	}
-	for i, key := range keys {
-		if got := describeAll(now.Slices[i]); !slices.Equal(got, parts[key]) {
-			t.Fatalf(
-				"%s: slice %s is\n%s\nwant\n%s",
-				name,
-				key,
-				strings.Join(got, "\n"),
-				strings.Join(parts[key], "\n"),
-			)
-		}
+	var got []string
+	for _, l := range now.Slices {
+		got = append(got, fmt.Sprintf("%+v", modelledSlice(l)))
+	}
+	var want []string
+	for _, l := range ns.Backends(s.service, s.port) {
+		want = append(want, fmt.Sprintf("%+v", l))
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("%s: the slices are\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	s.checkPointers(t, name)
 	if !marked && !equalShares(s.last, now) {
 		t.Fatalf("%s changed from %+v to %+v, and the change was not reported", name, s.last, now)
 	}
 	s.last = now
+}
+
+var stateWords = map[spec.ServiceState]federation.ServiceState{
+	spec.Missing:      federation.Missing,
+	spec.Present:      federation.Present,
+	spec.ExternalName: federation.ExternalName,
 }
 
 // checkPointers: equal slices, and equal endpoints of one slice, keep their pointers.

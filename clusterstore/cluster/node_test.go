@@ -1,12 +1,16 @@
 package cluster
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unique"
 
+	"isthmus/internal/spec"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 )
 
 func aNode(name, region string) *metav1.PartialObjectMetadata {
@@ -61,6 +65,23 @@ func TestRegion(t *testing.T) {
 		}
 		reported = nil
 	}
+}
+
+// TestRegionReference compares the regions of clusters with random Nodes with package spec.
+func TestRegionReference(t *testing.T) {
+	w := newWorld(t, nil)
+	drawRegion := rapid.SampledFrom([]string{"north", "north", "north", "south", "", "\xff"})
+	rapid.Check(t, func(t *rapid.T) {
+		regions := rapid.SliceOfN(drawRegion, 0, 4).Draw(t, "regions")
+		var nodes []any
+		for i, region := range regions {
+			nodes = append(nodes, aNode(fmt.Sprint("node-", i), region))
+		}
+		w.store("nodes").Replace(nodes...)
+		if got, want := w.region(), spec.CommonRegion(regions); got != want {
+			t.Fatalf("region %q, want %q: %q", got, want, regions)
+		}
+	})
 }
 
 // TestRegionOfMany: an event of one Node is taken up without a look at the others: a cluster may have 200,000.

@@ -5,10 +5,14 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"isthmus/federation"
+	"isthmus/internal/spec"
 )
 
 var web = federation.ServiceID{Namespace: "shop", Name: "web"}
@@ -166,6 +170,64 @@ func TestReadFamilies(t *testing.T) {
 			t.Errorf("%v, %v: %s, want %s", c.ready, c.unready, got, c.want)
 		}
 	}
+}
+
+// TestReadReference compares the shares of random clusters behind random gateways with package spec.
+func TestReadReference(t *testing.T) {
+	ips := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1", "fd00::2"}
+	drawIPs := rapid.SliceOfNDistinct(rapid.SampledFrom(ips), 0, 3, rapid.ID[string])
+	gateways := []string{"192.0.2.1", "!192.0.2.1", "192.0.2.2", "!192.0.2.2", "!192.0.2.3"}
+	rapid.Check(t, func(t *rapid.T) {
+		b := &behind{share: federation.Share{State: federation.Present}}
+		var backends []spec.BackendSlice
+		for range rapid.IntRange(0, 3).Draw(t, "slices") {
+			up := drawIPs.Draw(t, "ready")
+			down := slices.DeleteFunc(
+				drawIPs.Draw(t, "unready"),
+				func(ip string) bool { return slices.Contains(up, ip) },
+			)
+			ready, unready := endpointsAt(up), endpointsAt(down)
+			b.share.Slices = append(b.share.Slices, &federation.Slice{Endpoints: ready, Unready: unready})
+			backends = append(backends, spec.BackendSlice{Ready: modelled(ready), Unready: modelled(unready)})
+		}
+		host := func(text string) string { return strings.TrimPrefix(text, "!") }
+		list := rapid.SliceOfNDistinct(rapid.SampledFrom(gateways), 0, 3, host).Draw(t, "gateways")
+		s := gatewaySource(b, list...)
+		var reached []spec.Gateway
+		for _, a := range s.Addresses {
+			reached = append(reached, spec.Gateway{Addr: a.Addr, Identity: a.Identity, Dead: a.Dead})
+		}
+		if got, want := AllDead(s.Addresses), spec.AllDead(reached); got != want {
+			t.Fatalf("all dead is %v, want %v: %q", got, want, list)
+		}
+		route := spec.Route{Cluster: "east", Domain: "east.local", Namespace: "shop", Service: "web", Port: 80}
+		want, count := route.Through(reached, backends)
+		var got []spec.Backend
+		var gotCount spec.Behind
+		for _, l := range s.Reader(web, 80).Read().Slices {
+			got = append(got, modelled(l.Endpoints)...)
+			gotCount = spec.Behind(*l.Behind)
+		}
+		if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) || gotCount != count {
+			t.Fatalf("%v\n%+v, want %v\n%+v", gotCount, got, count, want)
+		}
+	})
+}
+
+// modelled returns endpoints in the form that package spec computes.
+func modelled(list []*federation.Endpoint) (made []spec.Backend) {
+	for _, e := range list {
+		c := e.Common.Get()
+		b := spec.Backend{Addr: e.Addr, DNS: c.Identity.DNS, Authority: c.Authority}
+		for _, l := range c.Group {
+			if b.Labels == nil {
+				b.Labels = make(map[string]string)
+			}
+			b.Labels[l.Name] = l.Value
+		}
+		made = append(made, b)
+	}
+	return made
 }
 
 // TestUndeclaredPort checks that an undeclared port can't be reached, and that the explanation says

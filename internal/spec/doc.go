@@ -1,9 +1,15 @@
 // Package spec is the reference implementation of the rules that users rely on. Only tests use the
-// package. The simulator and the tests of packages federation, local and local/exports/plan compare
-// Isthmus with it. The implementation is as simple as possible, computes every result from scratch,
+// package. The simulator compares whole replicas with it. The tests of packages federation,
+// clusterstore, clusterstore/cluster, clusterstore/gateway, local and local/exports/plan compare the
+// functions of these packages with it. The implementation is as simple as possible, computes every result from scratch,
 // and does not share code with Isthmus.
 //
-// The first part computes which endpoints of a service a client receives, according to
+// The first part reads the objects of clusters. [Namespace.Backends] joins the EndpointSlices of a
+// Service with Pods, owners, Servers and ExternalWorkloads. [Route.Through] replaces the endpoints of
+// a cluster on another network with Linkerd gateways. [Define] parses the members of a federated or
+// mirror Service, and [LinkSettings.With] parses the annotations of a link Secret.
+//
+// The second part computes which endpoints of a service a client receives, according to
 // docs/preference.md. It implements tiers, min-ready, failing back, cordons, Linkerd gateways, and
 // all related rules.
 //
@@ -15,7 +21,7 @@
 // gradually drop the tiers that they no longer need. [Preference.With] parses the annotations of a
 // Service.
 //
-// The second part computes which Services and ServiceImports Isthmus writes for exports, and which
+// The third part computes which Services and ServiceImports Isthmus writes for exports, and which
 // clusters contribute to each object, according to docs/exports.md and docs/mcs.md:
 //
 //	written := spec.WrittenFor(exporters)

@@ -89,13 +89,13 @@ func MirrorOwner(clusters []Exporter, mirror string) (owner string) {
 	return owner
 }
 
-// The label expression matches valid Service names.
-var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+// The serviceName expression matches valid Service names.
+var serviceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // add records that a cluster contributes to an object. If the object's name is not a valid Service
 // name, add does nothing.
 func add(objects map[ID][]string, id ID, cluster string) {
-	if label.MatchString(id.Name) {
+	if serviceName.MatchString(id.Name) {
 		objects[id] = append(objects[id], cluster)
 	}
 }

@@ -101,8 +101,9 @@ const (
 // The terms variable lists all terms that do not name a cluster.
 var terms = []string{"any", "zone", "local", "region", "remote"}
 
-// clusterName matches the valid names of linked clusters.
-var clusterName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+// labelValue matches the valid values of labels, which are also the valid names of linked clusters,
+// regions and networks.
+var labelValue = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
 
 // With returns the preference of a Service with the given annotations. The receiver is the default
 // preference, which applies if an annotation is absent or invalid.
@@ -152,7 +153,7 @@ func readTerm(word string) (term string, ok bool) {
 		}
 	}
 	name, explicit := strings.CutPrefix(word, Explicit)
-	return Explicit + name, clusterName.MatchString(name) && !(explicit && name == "local")
+	return Explicit + name, labelValue.MatchString(name) && !(explicit && name == "local")
 }
 
 func readMinReady(text string) (count, percent int, ok bool) {

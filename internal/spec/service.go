@@ -60,9 +60,25 @@ type Behind struct{ Ready, Unready int }
 // Member represents one cluster's Service that contributes to a service.
 type Member struct {
 	Cluster
+	Unlinked  bool         // whether the cluster is not linked
+	Unlisted  bool         // whether the cluster has not been listed yet, so that Service is unknown
+	Service   ServiceState // state of the Service in the cluster
 	Standings Standings
 	Spreading bool    // whether any standing will change with time
 	Slices    []Slice // the slices that the local cluster accepts from the member
+}
+
+// Accept adds slices to the member. The local cluster only accepts those addresses of a linked
+// cluster that are within the ranges of the link. It does not accept ready addresses that are
+// assigned to its own objects.
+func (m *Member) Accept(list []Slice, within, assigned func(netip.Addr) bool) {
+	for _, l := range list {
+		if m.Name != "" {
+			l.Ready = only(l.Ready, func(e Endpoint) bool { return within(e.Addr.Addr()) && !assigned(e.Addr.Addr()) })
+			l.Unready = only(l.Unready, func(e Endpoint) bool { return within(e.Addr.Addr()) })
+		}
+		m.Slices = append(m.Slices, l)
+	}
 }
 
 // Service describes a service for one kind of client.
@@ -95,9 +111,7 @@ func (s *Service) State() *State {
 	st.Members = slices.Clone(s.Members)
 	for i := range st.Members {
 		for k, standing := range st.Members[i].Standings {
-			if standing == LastResort && !st.Federated { // the service has no other endpoints
-				st.Members[i].Standings[k] = InService
-			}
+			st.Members[i].Standings[k] = s.Applied(standing)
 		}
 	}
 	ready, unready := st.offered()
@@ -115,6 +129,15 @@ func (s *Service) State() *State {
 		st.countBehind()
 	}
 	return st
+}
+
+// Applied returns the standing that applies to the endpoints of a cluster with the given standing. A
+// service that is not federated has no other endpoints, so LastResort has no effect.
+func (s *Service) Applied(standing Standing) Standing {
+	if standing == LastResort && !s.Federated {
+		return InService
+	}
+	return standing
 }
 
 // LastResort returns the index of the tier of last resort, which follows all other tiers.

@@ -1,0 +1,82 @@
+package spec
+
+import (
+	"slices"
+	"strings"
+)
+
+// Definition is the meaning of a Service of the local cluster: the Services that it consists of.
+type Definition struct {
+	Federated bool
+	Members   []MemberName // in order of precedence
+}
+
+// MemberName identifies a Service in the namespace of the definition.
+type MemberName struct {
+	Cluster string // empty for the local cluster
+	Service string
+}
+
+// The following annotations and labels of a Service define it.
+const (
+	LocalDiscoveryKey  = "multicluster.linkerd.io/local-discovery"  // annotation
+	RemoteDiscoveryKey = "multicluster.linkerd.io/remote-discovery" // annotation and label
+	RemoteServiceKey   = "multicluster.linkerd.io/remote-service"   // label
+)
+
+// The following limits apply to the annotation RemoteDiscoveryKey.
+const (
+	maxItems   = 1024
+	maxMembers = 256 // of the Service, including the local member
+)
+
+// Define returns the definition of a Service. The annotations take precedence over the labels. A
+// Service that has neither is defined by itself.
+func Define(name string, labels, annotations map[string]string) Definition {
+	local, hasLocal := annotations[LocalDiscoveryKey]
+	remote, hasRemote := annotations[RemoteDiscoveryKey]
+	if hasLocal || hasRemote {
+		return Definition{Federated: true, Members: federatedMembers(strings.TrimSpace(local), remote)}
+	}
+	cluster := labels[RemoteDiscoveryKey]
+	service := labels[RemoteServiceKey]
+	switch {
+	case cluster == "":
+		return Definition{Members: []MemberName{{Service: name}}}
+	case service == "":
+		return Definition{}
+	}
+	return Definition{Members: []MemberName{{Cluster: cluster, Service: service}}}
+}
+
+// federatedMembers returns the valid members of a federated Service, without duplicates.
+func federatedMembers(local, remote string) (list []MemberName) {
+	if serviceName.MatchString(local) {
+		list = append(list, MemberName{Service: local})
+	}
+	for i, item := range strings.Split(remote, ",") {
+		service, cluster, _ := strings.Cut(strings.TrimSpace(item), "@")
+		m := MemberName{Cluster: cluster, Service: service}
+		valid := serviceName.MatchString(service) && labelValue.MatchString(cluster) && cluster != "local"
+		if i < maxItems && len(list) < maxMembers && valid && !slices.Contains(list, m) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// Exists reports whether clients are told that a service exists. A federated service always exists.
+// Any other service exists unless its cluster is known to have no such Service. If clients can never
+// receive endpoints of the cluster, the service exists and is empty.
+func (s *Service) Exists() bool {
+	if s.Federated || len(s.Members) == 0 || s.Unused(&s.Members[0]) {
+		return true
+	}
+	return !s.NotLinked() && (s.Members[0].Unlisted || s.Members[0].Service != Missing)
+}
+
+// NotLinked reports whether new clients of a service are refused, because its only cluster is not
+// linked.
+func (s *Service) NotLinked() bool {
+	return !s.Federated && len(s.Members) == 1 && s.Members[0].Unlinked && !s.Unused(&s.Members[0])
+}
