@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
+	"isthmus/e2e/harness/kube"
 	"isthmus/internal/spec"
 )
 
@@ -12,18 +14,38 @@ import (
 type choice struct {
 	spec.Service
 	world  *world
-	shares []share // of the members
+	shares []share // of the members whose clusters are linked and have the Service
 }
 
-func (c *choice) add(m member) {
-	s := c.world.share(m.cluster, m.service)
-	standing, _ := c.world.standing(m.cluster)
-	c.shares = append(c.shares, s)
-	c.Members = append(c.Members, spec.Member{
-		Cluster:   c.world.terms(m.cluster),
+// share is what a cluster has of a service.
+type share struct {
+	cluster *cluster
+	service string
+	slices  []spec.Slice // that the local cluster accepts
+}
+
+// add adds a member. Only clusters that are linked have an offer.
+func (c *choice) add(m spec.MemberName) {
+	of := c.world.clusters[0]
+	if m.Cluster != "" {
+		of = c.world.named(m.Cluster)
+	}
+	if !of.linked() {
+		c.Members = append(c.Members, spec.Member{Cluster: spec.Cluster{Name: m.Cluster}, Unlinked: true})
+		return
+	}
+	standing, _ := c.world.standing(of)
+	one := spec.Member{
+		Cluster:   c.world.terms(of),
+		Service:   of.namespace().State(m.Service),
 		Standings: spec.All(standing),
-		Slices:    []spec.Slice{s.slice()},
-	})
+	}
+	if one.Service == spec.Present {
+		anywhere := func(netip.Addr) bool { return true }
+		one.Accept(c.world.offered(of, m.Service), anywhere, c.world.owned)
+		c.shares = append(c.shares, share{of, m.Service, one.Slices})
+	}
+	c.Members = append(c.Members, one)
 }
 
 // terms is what terms name a cluster by.
@@ -31,29 +53,14 @@ func (w *world) terms(c *cluster) spec.Cluster {
 	if c.number == 0 {
 		return spec.Cluster{Region: true}
 	}
-	return spec.Cluster{Name: c.name, Region: c.region() != "" && c.region() == w.region()}
+	region := w.region(c)
+	return spec.Cluster{Name: c.name, Region: region != "" && region == w.region(w.clusters[0])}
 }
 
-// slice is what the gateway reads of a share.
-func (s *share) slice() (l spec.Slice) {
-	for addr, e := range s.ready {
-		l.Ready = append(l.Ready, spec.Endpoint{Addr: addr, Zone: e.zone, Of: e})
-	}
-	for addr, zone := range s.unready {
-		l.Unready = append(l.Unready, spec.Endpoint{Addr: addr, Zone: zone})
-	}
-	l.Behind = s.behind
-	return l
-}
-
-// standing returns how far a cluster is taken out of this service. From a service that has nothing
-// else to offer, last resort takes nothing out.
+// standing returns how far a cluster is taken out of this service.
 func (c *choice) standing(of *cluster) spec.Standing {
 	s, _ := c.world.standing(of)
-	if !c.Federated && s == spec.LastResort {
-		return spec.InService
-	}
-	return s
+	return c.Applied(s)
 }
 
 // answer adds what clients get to an answer.
@@ -70,17 +77,34 @@ func (c *choice) answer(a *answer) {
 		}
 	}
 	a.least = max(1, c.Count)
-	if slices.ContainsFunc(c.shares, func(s share) bool { return s.behind != nil }) {
-		a.least = 1 // one gateway may stand for all
-	}
 	a.vague = c.vague(min(use, st.LastResort()))
 	for _, s := range c.shares {
-		for addr, e := range s.ready {
-			a.offers[offer{addr, s.cluster.name, s.pods[addr]}] = c.grade(s.cluster, addr, e.zone)
+		if c.world.behind(s.cluster) {
+			a.least = 1 // one gateway may stand for all
 		}
-		for addr, l := range s.lasting {
-			if c.grade(s.cluster, addr, l.zone) > unused && c.grade(s.cluster, addr, "") > unused {
-				a.offers[offer{addr, s.cluster.name, l.pod + eitherWay}] = reserved
+		for _, l := range s.slices {
+			for _, e := range l.Ready {
+				by := cmp.Or(e.Of.(endpoint).Target, "(gateway)")
+				a.offers[offer{e.Addr, s.cluster.name, by}] = c.grade(s.cluster, e.Addr, e.Zone)
+			}
+		}
+		c.answerLasting(a, s)
+	}
+}
+
+// answerLasting adds the Pods that clients have a way to whichever network their cluster is on: they
+// can be reached themselves, and through some gateway.
+func (c *choice) answerLasting(a *answer, s share) {
+	if len(s.cluster.played()) == 0 {
+		return
+	}
+	for _, l := range s.cluster.namespace().Backends(s.service, kube.ServicePort) {
+		for _, b := range l.Ready {
+			if shared(b.Addr) || c.world.owned(b.Addr.Addr()) {
+				continue
+			}
+			if c.grade(s.cluster, b.Addr, b.Zone) > unused && c.grade(s.cluster, b.Addr, "") > unused {
+				a.offers[offer{b.Addr, s.cluster.name, b.Target + eitherWay}] = reserved
 			}
 		}
 	}
@@ -103,7 +127,7 @@ func (c *choice) vague(use int) bool {
 	w := c.world
 	reserve := slices.ContainsFunc(c.shares, func(s share) bool {
 		return c.standing(s.cluster) == spec.LastResort ||
-			s.cluster.fault != nil && w.whenLost(s.cluster) == spec.LastResort
+			s.cluster.fault != nil && w.settings(s.cluster).WhenLost == spec.LastResort
 	})
 	if len(c.Tiers) <= 1 && !reserve {
 		return false
@@ -125,11 +149,9 @@ func (c *choice) vague(use int) bool {
 func (c *choice) grade(of *cluster, addr netip.AddrPort, zone string) grade {
 	s, doubtful := c.world.standing(of)
 	if doubtful {
-		s = max(s, c.world.whenLost(of))
+		s = max(s, c.world.settings(of).WhenLost)
 	}
-	if !c.Federated && s == spec.LastResort {
-		s = spec.InService
-	}
+	s = c.Applied(s)
 	tier := c.Tier(c.Federated, c.world.terms(of), zone, c.Zone)
 	if s == spec.Withdrawn || tier < 0 {
 		return unused

@@ -10,12 +10,12 @@
 //
 // What is compared with what:
 //
-//   - The oracle (oracle.go) reads the objects of all clusters and computes what a client must
-//     hold, from scratch. It knows nothing of events, of what was before, nor of the gateway's
-//     code.
-//   - Package spec reads the preferences of Services and decides which endpoints clients in a zone get
-//     (choice.go). The unit tests of local and federation compare with the same reference. It answers for
-//     the time when nothing returns any more, nor is being taken out. A round waits for that time.
+//   - The oracle (oracle.go, choice.go) passes the objects of all clusters to package spec, which has
+//     all rules: it joins slices with Pods, replaces Pods with gateways, and decides which endpoints
+//     clients in a zone get. The unit tests of clusterstore, local and federation compare with the same
+//     reference. The oracle knows nothing of events, nor of the gateway's code.
+//   - The answer is for the time when nothing returns any more, nor is being taken out. A round waits
+//     for that time.
 //   - At every message clients have as many endpoints as have been there all the time, in whatever
 //     tier, up to what has to be ready: so never none while there is one, and nothing goes before
 //     what replaces it is there. What stays in the first tier is never taken away.

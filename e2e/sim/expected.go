@@ -90,7 +90,7 @@ func (c *cluster) exports() (spec.Exporter, error) {
 		one.Joins = map[string]spec.Joins{
 			"mirrors": spec.JoinOnlyMirrors,
 			"none":    spec.JoinNone,
-		}[c.annotation(exportsKey)]
+		}[c.annotations()[exportsKey]]
 	}
 	list, err := c.api.Objects("services", exportNamespace)
 	exports, err2 := read[mcs.ServiceExport](c, "serviceexports")

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,8 +33,8 @@ func (w *world) toggleOwned(local *cluster) string {
 }
 
 // owned reports whether a local Pod has the address: then no linked cluster can offer it.
-func (w *world) owned(address string) bool {
-	i := slices.Index(ownedAddresses, address)
+func (w *world) owned(address netip.Addr) bool {
+	i := slices.Index(ownedAddresses, address.String())
 	return i >= 0 && w.clusters[0].pods[fmt.Sprintf("owner-%d", i)] != nil
 }
 

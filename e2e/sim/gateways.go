@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/e2e/harness"
-	"isthmus/e2e/harness/kube"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/spec"
 )
@@ -20,9 +19,6 @@ import (
 // Some linked clusters are on another network than the gateway: clients reach them through
 // Linkerd's gateways, which come and go, move, die and are back. They are HTTP servers of the
 // simulator as far as their probes.
-
-// networkKey is the annotation of a link Secret for the network of a cluster's Pods.
-const networkKey = "isthmus.io/network"
 
 // networkName is one that the gateway may be on, and clusters.
 const networkName = "far"
@@ -93,82 +89,33 @@ func (c *cluster) service(g *played) *corev1.Service {
 	return o
 }
 
-// there returns the gateways that have Services, and of these the ones that answer.
-func (c *cluster) there() (all, alive []*played) {
+// there returns the gateways that have Services.
+func (c *cluster) there() (list []*played) {
 	for _, g := range c.gateways {
-		if c.services[fmt.Sprintf("%s%d", gatewayName, g.number)] == nil {
-			continue
+		if c.services[fmt.Sprintf("%s%d", gatewayName, g.number)] != nil {
+			list = append(list, g)
 		}
-		if all = append(all, g); g.Alive() {
-			alive = append(alive, g)
-		}
-	}
-	return all, alive
-}
-
-func (c *cluster) hasGateway() bool {
-	all, _ := c.there()
-	return len(all) > 0
-}
-
-// behind reports whether clients reach a cluster through its gateways. A network that can't be read is another one.
-func (w *world) behind(c *cluster) bool {
-	return c.number != 0 && c.annotation(networkKey) != w.flags.network
-}
-
-// silenced reports whether a cluster is reached through gateways, and none answers.
-func (w *world) silenced(c *cluster) bool {
-	all, alive := c.there()
-	return w.behind(c) && len(all) > 0 && len(alive) == 0
-}
-
-// throughGateways is the share of a cluster whose Pods can't be reached.
-func (s share) throughGateways(service string) share {
-	for addr := range s.ready {
-		delete(s.unready, addr)
-	}
-	n := spec.Behind{Ready: len(s.ready), Unready: len(s.unready)}
-	through := share{
-		cluster: s.cluster,
-		ready:   s.cluster.through(service, n.Ready),
-		pods:    map[netip.AddrPort]string{},
-		behind:  &n,
-		lasting: s.lasting,
-	}
-	for addr := range through.ready {
-		through.pods[addr] = "(gateway)"
-	}
-	return through
-}
-
-// through returns the gateways as endpoints of a service, if there is anything behind them.
-func (c *cluster) through(service string, ready int) map[netip.AddrPort]endpoint {
-	list := map[netip.AddrPort]endpoint{}
-	all, alive := c.there()
-	if ready == 0 {
-		return list
-	}
-	if len(alive) == 0 {
-		alive = all
-	}
-	for _, g := range alive {
-		list[c.addr(g)] = endpoint{cluster: c, tls: gatewayIdentity, hint: "h2", labels: map[string]string{
-			"namespace":      namespace,
-			"service":        service,
-			authorityLabel:   fmt.Sprintf("%s:%d", fullName(service), kube.ServicePort),
-			"target_cluster": c.name, "target_service": service, "target_service_namespace": namespace,
-		}}
 	}
 	return list
 }
 
-// authorityLabel stands for the authority that requests get, which is no label.
-const authorityLabel = "(authority)"
+// played returns the gateways that have Services, in the form that package spec reads.
+func (c *cluster) played() (list []spec.Gateway) {
+	for _, g := range c.there() {
+		list = append(list, spec.Gateway{Addr: c.addr(g), Identity: gatewayIdentity, Dead: !g.Alive()})
+	}
+	return list
+}
+
+// behind reports whether clients reach a cluster through its gateways.
+func (w *world) behind(c *cluster) bool {
+	return c.number != 0 && w.settings(c).Network != w.settings(w.clusters[0]).Network
+}
 
 // gatewaySteps change gateways of a cluster, and whether it has to be reached through them.
 var gatewaySteps = []step{
 	{"network", 4, func(w *world, c *cluster, _ string) string {
-		return w.annotate(c, networkKey, []string{"", "", networkName, networkName, "no network!"})
+		return w.annotate(c, spec.NetworkKey, []string{"", "", networkName, networkName, "no network!"})
 	}},
 	{"gateway comes or goes", 3, func(w *world, c *cluster, _ string) string {
 		g, gone := pick(w, c.gateways), "gone"
@@ -208,7 +155,7 @@ func (w *world) fillGateways(c *cluster) {
 		}
 	}
 	if w.chance(3) {
-		w.annotate(c, networkKey, []string{networkName})
+		w.annotate(c, spec.NetworkKey, []string{networkName})
 	}
 }
 
@@ -234,9 +181,8 @@ func (s *simulation) probed(ctx context.Context, within time.Duration) error {
 // probed returns why the page does not have a cluster's gateways as they are; nil: it has.
 func (w *world) probed(c *cluster, page adminapi.Clusters) error {
 	want, got := map[string]string{}, map[string]string{}
-	all, _ := c.there()
-	for _, g := range all {
-		want[c.addr(g).String()] = map[bool]string{true: "alive", false: "dead"}[g.Alive()]
+	for _, g := range c.played() {
+		want[g.Addr.String()] = map[bool]string{true: "dead", false: "alive"}[g.Dead]
 	}
 	for _, x := range page.Clusters {
 		for _, g := range x.Gateways {

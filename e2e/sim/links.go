@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/e2e/harness/kube"
+	"isthmus/internal/spec"
 )
 
 // link is the Secrets that link a cluster, and what the gateway must do with them.
@@ -80,19 +81,13 @@ func (l *link) good() bool {
 	return !slices.ContainsFunc(l.secrets, func(s secret) bool { return s.bad || s.wrong })
 }
 
-// accept chooses the Secret to use: the one that is in use for as long as it is there, or else the oldest that can be.
+// accept notes which Secret the gateway uses, after a change of the Secrets.
 func (c *cluster) accept() {
-	l := &c.link
-	if slices.ContainsFunc(l.secrets, func(s secret) bool { return s.name == l.accepted }) {
-		return
+	var list []spec.LinkSecret
+	for _, s := range c.link.secrets {
+		list = append(list, spec.LinkSecret{Name: s.name, Usable: !s.bad})
 	}
-	l.accepted = ""
-	for _, s := range l.secrets {
-		if !s.bad {
-			l.accepted = s.name
-			return
-		}
-	}
+	c.link.accepted = spec.UsedSecret(list, c.link.accepted)
 }
 
 func (w *world) remove(c *cluster, i int) {

@@ -14,71 +14,42 @@ import (
 	"isthmus/internal/spec"
 )
 
-// Annotations of a link Secret that decide how far the cluster is used.
-const (
-	cordonKey     = "isthmus.io/cordon"
-	cordonOverKey = "isthmus.io/cordon-over"
-	whenLostKey   = "isthmus.io/when-lost"
-	lostAfterKey  = "isthmus.io/lost-after"
-	regionKey     = "isthmus.io/region"
-)
-
-var (
-	cordons = map[string]spec.Standing{
-		"false":       spec.InService,
-		"last-resort": spec.LastResort,
-		"true":        spec.Withdrawn,
-	}
-	whenLosts = map[string]spec.Standing{
-		"keep":        spec.InService,
-		"last-resort": spec.LastResort,
-		"withdraw":    spec.Withdrawn,
-	}
-)
-
-// annotation returns one of those of the Secret in use.
-func (c *cluster) annotation(key string) string {
+// annotations returns those of the Secret in use.
+func (c *cluster) annotations() map[string]string {
 	i := slices.IndexFunc(c.link.secrets, func(s secret) bool { return s.name == c.link.accepted })
 	if i < 0 {
-		return ""
+		return nil
 	}
-	return c.link.secrets[i].annotations[key]
+	return c.link.secrets[i].annotations
 }
 
-// cordon returns how far a cluster is taken out by hand.
-func (w *world) cordon(c *cluster) spec.Standing {
+// settings returns how a cluster is used: by flags for the local one, or by its link Secret.
+func (w *world) settings(c *cluster) spec.LinkSettings {
+	var defaults spec.LinkSettings
 	if c.number == 0 {
-		return cordons[w.flags.cordonLocal]
+		return defaults.With(map[string]string{
+			spec.CordonKey:  w.flags.cordonLocal,
+			spec.RegionKey:  w.flags.region,
+			spec.NetworkKey: w.flags.network,
+		})
 	}
-	return cordons[c.annotation(cordonKey)]
-}
-
-// whenLost returns how far a cluster is to be taken out while it is not followed.
-func (w *world) whenLost(c *cluster) spec.Standing {
-	if c.number == 0 {
-		return spec.InService
-	}
-	if s, ok := whenLosts[c.annotation(whenLostKey)]; ok {
-		return s
-	}
-	return whenLosts[w.flags.whenLost]
+	return defaults.With(map[string]string{spec.WhenLostKey: w.flags.whenLost}).With(c.annotations())
 }
 
 // standing returns what a cluster's comes to in the end while nothing changes. Of most faults, and
 // that they are over, the gateway learns late, so that it is doubtful whether the cluster is lost;
 // while it can't be reached, it certainly is.
 func (w *world) standing(c *cluster) (s spec.Standing, doubtful bool) {
-	s, lost := w.cordon(c), w.whenLost(c)
-	if w.silenced(c) {
-		s = max(s, spec.LastResort)
-	}
+	settings := w.settings(c)
+	dead := w.behind(c) && spec.AllDead(c.played())
+	now, lost := settings.Standing(false, dead), settings.Standing(true, dead)
 	switch {
-	case lost <= s:
-		return s, false
+	case lost == now:
+		return now, false
 	case c.fault != nil && c.fault.name == refuse:
 		return lost, false
 	}
-	return s, c.troubled
+	return now, c.troubled
 }
 
 // takenOut reports whether clients hold nothing of a cluster in the end, even if it is away.
@@ -88,23 +59,13 @@ func (w *world) takenOut(c *cluster) bool {
 }
 
 // region is where a cluster is, as far as the gateway can know; empty: it can't.
-func (c *cluster) region() string {
-	if r := c.annotation(regionKey); slices.Contains(regions, r) {
-		return r // others can't be read here
+func (w *world) region(c *cluster) string {
+	var list []string
+	for _, node := range c.nodes {
+		list = append(list, node.Labels[corev1.LabelTopologyRegion])
 	}
-	region := ""
-	for _, node := range named(c.nodes, "") {
-		r := node.Labels[corev1.LabelTopologyRegion]
-		if r == "" || region != "" && r != region {
-			return ""
-		}
-		region = r
-	}
-	return region
+	return cmp.Or(w.settings(c).Region, spec.CommonRegion(list))
 }
-
-// region is that of the gateway.
-func (w *world) region() string { return cmp.Or(w.flags.region, w.clusters[0].region()) }
 
 // spreading reports whether a cordon, or its end, may still be taking effect.
 func (c *cluster) spreading() bool { return time.Now().Before(c.spreadUntil) }
@@ -115,19 +76,19 @@ var regions = []string{"region-1", "region-2"}
 // standingSteps change how far clusters are used, and where they are.
 var standingSteps = []step{
 	{"cordon", 6, func(w *world, c *cluster, _ string) string {
-		return w.annotate(c, cordonKey, []string{"", "false", "false", "last-resort", "true", "yes"})
+		return w.annotate(c, spec.CordonKey, []string{"", "false", "false", "last-resort", "true", "yes"})
 	}},
 	{"cordon-over", 2, func(w *world, c *cluster, _ string) string {
-		return w.annotate(c, cordonOverKey, []string{"", "0s", "1s", "2s", "-1s"})
+		return w.annotate(c, spec.CordonOverKey, []string{"", "0s", "1s", "2s", "-1s"})
 	}},
 	{"when-lost", 4, func(w *world, c *cluster, _ string) string {
-		return w.annotate(c, whenLostKey, []string{"", "keep", "last-resort", "withdraw", "drop"})
+		return w.annotate(c, spec.WhenLostKey, []string{"", "keep", "last-resort", "withdraw", "drop"})
 	}},
 	{"lost-after", 2, func(w *world, c *cluster, _ string) string {
-		return w.annotate(c, lostAfterKey, []string{"", "1s", "2s", "soon", "0s"})
+		return w.annotate(c, spec.LostAfterKey, []string{"", "1s", "2s", "soon", "0s"})
 	}},
 	{"region of a link", 2, func(w *world, c *cluster, _ string) string {
-		return w.annotate(c, regionKey, append([]string{"", "", "no region!"}, regions...))
+		return w.annotate(c, spec.RegionKey, append([]string{"", "", "no region!"}, regions...))
 	}},
 	{"region of Nodes", 3, (*world).moveNodes},
 }
@@ -146,7 +107,7 @@ func (w *world) annotate(c *cluster, key string, values []string) string {
 	}
 	s.annotations = annotations
 	w.write(c, s)
-	over, _ := spec.ReadDuration(annotations[cordonOverKey], time.Hour)
+	over, _ := spec.ReadDuration(annotations[spec.CordonOverKey], time.Hour)
 	if until := time.Now().Add(over); until.After(c.spreadUntil) {
 		c.spreadUntil = until
 	}
