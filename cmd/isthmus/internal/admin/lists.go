@@ -34,8 +34,8 @@ func newListHandler(content func() listContent) *listHandler {
 	return &listHandler{newShared(listFor, listRestFor, make)}
 }
 
-// This method returns a handler that serves either the given page or its list. The last element of
-// the URL path is the name of the list.
+// or returns a handler that serves either the given page or its list. The last element of the URL
+// path is the name of the list.
 func (l *listHandler) or(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch view := r.URL.Query().Get("view"); view {
@@ -227,7 +227,7 @@ type choice[V any] struct {
 }
 
 // get returns the value with the given name, or the first value if name is empty. Errors contain
-// the name of the query parameter, which is the first argument.
+// the name of the query parameter.
 func (n choices[V]) get(parameter, name string) (V, error) {
 	var names []string
 	for _, one := range n {

@@ -64,7 +64,7 @@ type Result = adminapi.CheckResult
 // Level is the severity of a check's result.
 type Level = adminapi.CheckLevel
 
-// These are the levels, from best to worst.
+// Levels, from best to worst.
 const (
 	OK        = adminapi.CheckOK
 	Unchecked = adminapi.CheckUnchecked

@@ -35,7 +35,7 @@ func profileCommand() cli.Command {
 			codes.FailedPrecondition: "Several objects claim this address. " +
 				"Only older versions of Isthmus end the stream with this status. A proxy does not retry.",
 			codes.Unavailable: "several objects claim this address " +
-				"(isthmus check names the objects if the conflict lasts)",
+				"(if the conflict lasts, isthmus check lists the objects)",
 			codes.NotFound: "The local cluster has no such Service, " +
 				"or none of the Service's endpoints has that hostname. A proxy retries with a backoff.",
 		}})
