@@ -424,13 +424,14 @@ func TestOneReplicaLostIt(t *testing.T) {
 }
 
 func TestRemoved(t *testing.T) {
+	const keepFor = time.Hour // a day has 24 times as many renewals of the Lease
 	for name, end := range map[string]func(w *world, a *replica){
 		"unlinked": func(w *world, a *replica) {
 			a.forget("east")
 			wait(time.Minute)
 		},
 		"too old": func(w *world, a *replica) {
-			wait(day - 5*time.Minute)
+			wait(keepFor - 5*time.Minute)
 			w.copied("east:1")
 			wait(5 * time.Minute)
 			if n := w.writes(); n != 1 {
@@ -463,7 +464,7 @@ func TestRemoved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				a := w.replica("a", day)
+				a := w.replica("a", keepFor)
 				defer a.stop()
 				a.set("east", cluster.Stale, nil)
 				wait(time.Minute)
