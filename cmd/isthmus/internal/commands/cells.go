@@ -23,7 +23,7 @@ const (
 	yellow colour = "\x1b[33m"
 )
 
-// paint returns a printable text in a colour. printText may remove the colour.
+// paint returns a printable text in a colour, which printText may remove.
 func (c colour) paint(text string) string {
 	if c == plain {
 		return text
@@ -65,7 +65,7 @@ func (t *cells) row(values ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// write appends the rows to b, each with an indent.
+// write appends the indented rows to b.
 func (t *cells) write(b *bytes.Buffer, indent string) {
 	var widths []int
 	for _, row := range t.rows {

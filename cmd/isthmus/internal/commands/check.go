@@ -166,7 +166,7 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	return s, nil
 }
 
-// These are the checks that this package performs. All of them are in the section Gateway.
+// The checks in the section Gateway are those of this package.
 const (
 	checkAnswers  = "gateway"  // a replica exists and responds
 	checkVersion  = "version"  // versions of the replica and of this program
@@ -177,7 +177,7 @@ const (
 type checkState struct {
 	adminapi.CheckOutput
 	marks marks
-	// The two fields count the replicas that responded, and those with a supported page format.
+	// The number of replicas that responded, and of those with a supported page format.
 	replicas, judged int
 }
 
@@ -223,9 +223,8 @@ func (s *checkState) why(err error) string {
 	return ""
 }
 
-// merge merges the responses of the replicas. A result that all replicas share is listed once. If
-// replicas differ, the result of each is listed with the replica's name. For each difference, merge
-// also adds a result.
+// merge merges the responses of the replicas. Equal results are listed once, and different results
+// with the name of each replica. For each difference, merge also adds a result.
 func (s *checkState) merge(answers []Answer[check.Input], client adminapi.Build) {
 	s.Client = client.Version
 	var found [][]check.Result

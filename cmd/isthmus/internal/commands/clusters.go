@@ -65,8 +65,7 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 	}
 }
 
-// read reads the clusters page of every replica. With --watch, it reads only the page of the first
-// replica.
+// read reads the clusters page of every replica or, with --watch, of the first replica.
 func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*adminapi.ClustersOutput, error) {
 	o.first = o.watch
 	shown, others, err := readEach(ctx, p, &o.Target, "/debug/clusters", clusterFacts)

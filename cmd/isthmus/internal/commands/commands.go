@@ -57,8 +57,8 @@ const (
 	pageAllowed = "Fail if no response arrives within this `DURATION`."
 )
 
-// command adds flags to a command and checks their values before the command runs. An address
-// cannot be combined with flags that select a cluster.
+// command adds flags to a command and checks their values before the command runs. Users cannot
+// combine an address with flags that select a cluster.
 func (t *Target) command(v cli.Command, flags func(*pflag.FlagSet)) cli.Command {
 	v.Flags = []cli.Section{cli.NewSection("Flags", flags)}
 	for _, other := range []string{"kubeconfig", "context", "pod"} {

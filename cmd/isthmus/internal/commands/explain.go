@@ -22,7 +22,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// explainTimeout is longer than the default of other commands, because replicas queue requests for
+// explainTimeout is longer than pageTimeout, because replicas queue requests for
 // explanations.
 const explainTimeout = 30 * time.Second
 
