@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// audience holds the sets that a port publishes either for the whole service or for one instance.
-// The keys are the names of the clients' nodes.
+// audience holds the sets that a port publishes for the whole service or for one instance, keyed by
+// the names of the clients' nodes.
 type audience map[string][]*published
 
-// find returns the entry for the given kind of client, or nil if there is none.
 func (a audience) find(c Client) *published {
 	if i := slices.IndexFunc(a[c.Node], func(to *published) bool { return to.client == c }); i >= 0 {
 		return a[c.Node][i]
@@ -17,8 +16,8 @@ func (a audience) find(c Client) *published {
 	return nil
 }
 
-// clients appends all kinds of clients on the given nodes to the given list. If nodes is nil, every
-// kind of client is appended, starting with those without a node, as Set.HintedTo requires.
+// clients appends the kinds of clients on the given nodes to a list. If nodes is nil, all kinds of
+// clients are appended, starting with those without a node, as Set.HintedTo requires.
 func (a audience) clients(list []*published, nodes map[string]bool) []*published {
 	if nodes == nil {
 		list = append(list, a[""]...)
@@ -34,8 +33,8 @@ func (a audience) clients(list []*published, nodes map[string]bool) []*published
 	return list
 }
 
-// unlessHinted appends kinds of clients to the given list: the clients on the given nodes, and the
-// clients whose endpoints are not chosen by node hints.
+// unlessHinted appends the clients on the given nodes, and all clients whose endpoints are not
+// chosen by node hints.
 func (a audience) unlessHinted(list []*published, nodes map[string]bool) []*published {
 	for _, to := range a.clients(nil, nil) {
 		if set, _ := to.latest.Get(); nodes[to.client.Node] || !set.Hinted {
@@ -45,7 +44,6 @@ func (a audience) unlessHinted(list []*published, nodes map[string]bool) []*publ
 	return list
 }
 
-// published holds the newest set for one kind of client.
 type published struct {
 	client    Client // fixed
 	refs      int    // number of watches
@@ -55,7 +53,7 @@ type published struct {
 }
 
 // decideTiers returns how much of each tier this kind of client now uses. When steering begins,
-// clients keep the tiers of their current endpoints until they no longer need these tiers.
+// clients keep the tiers of their current endpoints until they no longer need them.
 func (to *published) decideTiers(st *steering, t *tally, now time.Time) use {
 	old, _ := to.latest.Get()
 	switch {
@@ -70,7 +68,6 @@ func (to *published) decideTiers(st *steering, t *tally, now time.Time) use {
 	return to.tierUsage.decide(st, t.counts, now)
 }
 
-// publish publishes the set, and the steering that Set.Tiers returns, if they have changed.
 func (to *published) publish(set Set, st *steering) {
 	to.publishSteering(st)
 	if old, _ := to.latest.Get(); old != nil {
@@ -82,12 +79,10 @@ func (to *published) publish(set Set, st *steering) {
 	to.latest.Set(new(set))
 }
 
-// publishSteering publishes the steering that Set.Tiers returns, if the steering has changed.
 func (to *published) publishSteering(st *steering) {
 	var old *steering
 	if c := to.steering.p.Load(); c != nil {
-		// Calling Get here would allocate a channel for every set, although Set.Tiers is called for
-		// few sets.
+		// Get would allocate a channel for each set, although few callers call Set.Tiers.
 		old = c.value
 	}
 	if !old.alike(st) {

@@ -2,25 +2,23 @@ package federation
 
 import "slices"
 
-// pass is one round of publishing a port to some of its clients. A pass computes results that
-// several clients share only once.
+// pass publishes a port to some of its clients. Results that several clients share are computed
+// only once.
 //
-// For each client, tally finds the available endpoints, port.decideTiers decides how much of each
-// tier is in use, and get returns the client's endpoints.
+// For each client, tally finds the available endpoints, port.decideTiers determines how much of
+// each tier is in use, and get returns the client's endpoints.
 type pass struct {
 	port       *port
 	ipv6       bool
 	byHostname map[string]hosted // endpoints of the requested instances
-	// If clients may only use endpoints on their own node, the field contains the nodes with
-	// endpoints. If clients may also use other endpoints, or if there is only one client, nodes is
-	// nil.
+	// If clients may only use endpoints on their own node, nodes contains the nodes with endpoints.
+	// If there is only one client, nodes is nil.
 	nodes    map[string]bool
 	tallies  map[tallyKey]*tally
 	gateways []gatewaySlice // gateway slices that the port's members offer
-	omitted  omitted        // reasons for the explanation of one client; nil if nothing is explained
+	omitted  omitted        // for the explanation of one client; nil if nothing is explained
 }
 
-// newPass returns a pass for the given clients.
 func newPass(p *port, ipv6 bool, clients ...*published) *pass {
 	x := &pass{
 		port:       p,
@@ -40,10 +38,9 @@ func newPass(p *port, ipv6 bool, clients ...*published) *pass {
 	return x
 }
 
-// hosted holds the endpoints of one instance.
 type hosted struct{ ready, unready []*Endpoint }
 
-// hostedBy returns, by hostname, the endpoints of the instances that the clients request.
+// hostedBy returns the endpoints of all instances that the clients request, by hostname.
 func hostedBy(p *port, clients []*published) map[string]hosted {
 	all := make(map[string]hosted)
 	for _, to := range clients {
@@ -67,29 +64,27 @@ func hostedBy(p *port, clients []*published) map[string]hosted {
 	return all
 }
 
-// gatewaySlice is a slice that contains Linkerd gateways of one cluster.
 type gatewaySlice struct {
 	*Slice
 	cluster ClusterName
 }
 
-// tally holds the endpoints of a port that clients of one instance, node and zone can use, and the
-// number of these endpoints in each tier.
+// tally holds the endpoints that clients with the same instance, node and zone can use, and the
+// number of these endpoints per tier.
 type tally struct {
 	zone   string // the clients' zone, if zone is a term of the preference
 	counts tierCounts
-	list   []*Endpoint                    // without endpoints of other instances or excluded by traffic policy
+	list   []*Endpoint                    // without endpoints of other instances or excluded by the traffic policy
 	tiers  []int                          // the tier of each endpoint in list; nil unless the port is steered
 	used   map[use][]*Endpoint            // the part of list that is in use
-	hinted map[use]map[string][]*Endpoint // the part in use, by the nodes that node hints choose it for
+	hinted map[use]map[string][]*Endpoint // the part in use, grouped by the nodes in its hints
 	got    map[choice][]*Endpoint         // the endpoints that clients get
 }
 
-// tallyKey holds the properties of a client that affect its tally.
 type tallyKey struct{ instance, node, zone string }
 
 // tally returns the tally for a client. All clients on nodes without endpoints share one tally,
-// because there may be any number of these nodes.
+// because clients may send any number of invented node names.
 func (x *pass) tally(c Client) *tally {
 	key := tallyKey{instance: c.Instance}
 	if x.zoned() {
@@ -106,9 +101,8 @@ func (x *pass) tally(c Client) *tally {
 	return t
 }
 
-// count computes a new tally. Only endpoints that match the client's instance and node are counted.
-// Zone hints do not affect the counts: tiers are chosen from all zones before hints are applied. If
-// clients are not steered, no endpoints are counted.
+// count computes a new tally. Zone hints do not affect the counts, because tiers are chosen before
+// hints are used.
 func (x *pass) count(c Client) *tally {
 	ready, unready := x.port.merged, x.port.unready
 	if c.Instance != "" {
@@ -132,7 +126,7 @@ func (x *pass) count(c Client) *tally {
 	return t
 }
 
-// countTiers counts the ready and unready endpoints of each tier. A Pod with both an IPv4 and an
+// countTiers counts the ready and unready endpoints in each tier. A Pod with both an IPv4 and an
 // IPv6 address counts once.
 func (x *pass) countTiers(t *tally, unready []*Endpoint, c Client) {
 	st := x.port.steering
@@ -160,9 +154,8 @@ func (x *pass) countTiers(t *tally, unready []*Endpoint, c Client) {
 }
 
 // countBehind replaces the counts of Linkerd gateways with the counts of the endpoints behind them.
-// As long as one gateway of a member is available, all endpoints behind the member's gateways are
-// reachable. As long as one gateway of a member is available, all endpoints behind the member's
-// gateways are reachable. Clients of a single instance cannot use gateways.
+// All endpoints behind a slice's gateways are reachable while at least one of the gateways is
+// available. Clients of a single instance cannot use gateways.
 func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 	st := x.port.steering
 	counts := &t.counts
@@ -184,7 +177,7 @@ func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 		if tier == st.unnamed() {
 			continue
 		}
-		ready := 0 // endpoints behind gateways are unreachable unless one of the gateways is served
+		ready := 0 // without a served gateway, the endpoints behind the gateways are unreachable
 		if n > 0 {
 			ready = g.Behind.Ready
 		}
@@ -199,20 +192,17 @@ func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 	}
 }
 
-// choice holds the properties of a client that determine which endpoints of a tally it receives.
+// choice holds the properties of a client that determine which endpoints of a tally the client
+// receives.
 type choice struct {
 	use
 	zone string // empty if node is set
 	node string // empty unless endpoints are hinted to the node
 }
 
-// get returns the endpoints that the client receives, given how much of each tier is in use. If the
-// client receives every endpoint in the tally, the result is the tally's own list.
-//
-// Hints apply to the endpoints in use, after endpoints of an unusable address family are removed.
-// Hints only choose among endpoints of the local cluster. Hints are ignored if traffic must stay on
-// the client's node, or if the preference contains the term zone. The address family is chosen
-// last.
+// get returns the endpoints that the client receives, given how much of each tier is in use. Hints
+// only choose among local endpoints that are in use. Hints are ignored if traffic must stay on the
+// client's node, or if the preference contains the term zone.
 func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 	by := choice{use: u, zone: c.Zone}
 	onNode := x.byHintedNode(t, u)[c.Node]
@@ -240,7 +230,6 @@ func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 	return list
 }
 
-// inUse returns the endpoints in use, in all zones and of all address families.
 func (t *tally) inUse(u use) []*Endpoint {
 	if u == everything {
 		return t.list
@@ -261,8 +250,8 @@ func (t *tally) inUse(u use) []*Endpoint {
 	return list
 }
 
-// byHintedNode groups the endpoints in use by the nodes in their hints. If node hints do not apply,
-// byHintedNode returns nil.
+// byHintedNode groups the endpoints in use by the nodes in their hints. If node hints are ignored,
+// the result is nil.
 func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
 	if x.ignoresHints() {
 		return nil
@@ -278,7 +267,6 @@ func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
 // ignoresHints reports whether clients receive the same endpoints with and without topology hints.
 func (x *pass) ignoresHints() bool { return x.port.summary.byNode || x.zoned() }
 
-// zoned reports whether the preference contains the term zone.
 func (x *pass) zoned() bool {
 	st := x.port.steering
 	return st != nil && st.zone != st.unnamed()
@@ -291,14 +279,14 @@ func onNode(list []*Endpoint, node string) []*Endpoint {
 	})
 }
 
-// hintIndex groups the endpoints of a list by the nodes in their hints. The index is cached until
-// the list changes, because building it takes most of the time needed to start a stream.
+// hintIndex caches hintedNodes for one list, because computing the result takes most of the time
+// needed to start a stream.
 type hintIndex struct {
 	list   []*Endpoint
-	byNode map[string][]*Endpoint // nil if node hints do not apply
+	byNode map[string][]*Endpoint // nil if node hints are ignored
 }
 
-// The method returns and caches hintedNodes for the servable endpoints of the list.
+// of returns hintedNodes for the servable endpoints in the list.
 func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 	if len(list) == 0 {
 		return nil
@@ -310,12 +298,12 @@ func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 	return x.byNode
 }
 
-// hintedNodes groups endpoints by the nodes in their hints. If node hints do not apply, hintedNodes
-// returns nil.
+// hintedNodes groups endpoints by the nodes in their hints. If node hints are ignored, the result
+// is nil.
 //
-// As in kube-proxy, node hints apply only if every endpoint has a node hint. Node hints also
-// require that all endpoints are local. If node hints applied despite remote endpoints, a client
-// would receive the local endpoints on its node and all remote endpoints.
+// As in kube-proxy, node hints are ignored unless every endpoint has one. A remote endpoint also
+// disables node hints. Otherwise, a client would receive all remote endpoints, but only the local
+// endpoints on its own node.
 func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 	ignored := func(e *Endpoint) bool { return e.Cluster != Local || len(e.Hints.Nodes()) == 0 }
 	if len(list) == 0 || slices.ContainsFunc(list, ignored) {
@@ -331,8 +319,8 @@ func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 }
 
 // inZone removes the local endpoints without a hint for the given zone. As in kube-proxy, zone
-// hints apply only if every local endpoint has one, and at least one endpoint has a hint for the
-// zone. Endpoints of linked clusters are never removed.
+// hints are ignored unless every local endpoint has one, and at least one endpoint has a hint for
+// this zone. Endpoints of linked clusters are never removed.
 func inZone(list []*Endpoint, zone string) []*Endpoint {
 	hinted := false
 	for _, e := range list {
@@ -352,7 +340,6 @@ func inZone(list []*Endpoint, zone string) []*Endpoint {
 	})
 }
 
-// servable removes IPv6 addresses if IPv6 is disabled.
 func servable(list []*Endpoint, ipv6 bool) []*Endpoint {
 	if ipv6 || len(list) == 0 || list[len(list)-1].Addr.Addr().Is4() {
 		return list // IPv4 sorts first, so there is no IPv6 address
@@ -360,9 +347,8 @@ func servable(list []*Endpoint, ipv6 bool) []*Endpoint {
 	return filter(list, func(e *Endpoint) bool { return e.Addr.Addr().Is4() })
 }
 
-// family keeps one address family for each Pod or Workload. If IPv6 is disabled, family removes all
-// IPv6 addresses. If IPv6 is enabled, family removes an IPv4 address if its Pod or Workload also
-// has an IPv6 address in the list.
+// family keeps one address family for each Pod or Workload: IPv6 if it is enabled and the Pod or
+// Workload has an IPv6 address, and IPv4 otherwise.
 func family(list []*Endpoint, ipv6 bool) []*Endpoint {
 	if len(list) == 0 || list[len(list)-1].Addr.Addr().Is4() {
 		return list // IPv4 sorts first, so there is no IPv6 address
@@ -393,7 +379,7 @@ func family(list []*Endpoint, ipv6 bool) []*Endpoint {
 }
 
 // filter returns the endpoints for which f returns true. If f returns true for all endpoints, the
-// result is the given list.
+// result is the given list itself.
 func filter(list []*Endpoint, f func(*Endpoint) bool) []*Endpoint {
 	n := 0
 	for _, e := range list {

@@ -6,18 +6,17 @@ import (
 	"sync"
 )
 
-// chunkSize is the number of entries that a chunkMap copies each time it holds the lock. Copying a
+// chunkSize is the number of entries that inChunks copies each time it holds the lock. Copying a
 // chunk takes a few microseconds.
 const chunkSize = 500
 
-// chunkMap is a map that can be iterated in chunks, so that the lock is not held throughout the
-// iteration. Other users of the lock can proceed between two chunks. Without chunks, iterating over
-// 50,000 definitions would hold Table.mu for milliseconds and delay every [Table.Changed]. To
-// measure the delay, run:
+// chunkMap is a map that can be iterated without holding its lock throughout. Otherwise, an
+// iteration over 50,000 definitions would hold Table.mu for milliseconds and delay every
+// [Table.Changed]. To measure the delay, run:
 //
 //	go test -run '^$' -bench ChangedDuringWalks ./federation
 //
-// An entry takes about 50 bytes more than an entry of a Go map.
+// Each entry uses about 50 bytes more than in a Go map.
 type chunkMap[K comparable, V any] struct {
 	at   map[K]int // index in list
 	list []chunkEntry[K, V]
@@ -32,7 +31,6 @@ func newChunkMap[K comparable, V any]() chunkMap[K, V] {
 	return chunkMap[K, V]{at: make(map[K]int)}
 }
 
-// get returns the value for a key, or the zero value if the key does not exist.
 func (m *chunkMap[K, V]) get(key K) (value V) {
 	if i, ok := m.at[key]; ok {
 		return m.list[i].value
@@ -49,8 +47,7 @@ func (m *chunkMap[K, V]) set(key K, value V) {
 	m.list = append(m.list, chunkEntry[K, V]{key, value})
 }
 
-// delete removes a key from the map. To close the gap, delete moves the last entry of the list into
-// it.
+// delete removes a key, and moves the last entry of the list into the gap.
 func (m *chunkMap[K, V]) delete(key K) {
 	i, ok := m.at[key]
 	if !ok {
@@ -73,16 +70,14 @@ func (m *chunkMap[K, V]) all(yield func(K, V) bool) {
 	}
 }
 
-// inChunks iterates over the entries. The caller must not hold mu, because inChunks locks mu to
-// copy each chunk. The map may change during the iteration.
+// inChunks iterates over the entries. The map may change during the iteration, because inChunks
+// locks mu only to copy each chunk.
 //
-//   - Every entry that exists throughout the iteration is yielded, with a value that it had during
-//     that time.
-//   - An entry may be yielded twice.
+//   - Every entry that exists throughout the iteration is yielded, possibly twice.
 //   - Entries that are set or deleted during the iteration may or may not be yielded.
 //
-// The iteration runs from the end of the list to its beginning. Because delete only moves entries
-// toward the beginning, the iteration never misses a moved entry.
+// The iteration runs from the end of the list to its beginning. No entry is missed, because delete
+// only moves entries toward the beginning.
 func (m *chunkMap[K, V]) inChunks(mu *sync.Mutex) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		var chunk []chunkEntry[K, V]
@@ -97,8 +92,8 @@ func (m *chunkMap[K, V]) inChunks(mu *sync.Mutex) iter.Seq2[K, V] {
 	}
 }
 
-// copyChunk copies the last chunk of entries before the given index. The entries are appended to a
-// list. The results are the list and the index of the first copied entry.
+// copyChunk appends at most chunkSize entries before the given index to a list. The second result
+// is the index of the first copied entry.
 func (m *chunkMap[K, V]) copyChunk(mu *sync.Mutex, to []chunkEntry[K, V], end int) ([]chunkEntry[K, V], int) {
 	mu.Lock()
 	defer mu.Unlock()

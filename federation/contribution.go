@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// contribution holds the result of the last read of a member. Because contributions are cached, a
-// change in one cluster only requires reading that cluster again.
+// contribution caches what was last read from a member. After a change in one cluster, only that
+// cluster must be read again.
 type contribution struct {
 	member    Member
 	src       Source // nil unless the cluster is ready
@@ -21,12 +21,11 @@ type contribution struct {
 	undeclared bool // Share.Undeclared
 
 	updates   uint64       // number of changes, including changes of the source
-	total     *updateCount // sum of updates over all services with the member
+	total     *updateCount // sum of updates over all services with this member
 	changed   time.Time    // time of the last change; zero if there was none while the port was watched
-	screening              // the offer, and which endpoints of it are refused
+	screening              // the offer, and its refused endpoints
 }
 
-// read reads the member from its source.
 func (c *contribution) read() offer {
 	share := c.reader.Read()
 	c.status.Service = share.State
@@ -38,7 +37,6 @@ func (c *contribution) read() offer {
 	return share.Slices
 }
 
-// declares reports whether the member's Service exists and declares the port.
 func (c contribution) declares() bool { return c.status.Serving() && !c.undeclared }
 
 func (c *contribution) noteChange(now time.Time) {
@@ -47,7 +45,6 @@ func (c *contribution) noteChange(now time.Time) {
 	c.total.n.Add(1)
 }
 
-// memberIn returns the contribution of the given member, or nil if the list does not contain one.
 func memberIn(list []contribution, m Member) *contribution {
 	if i := slices.IndexFunc(list, func(c contribution) bool { return c.member == m }); i >= 0 {
 		return &list[i]
@@ -55,13 +52,12 @@ func memberIn(list []contribution, m Member) *contribution {
 	return nil
 }
 
-// updateCount counts the changes to what a member offers on a port. The count covers all watched
-// services that include the member. Counting starts when the first of the member's services is
-// watched.
+// updateCount counts the changes to what a member offers on a port, in all watched services that
+// include the member.
 type updateCount struct {
 	key  updateKey // fixed
 	n    atomic.Uint64
-	uses int // number of services' ports that use it; guarded by Table.mu
+	uses int // number of ports of watched services that use the count; guarded by Table.mu
 }
 
 // updateKey identifies an updateCount. All undeclared ports of a member share one count, with port
@@ -76,7 +72,7 @@ type screening struct {
 	bounds  bounds
 	raw     offer
 	allowed offer                // the part of raw that may be served
-	partial map[*Slice]*screened // slices of raw with refused endpoints; replaced, never written
+	partial map[*Slice]*screened // slices of raw with refused endpoints; replaced, never modified
 }
 
 // replace stores a new offer and screens the slices that have changed.
@@ -85,9 +81,8 @@ func (s *screening) replace(raw offer) {
 	s.screen(raw, func(i int, _ *Slice) bool { return i >= before && i < len(raw)-after })
 }
 
-// screen stores an offer and computes the part that may be served. The changed function reports
-// whether a slice must be screened again. For slices that have not changed, screen reuses the
-// previous result.
+// screen stores an offer and computes the allowed part. The changed function reports whether a
+// slice must be screened again. For all other slices, screen reuses the previous result.
 func (s *screening) screen(raw offer, changed func(i int, l *Slice) bool) {
 	s.raw = raw
 	s.allowed = raw
@@ -121,7 +116,6 @@ func (s *screening) screen(raw offer, changed func(i int, l *Slice) bool) {
 	}
 }
 
-// refused returns the refused endpoints of the offer.
 func (s *screening) refused() (all Refused) {
 	if s.partial == nil {
 		return all
@@ -134,7 +128,6 @@ func (s *screening) refused() (all Refused) {
 	return all
 }
 
-// refusesAny reports whether any ready endpoint of the offer is refused.
 func (s *screening) refusesAny() bool {
 	for _, x := range s.partial {
 		if x.refused.total() > 0 {
@@ -144,7 +137,6 @@ func (s *screening) refusesAny() bool {
 	return false
 }
 
-// screened is the result of screening one slice.
 type screened struct {
 	allowed *Slice
 	refused Refused
@@ -157,7 +149,6 @@ type bounds struct {
 	owners AddressOwners // nil if the owners of the local cluster's addresses are unknown
 }
 
-// refuses reports whether an address is refused, and returns the reason.
 func (b bounds) refuses(a netip.AddrPort) (why Refusal, refused bool) {
 	if b.within != nil && !b.within.Contains(a.Addr()) {
 		return Refusal{Addr: a}, true
@@ -188,9 +179,8 @@ func (b bounds) screen(s *Slice) *screened {
 	return b.screenUnready(s, out)
 }
 
-// screenUnready removes unready addresses outside the allowed ranges. The out argument is the
-// result of screening the ready addresses of slice s. Owners are not looked up, because unready
-// addresses are only counted. When an owner changes, unready addresses are not screened again.
+// screenUnready removes unready addresses outside the allowed ranges, and adds the result to out.
+// The owners of unready addresses do not matter, because these addresses are only counted.
 func (b bounds) screenUnready(s *Slice, out *screened) *screened {
 	unready := s.Unready
 	if b.within != nil {
@@ -208,10 +198,10 @@ func (b bounds) screenUnready(s *Slice, out *screened) *screened {
 // Refusal describes an address that a linked cluster offers but the table refuses.
 type Refusal struct {
 	Addr  netip.AddrPort
-	Owner string // the local object that has the address; empty if the address is outside the link's Ranges
+	Owner string // the local object with this address; empty if the address is outside the link's Ranges
 }
 
-// String returns the address and the reason for the refusal, for logs.
+// String describes the address and the reason for the refusal, for logs.
 func (r Refusal) String() string {
 	if r.Owner == "" {
 		return fmt.Sprintf("%v is outside the address ranges of the link", r.Addr)
@@ -219,11 +209,11 @@ func (r Refusal) String() string {
 	return fmt.Sprintf("%v is assigned to %s in the local cluster", r.Addr, r.Owner)
 }
 
-// Refused summarizes the refused endpoints of an offer.
+// Refused summarizes which endpoints of an offer are refused.
 type Refused struct {
 	Outside  int       // number of endpoints outside the link's Ranges
-	Owned    int       // number of endpoints whose address belongs to a local object
-	Examples []Refusal // a few examples of both
+	Owned    int       // number of endpoints whose address is assigned to a local object
+	Examples []Refusal // a few examples of refused addresses
 }
 
 func (r *Refused) total() int { return r.Outside + r.Owned }
@@ -239,12 +229,11 @@ func (r *Refused) count(x Refusal) {
 	}
 }
 
-// add adds the refused endpoints of another part of the offer.
 func (r *Refused) add(o *Refused) {
 	r.Outside += o.Outside
 	r.Owned += o.Owned
 	r.Examples = append(r.Examples, o.Examples[:min(len(o.Examples), maxExamples-len(r.Examples))]...)
 }
 
-// maxExamples is the maximum number of refused or contested addresses listed for each member.
+// maxExamples is the maximum number of refused or contested addresses listed per member.
 const maxExamples = 10

@@ -11,10 +11,9 @@ import (
 // ClusterName is the name of a linked cluster, as set in its link Secret.
 type ClusterName string
 
-// Local is the name of the local cluster, in which Isthmus runs.
+// Local is the name of the cluster that Isthmus runs in.
 const Local ClusterName = ""
 
-// String returns the name, or "local" for the local cluster.
 func (c ClusterName) String() string {
 	if c == Local {
 		return "local"
@@ -22,8 +21,8 @@ func (c ClusterName) String() string {
 	return string(c)
 }
 
-// ServiceID identifies a service within one cluster. All members of a federated service are in the
-// namespace of that service, because of namespace sameness.
+// ServiceID identifies a service within one cluster. A federated service and all its members have
+// the same namespace.
 type ServiceID struct{ Namespace, Name string }
 
 func (id ServiceID) String() string { return id.Namespace + "/" + id.Name }
@@ -32,7 +31,8 @@ func (id ServiceID) compare(o ServiceID) int {
 	return cmp.Or(cmp.Compare(id.Namespace, o.Namespace), cmp.Compare(id.Name, o.Name))
 }
 
-// Member identifies a Service in one cluster whose endpoints belong to a service.
+// Member identifies a Service that contributes endpoints to a service, possibly from another
+// cluster.
 type Member struct {
 	Cluster ClusterName
 	Service ServiceID
@@ -43,28 +43,25 @@ func (m Member) String() string { return m.Service.String() + "@" + m.Cluster.St
 // Definition lists the members of a service in the local cluster.
 type Definition struct {
 	// Members is sorted by precedence. If several members offer the same address, the first of
-	// these members wins. No member is listed twice.
+	// these members wins. Each member is listed once.
 	//
 	// A service that is not federated has one member: either the service itself or the remote
-	// Service that it mirrors. For a mirror that does not name its remote Service, Members is
+	// Service that it mirrors. For a mirror that does not specify its remote Service, Members is
 	// empty.
 	Members []Member
-	// If Federated is true, the service exists even if members are unavailable. A member is
-	// unavailable if its cluster is not linked, or if its Service does not exist or is of type
-	// ExternalName.
+	// If Federated is true, the service exists even if none of its members is available.
 	Federated bool
-	// If Imported is true, the service belongs to a ServiceImport. The table does not use Imported.
+	// If Imported is true, the service belongs to a ServiceImport. The table itself does not use
+	// Imported.
 	Imported bool
-	// If Strict is true, a member does not contribute endpoints to ports that its Service does not
-	// declare. If Strict is false, the member's endpoints are served at the port that the client
-	// requested.
+	// If Strict is true, a member contributes endpoints only to ports that its Service declares. If
+	// Strict is false, clients that request an undeclared port receive the member's endpoints with
+	// the requested port.
 	Strict bool
 	// If Preference is nil, clients receive all endpoints, regardless of cluster and zone.
 	Preference *Preference
 }
 
-// equal reports whether two definitions are the same. A nil definition means that the service is
-// not defined.
 func (d *Definition) equal(o *Definition) bool {
 	if d == nil || o == nil {
 		return d == o
@@ -76,23 +73,23 @@ func (d *Definition) equal(o *Definition) bool {
 		slices.Equal(d.Members, o.Members)
 }
 
-// plain reports whether the member is an ordinary service of the local cluster. Ordinary services
-// may be missing without any fault in federation, so a missing one is never reported.
+// plain reports whether the member is an ordinary service of the local cluster. A missing ordinary
+// service is never reported, because it does not indicate a fault.
 func (d *Definition) plain(m Member) bool { return !d.Federated && m.Cluster == Local }
 
-// MemberStatus says whether a member contributes endpoints, and if not, why.
+// MemberStatus says whether a member contributes endpoints, and why it may not.
 type MemberStatus struct {
 	Link    LinkState
 	Service ServiceState // valid only if Link is Ready
-	// If Unreached is true, the Service exists, but all Linkerd gateways that lead to it are
-	// unusable. Only [Table.Unserved] sets Unreached.
+	// If Unreached is true, the Service exists, but none of the Linkerd gateways leading to it is
+	// usable. Only [Table.Unserved] sets Unreached.
 	Unreached bool
 }
 
 // Serving reports whether the member contributes the endpoints of its Service.
 func (s MemberStatus) Serving() bool { return s.Link == Ready && s.Service == Present }
 
-// String returns the reason why the member does not serve, for logs.
+// String returns "serving", or the reason why the member does not serve.
 func (s MemberStatus) String() string {
 	switch {
 	case s.Link != Ready:
@@ -110,27 +107,24 @@ func (s MemberStatus) String() string {
 // Preference determines which of a service's endpoints are sent to clients, and when. With the zero
 // value, clients receive all endpoints.
 //
-// For a service with one member, every term except zone names all clusters. In all other respects,
-// a preference has the same meaning for all services. Teams can therefore use the same preference
-// on an ordinary Service and on a federated one.
+// If a service has only one member, every term except zone includes all clusters. Teams can
+// therefore use the same preference for ordinary and federated Services.
 type Preference struct {
-	// Tiers is sorted from most to least preferred. An endpoint belongs to the first tier that
-	// names the endpoint. Endpoints that are not named by any tier are not served. If Tiers is
-	// empty, a single tier contains all clusters.
+	// Tiers is sorted from most to least preferred. Each endpoint belongs to the first tier that
+	// includes it. Endpoints outside all tiers are not served. If Tiers is empty, a single tier
+	// contains all clusters.
 	Tiers []Tier
-	// MinReady is the number of ready endpoints at which the leading tiers suffice, so that clients
-	// do not need further tiers.
+	// MinReady is the number of ready endpoints that clients require. Clients use a tier only if
+	// all earlier tiers together have fewer ready endpoints.
 	MinReady MinReady
-	// ReturnAfter is how long fewer tiers must suffice without interruption before clients begin to
-	// drop the tiers that are no longer needed. ReturnOver is how long it takes clients to drop
-	// these tiers.
+	// ReturnAfter is how long earlier tiers must suffice without interruption before clients begin
+	// to drop later tiers. ReturnOver is how long clients take to drop a tier.
 	ReturnAfter, ReturnOver time.Duration
 }
 
-// String returns the tiers of the preference in the syntax that annotations use.
+// String returns the preference's tiers in the syntax of annotations.
 func (p *Preference) String() string { return p.firstTiers(max(len(p.Tiers), 1)) }
 
-// firstTiers returns the first n tiers in the syntax that annotations use.
 func (p *Preference) firstTiers(n int) string {
 	words := make([]string, n)
 	for i := range words {
@@ -139,8 +133,8 @@ func (p *Preference) firstTiers(n int) string {
 	return strings.Join(words, ", ")
 }
 
-// tierName returns the tier at index i, for users. The index after the last tier stands for
-// clusters of last resort.
+// tierName returns the tier at index i in the syntax of annotations. The index after the last tier
+// stands for clusters of last resort.
 func (p *Preference) tierName(i int) string {
 	switch {
 	case i >= max(len(p.Tiers), 1):
@@ -151,8 +145,7 @@ func (p *Preference) tierName(i int) string {
 	return p.Tiers[i].String()
 }
 
-// equal reports whether two preferences have the same content. The pointers are compared first,
-// because most services share one preference.
+// equal compares the pointers first, because most services share one preference.
 func (p *Preference) equal(o *Preference) bool {
 	if p == o || p == nil || o == nil {
 		return p == o
@@ -167,11 +160,10 @@ func sameTiers(a, b []Tier) bool {
 	return slices.EqualFunc(a, b, func(x, y Tier) bool { return slices.Equal(x, y) })
 }
 
-// Tier is a set of endpoints. An endpoint belongs to a tier if any term of the tier names the
-// endpoint.
+// Tier is a set of endpoints. An endpoint belongs to a tier if it matches any of the tier's terms.
 type Tier []Term
 
-// String returns the tier in the syntax that annotations use.
+// String returns the tier in the syntax of annotations.
 func (t Tier) String() string {
 	words := make([]string, len(t))
 	for i, term := range t {
@@ -186,7 +178,7 @@ type Term struct {
 	Cluster ClusterName // only if Kind is Named
 }
 
-// String returns the term in the syntax that annotations use.
+// String returns the term in the syntax of annotations.
 func (t Term) String() string {
 	switch {
 	case t.Kind != Named:
@@ -197,23 +189,21 @@ func (t Term) String() string {
 	return string(t.Cluster)
 }
 
-// TermKind determines which endpoints a term names.
+// TermKind determines which endpoints match a term.
 type TermKind uint8
 
 const (
-	// AnyCluster names the endpoints of all clusters.
 	AnyCluster TermKind = iota
-	// ClientZone names the endpoints in the client's zone, in all clusters. If the client's zone is
-	// unknown, ClientZone does not name any endpoints.
+	// ClientZone matches the endpoints in the client's zone, in all clusters. If the client's zone
+	// is unknown, ClientZone does not match any endpoints.
 	ClientZone
-	// LocalCluster names the endpoints of the local cluster.
 	LocalCluster
-	// SameRegion selects the endpoints of the local cluster and of all linked clusters in its
+	// SameRegion matches the endpoints of the local cluster and of all linked clusters in its
 	// region.
 	SameRegion
-	// Remote names the endpoints of all linked clusters.
+	// Remote matches the endpoints of all linked clusters.
 	Remote
-	// Named names the endpoints of the linked cluster in Term.Cluster.
+	// Named matches the endpoints of the linked cluster in Term.Cluster.
 	Named
 )
 
@@ -226,15 +216,15 @@ var TermWords = [...]string{
 	Remote:       "remote",
 }
 
-// MinReady is the number of endpoints that must be ready for tiers to suffice. If Percent is not
-// zero, the number is that percentage of all endpoints, ready or not, but at least one. The zero
+// MinReady is the number of ready endpoints that clients require, or a percentage of all endpoints,
+// ready or not. At least one endpoint must be ready even if the percentage is smaller. The zero
 // value is equivalent to one endpoint.
 type MinReady struct {
 	Count   int // zero means 1
-	Percent int // from 1 to 100; zero means that Count applies
+	Percent int // from 1 to 100; zero means that Count is used
 }
 
-// String returns the limit in the syntax that annotations use.
+// String returns the number or percentage in the syntax of annotations.
 func (m MinReady) String() string {
 	if m.Percent > 0 {
 		return strconv.Itoa(m.Percent) + "%"
@@ -242,8 +232,8 @@ func (m MinReady) String() string {
 	return strconv.Itoa(max(m.Count, 1))
 }
 
-// suffice reports whether the given number of ready endpoints is enough. The known argument is the
-// number of all endpoints, ready or not.
+// suffice reports whether enough endpoints are ready. The second argument is the number of all
+// endpoints, ready or not.
 func (m MinReady) suffice(ready, known int) bool {
 	if m.Percent > 0 {
 		return ready > 0 && 100*ready >= m.Percent*known

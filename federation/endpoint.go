@@ -10,34 +10,34 @@ import (
 // Isthmus's flags or on the client. An Endpoint is immutable once it has been published or
 // returned.
 type Endpoint struct {
-	Addr    netip.AddrPort // never an IPv4-mapped IPv6 address, and without a zone
+	Addr    netip.AddrPort // not an IPv4-mapped IPv6 address, and without a zone
 	Cluster ClusterName
 
-	Zone     string // from the EndpointSlice; empty if unknown; not sent for bare addresses
+	Zone     string // from the EndpointSlice; empty if unknown; not sent if Kind is Address
 	Node     string // the Pod's node; empty for other kinds
 	Hostname string // the endpoint's hostname in the EndpointSlice
-	// Twin identifies the Pod or Workload within the cluster. The IPv4 and IPv6 addresses of one
-	// Pod have the same Twin. The part after the last slash is the name of the Pod or Workload,
-	// which is sent as NameLabel. If the endpoint is not a Pod or Workload, Twin is empty.
+	// Twin identifies the Pod or Workload within the cluster. The part after the last slash is the
+	// name of the Pod or Workload. All addresses of one Pod have the same Twin. For other kinds of
+	// endpoints, Twin is empty.
 	Twin string
 
 	Hints  *Hints  // may be shared between endpoints; nil means none
 	Common *Common // may be shared with sibling endpoints; nil means none
 
 	Kind Kind
-	// If Meshed is true, a Linkerd proxy receives the traffic for the endpoint's port. Protocol
-	// hints and HTTP/2 parameters apply only to meshed endpoints.
+	// If Meshed is true, a Linkerd proxy receives the traffic to the endpoint's port. Only meshed
+	// endpoints receive protocol hints and HTTP/2 parameters.
 	Meshed bool
 	// If Opaque is true, proxies must not detect the protocol of the port.
 	Opaque bool
 	// InboundPort is the inbound port of the endpoint's proxy, for use with the transport header.
-	// If InboundPort is zero, the transport header cannot be used. InboundPort is zero if the
-	// inbound port is unknown, or if the endpoint is itself a port of the proxy.
+	// Zero means that the transport header cannot be used. InboundPort is zero if the inbound port
+	// is unknown, or if the endpoint is itself a port of the proxy.
 	InboundPort uint16
 }
 
 // Equal reports whether the two endpoints have the same content. Equal endpoints are
-// interchangeable, both for clients and when a client's endpoints are chosen.
+// interchangeable.
 func (e *Endpoint) Equal(o *Endpoint) bool {
 	return e == o || e.Addr == o.Addr && e.Kind == o.Kind && e.Cluster == o.Cluster &&
 		e.Zone == o.Zone && e.Node == o.Node && e.Hostname == o.Hostname && e.Twin == o.Twin &&
@@ -45,8 +45,8 @@ func (e *Endpoint) Equal(o *Endpoint) bool {
 		e.Hints.Equal(o.Hints) && e.Common.Equal(o.Common)
 }
 
-// NameLabel returns the label that contains the name of the Pod or Workload. If the endpoint is
-// neither a Pod nor a Workload, NameLabel returns false.
+// NameLabel returns the label with the name of the Pod or Workload. For other kinds of endpoints,
+// the second result is false.
 func (e *Endpoint) NameLabel() (Label, bool) {
 	name := "pod"
 	if e.Kind == Workload {
@@ -59,23 +59,21 @@ func (e *Endpoint) NameLabel() (Label, bool) {
 type Kind uint8
 
 const (
-	// Address is an address without an object: a manual endpoint, or an address of a Linkerd
+	// Address is an address without a known object: a manually defined endpoint, or a Linkerd
 	// gateway.
 	Address Kind = iota
-	// Pod is an address of a Kubernetes Pod.
 	Pod
 	// Workload is an address of a Linkerd ExternalWorkload.
 	Workload
 )
 
-// Hints contains the topology hints of an endpoint. The zones and nodes are sorted. Hints is
-// immutable.
+// Hints contains the sorted topology hints of an endpoint. A Hints is immutable.
 type Hints struct {
 	ForZones []string
 	ForNodes []string // only for endpoints of the local cluster
 }
 
-// Zones returns the zones that the hints name. If h is nil, Zones returns nil.
+// Zones returns the zones in the hints. If h is nil, the result is nil.
 func (h *Hints) Zones() []string {
 	if h == nil {
 		return nil
@@ -83,7 +81,7 @@ func (h *Hints) Zones() []string {
 	return h.ForZones
 }
 
-// Nodes returns the nodes that the hints name. If h is nil, Nodes returns nil.
+// Nodes returns the nodes in the hints. If h is nil, the result is nil.
 func (h *Hints) Nodes() []string {
 	if h == nil {
 		return nil
@@ -96,20 +94,20 @@ func (h *Hints) Equal(o *Hints) bool {
 	return h == o || slices.Equal(h.Zones(), o.Zones()) && slices.Equal(h.Nodes(), o.Nodes())
 }
 
-// Common contains the fields that are often the same for many endpoints of a slice, so that these
-// endpoints can share one copy. A Common is immutable.
+// Common contains fields that often have the same values for many endpoints of a slice. These
+// endpoints can share one Common, because a Common is immutable.
 type Common struct {
-	// Group contains the labels that are the same for all endpoints of the slice: service,
-	// namespace and target_…. Group is sorted by name.
+	// Group contains the labels that all endpoints of the slice share: service, namespace and
+	// target_*. Group is sorted by name.
 	Group []Label
-	// Labels contains the labels of the Pod or Workload, sorted by name. Labels omits the labels
-	// that are derived from other fields: NameLabel, zone, zone_locality and target_cluster.
+	// Labels contains the labels of the Pod or Workload, sorted by name. Labels derived from other
+	// fields are omitted: NameLabel, zone, zone_locality and target_cluster.
 	Labels    []Label
 	Identity  Identity
 	Authority string // authority override; empty means none
 }
 
-// A nil *Common is equivalent to this zero value, to which Get returns a pointer.
+// Get returns a pointer to the nothing variable for a nil *Common.
 var nothing Common
 
 // Get returns c. If c is nil, Get returns a pointer to the zero value.
@@ -134,22 +132,21 @@ func (c *Common) Equal(o *Common) bool {
 }
 
 // Identity is the name that the TLS certificate of a peer must contain. At most one of DNS and URI
-// is set. The zero value means that the peer does not have an identity.
+// is set. The zero value means that the peer has no identity.
 type Identity struct {
 	DNS        string // sent as dns_like_identity
 	URI        string // sent as uri_like_identity
-	ServerName string // SNI; if empty, it is not sent
+	ServerName string // SNI; not sent if empty
 }
 
 // Label is a metric label.
 type Label struct{ Name, Value string }
 
 // PlainLabel reports whether text is safe to use as the value of a label. Proxies write label
-// values into their metrics without escaping. A quotation mark, backslash or line break in a label
-// value would therefore break or forge the metrics.
+// values into their metrics without escaping. A quotation mark, backslash or line break would
+// therefore break or forge the metrics.
 func PlainLabel(text string) bool {
 	return strings.IndexByte(text, '"') < 0 && strings.IndexByte(text, '\\') < 0 && strings.IndexByte(text, '\n') < 0
 }
 
-// compareAddr orders endpoints by address.
 func compareAddr(a, b *Endpoint) int { return a.Addr.Compare(b.Addr) }

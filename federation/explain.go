@@ -13,21 +13,20 @@ import (
 // Question contains the arguments of Table.Explain.
 type Question struct {
 	Key   Key
-	Addr  netip.Addr // limits the explanation to this address, at any port; the zero Addr means all addresses
+	Addr  netip.Addr // limits the explanation to this address, on any port; the zero Addr means all addresses
 	Limit int        // maximum number of addresses to list; further addresses are only counted
 }
 
-// Explanation says which endpoints the clients of a key receive at one moment, and why they do not
-// receive the others.
+// Explanation says which endpoints the clients of a key receive, and why they do not receive the
+// other endpoints.
 type Explanation struct {
 	Definition *Definition     // nil if the service is not defined
-	Set        *Set            // the set that clients get
+	Set        *Set            // the set that clients receive
 	Broken     bool            // whether an update panicked; clients keep Set, and nothing else is explained
 	Steered    *SteeredClient  // the tiers that the clients use; nil if they are not steered
 	Members    []WatchedMember // in definition order
-	// Addresses is sorted by member and slice. Within a slice, the addresses in the Share come
-	// before all others. If there are more addresses than Limit, addresses that are not served come
-	// first.
+	// Addresses is sorted by member and slice. In each slice, addresses in the Share come first. If
+	// there are more addresses than Limit, addresses that are not served come first.
 	Addresses []ExplainedAddress
 	Verdicts  map[Verdict]int // number of addresses with each verdict, listed or not
 	More      int             // number of addresses that are not listed
@@ -38,14 +37,14 @@ type ExplainedAddress struct {
 	Considered
 	Member   int       // index of the member
 	Endpoint *Endpoint // nil if the address is not in the Share
-	Tier     string    // its tier for these clients; empty if they are not steered, or if it is in no tier
+	Tier     string    // its tier for these clients; empty if they are not steered, or if it is outside all tiers
 }
 
-// Explain says which addresses the clients of a key receive, and why they do not receive the
-// others. If the key is not watched, or if ctx ends first, Explain returns false.
+// Explain says which addresses the clients of a key receive, and why they do not receive the other
+// addresses. If the key is not watched, or if ctx ends first, the second result is false.
 //
-// Explain holds the service's lock only while it copies the state of the service. If the Source
-// does not implement Explainer, Explain omits addresses that are not in a Share.
+// Explain holds the service's lock only while copying the service's state. If the Source does not
+// implement Explainer, the explanation omits addresses outside the Share.
 func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
 	s := t.watchedService(q.Key.Service)
 	if s == nil {
@@ -66,21 +65,20 @@ func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
 	return x.result, ctx.Err() == nil
 }
 
-// inquiry is a copy of the state that determines a key's set, made to explain the set.
+// inquiry holds a copy of the state that determines a key's set, and the explanation of that set.
 type inquiry struct {
 	Question
 	ipv6    bool
 	port    *port // a copy without clients
-	use     use   // how much of each tier the clients get
+	use     use   // how much of each tier clients receive
 	won     []*Endpoint
 	omitted omitted
 	result  *Explanation
 
-	added            int               // number of addresses added so far
-	served, unserved []numberedAddress // the first of these addresses, up to Limit each
+	added            int               // number of explained addresses so far
+	served, unserved []numberedAddress // the first of these addresses, up to Limit of each kind
 }
 
-// numberedAddress is an address together with its position among all explained addresses.
 type numberedAddress struct {
 	number int
 	ExplainedAddress
@@ -129,7 +127,6 @@ func (x *inquiry) choose() {
 	pass.get(pass.tally(x.Key.Client), x.use, x.Key.Client)
 }
 
-// member explains the addresses of the member at index i.
 func (x *inquiry) member(ctx context.Context, i int) {
 	c := &x.port.members[i]
 	byName := make(map[string]*Slice, len(c.raw))
@@ -162,9 +159,8 @@ func (x *inquiry) member(ctx context.Context, i int) {
 	slices.Sort(x.result.Members[i].Ports)
 }
 
-// judge returns the verdict on an endpoint of a share. The allowed argument is the part of the
-// endpoint's slice that the bounds allow. Among all reasons for omitting the endpoint, judge
-// returns the one that applies first on the way from the share to the clients.
+// judge returns the verdict on an endpoint in a share. The allowed argument is the part of the
+// endpoint's slice that the bounds allow.
 func (x *inquiry) judge(allowed *Slice, a *ExplainedAddress) Verdict {
 	c := &x.port.members[a.Member]
 	st := x.port.steering
@@ -176,7 +172,7 @@ func (x *inquiry) judge(allowed *Slice, a *ExplainedAddress) Verdict {
 		}
 		return Owned
 	}
-	if st != nil { // see divide
+	if st != nil { // see steering.divide
 		switch p := &st.members[a.Member]; {
 		case p.standingOf(a.Endpoint) == Withdrawn && p.lost:
 			return ClusterLost
@@ -198,8 +194,6 @@ func (x *inquiry) judge(allowed *Slice, a *ExplainedAddress) Verdict {
 	return why
 }
 
-// newExplainedAddress returns an explained address without a verdict, for an endpoint of a member's
-// share.
 func newExplainedAddress(member int, l *Slice, e *Endpoint) ExplainedAddress {
 	return ExplainedAddress{
 		Considered: Considered{Slice: l.Name, Addr: e.Addr, Target: e.Twin},
@@ -208,8 +202,8 @@ func newExplainedAddress(member int, l *Slice, e *Endpoint) ExplainedAddress {
 	}
 }
 
-// leftOut adds the addresses that are not in the member's cached share. The result contains the
-// time of the last change to each slice.
+// leftOut explains the addresses that are not in the member's cached share, and returns the time of
+// the last change to each slice.
 func (x *inquiry) leftOut(
 	ctx context.Context, i int, byName map[string]*Slice, source Explainer,
 ) (changed map[string]time.Time) {
@@ -271,7 +265,7 @@ func (x *inquiry) add(a ExplainedAddress) {
 	}
 }
 
-// describe adds details to an address. Computing the details takes longer than finding the verdict.
+// describe adds details that take longer to compute than the verdict.
 func (x *inquiry) describe(a *ExplainedAddress) {
 	st := x.port.steering
 	if st != nil && a.Endpoint != nil && st.members[a.Member].standingOf(a.Endpoint) != Withdrawn {
@@ -293,8 +287,8 @@ func (x *inquiry) describe(a *ExplainedAddress) {
 	}
 }
 
-// The method list stores the addresses that the explanation lists. If the explanation cannot list
-// all addresses, those that are not served come first.
+// list stores the listed addresses in the result. If there are more than the limit, addresses that
+// are not served come first.
 func (x *inquiry) list() {
 	all := append(x.unserved, x.served...)
 	if x.added <= x.Limit {
@@ -307,25 +301,25 @@ func (x *inquiry) list() {
 	x.result.More = x.added - len(x.result.Addresses)
 }
 
-// Verdict says whether clients receive an address, and if not, why. If several reasons apply, the
-// verdict is the first one that Isthmus checks.
+// Verdict says whether clients receive an address, and why they may not. If several reasons exclude
+// an address, the verdict is the first one that Isthmus checks.
 type Verdict uint8
 
 const (
-	// Served means that clients receive the address. In a result of a Source, Served only means
-	// that the address is in the Share.
+	// Served means that clients receive the address. In the results of an Explainer, Served only
+	// means that the address is in the Share.
 	Served Verdict = iota
 
 	// The following verdicts exclude an address from a Share.
 
-	// NoSuchService means that the Service does not exist in the cluster, or that it is of type
+	// NoSuchService means that the Service does not exist in the cluster, or is of type
 	// ExternalName.
 	NoSuchService
 	// NoSuchPort means that the slice does not contain the port for TCP.
 	NoSuchPort
-	// Terminating means that the endpoint is shutting down, and will not become ready again.
+	// Terminating means that the endpoint is shutting down.
 	Terminating
-	// NotReady means that the slice lists the endpoint as not ready.
+	// NotReady means that the endpoint is not ready, according to its slice.
 	NotReady
 	// OtherTarget means that the endpoint refers to something other than a Pod or an
 	// ExternalWorkload.
@@ -342,11 +336,11 @@ const (
 	// BehindGateway means that the cluster is on another network, so clients reach the endpoint
 	// through the cluster's Linkerd gateways.
 	BehindGateway
-	// GatewayDead means that the address belongs to an unresponsive Linkerd gateway, and that
-	// another gateway of the cluster responds.
+	// GatewayDead means that the address belongs to an unresponsive Linkerd gateway, while another
+	// gateway of the cluster responds.
 	GatewayDead
-	// NothingBehind means that the address belongs to a Linkerd gateway without a ready endpoint of
-	// the Service behind it.
+	// NothingBehind means that the address belongs to a Linkerd gateway, but the Service has no
+	// ready endpoint behind it.
 	NothingBehind
 
 	// The following verdicts exclude an address from all sets.
@@ -354,7 +348,7 @@ const (
 	// PortUndeclared means that the service is strict, and that the member's Service does not
 	// declare the port for TCP.
 	PortUndeclared
-	// Unread means that the address has just changed in its cluster, but the table has not read the
+	// Unread means that the address has just changed in its cluster, and the table has not read the
 	// change yet.
 	Unread
 	// OutsideRanges means that the cluster's link does not allow the address.
@@ -375,17 +369,17 @@ const (
 	// OtherNode means that traffic must stay on the client's node, and that the endpoint is on
 	// another node.
 	OtherNode
-	// Unpreferred means that no tier of the service's preference names the address.
+	// Unpreferred means that the address is outside all tiers of the service's preference.
 	Unpreferred
-	// TierNotUsed means that clients do not use the tier of the address, or have already stopped
-	// using this part of the tier.
+	// TierNotUsed means that clients do not use the address's tier, or that they have already
+	// dropped the address's part of the tier.
 	TierNotUsed
-	// HintedToOtherNodes means that the endpoint only has hints for other nodes, and that another
+	// HintedToOtherNodes means that the endpoint has only hints for other nodes, while another
 	// endpoint has a hint for the client's node.
 	HintedToOtherNodes
-	// OtherZones means that the endpoint only has hints for zones other than the client's.
+	// OtherZones means that the endpoint has only hints for zones other than the client's.
 	OtherZones
-	// IPv6Off means that the address is an IPv6 address, and that Isthmus does not serve IPv6.
+	// IPv6Off means that Isthmus does not serve IPv6 addresses.
 	IPv6Off
 	// OtherFamily means that clients reach the same Pod at an IPv6 address instead.
 	OtherFamily
@@ -425,34 +419,31 @@ var verdictWords = [...]string{
 // String returns the verdict as a fixed word that scripts may rely on.
 func (v Verdict) String() string { return verdictWords[v] }
 
-// Explainer is an optional interface that a Source may implement. An Explainer explains why
-// addresses are not in any Share. An Explainer must be safe for concurrent use, and must never call
-// the Table.
+// Explainer is an optional interface for a Source that can explain why a Share does not contain an
+// address. An Explainer must be safe for concurrent use, and must never call the Table.
 type Explainer interface {
 	// Explain iterates over the current addresses in all slices of a Service, one slice after
-	// another. For each address, Explain says whether a Share of the port contains the address, and
-	// if not, why. If a slice contains an address both with and without a port, both are yielded,
-	// the one with the port first.
+	// another. The verdict is Served for addresses that a Share of the port contains. If a slice
+	// contains an address both with and without a port, the one with the port comes first.
 	Explain(ServiceID, uint16) iter.Seq[Considered]
 }
 
-// Considered describes an address in a slice, with the verdict of its Source.
+// Considered describes an address in a slice, with the verdict of the cluster's Source.
 type Considered struct {
 	Slice   string         // Slice.Name
 	Addr    netip.AddrPort // port 0 if the slice does not have the port; invalid if it cannot be parsed
 	Text    string         // the start of the original text, if the address cannot be parsed
-	Target  string         // the object that the address refers to; empty if there is none or it is unknown
+	Target  string         // the object that the address refers to; empty if unknown or there is none
 	Verdict Verdict        // Served means that the address is in the Share
 	Detail  string         // details of the verdict, if any
-	Changed time.Time      // when the slice's offer changed last, or was first cached; zero if unknown
+	Changed time.Time      // when the slice's offer last changed or was first cached; zero if unknown
 }
 
 // omitted records why a client does not receive endpoints that other clients may receive. A nil map
-// does not record anything.
+// records nothing.
 type omitted map[*Endpoint]Verdict
 
-// note records the verdict for each endpoint that is in list but not in left. The result is the
-// list without these endpoints.
+// note records a verdict on each endpoint that is in list but not in left. The result is left.
 func (o omitted) note(why Verdict, list, left []*Endpoint) []*Endpoint {
 	if o == nil || len(list) == len(left) {
 		return left

@@ -11,14 +11,13 @@ import (
 // endpoints they would receive after a cordon.
 type ServiceImpact struct {
 	Service ServiceID
-	// If Watched is true, clients watch the port, and the fields Now and Then contain numbers of
-	// endpoints. If Watched is false, the service is not watched, and each cluster that serves the
-	// service counts as 1.
+	// Watched reports whether clients watch the port. Only then are the counts in Now and Then
+	// numbers of endpoints. Otherwise, each cluster that serves the service counts as 1.
 	Watched bool
 	Port    uint16 // zero unless Watched is true
-	// Zone and Node identify the clients that would have the fewest endpoints left. The fields Now
-	// and Then describe the clients in this Zone and on this Node. If the fields Now and Then are
-	// the same for all clients, Zone and Node are empty.
+	// Zone and Node identify the clients that would have the fewest endpoints left. Now and Then
+	// describe these clients. If Now and Then are the same for all clients, Zone and Node are
+	// empty.
 	Zone, Node string
 	Now, Then  []ClusterCount // by the members' clusters, in definition order
 }
@@ -29,10 +28,8 @@ type ClusterCount struct {
 	Count   int
 }
 
-// bare reports whether clients have endpoints now, but would not have any after the cordon.
 func (i *ServiceImpact) bare() bool { return total(i.Now) > 0 && total(i.Then) == 0 }
 
-// total returns the sum of the counts of all clusters.
 func total(list []ClusterCount) (n int) {
 	for _, c := range list {
 		n += c.Count
@@ -40,9 +37,9 @@ func total(list []ClusterCount) (n int) {
 	return n
 }
 
-// compareImpacts orders impacts by severity, starting with the most severe. Clients that would lose
-// all their endpoints come first. The clients with the fewest remaining endpoints follow. For
-// impacts on different kinds of clients, compareImpacts never returns 0.
+// compareImpacts orders impacts by severity. Clients that would lose all their endpoints come
+// first, followed by the clients with the fewest remaining endpoints. For impacts on different
+// kinds of clients, the result is never 0.
 func compareImpacts(a, b *ServiceImpact) int {
 	rank := func(i *ServiceImpact) int {
 		if i.bare() {
@@ -60,11 +57,11 @@ func compareImpacts(a, b *ServiceImpact) int {
 }
 
 // Impact predicts the effect of setting the standing of cluster c to s, for every service with a
-// member in the cluster. If s is InService, Impact predicts the effect of removing a cordon. The
-// result is sorted by service and port.
+// member in the cluster. With the standing InService, Impact predicts the effect of removing a
+// cordon. The result is sorted by service and port.
 //
-// Impact chooses endpoints in the same way as for clients, but does not change anything. Impact
-// takes about as long as the change itself. If ctx ends first, Impact returns an error.
+// Impact chooses endpoints in the same way as for clients, and takes about as long as the change
+// itself. If ctx ends first, Impact returns an error.
 func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]ServiceImpact, error) {
 	services := make(map[ServiceID]bool)
 	for id, d := range t.definitions.inChunks(&t.mu) {
@@ -94,8 +91,8 @@ func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]Servic
 	return list, nil
 }
 
-// cordoned returns the inputs that a service would have if the cluster's change to standing s were
-// complete.
+// cordoned returns the inputs that a service would have after the cluster's standing has completely
+// changed to s.
 func (in inputs) cordoned(c ClusterName, s Standing) inputs {
 	in.links = slices.Clone(in.links)
 	for i := range in.links {
@@ -107,7 +104,7 @@ func (in inputs) cordoned(c ClusterName, s Standing) inputs {
 	return in
 }
 
-// serving returns 1 for each member that serves and may be used, and 0 for each other member.
+// serving returns 1 for each member that serves and may be used, and 0 for every other member.
 func (in inputs) serving(o Options) (list []ClusterCount) {
 	st := newSteering(in, o.Now)
 	for i, m := range in.definition.Members {
@@ -120,7 +117,6 @@ func (in inputs) serving(o Options) (list []ClusterCount) {
 	return list
 }
 
-// count returns the number of endpoints in each member's cluster.
 func (in inputs) count(endpoints []*Endpoint) (list []ClusterCount) {
 	n := make(map[ClusterName]int)
 	for _, e := range endpoints {
@@ -134,9 +130,8 @@ func (in inputs) count(endpoints []*Endpoint) (list []ClusterCount) {
 	return list
 }
 
-// trials returns copies of the service's ports, sorted by number. If a port's members differ from
-// the given ones, the members have just changed, so trials omits the port. If the service is nil or
-// broken, trials returns nil.
+// trials returns copies of the service's ports, sorted by number. Ports whose members have just
+// changed are omitted. If the service is nil or broken, the result is nil.
 func (s *watchedService) trials(of []Member) (list []*trial) {
 	if s == nil {
 		return nil
@@ -157,7 +152,7 @@ func (s *watchedService) trials(of []Member) (list []*trial) {
 			set, _ := to.latest.Get()
 			x.clients[to.client] = set.Endpoints
 		}
-		if len(x.clients) == 0 { // only instances are watched; describe the whole service
+		if len(x.clients) == 0 { // only instances are watched, so describe the whole service
 			x.clients[Client{}] = family(inZone(p.merged, ""), s.table.opts.IPv6)
 		}
 		list = append(list, x)
@@ -165,8 +160,7 @@ func (s *watchedService) trials(of []Member) (list []*trial) {
 	return list
 }
 
-// trial is a copy of a port, together with the endpoints of each kind of client of the whole
-// service.
+// trial is a copy of a port with the endpoints of each kind of client of the whole service.
 type trial struct {
 	port
 	clients map[Client][]*Endpoint

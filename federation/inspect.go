@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Linked returns the link state of each linked cluster.
+// Linked returns the state of each cluster's link.
 func (t *Table) Linked() map[ClusterName]LinkState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -21,9 +21,8 @@ func (t *Table) Linked() map[ClusterName]LinkState {
 	return states
 }
 
-// Definitions returns all definitions. The caller must not modify the returned definitions. If
-// definitions change during the call, the result may contain later changes without containing
-// earlier ones.
+// Definitions returns all definitions, which the caller must not modify. If definitions change
+// during the call, the result may contain later changes without earlier ones.
 func (t *Table) Definitions() map[ServiceID]*Definition {
 	return maps.Collect(t.definitions.inChunks(&t.mu))
 }
@@ -33,8 +32,8 @@ func (t *Table) Defined(id ServiceID) bool {
 	return t.definition(id) != nil
 }
 
-// watchedNow returns all watched services. If watches begin or end during the call, the affected
-// services may or may not be in the result.
+// watchedNow returns all watched services. If watches begin or end during the call, their services
+// may or may not be included.
 func (t *Table) watchedNow() []*watchedService {
 	var list []*watchedService
 	seen := make(map[*watchedService]bool)
@@ -55,9 +54,8 @@ type Unserved struct {
 }
 
 // Unserved lists the members of federated and mirrored services that currently do not serve or
-// cannot be reached. The result includes members of services that are not watched. The result is
-// sorted by service, and by precedence of the members within each service. Unserved calls
-// Source.State for every member, so its cost is proportional to the number of members.
+// cannot be reached. The result includes members of services without watches, and is sorted by
+// service and member. Unserved calls Source.State for every member.
 func (t *Table) Unserved() []Unserved {
 	t.mu.Lock()
 	links := maps.Clone(t.links)
@@ -84,28 +82,28 @@ type WatchedPort struct {
 	Undeclared bool // see Set.Undeclared
 
 	// Members is sorted by precedence. If the service is not defined, or is a mirror that does not
-	// name its remote Service, Members is empty.
+	// specify its remote Service, Members is empty.
 	Members []WatchedMember
 }
 
-// WatchedMember describes what a member contributes to a watched port.
+// WatchedMember describes the contribution of a member to a watched port.
 type WatchedMember struct {
 	Member    Member
 	Status    MemberStatus
 	NodeLocal bool     // whether internalTrafficPolicy of its Service is Local
 	Standing  Standing // standing of its cluster
-	Spreading bool     // whether the standing of its cluster is changing part by part
+	Spreading bool     // whether the standing of its cluster is changing gradually
 	Lost      bool     // whether its cluster is withdrawn only because its API cannot be watched
-	Updates   uint64   // number of changes of its contribution since the port was first watched
-	// Total is the sum of Updates over all services that include the member, since the first of
-	// these services was watched. Total does not decrease while any of these services is watched.
+	Updates   uint64   // number of changes to its contribution since the port was first watched
+	// Total is the sum of Updates over all services that include the member. Total does not
+	// decrease while any of these services is watched.
 	Total   uint64
-	Changed time.Time // when it changed last; zero if it has not changed since the port was first watched
+	Changed time.Time // time of the last such change; zero if there was none
 	Offered int       // number of offered endpoints, including refused ones
 	Yielded int       // number of offered addresses that another member wins
 
 	Conflicts []Conflict // a few of the addresses that another member wins
-	Refused   Refused    // which of its endpoints are refused
+	Refused   Refused    // the refused endpoints
 	Ports     []uint16   // only in an Explanation: a few of the ports of its addresses, sorted
 }
 
@@ -120,7 +118,7 @@ func (c Conflict) String() string {
 	return fmt.Sprintf("%v is sent from %v of cluster %v", c.Addr, c.Winner.Service, c.Winner.Cluster)
 }
 
-// Watched lists all watched ports, sorted by service and port.
+// Watched returns all watched ports, sorted by service and port.
 func (t *Table) Watched() []WatchedPort {
 	var list []WatchedPort
 	for w := range t.EachWatched() {
@@ -134,8 +132,8 @@ func (t *Table) Watched() []WatchedPort {
 }
 
 // EachWatched iterates over all watched ports without building a list. The Members of a port are
-// only valid until the next iteration, because the slice is reused. Services are yielded in an
-// unspecified order, but all ports of a service are yielded consecutively.
+// only valid until the next iteration. Services are yielded in an unspecified order, and all ports
+// of a service are yielded consecutively.
 func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 	return func(yield func(WatchedPort) bool) {
 		var ports []port
@@ -152,7 +150,6 @@ func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 	}
 }
 
-// describe appends a description of each of the port's members to a list.
 func (p *port) describe(list []WatchedMember) []WatchedMember {
 	for i := range p.members {
 		c := &p.members[i]
@@ -181,7 +178,7 @@ func (p *port) describe(list []WatchedMember) []WatchedMember {
 }
 
 // countYields counts, for each member, the offered addresses that another member wins. An address
-// that a member offers only against itself, in two slices, is not counted.
+// that only one member offers does not count, even if several slices contain it.
 func (p *port) countYields(members []WatchedMember) {
 	const none = -1
 	type holders struct{ first, last int } // the members found so far that offer the address
@@ -218,20 +215,21 @@ func (p *port) countYields(members []WatchedMember) {
 type SteeredService struct {
 	Service           ServiceID
 	Preference        *Preference     // never nil
-	Spills, FailBacks uint64          // changes to more, and to fewer, tiers since the service was first watched
+	Spills, FailBacks uint64          // changes to more tiers, and to fewer tiers, since the service was first watched
 	InUse             map[string]int  // number of tiers in use, by the clients' zone
 	Clients           []SteeredClient // sorted by port, instance, zone and node; at most maxClients
 	MoreClients       int             // number of further kinds of clients
 }
 
-// TiersFor returns the tiers that clients in a zone use, for users.
+// TiersFor returns the tiers that clients in a zone use, in the syntax of annotations.
 func (s SteeredService) TiersFor(zone string) string { return s.Preference.firstTiers(s.InUse[zone]) }
 
-// maxClients is the maximum number of kinds of clients that a page shows for each service.
+// maxClients is the maximum number of kinds of clients described per service.
 const maxClients = 100
 
-// Steered lists the watched services whose clients are steered, sorted by service. If the clients
-// argument is true, Steered also sets Clients and MoreClients, which takes considerably longer.
+// Steered returns the watched services whose clients are steered, sorted by service. If the clients
+// argument is true, the result includes Clients and MoreClients, and takes considerably longer to
+// compute.
 func (t *Table) Steered(clients bool) []SteeredService {
 	var list []SteeredService
 	for _, s := range t.watchedNow() {
@@ -243,9 +241,8 @@ func (t *Table) Steered(clients bool) []SteeredService {
 	return list
 }
 
-// describeSteered describes the service for Steered. If the clients argument is true, the
-// description includes the first kinds of clients. If the service is broken or not steered, the
-// Preference of the result is nil.
+// describeSteered describes the service for Steered. If the service is broken or not steered, the
+// Preference is nil.
 func (s *watchedService) describeSteered(clients bool) SteeredService {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,9 +284,8 @@ func (s *watchedService) describeSteered(clients bool) SteeredService {
 	return one
 }
 
-// declaredFirst returns the watched ports, with all declared ports before the undeclared ones.
-// Without this order, clients that request many undeclared ports could fill the maxClients entries
-// of a page.
+// declaredFirst returns the watched ports, with declared ports first. This order prevents clients
+// that request many undeclared ports from filling all maxClients entries.
 func (s *watchedService) declaredFirst() []*port {
 	rank := func(p *port) int {
 		if p.summary.undeclared {
@@ -302,29 +298,28 @@ func (s *watchedService) declaredFirst() []*port {
 	})
 }
 
-// SteeredClient describes the tiers that one kind of client of a steered port uses.
+// SteeredClient describes which tiers one kind of client uses.
 type SteeredClient struct {
 	Port   uint16
 	Client Client
-	Tiers  []TierStatus // in order; the last may be for clusters of last resort
+	Tiers  []TierStatus // in order, possibly with a last one for clusters of last resort
 	Since  time.Time    // when the current tiers came into use
-	Why    string       // why the current tiers came into use, in words
+	Why    string       // why the current tiers came into use, as text
 	// WaitsFor describes the condition under which clients will use fewer tiers. If clients use
 	// only one tier, or if endpoints will be dropped at Next, WaitsFor is empty.
 	WaitsFor string
-	Next     time.Time // when endpoints are dropped unless something changes; zero if none are
+	Next     time.Time // when endpoints are next dropped, if nothing changes; zero if none are
 }
 
 // TierStatus describes one tier, and how much of it clients receive.
 type TierStatus struct {
-	Tier  string // in words
+	Tier  string
 	InUse bool
 	Ready int
 	Known int // number of endpoints, ready or not; zero unless min-ready is a percentage
 	Sent  int // number of endpoints sent to these clients
 }
 
-// describeClient describes the tiers that one kind of client uses.
 func (p *port) describeClient(to *published) *SteeredClient {
 	st, v := p.steering, to.tierUsage
 	one := &SteeredClient{

@@ -15,9 +15,9 @@ type Link struct {
 	Within Ranges // the addresses that a linked cluster may offer; nil means all
 	Region string // the cluster's region; empty if unknown
 
-	// Cordon is the standing that a user has set for the cluster. The Cordon of a cluster's first
-	// Link takes effect immediately. Later changes to Cordon take effect in about ten equal steps
-	// over CordonOver. If CordonOver is zero, changes to Cordon take effect immediately.
+	// Cordon is the standing that a user has set for the cluster. The first value takes effect
+	// immediately. Later changes to Cordon take effect in about ten equal steps over CordonOver. If
+	// CordonOver is zero, all changes take effect immediately.
 	Cordon     Standing
 	CordonOver time.Duration
 	// Lost is the standing of the cluster while its API cannot be watched. Changes to Lost take
@@ -25,28 +25,26 @@ type Link struct {
 	Lost Standing
 }
 
-// equal reports whether two links have the same content. The ranges in Within are compared by
-// content rather than by pointer.
 func (l Link) equal(o Link) bool {
 	return l.State == o.State && l.Source == o.Source && l.Region == o.Region &&
 		l.Cordon == o.Cordon && l.CordonOver == o.CordonOver && l.Lost == o.Lost &&
 		(l.Within == nil) == (o.Within == nil) && slices.Equal(l.Within, o.Within)
 }
 
-// LinkState says whether the table can read a cluster, and if not, whether clients should wait for
-// the cluster.
+// LinkState says whether the table can read a cluster. For other clusters, LinkState says whether
+// clients should wait.
 type LinkState uint8
 
 const (
 	// Unlinked means that the cluster does not have a usable link.
 	Unlinked LinkState = iota
-	// Pending means that the link is still starting. Clients should wait for a pending cluster.
+	// Pending means that the link is starting, so clients should wait for the cluster.
 	Pending
-	// Unreachable means that the cluster is linked, but that its objects are not cached. Clients
-	// should not wait for an unreachable cluster.
+	// Unreachable means that the cluster is linked, but its objects are not cached. Clients should
+	// not wait for an unreachable cluster.
 	Unreachable
-	// Ready means that the objects of the cluster are cached. A link remains ready even if the API
-	// server of the cluster becomes unreachable later.
+	// Ready means that the objects of the cluster are cached. A link remains ready even if the
+	// cluster's API server becomes unreachable later.
 	Ready
 )
 
@@ -54,15 +52,14 @@ func (s LinkState) String() string {
 	return [...]string{"unlinked", "pending", "unreachable", "ready"}[s]
 }
 
-// Standing says to what extent a cluster is out of service, for all services. If two standings
-// apply to a cluster, the higher one wins.
+// Standing says to what extent a cluster is out of service. The standing of a cluster affects all
+// services. If two standings apply to a cluster, the higher value wins.
 type Standing uint8
 
 const (
-	// InService means that the endpoints are served normally.
 	InService Standing = iota
-	// LastResort means that the endpoints are served only while a service does not have any other
-	// ready endpoint.
+	// LastResort means that the endpoints are served only for services without any other ready
+	// endpoint.
 	LastResort
 	// Withdrawn means that the endpoints are not served.
 	Withdrawn
@@ -71,12 +68,12 @@ const (
 func (s Standing) String() string { return [...]string{"in-service", "last-resort", "withdrawn"}[s] }
 
 // Ranges contains the prefixes whose addresses a linked cluster may offer. The prefixes are sorted
-// and do not overlap. If Ranges is nil, all addresses are allowed.
+// and do not overlap. A nil Ranges allows all addresses.
 type Ranges []netip.Prefix
 
 // NewRanges returns the ranges that cover the given prefixes, which may be in any order. The
-// prefixes must be valid and must not be IPv4-mapped. If it is called without prefixes, NewRanges
-// returns nil, which allows all addresses.
+// prefixes must be valid and must not be IPv4-mapped. Without prefixes, NewRanges returns nil,
+// which allows all addresses.
 func NewRanges(prefixes ...netip.Prefix) Ranges {
 	var r Ranges
 	for _, p := range prefixes {
@@ -94,8 +91,7 @@ func NewRanges(prefixes ...netip.Prefix) Ranges {
 	return r[:n:n]
 }
 
-// Contains reports whether any of the prefixes contains the address. The lookup uses a binary
-// search.
+// Contains reports whether the linked cluster may offer the address.
 func (r Ranges) Contains(a netip.Addr) bool {
 	if r == nil {
 		return true
@@ -111,7 +107,6 @@ type tableLink struct {
 	cordon spread  // the gradual change to Link.Cordon
 }
 
-// replace returns the state of the link after its Link is replaced.
 func (l tableLink) replace(by Link, now func() time.Time) tableLink {
 	next := tableLink{Link: by, within: l.within, cordon: l.cordon}
 	switch {
@@ -129,19 +124,18 @@ func (l tableLink) replace(by Link, now func() time.Time) tableLink {
 	return next
 }
 
-// takesOut reports whether any endpoint of the cluster is out of service, or has been since the
-// cordon was last set.
+// takesOut returns false only if all endpoints of the cluster are in service, and no gradual change
+// is in progress.
 func (l tableLink) takesOut() bool { return l.Lost != InService || l.cordon != spread{} }
 
 // standings returns the standing of each part of the cluster, and the time of the next gradual
-// change. If a gradual change is not in progress, the time is zero.
+// change. If no gradual change is in progress, the time is zero.
 func (l *tableLink) standings(now time.Time) (standings, time.Time) {
 	list, next := l.cordon.at(now)
 	return list.atLeast(l.Lost), next
 }
 
-// bounds returns the restrictions on the addresses that cluster c may offer. The local cluster may
-// offer all addresses.
+// bounds returns the restrictions on the addresses that cluster c may offer.
 func (l tableLink) bounds(c ClusterName, owners AddressOwners) bounds {
 	if c == Local {
 		return bounds{}
@@ -149,8 +143,6 @@ func (l tableLink) bounds(c ClusterName, owners AddressOwners) bounds {
 	return bounds{l.within, owners}
 }
 
-// status reports whether the cluster's Service with this name serves, according to the current
-// state of the cluster's source.
 func (l tableLink) status(id ServiceID) (s MemberStatus) {
 	if s.Link = l.State; s.Link == Ready {
 		s.Service = l.Source.State(id)
@@ -162,16 +154,16 @@ func (l tableLink) status(id ServiceID) (s MemberStatus) {
 	return s
 }
 
-// spread describes a change to a cluster's standing that takes effect one part at a time.
+// spread describes a gradual change to a cluster's standing.
 type spread struct {
 	from  standings // the standings when the change began
 	to    Standing
 	start time.Time
-	step  time.Duration // time between two parts; zero means that all parts have changed
+	step  time.Duration // time between two parts; zero if the change is complete
 }
 
-// changeTo returns a spread that begins now and changes the current standings to another standing.
-// If some parts already have the new standing, the change is complete sooner.
+// changeTo returns a spread that begins now. If some parts already have the new standing, the
+// change is complete sooner.
 func (s *spread) changeTo(to Standing, over time.Duration, now time.Time) spread {
 	from, _ := s.at(now)
 	if from == uniform(to) {
@@ -180,8 +172,8 @@ func (s *spread) changeTo(to Standing, over time.Duration, now time.Time) spread
 	return spread{from: from, to: to, start: now, step: over / parts}
 }
 
-// at returns the standings at the given time, and the time when the next part changes. If all parts
-// have changed, the returned time is zero.
+// at returns the standings at the given time, and the time at which the next part changes. If the
+// change is complete, the returned time is zero.
 func (s *spread) at(now time.Time) (list standings, next time.Time) {
 	if s.step <= 0 {
 		return uniform(s.to), time.Time{}
@@ -203,10 +195,8 @@ func (s *spread) at(now time.Time) (list standings, next time.Time) {
 	return list, time.Time{}
 }
 
-// standings holds the standing of each part of a cluster's endpoints.
 type standings [parts]Standing
 
-// uniform returns standings in which all parts have the standing s.
 func uniform(s Standing) (list standings) {
 	for i := range list {
 		list[i] = s
@@ -214,7 +204,7 @@ func uniform(s Standing) (list standings) {
 	return list
 }
 
-// atLeast raises all standings that are lower than s to s.
+// atLeast raises all lower standings to s.
 func (list standings) atLeast(s Standing) standings {
 	for i := range list {
 		list[i] = max(list[i], s)
@@ -226,9 +216,9 @@ func (list standings) atLeast(s Standing) standings {
 // the same size. Gradual changes add or remove endpoints one part at a time.
 const parts = 10
 
-// partOf returns the part that an endpoint belongs to. The part is derived from a hash of the name
-// of the Pod or Workload, or of the address if there is neither. All replicas therefore agree on
-// the parts, and all addresses and ports of a Pod are in the same part.
+// partOf returns the part that an endpoint belongs to. The part is derived from a hash, so that all
+// replicas divide the endpoints in the same way. All addresses and ports of a Pod are in the same
+// part.
 func partOf(e *Endpoint) int {
 	hash := fnv.New64a()
 	if e.Twin == "" {
@@ -238,7 +228,7 @@ func partOf(e *Endpoint) int {
 	_, _ = hash.Write([]byte(e.Twin))
 	_, _ = hash.Write([]byte(e.Cluster))
 	h := hash.Sum64()
-	h ^= h >> 33 // FNV's low bits are similar for similar texts
+	h ^= h >> 33 // FNV's low bits are similar for similar strings
 	h *= 0xff51afd7ed558ccd
 	return int((h >> 33) % parts)
 }

@@ -6,11 +6,10 @@ import (
 	"slices"
 )
 
-// offer contains the slices that one member offers. A slice keeps its pointer as long as its
-// content does not change.
+// offer contains the slices that one member offers. A slice keeps its pointer until its content
+// changes.
 type offer []*Slice
 
-// behind returns the number of endpoints behind the Linkerd gateways of an offer.
 func (o offer) behind() (n Behind) {
 	for _, s := range o {
 		if s.Behind != nil {
@@ -22,18 +21,18 @@ func (o offer) behind() (n Behind) {
 }
 
 // offers contains the offers of all members of a port. If several offers contain an address, the
-// first of these offers wins. If several slices of an offer contain an address, the first of these
-// slices wins. The other slices stay in the list, and one of them wins if the winner is removed.
+// first of these offers wins. Within an offer, the first slice with the address wins. All slices
+// stay in the list, so that another slice can win later.
 type offers []memberOffer
 
-// memberOffer is the offer of the member at an index in port.members, or a part of that offer: see
+// memberOffer is an offer, or a part of an offer, with the index of its member in port.members: see
 // steering.offers.
 type memberOffer struct {
 	member int
 	offer
 }
 
-// at iterates over the slices that contain an address, together with the indices of their members.
+// at iterates over the slices that contain an address, with the indices of their members.
 func (o offers) at(a netip.AddrPort) iter.Seq2[int, *Slice] {
 	return func(yield func(int, *Slice) bool) {
 		for _, one := range o {
@@ -46,9 +45,9 @@ func (o offers) at(a netip.AddrPort) iter.Seq2[int, *Slice] {
 	}
 }
 
-// contested contains every address that more than one slice offers. The slices may belong to the
-// same member. The set may also contain addresses that were contested earlier. For every other
-// address, the changed slice determines the winner without a search through all offers.
+// contested contains every address that more than one slice offers, even if all these slices belong
+// to the same member. Addresses that were contested earlier may also remain. The winner of any
+// other address is known without a search through all offers.
 type contested map[netip.AddrPort]struct{}
 
 // merge merges all offers from scratch. The result is sorted by address, and contains one endpoint
@@ -77,14 +76,14 @@ func merge(offers offers) ([]*Endpoint, contested) {
 	}), c
 }
 
-// remerge returns the same endpoints as merge(offers), but reuses an earlier result. The arguments
-// merged and c are the results of merge before the offer at index i changed from old. Endpoints
-// that are equal to those in merged keep their pointers. If the endpoints have not changed, remerge
-// returns merged itself. The map c may be modified.
+// remerge returns the same endpoints as merge(offers), but reuses the result of an earlier merge.
+// Between the two calls, only the offer at index i has changed, and old is its previous value.
+// Unchanged endpoints keep their pointers. If no endpoint has changed, remerge returns merged
+// itself. The map c may be modified.
 //
-// remerge only compares the addresses of slices whose pointers have changed. Apart from copying one
-// list of pointers, the cost of remerge depends only on the size of the changed slices. If many
-// addresses may have changed, remerge calls merge, because merging from scratch is then cheaper.
+// Apart from copying one list of pointers, the cost of remerge depends only on the size of the
+// changed slices. If many addresses may have changed, remerge calls merge, because merging from
+// scratch is then cheaper.
 func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) ([]*Endpoint, contested) {
 	list := touchedAddrs(old, offers[i].offer)
 	if len(list) == 0 {
@@ -96,7 +95,7 @@ func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) (
 	}
 	return patch(merged, list, func(t touched, was bool) *Endpoint {
 		if _, ok := c[t.addr]; !ok && (t.before || !was) && t.offers < 2 {
-			return t.now // no other slice offers it
+			return t.now // no other slice offers the address
 		}
 		now, several := winner(offers, t.addr)
 		if several {
@@ -109,8 +108,8 @@ func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) (
 }
 
 // keepPointers replaces endpoints in list with the pointers of equal endpoints in old. If both
-// lists then contain the same pointers, keepPointers returns old itself. The function modifies
-// list, which must not be shared with other goroutines.
+// lists then contain the same pointers, the result is old itself. The given list is modified and
+// must not be shared.
 func keepPointers(old, list []*Endpoint) []*Endpoint {
 	j := 0
 	same := len(old) == len(list)
@@ -130,16 +129,15 @@ func keepPointers(old, list []*Endpoint) []*Endpoint {
 	return list
 }
 
-// touched describes an address whose winner may change.
 type touched struct {
 	addr   netip.AddrPort
-	before bool      // whether a changed slice offered it before
-	now    *Endpoint // the endpoint in the first changed slice that now offers it; nil if there is none
-	offers int       // number of changed slices that now offer it
+	before bool      // whether a changed slice offered the address before
+	now    *Endpoint // the endpoint in the first changed slice that now offers the address; nil if there is none
+	offers int       // number of changed slices that now offer the address
 }
 
-// touchedAddrs lists the addresses whose winner may change when an offer changes from old to new.
-// The list is sorted.
+// touchedAddrs returns a sorted list of the addresses whose winner may change when an offer
+// changes.
 func touchedAddrs(old, new offer) []touched {
 	var list []touched
 	forEachOffered(old, new, func(a, b *Endpoint) {
@@ -154,8 +152,8 @@ func touchedAddrs(old, new offer) []touched {
 }
 
 // forEachOffered calls f for the endpoints that differ between two offers. Slices that both offers
-// share at the beginning and at the end are skipped. The remaining slices are compared by index. An
-// address that moves to another slice is therefore reported as removed and as added.
+// share at the beginning and at the end are skipped. An address that moves to another slice may be
+// reported as removed and as added, because the remaining slices are compared by index.
 func forEachOffered(old, new offer, f func(a, b *Endpoint)) {
 	before, after := sameEnds(old, new)
 	old = old[before : len(old)-after]
@@ -168,8 +166,8 @@ func forEachOffered(old, new offer, f func(a, b *Endpoint)) {
 	}
 }
 
-// sameEnds returns how many slices two offers share at the beginning and at the end. A slice counts
-// only once.
+// sameEnds returns how many slices two offers share at the beginning and at the end. No slice is
+// counted twice.
 func sameEnds(a, b offer) (before, after int) {
 	n := min(len(a), len(b))
 	for before < n && a[before] == b[before] {
@@ -200,8 +198,7 @@ func combine(list []touched) []touched {
 	return list[:n]
 }
 
-// endpointsAt returns the endpoints of the slice at index i, or nil if the offer does not have that
-// many slices.
+// endpointsAt returns the endpoints in the slice at index i, or nil if there is no such slice.
 func endpointsAt(o offer, i int) []*Endpoint {
 	if i < len(o) {
 		return o[i].Endpoints
@@ -209,8 +206,8 @@ func endpointsAt(o offer, i int) []*Endpoint {
 	return nil
 }
 
-// winner returns the endpoint that wins an address, or nil if the address is not offered. The
-// second result reports whether more than one slice offers the address.
+// winner returns the endpoint that wins an address, or nil if no slice offers the address. The
+// second result reports whether several slices offer the address.
 func winner(offers offers, a netip.AddrPort) (won *Endpoint, several bool) {
 	for _, o := range offers {
 		for _, s := range o.offer {
@@ -225,11 +222,12 @@ func winner(offers offers, a netip.AddrPort) (won *Endpoint, several bool) {
 	return won, false
 }
 
-// patch returns a copy of list with the endpoint at each of the given addresses replaced by the
-// result of the pick function. If the pick function returns nil, patch removes the endpoint. The
-// second argument of the pick function reports whether list contains the address. The addresses
-// must be sorted and must not contain duplicates. If the pick function does not change any
-// endpoint, patch returns list itself.
+// patch returns a copy of list in which the pick function has replaced the endpoints at the given
+// addresses. The addresses must be sorted and must not contain duplicates. If no endpoint changes,
+// patch returns list itself.
+//
+// The pick function returns the new endpoint at an address, or nil to remove the endpoint. The
+// second argument of the pick function reports whether list contains the address.
 func patch(list []*Endpoint, addrs []touched, pick func(t touched, was bool) *Endpoint) []*Endpoint {
 	var out []*Endpoint // the result for all endpoints of list before index from
 	from := 0
@@ -261,7 +259,6 @@ func find(list []*Endpoint, a netip.AddrPort) (int, bool) {
 	return slices.BinarySearchFunc(list, a, func(e *Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
 }
 
-// mergeSorted merges two sorted lists that do not share any address.
 func mergeSorted(a, b []*Endpoint) []*Endpoint {
 	list := make([]*Endpoint, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {
@@ -274,13 +271,12 @@ func mergeSorted(a, b []*Endpoint) []*Endpoint {
 	return append(append(list, a...), b...)
 }
 
-// same reports whether two lists contain the same pointers.
 func same(a, b []*Endpoint) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
 // forEachChange calls f, in order, for every address at which two sorted lists have different
-// pointers. If one of the lists does not contain the address, f receives nil for that list.
+// pointers. If one list does not contain the address, the corresponding argument is nil.
 func forEachChange(a, b []*Endpoint, f func(a, b *Endpoint)) {
 	i, j := 0, 0
 	for i < len(a) && j < len(b) {

@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// offeredAddrs records to which watched services linked clusters offer each address. If linked
-// clusters do not offer an address, a change to the address only costs one lookup. If linked
-// clusters offer the address, the change affects only the services that the address is offered to.
+// offeredAddrs records, for each address that linked clusters offer, the watched services with this
+// address. When the owner of a local address changes, only these services must be updated.
 type offeredAddrs struct {
 	mu sync.Mutex // a leaf in the lock order
 	v4 addrUses[[4]byte]
@@ -20,7 +19,7 @@ func newOfferedAddrs() offeredAddrs {
 	return offeredAddrs{v4: newAddrUses[[4]byte](), v6: newAddrUses[[16]byte]()}
 }
 
-// services returns the numbers of the services that linked clusters offer the address to, in an
+// services returns the numbers of the services for which linked clusters offer the address, in an
 // unspecified order.
 func (o *offeredAddrs) services(a netip.Addr) []uint32 {
 	o.mu.Lock()
@@ -31,7 +30,6 @@ func (o *offeredAddrs) services(a netip.Addr) []uint32 {
 	return o.v6.services(a.As16())
 }
 
-// replace replaces a member's previous offer to a service with a new one.
 func (o *offeredAddrs) replace(service uint32, old, new offer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -45,8 +43,7 @@ func (o *offeredAddrs) replace(service uint32, old, new offer) {
 	})
 }
 
-// add adds n, which is 1 or -1, to the count of an address for a service. The caller must hold
-// o.mu.
+// add adds 1 or -1 to the count of an address for a service. The caller must hold o.mu.
 func (o *offeredAddrs) add(a netip.Addr, service uint32, n int) {
 	if a = a.Unmap(); a.Is4() {
 		o.v4.add(a.As4(), service, n)
@@ -55,8 +52,8 @@ func (o *offeredAddrs) add(a netip.Addr, service uint32, n int) {
 	}
 }
 
-// forget removes all addresses of a service. Because all addresses are searched, the method works
-// even if a panic has corrupted the counts of the service.
+// forget removes a service from all addresses. Searching all addresses is necessary because a panic
+// may have corrupted the counts of the service.
 func (o *offeredAddrs) forget(service uint32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -64,15 +61,14 @@ func (o *offeredAddrs) forget(service uint32) {
 	o.v6.forget(service)
 }
 
-// addrUses maps each address to the services that it is offered to. Most addresses are offered to a
-// single service. To keep garbage collection cheap, the entries for these addresses do not contain
-// pointers, and their keys are as short as possible.
+// addrUses maps each offered address to services. Most addresses are offered for a single service.
+// Entries for these addresses do not contain pointers, which keeps garbage collection cheap.
 type addrUses[K comparable] struct {
-	first map[K]addrUse   // one service for each address
+	first map[K]addrUse   // one service per address
 	more  map[K][]addrUse // the other services, sorted by number
 }
 
-// addrUse says how often an address is offered to one service.
+// addrUse counts how often an address is offered for one service.
 type addrUse struct{ service, count uint32 }
 
 func newAddrUses[K comparable]() addrUses[K] {
@@ -112,8 +108,8 @@ func (u addrUses[K]) add(a K, service uint32, n int) {
 	}
 }
 
-// removeFirst removes the first service of an address. If the address has other services,
-// removeFirst moves the last of them to the first position.
+// removeFirst replaces the first service of an address with the last of its other services, if
+// there are any.
 func (u addrUses[K]) removeFirst(a K) {
 	more := u.more[a]
 	if len(more) == 0 {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// port is a watched port of a service. A port holds the offers of its members, the merged list of
-// endpoints, and the sets published from that list. The lock of the service guards the port.
+// port is a watched port of a service. A port holds the offers of the service's members, the merged
+// list of endpoints, and the sets published from that list. The service's lock guards the port.
 type port struct {
 	service     *watchedService // fixed, as is number; nil in a copy that only describes the port
 	number      uint16
@@ -16,12 +16,12 @@ type port struct {
 	steering    *steering      // nil if clients get everything
 	offers      offers         // the members' offers without refused and withdrawn endpoints: see steering.offers
 	merged      []*Endpoint
-	unready     []*Endpoint // endpoints that are not ready; nil if their number has no effect
+	unready     []*Endpoint // nil if the number of unready endpoints does not matter
 	contested   contested   // addresses that several slices in offers contain
 	summary     summary
-	hinted      hintIndex               // index of merged, or of the part that is in use
-	audiences   map[string]audience     // by the name of the requested instance; empty for the whole service
-	failingBack map[*published]struct{} // clients whose tiers are about to shrink with time: see tierUsage.due
+	hinted      hintIndex               // index of merged, or of the part in use
+	audiences   map[string]audience     // by the requested instance; empty for the whole service
+	failingBack map[*published]struct{} // clients that are about to drop tiers: see tierUsage.due
 }
 
 func newPort(s *watchedService, number uint16) *port {
@@ -33,27 +33,25 @@ func newPort(s *watchedService, number uint16) *port {
 	}
 }
 
-// summary contains the properties that all sets of a port share.
 type summary struct {
 	exists, complete, byNode, undeclared bool
 	reason                               Reason      // the Reason of sets without endpoints
 	cluster                              ClusterName // the Cluster of sets without endpoints
 }
 
-// origin identifies the change that causes sets to be published, with its cluster and time. The
-// zero value stands for changes that do not belong to a single cluster, such as a new definition or
-// link.
+// origin identifies the change that causes sets to be published. For changes that do not belong to
+// a single cluster, such as a new definition or link, origin is zero.
 type origin struct {
 	cluster ClusterName
 	at      time.Time
 }
 
-// rebuild reads new members, and members whose source or Strict has changed. The contributions of
-// all other members are reused. If scratch is true, rebuild reads all members, counts all their
+// rebuild reads new members, and members whose source or Strict has changed. Contributions of all
+// other members are reused. If scratch is true, rebuild reads all members, counts all their
 // addresses as offered, and publishes to all clients.
 //
-// rebuild only modifies the fields of the port after the last call that may panic. If rebuild
-// panics, functions that describe the port still see the previous fields.
+// rebuild modifies the port only after the last call that may panic, so that the port can still be
+// described after a panic.
 func (p *port) rebuild(in inputs, scratch bool) {
 	s := p.service
 	before := p.members
@@ -86,8 +84,6 @@ func (p *port) rebuild(in inputs, scratch bool) {
 	s.table.report(s.id, in.definition, p.members)
 }
 
-// readMembers returns the contributions of all members. Contributions that were just read have not
-// been screened yet.
 func (p *port) readMembers(in inputs, scratch bool) []contribution {
 	members := make([]contribution, 0, len(in.links))
 	for i, l := range in.links {
@@ -120,8 +116,8 @@ func (p *port) readMembers(in inputs, scratch bool) []contribution {
 	return members
 }
 
-// screenMembers screens the members whose bounds have changed. The result contains the allowed part
-// of each member's offer.
+// screenMembers screens the members whose bounds have changed, and returns the allowed part of each
+// member's offer.
 func screenMembers(members []contribution, in inputs) []offer {
 	allowed := make([]offer, 0, len(members))
 	for i, l := range in.links {
@@ -135,8 +131,8 @@ func screenMembers(members []contribution, in inputs) []offer {
 	return allowed
 }
 
-// setSteering sets the steering for the port's clients. If st is nil, setSteering removes the
-// clients' tier views.
+// setSteering sets the steering for the port's clients. If st is nil, setSteering discards the
+// clients' tier usage.
 func (p *port) setSteering(st *steering) {
 	if st == nil && p.steering != nil {
 		for _, to := range p.all() {
@@ -147,26 +143,25 @@ func (p *port) setSteering(st *steering) {
 	p.steering = st
 }
 
-// read reads one member again, and publishes the resulting changes.
 func (p *port) read(m Member, at time.Time) {
 	i := slices.IndexFunc(p.members, func(c contribution) bool { return c.member == m })
 	if i < 0 || p.members[i].reader == nil {
-		return // it is no longer a member, or its cluster is not ready; rebuild publishes that
+		return // it is no longer a member, or its cluster is not ready; rebuild publishes such changes
 	}
 	now := p.members[i]
 	raw := now.read()
 	if m.Cluster != Local {
-		// The offered addresses must be updated before owners are looked up: see
-		// Table.AddressOwnerChanged.
+		// Update the offered addresses before looking up their owners. Otherwise,
+		// Table.AddressOwnerChanged could miss a new owner.
 		p.service.table.offered.replace(p.service.number, now.raw, raw)
 	}
 	now.replace(raw)
 	p.replaceMembers([]memberChange{{i, now}}, origin{m.Cluster, at})
 }
 
-// screenAddr screens an address again in the offers of all linked clusters, and publishes the
-// resulting changes. All members are published together. If members were published separately, an
-// address that now has an owner could briefly be served from a second member.
+// screenAddr screens an address again in the offers of all linked clusters, and publishes all
+// changes in one step. In separate steps, another member could briefly win an address that now has
+// an owner.
 func (p *port) screenAddr(a netip.Addr) {
 	var now []memberChange
 	for i, c := range p.members {
@@ -179,7 +174,6 @@ func (p *port) screenAddr(a netip.Addr) {
 	p.replaceMembers(now, origin{})
 }
 
-// tick publishes the changes that are due.
 func (p *port) tick(now time.Time) {
 	if p.steering == nil {
 		return
@@ -188,12 +182,11 @@ func (p *port) tick(now time.Time) {
 		p.rebuild(p.service.table.inputs(p.service.id), false)
 	}
 	if p.steering == nil {
-		return // the last cordon is over
+		return // the last cordon has ended
 	}
 	p.publish(p.dueBy(now), origin{})
 }
 
-// dueBy returns the clients that must drop a part of a tier at or before the given time.
 func (p *port) dueBy(now time.Time) (list []*published) {
 	for to := range p.failingBack {
 		if !to.tierUsage.due.After(now) {
@@ -203,14 +196,13 @@ func (p *port) dueBy(now time.Time) (list []*published) {
 	return list
 }
 
-// memberChange describes a new contribution of a member.
 type memberChange struct {
 	index int // index in port.members
 	contribution
 }
 
 // replaceMembers stores new contributions of members, and publishes all resulting changes in one
-// step. After the call, the given list contains the previous contributions.
+// step. Afterwards, the given list contains the previous contributions.
 func (p *port) replaceMembers(list []memberChange, why origin) {
 	if len(list) == 0 {
 		return
@@ -218,7 +210,7 @@ func (p *port) replaceMembers(list []memberChange, why origin) {
 	table := p.service.table
 	merged := p.merged
 	publish := p.steering.countsUnready()
-	recount := false // whether all clients are concerned, since a member's Behind changed
+	recount := false // whether a changed Behind may affect all clients
 	report := false
 	for k := range list {
 		before, now := &list[k].contribution, &p.members[list[k].index]
@@ -247,8 +239,8 @@ func (p *port) replaceMembers(list []memberChange, why origin) {
 	}
 }
 
-// replaceOffer stores the allowed part of a member's offer. The first argument is the previous
-// merged list, and the result is the new one.
+// replaceOffer stores the allowed part of a member's offer, and merges the offer into the merged
+// list.
 func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoint {
 	inService, lastResort := p.steering.divide(i, allowed)
 	for at := range p.offers {
@@ -268,8 +260,7 @@ func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoin
 }
 
 // update stores the merged list and the summary, and publishes the resulting changes. If all is
-// true or the summary has changed, update publishes to all clients. If neither is the case, update
-// publishes only to the clients that the change concerns.
+// false and the summary has not changed, update publishes only to affected clients.
 func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	s := p.service
 	sum := summarize(d, p.members, p.steering)
@@ -293,10 +284,9 @@ func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	}
 }
 
-// summarize derives a port's summary from its members. A service that is not federated is treated
-// as a service with at most one member. While the cluster of a service's only member is withdrawn,
-// the service exists and is empty. A Service of type ExternalName is an exception, because it does
-// not have endpoints to withdraw.
+// summarize derives a port's summary from its members. While the cluster of a service's only member
+// is withdrawn, the service exists but is empty. A Service of type ExternalName is an exception,
+// because it has no endpoints to withdraw.
 func summarize(d *Definition, members []contribution, st *steering) summary {
 	switch {
 	case d == nil:
@@ -335,8 +325,8 @@ func summarize(d *Definition, members []contribution, st *steering) summary {
 	return sum
 }
 
-// undeclared reports whether at least one member serves, and no member is known to declare the
-// port. While a member is pending, undeclared returns false.
+// undeclared reports whether at least one member serves, and no member declares the port. While a
+// member is pending, undeclared returns false.
 func undeclared(members []contribution) bool {
 	serving := false
 	for _, c := range members {
@@ -349,18 +339,17 @@ func undeclared(members []contribution) bool {
 }
 
 // concerned returns the clients that may be affected by the change from the given lists to the
-// port's current lists. The summary and the steering must not have changed since the given lists
-// were current. The clients are in the same order as in port.all.
+// port's current lists, in the order of port.all. The summary and the steering must not have
+// changed.
 //
-// Clients may request any number of names that do not belong to an endpoint. Clients that request
-// invented names must not delay updates for other clients. To keep updates fast, concerned omits
-// clients that the change cannot affect.
+// Clients may request any number of invented names. To keep updates fast for other clients,
+// concerned omits clients that the change cannot affect:
 //
-//   - Clients of an instance are affected only if an endpoint of the instance has changed.
-//   - If traffic must stay on nodes, clients on a node are affected only if an endpoint on the node
-//     or in another cluster has changed.
-//   - If node hints choose the endpoints of clients, the clients are affected only by changes to
-//     endpoints with hints for their node, and by changes that decide whether node hints apply.
+//   - Clients of an instance are affected only by changes to endpoints of this instance.
+//   - If traffic must stay on nodes, clients are affected only by changes to endpoints on their
+//     node or in other clusters.
+//   - Clients with node hints are affected only by changes to endpoints with hints for their node,
+//     and by changes that enable or disable node hints.
 func (p *port) concerned(merged, unready []*Endpoint) []*published {
 	byNode := p.summary.byNode
 	whole := p.audiences[""]
@@ -406,8 +395,7 @@ func (p *port) concerned(merged, unready []*Endpoint) []*published {
 	return list
 }
 
-// publish chooses and publishes the endpoints for each of the given kinds of clients. The steps are
-// the same with and without steering. Without steering, all endpoints are in use.
+// publish chooses and publishes the endpoints for each of the given kinds of clients.
 func (p *port) publish(clients []*published, why origin) {
 	opts := &p.service.table.opts
 	now := opts.Now()
@@ -421,7 +409,6 @@ func (p *port) publish(clients []*published, why origin) {
 	}
 }
 
-// decideTiers returns how much of each tier one kind of client uses now.
 func (p *port) decideTiers(to *published, t *tally, now time.Time) use {
 	if p.steering == nil {
 		return everything
@@ -435,8 +422,8 @@ func (p *port) decideTiers(to *published, t *tally, now time.Time) use {
 	return u
 }
 
-// newSet returns a set of the chosen endpoints. The hinted argument groups all endpoints in use by
-// the nodes in their hints.
+// newSet returns a set of the chosen endpoints. The hinted argument contains all endpoints in use,
+// grouped by the nodes in their hints.
 func (p *port) newSet(to *published, chosen []*Endpoint, hinted map[string][]*Endpoint, why origin) Set {
 	set := Set{
 		Version:    1,
@@ -462,8 +449,6 @@ func (p *port) newSet(to *published, chosen []*Endpoint, hinted map[string][]*En
 	return set
 }
 
-// countOffered replaces the previous members' offers in Table.offered with those of the current
-// members.
 func (p *port) countOffered(before, now []contribution) {
 	s := p.service
 	count := func(m Member, old, new *contribution) {
@@ -488,8 +473,8 @@ func (p *port) countOffered(before, now []contribution) {
 	}
 }
 
-// reportRefused calls Options.ReportRefused if some of a member's addresses are refused now, but
-// none were refused before.
+// reportRefused calls Options.ReportRefused if addresses of a member are refused now, but none were
+// refused before.
 func (p *port) reportRefused(now, before *contribution) {
 	s := p.service
 	if s.table.opts.ReportRefused == nil || now.partial == nil || before != nil && before.refusesAny() {
@@ -502,7 +487,6 @@ func (p *port) reportRefused(now, before *contribution) {
 	s.table.opts.ReportRefused(s.id, p.number, now.member, all.Examples[0], all.total())
 }
 
-// join adds a kind of client that is not watched yet.
 func (p *port) join(c Client) *published {
 	a := p.audiences[c.Instance]
 	if a == nil {
@@ -514,7 +498,6 @@ func (p *port) join(c Client) *published {
 	return to
 }
 
-// leave ends one watch by clients of the given kind.
 func (p *port) leave(c Client) {
 	to := p.audiences[c.Instance].find(c)
 	if to.refs--; to.refs == 0 {
@@ -522,7 +505,6 @@ func (p *port) leave(c Client) {
 	}
 }
 
-// remove removes a kind of client.
 func (p *port) remove(to *published) {
 	c := to.client
 	a := p.audiences[c.Instance]
@@ -536,7 +518,8 @@ func (p *port) remove(to *published) {
 	}
 }
 
-// removeUnwatched removes the kinds of clients that are not watched: see watchedService.add.
+// removeUnwatched removes the kinds of clients that have no watches because watchedService.add
+// panicked.
 func (p *port) removeUnwatched() {
 	for _, to := range p.all() {
 		if to.refs == 0 {
@@ -545,8 +528,8 @@ func (p *port) removeUnwatched() {
 	}
 }
 
-// all returns all kinds of clients. Clients of the whole service come first, because clients of
-// instances may have requested hostnames that do not exist.
+// all returns all kinds of clients. Clients of the whole service come first, so that clients with
+// invented hostnames do not delay their updates.
 func (p *port) all() []*published {
 	list := p.whole()
 	for instance, a := range p.audiences {
@@ -557,11 +540,8 @@ func (p *port) all() []*published {
 	return list
 }
 
-// whole returns the kinds of clients of the whole service.
 func (p *port) whole() []*published { return p.audiences[""].clients(nil, nil) }
 
-// gatewaySlices returns the offered slices that contain Linkerd gateways. When endpoints are
-// counted by tier, the endpoints behind Linkerd gateways replace the gateways themselves.
 func (p *port) gatewaySlices() (list []gatewaySlice) {
 	for _, o := range p.offers {
 		for _, l := range o.offer {
@@ -573,8 +553,8 @@ func (p *port) gatewaySlices() (list []gatewaySlice) {
 	return list
 }
 
-// copyTo copies the port without its clients, so that the copy can be read without holding the
-// service's lock. The copy reuses memory that the destination has already allocated.
+// copyTo copies the port without its clients, so that the copy can be read without the service's
+// lock. The copy reuses the memory of the destination.
 func (p *port) copyTo(to *port) {
 	*to = port{
 		number:   p.number,

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// ProfileKey identifies a destination for the clients in one namespace. Watches with the same key
-// receive the same profiles. The destination is one of:
+// ProfileKey identifies a destination for the clients in one namespace. The destination is one of:
 //
 //   - a service port, if Addr is zero
 //   - one endpoint of a service, if Instance is its hostname
@@ -14,13 +13,12 @@ import (
 type ProfileKey struct {
 	Service  ServiceID
 	Instance string // hostname of an endpoint, as in <hostname>.<service>.<namespace>; empty for the service
-	// Addr is the cluster IP of a service, the address of a Pod, or any other address. Addr must
+	// Addr is the cluster IP of a service, the address of a Pod, or any other address. An Addr must
 	// not be an IPv4-mapped IPv6 address, and must not have a zone.
 	Addr netip.AddrPort
 	Port uint16 // port of the service; zero if Addr is set
-	// Namespace is the namespace of the client. ServiceProfiles in the client's namespace override
-	// those in the service's namespace. Clients choose the namespace freely, so the namespace may
-	// not exist.
+	// Namespace is the namespace of the client. ServiceProfiles in this namespace override those in
+	// the service's namespace. The namespace may not exist, because clients choose it freely.
 	//
 	// Namespace is empty if it is unknown, if it is the service's own namespace, or if Instance is
 	// set.
@@ -31,28 +29,25 @@ type ProfileKey struct {
 type ProfileReason uint8
 
 const (
-	// Resolved means that the destination has a profile.
 	Resolved ProfileReason = iota
-	// NoService means that the service does not exist.
 	NoService
 	// NoPort means that the service does not declare the port.
 	NoPort
 	// NoAddress means that the service declares the port, but is of type ExternalName.
 	NoAddress
-	// NoInstance means that the hostname does not match any endpoint of the service, or that the
-	// Pod of the endpoint is not cached yet.
+	// NoInstance means that no endpoint of the service has the hostname, or that the endpoint's Pod
+	// is not cached yet.
 	NoInstance
-	// Ambiguous means that several objects claim the address, so the table cannot tell which object
-	// the address is assigned to.
+	// Ambiguous means that several objects claim the address, so that its owner is unknown.
 	Ambiguous
 )
 
-// Profile describes a destination to a proxy. The destination is a service port or a single
-// endpoint. A Profile is immutable.
+// Profile describes a destination to a proxy: either a service port or a single endpoint. A Profile
+// is immutable.
 type Profile struct {
-	Reason ProfileReason // unless it is Resolved, all fields below except Claimed are zero
-	// If Reason is Ambiguous, Claimed describes the objects that claim the address. An example of
-	// Claimed is "2 Services with cluster IP 10.0.0.1".
+	Reason ProfileReason // if it is not Resolved, all fields below except Claimed are zero
+	// If Reason is Ambiguous, Claimed describes the objects that claim the address, for example "2
+	// Services with cluster IP 10.0.0.1".
 	Claimed string
 
 	// Service and Port are set in the profile of a service port.
@@ -60,19 +55,20 @@ type Profile struct {
 	Port    uint16
 	Name    string          // fully qualified name of the service; empty in the profile of an endpoint
 	Routes  *ServiceProfile // nil means the default
-	// If Rejected is true, the service's ServiceProfile is invalid, and Routes is nil. Proxies that
-	// have already received routes for the service keep these routes.
+	// If Rejected is true, the service's ServiceProfile is invalid, and Routes is nil. Proxies keep
+	// the routes that they have already received for the service.
 	Rejected bool
 	Opaque   bool // whether proxies must not detect the service port's protocol
 
 	// Endpoint describes the endpoint at the address. In the profile of a service, Endpoint is nil.
-	// Endpoint does not have a Group, because Labels contains all its labels. If the address is not
-	// assigned to a known object, Endpoint is of kind Address, and Opaque follows the default
-	// opaque ports.
+	// Endpoint has no Group, because Labels contains all its labels.
+	//
+	// If the address is not assigned to a known object, the Kind of Endpoint is Address. The Opaque
+	// field of Endpoint is then set for default opaque ports.
 	Endpoint *Endpoint
 }
 
-// Equal reports whether the two profiles have the same content. Equal compares ServiceProfiles by
+// Equal reports whether the two profiles have the same content. ServiceProfiles are compared by
 // pointer.
 func (p *Profile) Equal(o *Profile) bool {
 	if p == o || p == nil || o == nil {
@@ -100,7 +96,8 @@ type ServiceProfile struct {
 	Overrides       []Override
 }
 
-// Route describes one kind of request. If several routes match a request, the first one applies.
+// Route describes one kind of request. If several routes match a request, the first of them is
+// used.
 type Route struct {
 	Name      string
 	Condition Match
@@ -109,7 +106,7 @@ type Route struct {
 	Timeout   time.Duration // zero means no timeout
 }
 
-// MatchKind is the kind of a Match, and determines which fields of the Match are used.
+// MatchKind is the kind of a Match, and determines which of its fields are used.
 type MatchKind uint8
 
 const (
@@ -129,14 +126,14 @@ type Match struct {
 	Min, Max uint32
 }
 
-// ResponseClass describes one kind of response. If several classes match a response, the first one
-// applies.
+// ResponseClass describes one kind of response. If several classes match a response, the first of
+// them is used.
 type ResponseClass struct {
 	Condition Match
 	Failure   bool
 }
 
-// RetryBudget limits retries.
+// RetryBudget limits the number of retries.
 type RetryBudget struct {
 	Ratio        float32
 	MinPerSecond uint32
@@ -145,6 +142,6 @@ type RetryBudget struct {
 
 // Override is a destination that receives some of the requests instead of the service.
 type Override struct {
-	Authority string // without a port, it means the service's port
+	Authority string // if it has no port, the service's port is used
 	Weight    uint32
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// MaxUndeclaredPorts is the maximum number of watched ports per service that are not known to be
-// declared by any member. The limit exists because clients may request any port, and each port is
-// read and merged separately.
+// MaxUndeclaredPorts is the maximum number of watched ports per service that no member is known to
+// declare. This limit exists because clients may request any port, and each port is read and merged
+// separately.
 const MaxUndeclaredPorts = 64
 
 // watchedService is a service that has at least one watch.
@@ -39,7 +39,6 @@ func newWatchedService(t *Table, id ServiceID, number uint32) *watchedService {
 	return s
 }
 
-// rebuild publishes the effects of a new definition, or of a changed link to a member's cluster.
 func (s *watchedService) rebuild() {
 	s.change(func() {
 		in := s.table.inputs(s.id)
@@ -49,7 +48,6 @@ func (s *watchedService) rebuild() {
 	})
 }
 
-// readMember reads one member again, and publishes the resulting changes.
 func (s *watchedService) readMember(m Member, at time.Time) {
 	s.change(func() {
 		for _, p := range s.ports {
@@ -58,8 +56,6 @@ func (s *watchedService) readMember(m Member, at time.Time) {
 	})
 }
 
-// screenAddr screens an address again in the offers of all linked clusters, and publishes the
-// resulting changes.
 func (s *watchedService) screenAddr(a netip.Addr) {
 	s.change(func() {
 		for _, p := range s.ports {
@@ -68,7 +64,6 @@ func (s *watchedService) screenAddr(a netip.Addr) {
 	})
 }
 
-// tick publishes the changes that are due.
 func (s *watchedService) tick() {
 	s.change(func() {
 		now := s.table.opts.Now()
@@ -81,8 +76,8 @@ func (s *watchedService) tick() {
 // finishUnwatch completes the work that unwatch has begun.
 func (s *watchedService) finishUnwatch() { s.change(func() {}) }
 
-// change locks s.mu and calls f, which publishes a change. If the service is broken, change
-// restores the service instead of calling f. Restoring the service publishes all changes.
+// change calls f, which publishes a change, while holding s.mu. If the service is broken, change
+// restores the service instead, which publishes all changes.
 func (s *watchedService) change(f func()) {
 	s.locked(func() {
 		if s.broken {
@@ -94,15 +89,15 @@ func (s *watchedService) change(f func()) {
 	})
 }
 
-// finish reschedules the service and reports its tiers. The method must be called after all ports
-// of the service have been updated.
+// finish reschedules the service and reports its tiers. finish must be called after all ports of
+// the service have been updated.
 func (s *watchedService) finish() {
 	s.reschedule()
 	s.reportTiers()
 }
 
-// locked locks s.mu and calls f. If f panics, locked marks the service as broken. The panic
-// continues after locked.
+// locked calls f while holding s.mu. If f panics, locked marks the service as broken, but does not
+// recover.
 func (s *watchedService) locked(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,8 +107,8 @@ func (s *watchedService) locked(f func()) {
 	done = true
 }
 
-// isBroken reports whether the service is broken. Before it returns, isBroken waits until a running
-// update has ended.
+// isBroken reports whether the service is broken. If an update is running, isBroken waits until the
+// update ends.
 func (s *watchedService) isBroken() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +116,7 @@ func (s *watchedService) isBroken() bool {
 }
 
 // restore rebuilds a broken service from scratch. Only the watches and the last published sets are
-// reused, because a panic may have left all other state inconsistent.
+// reused, because the panic may have left all other state inconsistent.
 func (s *watchedService) restore() {
 	s.table.offered.forget(s.number)
 	in := s.table.inputs(s.id)
@@ -133,13 +128,13 @@ func (s *watchedService) restore() {
 			continue
 		}
 		for _, to := range p.all() {
-			to.tierUsage = nil // the view restarts with the endpoints that clients have
+			to.tierUsage = nil // tier usage restarts with the clients' current endpoints
 		}
 		clear(p.failingBack)
 		p.hinted = hintIndex{}
 		p.rebuild(in, true)
 	}
-	s.steered = true // reschedule corrects it
+	s.steered = true // reschedule corrects this value
 	s.finish()
 	s.broken = false
 }
@@ -147,8 +142,8 @@ func (s *watchedService) restore() {
 // watch returns the published sets for the key, and reports whether unwatch must be called. If the
 // key is not watched yet, watch adds the key.
 //
-// If the service is broken, a watched key keeps its set, which may be out of date. If the service
-// is broken and the key is new, watch restores the service before it adds the key.
+// If the service is broken, the set of a watched key may be out of date. Adding a key restores a
+// broken service.
 //
 // If the port is undeclared and MaxUndeclaredPorts is reached, watch does not add the key, and
 // returns a set with the reason TooManyPorts.
@@ -169,7 +164,6 @@ func (s *watchedService) watch(k Key) (latest *Latest[*Set], added bool) {
 	return latest, added
 }
 
-// published returns the published sets for a key, or nil if the key is not watched.
 func (s *watchedService) published(k Key) *published {
 	p := s.ports[k.Port]
 	if p == nil {
@@ -182,8 +176,8 @@ func (s *watchedService) published(k Key) *published {
 }
 
 // add publishes the first set for a key. If the port is undeclared and MaxUndeclaredPorts is
-// reached, add returns nil. If add panics, entries without watches remain, and restore removes
-// these entries later.
+// reached, add returns nil. If add panics, restore later removes the entries without watches that
+// add leaves behind.
 func (s *watchedService) add(k Key) *published {
 	if s.broken {
 		s.restore()
@@ -206,10 +200,10 @@ func (s *watchedService) add(k Key) *published {
 	return to
 }
 
-// undeclaredPorts returns the number of watched ports that are not known to be declared by any
-// member. Ports of pending clusters count, because the cluster may turn out not to declare them
-// while their streams stay open. Counting the ports of pending clusters only affects new links,
-// because after a start Isthmus does not serve proxies until no cluster is pending.
+// undeclaredPorts returns the number of watched ports that no member is known to declare. Ports of
+// services in pending clusters count, because their streams stay open even if the cluster turns out
+// not to declare them. Only new links are affected, because a starting replica does not serve
+// proxies while any cluster is pending.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
 		if !slices.ContainsFunc(p.members, contribution.declares) {
@@ -237,7 +231,7 @@ func (s *watchedService) unwatch(k Key) (unfinished bool) {
 	return s.steered && k.concernsService(p)
 }
 
-// reschedule sets the time when the service is due next. The field s.steered is updated too.
+// reschedule updates s.steered and the time at which the service is due next.
 func (s *watchedService) reschedule() {
 	if !s.steered {
 		return
@@ -262,22 +256,19 @@ func (s *watchedService) reschedule() {
 	s.table.schedule.set(s, due)
 }
 
-// tierChanges records how often the tiers in use of a watched service have changed.
 type tierChanges struct {
-	changed           bool   // whether the tiers of a client of the whole service differ from the last report
-	spills, failBacks uint64 // how often clients of a zone began to use more tiers, and fewer tiers
+	changed           bool   // whether a client of the whole service uses other tiers than last reported
+	spills, failBacks uint64 // how often clients in a zone began to use more tiers, and fewer tiers
 }
 
-// noteTiers records whether the tiers that a kind of client uses have changed since the last
-// report.
 func (s *watchedService) noteTiers(to *published) {
 	if to.tierUsage != nil && to.tierUsage.reported != to.tierUsage.inUse && to.client.Instance == "" {
 		s.tierChanges.changed = true
 	}
 }
 
-// reportTiers reports changes to the tiers in use. If a client with different tiers appears or
-// disappears, reportTiers does not report a change.
+// reportTiers reports changes to the tiers in use. No change is reported when a client with
+// different tiers appears or disappears.
 func (s *watchedService) reportTiers() {
 	if !s.tierChanges.changed {
 		return
@@ -310,8 +301,8 @@ func (s *watchedService) reportTiers() {
 	}
 }
 
-// worst returns two maps, both keyed by zone. The maps contain the client that uses the most tiers
-// now, and the largest number of tiers used at the last report.
+// worst returns two maps by zone: the client that uses the most tiers now, and the largest number
+// of tiers used at the last report.
 func (s *watchedService) worst() (now map[string]tierUser, before map[string]int) {
 	now = make(map[string]tierUser)
 	before = make(map[string]int)
@@ -331,16 +322,15 @@ func (s *watchedService) worst() (now map[string]tierUser, before map[string]int
 	return now, before
 }
 
-// tierUser is one kind of client of a steered port.
 type tierUser struct {
 	port     uint16
 	steering *steering
 	*published
 }
 
-// worse reports whether u uses more tiers than the other client, or the same number of tiers but
-// since a later time. The client with the later time is preferred because it explains the reported
-// change. Ties are broken in an arbitrary but fixed order.
+// worse orders clients by the number of tiers they use. If two clients use the same number, the
+// client whose tiers changed later is worse, because its tiers explain the reported change. The
+// remaining criteria only make the order deterministic.
 func (u tierUser) worse(than tierUser) bool {
 	return cmp.Or(
 		cmp.Compare(u.tierUsage.inUse, than.tierUsage.inUse),
@@ -351,20 +341,20 @@ func (u tierUser) worse(than tierUser) bool {
 }
 
 // TierChange describes a change to the number of tiers that clients in a zone use. If the ports of
-// the service use different numbers of tiers, TierChange describes the ports that use the most.
-// TierChange does not cover clients of a single instance.
+// the service differ, TierChange describes the ports that use the most tiers. Clients of a single
+// instance are ignored.
 type TierChange struct {
 	Service    ServiceID
 	Zone       string // the clients' zone; empty if unknown
 	Preference *Preference
-	From, To   int    // number of first tiers in use; one more than there are includes last resort
-	Why        string // the reason, in words for a log
+	From, To   int    // number of leading tiers in use; one more than all tiers includes last resort
+	Why        string // the reason, as text for a log
 }
 
-// Tiers returns the tiers that are now in use, for users.
+// Tiers returns the tiers that are now in use, in the syntax of annotations.
 func (c TierChange) Tiers() string { return c.Preference.firstTiers(c.To) }
 
-// copies returns copies of the service's ports. The memory of the given list is reused.
+// copies returns copies of the service's ports. The copies reuse the memory of the given list.
 func (s *watchedService) copies(list []port) []port {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,62 +27,59 @@ type Key struct {
 func (k Key) String() string { return k.Service.String() + ":" + strconv.Itoa(int(k.Port)) }
 
 // concernsService reports whether starting or ending a watch of the key may change the service's
-// next due time or its reported tiers. A watch of a further instance does not change the due time
-// or the reported tiers. There may be any number of instances, and they become due only after
-// another change.
+// next due time or its reported tiers. If other clients are watched, watching an instance does not
+// have this effect.
 func (k Key) concernsService(p *port) bool {
 	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
 }
 
-// Set contains the endpoints for one kind of client of one service port. A published Set never
-// changes.
+// Set contains the endpoints for one kind of client of one service port. A Set is immutable.
 type Set struct {
 	Version  uint64 // one more than the version of the previous Set
 	Exists   bool   // whether the service is defined; for a mirror, whether its remote Service exists too
 	Complete bool   // whether no member's cluster is pending
-	// ByNode is true if the service's internalTrafficPolicy is Local. If the client has a node but
-	// its Key does not, the caller must call Table.Key again.
+	// If ByNode is true, the service's internalTrafficPolicy is Local, and the Key must include the
+	// client's node: see Table.Key.
 	ByNode     bool
 	Hinted     bool        // whether node hints chose the endpoints for the Key's node
-	Undeclared bool        // whether all members are known, at least one serves, and none declares the port
+	Undeclared bool        // whether no member declares the port, although all are known and at least one serves
 	Reason     Reason      // None unless Endpoints is empty
 	Cluster    ClusterName // the cluster that is not linked, if Reason is NotLinked
 	Changed    time.Time   // when the newest change happened in its cluster, for metrics; zero if unknown
 	Origin     ClusterName // the cluster of the newest change, if Changed is set
 	Endpoints  []*Endpoint // sorted by Addr, one per Addr; unchanged endpoints keep their pointer
-	// Members is the number of the service's members, whether they serve or not. If only Members
-	// changes, the table does not publish a new Set.
+	// Members is the number of the service's members, including members that do not serve. If only
+	// Members changes, the table does not publish a new Set.
 	Members int
 
-	hinted   map[string][]*Endpoint // by node that node hints choose endpoints for; nil if the Key has a node
+	hinted   map[string][]*Endpoint // by node with endpoints chosen by node hints; nil if the Key has a node
 	steering *Latest[*steering]     // see Tiers
 }
 
-// Reason says why a set does not contain endpoints, unless the service is simply empty.
+// Reason says why a set does not contain endpoints.
 type Reason uint8
 
 const (
-	// None means that the set contains endpoints, or that the service exists and is empty.
+	// None means that the set contains endpoints, or that the service exists without endpoints.
 	None Reason = iota
-	// Undefined means that the service is not defined.
 	Undefined
-	// NoRemoteService means that the service is a mirror that does not name its remote Service.
+	// NoRemoteService means that the service is a mirror that does not specify its remote Service.
 	NoRemoteService
 	// NotLinked means that the only cluster of the service is not linked.
 	NotLinked
 	// External means that the service, or the remote Service of a mirror, is of type ExternalName.
 	External
 	// Unknown means that a member's cluster is pending or unreachable, and that the other members
-	// do not offer endpoints. The service may have endpoints in the pending or unreachable cluster.
+	// do not offer endpoints.
 	Unknown
-	// TooManyPorts means that MaxUndeclaredPorts other ports of the service are watched, and that
-	// no member is known to declare this port. A set with the reason TooManyPorts never changes.
-	// Only new watches receive TooManyPorts.
+	// TooManyPorts means that no member is known to declare the port, and that MaxUndeclaredPorts
+	// other undeclared ports of the service are watched. A set with the reason TooManyPorts never
+	// changes.
 	TooManyPorts
 )
 
-// newTooManyPorts returns a set with the reason TooManyPorts, which never changes. For clients with
-// a node, ByNode is set, so that they do not request another Key.
+// newTooManyPorts returns a set that never changes. For clients with a node, ByNode is set, so that
+// they do not request another Key.
 func newTooManyPorts(c Client) *Latest[*Set] {
 	latest := new(Latest[*Set])
 	latest.Set(&Set{
@@ -92,11 +89,11 @@ func newTooManyPorts(c Client) *Latest[*Set] {
 	return latest
 }
 
-// HintedTo reports whether node hints choose the endpoints for clients on the given node. If the
-// set's Key has a node, the given node must be the same.
+// HintedTo reports whether node hints choose the endpoints for clients on the given node. If
+// HintedTo or ByNode is true, a client's Key must include the client's node.
 //
-// If HintedTo or ByNode is true, the Key of a client must include the client's node. When the table
-// publishes a change, it updates the set for the Key without a node first.
+// If the Key of the set has a node, the node argument must be the same. When a change is published,
+// the set for the Key without a node is updated first.
 func (s *Set) HintedTo(node string) bool {
 	return s.Hinted || node != "" && s.hinted[node] != nil
 }
@@ -109,25 +106,25 @@ func (s *Set) Tiers() (Tiers, <-chan struct{}) {
 }
 
 // Tiers maps the endpoints of a set to the tiers of the service's preference. The zero value does
-// not contain any tiers. Callers can compare two values with == to find out whether any tier or
+// not contain any tiers. Callers can compare two values with == to detect whether any tier or
 // standing has changed.
 type Tiers struct{ by *steering }
 
 // Of returns the name of an endpoint's tier for clients in the given zone, and the standing of the
-// endpoint's cluster. If clients of the service receive all endpoints, ok is false.
+// endpoint's cluster. If clients of the service receive all endpoints, the last result is false.
 func (t Tiers) Of(e *Endpoint, zone string) (tier string, standing Standing, ok bool) {
 	if t.by == nil {
 		return "", InService, false
 	}
 	i := t.by.tierOf(e, zone)
 	if i == t.by.unnamed() {
-		return "", InService, false // the set is about to be replaced
+		return "", InService, false // the table is about to replace the set
 	}
 	return t.by.preference.tierName(i), t.by.byCluster[e.Cluster].standingOf(e), true
 }
 
-// equal reports whether two sets have the same content for clients. The fields Members, Changed and
-// Origin are ignored.
+// equal reports whether two sets are equivalent for clients. Members, Changed and Origin are
+// ignored.
 func (s *Set) equal(o *Set) bool {
 	return s.Exists == o.Exists &&
 		s.Complete == o.Complete &&
@@ -140,11 +137,9 @@ func (s *Set) equal(o *Set) bool {
 		same(s.Endpoints, o.Endpoints)
 }
 
-// Diff returns the endpoints that are new or changed between two sets, and the addresses that were
-// removed. If from is nil, it counts as an empty set.
-//
-// The added endpoints and the removed addresses are sorted by address. The results do not share
-// memory with the sets. Diff does not compare Exists and Reason.
+// Diff returns the endpoints that are new or changed between two sets, and the addresses of the
+// removed endpoints. Both results are sorted by address. A nil set counts as empty. Diff does not
+// compare Exists and Reason.
 func Diff(from, to *Set) (added []*Endpoint, removed []netip.AddrPort) {
 	var before []*Endpoint
 	if from != nil {
@@ -161,7 +156,6 @@ func Diff(from, to *Set) (added []*Endpoint, removed []netip.AddrPort) {
 	return added, removed
 }
 
-// sameNodes reports whether two maps have the same keys.
 func sameNodes(a, b map[string][]*Endpoint) bool {
 	if len(a) != len(b) {
 		return false
@@ -195,15 +189,14 @@ func (l *Latest[T]) Get() (T, <-chan struct{}) {
 	return c.value, c.replaced
 }
 
-// Set replaces the value. After replacing the value, Set closes the channel that Get returned with
-// the previous value. A goroutine that waits for the channel therefore finds v or a newer value.
+// Set replaces the value, and then closes the channel that Get returned with the previous value.
 func (l *Latest[T]) Set(v T) {
 	if old := l.p.Swap(&cell[T]{value: v, replaced: make(chan struct{})}); old != nil {
 		close(old.replaced)
 	}
 }
 
-// Watch provides a value that is kept up to date only while it is watched. All methods are safe for
+// Watch provides a value that is updated only while it is watched. All methods are safe for
 // concurrent use.
 type Watch[T any] struct {
 	latest *Latest[T]
@@ -221,6 +214,6 @@ func NewWatch[T any](latest *Latest[T], closed func()) *Watch[T] {
 // Close, Get returns the last value.
 func (w *Watch[T]) Get() (T, <-chan struct{}) { return w.latest.Get() }
 
-// Close ends the watch. Close may be called more than once. Close does not wake goroutines that
-// wait on a channel returned by Get.
+// Close ends the watch. Close may be called more than once. Goroutines waiting on a channel
+// returned by Get are not woken.
 func (w *Watch[T]) Close() { w.once.Do(w.close) }

@@ -8,44 +8,40 @@ import (
 	"time"
 )
 
-// Options configures a Table. The zero value serves only IPv4 and does not report anything.
+// Options configures a Table. All fields are optional.
 type Options struct {
-	// If IPv6 is true, sets contain IPv6 addresses. If IPv6 is false, sets omit IPv6 addresses.
+	// If IPv6 is false, sets omit IPv6 addresses.
 	IPv6 bool
-	// Report is called when a member of a watched service stops serving, serves again, or fails to
-	// serve for a different reason. Report must not block, and must not call the Table. If Report
-	// is nil, it is not called.
+	// Report is called when a member of a watched service stops serving, starts serving again, or
+	// fails for a different reason than before. Report must not block, and must not call the Table.
 	Report func(ServiceID, Member, MemberStatus)
 	// ReportRefused is called when the table begins to refuse addresses that a linked cluster
-	// offers to a watched port. The last argument is the number of refused addresses. The same
-	// rules apply to ReportRefused as to Report.
+	// offers for a watched port. The arguments include one of the refused addresses and their total
+	// number. ReportRefused must not block, and must not call the Table.
 	ReportRefused func(id ServiceID, port uint16, m Member, first Refusal, n int)
-	// ReportTiers is called when the clients in a zone begin to use more or fewer tiers. The same
-	// rules apply to ReportTiers as to Report.
+	// ReportTiers is called when the clients in a zone begin to use more or fewer tiers.
+	// ReportTiers must not block, and must not call the Table.
 	ReportTiers func(TierChange)
-	// Supervise calls update, which updates a watched service. If update panics, Supervise must
-	// recover. After a pause, Supervise must call the last argument, which calls Supervise again.
-	// Until the update succeeds, clients keep their endpoints.
+	// Supervise runs the update function, which updates a watched service, and must recover if
+	// update panics. After a pause, Supervise must then call the again function, which calls
+	// Supervise once more. Until the update succeeds, clients keep their previous endpoints.
 	//
-	// The second argument identifies the watched service. The second argument stays the same until
-	// the last watch of the service is closed.
+	// The second argument of Supervise identifies the watched service until its last watch is
+	// closed.
 	//
 	// If Supervise is nil, the Table does not recover from panics.
 	Supervise func(id ServiceID, of any, update, again func())
-	// Now returns the current time, which determines the effects of preferences and cordons. The
-	// default is time.Now.
+	// Now returns the current time, for preferences and cordons. The default is time.Now.
 	Now func() time.Time
 }
 
-// Table combines definitions with clusters, and publishes the sets that clients receive. All
-// methods are safe for concurrent use. Each method of a Table publishes all effects before it
-// returns.
+// Table combines definitions with linked clusters, and publishes the sets of endpoints that clients
+// receive. All methods are safe for concurrent use.
 type Table struct {
 	opts Options // fixed
 
-	// mu is a leaf in the lock order. The lock is held only for access to the maps, never while a
-	// source is read. The lock on the maps may be acquired while a watched service's lock is held.
-	// Iterations over all definitions or watched services copy the entries in chunks.
+	// mu is a leaf in the lock order, and may be acquired while a watched service's lock is held.
+	// While mu is held, no source is read.
 	mu          sync.Mutex
 	definitions chunkMap[ServiceID, *Definition]
 	links       map[ClusterName]tableLink
@@ -60,7 +56,6 @@ type Table struct {
 	schedule schedule     // watched services that change with time
 }
 
-// serviceMember identifies one member of one service.
 type serviceMember struct {
 	service ServiceID
 	member  Member
@@ -88,8 +83,8 @@ func NewTable(o Options) *Table {
 	}
 }
 
-// Link sets the state of a cluster's link, and its source if the state is Ready. Link is equivalent
-// to SetLink with a Link that has no ranges, region or standing.
+// Link sets the state of a cluster's link, and its source if the state is Ready. To set other
+// properties of a link, use SetLink.
 func (t *Table) Link(c ClusterName, state LinkState, src Source) {
 	t.SetLink(c, Link{State: state, Source: src})
 }
@@ -97,17 +92,17 @@ func (t *Table) Link(c ClusterName, state LinkState, src Source) {
 // Unlink removes a cluster's link, and publishes the resulting changes.
 func (t *Table) Unlink(c ClusterName) { t.SetLink(c, Link{}) }
 
-// SetLink sets a cluster's link, and publishes the resulting changes. If the link is Ready and its
-// source differs from the previous one, the new source replaces the previous source in one step. To
-// rotate credentials, link the new source before stopping the previous one.
+// SetLink sets a cluster's link, and publishes the resulting changes. A new source replaces the
+// previous source in one step. To rotate credentials, link the new source before stopping the
+// previous one.
 func (t *Table) SetLink(c ClusterName, l Link) {
 	for _, s := range t.replaceLink(c, l) {
 		t.rebuild(s)
 	}
 }
 
-// replaceLink stores a link. The result contains the affected watched services, in the order in
-// which they must be rebuilt.
+// replaceLink stores a link, and returns the affected watched services in the order in which they
+// must be rebuilt.
 func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,7 +110,7 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 	if old.Link.equal(l) {
 		return nil
 	}
-	if c == Local { // no other cluster may offer its addresses
+	if c == Local { // the address owners may have changed, which affects every service
 		for _, s := range t.watched.all {
 			affected = append(affected, s)
 		}
@@ -133,9 +128,8 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 	return affected
 }
 
-// mixNamespaces reorders the services: the result begins with the first service of every namespace,
-// followed by the second service of every namespace, and so on. With this order, a namespace with
-// many or large services does not delay the others.
+// mixNamespaces reorders the services so that namespaces take turns. A namespace with many or large
+// services therefore does not delay other namespaces.
 func mixNamespaces(list []*watchedService) {
 	seen := make(map[string]int) // number of services so far, by namespace
 	rank := make(map[*watchedService]int, len(list))
@@ -154,9 +148,8 @@ func (t *Table) Define(id ServiceID, d *Definition) {
 	}
 }
 
-// define stores a definition. If the service is watched, define returns the watched service. If the
-// service is not watched, define returns nil. The definition is stored last, so that calling define
-// again after a panic repeats all steps.
+// define stores a definition. If the service is watched, define returns the watched service. The
+// definition is stored last, so that a call after a panic repeats all steps.
 func (t *Table) define(id ServiceID, d *Definition) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +160,7 @@ func (t *Table) define(id ServiceID, d *Definition) *watchedService {
 	s := t.watched.get(id)
 	if s != nil {
 		t.unindex(s, old)
-		t.unindex(s, d) // remove what a call that panicked may have left behind
+		t.unindex(s, d) // remove entries left behind by a call that panicked
 		t.index(s, d)
 	}
 	t.forgetReports(id, old, d)
@@ -214,14 +207,12 @@ func (t *Table) unindex(s *watchedService, d *Definition) {
 	}
 }
 
-// rebuild rebuilds a watched service under supervision.
 func (t *Table) rebuild(s *watchedService) { t.opts.Supervise(s.id, s, s.rebuild, s.again) }
 
 // Changed reads a service in cluster c again, and publishes the resulting changes. If no watched
 // service includes the changed service as a member, Changed does nothing.
 //
-// The last argument is the time of the change. The time is published in Set.Changed, for metrics,
-// and may be zero.
+// The time of the change is published in Set.Changed, for metrics, and may be zero.
 func (t *Table) Changed(c ClusterName, svc ServiceID, at time.Time) {
 	for _, s := range t.havingMember(c, svc) {
 		t.update(s, func() { s.readMember(Member{c, svc}, at) })
@@ -229,7 +220,7 @@ func (t *Table) Changed(c ClusterName, svc ServiceID, at time.Time) {
 }
 
 // havingMember returns the watched services that include the member. The caller must not modify the
-// list.
+// returned list.
 func (t *Table) havingMember(c ClusterName, svc ServiceID) []*watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -237,18 +228,16 @@ func (t *Table) havingMember(c ClusterName, svc ServiceID) []*watchedService {
 }
 
 // AddressOwnerChanged looks up the owner of an address again, and publishes the resulting changes.
-// If the address now has an owner, it is removed from the linked clusters' endpoints. If the
-// address no longer has an owner, it is added to the linked clusters' endpoints again.
+// If the address now has an owner, the endpoints of linked clusters at this address are removed. If
+// the address no longer has an owner, the endpoints are restored.
 //
-// If no linked cluster offers the address to a watched port, AddressOwnerChanged costs only one
-// lookup.
+// If no linked cluster offers the address for a watched port, the call costs only one lookup.
 func (t *Table) AddressOwnerChanged(a netip.Addr) {
 	for _, s := range t.withNumbers(t.offered.services(a)) {
 		t.update(s, func() { s.screenAddr(a) })
 	}
 }
 
-// withNumbers returns the watched services with the given numbers.
 func (t *Table) withNumbers(numbers []uint32) (services []*watchedService) {
 	if len(numbers) == 0 {
 		return nil
@@ -263,15 +252,15 @@ func (t *Table) withNumbers(numbers []uint32) (services []*watchedService) {
 	return services
 }
 
-// update publishes one change to a watched service, under supervision. A broken service is skipped.
-// A broken service is rebuilt later, which also publishes the skipped change.
+// update publishes one change to a watched service, under supervision. A broken service is skipped,
+// because the pending rebuild publishes the change too.
 func (t *Table) update(s *watchedService, publish func()) {
 	if !s.isBroken() {
 		t.opts.Supervise(s.id, s, publish, s.again)
 	}
 }
 
-// inputs contains the state that a watched service depends on, except the offers of its members.
+// inputs contains everything that a watched service's sets depend on, except its members' offers.
 type inputs struct {
 	definition *Definition   // nil if the service is not defined
 	links      []tableLink   // links of the members' clusters
@@ -279,7 +268,6 @@ type inputs struct {
 	region     string        // region of the local cluster
 }
 
-// declares reports whether any member is known to declare the port.
 func (in inputs) declares(port uint16) bool {
 	for i, l := range in.links {
 		if l.Source != nil && l.Source.Declares(in.definition.Members[i].Service, port) {
@@ -304,7 +292,6 @@ func (t *Table) inputs(id ServiceID) inputs {
 	return in
 }
 
-// definition returns the newest definition of a service, or nil if the service is not defined.
 func (t *Table) definition(id ServiceID) *Definition {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -312,7 +299,7 @@ func (t *Table) definition(id ServiceID) *Definition {
 }
 
 // report calls Options.Report for the members whose status has changed. Members in pending and
-// unreachable clusters are skipped, because the state of the cluster affects all its services.
+// unreachable clusters are skipped, because all services in these clusters are affected.
 func (t *Table) report(id ServiceID, d *Definition, members []contribution) {
 	if t.opts.Report == nil || d == nil {
 		return
@@ -328,7 +315,7 @@ func (t *Table) report(id ServiceID, d *Definition, members []contribution) {
 }
 
 // statusChanged stores a member's status, and reports whether the status differs from the last
-// reported one. A member that has never been reported counts as serving.
+// reported one. A member without an earlier report counts as serving.
 func (t *Table) statusChanged(m serviceMember, s MemberStatus) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -344,8 +331,8 @@ func (t *Table) statusChanged(m serviceMember, s MemberStatus) bool {
 	return !reported || old != s
 }
 
-// forgetReports drops the reports for members of the old definition that are not members of the new
-// definition. The caller must hold t.mu.
+// forgetReports drops the reports for members that the new definition does not include. The caller
+// must hold t.mu.
 func (t *Table) forgetReports(id ServiceID, old, now *Definition) {
 	if old == nil {
 		return
@@ -357,8 +344,8 @@ func (t *Table) forgetReports(id ServiceID, old, now *Definition) {
 	}
 }
 
-// countUpdates assigns update counts to the current members, and releases the update counts of the
-// previous members. The two lists may have members in common, but must not share memory.
+// countUpdates assigns update counts to the current members, and releases the previous members'
+// update counts. The two lists must not share memory.
 func (t *Table) countUpdates(port uint16, before, now []contribution) {
 	if undeclared(now) {
 		port = 0
@@ -382,12 +369,12 @@ func (t *Table) countUpdates(port uint16, before, now []contribution) {
 	}
 }
 
-// Key returns the most general key that is correct for the client, so that as many clients as
-// possible share a key. The key always contains the client's Zone and Instance. The key contains
-// Node only if the service's internalTrafficPolicy is Local: see Set.ByNode.
+// Key returns the least specific key that is correct for the client, so that many clients can share
+// a key. The key always contains the client's Zone and Instance. The key contains Node only if
+// Set.ByNode is true for the service.
 //
-// If node hints choose the client's endpoints, the caller must add Node to the key. Only a Set for
-// the key tells whether node hints choose the endpoints: see Set.HintedTo.
+// If node hints choose the client's endpoints, the caller must add Node to the key: see
+// Set.HintedTo.
 func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 	s := t.watchedService(id)
 	if s == nil || !s.byNode.Load() {
@@ -396,10 +383,9 @@ func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 	return Key{Service: id, Port: port, Client: c}
 }
 
-// Watch returns a watch on the sets for a key. The watch always provides a Set, even if the service
-// is not defined, or the limit of undeclared ports has been reached: see TooManyPorts. All watches
-// with the same key share the same sets. Watch panics if a source panics while the table reads the
-// source.
+// Watch returns a watch on the sets for a key. All watches with the same key share the same sets.
+// If the service is not defined, or too many of its undeclared ports are watched, the watch
+// provides a Set with a Reason. Watch panics if a source panics while the table reads the source.
 func (t *Table) Watch(k Key) *Watch[*Set] {
 	s := t.acquire(k.Service)
 	var latest *Latest[*Set]
@@ -418,7 +404,8 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 	})
 }
 
-// acquire returns the watched service with the given ID, and adds a reference to the service.
+// acquire returns the watched service with the given ID, which is created if necessary, and adds a
+// reference.
 func (t *Table) acquire(id ServiceID) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -433,7 +420,7 @@ func (t *Table) acquire(id ServiceID) *watchedService {
 	return s
 }
 
-// newNumber returns a number that is not in use by a watched service. The caller must hold t.mu.
+// newNumber returns an unused number for a watched service. The caller must hold t.mu.
 func (t *Table) newNumber() uint32 {
 	for {
 		t.lastNumber++
@@ -443,7 +430,6 @@ func (t *Table) newNumber() uint32 {
 	}
 }
 
-// release removes one reference to a watched service.
 func (t *Table) release(s *watchedService) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -454,19 +440,17 @@ func (t *Table) release(s *watchedService) {
 	}
 }
 
-// watchedService returns a watched service, or nil if the service is not watched.
 func (t *Table) watchedService(id ServiceID) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.watched.get(id)
 }
 
-// Due returns the time when Tick must be called next, and a channel that is closed when that time
-// changes. If the returned time is zero, Tick does not need to be called.
+// Due returns the time at which Tick must be called next, and a channel that is closed when that
+// time changes. If the time is zero, Tick need not be called.
 func (t *Table) Due() (time.Time, <-chan struct{}) { return t.schedule.next.Get() }
 
-// Tick publishes the changes that are due: as clients fail back, endpoints of other tiers are
-// removed, and a gradual cordon takes endpoints out of service.
+// Tick publishes the changes that are due, such as the next step of a gradual cordon.
 func (t *Table) Tick() {
 	due := t.schedule.takeDue(t.opts.Now())
 	mixNamespaces(due)
@@ -475,18 +459,17 @@ func (t *Table) Tick() {
 	}
 }
 
-// schedule records when each watched service changes next without an event. Few services are
-// scheduled: only those whose clients are about to fail back, and those with a cluster whose cordon
-// is in progress.
+// schedule records when each watched service next changes without an event. Only services that are
+// failing back, or that have a member in a cluster with a gradual cordon in progress, are
+// scheduled.
 type schedule struct {
 	mu   sync.Mutex // a leaf in the lock order
 	due  map[*watchedService]time.Time
-	next Latest[time.Time] // the earliest time in due, or earlier if a service has changed since; zero if due is empty
+	next Latest[time.Time] // the earliest time in due, or an earlier one; zero if due is empty
 }
 
-// set sets the time when a service is due. If the time is zero, set removes the service. The set
-// method runs in constant time. Because set does not search all times, the time of the next change
-// may be too early. The takeDue method corrects a time that is too early.
+// set schedules a service. If the time is zero, the service is removed. Because set runs in
+// constant time, the published time may be too early until takeDue corrects it.
 func (c *schedule) set(s *watchedService, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -503,7 +486,6 @@ func (c *schedule) set(s *watchedService, at time.Time) {
 	}
 }
 
-// takeDue removes and returns the services that are due. The services are sorted by name.
 func (c *schedule) takeDue(now time.Time) (list []*watchedService) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,42 +7,39 @@ import (
 	"time"
 )
 
-// steering decides which endpoints of a port clients receive. A steering combines the tiers of the
-// service's preference with the members' clusters and the standings of these clusters. The last
+// steering determines which endpoints of a port clients receive. A steering combines the tiers of
+// the service's preference with the members' clusters and the standings of these clusters. The last
 // tier is followed by an additional tier for clusters of last resort.
 //
-// If clients receive all endpoints of a port, the port does not have a steering. A steering is
-// immutable.
+// If clients receive all endpoints of a port, the port has no steering. A steering is immutable.
 type steering struct {
 	preference *Preference // never nil
 	tierCount  int         // number of tiers, without last resort; at least 1
-	zone       int         // first tier that names the client's zone; unnamed() if there is none
+	zone       int         // first tier with the term zone; unnamed() if there is none
 	members    []placement // in definition order
 	byCluster  map[ClusterName]*placement
-	next       time.Time // when a standing next changes with time; zero if none does
+	next       time.Time // when a standing next changes gradually; zero if none does
 }
 
-// placement holds the tier and the standing of a cluster's endpoints.
 type placement struct {
-	tier     int // first tier that names the whole cluster, or unnamed()
+	tier     int // first tier that includes the whole cluster, or unnamed()
 	standing Standing
 	lost     bool // whether the cluster is withdrawn only because its API cannot be watched
-	// The spread field is set while the parts of the cluster have different standings. During that
-	// time, the standing field is the lowest of the parts' standings.
+	// While the parts of the cluster have different standings, spread contains these standings. The
+	// standing field is then the lowest of them.
 	spread *standings
-	// If partlyLastResort is true, the cluster is changing to or from last resort. Some parts of
-	// the cluster are in service, and the other parts are last resort. The parts in service do not
-	// suffice to stop using the parts of last resort. Without this rule, if there are no other
-	// clusters, the few parts in service would have to handle all requests.
+	// If partlyLastResort is true, the cluster is changing gradually to or from last resort.
+	// Clients then still use the parts of last resort, because the few parts in service might not
+	// be able to handle all requests.
 	partlyLastResort bool
-	// If unused is true, the cluster's endpoints are never served. Clients do not need to wait for
-	// an unused cluster, and its endpoints do not compete for addresses.
+	// If unused is true, the cluster's endpoints are never served. Clients do not wait for an
+	// unused cluster, and its endpoints do not compete for addresses.
 	unused bool
 }
 
 var noPreference = &Preference{}
 
-// newSteering returns the steering of a service, or nil if clients receive all endpoints.
+// newSteering returns nil if clients of the service receive all endpoints.
 func newSteering(in inputs, now func() time.Time) *steering {
 	d := in.definition
 	if d == nil || len(d.Members) == 0 {
@@ -66,7 +63,7 @@ func (st *steering) prefers(d *Definition) bool {
 }
 
 // placeClusters assigns the members' clusters to tiers. The result reports whether any cluster is
-// out of service or about to go out of service.
+// out of service, or about to be taken out of service.
 func (st *steering) placeClusters(in inputs, now func() time.Time) (takenOut bool) {
 	tiers := st.preference.Tiers
 	st.tierCount = max(len(tiers), 1)
@@ -91,7 +88,8 @@ func (st *steering) placeClusters(in inputs, now func() time.Time) (takenOut boo
 	return takenOut
 }
 
-// tierOfCluster returns the first tier that names the whole cluster, or unnamed() if there is none.
+// tierOfCluster returns the first tier that includes the whole cluster, or unnamed() if there is no
+// such tier.
 func (st *steering) tierOfCluster(c ClusterName, sameRegion, federated bool) int {
 	if len(st.preference.Tiers) == 0 {
 		return 0
@@ -119,8 +117,8 @@ func (st *steering) tierOfCluster(c ClusterName, sameRegion, federated bool) int
 }
 
 // setStanding sets the standing of a placement. The result reports whether the cluster is out of
-// service or about to go out of service. A service that is not federated does not have endpoints in
-// other clusters, so it ignores the standing LastResort.
+// service, or about to be taken out of service. The standing LastResort only affects federated
+// services, because other services have no endpoints in other clusters.
 func (st *steering) setStanding(p *placement, l *tableLink, federated bool, now time.Time) bool {
 	list, next := l.standings(now)
 	for i, s := range list {
@@ -140,7 +138,6 @@ func (st *steering) setStanding(p *placement, l *tableLink, federated bool, now 
 	return list != uniform(InService) || !next.IsZero()
 }
 
-// standingOf returns the standing of an endpoint.
 func (p *placement) standingOf(e *Endpoint) Standing {
 	if p.spread != nil {
 		return p.spread[partOf(e)]
@@ -148,20 +145,18 @@ func (p *placement) standingOf(e *Endpoint) Standing {
 	return p.standing
 }
 
-// lastResort and unnamed return the two indices after all tiers: one for endpoints of last resort,
-// and one for endpoints that no tier names. Endpoints that no tier names are not served.
+// lastResort and unnamed return the two indices after all tiers. The first index is for endpoints
+// of last resort. The second index is for endpoints outside all tiers, which are not served.
 func (st *steering) lastResort() int { return st.tierCount }
 
 func (st *steering) unnamed() int { return st.tierCount + 1 }
 
-// withdrawn reports whether all endpoints of member i are withdrawn.
 func (st *steering) withdrawn(i int) bool { return st != nil && st.members[i].standing == Withdrawn }
 
-// unused reports whether the endpoints of member i are never served.
 func (st *steering) unused(i int) bool { return st != nil && st.members[i].unused }
 
-// offers returns the offers of all members, sorted by precedence. Endpoints in service come first,
-// at the same indices as their members. Endpoints of last resort follow the endpoints in service.
+// offers returns the offers of all members, sorted by precedence. The endpoints in service come
+// first, at the indices of their members. Offers of endpoints of last resort are appended.
 func (st *steering) offers(allowed []offer) offers {
 	first := make(offers, 0, len(allowed))
 	var last offers
@@ -175,13 +170,12 @@ func (st *steering) offers(allowed []offer) offers {
 	return append(first, last...)
 }
 
-// mayBeLastResort reports whether member i may have endpoints of last resort.
 func (st *steering) mayBeLastResort(i int) bool {
 	return st != nil && (st.members[i].spread != nil || st.members[i].standing == LastResort)
 }
 
-// divide splits the offer of member i by the standing of its endpoints. The two resulting offers
-// omit endpoints that are withdrawn or never served.
+// divide splits a member's offer into endpoints in service and endpoints of last resort. Endpoints
+// that are withdrawn or never served are dropped.
 func (st *steering) divide(i int, o offer) (inService, lastResort offer) {
 	if st == nil {
 		return o, nil
@@ -197,7 +191,6 @@ func (st *steering) divide(i int, o offer) (inService, lastResort offer) {
 	return nil, o
 }
 
-// The only method returns the part of an offer with the given standing.
 func (p *placement) only(o offer, s Standing) offer {
 	has := func(e *Endpoint) bool { return p.standingOf(e) == s }
 	var list offer
@@ -214,9 +207,9 @@ func (p *placement) only(o offer, s Standing) offer {
 // countsUnready reports whether the number of unready endpoints affects clients.
 func (st *steering) countsUnready() bool { return st != nil && st.preference.MinReady.Percent > 0 }
 
-// unready returns the offered endpoints that are not ready, except those that share an address with
-// a ready endpoint. The list is sorted by address, and contains one endpoint per address. If the
-// number of unready endpoints does not affect clients, unready returns nil.
+// unready returns the offered endpoints that are not ready, except at addresses where another
+// endpoint is ready. The list is sorted by address, with one endpoint per address. If the number of
+// unready endpoints does not affect clients, the list is nil.
 func (st *steering) unready(offers offers, merged []*Endpoint) (list []*Endpoint) {
 	if !st.countsUnready() {
 		return nil
@@ -234,8 +227,8 @@ func (st *steering) unready(offers offers, merged []*Endpoint) (list []*Endpoint
 	return slices.CompactFunc(list, func(a, b *Endpoint) bool { return a.Addr == b.Addr })
 }
 
-// tierOf returns the tier that an endpoint belongs to, for clients in the given zone. For endpoints
-// outside all tiers, the result is lastResort() or unnamed().
+// tierOf returns the tier of an endpoint for clients in the given zone. For an endpoint outside all
+// tiers, the result is lastResort() or unnamed().
 func (st *steering) tierOf(e *Endpoint, zone string) int {
 	p := st.byCluster[e.Cluster]
 	if p == nil {
@@ -251,7 +244,6 @@ func (st *steering) tierOf(e *Endpoint, zone string) int {
 	return tier
 }
 
-// tiersOf returns the tier of each endpoint: see tierOf.
 func (st *steering) tiersOf(list []*Endpoint, zone string) []int {
 	tiers := make([]int, len(list))
 	for i, e := range list {
@@ -260,7 +252,7 @@ func (st *steering) tiersOf(list []*Endpoint, zone string) []int {
 	return tiers
 }
 
-// countByTier returns the number of endpoints in each tier. The last number is for the endpoints of
+// countByTier returns the number of endpoints in each tier. The last number is for endpoints of
 // last resort.
 func (st *steering) countByTier(tiers []int) []int {
 	n := make([]int, st.unnamed()+1)
@@ -270,7 +262,6 @@ func (st *steering) countByTier(tiers []int) []int {
 	return n[:st.unnamed()]
 }
 
-// alike reports whether two steerings have the same tiers and standings.
 func (st *steering) alike(o *steering) bool {
 	if st == nil || o == nil || st == o {
 		return st == o
@@ -279,7 +270,6 @@ func (st *steering) alike(o *steering) bool {
 		maps.EqualFunc(st.byCluster, o.byCluster, (*placement).equal)
 }
 
-// equal reports whether two placements have the same content.
 func (p *placement) equal(o *placement) bool {
 	if p.tier != o.tier || p.standing != o.standing {
 		return false
