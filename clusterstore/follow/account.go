@@ -7,34 +7,29 @@ import (
 	"math"
 )
 
-// print is a hash of an object's key. A print takes much less memory than the key. Collisions are
-// very unlikely, because no API server knows the seed of the hash.
+// print is a hash of an object's key, and takes much less memory than the key. API servers cannot
+// provoke collisions, because they do not know the seed.
 type print uint64
 
-// prints computes prints.
 type prints struct{ seed maphash.Seed }
 
 func newPrints() prints { return prints{maphash.MakeSeed()} }
 
 func (p prints) of(key string) print { return print(maphash.String(p.seed, key)) }
 
-// In addition to the key and value of each object, the memory cap counts the following sizes, in
-// bytes. A test in clusterstore/cluster compares the estimated total size of a cache with the heap.
+// The memory cap counts these sizes, in bytes, in addition to an object's key and value. A test in
+// clusterstore/cluster compares the estimated size of a cache with the heap.
 const (
-	// objectSize is the memory that this package uses for each object: an entry of account.sizes,
-	// and the string header of the object's key.
+	// objectSize is used by an entry of account.sizes and the string header of the object's key.
 	objectSize = 56
-	// shareSize is the memory that this package uses for each shared value: an entry of
-	// account.shared.
+	// shareSize is the size of an entry of account.shared.
 	shareSize = 96
-	// sameSize is the memory that this package uses for an unchanged object of a list. For an
-	// unchanged object, only the print is staged.
+	// sameSize is used by a listed object that has not changed, for which only the print is staged.
 	sameSize = 32
 )
 
-// account counts the memory of one resource against the cluster's memory cap. Cached objects count,
-// and so do staged objects while a list is being read. An account is not safe for concurrent use. A
-// nil *account counts nothing.
+// account counts the cached and staged objects of one resource against the cluster's memory cap. An
+// account is not safe for concurrent use. A nil *account counts nothing.
 type account struct {
 	memory *MemoryCap // fixed
 	what   string     // fixed; the resource
@@ -45,36 +40,32 @@ type account struct {
 	shared map[any]*share  // shared values by handle
 	sums   sums
 
-	// The committing field is true while the objects of a list move into the Store. The account
-	// does not update the memory cap until the move ends, because old objects are dropped last. If
-	// the account updated the memory cap during the move, both the old and the new objects would be
-	// counted.
+	// committing is true while the objects of a list move into the Store. During the move, the
+	// memory cap is not updated, because it would count both the new objects and the old ones,
+	// which are dropped last.
 	committing bool
-	// The counted and staged fields are the numbers of bytes that the memory cap currently counts
-	// for the resource.
+	// counted and staged are the bytes that the memory cap currently counts for the resource.
 	counted, staged int64
 }
 
-// sums are the sizes of a resource's objects, in bytes.
 type sums struct {
 	cached int64 // cached objects
 	listed int64 // objects of the list that is being read, with their future size in the cache
 	staged int64 // memory that the list uses in addition to the cache
 
-	// The following sums count each shared value once.
+	// The following sums count each shared value only once.
 	cachedShared int64 // shared values of cached objects
 	listedShared int64 // shared values of listed objects
 	stagedShared int64 // shared values of listed objects only
 }
 
-// counted returns the number of bytes that count against the memory cap: the size of the cache or
-// of the list, whichever is larger.
+// counted returns the bytes that count against the memory cap: those of the cache or of the list,
+// whichever is larger.
 func (s *sums) counted() int64 { return max(s.cached+s.cachedShared, s.listed+s.listedShared) }
 
-// beside returns the number of bytes that a list stages in addition to the cache.
+// beside returns the bytes that a list stages in addition to the cache.
 func (s *sums) beside() int64 { return s.staged + s.stagedShared }
 
-// A share counts the references to one shared value.
 type share struct {
 	cached, listed int // references from cached and from listed objects
 	size           int64
@@ -96,8 +87,8 @@ func newAccount(m *MemoryCap, resource string, p prints) *account {
 	return &account{memory: m, what: resource, prints: p, sizes: make(map[print]int64), shared: make(map[any]*share)}
 }
 
-// refer counts references to shared values, separately for cached and listed objects. Negative
-// numbers remove references.
+// refer counts references to shared values from cached and listed objects. Negative numbers remove
+// references.
 func (a *account) refer(to handles, cached, listed int) {
 	for handle, size := range to.all {
 		one := a.shared[handle]
@@ -115,7 +106,6 @@ func (a *account) refer(to handles, cached, listed int) {
 	}
 }
 
-// sumShare adds the size of a shared value to the sums, or subtracts it if sign is -1.
 func (a *account) sumShare(one *share, sign int64) {
 	if one.cached > 0 {
 		a.sums.cachedShared += sign * one.size
@@ -128,7 +118,6 @@ func (a *account) sumShare(one *share, sign int64) {
 	}
 }
 
-// stage counts one more object in a list.
 func (a *account) stage(size int64, of handles) error {
 	if a == nil {
 		return nil
@@ -144,8 +133,8 @@ func (a *account) stageSame(key string, of handles) error {
 	return a.stageAs(sameSize, a.sizes[a.prints.of(key)], of)
 }
 
-// stageNone counts a listed object that will not be cached. If uncached objects did not count, a
-// list of such objects could be endless.
+// stageNone counts a listed object that will not be cached, because a list of uncached objects
+// could otherwise be endless.
 func (a *account) stageNone() error {
 	if a == nil {
 		return nil
@@ -153,8 +142,7 @@ func (a *account) stageNone() error {
 	return a.stageAs(sameSize, 0, nil)
 }
 
-// stageAs counts an object in a list with the given sizes. An object in a list has one size while
-// it is staged, and another size once it is cached.
+// stageAs counts a listed object by its size while it is staged, and by its size once it is cached.
 func (a *account) stageAs(staged, listed int64, of handles) error {
 	a.refer(of, 0, 1)
 	a.sums.staged += staged
@@ -168,23 +156,21 @@ func (a *account) stageAs(staged, listed int64, of handles) error {
 	return err
 }
 
-// unstage removes the references of a staged object. The bytes of the unstaged object still count
-// until the list ends. A list that repeats objects forever therefore exceeds the memory cap.
+// unstage removes the references of a staged object. The object's bytes count until the list ends,
+// so that a list that repeats objects forever exceeds the memory cap.
 func (a *account) unstage(of handles) {
 	if a != nil {
 		a.refer(of, 0, -1)
 	}
 }
 
-// commit marks the start of the move of all staged objects into the cache. The unstageAll method
-// marks the end of the move.
+// commit begins the move of all staged objects into the cache. unstageAll ends the move.
 func (a *account) commit() {
 	if a != nil {
 		a.committing = true
 	}
 }
 
-// unstageAll resets the staged sums.
 func (a *account) unstageAll() {
 	if a == nil {
 		return
@@ -201,9 +187,9 @@ func (a *account) unstageAll() {
 	a.settle()
 }
 
-// announced returns an error if a list would exceed the memory cap, judging by the number of
-// objects that its first page announces. The announced objects are assumed to be as small as the
-// smallest object on the first page.
+// announced returns an error if the objects that the first page of a list announces would exceed
+// the memory cap. Every announced object is assumed to be as small as the smallest object on the
+// page.
 func (a *account) announced(least, more int64) error {
 	if a == nil || more <= 0 || least == 0 {
 		return nil
@@ -216,8 +202,8 @@ func (a *account) announced(least, more int64) error {
 	return a.memory.fits(whole.counted()-a.counted, a.what)
 }
 
-// keep counts a staged object as a cached object. The before argument contains the shared values of
-// the cached object that is replaced.
+// keep counts a staged object as cached. The before argument holds the shared values of the object
+// that it replaces.
 func (a *account) keep(key string, size int64, of, before handles) {
 	if a == nil {
 		return
@@ -231,8 +217,8 @@ func (a *account) keep(key string, size int64, of, before handles) {
 	a.record(p, size)
 }
 
-// put counts an object that an event adds or changes. The before argument contains the shared
-// values of the cached object that is replaced.
+// put counts an object that an event adds or changes. The before argument holds the shared values
+// of the object that it replaces.
 func (a *account) put(key string, size int64, of, before handles) error {
 	if a == nil {
 		return nil
@@ -257,7 +243,6 @@ func (a *account) record(p print, size int64) {
 	a.peak = max(a.peak, len(a.sizes))
 }
 
-// drop no longer counts a cached object and its references to shared values.
 func (a *account) drop(key string, of handles) {
 	if a == nil {
 		return
@@ -274,7 +259,7 @@ func (a *account) drop(key string, of handles) {
 	}
 }
 
-// charge counts the new sums against the memory cap. If the sums exceed the cap, charge returns an
+// charge updates the memory cap to the new sums. If the sums exceed the cap, charge returns an
 // error and changes nothing.
 func (a *account) charge() error {
 	counted := a.sums.counted()
@@ -287,7 +272,7 @@ func (a *account) charge() error {
 	return nil
 }
 
-// settle is like charge, but is used for changes that cannot be refused.
+// settle updates the memory cap like charge, but is used for changes that cannot be rejected.
 func (a *account) settle() {
 	if a.committing {
 		return
@@ -299,14 +284,13 @@ func (a *account) settle() {
 	a.staged = staged
 }
 
-// refusedKey returns the key under which an account counts a refused object. The key differs from
-// every object's key, because package decode refuses names that contain a slash.
+// refusedKey returns the key under which a refused object is counted. No object can have such a
+// key, because package decode refuses names that contain a slash.
 func refusedKey(key string) string { return "//" + key }
 
 // refusedEntrySize is the size of an entry of Resource.unusable in bytes, without its strings.
 const refusedEntrySize = 128
 
-// refusedSize is the size that the memory cap counts for a refused object, in bytes.
 func refusedSize(key, why string) int64 {
 	return objectSize + refusedEntrySize + int64(len(key)+len(why))
 }

@@ -1,5 +1,5 @@
-// Package follow caches objects of an API server. The package lists and watches kinds of objects
-// until the caller stops it, and reports failures. The package does not interpret the objects.
+// Package follow lists and watches the objects of an API server, caches them in the caller's
+// Stores, and reports failures. The package does not interpret the objects.
 //
 //	pods := follow.New(follow.Kind[*corev1.Pod, string]{
 //		Name: "pods", Needed: true,
@@ -10,73 +10,71 @@
 //	})
 //	follow.NewGroup(follow.Options{}, pods).Run(ctx, nil)
 //
-// Callers may rely on the following for the cache:
+// The cache follows these rules:
 //
-//   - An object stays in its Store until the API reports the object's deletion or drops the
-//     object's kind. A kind counts as dropped if it is optional, the API returns 404, and API
-//     discovery confirms that the kind does not exist ([Kind].Serves).
-//   - While the API is unreachable, all objects stay in the cache.
-//   - [Kind].Compact compacts each object as soon as the object is decoded. While a list is being
+//   - An object stays in its Store until the API server reports its deletion. If API discovery
+//     confirms that an optional kind no longer exists, all objects of the kind are dropped
+//     ([Kind].Serves).
+//   - While the API server is unreachable, all objects stay in the cache.
+//   - Each object is compacted as soon as it is decoded ([Kind].Compact). While a list is being
 //     read, only objects that differ from the cached ones are staged in memory.
-//   - After a list, the package adds new objects to the Store before it drops missing objects.
+//   - After a list, new objects are added to the Store before missing objects are dropped.
 //   - If an object cannot be decoded, its previous version stays in the cache, and the Health
-//     reports the object's name.
-//   - The first sync waits at most 25 s for optional resources. The first sync does not wait for
+//     reports the object as refused.
+//   - The first sync waits up to 25 s for optional resources. The first sync does not wait for
 //     resources that are forbidden, absent or over budget, or whose kind is [Kind].Unawaited.
 //
-// Callers may rely on the following for retries:
+// Retries follow these rules:
 //
-//   - The Health shows every failure immediately. Failed requests are usually retried within 4 s.
-//   - A needed resource that may be listed but not watched is retried within 30 s.
-//   - An optional resource that is forbidden or absent is retried within 30 s. An absent resource
-//     is also retried within 10 s after API discovery finds it.
+//   - The Health shows every failure immediately. Most failed requests are retried within 4 s.
+//   - A required resource that may be listed but not watched is retried within 30 s.
+//   - A forbidden or absent optional resource is retried within 30 s. An absent resource is also
+//     retried within 10 s after API discovery finds it.
 //   - A resource that is over budget is retried after four times the duration of its last list, but
-//     after 30 s at most.
-//   - All resources are watched again within 10 s after the API becomes reachable, however long the
-//     outage was.
-//   - After an outage of less than a minute, a watch resumes from its last version, unless the
-//     server's version is lower. A lower version means that the server was restored from a backup,
-//     so the resource is listed again.
-//   - After an outage of a minute or longer, resources are always listed again. After such an
-//     outage, a restored server could already have reached the last version again.
-//   - If a server sends Retry-After, the resource waits that long before its next request, but at
-//     most 60 s after a 429 and 10 s after other codes. The Health shows when the wait ends.
+//     after at most 30 s.
+//   - All resources are watched again within 10 s after the API server becomes reachable, however
+//     long the outage was.
+//   - After an outage of less than a minute, a watch resumes from its last version. If the server's
+//     version is lower, the server was restored from a backup, and the resource is listed again.
+//   - After a longer outage, resources are always listed again, because a restored server could
+//     already have reached the last version again.
+//   - If the server sends Retry-After, the resource waits that long before its next request, up to
+//     60 s after a 429 and up to 10 s after other codes. The Health shows when the wait ends.
 //   - The backoff is reset once a watch has lasted 30 s.
 //
-// Callers may rely on the following for limits and hostile servers:
+// The following limits also hold for hostile servers:
 //
-//   - Neither the cache nor a list that is being read exceeds the memory cap in [Options].Memory.
-//     In addition to the cache, lists may stage objects of at most the same total size.
+//   - The cache and the list that is being read each stay within the memory cap in
+//     [Options].Memory. In addition to the cache, lists may stage objects of at most the same total
+//     size.
 //   - A list that exceeds the memory cap changes nothing. An event that exceeds the cap is not
-//     applied, and the resource is listed again. Until a list fits into the cap, the Group is
+//     applied, and the resource is listed again. Until a list fits within the cap, the Group is
 //     unhealthy, even if the resource is optional. The only exceptions are kinds for which
 //     [Kind].Aside is true.
-//   - A Group with a memory cap handles at most 10,000 events a second, after a burst of 20,000.
-//     Listed objects count as events, except for those of a resource's first list. The server holds
-//     back further events.
-//   - Lists are read in pages of 500 objects. A page times out after 30 s, and a list times out
-//     after 5 min. Package kube sets the other timeouts.
-//   - A list that repeats objects soon exceeds the memory cap, because an object counts each time
-//     it is listed.
+//   - A Group with a memory cap handles at most 10,000 events per second, after a burst of 20,000.
+//     Listed objects count as events, except in a resource's first list. The server holds back
+//     further events.
+//   - Lists are read in pages of 500 objects. A page times out after 30 s, and a list after 5 min.
+//     Package kube sets the other timeouts.
+//   - A list that repeats objects soon exceeds the memory cap, because each repetition counts
+//     against the cap.
 //   - If a watch receives neither an event nor a bookmark for 100 s, the resource is listed and
-//     watched again, which does not count as a failure. If the server no longer responds at all,
-//     the list fails at most 30 s later.
+//     watched again. A silent watch is not a failure. If the server no longer responds at all, the
+//     list fails at most 30 s later.
 //   - Every watch ends soon after the requested time, even if the server keeps the watch open.
-//   - Whatever a server responds, a resource sends at most one request a second after a burst of
-//     five requests. After a page with at least 50 objects, the request for the next page is exempt
-//     from this limit.
-//   - If a server's behavior causes repeated requests without failures, the Health describes the
+//   - A resource sends at most one request per second after a burst of five, whatever the server
+//     responds. Only the request for the next page of a list is exempt, if the last page had at
+//     least 50 objects.
+//   - If a server causes repeated requests without a failure, the Health describes the server's
 //     behavior, and [Options].Trouble is called once.
 //
-// [Group.Run] starts one goroutine for each Resource, and waits until all of them have ended. The
-// methods Health, Synced and HealthChanged are safe for concurrent use. Functions that the caller
-// provides may call these three methods, because the package holds no lock during such calls.
+// [Group.Run] starts one goroutine per Resource, and waits for all of them to end. The methods
+// Health, Synced and HealthChanged are safe for concurrent use. Callbacks may call these three
+// methods, because the package holds no lock while it calls back.
 //
-// Each goroutine runs the same loop as client-go's Reflector (resource.go): the goroutine lists,
-// watches, resumes and backs off. The package does not use a Reflector, because a Reflector holds
-// whole lists of complete objects in memory. A Reflector also has fixed rules for failures, which
-// cannot be extended for memory caps and silent servers. A Reflector also needs two more goroutines
-// for each watch.
+// The list-and-watch loop in resource.go replaces client-go's Reflector, which holds whole lists of
+// complete objects in memory. A Reflector also has fixed rules for failures, which do not cover
+// memory caps and silent servers, and needs two more goroutines per watch.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.
 package follow

@@ -14,7 +14,7 @@ import (
 )
 
 // stage holds the objects of a list until the list is complete. For an object that equals its
-// cached version, the stage only holds the hash of the key.
+// cached version, the stage holds only a hash of the key.
 type stage[T any] struct {
 	prints  prints
 	begun   bool                     // at least one object of the list has been read
@@ -32,7 +32,7 @@ func newStage[T any](p prints) *stage[T] {
 	}
 }
 
-// has reports whether the list contains an object with the given key. Refused objects count too.
+// has reports whether the list contains an object with the given key, refused or not.
 func (s *stage[T]) has(key string) bool {
 	_, listed := s.objects[key]
 	_, refused := s.refused[key]
@@ -40,7 +40,6 @@ func (s *stage[T]) has(key string) bool {
 	return listed || refused || same
 }
 
-// compacted is an object that has been decoded but not yet put into the Store.
 type compacted[T any] struct {
 	key     string
 	version string
@@ -56,14 +55,13 @@ func named[T any](namespace, name, version string) *compacted[T] {
 	return &compacted[T]{key: JoinKey(namespace, name), version: strings.Clone(version)}
 }
 
-// The stored type is the result of looking up a key in the Store.
 type stored[T any] struct {
 	value T
 	there bool
 }
 
 // feed compacts each object of type O to a T as it is decoded, and puts the T into the kind's
-// Store. Only the goroutine that executes Resource.run calls the methods of a feed.
+// Store. Only the goroutine that executes Resource.run may call its methods.
 type feed[O decode.Object, T any] struct {
 	kind     Kind[O, T]
 	resource *Resource
@@ -84,8 +82,8 @@ func (f *feed[O, T]) useMemoryCap() {
 	f.account = newAccount(limit, f.resource.name, f.prints)
 }
 
-// compact returns the compacted form of an object. If the object is refused, the result contains
-// only the name, the version and the reason.
+// compact returns the compacted form of an object. For a refused object, the result contains only
+// the name, the version and the reason.
 func (f *feed[O, T]) compact(o O, refused *decode.Refused) *compacted[T] {
 	if refused != nil {
 		c := named[T](refused.Namespace, refused.Name, refused.ResourceVersion)
@@ -102,7 +100,6 @@ func (f *feed[O, T]) compact(o O, refused *decode.Refused) *compacted[T] {
 	return c
 }
 
-// open requests a watch.
 func (f *feed[O, T]) open(ctx context.Context, opts metav1.ListOptions) (events, error) {
 	from, err := f.kind.Source.Watch(ctx, opts)
 	if err != nil {
@@ -111,7 +108,6 @@ func (f *feed[O, T]) open(ctx context.Context, opts metav1.ListOptions) (events,
 	return compactedEvents[O, T]{f, from}, nil
 }
 
-// compactedEvents are the compacted events of a watch.
 type compactedEvents[O decode.Object, T any] struct {
 	feed *feed[O, T]
 	decode.Events[O]
@@ -136,14 +132,12 @@ func (e compactedEvents[O, T]) next() (out event, err error) {
 
 var errNoName = errors.New("the API server sent an object without a name: check that the URL points to an API server")
 
-// beginList discards all staged objects and starts a new stage.
 func (f *feed[O, T]) beginList() {
 	f.abandonList()
 	f.stage = newStage[T](f.prints)
 }
 
-// abandonList discards all staged objects. If the abandoned list contained any objects, later lists
-// are rate-limited.
+// abandonList discards all staged objects. If any object was staged, later lists are rate-limited.
 func (f *feed[O, T]) abandonList() {
 	if f.stage != nil {
 		f.resource.relists = f.resource.relists || f.stage.begun
@@ -152,7 +146,6 @@ func (f *feed[O, T]) abandonList() {
 	f.account.unstageAll()
 }
 
-// stagePage reads one page of a list and stages its objects.
 func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (metav1.ListMeta, int, error) {
 	n := 0
 	least := int64(0)
@@ -172,15 +165,13 @@ func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (me
 	return list, n, err
 }
 
-// skipPage reads one page of a list and discards its objects.
 func (f *feed[O, T]) skipPage(ctx context.Context, opts metav1.ListOptions) (metav1.ListMeta, int, error) {
 	list, err := f.kind.Source.List(ctx, opts, func(O, *decode.Refused) error { return nil })
 	return list, 0, err
 }
 
-// paceList waits until the rate limit admits one more object of a list. The first list is not
-// rate-limited. Later lists are rate-limited, because a server can make Isthmus list objects
-// repeatedly.
+// paceList waits until the rate limit admits one more listed object. The first list is not
+// rate-limited, but later ones are, because a server can make Isthmus list objects repeatedly.
 func (f *feed[O, T]) paceList(ctx context.Context) error {
 	f.stage.begun = true
 	if !f.resource.relists {
@@ -189,9 +180,9 @@ func (f *feed[O, T]) paceList(ctx context.Context) error {
 	return f.resource.pace(ctx)
 }
 
-// stageObject stages an object. A staged object replaces an earlier object with the same key,
-// unless the new object is refused. Each call counts against the memory cap until the list ends, so
-// a list that repeats objects forever exceeds the cap.
+// stageObject stages an object in place of any earlier object with the same key. A refused object
+// does not replace an earlier one. Each call counts against the memory cap until the list ends, so
+// that a list that repeats objects forever exceeds the cap.
 func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	if c.key == "" {
 		return errNoName
@@ -221,7 +212,6 @@ func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	return nil
 }
 
-// unstage removes a staged object.
 func (f *feed[O, T]) unstage(key string) {
 	s := f.stage
 	if c, ok := s.objects[key]; ok {
@@ -234,8 +224,8 @@ func (f *feed[O, T]) unstage(key string) {
 	}
 }
 
-// commit puts the staged objects into the Store and drops all objects that the list does not
-// contain.
+// commit puts the staged objects into the Store and drops all objects that are missing from the
+// list.
 func (f *feed[O, T]) commit() {
 	staged := f.stage
 	f.stage = nil
@@ -248,10 +238,11 @@ func (f *feed[O, T]) commit() {
 
 // replaceAll replaces the contents of the Store with the staged objects, and reports whether it
 // dropped any object. Old objects are dropped last, because a new slice, Pod, Server or
-// ServiceProfile may replace an old one. The addresses of old objects are released first, with
-// PrepareDrop. If PrepareDrop did not release the addresses first, an address could be assigned to
-// two objects for a moment. A proxy that looked up an address at that moment would receive an
-// ambiguous response, and would not look up the address again.
+// ServiceProfile may replace an old one.
+//
+// PrepareDrop first releases the addresses of the old objects, because an address could otherwise
+// be assigned to two objects for a moment. A proxy that looked up the address at this moment would
+// receive an ambiguous response, and would not look up the address again.
 func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 	f.account.commit()
 	var gone []string
@@ -271,15 +262,15 @@ func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 	return len(gone) > 0
 }
 
-// clear drops all objects, because the API no longer has the kind.
+// clear drops all objects, because the API server no longer has the kind.
 func (f *feed[O, T]) clear() {
 	if f.replaceAll(newStage[T](f.prints)) {
 		f.applied()
 	}
 }
 
-// apply applies an event to the Store. If the object would exceed the memory cap, apply returns an
-// error and the cached version stays. If the object is refused, the cached version also stays.
+// apply applies an event to the Store. The cached version stays if the new version is refused, or
+// if it would exceed the memory cap, which is an error.
 func (f *feed[O, T]) apply(e event) error {
 	f.resource.group.event()
 	err := f.applyEvent(e)
@@ -287,7 +278,6 @@ func (f *feed[O, T]) apply(e event) error {
 	return err
 }
 
-// applyEvent stores or drops the object of an event.
 func (f *feed[O, T]) applyEvent(e event) error {
 	c := e.object.(*compacted[T])
 	switch e.kind {
@@ -304,8 +294,6 @@ func (f *feed[O, T]) applyEvent(e event) error {
 	return nil
 }
 
-// store handles an added or changed object. The object is put into the Store, dropped from the
-// Store, or recorded as refused.
 func (f *feed[O, T]) store(c *compacted[T]) error {
 	switch {
 	case c.refused != "":
@@ -333,14 +321,13 @@ func (f *feed[O, T]) stored(key string) (s stored[T]) {
 	return s
 }
 
-// same reports whether the Store already contains the value of c, so that putting c into the Store
-// would have no effect.
+// same reports whether replacing the stored value with that of c would have no effect.
 func (f *feed[O, T]) same(s stored[T], c *compacted[T]) bool {
 	return s.there && f.kind.Same(s.value, c.value)
 }
 
-// putAll puts the objects of a list into the Store. Objects that compare equal with Kind.Together
-// are put in one step.
+// putAll puts listed objects into the Store. Objects that compare as equal with Kind.Together are
+// put in one step.
 func (f *feed[O, T]) putAll(list []*compacted[T]) {
 	compare := func(a, b *compacted[T]) int { return 1 }
 	if together := f.kind.Together; together != nil {
@@ -357,7 +344,6 @@ func (f *feed[O, T]) putAll(list []*compacted[T]) {
 	}
 }
 
-// putStep puts several objects into the Store in one step.
 func (f *feed[O, T]) putStep(list []*compacted[T]) {
 	before := make([]stored[T], len(list))
 	for i, c := range list {
@@ -378,8 +364,6 @@ func (f *feed[O, T]) putStep(list []*compacted[T]) {
 	}
 }
 
-// hasPut is called after an object has been put into the Store. The before argument is the value
-// that the object's new value replaced.
 func (f *feed[O, T]) hasPut(c *compacted[T], before stored[T]) {
 	if !before.there {
 		f.resource.objects.Add(1)
@@ -409,7 +393,6 @@ func (f *feed[O, T]) applied() {
 	}
 }
 
-// forgive records that an object is no longer refused.
 func (f *feed[O, T]) forgive(key string) {
 	f.account.drop(refusedKey(key), nil)
 	f.resource.noteRefused(key, "")
@@ -427,7 +410,6 @@ func (f *feed[O, T]) keepRefused(all map[string]string) {
 	f.account.unstageAll()
 }
 
-// handles returns the shared values of an object.
 func (f *feed[O, T]) handles(value T) handles {
 	if f.account == nil || f.kind.Shared == nil {
 		return nil
@@ -435,7 +417,6 @@ func (f *feed[O, T]) handles(value T) handles {
 	return func(yield func(any, int64) bool) { f.kind.Shared(value, yield) }
 }
 
-// handlesOf returns the shared values of a stored object.
 func (f *feed[O, T]) handlesOf(s stored[T]) handles {
 	if !s.there {
 		return nil
@@ -443,9 +424,9 @@ func (f *feed[O, T]) handlesOf(s stored[T]) handles {
 	return f.handles(s.value)
 }
 
-// Feed passes objects to a Store as a list or a watch would. Tests use a Feed to test a kind
-// without an API server. A Feed is not safe for concurrent use, and must not be used while its
-// Group runs. A Feed panics if an object has the wrong type or exceeds the memory cap.
+// Feed passes objects to a Store as a list or watch would, so that tests do not need an API server.
+// A Feed is not safe for concurrent use, and must not be used while its Group runs. A Feed panics
+// if an object has the wrong type or exceeds the memory cap.
 type Feed interface {
 	Update(o any) // an added or changed object
 	Delete(o any)

@@ -14,9 +14,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// The constants eventRate and eventBurst limit the events of a cluster with a memory cap. Listed
-// objects count as events, except for those of first lists. Handling an event takes about 20 µs of
-// CPU time.
+// eventRate and eventBurst limit the events that a cluster with a memory cap may send. Listed
+// objects count as events, except in first lists. Handling an event takes about 20 µs of CPU time.
 const (
 	eventRate  = 10_000 // per second
 	eventBurst = 20_000
@@ -24,12 +23,12 @@ const (
 
 // Options apply to all resources of a Group.
 type Options struct {
-	// Printable makes an error safe to display, because the error's message may come from the API
-	// server. If Printable is nil, errors are displayed unchanged.
+	// Printable makes an error safe to display, because its message may come from the API server.
+	// If Printable is nil, errors are displayed unchanged.
 	Printable func(error) error
-	// Trouble, if set, is called when an API server causes a resource to repeat its requests
-	// although no request has failed. Trouble is called once for each cause, and again only if the
-	// cause recurs after several minutes. Several goroutines may call Trouble at the same time.
+	// Trouble, if set, is called when an API server makes a resource repeat requests that have not
+	// failed. Trouble is called once per cause, and again only if the cause recurs after several
+	// minutes. Several goroutines may call Trouble at the same time.
 	Trouble func(resource, text string)
 	// Contain, if set, must call the follow function and recover from its panics. After a panic,
 	// Contain must call [Group.Fail].
@@ -37,7 +36,7 @@ type Options struct {
 	// Admit, if set, delays the end of the first sync until the channel is closed. See
 	// [Group.Listed].
 	Admit <-chan struct{}
-	// Memory caps the bytes that cached and staged objects use. If Memory is nil, neither the
+	// Memory caps the memory used by cached and staged objects. If Memory is nil, neither the
 	// memory nor the rate of events is limited.
 	Memory *MemoryCap
 }
@@ -63,19 +62,19 @@ type Group struct {
 	}
 }
 
-// The first sync also waits for optional resources, because a resource that has not been listed yet
+// The first sync also waits for optional resources, because a resource that has not been listed
 // appears to be empty.
 const (
-	// optionalPatience is how long the first sync waits for optional resources, from the start of
-	// Run.
+	// optionalPatience is how long after its start the first sync stops waiting for optional
+	// resources.
 	optionalPatience = 25 * time.Second
-	// optionalGrace is the minimum time that the first sync waits for optional resources after the
-	// needed ones are listed. The value of optionalGrace exceeds the longest pause after a failure.
+	// optionalGrace is how long the first sync waits for optional resources after the required ones
+	// are listed. optionalGrace exceeds the longest pause after a failure.
 	optionalGrace = 5 * time.Second
 )
 
 // NewGroup returns a Group of the given resources, which must not belong to another Group. NewGroup
-// does not start any goroutine.
+// does not start any goroutines.
 func NewGroup(o Options, resources ...*Resource) *Group {
 	if o.Printable == nil {
 		o.Printable = func(err error) error { return err }
@@ -94,9 +93,9 @@ func NewGroup(o Options, resources ...*Resource) *Group {
 	return g
 }
 
-// Run lists and watches the resources until ctx ends, and returns once all its goroutines have
-// ended. If the synced function is not nil, Run calls it after the first sync, before the channel
-// of [Group.Synced] is closed. Run must be called only once.
+// Run lists and watches the resources until ctx is done, and returns once all its goroutines have
+// ended. If synced is not nil, Run calls it after the first sync, before it closes the channel of
+// [Group.Synced]. Run must be called only once.
 func (g *Group) Run(ctx context.Context, synced func()) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -117,9 +116,9 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 	close(g.done)
 }
 
-// firstSync waits until all needed resources have been listed. For each optional resource,
-// firstSync waits until the resource is listed, refused, absent or over budget, but no longer than
-// optionalPatience and optionalGrace allow. If ctx ends first, firstSync returns false.
+// firstSync waits until all required resources have been listed. Then firstSync waits for optional
+// resources, limited by optionalPatience and optionalGrace. If ctx is done first, firstSync returns
+// false.
 func (g *Group) firstSync(ctx context.Context) bool {
 	began := time.Now()
 	for _, r := range g.resources {
@@ -147,7 +146,6 @@ func (g *Group) firstSync(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// admitted waits until Options.Admit is closed. If ctx ends first, admitted returns false.
 func (g *Group) admitted(ctx context.Context) bool {
 	if g.options.Admit == nil {
 		return true
@@ -161,25 +159,24 @@ func (g *Group) admitted(ctx context.Context) bool {
 }
 
 // Listed returns a channel that is closed when the first sync is only waiting for [Options].Admit.
-// The caller can delay closing Admit, so that the Group lists more optional resources before the
-// first sync ends.
+// By closing Admit later, the caller lets the Group list more optional resources in the first sync.
 func (g *Group) Listed() <-chan struct{} { return g.listed }
 
-// Synced returns a channel that is closed after the first sync. When the channel is closed, the
-// Stores contain all objects of needed resources, and the objects of each optional resource that
-// could be listed in time.
+// Synced returns a channel that is closed after the first sync. After the first sync, the Stores
+// contain all objects of the required resources, and of the optional resources that could be listed
+// in time.
 func (g *Group) Synced() <-chan struct{} { return g.done }
 
-// HealthChanged returns a channel that is closed on the next change to the health. Changes to the
-// fields Err and StaleSince count, and so do changes to the fields Synced and Failure of a
-// resource. To avoid missing a change, get the channel before you call Health.
+// HealthChanged returns a channel that is closed on the next change to Err or StaleSince, or to the
+// Synced or Failure field of a resource. To avoid missing a change, get the channel before you call
+// Health.
 func (g *Group) HealthChanged() <-chan struct{} {
 	_, changed := g.version.Get()
 	return changed
 }
 
-// update calls the change function, which modifies the health. If change returns true, update
-// closes the channel of HealthChanged.
+// update modifies the health with the change function. If change returns true, update signals
+// [Group.HealthChanged].
 func (g *Group) update(change func() (report bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -192,7 +189,6 @@ func (g *Group) setSynced() {
 	g.update(func() bool { g.synced = true; return true })
 }
 
-// setFailed records that a resource could not be listed or watched.
 func (g *Group) setFailed(s *resourceState, err error) {
 	over := isOver(err)
 	notThere := apierrors.IsNotFound(err)
@@ -218,7 +214,6 @@ func (g *Group) setFailed(s *resourceState, err error) {
 	})
 }
 
-// setAbsent records whether API discovery confirms that a resource does not exist.
 func (g *Group) setAbsent(s *resourceState, absent bool) {
 	failure := adminapi.Failing
 	if absent {
@@ -231,8 +226,8 @@ func (g *Group) setAbsent(s *resourceState, absent bool) {
 	})
 }
 
-// setLate records that the first sync ended before a resource was listed. If the resource has
-// already failed, the earlier error stays, because it is more specific than errLate.
+// setLate records that the first sync ended before a resource was listed. An earlier error of the
+// resource stays, because it is more specific than errLate.
 func (g *Group) setLate(s *resourceState) {
 	g.update(func() bool {
 		if s.synced || s.err != nil {
@@ -247,7 +242,6 @@ func (g *Group) setLate(s *resourceState) {
 	})
 }
 
-// setThrottled records the end of the pause that the server has requested.
 func (g *Group) setThrottled(s *resourceState, until time.Time) {
 	g.update(func() bool {
 		s.throttled = until
@@ -266,7 +260,6 @@ func (g *Group) setListed(s *resourceState) {
 	})
 }
 
-// setHealthy records that a resource has been listed and is being watched.
 func (g *Group) setHealthy(s *resourceState) {
 	g.event()
 	g.update(func() bool {
@@ -293,7 +286,7 @@ func (g *Group) Fail(err error) {
 func (g *Group) event() { g.lastEvent.Store(time.Now().UnixNano()) }
 
 // Reads reports whether a resource has been listed, and returns the error that currently prevents
-// reading it. If the Group does not contain the resource, Reads returns false and nil.
+// reading it. For an unknown resource, Reads returns false and nil.
 func (g *Group) Reads(name string) (listed bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

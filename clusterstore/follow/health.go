@@ -10,13 +10,12 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Health reports whether the resources of an API can be listed and watched.
+// Health describes whether the resources of an API can be listed and watched.
 type Health struct {
 	Err error // newest lasting failure of a needed resource or of one that is over budget; nil if there is none
-	// StaleSince is the time when the oldest failure that makes the Group stale began. If the Group
-	// is not stale, StaleSince is zero. A Group is stale if a needed resource has been listed but
-	// cannot be read now, or if any resource is over budget. Resources whose [Kind].Aside is true
-	// never make a Group stale.
+	// StaleSince is when the oldest failure that makes the Group stale began, or zero if the Group
+	// is not stale. A Group is stale if a required resource can no longer be read, or if any
+	// resource is over budget. Resources for which [Kind].Aside is true never make a Group stale.
 	StaleSince time.Time
 	LastEvent  time.Time       // when a list, an event or a bookmark was last received; zero if none was
 	Failed     bool            // lists and watches have ended because of Err; see Group.Fail
@@ -24,15 +23,15 @@ type Health struct {
 	Resources  []adminapi.Resource
 }
 
-// RefusedObject is an object that could not be decoded, because it is too large or exceeds another
-// limit. The Store keeps the previous version of a refused object.
+// RefusedObject is an object that could not be decoded, for example because it is too large. The
+// previous version of the object stays in the Store.
 type RefusedObject struct {
 	Resource string
 	Key      string // as returned by [JoinKey]
 	Why      string // cleaned for display
 }
 
-// resourceState is the health of one resource. Group.mu guards every resourceState.
+// resourceState is the health of one resource. Group.mu guards all fields.
 type resourceState struct {
 	synced   bool
 	err      error
@@ -47,12 +46,11 @@ type resourceState struct {
 	lasts   bool                 // the failure occurred again after lastingAfter
 }
 
-// A failure counts as lasting if it occurs again at least lastingAfter after its first occurrence.
-// Short failures are normal while an API server starts, because the server does not know all tokens
-// and permissions at first.
+// lastingAfter is the time after which a failure that occurs again counts as lasting. Short
+// failures are normal while an API server starts, because it does not know all tokens and
+// permissions yet.
 const lastingAfter = 10 * time.Second
 
-// classify records the class of a failure.
 func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {
 	if s.failure != failure {
 		s.failure = failure
@@ -64,8 +62,7 @@ func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {
 // errLate is the error of a resource that was not listed before the first sync ended.
 var errLate = errors.New("the API server has not sent the list yet")
 
-// classOf returns the class of a failure. The result is never Absent, because only API discovery
-// can confirm that a resource is absent.
+// classOf never returns Absent, because only API discovery can confirm that a resource is absent.
 func classOf(err error) adminapi.ReadFailure {
 	switch {
 	case isOver(err):
@@ -79,16 +76,15 @@ func classOf(err error) adminapi.ReadFailure {
 }
 
 const (
-	// A trouble ends when its behavior has not occurred for troublePause.
+	// troublePause is how long a behavior must not occur for its trouble to end.
 	troublePause = 5 * time.Minute
 	// troubleCount is the number of occurrences after which a behavior counts as a trouble. Single
-	// occurrences are normal: API servers end watches early when they restart, and slow servers
+	// occurrences are normal: API servers close watches early when they restart, and slow servers
 	// send bookmarks late.
 	troubleCount = 3
 )
 
-// A cause is a behavior of an API server that leads to too many requests, although none of the
-// responses is a failure.
+// A cause is a behavior of an API server that leads to too many requests without any failure.
 type cause string
 
 const (
@@ -101,8 +97,7 @@ const (
 	overdueWatch  cause = "the API server does not end watches after the requested timeoutSeconds"
 )
 
-// trouble records which behavior of an API server makes one Resource send too many requests. The
-// Health shows the trouble.
+// trouble records the current cause of one Resource for the Health.
 type trouble struct {
 	mu    sync.Mutex
 	count int // occurrences in a row
@@ -112,7 +107,7 @@ type trouble struct {
 }
 
 // add counts an occurrence, and reports whether to log it. A cause is logged once, and again only
-// after it has not occurred for troublePause.
+// after it has been absent for troublePause.
 func (t *trouble) add(c cause, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,7 +127,6 @@ func (t *trouble) add(c cause, text string) bool {
 	return now.Sub(before) > troublePause
 }
 
-// now returns a description of the current trouble, or "" if there is none.
 func (t *trouble) now() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,50 +11,48 @@ import (
 )
 
 // Kind describes one kind of object and the Store that caches it. O is the type of a decoded
-// object, and T is the type of a cached value. Only one goroutine at a time calls the functions of
-// a Kind, unless noted otherwise.
+// object, and T is the type of a cached value. Unless noted otherwise, only one goroutine at a time
+// calls the functions of a Kind.
 type Kind[O decode.Object, T any] struct {
 	Name   string // resource name, as in URLs
 	Needed bool   // the Group is not synced without it
 	Aside  bool   // may be over budget without making the Group unhealthy
-	// If Unawaited is true, the first sync does not wait for the kind. Unawaited must be false for
-	// a needed kind.
+	// Unawaited excludes an optional kind from the first sync, so that the sync does not wait for
+	// it.
 	Unawaited bool
 	Source    decode.Source[O]
 	Fields    string // field selector; empty selects all objects
-	// Serves, if set, reports whether the API has the resource, according to API discovery. Serves
-	// returns an error if the API server did not say whether the resource exists. Only optional
-	// kinds need Serves.
+	// Serves, if set, reports whether API discovery lists the resource, or returns an error if that
+	// is unknown. Only optional kinds need Serves.
 	Serves func(context.Context) (bool, error)
 
 	// Compact returns the value to cache for an object. The value must not share memory with the
 	// object, not even strings. If ok is false, the object is treated as if it did not exist.
-	// Compact must be a pure function, and two goroutines may call Compact at the same time.
+	// Compact must be a pure function, and two goroutines may call it at the same time.
 	Compact func(O) (value T, ok bool)
 	Into    Store[T]
-	// Size returns the number of bytes that a value uses in the Store, excluding its key and its
-	// shared values. The returned size includes any memory that the Store uses for other objects
-	// because the value refers to these objects. Size is required if Options.Memory is set. The
-	// returned size must only depend on the arguments.
+	// Size returns the number of bytes that a value uses in the Store, without its key and its
+	// shared values. The size includes any memory that the Store uses for other objects because the
+	// value refers to them. The result must only depend on the arguments. Size is required if
+	// Options.Memory is set.
 	Size func(value T, key string) int64
-	// Shared, if set, iterates over the parts of a value that other objects may share, such as a
-	// [unique.Handle], and their sizes in bytes. The iteration stops when yield returns false. A
-	// shared value counts once against the memory cap, however many objects refer to it.
+	// Shared, if set, iterates over the parts of a value that objects may share, such as a
+	// [unique.Handle], and over their sizes in bytes. A shared value counts once against the memory
+	// cap, however many objects refer to it.
 	Shared func(value T, yield func(handle any, size int64) bool)
-	// Same reports whether two values are equivalent, so that replacing one with the other changes
-	// nothing.
+	// Same reports whether two values are equivalent, so that an update from one to the other can
+	// be ignored.
 	Same func(a, b T) bool
-	// Together, if set, compares objects. If Together compares objects of a list as equal, the
-	// objects are put into the Store in one step. Therefore, an item that moves from one object to
-	// another is never missing from the Store. The Store must implement [Joint].
+	// Together, if set, compares objects. All listed objects that compare as equal are put into the
+	// Store in one step, so that an item that moves between two objects is never missing from the
+	// Store. The Store must implement [Joint].
 	Together func(a, b T) int
-	// Changed, if set, is called after each change to the Store. If the ok argument is true, the
-	// value is new, or differs from the previous value according to Same. If the ok argument is
-	// false, the object was dropped.
+	// Changed, if set, is called after each change to the Store. If ok is true, the value is new,
+	// or differs from the previous value according to Same. If ok is false, the object was dropped.
 	Changed func(key string, value T, ok bool)
 	// Applied, if set, is called once the Store reflects a list or an event.
 	Applied func()
-	// Report, if set, is called with the error of each failure, and with nil after each success.
+	// Report, if set, is called with the error after each failure, and with nil after each success.
 	// Several goroutines may call Report at the same time.
 	Report func(error)
 	// Lag, if set, observes the age of received updates, in seconds.
@@ -63,28 +61,25 @@ type Kind[O decode.Object, T any] struct {
 
 // Joint is a Store that accepts several objects in one step.
 type Joint[T any] interface {
-	// PutTogether calls f with a function that puts one object into the Store. The Store changes in
-	// one step once f has returned. The function f must not call other methods of the Store.
+	// PutTogether calls f with a put function. All values passed to the put function appear in the
+	// Store in one step, once f returns. The function f must not call other methods of the Store.
 	PutTogether(f func(put func(key string, value T)))
 }
 
-// Store holds the objects of a Kind. Only one goroutine at a time calls the methods of a Store. The
-// keys of a Store are in the format that [JoinKey] returns.
+// Store holds the objects of a Kind under the keys that [JoinKey] returns. Only one goroutine at a
+// time calls its methods.
 type Store[T any] interface {
 	Put(key string, value T)
-	// Get returns the value for a key.
 	Get(key string) (value T, ok bool)
 	Drop(key string) // called for existing keys only
-	// PrepareDrop is called for each object of the Store that is missing from a new list. All calls
-	// to PrepareDrop for a list precede the calls to Put for the list. The missing objects are
-	// dropped afterwards.
+	// PrepareDrop is called for each cached object that is missing from a new list, before Put is
+	// called for any listed object. Drop is called afterwards.
 	PrepareDrop(key string)
-	// Keys iterates over the keys of all objects in the Store.
 	Keys(yield func(key string) bool)
 }
 
 // JoinKey returns the key of an object: namespace/name, or the name alone if namespace is empty.
-// The key does not share memory with its arguments.
+// The key does not share memory with the arguments.
 func JoinKey(namespace, name string) string {
 	if namespace == "" {
 		return strings.Clone(name)
@@ -92,7 +87,7 @@ func JoinKey(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// SplitKey is the inverse of JoinKey. Names contain no slash.
+// SplitKey is the inverse of JoinKey.
 func SplitKey(key string) (namespace, name string) {
 	namespace, name, ok := strings.Cut(key, "/")
 	if !ok {

@@ -11,13 +11,13 @@ import (
 // ErrOverBudget is wrapped by every error that reports that a cluster would exceed its memory cap.
 var ErrOverBudget = errors.New("over budget")
 
-// MemoryCap limits the estimated memory of one cluster's cache, in bytes. For each resource, a
-// MemoryCap counts either the cache or the list that is being read, whichever is larger. The memory
-// that lists stage in addition to the cache is counted separately, and has the same limit. A nil
-// *MemoryCap has no limit. A MemoryCap is safe for concurrent use.
+// MemoryCap limits the estimated memory of one cluster's cache, in bytes. For each resource, the
+// cap counts the cache or the list that is being read, whichever is larger. Memory that lists stage
+// in addition to the cache has a separate limit of the same size. A nil *MemoryCap has no limit. A
+// MemoryCap is safe for concurrent use.
 //
-// A MemoryCap refuses changes that would exceed the limit. No cached object is evicted to free
-// memory, and no change waits for free memory.
+// A MemoryCap rejects changes that would exceed the limit. A MemoryCap does not evict objects or
+// wait for free memory.
 type MemoryCap struct {
 	limit int64 // fixed
 
@@ -26,8 +26,7 @@ type MemoryCap struct {
 	staged  int64 // bytes staged by lists that are being read
 }
 
-// NewMemoryCap returns a MemoryCap with the given limit in bytes. If the limit is zero,
-// NewMemoryCap returns nil.
+// NewMemoryCap returns a MemoryCap with the given limit in bytes, or nil if the limit is zero.
 func NewMemoryCap(limit int64) *MemoryCap {
 	if limit == 0 {
 		return nil
@@ -35,8 +34,7 @@ func NewMemoryCap(limit int64) *MemoryCap {
 	return &MemoryCap{limit: limit}
 }
 
-// Usage returns the number of counted bytes and the limit. For a nil MemoryCap, both numbers are
-// zero.
+// Usage returns the counted bytes and the limit, which are both zero for a nil MemoryCap.
 func (m *MemoryCap) Usage() adminapi.Memory {
 	if m == nil {
 		return adminapi.Memory{}
@@ -46,8 +44,7 @@ func (m *MemoryCap) Usage() adminapi.Memory {
 	return adminapi.Memory{Used: m.counted, Limit: m.limit}
 }
 
-// add adds bytes to both counters. If a counter would exceed the limit, add changes nothing and
-// returns an error that wraps [ErrOverBudget].
+// add adds bytes to both counters, or returns [ErrOverBudget] if a counter would exceed the limit.
 func (m *MemoryCap) add(counted, staged int64, resource string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,16 +65,14 @@ func (m *MemoryCap) adjust(counted, staged int64) {
 	m.staged += staged
 }
 
-// fits returns the error that add would return for the given counted bytes, but does not change the
-// counters.
+// fits returns the error that add would return, but does not change the counters.
 func (m *MemoryCap) fits(counted int64, resource string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.check(counted, 0, resource)
 }
 
-// check returns an error if a counter would exceed the limit after adding the given numbers of
-// bytes. The caller holds m.mu.
+// check returns an error if adding the given bytes would exceed the limit. The caller holds m.mu.
 func (m *MemoryCap) check(counted, staged int64, resource string) error {
 	switch {
 	case counted > 0 && counted > m.limit-m.counted:
@@ -90,7 +85,6 @@ func (m *MemoryCap) check(counted, staged int64, resource string) error {
 	return nil
 }
 
-// size formats a number of bytes in a readable unit.
 func size(n int64) string {
 	if n < 1<<20 {
 		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))

@@ -24,31 +24,27 @@ import (
 	"isthmus/internal/text"
 )
 
-// The constants requestRate and requestBurst limit the requests of a resource, except for the next
-// page of a list after a page with many objects.
+// requestRate and requestBurst limit the requests of a resource. Only the next page of a list is
+// exempt, if the last page contained many objects.
 const (
 	requestRate  = 1 // per second
 	requestBurst = 5
 )
 
-// Limits of lists.
 const (
 	// pageSize is the maximum number of objects on one page of a list.
-	pageSize = 500
-	// pageTimeout limits the duration of the request for one page.
+	pageSize    = 500
 	pageTimeout = 30 * time.Second
-	// maxListTime limits the duration of a whole list.
 	maxListTime = 5 * time.Minute
-	// slowList is the duration after which a slow list counts as a trouble.
+	// slowList is the duration after which a list counts as a trouble.
 	slowList = time.Minute
-	// If a page contains at least richPage objects, the next page is requested immediately.
-	// Normally, API servers fill their pages.
+	// After a page with at least richPage objects, the next page is requested immediately. API
+	// servers normally fill their pages.
 	richPage = pageSize / 10
 	// maxPoorPages is the maximum number of consecutive pages with fewer than richPage objects.
 	maxPoorPages = 10
-	// maxOutdated is the maximum number of consecutive errors about a version that do not count as
-	// a failure. An error about a version says that the version is too old, or that the server does
-	// not know the version yet.
+	// maxOutdated is the number of consecutive errors about a version that do not count as a
+	// failure. Such an error says that the version is too old, or not yet known to the server.
 	maxOutdated = 5
 )
 
@@ -66,67 +62,61 @@ var (
 )
 
 const (
-	// The backoff is reset once a watch has lasted steadyWatch.
+	// steadyWatch is how long a watch must last to reset the backoff.
 	steadyWatch = 30 * time.Second
-	// emptyWatch is the minimum duration after which a watch without events shows that the server
-	// is working. A server that ends every watch earlier could hide all changes.
+	// emptyWatch is how long a watch without events must last to show that the server works. A
+	// server that closes every watch sooner could hide all changes.
 	emptyWatch = time.Second
-	// A watch may be resumed until resumeWithin after the server last responded. After a longer
-	// outage, a server that was restored from a backup may have reached the last version again. A
-	// comparison of versions does not detect a restored server whose version is higher than the
-	// last version.
+	// resumeWithin is how long after the server's last response a watch may be resumed. After a
+	// longer outage, a server that was restored from a backup may have passed the last version
+	// again. Comparing versions would then not detect the restore.
 	resumeWithin = time.Minute
 	// lostAfter is the longest time between a server's last response and the detection of a lost
 	// connection. Package kube detects lost connections with pings and keep-alive probes.
 	lostAfter = 15 * time.Second
 )
 
-// backoff determines the pause between attempts. Each pause is shorter than 4 s, so that a cluster
+// backoff determines the pauses between attempts. Each pause is shorter than 4 s, so that a cluster
 // is watched within 10 s after an outage of any length. Each resource uses a copy of backoff.
 var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Cap: 3 * time.Second, Steps: 10, Jitter: 0.3}
 
-// The following pauses are longer than the backoff.
 const (
-	// optionalPause is how long an optional resource pauses if it is forbidden or absent. The sum
-	// of optionalPause and the backoff is less than 30 s.
+	// optionalPause is how long a forbidden or absent optional resource pauses. The sum of
+	// optionalPause and the backoff is less than 30 s.
 	optionalPause = 25 * time.Second
-	// During optionalPause, API discovery is queried at intervals of discoveryPause to find out
-	// whether an absent resource exists.
+	// discoveryPause is the interval at which API discovery is queried for an absent resource.
 	discoveryPause = 5 * time.Second
 
-	// A resource that is over budget pauses for overRest times the duration of the resource's last
-	// list. The pause of a resource that is over budget is at least minOverPause and at most
-	// maxOverPause.
+	// A resource that is over budget pauses for overRest times the duration of its last list, but
+	// for at least minOverPause and at most maxOverPause.
 	overRest     = 4
 	minOverPause = 5 * time.Second
 	maxOverPause = 30 * time.Second
 
-	// A needed resource that may be listed but not watched is listed repeatedly. Repeated lists are
-	// expensive, so the pause doubles after maxWatchRefusals consecutive refusals, up to
-	// maxUnwatchedPause.
+	// A required resource that may be listed but not watched is listed repeatedly. Repeated lists
+	// are expensive, so from the third consecutive refusal on (maxWatchRefusals), the pause doubles
+	// each time, up to maxUnwatchedPause.
 	maxWatchRefusals  = 3
 	maxUnwatchedPause = 30 * time.Second
 
 	// maxThrottle limits the pause that a server may request with a 429 and Retry-After. For other
 	// codes, the limit is maxRetryAfter, because a cluster must be watched within 10 s after an
-	// outage. A load balancer may request a pause of several minutes.
+	// outage, even if a load balancer requests a pause of several minutes.
 	maxThrottle   = 60 * time.Second
 	maxRetryAfter = 10 * time.Second
 	// throttleJitter is the largest fraction by which a pause may exceed the requested pause. The
-	// jitter prevents resources and replicas from sending their next requests at the same time.
+	// jitter keeps resources and replicas from sending their next requests at the same time.
 	throttleJitter = 0.25
 )
 
 const (
-	// maxRefusedText is the maximum length, in bytes, of the cached reason why an object is
-	// refused.
+	// maxRefusedText limits the cached reason why an object is refused, in bytes.
 	maxRefusedText = 200
-	// shownRefused is the maximum number of refused objects that the Health names for each
-	// resource.
+	// shownRefused is the maximum number of refused objects that the Health lists per resource.
 	shownRefused = 3
 )
 
-// Resource lists and watches one kind of object and fills the kind's Store, like a Reflector of
+// Resource lists and watches one kind of object and fills the kind's Store, like a Reflector in
 // client-go. A Resource reports failures to its Group.
 type Resource struct {
 	// fixed
@@ -140,9 +130,8 @@ type Resource struct {
 	feed   feeder
 	group  *Group
 	lag    *lag // nil if the lag is not measured
-	// The tried channel is closed once the resource has been listed. If the resource is optional,
-	// the channel is also closed once the resource is refused, confirmed to be absent, or over
-	// budget.
+	// tried is closed once the resource has been listed. If the resource is optional, tried is also
+	// closed once the resource is forbidden, confirmed to be absent, or over budget.
 	tried chan struct{}
 
 	triedOnce sync.Once // closes tried
@@ -169,7 +158,6 @@ type Resource struct {
 	refusals  int           // consecutive watches refused with 403, each after a list
 }
 
-// feeder decodes the responses to a Resource's requests and fills the Resource's Store.
 type feeder interface {
 	Feed
 	open(context.Context, metav1.ListOptions) (events, error)
@@ -183,8 +171,7 @@ type feeder interface {
 	useMemoryCap()
 }
 
-// New returns a Resource for a kind of object. Pass the Resource to [NewGroup]. [Group.Run] starts
-// the Resource.
+// New returns a Resource for [NewGroup]. The Resource does nothing until [Group.Run] is called.
 func New[O decode.Object, T any](k Kind[O, T]) *Resource {
 	r := &Resource{
 		name:   k.Name,
@@ -205,13 +192,12 @@ func New[O decode.Object, T any](k Kind[O, T]) *Resource {
 	return r
 }
 
-// Name returns the name of the kind.
 func (r *Resource) Name() string { return r.name }
 
 // Feed returns a [Feed], which tests use instead of an API server.
 func (r *Resource) Feed() Feed { return r.feed }
 
-// ListAgain causes the resource to list its objects again soon, for example because the results of
+// ListAgain makes the resource list its objects again soon, for example because the results of
 // Compact have changed. ListAgain does not block, and is safe for concurrent use.
 func (r *Resource) ListAgain() {
 	r.wanted.Add(1)
@@ -220,8 +206,8 @@ func (r *Resource) ListAgain() {
 	}
 }
 
-// WantsList reports whether ListAgain has been called since the newest complete list began. During
-// a call to Kind.Applied, the list that was just applied counts as complete.
+// WantsList reports whether ListAgain has been called since the last complete list began. During a
+// call to Kind.Applied, the list that was just applied counts as complete.
 func (r *Resource) WantsList() bool { return r.listedFor.Load() != r.wanted.Load() }
 
 // A step is the action with which listAndWatch begins.
@@ -233,7 +219,6 @@ const (
 	toResume             // watch from the last version if the server's history is the same; otherwise list
 )
 
-// run lists and watches until ctx ends, and backs off after each failure.
 func (r *Resource) run(ctx context.Context) {
 	r.backoff = backoff
 	for next := toList; ctx.Err() == nil; {
@@ -242,9 +227,9 @@ func (r *Resource) run(ctx context.Context) {
 	}
 }
 
-// listAndWatch lists the objects unless a watch can be resumed, and watches until a failure. If the
-// server ends a watch normally, the next watch begins without a pause. After a failure,
-// listAndWatch returns the step with which the next call must begin after a pause.
+// listAndWatch lists the objects unless a watch can be resumed, and then watches until a failure.
+// After the failure, listAndWatch returns the step with which the next call must begin after a
+// pause. If the server ends a watch normally, the next watch begins without a pause.
 func (r *Resource) listAndWatch(ctx context.Context, begin step) step {
 	if begin == toResume {
 		same, err := r.sameHistory(ctx)
@@ -279,7 +264,6 @@ func (r *Resource) listAndWatch(ctx context.Context, begin step) step {
 	}
 }
 
-// list reads all objects in pages, and puts them into the Store.
 func (r *Resource) list(ctx context.Context) error {
 	began := time.Now()
 	wanted := r.wanted.Load()
@@ -297,9 +281,9 @@ func (r *Resource) list(ctx context.Context) error {
 	return nil
 }
 
-// pages stages all pages of a list and returns the list's version. The API server must read the
-// list from its storage, not from its cache. A page is requested immediately if the previous page
-// contained many objects. Other pages wait for the rate limit.
+// pages stages all pages of a list and returns the list's version. The options make the API server
+// read the list from its storage, not from its cache. After a page with many objects, the next page
+// is requested immediately. All other requests wait for the rate limit.
 func (r *Resource) pages(ctx context.Context) (version string, err error) {
 	began := time.Now()
 	poor := 0
@@ -334,11 +318,8 @@ func (r *Resource) pages(ctx context.Context) (version string, err error) {
 	}
 }
 
-// pageFunc reads one page and returns the number of objects on the page.
 type pageFunc func(context.Context, metav1.ListOptions) (metav1.ListMeta, int, error)
 
-// readPage reads one page of a list. If reading the page takes longer than pageTimeout, readPage
-// returns an error.
 func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (metav1.ListMeta, int, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, pageTimeout, errSlowPage)
 	defer stop()
@@ -349,8 +330,7 @@ func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (meta
 	return page, n, err
 }
 
-// late returns an error if reading a list has taken too long. If the list is merely slow, late
-// records a trouble.
+// late returns an error if reading a list has taken too long, and records a trouble if it is slow.
 func (r *Resource) late(began time.Time) error {
 	switch took := time.Since(began); {
 	case took > maxListTime:
@@ -361,9 +341,9 @@ func (r *Resource) late(began time.Time) error {
 	return nil
 }
 
-// sameHistory reports whether a watch from the last version would receive all changes. To get the
-// server's current version, sameHistory lists one object. After a restore from a backup, the
-// current version is lower than the last version.
+// sameHistory reports whether a watch from the last version would receive all changes. After a
+// restore from a backup, the server's current version is lower than the last version. To get the
+// current version, sameHistory lists one object.
 func (r *Resource) sameHistory(ctx context.Context) (bool, error) {
 	if time.Since(r.heard) > resumeWithin {
 		return false, nil
@@ -379,7 +359,6 @@ func (r *Resource) sameHistory(ctx context.Context) (bool, error) {
 	return err == nil && order >= 0, nil
 }
 
-// open requests a watch from the last version.
 func (r *Resource) open(ctx context.Context) (*watcher, error) {
 	if err := r.admit(ctx); err != nil {
 		return nil, err
@@ -395,9 +374,9 @@ func (r *Resource) open(ctx context.Context) (*watcher, error) {
 	return w, nil
 }
 
-// watch applies the events of a watch until the watch ends. If the ended result is true, the watch
-// ended normally, and the next watch may begin without a pause. If the ended result is false, the
-// caller pauses and then begins with the returned step.
+// watch applies the events of a watch until the watch ends. If ended is true, the watch ended
+// normally, and the next watch may begin without a pause. If ended is false, the caller must pause
+// and then begin with the returned step.
 func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool) {
 	defer w.close()
 	r.watching.Store(w)
@@ -428,9 +407,8 @@ func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool
 }
 
 // afterNoAnswer returns the step after a failure to open a watch or to read the current version. If
-// the server only requests a pause, afterNoAnswer returns the failed step again. If the server
-// rejects the request itself, the next step is a list, because the server may no longer know the
-// kind or the version.
+// the server only requests a pause, the step is repeated. If the server rejects the request itself,
+// the objects are listed again, because the server may no longer know the kind or the version.
 func afterNoAnswer(err error, again step) step {
 	switch {
 	case apierrors.IsTooManyRequests(err):
@@ -441,10 +419,9 @@ func afterNoAnswer(err error, again step) step {
 	return toResume
 }
 
-// afterWatch returns the step after a watch that ended with err. If the ended result is true, the
-// watch ended normally, and the next watch may begin without a pause. After a silent watch, the
-// next step is a list, because a new watch could be silent too. The list shows whether the server
-// still responds, and which changes the watch missed.
+// afterWatch returns the step after a watch that ended with err. After a silent watch, the objects
+// are listed, because a new watch could be silent too. A list shows whether the server still
+// responds, and which changes the watch missed.
 func (r *Resource) afterWatch(w *watcher, err error) (next step, ended bool) {
 	lost := utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 	empty := !w.brought && time.Since(w.began) < emptyWatch
@@ -464,18 +441,15 @@ func (r *Resource) afterWatch(w *watcher, err error) (next step, ended bool) {
 	return toWatch, true
 }
 
-// heardAt records that the server responded at the given time. If a later time is already recorded,
-// heardAt does nothing.
 func (r *Resource) heardAt(at time.Time) {
 	if at.After(r.heard) {
 		r.heard = at
 	}
 }
 
-// admit waits until the rate limit admits another request.
 func (r *Resource) admit(ctx context.Context) error { return r.requests.Wait(ctx) }
 
-// pace waits until the rate limit admits one more event of the cluster. While pace waits, further
+// pace waits until the rate limit admits one more event from the cluster. While pace waits, further
 // events queue in the connection and on the server.
 func (r *Resource) pace(ctx context.Context) error {
 	if r.group.events == nil {
@@ -484,9 +458,8 @@ func (r *Resource) pace(ctx context.Context) error {
 	return r.group.events.Wait(ctx)
 }
 
-// failed records an error that occurred during a list or an attempt to open a watch. The Store does
-// not change. An error about a version that is too old or not known yet only counts as a failure
-// after maxOutdated consecutive errors.
+// failed records an error from a list or from opening a watch. A version that is too old or not yet
+// known only counts as a failure after maxOutdated consecutive errors.
 func (r *Resource) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -503,7 +476,7 @@ func (r *Resource) failed(ctx context.Context, err error) {
 		r.markTried()
 	}
 	shown := err
-	// Do not show the URL of the request, because the URL differs between attempts.
+	// The URL of the request is not shown, because it differs between attempts.
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		shown = u.Err
 	}
@@ -513,13 +486,12 @@ func (r *Resource) failed(ctx context.Context, err error) {
 	}
 }
 
-// listed records that all objects have been put into the Store.
 func (r *Resource) listed() {
 	r.group.setListed(&r.state)
 	r.reportReadable()
 }
 
-// reportReadable calls Kind.Report with nil, because the objects can be read.
+// reportReadable reports to Kind.Report that the objects can be read.
 func (r *Resource) reportReadable() {
 	if r.report != nil {
 		r.report(nil)
@@ -529,8 +501,8 @@ func (r *Resource) reportReadable() {
 // markTried lets the Group's first sync continue.
 func (r *Resource) markTried() { r.triedOnce.Do(func() { close(r.tried) }) }
 
-// throttle delays the next request if the server sent Retry-After with an error. The delay is
-// limited to maxThrottle or maxRetryAfter.
+// throttle delays the next request if the server sent Retry-After with an error, up to maxThrottle
+// or maxRetryAfter.
 func (r *Resource) throttle(err error) {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok || seconds <= 0 {
@@ -545,8 +517,7 @@ func (r *Resource) throttle(err error) {
 	r.group.setThrottled(&r.state, r.throttled)
 }
 
-// unwatched is called if a watch fails after a successful list. If the permission to watch is
-// missing, unwatched counts the refusal and returns the error with a hint.
+// unwatched adds a hint to the error of a watch if listing is permitted but watching is not.
 func (r *Resource) unwatched(err error) error {
 	if !apierrors.IsForbidden(err) {
 		r.refusals = 0
@@ -556,8 +527,6 @@ func (r *Resource) unwatched(err error) error {
 	return fmt.Errorf("listing is permitted, but watching is not: %w: grant the verb watch on %s", err, r.name)
 }
 
-// backOff pauses before the next attempt. The pause depends on the backoff, on the kind of the last
-// failure, and on the pause that the server has requested.
 func (r *Resource) backOff(ctx context.Context) {
 	why := r.rest
 	r.rest = noRest
@@ -577,10 +546,9 @@ func (r *Resource) backOff(ctx context.Context) {
 	pace.Sleep(ctx, max(pause, time.Until(r.throttled)))
 }
 
-// pauseOptional pauses an optional resource that is forbidden or was not found. If API discovery
-// confirms that the resource does not exist, its objects are dropped. If API discovery finds the
-// absent resource again, the pause ends early. Unless API discovery confirms that the resource is
-// absent, the objects stay.
+// pauseOptional pauses an optional resource that is forbidden or was not found. The resource's
+// objects are only dropped if API discovery confirms that the resource does not exist. If API
+// discovery finds the resource again, the pause ends early.
 func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	ctx, stop := context.WithTimeout(ctx, optionalPause)
 	defer stop()
@@ -612,8 +580,8 @@ func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	}
 }
 
-// note records a trouble so that the Health shows it, and reports each trouble once. The err
-// argument is the server's error, or nil if there is none.
+// note records a trouble for the Health, and reports each trouble once. The err argument is the
+// server's error, or nil if there is none.
 func (r *Resource) note(c cause, err error) {
 	text := string(c)
 	if err != nil {
@@ -624,8 +592,6 @@ func (r *Resource) note(c cause, err error) {
 	}
 }
 
-// refusedText returns the reason why an object is refused, cleaned and truncated for display. The
-// text is never empty.
 func (r *Resource) refusedText(why error) string {
 	return text.Truncate(cmp.Or(r.group.options.Printable(why).Error(), "it cannot be decoded"), maxRefusedText)
 }
@@ -638,8 +604,8 @@ func (r *Resource) setRefused(all map[string]string) (before map[string]string) 
 	return before
 }
 
-// noteRefused records why an object is refused. If the why argument is empty, the object is no
-// longer refused.
+// noteRefused records why an object is refused. An empty reason means that the object is no longer
+// refused.
 func (r *Resource) noteRefused(key, why string) {
 	r.group.mu.Lock()
 	defer r.group.mu.Unlock()
@@ -669,15 +635,14 @@ func (r *Resource) refusedObjects() (n int, some []RefusedObject) {
 	return len(r.unusable), some
 }
 
-// outdated reports whether an error says that a version is too old, or that the server does not
-// know the version yet.
+// outdated reports whether a resource version is too old, or not yet known to the server.
 func outdated(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// answered reports whether the server rejected the request itself with a 4xx code. For all other
-// errors, the server is unreachable or overloaded.
+// answered reports whether the server rejected the request itself with a 4xx code. All other errors
+// mean that the server is unreachable or overloaded.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -710,5 +675,4 @@ func restAfter(err error, needed bool) rest {
 	return noRest
 }
 
-// isOver reports whether err means that a change would have exceeded the memory cap.
 func isOver(err error) bool { return errors.Is(err, ErrOverBudget) }

@@ -18,39 +18,38 @@ const (
 	// Each watch requests a random duration between watchTime and twice watchTime, so that the
 	// watches do not all end at the same time.
 	watchTime = 5 * time.Minute
-	// A watch may last longer than requested, but by no more than watchOverrun.
+	// watchOverrun is how much longer than requested a watch may last.
 	watchOverrun = 10 * time.Second
-	// watchSilence is the longest time that a watch may be open without receiving an event or a
-	// bookmark. API servers send bookmarks once a minute (defaultBookmarkFrequency in
+	// watchSilence is how long a watch may receive neither an event nor a bookmark. API servers
+	// send a bookmark every minute (defaultBookmarkFrequency in
 	// k8s.io/apiserver/pkg/storage/cacher).
 	watchSilence = 100 * time.Second
 	// A watch that is shorter than shortWatch may count as a trouble.
 	shortWatch = 10 * time.Second
 )
 
-// These errors are the reasons why Isthmus ends a watch.
+// These errors are the reasons why Isthmus closes a watch.
 var (
 	errSilent  = errors.New("nothing was received")
 	errOverdue = errors.New("the server did not end the watch")
 	errAgain   = errors.New("the objects must be listed again")
 )
 
-// event is an event of a watch whose object has been compacted.
+// event is a watch event whose object has been compacted.
 type event struct {
 	kind    watch.EventType
 	object  any // a *compacted of the feed
 	version string
 }
 
-// events are the decoded events of one watch.
 type events interface {
 	next() (event, error)
 	Close() error
 }
 
-// watcher is one open watch. A watcher ends its watch if the watch receives nothing for too long,
-// or lasts longer than requested. Only the goroutine that opened a watcher may use it, but any
-// goroutine may call stop.
+// watcher is one open watch. A watcher closes its watch after watchSilence, or if the watch lasts
+// longer than requested. Only the goroutine that opened a watcher may use it, but any goroutine may
+// call stop.
 type watcher struct {
 	from     events // events from the server
 	resource *Resource
@@ -63,7 +62,6 @@ type watcher struct {
 	timer *time.Timer // ends ctx
 }
 
-// newWatcher requests a watch that begins at the resource's last version.
 func newWatcher(ctx context.Context, r *Resource) (*watcher, error) {
 	seconds := int64((1 + rand.Float64()) * watchTime.Seconds())
 	w := &watcher{resource: r, began: time.Now()}
@@ -84,7 +82,6 @@ func newWatcher(ctx context.Context, r *Resource) (*watcher, error) {
 	return w, nil
 }
 
-// expire ends a silent or overdue watch.
 func (w *watcher) expire() {
 	if time.Now().Before(w.end) {
 		w.stop(errSilent)
@@ -123,7 +120,6 @@ func (w *watcher) next() (event, error) {
 	return e, nil
 }
 
-// note records a trouble if a watch has ended in a way that indicates one.
 func (w *watcher) note(err error) {
 	r := w.resource
 	switch {
@@ -143,8 +139,8 @@ func (w *watcher) note(err error) {
 	}
 }
 
-// broken reports whether a watch ended without an error from the server, so that a new watch can
-// continue from the last version.
+// broken reports whether a watch was interrupted without an error from the server, so that a new
+// watch can continue from the last version.
 func broken(err error) bool {
 	if errors.As(err, new(apierrors.APIStatus)) {
 		return false // an error from the server, whatever its text
@@ -152,18 +148,16 @@ func broken(err error) bool {
 	return err == io.EOF || err == errOverdue || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
 }
 
-// lag measures the age of one resource's updates when they are received. The age is computed from
-// the times in an object's managedFields, which API servers write in whole seconds. Only the
-// goroutine that executes Resource.run uses a lag. A nil lag measures nothing.
+// lag measures how old a resource's updates are when they arrive. The age is based on the times in
+// the object's managedFields, which API servers write in whole seconds. Only the goroutine that
+// executes Resource.run uses a lag. A nil lag measures nothing.
 //
-// Some updates do not set a new time. For example, if an update only marks an object for deletion,
-// the newest time in the object is that of an earlier change. The earlier change may have happened
-// long ago. To detect new times exactly, Isthmus would need memory for the time of every object.
-// Instead, lag relies on the fact that a new time is nearly always the newest time of the resource.
-// An update is measured only if no object had a newer time, and if the update's time was first
-// received at most a second ago. Any user may write a time in the future into an object. Isthmus
-// replaces times in the future with the current time, because otherwise no update would be measured
-// until that future time.
+// Some updates do not set a new time. For example, marking an object for deletion leaves the time
+// of an earlier change, which may be long past. Detecting unchanged times exactly would require
+// memory for the time of every object. Therefore, an update is only measured if its time is the
+// resource's newest and was first received at most a second ago. Any user may write a future time
+// into an object. Future times are replaced with the current time, because no update would be
+// measured until then otherwise.
 type lag struct {
 	seconds prometheus.Observer // fixed
 
@@ -171,8 +165,8 @@ type lag struct {
 	since  time.Time // when an update with that time was first received; zero if the time came from a list
 }
 
-// updated returns the time of an object's last update, as a Unix time in seconds. If the object's
-// managedFields contain no update, the result is zero.
+// updated returns the newest update time in an object's managedFields as a Unix time in seconds, or
+// zero if there is none.
 func (l *lag) updated(o metav1.Object) (newest int64) {
 	if l == nil {
 		return 0
@@ -185,8 +179,8 @@ func (l *lag) updated(o metav1.Object) (newest int64) {
 	return min(newest, time.Now().Unix())
 }
 
-// seen records the time of a listed or new object. Because the object was not updated, seen does
-// not measure the lag.
+// seen records the time of a listed or new object, which is not measured because it was not
+// updated.
 func (l *lag) seen(updated int64) {
 	if l != nil && updated > l.newest {
 		l.newest = updated
@@ -194,7 +188,6 @@ func (l *lag) seen(updated int64) {
 	}
 }
 
-// observe measures an update.
 func (l *lag) observe(updated int64) {
 	if l == nil || updated < l.newest || updated == 0 {
 		return
