@@ -16,16 +16,14 @@ import (
 )
 
 // Access describes a link Secret and contains the configuration for requests to its cluster. An
-// Access contains credentials. Use an Access for requests only, and never show it in a page or a
-// log.
+// Access contains credentials, so never print it on a page or in a log.
 type Access struct {
-	adminapi.Cluster              // what the Secret itself shows
+	adminapi.Cluster              // data from the Secret itself
 	REST             *rest.Config // nil if the Secret is not used
 }
 
 // ReadAccesses parses Secrets as a Store does, and returns one Access per link Secret, oldest
-// Secret first. All Secrets must be in the same namespace. ReadAccesses skips Secrets that are not
-// link Secrets.
+// Secret first. All Secrets must be in the same namespace. Other types of Secrets are skipped.
 func ReadAccesses(secrets []corev1.Secret) []Access {
 	var list []*credentials
 	for i := range secrets {
@@ -57,8 +55,8 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 // that Isthmus watches contains far fewer than maxSecrets Secrets.
 const secretsOfPage, maxSecrets = 200, 4000
 
-// ListSecrets lists the Secrets of a namespace that match the list options. ListSecrets overwrites
-// the Limit of the list options.
+// ListSecrets lists the Secrets in a namespace that match the list options. It overwrites the Limit
+// of the list options.
 func ListSecrets(
 	ctx context.Context, api *kube.Clients, namespace string, which metav1.ListOptions,
 ) (all []corev1.Secret, err error) {
@@ -76,10 +74,10 @@ func ListSecrets(
 	return nil, fmt.Errorf("there are more than %d", maxSecrets)
 }
 
-// AllLinks selects the link Secrets.
+// AllLinks selects all link Secrets.
 var AllLinks = metav1.ListOptions{FieldSelector: "type=" + SecretType}
 
-// String returns the names of the Secret and the cluster. The result does not contain credentials.
+// String returns the names of the Secret and the cluster. It never contains credentials.
 func (a Access) String() string {
 	return "Secret " + a.Secret + " for cluster " + federation.ClusterName(a.Cluster.Cluster).String()
 }

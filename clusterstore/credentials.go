@@ -19,7 +19,7 @@ import (
 	"isthmus/internal/guard"
 )
 
-// These constants are the type, the label, the annotations and the data key of a link Secret.
+// The type, label, annotations and data key of a link Secret.
 const (
 	SecretType              = "mirror.linkerd.io/remote-kubeconfig"
 	ClusterNameLabel        = "multicluster.linkerd.io/cluster-name"
@@ -27,13 +27,13 @@ const (
 	ClusterDomainAnnotation = "multicluster.linkerd.io/cluster-domain"
 	KubeconfigKey           = "kubeconfig"
 
-	// LinkedClusterAnnotation identifies the linked cluster by the UID of its namespace
-	// kube-system. The command "isthmus link" sets this annotation.
+	// LinkedClusterAnnotation identifies the linked cluster by the UID of its kube-system
+	// namespace. The "isthmus link" command sets this annotation.
 	LinkedClusterAnnotation = "isthmus.io/linked-cluster"
 )
 
-// These constants are the reasons why a Store does not use a link Secret. The label "reason" of the
-// metric isthmus_link_rejected has these values.
+// The reasons why a Store does not use a link Secret, which are also values of the "reason" label
+// in the isthmus_link_rejected metric.
 const (
 	reasonLabel      = "label"
 	reasonAnnotation = "annotation"
@@ -41,33 +41,32 @@ const (
 	reasonDuplicate  = "duplicate"
 )
 
-// credentials represents one parsed version of a link Secret. Values of this type are immutable.
+// credentials represents one parsed version of a link Secret. It is immutable.
 type credentials struct {
-	secret  string                 // name of the Secret
-	version string                 // resourceVersion of the Secret
-	created time.Time              // creation time of the Secret
+	secret  string
+	version string // resourceVersion of the Secret
+	created time.Time
 	read    time.Time              // when this version was read
 	cluster federation.ClusterName // from the label; empty if the label is missing or invalid
-	refused error                  // why the Secret cannot be used; nil if it can
-	reason  string                 // one of the reasons above; empty if refused is nil
+	refused error                  // why the Secret cannot be used; otherwise nil
+	reason  string                 // one of the preceding constants; empty if refused is nil
 
 	identity string       // value of LinkedClusterAnnotation; empty if unknown
-	settings linkSettings // also set if the Secret is refused
+	settings linkSettings // also set for a refused Secret
 
 	// The following fields are only set if refused is nil.
 	rest        *rest.Config
 	server      string // host, port and path, for logs and pages
 	trustDomain string
-	domain      string            // DNS domain of the cluster
+	domain      string
 	ranges      federation.Ranges // nil means all addresses
 	hash        [sha256.Size]byte // hash of the data from which a Cluster is created
 	warnings    []string          // insecure settings
 	ignored     []string          // unknown fields of the kubeconfig
-	expiry      *adminapi.Expiry  // nil if the credentials don't expire
+	expiry      *adminapi.Expiry  // nil if the credentials do not expire
 }
 
-// readSecret parses a link Secret, without I/O. The defaults argument supplies the values for
-// missing annotations.
+// readSecret parses a link Secret without I/O. The defaults replace missing annotations.
 func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credentials {
 	c := &credentials{secret: s.Name, version: s.ResourceVersion, created: s.CreationTimestamp.Time, read: now}
 	c.settings = readSettings(s.Annotations, defaults)
@@ -80,8 +79,8 @@ func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credent
 	return c
 }
 
-// readContent parses the annotations and the kubeconfig. If readContent returns an error, it also
-// returns the reason for the metric.
+// readContent parses the annotations and the kubeconfig. With an error, it also returns the reason
+// for the metric.
 func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	trustDomain, ok := s.Annotations[TrustDomainAnnotation]
 	if !ok {
@@ -118,8 +117,8 @@ func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 // same reports whether both credentials come from the same version of a Secret.
 func (c *credentials) same(o *credentials) bool { return c.version == o.version && c.version != "" }
 
-// describe returns the status that follows from the Secret alone. The used argument contains the
-// credentials in use for the cluster, and may be nil.
+// describe returns the part of a cluster's status that depends only on the Secret. The used
+// argument contains the credentials in use for the cluster, and may be nil.
 func (c *credentials) describe(used *credentials) adminapi.Cluster {
 	d := adminapi.Cluster{Cluster: string(c.cluster), Secret: c.secret, Unread: c.settings.warnings}
 	if c.refused != nil {
@@ -136,10 +135,9 @@ func (c *credentials) describe(used *credentials) adminapi.Cluster {
 	return d
 }
 
-// If err means that the API server rejects the credentials, explain returns err with an
-// explanation. Without the explanation, the server's error (Unauthorized, or a TLS alert) looks
-// like a network failure or a server failure. If err is nil or any other error, explain returns it
-// unchanged.
+// explain adds an explanation to an error that means that the API server rejects the credentials.
+// Without it, the error of the server (Unauthorized or a TLS alert) looks like a network or server
+// failure. All other errors are returned unchanged.
 func (c *credentials) explain(err error) error {
 	refused := ""
 	switch {
@@ -162,10 +160,10 @@ func (c *credentials) explain(err error) error {
 	return fmt.Errorf("the API server refuses the %s: %w; recreate the link Secret", refused, err)
 }
 
-// CheckLink checks a link Secret in the same way as a Store. If the Secret cannot be used,
-// CheckLink returns an error. Otherwise CheckLink returns the cluster's name and warnings about
-// insecure or invalid settings. The results never quote the kubeconfig. The exports argument is the
-// function in ExportOptions.Settings.
+// CheckLink checks a link Secret as a Store does. It returns an error if the Secret cannot be used.
+// Otherwise, it returns the cluster name and warnings about insecure or invalid settings. The
+// results never quote the kubeconfig. The exports argument is the Settings function in
+// ExportOptions.
 func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (any, []string)) (
 	name federation.ClusterName, warnings []string, err error,
 ) {
@@ -176,7 +174,7 @@ func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (an
 	return c.cluster, slices.Concat(c.warnings, c.ignored, c.settings.warnings), c.refused
 }
 
-// readClusterName returns the cluster name from the label. The name "local" is an error, because
+// readClusterName returns the cluster name in the label. It rejects the name "local", because
 // labels, pages, annotations and metrics use "local" for the local cluster.
 func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	name, ok := s.Labels[ClusterNameLabel]
@@ -196,8 +194,8 @@ func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	return federation.ClusterName(name), nil
 }
 
-// hash returns the SHA-256 hash of a list of byte strings. The hash includes the length of each
-// string, so that moving bytes from one string to the next changes the result.
+// hash returns the SHA-256 hash of a list of byte strings. The length of each string is hashed too,
+// so that moving bytes from one string to the next changes the result.
 func hash(parts ...[]byte) [sha256.Size]byte {
 	h := sha256.New()
 	for _, p := range parts {
@@ -207,7 +205,7 @@ func hash(parts ...[]byte) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// sortCredentials sorts credentials by the creation time of their Secrets, oldest first.
+// sortCredentials sorts credentials by the age of their Secrets, oldest first.
 func sortCredentials(list []*credentials) {
 	slices.SortFunc(list, func(a, b *credentials) int {
 		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.secret, b.secret))
@@ -215,9 +213,9 @@ func sortCredentials(list []*credentials) {
 }
 
 // pick returns the credentials to use for a cluster, or nil if none are valid. The list contains
-// the cluster's credentials, oldest first. Usually pick returns the oldest valid credentials. If
-// the Secret in use still exists but has become invalid, pick returns the accepted credentials
-// instead. An invalid edit to the Secret therefore cannot take the cluster down.
+// all credentials of the cluster, oldest first. The oldest valid credentials win. However, if the
+// Secret in use still exists but has become invalid, pick returns the accepted credentials, so that
+// an invalid edit to a Secret cannot take the cluster down.
 func pick(list []*credentials, accepted *credentials) *credentials {
 	if accepted != nil {
 		now := slices.IndexFunc(list, func(c *credentials) bool { return c.secret == accepted.secret })

@@ -1,7 +1,7 @@
 // Package clusterstore turns link Secrets into linked clusters. A [Store] watches the link Secrets
-// of one namespace. Each link Secret has a label with a cluster name. For each cluster name, the
-// Store runs a [cluster.Cluster] and adds the cluster to the [federation.Table]. A [LocalLink] does
-// the same for the local cluster, which has no Secret.
+// in one namespace. A label on each link Secret contains a cluster name. For each cluster name, the
+// Store runs a [cluster.Cluster] and adds it to the [federation.Table]. A [LocalLink] does the same
+// for the local cluster, which has no Secret.
 //
 //	options := clusterstore.Options{Namespace: "linkerd", Rules: rules, Table: table}
 //	store, err := clusterstore.NewStore(client, options)
@@ -12,34 +12,33 @@
 //
 //   - The content of a Secret cannot crash the process, block another cluster or change the
 //     endpoints of another cluster.
-//   - A cluster stays linked as long as a link Secret with its name exists. If the cluster becomes
+//   - A cluster stays linked as long as a link Secret with its name exists. While a cluster is
 //     unreachable, the Store keeps retrying, and the cached endpoints stay in use.
-//   - If new objects would exceed the memory cap of a cluster, the cluster keeps its cache and
-//     retries. The state of a cluster over its memory cap is stale, or unreachable if the cluster
-//     has never synced.
+//   - If new objects would exceed the memory cap of a cluster, its cache stays unchanged, and the
+//     Store retries. The state of such a cluster is stale, or unreachable if the cluster has never
+//     synced.
 //   - At most 32 clusters start concurrently. A starting cluster makes way for the next one when it
 //     has synced, when a request has failed, or after a second at the latest.
 //   - If several Secrets have the same cluster name, the Store uses the oldest valid Secret. If an
 //     edit makes that Secret invalid, the Store reports the error and keeps using the previous
 //     version.
-//   - A change to a link's address ranges, standing or region takes effect in one step, and does
-//     not require a new connection. The Store ignores invalid values of the annotations for the
-//     standing and the region.
+//   - A change to the address ranges, standing or region of a link takes effect at once, without a
+//     new connection. The Store ignores invalid annotations for the standing and the region.
 //   - Rotating credentials does not affect proxies. The Store starts another Cluster with the new
-//     credentials, which replaces the serving Cluster in one step once it has synced. Before the
-//     switch, the new Cluster lists each kind of object that the serving Cluster has in its cache.
-//     The file successor.go describes the exceptions to this rule.
+//     credentials, which replaces the serving Cluster in one step. Before that, the new Cluster
+//     must have listed all kinds of objects that the serving Cluster has cached. For exceptions,
+//     see successor.go.
 //   - When Run returns, the table still contains the links and their endpoints.
 //   - [Store.Exports] returns the exports of the local cluster and of all linked clusters. The
 //     exports of an unusable or unreachable cluster do not change. If a list removes several
 //     exports, all removals take effect in one step.
-//   - [Store.Status] returns an entry for every link Secret. If a Secret is not used, its entry
-//     contains the reason. Logs, pages and errors never contain credentials.
+//   - [Store.Status] returns an entry for every link Secret, including the reason if the Secret is
+//     not used. Logs, pages and errors never contain credentials.
 //
-// [Store.Run] starts one goroutine that watches Secrets, and one goroutine for each cluster name.
-// Only the goroutine of a cluster name changes the link with that name. [LocalLink.Run] runs the
-// same code for the local cluster. Each Cluster starts further goroutines. Run returns after all of
-// these goroutines have ended. All other methods are safe for concurrent use.
+// [Store.Run] starts one goroutine that watches Secrets, and one goroutine per cluster name. Only
+// the goroutine of a cluster name changes the link with that name. [LocalLink.Run] runs the same
+// code for the local cluster. Each Cluster starts further goroutines. Run returns after all of
+// these goroutines have stopped. All other methods are safe for concurrent use.
 //
 // Package clusterstore uses these packages:
 //
@@ -50,7 +49,7 @@
 //     cluster.
 //   - Package clusterstore/kube creates clients, and protects them from hostile credentials and
 //     servers.
-//   - Package clusterstore/decode decodes single objects from responses of API servers.
+//   - Package clusterstore/decode decodes single objects in responses from API servers.
 //
-// The file ARCHITECTURE.md in the module's root directory describes how the packages work together.
+// ARCHITECTURE.md in the root directory of the module describes how the packages work together.
 package clusterstore

@@ -12,11 +12,11 @@ import (
 // ExportOptions connects package exports to the caches of the local cluster and all linked
 // clusters. All clusters share one value. Both functions are required.
 type ExportOptions struct {
-	// Hooks returns the hooks for the cluster with the given name. For the local cluster, the name
-	// is empty. The Store sets the Changed field of the returned hooks.
+	// Hooks returns the hooks for the cluster with the given name, which is empty for the local
+	// cluster. The Store sets the Changed field of the returned hooks.
 	Hooks func(cluster string) cluster.ExportHooks
-	// Settings parses the annotations on a link Secret. Settings returns at most one warning for
-	// each annotation. The returned settings must not be nil.
+	// Settings parses the annotations on a link Secret. It returns non-nil settings, and at most
+	// one warning per annotation.
 	Settings func(annotations map[string]string) (settings any, warnings []string)
 }
 
@@ -25,18 +25,18 @@ type ClusterExports struct {
 	Name   string    // empty for the local cluster
 	Domain string    // DNS domain of the cluster, such as "cluster.local"
 	Linked time.Time // when the link Secret was created
-	// Settings is the result of ExportOptions.Settings. Settings is nil for the local cluster, and
-	// for a linked cluster whose Secret cannot be used.
+	// Settings is the result of ExportOptions.Settings. It is nil for the local cluster, and for a
+	// linked cluster without a usable Secret.
 	Settings     any
-	OtherNetwork bool                   // clients reach the cluster through Linkerd gateways
-	Exports      *cluster.CachedExports // nil if the cluster's exports are not known
+	OtherNetwork bool                   // proxies reach the cluster through Linkerd gateways
+	Exports      *cluster.CachedExports // nil if the exports are unknown
 }
 
 // Exports returns the exports of the local cluster, followed by those of all links, sorted by name.
-// If the link Secrets have not been listed yet, the linksListed result is false. The methods
-// Exports, ExportsChanged, NotifyExports and RelistServices require Options.Exports. The running
-// time of Exports is proportional to the number of links and, after a change, to the number of
-// exports.
+// If the link Secrets have not been listed yet, linksListed is false. The running time is
+// proportional to the number of links and, after a change, to the number of exports.
+//
+// Exports, ExportsChanged, NotifyExports and RelistServices require Options.Exports.
 func (s *Store) Exports() (all []ClusterExports, linksListed bool) {
 	s.mu.Lock()
 	dispatched := s.dispatched
@@ -56,12 +56,12 @@ func (s *Store) ExportsChanged() <-chan struct{} {
 }
 
 // NotifyExports closes the channel that ExportsChanged returned. The Store calls NotifyExports
-// after each change that may affect Exports. Code outside of the Store calls NotifyExports after
-// other changes that affect the plan of exports.
+// after each change that may affect Exports. Other code must call it after other changes that
+// affect the plan of exports.
 func (s *Store) NotifyExports() { s.notifyExports() }
 
-// RelistServices makes a cluster call its hooks again for all of its Services. For the local
-// cluster, the name is empty. RelistServices does not block.
+// RelistServices makes a cluster call its export hooks again for all Services. The name is empty
+// for the local cluster. RelistServices does not block.
 func (s *Store) RelistServices(name string) {
 	l := s.opts.LocalLink.link
 	if name != "" {
@@ -81,8 +81,8 @@ func (s *Store) RelistServices(name string) {
 	}
 }
 
-// exports returns the exports of the link's cluster, or nil if the exports are unknown. The
-// receiver may be nil.
+// exports returns the exports of the link's cluster, or nil if they are unknown. The receiver may
+// be nil.
 func (v *linkStatus) exports() *cluster.CachedExports {
 	if v == nil || v.shown() == nil {
 		return nil
@@ -90,7 +90,6 @@ func (v *linkStatus) exports() *cluster.CachedExports {
 	return v.shown().cluster.Exports()
 }
 
-// clusterExports returns the exports and the settings of the link.
 func (l *link) clusterExports() ClusterExports {
 	c := ClusterExports{Name: string(l.name)}
 	if list, _ := l.mailbox.Get(); len(list) > 0 {
@@ -108,7 +107,6 @@ func (l *link) clusterExports() ClusterExports {
 	return c
 }
 
-// exports returns the hooks of the link's cluster, or nil if Options.Exports is nil.
 func (l *link) exports() *cluster.ExportHooks {
 	o := l.env.exports
 	if o == nil {

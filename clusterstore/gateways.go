@@ -11,21 +11,22 @@ import (
 	"isthmus/clusterstore/gateway"
 )
 
-// linkGateways holds the Linkerd gateways of a link whose cluster is not on the network of Isthmus.
-// Only the link's goroutine writes to the fields of a linkGateways.
+// linkGateways holds the Linkerd gateways of a link to a cluster on another network. Only the
+// goroutine of the link writes its fields.
 type linkGateways struct {
-	tracker *gateway.Tracker   // nil if the cluster's Pods are reached directly
-	targets []gateway.Target   // targets of the tracker
-	named   bool               // the link Secret determines targets, at least in part
+	tracker *gateway.Tracker // nil if Isthmus can reach the cluster's Pods directly
+	targets []gateway.Target
+	named   bool               // the link Secret specifies at least a part of the targets
 	problem []string           // why targets are missing
-	began   time.Time          // set with tracker
-	cancel  context.CancelFunc // set with tracker
-	done    chan struct{}      // set with tracker
+	began   time.Time          // when the tracker started
+	cancel  context.CancelFunc // set together with the tracker field
+	done    chan struct{}      // set together with the tracker field
 	source  *gateway.Source    // source in the table; nil if there is none yet
 	dead    map[string]bool    // addresses that were logged as dead
 }
 
-// follow sets the tracker's targets from the link's settings and the cluster's gateways.
+// follow updates the targets of the tracker from the settings of the link and the gateways of the
+// cluster.
 func (g *linkGateways) follow(r *linkSettings, from *runningCluster, routable func(netip.Addr) bool) {
 	found, more := from.cluster.Gateways()
 	targets, problem := r.targets(found, more, routable)
@@ -83,11 +84,11 @@ func (g *linkGateways) end() bool {
 // settled reports whether the tracker has settled or is not needed.
 func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.tracker.Settled()) }
 
-// late reports whether the tracker has failed to settle within namesTimeout.
+// late reports whether the tracker has not settled within namesTimeout.
 func (g *linkGateways) late() bool { return !g.settled() && time.Since(g.began) >= namesTimeout }
 
-// untilLate returns a channel that receives a value when the tracker becomes late. If the tracker
-// is already late or has settled, the channel is nil.
+// untilLate returns a channel that receives a value when the tracker becomes late. The channel is
+// nil if the tracker is already late or has settled.
 func (g *linkGateways) untilLate() <-chan time.Time {
 	if g.settled() || g.late() {
 		return nil
@@ -95,12 +96,11 @@ func (g *linkGateways) untilLate() <-chan time.Time {
 	return time.After(time.Until(g.began.Add(namesTimeout)))
 }
 
-// allDead reports whether Isthmus reaches the cluster through gateways, and all of these gateways
-// are dead.
+// allDead reports whether Isthmus reaches the cluster only through gateways that are all dead.
 func (g *linkGateways) allDead() bool {
 	return g.tracker != nil && gateway.AllDead(g.tracker.Addresses())
 }
 
-// namesTimeout is the maximum time for which unresolved gateway names may delay the readiness of a
-// synced cluster.
+// namesTimeout limits how long unresolved gateway names may delay the readiness of a synced
+// cluster.
 const namesTimeout = time.Second

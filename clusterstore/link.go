@@ -22,7 +22,7 @@ import (
 	"isthmus/internal/panics"
 )
 
-// linkEnv contains the dependencies of links. [NewStore] creates a linkEnv for linked clusters, and
+// linkEnv contains the dependencies of links. [NewStore] creates one for all linked clusters, and
 // [NewLocalLink] creates one for the local cluster. The fields do not change after the first link
 // has started.
 type linkEnv struct {
@@ -37,8 +37,8 @@ type linkEnv struct {
 	create  func(*rest.Config, cluster.Config) (Cluster, error)
 	setLink func(federation.ClusterName, federation.Link) // sets the link in the table
 
-	exports        *ExportOptions               // if nil, exports are not cached
-	exportsChanged *federation.Latest[struct{}] // shared by the local and all linked clusters; nil without exports
+	exports        *ExportOptions               // nil if exports are not cached
+	exportsChanged *federation.Latest[struct{}] // shared by all clusters; nil if exports are not cached
 
 	// The following fields are only used for linked clusters.
 	namespace string // namespace of the link Secrets
@@ -46,20 +46,19 @@ type linkEnv struct {
 	ipv6      bool
 	looks     kube.Turns
 	probes    *prometheus.HistogramVec
-	lookUp    func(context.Context, string) ([]netip.Addr, error)    // if nil, the host's resolver is used
-	probe     func(context.Context, netip.Addr, cluster.Probe) error // if nil, probes use HTTP
+	lookUp    func(context.Context, string) ([]netip.Addr, error)    // nil for the resolver of the host
+	probe     func(context.Context, netip.Addr, cluster.Probe) error // nil for HTTP probes
 	filter    *gateway.AddressFilter
 }
 
-// notifyExports closes the channel that [Store.ExportsChanged] returned.
 func (e *linkEnv) notifyExports() {
 	if e.exportsChanged != nil {
 		e.exportsChanged.Set(struct{}{})
 	}
 }
 
-// newLink returns a link without Secrets. When the cluster becomes stale or unreachable, the link
-// logs a message at the given level.
+// newLink returns a link without Secrets. The link uses the given log level for messages about a
+// stale or unreachable cluster.
 func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *link {
 	return &link{
 		env:     e,
@@ -72,33 +71,32 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 }
 
 // link represents the local cluster, or a cluster name for which link Secrets exist. One goroutine
-// runs the link, and only that goroutine writes the fields of the link. The link receives lists of
-// Secrets through its mailbox.
+// runs the link, and only that goroutine writes its fields. The link receives lists of Secrets
+// through its mailbox.
 //
-// A link has up to two clusters. The table reads endpoints from the cluster in the serving field.
-// Once the cluster in the next field has synced, it replaces the cluster in the serving field. In a
-// new link, the next field contains a cluster, and the serving field is nil. During a rotation,
-// both the serving field and the next field contain a cluster.
+// A link has up to two clusters. The table reads endpoints from the serving cluster. The cluster in
+// the next field replaces the serving cluster once it has synced. A new link has only the cluster
+// in the next field. During a rotation, it has both.
 //
-// If the cluster in the next field cannot sync when the replica starts, the table may read from a
-// copy of the cluster's cache until the cluster has synced.
+// If the cluster in the next field cannot sync after the replica has started, the table may read
+// from a copy of its cache until it has synced.
 type link struct {
-	env   *linkEnv               // fixed
-	store *Store                 // fixed; nil for the local cluster
-	local *LocalLink             // fixed; nil for a linked cluster
-	name  federation.ClusterName // fixed
-	log   *zap.Logger            // fixed
-	level zapcore.Level          // fixed; for messages about problems of the state
+	env   *linkEnv
+	store *Store     // nil for the local cluster
+	local *LocalLink // nil for a linked cluster
+	name  federation.ClusterName
+	log   *zap.Logger
+	level zapcore.Level // for messages about a stale or unreachable cluster
 
-	mailbox federation.Latest[[]*credentials] // all Secrets with the link's name, oldest first
-	changed *pace.Signal                      // set when the region or the gateways of its clusters change
-	// probed is set when the addresses or the health of the gateways change. A signal delays a
-	// change that closely follows another change. If both changes shared a signal, a change to the
-	// gateways would be delayed after the change to the cluster that announced the gateways.
+	mailbox federation.Latest[[]*credentials] // all Secrets with this cluster name, oldest first
+	changed *pace.Signal                      // set when the region or the gateways of a cluster change
+	// probed is set when the addresses or the health of the gateways change. It is separate from
+	// the changed signal, because a signal delays a change that closely follows another. A gateway
+	// could otherwise not be used promptly after the cluster has announced it.
 	probed    *pace.Signal
 	published atomic.Pointer[linkStatus] // for status and metrics
-	// The settled field is guarded by store.mu. The settled field becomes true when the link's
-	// state is no longer pending, or when only the names of gateways delay the link.
+	// settled becomes true when the state of the link is no longer pending, or when only the names
+	// of gateways delay the link. It is guarded by store.mu.
 	settled bool
 
 	linkStatus
@@ -106,8 +104,8 @@ type link struct {
 	failures   int      // number of clusters that failed in quick succession; see noteFailures
 }
 
-// run reconciles the link until its last Secret is removed or ctx ends, and then stops the link's
-// clusters. If ctx ends first, the table keeps the link.
+// run reconciles the link until its last Secret is removed or ctx is done, and then stops its
+// clusters. If ctx is done first, the table keeps the link.
 func (l *link) run(ctx context.Context) {
 	defer func() { l.next.stop(); l.serving.stop(); l.copy.end(); l.gateways.end() }()
 	for ctx.Err() == nil {
@@ -120,8 +118,7 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// reconcile updates the link for its Secrets and the health of its clusters. reconcile is
-// idempotent.
+// reconcile updates the link to match its Secrets and the health of its clusters. It is idempotent.
 func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	want := pick(list, l.accepted)
 	l.useSettings(list, want)
@@ -146,9 +143,9 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	}
 }
 
-// useSettings reads the standing from the newest version of the Secret in use. The credentials in
-// use may come from an older version of the Secret. For example, a cordon takes effect even if the
-// kubeconfig in the Secret has become invalid. If inUse is nil, useSettings resets the standing.
+// useSettings reads the settings from the newest version of the Secret in use. The credentials in
+// use may come from an older version. For example, a cordon takes effect even if the kubeconfig in
+// the Secret has become invalid. If inUse is nil, useSettings resets the standing.
 func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	s := &l.standing
 	if inUse == nil {
@@ -168,8 +165,8 @@ func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	s.secret = l.env.namespace + "/" + c.secret
 }
 
-// useCredentials makes sure that one of the link's clusters uses the given credentials. If want is
-// nil, useCredentials removes the link's clusters.
+// useCredentials ensures that one of the link's clusters uses the given credentials. If want is
+// nil, it removes the link's clusters.
 func (l *link) useCredentials(ctx context.Context, want *credentials) {
 	l.accepted = want
 	switch {
@@ -191,8 +188,8 @@ func (l *link) useCredentials(ctx context.Context, want *credentials) {
 	}
 }
 
-// useRanges replaces the serving cluster's credentials with another version of the same
-// credentials. The two versions may only have different address ranges.
+// useRanges replaces the credentials of the serving cluster with a version that differs only in its
+// address ranges.
 func (l *link) useRanges(want *credentials) {
 	before := l.serving.creds
 	l.serving.creds = want
@@ -202,9 +199,9 @@ func (l *link) useRanges(want *credentials) {
 	l.log.Info("address ranges changed", zap.String("secret", want.secret), zap.Int("ranges", len(want.ranges)))
 }
 
-// start sets the next field to a new cluster. If the link is pending, the new cluster inherits the
-// deadline of the cluster that it replaces. Edits to the Secret therefore do not extend the time in
-// which the link must sync. A cluster does not have a deadline while it is waiting for its turn.
+// start sets the next field to a new cluster. In a pending link, the new cluster inherits the
+// deadline of the cluster that it replaces, so that edits to the Secret do not extend the time
+// limit. A cluster has no deadline while it waits for its turn to start.
 func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.stop()
 	var deadline time.Time
@@ -213,7 +210,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 	}
 	admit := make(chan struct{})
 	if l.serving == nil {
-		close(admit) // there is nothing to replace, so nothing can be lost
+		close(admit) // without a serving cluster, no cached objects can be lost
 	}
 	cfg := l.config(creds)
 	cfg.Admit = admit
@@ -230,7 +227,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.start(ctx, l.env.starts)
 }
 
-// config returns the configuration of a cluster, without a client.
+// config returns the configuration of a cluster, except for the client.
 func (l *link) config(creds *credentials) cluster.Config {
 	return cluster.Config{
 		Exports:     l.exports(),
@@ -259,8 +256,8 @@ func (l *link) logLinked(creds *credentials) {
 	l.log.Info("cluster linked", zap.String("server", creds.server), zap.String("secret", creds.secret), warnings)
 }
 
-// useGateways makes the tracker track the cluster's gateways. If Isthmus can reach the cluster's
-// Pods directly, useGateways stops the tracker instead.
+// useGateways makes the tracker follow the gateways of the cluster. If Isthmus can reach the Pods
+// of the cluster directly, it stops the tracker instead.
 func (l *link) useGateways(ctx context.Context) {
 	g := &l.gateways
 	from := cmp.Or(l.serving, l.copy.loaded(), l.next)
@@ -271,7 +268,7 @@ func (l *link) useGateways(ctx context.Context) {
 		return
 	}
 	if l.serving == nil && !closed(from.cluster.Synced()) {
-		return // the cluster's gateways are not known yet
+		return // the gateways of the cluster are not known yet
 	}
 	if g.tracker == nil {
 		g.start(ctx, gateway.Config{
@@ -294,7 +291,7 @@ func (l *link) readable(from *runningCluster) federation.Source {
 	case g.tracker == nil:
 		g.source = nil
 		return from.cluster
-	case !g.settled(): // the cluster was on Isthmus's network until now
+	case !g.settled(): // the cluster was on the network of Isthmus until now
 		return from.cluster
 	}
 	now := &gateway.Source{
@@ -310,8 +307,8 @@ func (l *link) readable(from *runningCluster) federation.Source {
 }
 
 // promote replaces the serving cluster with the cluster in the next field once that cluster has
-// synced. The admitSuccessor method may delay the sync. The table switches from the old to the new
-// cluster in one step. The old cluster stops after the table has switched.
+// synced, which admitSuccessor may delay. The table switches to the new cluster in one step, and
+// then the old cluster stops.
 func (l *link) promote(ctx context.Context) {
 	if l.next == nil || !closed(l.next.cluster.Synced()) || l.copyStays() ||
 		l.serving == nil && l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled()) {
@@ -344,8 +341,8 @@ func (l *link) promote(ctx context.Context) {
 	}
 }
 
-// setLink passes the link's current state to the table. Callers call setLink after each change that
-// may affect the table.
+// setLink passes the current state of the link to the table. It must be called after each change
+// that may affect the table.
 func (l *link) setLink() {
 	s := &l.standing
 	switch {
@@ -381,8 +378,8 @@ func (l *link) setLink() {
 	l.env.setLink(l.name, now)
 }
 
-// setRegion records the cluster's region and logs changes. If new credentials lack the permission
-// to list Nodes, the previous region stays in use.
+// setRegion records the region of the cluster and logs changes. If new credentials lack the
+// permission to list Nodes, the previous region stays in use.
 func (l *link) setRegion() {
 	s, before := &l.standing, l.standing.region
 	if region, known := cmp.Or(l.served(), l.next).cluster.Region(); known {
@@ -394,16 +391,16 @@ func (l *link) setRegion() {
 	}
 }
 
-// updateState derives the link's state from the health of its clusters, and decides whether a
-// successor may replace the serving cluster.
+// updateState derives the state of the link from the health of its clusters, and admits a successor
+// that may replace the serving cluster.
 func (l *link) updateState() {
 	switch {
 	case l.serving == nil && l.next == nil:
 		l.setState(cluster.Rejected, nil)
 		return
 	case l.serving == nil:
-		// If there is no problem, the state of the link does not change. An unreachable cluster
-		// stays unreachable until it has synced.
+		// Without a problem, the state of the link does not change. An unreachable cluster stays
+		// unreachable until it has synced.
 		l.next.noteProgress()
 		problem := l.next.problem(l.next.noteHealth())
 		if problem != nil && !l.copy.served && !l.copy.delays() {
@@ -425,8 +422,8 @@ func (l *link) updateState() {
 	}
 }
 
-// setState sets the link's state. If the state changes, setState logs and reports the change. The
-// why argument is the reason for the state, and may be nil.
+// setState sets the state of the link, and logs and reports changes. The why argument is the reason
+// for the state, and may be nil.
 func (l *link) setState(s cluster.State, why error) {
 	before := l.state
 	if before == s {
@@ -453,8 +450,7 @@ func (l *link) setState(s cluster.State, why error) {
 	}
 }
 
-// because appends an error to a message. If the error is nil, because returns the message
-// unchanged.
+// because appends an error to a message. The error may be nil.
 func because(text string, why error) string {
 	if why == nil {
 		return text
@@ -462,8 +458,8 @@ func because(text string, why error) string {
 	return text + ": " + why.Error()
 }
 
-// admitSuccessor lets the successor finish its first sync once the successor no longer waits for a
-// kind of object. The arguments of admitSuccessor contain the current health of both clusters.
+// admitSuccessor lets the successor complete its first sync once it does not have to wait for any
+// more kinds of objects. Its arguments are the current health of both clusters.
 func (l *link) admitSuccessor(serving, next cluster.Health) {
 	n := l.next
 	n.noteAdvantage(serving, next)
@@ -483,8 +479,8 @@ func (l *link) admitSuccessor(serving, next cluster.Health) {
 	close(n.admit)
 }
 
-// whyNotWait returns the reason why a successor should not wait any longer for the kinds that it
-// has not listed. If the successor should wait, whyNotWait returns "".
+// whyNotWait returns the reason why a successor should no longer wait for the kinds of objects that
+// it has not listed, or "" if it should wait.
 func (l *link) whyNotWait(serving, next cluster.Health) string {
 	switch {
 	case l.otherCluster():
@@ -492,7 +488,7 @@ func (l *link) whyNotWait(serving, next cluster.Health) string {
 	case revoked(serving) && l.next.isBetter(maxRevoked):
 		return "the API server no longer accepts the old credentials"
 	case !l.next.isBetter(maxStale):
-	case !overBudget(serving): // otherwise the successor has the same cap, and no advantage
+	case !overBudget(serving): // otherwise the successor has the same memory cap, and no advantage
 		return fmt.Sprintf("the cluster has been stale for %v with the old credentials", maxStale)
 	}
 	return ""
@@ -505,10 +501,10 @@ func (l *link) otherCluster() bool {
 	return before != "" && now != "" && before != now
 }
 
-// noteProblem records why a successor cannot replace the serving cluster. When a problem first
-// occurs, noteProblem also logs and reports the problem.
+// noteProblem records why a successor cannot replace the serving cluster, and logs and reports a
+// new problem.
 func (l *link) noteProblem(problem error) {
-	if l.replacing() { // the problem is not caused by new credentials
+	if l.replacing() { // the successor has the same credentials, so they are not the problem
 		return
 	}
 	before := l.next.failed
@@ -521,14 +517,14 @@ func (l *link) noteProblem(problem error) {
 	l.report(cluster.CredentialsChanged, because(text, problem), true)
 }
 
-// A panic in a list or watch of a linked cluster permanently stops all lists and watches of the
-// cluster. The cache may then be inconsistent. After the panic, the link starts another cluster
-// with the same credentials, as in a rotation. Until the new cluster has synced, the link serves
-// the failed cluster's cache as stale.
+// A panic during a list or watch of a linked cluster permanently stops all lists and watches of the
+// cluster, because the cache may be inconsistent. The link then starts another cluster with the
+// same credentials, as in a rotation. Until the new cluster has synced, the link serves the failed
+// cluster's cache as stale.
 
 // noteFailures schedules the replacement of failed clusters. The pauses before replacements are the
-// same as those of a Supervisor. If the failed cluster ran for at least MaxPause, the next pause is
-// the shortest possible pause.
+// same as those of a Supervisor. After a cluster that ran for at least MaxPause, the next pause is
+// the shortest.
 func (l *link) noteFailures() {
 	now := time.Now()
 	for _, r := range [...]*runningCluster{l.next, l.serving} {
@@ -545,8 +541,7 @@ func (l *link) noteFailures() {
 	}
 }
 
-// newest returns the newest cluster with the given credentials. If no cluster uses the credentials,
-// newest returns nil.
+// newest returns the newest cluster with the given credentials, or nil if there is none.
 func (l *link) newest(creds *credentials) *runningCluster {
 	for _, r := range [...]*runningCluster{l.next, l.serving} {
 		if r != nil && creds != nil && r.creds.hash == creds.hash {
@@ -564,7 +559,7 @@ func (l *link) mustReplace(creds *credentials) bool {
 }
 
 // untilReplaced returns a channel that receives a value when the newest cluster is due for
-// replacement. If the newest cluster has not failed, the channel is nil.
+// replacement. The channel is nil if that cluster has not failed.
 func (l *link) untilReplaced() <-chan time.Time {
 	r := l.newest(l.accepted)
 	if r == nil || r.replaceAt.IsZero() {
@@ -573,7 +568,6 @@ func (l *link) untilReplaced() <-chan time.Time {
 	return time.After(time.Until(r.replaceAt))
 }
 
-// logStanding logs and reports changes to the cluster's standing.
 func (l *link) logStanding() {
 	s := &l.standing
 	now := s.effective()
@@ -598,8 +592,7 @@ func (l *link) logStanding() {
 	s.logged = now
 }
 
-// logGateways logs and reports gateways that have stopped responding to probes, or have started to
-// respond again.
+// logGateways logs and reports gateways that stop responding to probes or respond again.
 func (l *link) logGateways() {
 	g := &l.gateways
 	if g.tracker == nil {
@@ -627,8 +620,8 @@ func (l *link) logGateways() {
 	}
 }
 
-// logDuplicates logs each Secret that is unused because an older Secret has the same cluster name.
-// Each unused Secret is only logged once.
+// logDuplicates logs, only once, each Secret that is unused because an older Secret has the same
+// cluster name.
 func (l *link) logDuplicates(list []*credentials) {
 	var duplicates []string
 	for _, c := range list {
@@ -644,7 +637,7 @@ func (l *link) logDuplicates(list []*credentials) {
 	l.duplicates = duplicates
 }
 
-// publish makes the link's current status visible to other goroutines.
+// publish makes the current status of the link visible to other goroutines.
 func (l *link) publish() {
 	v := l.linkStatus
 	for _, r := range []**runningCluster{&v.serving, &v.next, &v.copy.cluster} {
@@ -660,15 +653,15 @@ func (l *link) report(kind cluster.ChangeKind, text string, problem bool) {
 	l.env.report(cluster.Change{Cluster: l.name, Kind: kind, Text: text, Problem: problem})
 }
 
-// wait blocks until the link may need to be reconciled. The causes are new Secrets, expired time
-// limits, and changes to a cluster's progress, health, region or gateways.
+// wait blocks until the link may need to be reconciled: after new Secrets, expired time limits, and
+// changes to the progress, health, region or gateways of a cluster.
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var began, listed, synced, next, serving <-chan struct{}
 	var overdue, again <-chan time.Time
 	copyRead, copyLoaded, copyHealth, copyDue := l.waitForCopy()
 	if l.next != nil {
 		next = l.next.healthChanged
-		// Otherwise promote still waits for the gateways, or for kinds of the copy.
+		// Otherwise, promote still waits for the gateways, or for kinds of objects in the copy.
 		if l.gateways.settled() && !(closed(l.next.cluster.Synced()) && time.Now().Before(l.copy.release)) {
 			synced = l.next.cluster.Synced()
 		}
@@ -711,7 +704,6 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	}
 }
 
-// unlink removes the link from the table and stops its clusters.
 func (l *link) unlink() {
 	if l.next == nil && l.serving == nil {
 		return

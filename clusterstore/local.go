@@ -14,16 +14,16 @@ import (
 	"isthmus/internal/panics"
 )
 
-// LocalLinkOptions configures a LocalLink. The fields Table, Log, Report, SetLink, Create and
-// Prepare are required.
+// LocalLinkOptions configures a LocalLink. Table, Log, Report, SetLink, Create and Prepare are
+// required.
 type LocalLinkOptions struct {
 	TrustDomain string
-	Server      string              // host, port and path of the cluster's API, for pages
+	Server      string              // host, port and path of the API server, for pages
 	Cordon      federation.Standing // standing of the cluster's endpoints
-	CordonBy    string              // what requests Cordon, for messages
-	Region      string              // region of the cluster; empty means the region of its Nodes
+	CordonBy    string              // the setting that requests Cordon, for messages
+	Region      string              // region of the cluster; if empty, the region of its Nodes
 
-	// The following fields of LocalOptions have the same meaning as in Options.
+	// The following fields are the same as in Options.
 	Rules      cluster.Rules
 	Table      *federation.Table
 	Log        *zap.Logger
@@ -32,24 +32,23 @@ type LocalLinkOptions struct {
 	Exports    *ExportOptions
 	Supervisor *panics.Supervisor
 
-	// SetLink is called with the cluster's link whenever the link may have changed.
+	// SetLink is called with the link of the cluster whenever the link may have changed.
 	SetLink func(federation.Link)
 	// Create returns the cluster.
 	Create func(cluster.Config) (Cluster, error)
-	// Prepare is called once, after the cluster has synced and before its link becomes ready. The
-	// argument of Prepare is the context that was passed to Run.
+	// Prepare is called once, after the cluster has synced and before its link becomes ready. Its
+	// argument is the context passed to Run.
 	Prepare func(ctx context.Context)
 }
 
-// LocalLink runs the local cluster. A LocalLink has no Secret, and never replaces its cluster.
+// LocalLink runs the local cluster. It has no Secret, and never replaces its cluster.
 type LocalLink struct {
 	link    *link
 	prepare func(context.Context)
 	synced  chan struct{}
 }
 
-// NewLocalLink creates the local cluster and its link. NewLocalLink does not perform I/O and does
-// not start goroutines.
+// NewLocalLink creates the local cluster and its link. It performs no I/O and starts no goroutines.
 func NewLocalLink(o LocalLinkOptions) (*LocalLink, error) {
 	local := &LocalLink{prepare: o.Prepare, synced: make(chan struct{})}
 	local.link = newLocalLink(&o)
@@ -95,8 +94,8 @@ func newLocalLink(o *LocalLinkOptions) *link {
 	return env.newLink(federation.Local, zap.WarnLevel)
 }
 
-// Run lists and watches the cluster until ctx ends, and returns once the cluster has stopped. After
-// Run has returned, the table still contains the cluster's link. Call Run only once.
+// Run lists and watches the cluster until ctx is done, and returns once the cluster has stopped.
+// The table then still contains the link of the cluster. Run must be called only once.
 func (l *LocalLink) Run(ctx context.Context) { l.link.run(ctx) }
 
 // Synced returns a channel that is closed once the cluster has synced and its link is ready.
@@ -109,6 +108,6 @@ func (l *LocalLink) Status() adminapi.Cluster {
 	return st
 }
 
-// Look makes the cluster read its trust anchors and Pod networks again. Look returns when the
-// cluster has read the trust anchors and Pod networks, or when ctx ends.
+// Look makes the cluster read its trust anchors and Pod networks again, and waits until the cluster
+// has read them or ctx is done.
 func (l *LocalLink) Look(ctx context.Context) { await(ctx, l.link.published.Load().look()) }

@@ -8,7 +8,7 @@ import (
 	"isthmus/clusterstore/cluster"
 )
 
-// Prometheus collects the following metrics of a Store at each scrape. Series therefore appear and
+// Prometheus collects the following metrics of a Store on each scrape, so series appear and
 // disappear together with their clusters.
 var (
 	sizeDesc = prometheus.NewDesc("cluster_store_size",
@@ -29,7 +29,6 @@ var (
 		nil)
 )
 
-// newProbes returns the histogram of probe durations.
 func newProbes() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "isthmus_gateway_probe_seconds",
@@ -42,10 +41,9 @@ func registerStore(s *Store, r prometheus.Registerer) error {
 	return errors.Join(r.Register(s.probes), r.Register(storeMetrics{s}))
 }
 
-// storeMetrics collects a Store's metrics.
 type storeMetrics struct{ store *Store }
 
-// Describe sends nothing. The registry therefore validates the metrics each time it collects them.
+// Describe sends no descriptors, so the registry validates the metrics on each collection.
 func (m storeMetrics) Describe(chan<- *prometheus.Desc) {}
 
 func (m storeMetrics) Collect(ch chan<- prometheus.Metric) {

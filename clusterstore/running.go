@@ -25,10 +25,10 @@ type Cluster interface {
 	HealthChanged() <-chan struct{}
 	Region() (region string, known bool)
 	Gateways() (list []*cluster.Gateway, more int)
-	Exports() *cluster.CachedExports // nil if exports are not known or not cached
-	RelistServices()                 // if exports are cached
+	Exports() *cluster.CachedExports // nil if exports are unknown or not cached
+	RelistServices()                 // only called if exports are cached
 	Copy() []cluster.CopiedList
-	// Look makes the cluster read its facts again. The returned channel is closed once Health
+	// Look makes the cluster read its facts again. It returns a channel that is closed once Health
 	// contains the new facts.
 	Look() <-chan struct{}
 }
@@ -40,30 +40,30 @@ const syncGrace = 30 * time.Second
 type runningCluster struct {
 	cluster       Cluster
 	creds         *credentials
-	waits         bool            // set by noteProgress: the cluster is waiting for its turn
-	deadline      time.Time       // when the cluster should have synced; zero before its turn
+	waits         bool            // set by noteProgress: the cluster is waiting for its turn to start
+	deadline      time.Time       // when the cluster must have synced; zero before its turn
 	overdue       bool            // set by noteProgress: the deadline has passed
-	healthChanged <-chan struct{} // closed when the health changes after the last noteHealth
-	started       time.Time       // when start was called
-	broken        bool            // set by noteHealth: a panic has ended the cluster's lists and watches
-	replaceAt     time.Time       // when a broken cluster is replaced; zero unless broken
-	admit         chan struct{}   // closed once the cluster may finish its first sync
-	awaits        []awaitedKind   // kinds that a successor must list first
-	betterSince   time.Time       // set by noteAdvantage, for a successor; zero without an advantage
-	// failed is the reason why a successor cannot replace the serving cluster. If no problem is
-	// known, failed is nil.
+	healthChanged <-chan struct{} // closed when the health changes after the last call to noteHealth
+	started       time.Time
+	broken        bool          // set by noteHealth: a panic stopped the cluster's lists and watches
+	replaceAt     time.Time     // when to replace a broken cluster; otherwise zero
+	admit         chan struct{} // closed once the cluster may complete its first sync
+	awaits        []awaitedKind // kinds of objects that a successor must list first
+	betterSince   time.Time     // set by noteAdvantage for a successor; zero without an advantage
+	// failed is the reason why a successor cannot replace the serving cluster, or nil if no problem
+	// is known.
 	failed error
 
 	cancel context.CancelFunc
-	began  chan struct{} // closed when the cluster gets its turn
+	began  chan struct{} // closed when the cluster's turn to start begins
 	done   chan struct{}
 }
 
-// noteAdvantage records the time at which the successor gained an advantage over the serving
-// cluster. The successor has an advantage while it watches all needed kinds, but the serving
-// cluster is stale or has rejected credentials. Measuring from the time at which the serving
-// cluster became stale would be too early. After a long outage of the API server, the successor may
-// just be the first of the two clusters to resume its watches.
+// noteAdvantage records when the successor gained an advantage over the serving cluster. It has an
+// advantage if it watches all required kinds of objects, and the serving cluster is stale or has
+// rejected credentials. The time at which the serving cluster became stale would be too early:
+// after a long outage of the API server, the successor may just be the first of the two to resume
+// its watches.
 func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	switch {
 	case serving.StaleSince.IsZero() && !revoked(serving), !watchesNeeded(next):
@@ -90,7 +90,7 @@ func (r *runningCluster) start(ctx context.Context, turns starts) {
 		defer close(r.done)
 		var turn sync.WaitGroup
 		defer turn.Wait()
-		if turns.take(ctx) { // if false, ctx has ended, and Run only cleans up
+		if turns.take(ctx) { // without a turn, ctx is done, and Run only cleans up
 			close(r.began)
 			turn.Go(func() { turns.giveBack(ctx, r.cluster, synced) })
 		}
@@ -98,7 +98,7 @@ func (r *runningCluster) start(ctx context.Context, turns starts) {
 	}()
 }
 
-// stop stops the cluster and waits until the cluster has stopped. The receiver may be nil.
+// stop stops the cluster and waits for it. The receiver may be nil.
 func (r *runningCluster) stop() {
 	if r != nil {
 		r.cancel()
@@ -106,9 +106,8 @@ func (r *runningCluster) stop() {
 	}
 }
 
-// noteHealth returns the cluster's health. The noteHealth method sets healthChanged to a channel
-// that is closed at the next change to the health. The noteHealth method also records whether a
-// panic has stopped the lists and watches.
+// noteHealth returns the health of the cluster, and records whether a panic has stopped its lists
+// and watches. It sets healthChanged to a channel that is closed at the next change to the health.
 func (r *runningCluster) noteHealth() cluster.Health {
 	r.healthChanged = r.cluster.HealthChanged()
 	h := r.cluster.Health()
@@ -118,8 +117,7 @@ func (r *runningCluster) noteHealth() cluster.Health {
 }
 
 // noteProgress records whether the cluster is waiting for its turn, and whether its deadline has
-// passed. The deadline is syncGrace after the start of the cluster's turn. The local cluster has no
-// deadline.
+// passed. The deadline is syncGrace after the turn begins. The local cluster has no deadline.
 func (r *runningCluster) noteProgress() {
 	r.waits = !closed(r.began)
 	if r.deadline.IsZero() && !r.waits && r.creds.rest != nil {
@@ -138,9 +136,8 @@ func (r *runningCluster) write(to func(resource string) io.Writer) error {
 	return nil
 }
 
-// problem returns the reason why a cluster has not synced, as of the last call to noteProgress. The
-// problem may be that a request has failed, that the cluster is waiting for kinds of objects, or
-// that the deadline has passed. If no problem is known, problem returns nil.
+// problem returns the reason why a cluster has not synced, as of the last call to noteProgress. It
+// returns nil if no problem is known.
 func (r *runningCluster) problem(h cluster.Health) error {
 	switch {
 	case len(r.awaits) > 0:
@@ -153,7 +150,7 @@ func (r *runningCluster) problem(h cluster.Health) error {
 	return nil
 }
 
-// failedCluster takes the place of a Cluster that could not be created.
+// failedCluster replaces a Cluster that could not be created.
 type failedCluster struct{ err error }
 
 func (f failedCluster) Run(ctx context.Context) { <-ctx.Done() }
@@ -185,17 +182,17 @@ func (f failedCluster) State(federation.ServiceID) federation.ServiceState { ret
 func (f failedCluster) Declares(federation.ServiceID, uint16) bool { return false }
 
 func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {
-	return nil // not called, because a failedCluster never syncs and so never gets into the table
+	return nil // never called, because a failedCluster never syncs and therefore is never added to the table
 }
 
 // maxStarts is the maximum number of clusters that connect and list at the same time. Without this
-// limit, hundreds of starting clusters would compete for the processors. Connections and lists
-// would then time out and start over, and no cluster would become ready.
+// limit, hundreds of starting clusters would compete for CPU time. Connections and lists would then
+// time out and start over, and no cluster would become ready.
 const maxStarts = 32
 
 // A turn is limited to startSteps steps, so that an unresponsive cluster does not delay other
-// clusters. A step begins when the goroutine notices the end of the previous step. Turns are
-// therefore longer when the processors are busy.
+// clusters. A step begins when the goroutine notices the end of the previous step, so turns are
+// longer when the CPUs are busy.
 const (
 	startSteps = 20
 	startStep  = 50 * time.Millisecond
@@ -206,11 +203,11 @@ type starts struct{ *semaphore.Weighted }
 
 func newStarts() starts { return starts{semaphore.NewWeighted(maxStarts)} }
 
-// take waits for a turn. If ctx ends before the cluster's turn begins, take returns false.
+// take waits for a turn. It returns false if ctx is done first.
 func (s starts) take(ctx context.Context) bool { return s.Acquire(ctx, 1) == nil }
 
-// giveBack ends the turn of a cluster when the cluster has synced or failed, the maximum duration
-// has passed, or ctx ends.
+// giveBack ends the turn of a cluster once the cluster has synced or failed, the maximum duration
+// has passed, or ctx is done.
 func (s starts) giveBack(ctx context.Context, c Cluster, synced <-chan struct{}) {
 	defer s.Release(1)
 	step := time.NewTicker(startStep)

@@ -17,17 +17,17 @@ import (
 	"isthmus/federation"
 )
 
-// These annotations of a link Secret set the standing and the location of its cluster. An invalid
-// value is treated as if the annotation were not set.
+// These annotations on a link Secret set the standing and the location of its cluster. An
+// annotation with an invalid value is ignored.
 const (
 	CordonAnnotation     = "isthmus.io/cordon"      // false, last-resort or true
-	CordonOverAnnotation = "isthmus.io/cordon-over" // how long a cordon and its end take, from 0s to MaxCordonOver
+	CordonOverAnnotation = "isthmus.io/cordon-over" // duration of a gradual cordon or uncordon, up to MaxCordonOver
 	whenLostAnnotation   = "isthmus.io/when-lost"   // keep, last-resort or withdraw
 	lostAfterAnnotation  = "isthmus.io/lost-after"  // from MinLostAfter to MaxLostAfter
 	regionAnnotation     = "isthmus.io/region"      // overrides the region label of the cluster's Nodes
 
-	// NetworkAnnotation contains the name of the network that the cluster's Pods are on. If Isthmus
-	// is on a different network, Isthmus cannot reach the Pods directly.
+	// NetworkAnnotation contains the name of the network of the cluster's Pods. If it differs from
+	// the network of Isthmus, Isthmus cannot reach the Pods directly.
 	NetworkAnnotation = "isthmus.io/network"
 	// gatewayAddressesAnnotation contains a list of HOST:PORT items, which override the addresses
 	// of the cluster's gateways.
@@ -36,10 +36,10 @@ const (
 )
 
 // RangesAnnotation contains the address ranges that endpoints of a cluster may use, as
-// comma-separated CIDRs. Without this annotation, endpoints of the cluster may use any address.
+// comma-separated CIDRs. Without this annotation, the endpoints may use any address.
 const RangesAnnotation = "isthmus.io/address-ranges"
 
-// Limits of durations. A broken watch is usually replaced within a second. If MinLostAfter were
+// Limits for durations. A broken watch is usually replaced within a second. If MinLostAfter were
 // shorter, a cluster would count as lost after each restart of its API server.
 const (
 	MinLostAfter  = time.Second    // for Options.LostAfter and the annotation
@@ -47,28 +47,27 @@ const (
 	MaxCordonOver = time.Hour
 )
 
-// linkSettings contains the values of a link Secret's annotations, with defaults for missing
-// annotations. Values of this type are immutable.
+// linkSettings contains the values of the annotations on a link Secret, with defaults for missing
+// annotations. It is immutable.
 type linkSettings struct {
 	cordon     federation.Standing
-	cordonBy   string // what requests the cordon; empty means the Secret's annotation
+	cordonBy   string // the setting that requests the cordon; if empty, the annotation on the Secret
 	cordonOver time.Duration
 	whenLost   federation.Standing // InService means that a lost cluster stays in service
 	lostAfter  time.Duration
-	region     string           // empty means the region of the cluster's Nodes
+	region     string           // if empty, the region of the cluster's Nodes
 	network    string           // network of the cluster's Pods
-	gateways   []gateway.Target // without identities; if nil, the cluster's own gateways are used
-	identity   string           // identity of all gateways; if empty, each gateway's own identity is used
-	unread     bool             // the annotation for gateways or identity is invalid
-	// readExports is ExportOptions.Settings. If the readExports argument is nil, exports are not
-	// cached.
+	gateways   []gateway.Target // without identities; if nil, the gateways found in the cluster
+	identity   string           // identity of all gateways; if empty, each gateway uses its own identity
+	unread     bool             // the annotation for gateway addresses or identities is invalid
+	// readExports is ExportOptions.Settings. If it is nil, exports are not cached.
 	readExports func(annotations map[string]string) (settings any, warnings []string)
-	exports     any      // result of readExports
+	exports     any
 	warnings    []string // one for each invalid annotation
 }
 
-// readSettings parses the annotations of a link Secret. The result contains at most one warning for
-// each annotation.
+// readSettings parses the annotations on a link Secret. It returns at most one warning per
+// annotation.
 func readSettings(annotations map[string]string, defaults linkSettings) linkSettings {
 	r := settingsReader{annotations, defaults}
 	readValue(&r, CordonAnnotation, &r.settings.cordon, words{"false", "last-resort", "true"}.read)
@@ -88,8 +87,7 @@ func readSettings(annotations map[string]string, defaults linkSettings) linkSett
 	return r.settings
 }
 
-// targets returns the targets for a cluster that contains the given gateways, and describes any
-// problems.
+// targets returns the targets for a cluster with the given gateways, and describes any problems.
 func (r *linkSettings) targets(
 	found []*cluster.Gateway, more int, routable func(netip.Addr) bool,
 ) (list []gateway.Target, problem []string) {
@@ -119,7 +117,8 @@ func (r *linkSettings) targets(
 	return list, problem
 }
 
-// namedTargets returns the targets that the link Secret names, and describes any problems.
+// namedTargets returns the targets in the annotation on the link Secret, and describes any
+// problems.
 func (r *linkSettings) namedTargets(
 	found []*cluster.Gateway, routable func(netip.Addr) bool,
 ) (list []gateway.Target, problem []string) {
@@ -149,11 +148,10 @@ func (r *linkSettings) namedTargets(
 	return list, problem
 }
 
-// probeFor returns the probe for a gateway address in a link Secret. The returned probe is the
-// probe of the gateway Service that has the same port as the address. If no gateway Service has the
-// port, or if several gateway Services have the port but different probes, probeFor returns the
-// zero Probe. Isthmus does not probe an address with the zero Probe, because a wrong probe would
-// mark a healthy gateway as dead.
+// probeFor returns the probe for a gateway address in a link Secret: the probe of the gateway
+// Service with the same port. If there is no such Service, or if several have different probes, it
+// returns the zero Probe. The address is then not probed, because a wrong probe would mark a
+// healthy gateway as dead.
 func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	for _, g := range found {
 		if g.NodePort == port { // node ports are unique within a cluster
@@ -181,9 +179,9 @@ type settingsReader struct {
 	settings    linkSettings
 }
 
-// readValue parses an annotation into the given variable. Surrounding white space is ignored. If
-// the annotation is missing or invalid, readValue does not change the variable. If the annotation
-// is invalid, readValue returns false.
+// readValue parses an annotation into a variable, ignoring surrounding white space. If the
+// annotation is missing or invalid, the variable does not change. If it is invalid, readValue
+// returns false.
 func readValue[T any](r *settingsReader, annotation string, into *T, read func(string) (T, error)) bool {
 	text, ok := r.annotations[annotation]
 	if !ok {
@@ -200,7 +198,7 @@ func readValue[T any](r *settingsReader, annotation string, into *T, read func(s
 	return true
 }
 
-// The words map contains the annotation value for each federation.Standing.
+// words contains the annotation value for each federation.Standing.
 type words [3]string
 
 func (w words) read(text string) (federation.Standing, error) {
@@ -210,7 +208,7 @@ func (w words) read(text string) (federation.Standing, error) {
 	return 0, fmt.Errorf("%s is none of %s", quote(text), strings.Join(w[:], ", "))
 }
 
-// The within type contains the shortest and the longest accepted duration.
+// within contains the shortest and the longest accepted duration.
 type within [2]time.Duration
 
 func (w within) read(text string) (time.Duration, error) {
@@ -224,8 +222,8 @@ func (w within) read(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// readRegion accepts the valid values of a Node's region label, because regions are compared with
-// this label.
+// readRegion accepts every valid value of a region label, because regions are compared with the
+// region labels of Nodes.
 func readRegion(text string) (string, error) {
 	if text == "" || len(validation.IsValidLabelValue(text)) > 0 {
 		return "", fmt.Errorf("%s is not a valid region name: use 1 to %d letters, digits, '-', '_' and '.', "+
@@ -245,7 +243,6 @@ func CheckNetwork(text string) error {
 	return nil
 }
 
-// readNetwork parses the annotation that contains the cluster's network.
 func (r *settingsReader) readNetwork() {
 	text := strings.TrimSpace(r.annotations[NetworkAnnotation])
 	r.settings.network = text
@@ -257,16 +254,16 @@ func (r *settingsReader) readNetwork() {
 	}
 }
 
-// unreadableNetwork is the network of a cluster with an invalid annotation. The value is not a
-// valid network name and therefore never equals the network of Isthmus. If the network is unknown,
-// Isthmus must not send traffic to Pods that may be unreachable.
+// unreadableNetwork is the network of a cluster with an invalid annotation. It is not a valid
+// network name, and therefore never equals the network of Isthmus. As long as the network is
+// unknown, Isthmus must not send traffic to Pods that may be unreachable.
 const unreadableNetwork = "(can't be read)"
 
 // namelessNetwork is the network name that pages show for clusters without the annotation.
 const namelessNetwork = "(without a name)"
 
-// readGatewayAddresses parses a comma-separated list of HOST:PORT items. Each HOST is an IP address
-// or a host name.
+// readGatewayAddresses parses a comma-separated list of HOST:PORT items, in which each HOST is an
+// IP address or a hostname.
 func readGatewayAddresses(text string) (list []gateway.Target, err error) {
 	for item := range strings.SplitSeq(text, ",") {
 		host, port, err := net.SplitHostPort(strings.TrimSpace(item))
@@ -301,12 +298,12 @@ func readGatewayIdentity(text string) (string, error) {
 	return text, nil
 }
 
-// maxRanges is the maximum number of CIDRs in an annotation. Clusters have far fewer address
-// ranges, and the limit bounds the memory that a Secret can use.
+// maxRanges is the maximum number of CIDRs in an annotation. It limits the memory used for a
+// Secret, and clusters have far fewer address ranges.
 const maxRanges = 256
 
-// readRanges parses the value of RangesAnnotation. White space around a CIDR is ignored. Ambiguous
-// CIDRs are errors. An empty list is an error, because it could mean all addresses or none.
+// readRanges parses the value of RangesAnnotation, ignoring white space around CIDRs. It rejects
+// ambiguous CIDRs, and an empty list because that could mean all addresses or none.
 func readRanges(value string) (federation.Ranges, error) {
 	items := strings.SplitN(value, ",", maxRanges+1)
 	if len(items) > maxRanges {

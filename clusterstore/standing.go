@@ -10,15 +10,15 @@ import (
 	"isthmus/federation"
 )
 
-// linkStanding holds the standing of a link's cluster, with its reasons, and the cluster's region.
-// Only the link's goroutine writes a linkStanding. Other goroutines get copies.
+// linkStanding holds the region and the standing of a link's cluster, and the reasons for the
+// standing. Only the goroutine of the link writes it. Other goroutines receive copies.
 type linkStanding struct {
-	settings  linkSettings // settings of the newest version of the Secret in use
+	settings  linkSettings // settings from the newest version of the Secret in use
 	secret    string       // namespace and name of the Secret in use; empty if there is none
 	linkedAt  time.Time    // when the link got a cluster; zero if it has none
-	lostSince time.Time    // when listing or watching the API failed; zero if it works
+	lostSince time.Time    // when listing or watching the API failed; zero if both work
 	lost      federation.Standing
-	dead      bool // the cluster is reached through gateways, and all of them are dead
+	dead      bool // the cluster is only reachable through gateways that are all dead
 	region    string
 
 	nodesRegion string // region of the cluster's Nodes when they were last listed
@@ -37,16 +37,15 @@ func (s *linkStanding) notByHand() federation.Standing {
 	return s.lost
 }
 
-// mayBeLost reports whether the cluster is lost now, or will be lost at dueAt unless its API
-// recovers.
+// mayBeLost reports whether the cluster is lost, or will be lost at dueAt unless its API recovers.
 func (s *linkStanding) mayBeLost() bool {
 	return s.settings.whenLost != federation.InService && !s.lostSince.IsZero()
 }
 
 func (s *linkStanding) dueAt() time.Time { return s.lostSince.Add(s.settings.lostAfter) }
 
-// untilLost returns a channel that receives a value when the cluster becomes lost. If the cluster
-// is already lost or cannot become lost, the channel is nil.
+// untilLost returns a channel that receives a value when the cluster becomes lost. The channel is
+// nil if the cluster is already lost or cannot become lost.
 func (s *linkStanding) untilLost() <-chan time.Time {
 	if !s.mayBeLost() || s.lost != federation.InService {
 		return nil
@@ -54,8 +53,7 @@ func (s *linkStanding) untilLost() <-chan time.Time {
 	return time.After(time.Until(s.dueAt()))
 }
 
-// reason returns the reason why the cluster is not in service. If the cluster is in service, reason
-// returns "".
+// reason returns the reason why the cluster is not in service, or "" if it is in service.
 func (s *linkStanding) reason() string {
 	var list []string
 	by := "by " + cmp.Or(s.settings.cordonBy, fmt.Sprintf("annotation %s of Secret %s", CordonAnnotation, s.secret))

@@ -13,22 +13,21 @@ import (
 
 // linkStatus is the part of a link that the publish method copies for other goroutines.
 type linkStatus struct {
-	accepted *credentials // credentials of next or, without next, of serving
+	accepted *credentials // credentials of the next cluster; if there is none, those of the serving cluster
 	serving  *runningCluster
 	next     *runningCluster
 	copy     linkCopy
 	gateways linkGateways
 	state    cluster.State // empty before the first state
-	since    time.Time     // when the link entered this state
+	since    time.Time
 	standing linkStanding
 }
 
-// shown returns the serving cluster. If no cluster serves, shown returns the cluster that is still
-// syncing. If the link has no cluster, shown returns nil.
+// shown returns the serving cluster, or the cluster that is still syncing, or nil if the link has
+// no cluster.
 func (v *linkStatus) shown() *runningCluster { return cmp.Or(v.serving, v.next) }
 
-// served returns the cluster from which the table reads, or nil if the table does not read from a
-// cluster.
+// served returns the cluster from which the table reads, or nil if there is none.
 func (v *linkStatus) served() *runningCluster {
 	if v.serving == nil && v.copy.served {
 		return v.copy.cluster
@@ -56,7 +55,7 @@ func (v *linkStatus) health() cluster.Health {
 	return h
 }
 
-// replacing reports whether the link is replacing a failed cluster with another cluster that uses
+// replacing reports whether the link is replacing a failed cluster with another cluster that has
 // the same credentials.
 func (l *linkStatus) replacing() bool {
 	return l.serving != nil && l.next != nil && l.serving.creds.hash == l.next.creds.hash
@@ -120,8 +119,8 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 	}
 }
 
-// If the cluster is on another network, describeGateways adds the status of its Linkerd gateways to
-// the given status.
+// describeGateways adds the status of Linkerd gateways to the given status, if the cluster is on
+// another network.
 func (v *linkStatus) describeGateways(st *cluster.Status) {
 	if v.gateways.tracker == nil {
 		return
@@ -170,7 +169,7 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 			outside,
 		))
 	}
-	if n := len(st.Gateways); n > 0 && ipv6 == n { // otherwise clients get the IPv4 addresses
+	if n := len(st.Gateways); n > 0 && ipv6 == n { // otherwise, clients get the IPv4 addresses
 		problems = append(problems, fmt.Sprintf(
 			"Linkerd gateways that are not used, because IPv6 addresses are disabled (--enable-ipv6=false): %d", n,
 		))
@@ -186,8 +185,7 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 	st.GatewayProblems = problems
 }
 
-// probed returns a map with the address of each probed gateway. The map's values report whether the
-// gateways are alive.
+// probed maps the address of each probed gateway to whether the gateway is alive.
 func (v *linkStatus) probed() map[string]bool {
 	if v.gateways.tracker == nil {
 		return nil
@@ -201,8 +199,8 @@ func (v *linkStatus) probed() map[string]bool {
 	return list
 }
 
-// look makes the link's cluster read its facts again, and returns a channel that is closed once the
-// cluster has read them. If the cluster is not ready, the channel is nil.
+// look makes the cluster of the link read its facts again, and returns a channel that is closed
+// once it has read them. The channel is nil if the cluster is not ready.
 func (v *linkStatus) look() <-chan struct{} {
 	if at := v.shown(); at != nil && v.state == cluster.Ready {
 		return at.cluster.Look()

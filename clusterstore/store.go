@@ -28,47 +28,45 @@ import (
 // DefaultLostAfter is the default of [Options].LostAfter.
 const DefaultLostAfter = time.Minute
 
-// Options configure a Store.
+// Options configures a Store.
 type Options struct {
 	Namespace  string                // namespace of the link Secrets
-	Rules      cluster.Rules         // apply to all clusters
+	Rules      cluster.Rules         // rules for all clusters
 	Table      *federation.Table     // receives the links
 	Log        *zap.Logger           // if nil, nothing is logged
-	Registerer prometheus.Registerer // for the Store's metrics; if nil, there are none
-	Metrics    *cluster.Metrics      // for the metrics of clusters; if nil, there are none
+	Registerer prometheus.Registerer // registers the metrics of the Store; may be nil
+	Metrics    *cluster.Metrics      // receives the metrics of clusters; may be nil
 	Memory     int64                 // memory cap of each linked cluster, in bytes; zero means no cap
-	Network    string                // network of Isthmus; Pods on other networks cannot be reached
-	IPv6       bool                  // clients get IPv6 addresses, as in the Table's Options
+	Network    string                // network of Isthmus, which cannot reach Pods on other networks
+	IPv6       bool                  // clients get IPv6 addresses, as in the Options of the Table
 	// LocalCluster is the cache of the local cluster. Isthmus never probes addresses of the local
-	// cluster as gateways of linked clusters. If LocalCluster is nil, the local cluster's addresses
-	// are unknown.
+	// cluster as gateways of linked clusters. If LocalCluster is nil, these addresses are unknown.
 	LocalCluster gateway.LocalCluster
 
-	// WhenLost and LostAfter are default values that link Secrets may override. WhenLost is the
-	// standing of a lost cluster's endpoints. A cluster counts as lost if its API has been
-	// unreadable for the duration in LostAfter.
+	// WhenLost and LostAfter are defaults that link Secrets may override. WhenLost is the standing
+	// of a lost cluster's endpoints. A cluster counts as lost if its API has been unreadable for
+	// LostAfter.
 	WhenLost  federation.Standing
 	LostAfter time.Duration // zero means DefaultLostAfter
 
-	// Exports makes the Store cache the exports of all clusters. If Exports is nil, exports are
-	// neither listed nor cached. If Exports is set, LocalLink is required and must use the same
-	// ExportOptions.
+	// Exports makes the Store cache the exports of all clusters. If it is nil, exports are neither
+	// listed nor cached. Otherwise, LocalLink is required and must use the same ExportOptions.
 	Exports   *ExportOptions
 	LocalLink *LocalLink
 
-	// ReadCopy returns the copy of a cluster, or nil if no copy exists. The Store only calls
-	// ReadCopy before the Store has settled, and only for links that exist when the Store starts.
-	// If ReadCopy is nil, copies are not used.
+	// ReadCopy returns the copy of a cluster, or nil if no copy exists. It is only called before
+	// the Store has settled, and only for links that exist when the Store starts. If ReadCopy is
+	// nil, copies are not used.
 	ReadCopy func(context.Context, federation.ClusterName) (*Copy, error)
 
-	// Supervisor recovers from panics in the code that processes changes of a cluster. If
+	// Supervisor recovers from panics in the code that processes changes to a cluster. If
 	// Supervisor is nil, a panic ends the process.
 	Supervisor *panics.Supervisor
 
-	// Report is called after each change to a link's state, standing or credentials, and for each
-	// rejected link Secret. Several goroutines may call Report at the same time. Report must not
-	// block.
-	Report func(cluster.Change) // optional
+	// Report is called after each change to the state, standing or credentials of a link, and for
+	// each rejected link Secret. It may be called concurrently and must not block. Report may be
+	// nil.
+	Report func(cluster.Change)
 }
 
 // defaultSettings returns the settings of a link Secret without annotations.
@@ -103,15 +101,14 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Store watches the link Secrets of a namespace. The Store runs a Cluster for each cluster name in
-// the labels of these Secrets. A cluster stays in the table as long as Secrets with its name exist.
-//
+// Store watches the link Secrets in a namespace, and runs a Cluster for each cluster name in the
+// labels of these Secrets. A cluster stays in the table as long as Secrets with its name exist.
 // Clusters do not affect each other, because a separate goroutine handles the Secrets of each
 // cluster name.
 type Store struct {
 	client  *kube.Client
 	opts    Options
-	linkEnv // environment of its links
+	linkEnv // environment of the links in the Store
 	settled chan struct{}
 	loads   starts // limits how many copies are loaded at the same time
 
@@ -119,13 +116,13 @@ type Store struct {
 	readErr atomic.Pointer[error] // why Secrets cannot be read; nil if no failure is known
 
 	mu         sync.Mutex
-	dispatched bool // links contains all cluster names of the Secrets
+	dispatched bool // the links map contains all cluster names in Secrets
 	links      map[federation.ClusterName]*link
 }
 
-// NewStore validates the options and registers the metrics. NewStore does not perform I/O and does
-// not start goroutines. The given client must connect to the local cluster, and needs permission to
-// list and watch Secrets in the namespace of the link Secrets.
+// NewStore validates the options and registers the metrics. It performs no I/O and starts no
+// goroutines. The client must connect to the local cluster, and needs permission to list and watch
+// Secrets in the namespace of the link Secrets.
 func NewStore(client *kube.Client, o Options) (*Store, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -181,9 +178,9 @@ func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (Cluster, erro
 	return cluster.New(cfg)
 }
 
-// Run watches the link Secrets and runs their clusters until ctx ends. When Run returns, all
-// clusters have stopped, but the table still contains their links. Proxies therefore do not lose
-// endpoints during a shutdown. Call Run only once.
+// Run watches the link Secrets and runs their clusters until ctx is done, and returns when all
+// clusters have stopped. The table then still contains their links, so proxies do not lose
+// endpoints during a shutdown. Run must be called only once.
 func (s *Store) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -203,9 +200,9 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// watchSecrets keeps s.secrets up to date until ctx ends. Secrets are selected by their type
-// instead of their label, so that Status can report link Secrets without the label. While Secrets
-// cannot be read, watchSecrets does not change s.secrets.
+// watchSecrets keeps s.secrets up to date until ctx is done. Secrets are selected by type, not by
+// label, so that Status can report link Secrets without the label. While Secrets cannot be read,
+// s.secrets does not change.
 func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(follow.Map[*credentials])
 	options := follow.Options{Printable: s.client.Printable, Trouble: func(_, text string) {
@@ -228,7 +225,7 @@ func (s *Store) watchSecrets(ctx context.Context) {
 	})).Run(ctx, nil)
 }
 
-// snapshot contains all link Secrets at one point in time. A snapshot is immutable.
+// snapshot contains all link Secrets at one point in time. It is immutable.
 type snapshot struct {
 	listed  bool           // the Secrets have been listed
 	secrets []*credentials // oldest first
@@ -241,7 +238,7 @@ func snapshotOf(all follow.Map[*credentials]) snapshot {
 }
 
 // reportReadable records whether link Secrets can be read, and logs each change. If err is nil,
-// link Secrets can be read.
+// they can be read.
 func (s *Store) reportReadable(err error) {
 	log := s.log.With(zap.String("namespace", s.namespace))
 	if err == nil {
@@ -312,8 +309,8 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 	s.NotifyExports()
 }
 
-// removeIfUnused removes a link that has no Secrets. If the link has received Secrets in the
-// meantime, removeIfUnused returns false.
+// removeIfUnused removes a link without Secrets. It returns false if the link has received Secrets
+// in the meantime.
 func (s *Store) removeIfUnused(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,7 +323,8 @@ func (s *Store) removeIfUnused(l *link) bool {
 	return true
 }
 
-// markSettled records that a link is not pending, or that only the names of its gateways delay it.
+// markSettled records that a link is no longer pending, or is only delayed by the names of its
+// gateways.
 func (s *Store) markSettled(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -334,8 +332,8 @@ func (s *Store) markSettled(l *link) {
 	s.checkSettled()
 }
 
-// checkSettled closes the s.settled channel if all links are settled. Do not call checkSettled
-// before the first dispatch. The caller must hold s.mu.
+// checkSettled closes s.settled if all links are settled. It must not be called before the first
+// dispatch. The caller must hold s.mu.
 func (s *Store) checkSettled() {
 	if closed(s.settled) {
 		return
@@ -349,13 +347,13 @@ func (s *Store) checkSettled() {
 }
 
 // Settled returns a channel that is closed once the Secrets have been listed and no link is
-// pending. A link is no longer pending if it is ready, unreachable or rejected. A link also stops
-// counting as pending after it has waited one second for the names of its gateways to resolve.
-// Adding links later does not affect the closed channel.
+// pending. A link is no longer pending if it is ready, unreachable or rejected, or after it has
+// waited one second for the names of its gateways to resolve. Links added later do not affect the
+// channel.
 func (s *Store) Settled() <-chan struct{} { return s.settled }
 
-// SecretsListed reports whether the link Secrets have been listed. If the link Secrets currently
-// cannot be read, err says why. While the link Secrets cannot be read, links do not change.
+// SecretsListed reports whether the link Secrets have been listed. If they currently cannot be
+// read, err says why, and links do not change.
 func (s *Store) SecretsListed() (listed bool, err error) {
 	now, _ := s.secrets.Get()
 	if why := s.readErr.Load(); why != nil {
@@ -367,11 +365,11 @@ func (s *Store) SecretsListed() (listed bool, err error) {
 // Namespace returns the namespace of the link Secrets.
 func (s *Store) Namespace() string { return s.namespace }
 
-// LocalRefused returns the rejected requests for link Secrets to the local cluster's API server.
+// LocalRefused returns the requests for link Secrets that the API server of the local cluster
+// rejected.
 func (s *Store) LocalRefused() []adminapi.RefusedRequest { return s.client.Server().Refused }
 
-// Status returns one entry for each link Secret, oldest first. The result includes link Secrets
-// that are not used.
+// Status returns one entry for each link Secret, used or not, oldest first.
 func (s *Store) Status() []adminapi.Cluster {
 	now, _ := s.secrets.Get()
 	links := s.publishedLinks()
@@ -409,13 +407,13 @@ func (s *Store) status(c *credentials, v *linkStatus) adminapi.Cluster {
 			"duplicate: cluster %s uses Secret %s until that Secret is deleted", c.cluster, used.secret,
 		)
 	default:
-		st.State = cluster.Pending // a new Secret, whose link has not published yet
+		st.State = cluster.Pending // the link of a new Secret has not published its status yet
 	}
 	return st
 }
 
-// rejected returns the number of unusable Secrets by reason, and the clusters without a usable
-// Secret. The result contains an entry for every reason.
+// rejected returns the number of unusable Secrets for every reason, and the clusters without a
+// usable Secret.
 func (s *Store) rejected(
 	links map[federation.ClusterName]*linkStatus,
 ) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
@@ -438,7 +436,6 @@ func (s *Store) rejected(
 	return reasons, clusters
 }
 
-// publishedLinks returns the published status of each link that has published one.
 func (s *Store) publishedLinks() map[federation.ClusterName]*linkStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -451,9 +448,9 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkStatus {
 	return links
 }
 
-// LinkedCluster returns the serving cluster of a link and the link's state. If no cluster serves,
-// LinkedCluster returns the cluster that is still syncing. If the link has no cluster, the returned
-// cluster is nil. If no link has the given name, the returned state is empty.
+// LinkedCluster returns the serving cluster of a link, or the cluster that is still syncing, and
+// the state of the link. The cluster is nil if the link has none. The state is empty if no link has
+// the given name.
 func (s *Store) LinkedCluster(name federation.ClusterName) (*cluster.Cluster, cluster.State) {
 	s.mu.Lock()
 	l := s.links[name]
@@ -472,9 +469,8 @@ func (s *Store) LinkedCluster(name federation.ClusterName) (*cluster.Cluster, cl
 	return nil, v.state
 }
 
-// Look makes all ready clusters read their trust anchors and Pod networks again. Look returns when
-// all ready clusters have read their facts, or when ctx ends. Status shows these facts together
-// with their age.
+// Look makes all ready clusters read their trust anchors and Pod networks again, and waits until
+// they have read them or ctx is done. Status shows these facts with their age.
 func (s *Store) Look(ctx context.Context) {
 	var looks []<-chan struct{}
 	for _, v := range s.publishedLinks() {
@@ -483,7 +479,7 @@ func (s *Store) Look(ctx context.Context) {
 	await(ctx, looks...)
 }
 
-// await returns when all non-nil channels are closed, or when ctx ends.
+// await returns when all non-nil channels are closed, or when ctx is done.
 func await(ctx context.Context, all ...<-chan struct{}) {
 	for _, one := range all {
 		if one == nil {

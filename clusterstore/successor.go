@@ -11,18 +11,17 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// A successor is a cluster with new credentials that starts while another cluster is serving. If a
-// successor replaced the serving cluster before listing a kind of object, all objects of that kind
-// would seem to be deleted. If objects seemed to be deleted, endpoints would vanish, and opaque
-// ports would no longer be opaque. The successor therefore waits until it has listed each kind of
-// object that the serving cluster has in its cache. After this wait, the successor finishes its
-// first sync and replaces the serving cluster. The admitSuccessor method may end this wait early.
+// A successor is a cluster with new credentials that starts while another cluster is serving. If it
+// took over before it had listed a kind of object, all objects of that kind would seem to be
+// deleted: endpoints would vanish, and opaque ports would no longer be opaque. A successor
+// therefore completes its first sync only after it has listed each kind of object that the serving
+// cluster has cached. The admitSuccessor method may end this wait early.
 
 // awaitable is an optional kind of object that affects endpoints.
 type awaitable struct {
 	resource string // resource name in the health of a cluster
 	name     string // resource name in permissions
-	always   bool   // the successor waits even if the API server refuses to list the kind
+	always   bool   // the successor waits even if the API server denies the list
 }
 
 var awaitables = []awaitable{
@@ -32,11 +31,11 @@ var awaitables = []awaitable{
 	{resource: "jobs", name: "jobs.batch"},
 }
 
-// awaitedKind is a kind of object that a successor must list before the successor replaces the
-// serving cluster.
+// awaitedKind is a kind of object that a successor must list before it replaces the serving
+// cluster.
 type awaitedKind struct {
 	kind   awaitable
-	serves int                // number of objects that the serving cluster has
+	serves int                // number of objects in the serving cluster
 	now    *adminapi.Resource // health of the kind in the successor
 }
 
@@ -66,12 +65,12 @@ func (a *awaitedKind) describe() string {
 // awaitedPause is the interval at which a link checks the kinds that its successor waits for.
 const awaitedPause = 5 * time.Second
 
-// maxStale is the time for which a successor waits for missing kinds if the serving cluster is
-// stale. Only the time during which the successor watches all needed kinds counts towards maxStale.
+// maxStale limits how long a successor waits for missing kinds while the serving cluster is stale.
+// Only time during which the successor watches all required kinds counts.
 const maxStale = time.Minute
 
-// maxRevoked is the time for which a successor waits for missing kinds if the API server rejects
-// the serving cluster's credentials. The wait is longer than the pause before a cluster retries its
+// maxRevoked limits how long a successor waits for missing kinds while the API server rejects the
+// credentials of the serving cluster. It is longer than the pause before a cluster retries its
 // requests, because an API server may briefly reject all credentials.
 const maxRevoked = 10 * time.Second
 
@@ -93,21 +92,21 @@ func awaitedKinds(serving, next cluster.Health) (list []awaitedKind) {
 	return list
 }
 
-// watchesNeeded reports whether all needed kinds of a cluster are listed and watched.
+// watchesNeeded reports whether all required kinds in a cluster are listed and watched.
 func watchesNeeded(h cluster.Health) bool {
 	return !slices.ContainsFunc(h.Resources, func(r adminapi.Resource) bool {
 		return r.Needed && (!r.Synced || r.Err != "")
 	})
 }
 
-// revoked reports whether the API server no longer accepts a cluster's credentials.
+// revoked reports whether the API server no longer accepts the credentials of a cluster.
 func revoked(h cluster.Health) bool {
 	return slices.ContainsFunc(h.Resources, func(r adminapi.Resource) bool {
 		return r.Failure == adminapi.Unauthorized && r.Lasts
 	})
 }
 
-// overBudget reports whether a cluster's objects exceed its memory cap.
+// overBudget reports whether the objects in a cluster exceed its memory cap.
 func overBudget(h cluster.Health) bool {
 	return slices.ContainsFunc(h.Resources, func(r adminapi.Resource) bool {
 		return r.Failure == adminapi.OverBudget
@@ -115,7 +114,7 @@ func overBudget(h cluster.Health) bool {
 }
 
 // resourceOf returns the health of a kind in a cluster. If the cluster does not watch the kind, the
-// returned health only contains the kind's name.
+// result contains only its name.
 func resourceOf(h cluster.Health, name string) *adminapi.Resource {
 	for i := range h.Resources {
 		if h.Resources[i].Resource == name {
@@ -125,7 +124,7 @@ func resourceOf(h cluster.Health, name string) *adminapi.Resource {
 	return &adminapi.Resource{Resource: name}
 }
 
-// awaitedError returns an error that describes which kinds a successor waits for.
+// awaitedError describes the kinds for which a successor waits.
 func awaitedError(list []awaitedKind) error {
 	var texts []string
 	for _, a := range list {

@@ -11,14 +11,12 @@ import (
 	"isthmus/federation"
 )
 
-// addressIndex maps each address in the local cluster to the objects with that address. The mutex
-// cache.mu guards an addressIndex.
-//
-// Pods and ExternalWorkloads are in separate maps, because any number of ExternalWorkloads may have
-// the same address.
+// addressIndex maps each address in the local cluster to the objects with that address. The
+// cache.mu mutex guards it. Pods and ExternalWorkloads are in separate maps, because any number of
+// ExternalWorkloads may have the same address.
 type addressIndex struct {
 	locations map[*pod]*location                    // of Pods and ExternalWorkloads
-	pods      map[netip.Addr][]*pod                 // Pods with that IP, which is their own or their node's
+	pods      map[netip.Addr][]*pod                 // Pods with that Pod IP or host IP
 	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
 	services  map[netip.Addr][]federation.ServiceID // Services with that cluster IP
 	exposed   map[netip.Addr][]federation.ServiceID // Services with that external address
@@ -36,7 +34,6 @@ func newAddressIndex() addressIndex {
 	}
 }
 
-// index returns the map for objects of the same kind as the object at the given location.
 func (x *addressIndex) index(at *location) map[netip.Addr][]*pod {
 	if at.workload {
 		return x.workloads
@@ -45,9 +42,8 @@ func (x *addressIndex) index(at *location) map[netip.Addr][]*pod {
 }
 
 // claimants returns the strongest claim to an address, and the objects with this claim. If no
-// object claims the address, the returned claim is noClaim. If a Pod has a stronger claim,
-// claimants does not look up ExternalWorkloads, because any number of ExternalWorkloads may have
-// the same address.
+// object claims the address, it returns noClaim. ExternalWorkloads are only looked up if no Pod has
+// a stronger claim, because any number of them may have the same address.
 func (x *addressIndex) claimants(addr netip.AddrPort) ([]*pod, claim) {
 	pods, byPods := x.claimed(x.pods, addr)
 	if byPods < byWorkload {
@@ -81,20 +77,16 @@ func unindex[K, V comparable](index map[K][]V, key K, value V) {
 }
 
 const (
-	// maxConflictsAt is the maximum number of conflicts listed for one IP.
 	maxConflictsAt = 10
-	// maxPortsAt is the maximum number of ports that conflictsAt compares at one IP. maxCrowdedAt
-	// is the maximum number of duplicate ports that conflictsAt looks up at one IP. Both constants
-	// limit how long cache.mu is held, because a single Pod may have 65,535 host ports.
+	// At one IP, conflictsAt compares at most maxPortsAt ports and looks up at most maxCrowdedAt
+	// duplicate ports. Both constants limit how long cache.mu is held, because a single Pod may
+	// have 65,535 host ports.
 	maxPortsAt   = 20_000
 	maxCrowdedAt = 1000
-	// maxConflicts is the maximum number of conflicts that AddressConflicts returns.
 	maxConflicts = 100
-	// maxClaimants is the maximum number of objects listed for one conflict.
 	maxClaimants = 3
 )
 
-// conflictsAt returns the conflicts at an IP, sorted by port.
 func (x *addressIndex) conflictsAt(ip netip.Addr, since time.Time) (list []conflict) {
 	add := func(addr netip.AddrPort, claimed string, objects []string) {
 		slices.Sort(objects)
@@ -117,7 +109,7 @@ func (x *addressIndex) conflictsAt(ip netip.Addr, since time.Time) (list []confl
 		return list
 	}
 	ports := []uint16{0}
-	if _, by := x.claimants(whole); by != byIP { // otherwise, the Pods with that IP claim all ports
+	if _, by := x.claimants(whole); by != byIP { // otherwise, Pods with that IP claim all ports
 		ports = x.crowdedPorts(ip)
 	}
 	for _, port := range ports {
@@ -137,9 +129,9 @@ func (x *addressIndex) conflictsAt(ip netip.Addr, since time.Time) (list []confl
 	return list
 }
 
-// crowdedPorts returns the duplicates among the host ports of Pods and the ports of
-// ExternalWorkloads at an IP. The result is sorted. To limit the running time, crowdedPorts
-// compares only the first maxPortsAt ports and returns at most maxCrowdedAt ports.
+// crowdedPorts returns a sorted list of the duplicates among the host ports of Pods and the ports
+// of ExternalWorkloads at an IP. It compares only the first maxPortsAt ports and returns at most
+// maxCrowdedAt ports.
 func (x *addressIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
 	pods, workloads := x.pods[ip], x.workloads[ip]
 	if len(pods) < 2 && len(workloads) < 2 {
@@ -159,8 +151,6 @@ func (x *addressIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
 	return list
 }
 
-// portsAt iterates over the host ports of the Pods, and then over the ports of the
-// ExternalWorkloads.
 func (x *addressIndex) portsAt(pods, workloads []*pod) iter.Seq[uint16] {
 	return func(yield func(uint16) bool) {
 		for _, p := range pods {
@@ -180,13 +170,13 @@ func (x *addressIndex) portsAt(pods, workloads []*pod) iter.Seq[uint16] {
 	}
 }
 
-// conflict describes an address that several objects claim. The conflicting address is not assigned
-// to any of the objects.
+// conflict describes an address that several objects claim. The address is not assigned to any of
+// these objects.
 type conflict struct {
 	addr    netip.AddrPort // port 0 means all ports
 	claimed string         // see Found.Claimed
-	objects []string       // the claiming objects, the first maxClaimants by name
-	since   time.Time      // when the replica learned of the conflict
+	objects []string       // the first maxClaimants claiming objects, by name
+	since   time.Time      // when the replica detected the conflict
 }
 
 func (x *conflict) address() string {
@@ -196,14 +186,13 @@ func (x *conflict) address() string {
 	return x.addr.String()
 }
 
-// conflicts contains the ambiguous addresses of the local cluster. After each change to an object
-// that claims an address, the worker for profiles updates the conflicts.
+// conflicts contains the ambiguous addresses of the local cluster. The worker for profiles updates
+// the conflicts after each change to an object that claims an address.
 type conflicts struct {
 	mu   sync.Mutex // held only for map access
 	byIP map[netip.Addr][]conflict
 }
 
-// all returns all conflicts, oldest first.
 func (c *conflicts) all() (list []conflict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,8 +203,7 @@ func (c *conflicts) all() (list []conflict) {
 	return list
 }
 
-// set replaces all conflicts at an IP. If a conflict already existed, set preserves the time at
-// which that conflict was found.
+// set replaces all conflicts at an IP. A conflict that already existed keeps its detection time.
 func (c *conflicts) set(ip netip.Addr, found []conflict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,42 +20,41 @@ import (
 	"isthmus/internal/panics"
 )
 
-// Config configures a Cluster. The fields Log, Changed, and either Client or Copied are required.
+// Config configures a Cluster. Log, Changed, and either Client or Copied are required.
 type Config struct {
 	Name        federation.ClusterName
 	Client      *kube.Client // Run closes it before it returns
-	Copied      *Copied      // if set, the Cluster is read from a copy, and is stale; Exports must be nil
+	Copied      *Copied      // if set, the Cluster reads this copy and is stale; Exports must be nil
 	TrustDomain string       // of Pod identities; if empty, endpoints have no identity
 	Rules       Rules        // the same for all clusters
 	Log         *zap.Logger
 	Metrics     *Metrics          // the same for all clusters; nil disables metrics
 	Memory      *follow.MemoryCap // limits the cache; nil means no limit
-	// Supervisor recovers from panics in Changed and in the evaluation of Servers. For the local
-	// cluster, Supervisor also recovers from panics during updates of profiles and address
-	// conflicts.
+	// Supervisor recovers from panics in Changed and during the evaluation of Servers. For the
+	// local cluster, it also recovers from panics while profiles and address conflicts are updated.
+	// If Supervisor is nil, every panic ends the process.
 	//
-	// A panic in a list or watch of a linked cluster stops all lists and watches of that cluster.
-	// After the panic, Health reports Failed, and the cache remains readable. A panic in a list or
-	// watch of the local cluster always ends the process. If Supervisor is nil, every panic ends
-	// the process.
+	// A panic during a list or watch of a linked cluster stops all lists and watches of that
+	// cluster. Health then reports Failed, and the cache remains readable. A panic during a list or
+	// watch of the local cluster always ends the process.
 	Supervisor *panics.Supervisor
 
-	// Changed is called after the endpoints of a service may have changed. The at argument is the
+	// Changed is called when the endpoints of a service may have changed. The at argument is the
 	// time of the earliest event that led to the call. Calls rotate through the namespaces. Two
 	// calls may run concurrently, but never for the same namespace. Changed is not called before
-	// the cluster has synced. When the cluster has synced, the cache is complete.
+	// the first sync is complete.
 	Changed func(svc federation.ServiceID, at time.Time)
 
-	// If LinkChanged is set, it is called after the result of Region or Gateways has changed, even
-	// before the cluster has synced. The caller of LinkChanged holds no locks, so LinkChanged may
-	// call methods of the Cluster. LinkChanged must not block.
+	// If LinkChanged is set, the cluster calls it whenever the result of Region or Gateways
+	// changes, even before the first sync. LinkChanged may call methods of the Cluster, but must
+	// not block.
 	LinkChanged func()
 
-	// If Admit is set, the cluster does not finish its first sync before Admit is closed. See
+	// If Admit is set, the first sync does not complete until Admit is closed. See
 	// [Cluster.Listed].
 	Admit <-chan struct{}
 
-	// Looks limits how many clusters concurrently read their trust anchors and Pod networks. If
+	// Looks limits how many clusters read their trust anchors and Pod networks at the same time. If
 	// Looks is nil, there is no limit.
 	Looks kube.Turns
 
@@ -64,7 +63,6 @@ type Config struct {
 	local *LocalConfig // nil for a linked cluster
 }
 
-// sliceManager returns LocalConfig.SliceManager, or "" for a linked cluster.
 func (c *Config) sliceManager() string {
 	if c.local == nil {
 		return ""
@@ -74,39 +72,35 @@ func (c *Config) sliceManager() string {
 
 // Rules contains settings that are the same for all clusters.
 type Rules struct {
-	ControllerNamespace string // namespace of the control plane whose Pods have identities
+	ControllerNamespace string // namespace of the control plane whose Pods get identities
 	DefaultOpaquePorts  Ports  // of Pods without the annotation
 	EndpointSlices      bool   // if false, core Endpoints are read instead
 	LoopbackGateways    bool   // for tests: gateways of other networks may have loopback addresses
 }
 
-// GatewayRoutable reports whether an IP is a valid address for a Linkerd gateway. A gateway address
-// is valid if it can belong to another host.
+// GatewayRoutable reports whether a Linkerd gateway can use the given IP, which requires that the
+// IP can belong to another host.
 func (r Rules) GatewayRoutable(ip netip.Addr) bool {
 	return Routable(ip) || r.LoopbackGateways && ip.IsLoopback()
 }
 
 // Cluster caches the objects of one cluster, and is a [federation.Source] of the cluster's
-// endpoints. To compute endpoints, Cluster joins EndpointSlices with Services, Pods, Pod owners,
-// ExternalWorkloads, and the Servers that select Pods or ExternalWorkloads.
-//
-// A Cluster keeps its cache for its whole lifetime, no matter how long the API server is
-// unreachable. Within 10 s after the API server recovers, the Cluster watches it again.
+// endpoints. It keeps its cache for its whole lifetime, no matter how long the API server is
+// unreachable.
 type Cluster struct {
-	// fixed
 	cfg       Config
 	cache     *cache
 	resources []*follow.Resource
 	group     *follow.Group               // runs the resources
-	contain   func(part string, f func()) // calls f, which handles one part of the cluster; see untilPanic
-	fail      func()                      // set by Run; stops all work of Run before its context ends
+	contain   func(part string, f func()) // calls f for one part of the cluster; see untilPanic
+	fail      func()                      // set by Run; stops all work started by Run before its context ends
 	facts     *kube.Keeper
 }
 
 var _ federation.Source = (*Cluster)(nil)
 
-// New validates the configuration and returns a Cluster. New does not perform network I/O and does
-// not start goroutines.
+// New validates the configuration and returns a Cluster. It performs no network I/O and starts no
+// goroutines.
 func New(cfg Config) (*Cluster, error) {
 	if cfg.Copied != nil {
 		cfg.Client = cfg.Copied.client()
@@ -144,9 +138,8 @@ func New(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// newResources returns the resources that the cluster lists and watches. Each kind of object is
-// defined in its own file. To add a kind, list it in newResources, and list its metric names in the
-// kinds variable (metrics.go).
+// newResources returns the resources that the cluster lists and watches. The kinds variable in
+// metrics.go must list the metric names of each resource.
 func (c *Cluster) newResources() []*follow.Resource {
 	all := []*follow.Resource{resource(c, serviceKind(c)), resource(c, podKind(c))}
 	if c.cfg.Rules.EndpointSlices {
@@ -179,22 +172,22 @@ func resource[O decode.Object, T any](c *Cluster, k follow.Kind[O, T]) *follow.R
 	return follow.New(k)
 }
 
-// serves returns a function that reports whether the API server serves an optional resource.
+// serves returns a function that asks the API server whether it serves an optional resource.
 func (c *Cluster) serves(resource schema.GroupVersionResource) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		return c.cfg.Client.Sources.Serves(ctx, resource.Resource, resource.GroupVersion())
 	}
 }
 
-// Run lists and watches the cluster until ctx ends. Run returns after all of its goroutines have
-// ended. After Run has returned, the cache remains readable. Run must be called only once.
+// Run lists and watches the cluster until ctx is done, and returns when all of its goroutines have
+// stopped. The cache remains readable afterwards. Run must be called only once.
 func (c *Cluster) Run(ctx context.Context) {
 	untilStopped := ctx.Done() // a failure does not close this channel
 	ctx, fail := context.WithCancel(ctx)
 	defer fail()
 	c.fail = fail
 	var all sync.WaitGroup
-	for range 2 { // while one reads a large service, the other continues
+	for range 2 { // the second goroutine continues while the first reads a large service
 		all.Go(func() { c.cache.dirty.Run(ctx, c.changed) })
 	}
 	all.Go(func() { c.cache.policies.dirty.Run(ctx, c.evaluatePolicy) })
@@ -212,9 +205,8 @@ func (c *Cluster) Run(ctx context.Context) {
 	c.cfg.Client.Close()
 }
 
-// untilPanic calls f and recovers if f panics. The f function handles one part of the cluster.
-// After a panic, untilPanic stops all lists and watches of the cluster, because the panic may have
-// left a partial update in the cache.
+// untilPanic calls f and recovers from a panic in f. After a panic, it stops all lists and watches
+// of the cluster, because a partial update may remain in the cache.
 func (c *Cluster) untilPanic(part string, f func()) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -227,8 +219,6 @@ func (c *Cluster) untilPanic(part string, f func()) {
 	f()
 }
 
-// goLive evaluates all policies, lets the cache report changes, and releases the copy of the
-// cluster.
 func (c *Cluster) goLive() {
 	for _, namespace := range c.cache.policies.namespaces() {
 		c.evaluatePolicy(namespace, time.Now())
@@ -237,8 +227,6 @@ func (c *Cluster) goLive() {
 	c.cfg.Copied.release()
 }
 
-// evaluatePolicy evaluates the policy of a namespace. When the policy grows too large,
-// evaluatePolicy logs a single warning.
 func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
 	evaluate := func() {
 		if reason := c.cache.policies.evaluate(namespace); reason != "" {
@@ -250,15 +238,14 @@ func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
 	c.cfg.Supervisor.Do(work, evaluate, func() { c.cache.policies.dirty.Add(namespace, namespace, time.Now()) })
 }
 
-// changed reports that the endpoints of a service may have changed.
 func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
 	work := panics.Work{Where: panics.Change, Service: svc, Object: c.cfg.Name.String()}
 	c.cfg.Supervisor.Do(work, func() { c.cfg.Changed(svc, at) }, func() { c.changed(svc, at) })
 }
 
-// updateLink calls the function update. updateLink calls Config.LinkChanged if the result of Region
-// or Gateways has changed. Callers call updateLink only after a complete list or a single event, so
-// partial lists have no effect.
+// updateLink calls update, and then Config.LinkChanged if update reports a change to the result of
+// Region or Gateways. It must only be called after a complete list or a single event, so that
+// LinkChanged never sees a partial list.
 func (c *Cluster) updateLink(update func() (changed bool)) {
 	c.cache.mu.Lock()
 	changed := update()
@@ -268,19 +255,17 @@ func (c *Cluster) updateLink(update func() (changed bool)) {
 	}
 }
 
-// Listed returns a channel that is closed once only Config.Admit delays the end of the first sync.
+// Listed returns a channel that is closed once the first sync only waits for Config.Admit.
 func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 
-// Synced returns a channel that is closed once all required resources have been listed and can be
-// read. The required resources are Services, Pods, and EndpointSlices or Endpoints. The optional
-// resources are ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads and ServiceProfiles. Before
-// the channel is closed, each optional resource has also been listed, unless the API server
-// rejected the list or did not respond in time. All listed Servers have also been evaluated before
-// the channel is closed.
+// Synced returns a channel that is closed when the first sync is complete. Services, Pods, and
+// EndpointSlices or Endpoints have then been listed. Each optional resource has also been listed,
+// unless the API server rejected the list or did not respond in time. All listed Servers have been
+// evaluated.
 func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
 
-// Look makes the cluster read its trust anchors and Pod networks again. Look returns a channel that
-// is closed once Health reflects what was read. See [kube.Keeper.Look].
+// Look makes the cluster read its trust anchors and Pod networks again. It returns a channel that
+// is closed once Health reflects the new values. See [kube.Keeper.Look].
 func (c *Cluster) Look() <-chan struct{} { return c.facts.Look() }
 
 // HealthChanged returns a channel that is closed when the synced state, Health.Err or
@@ -299,7 +284,7 @@ func (c *Cluster) Health() Health {
 	return h
 }
 
-// State reports whether a Service is missing, present, or of type ExternalName.
+// State reports whether a Service exists, and whether its type is ExternalName.
 func (c *Cluster) State(svc federation.ServiceID) federation.ServiceState {
 	return c.cache.services.stateOf(svc)
 }
@@ -315,7 +300,7 @@ func (c *Cluster) Service(id federation.ServiceID) *Service {
 }
 
 // Gateways returns up to maxGateways Linkerd gateways of the cluster, sorted by namespace and name.
-// If the cluster has more gateways, Gateways also returns the number of omitted gateways.
+// The second result is the number of gateways omitted from the list.
 func (c *Cluster) Gateways() (list []*Gateway, more int) {
 	c.cache.mu.RLock()
 	list = slices.Collect(maps.Values(c.cache.gateways.byService))
@@ -330,7 +315,7 @@ func (c *Cluster) Gateways() (list []*Gateway, more int) {
 }
 
 // Region returns the region (topology.kubernetes.io/region) that all Nodes of the cluster share.
-// The region is empty if the cluster has no Nodes, if the regions of the Nodes differ, or if a Node
+// The region is empty if there are no Nodes, if the Nodes are in different regions, or if a Node
 // has no region. If Nodes have never been listed, known is false. While Nodes cannot be read,
 // Region returns the last known region.
 func (c *Cluster) Region() (region string, known bool) {
@@ -339,15 +324,14 @@ func (c *Cluster) Region() (region string, known bool) {
 	return c.cache.nodes.region, c.cache.nodes.regionKnown
 }
 
-// Exports returns the values that the export hooks returned for the cluster's objects. While the
-// API server is unreachable, Exports returns the last known values. If Config.Exports is nil,
-// Exports returns nil. Exports also returns nil until Services have been listed, both after the
-// start and after a call to RelistServices. The running time of Exports depends on the number of
-// exports, not on the number of Services.
+// Exports returns the cached results of the export hooks. While the API server is unreachable,
+// Exports returns the last known results. It returns nil if Config.Exports is nil or Services have
+// not been listed since the start or the last call to RelistServices. The running time depends on
+// the number of exports, not on the number of Services.
 func (c *Cluster) Exports() *CachedExports { return c.cache.exports.current() }
 
-// RelistServices makes the Cluster list all Services again and call the hook for each Service.
-// Until the Services have been listed, Exports returns nil. RelistServices does not block.
+// RelistServices makes the Cluster list all Services again and call the export hook for each
+// Service. Exports returns nil until the list is complete. RelistServices does not block.
 func (c *Cluster) RelistServices() {
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
@@ -360,14 +344,14 @@ func (c *Cluster) Declares(svc federation.ServiceID, port uint16) bool {
 	return c.cache.services.declares(svc, port)
 }
 
-// Reader returns a reader for one port of a Service. After a change, the reader only joins the
+// Reader returns a reader for one port of a Service. After a change, the reader joins only the
 // changed EndpointSlices again.
 func (c *Cluster) Reader(svc federation.ServiceID, port uint16) federation.Reader {
 	return &reader{cache: c.cache, service: svc, port: port}
 }
 
-// Explain implements [federation.Explainer]. To hold the lock only briefly, Explain locks the cache
-// separately for each EndpointSlice.
+// Explain implements [federation.Explainer]. It locks the cache for one EndpointSlice at a time, so
+// readers and events are never blocked for long.
 func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return explain(c.cache, svc, port)
 }

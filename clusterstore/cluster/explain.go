@@ -11,8 +11,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// explain returns the verdict on each address of a Service. To hold the lock only briefly, explain
-// locks the cache separately for each slice.
+// explain returns the verdict on each address of a Service. It locks the cache for one slice at a
+// time, so readers and events are never blocked for long.
 func explain(c *cache, svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return func(yield func(federation.Considered) bool) {
 		var list []federation.Considered
@@ -27,15 +27,15 @@ func explain(c *cache, svc federation.ServiceID, port uint16) iter.Seq[federatio
 	}
 }
 
-// explainSlice joins a slice with a temporary reader, and appends a verdict for each address of the
-// slice to the list.
+// explainSlice joins a slice with a temporary reader, and appends the verdict on each address of
+// the slice to the list.
 func explainSlice(
 	c *cache, list []federation.Considered, l *slice, svc federation.ServiceID, port uint16,
 ) []federation.Considered {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if l = c.slices.byKey[l.key]; l == nil || l.service != svc {
-		return list // deleted or moved to another Service in the meantime
+		return list // deleted, or assigned to another Service in the meantime
 	}
 	if e := c.services.byID[svc]; e.state() == federation.Present {
 		r := &reader{cache: c, service: svc, port: port, explained: &list}
@@ -56,7 +56,6 @@ func explainSlice(
 	return list
 }
 
-// considered returns a description of the verdict on an address.
 func considered(l *slice, a *address, at *addressFacts, port uint16, why federation.Verdict) federation.Considered {
 	x := federation.Considered{
 		Slice:   l.key,
@@ -74,8 +73,8 @@ func considered(l *slice, a *address, at *addressFacts, port uint16, why federat
 	return x
 }
 
-// DescribeTarget returns a description of the Pod or ExternalWorkload that the Twin field of an
-// endpoint identifies. For a bare address, DescribeTarget returns "".
+// DescribeTarget describes the Pod or ExternalWorkload in the Twin field of an endpoint. It returns
+// "" for a bare address.
 func DescribeTarget(target string) string {
 	switch targetKind(target) {
 	case federation.Pod:
@@ -86,11 +85,11 @@ func DescribeTarget(target string) string {
 	return ""
 }
 
-// maxLeftText is the maximum length of a string in an explanation, in bytes.
+// maxLeftText is the maximum length, in bytes, of a string in an explanation.
 const maxLeftText = 100
 
-// beginning returns a copy of at most the first maxLeftText bytes of s. The copy does not share
-// memory with s. The beginning function is idempotent.
+// beginning returns a copy of at most the first maxLeftText bytes of s, so that s can be garbage
+// collected. The function is idempotent.
 func beginning(s string) string {
 	valid := strings.ToValidUTF8(text.Truncate(s, maxLeftText), "\uFFFD")
 	return strings.Clone(text.Truncate(valid, maxLeftText))

@@ -14,29 +14,28 @@ import (
 	"isthmus/federation"
 )
 
-// ExportHooks contains functions that derive values from a Cluster's objects. The Cluster caches
-// these values for exports. A Cluster compares these values and counts their memory, but does not
-// interpret them. A value must be immutable and must not share memory with the object.
+// ExportHooks contains functions that derive values from the objects of a Cluster. The Cluster
+// caches and compares these values without interpreting them, and counts their memory. A value must
+// be immutable and must not share memory with the object.
 //
-// Several goroutines may call the hooks concurrently. The hooks must not block. The fields Service,
-// Listed and Changed are required.
+// The hooks may be called concurrently and must not block. Service, Listed and Changed are
+// required.
 type ExportHooks struct {
-	// Service returns the value to cache for a Service. If the hook returns nil, the Cluster does
-	// not cache a value for the Service. After a change that affects the results of this hook for
-	// existing Services, call [Cluster.RelistServices].
+	// Service returns the value to cache for a Service, or nil to cache nothing. After a change
+	// that affects the results for existing Services, call [Cluster.RelistServices].
 	Service func(*corev1.Service) any
-	// Listed reports whether CachedExports.List includes a Service with the given value, which is
-	// never nil. Other Services only appear in the list if a ServiceExport has the same name and
-	// namespace.
+	// Listed reports whether CachedExports.List includes every Service with the given value, which
+	// is never nil. Other Services are listed only if a ServiceExport has the same namespace and
+	// name.
 	Listed func(value any) bool
-	// ServiceExport returns the value to cache for a ServiceExport. If the hook is nil,
-	// ServiceExports are not read.
+	// ServiceExport returns the value to cache for a ServiceExport. If it is nil, the Cluster does
+	// not read ServiceExports.
 	ServiceExport func(*mcs.ServiceExport) any
-	// ServiceImport returns the value to cache for a ServiceImport of the local cluster. If the
-	// hook is nil, ServiceImports are not read.
+	// ServiceImport returns the value to cache for a ServiceImport in the local cluster. If it is
+	// nil, the Cluster does not read ServiceImports.
 	ServiceImport func(*mcs.ServiceImport) any
-	// Changed is called after the result of Cluster.Exports has changed. The caller of Changed
-	// holds no locks, so Changed may call methods of the Cluster.
+	// Changed is called after the result of Cluster.Exports has changed. It may call methods of the
+	// Cluster.
 	Changed func()
 }
 
@@ -44,38 +43,37 @@ type ExportHooks struct {
 // the same name.
 type Export struct {
 	ID            federation.ServiceID
-	Service       any // nil if there is no Service, or the hook returned nil
+	Service       any // nil if there is no Service or the hook returned nil
 	ServiceExport any // nil if there is no ServiceExport
 }
 
-// CachedExports contains the values that the hooks returned for the objects of a cluster. A
-// CachedExports never reflects a partial list. Do not modify a CachedExports.
+// CachedExports contains the results of the export hooks for the objects of a cluster. It never
+// reflects a partial list, and callers must not modify it.
 type CachedExports struct {
-	// List contains the Services that Listed accepted and all ServiceExports, in no particular
-	// order. Each name occurs only once.
+	// List contains all ServiceExports and the Services accepted by ExportHooks.Listed, in no
+	// particular order. Each name occurs only once.
 	List []Export
-	// ServiceExports reports whether List contains all ServiceExports. The field is true if
-	// ServiceExports have been listed, or if the API does not serve ServiceExports. If the API does
-	// not serve ServiceExports, Emptied is also true.
+	// ServiceExports reports whether List contains all ServiceExports. It is true if ServiceExports
+	// have been listed, or if the API server does not serve them. In the latter case, Emptied is
+	// also true.
 	ServiceExports, Emptied bool
 
 	// The following fields are only set for the local cluster.
-	Namespaces map[string]bool              // Namespaces that are not being deleted; nil before their first list
-	Imports    map[federation.ServiceID]any // nil before their first list
-	// MCSVersion is the API version of Imports. If ServiceImports have not been listed or the API
-	// does not serve ServiceImports, MCSVersion is empty.
+	Namespaces map[string]bool              // Namespaces that are not being deleted; nil before the first list
+	Imports    map[federation.ServiceID]any // nil before the first list
+	// MCSVersion is the API version of Imports. It is empty if ServiceImports have not been listed
+	// or are not served.
 	MCSVersion string
 
-	// The cache field is nil for a linked cluster. If the cache field were set for a linked
-	// cluster, a reference to an old CachedExports would keep the cache of a replaced or unlinked
-	// cluster in memory.
+	// cache is nil for a linked cluster, so that an old CachedExports does not keep the cache of a
+	// replaced or unlinked cluster in memory.
 	cache   *cache
 	version uint64
 }
 
-// Unlisted reports whether the local cluster currently contains a Service with the given ID that
-// List does not contain. Unlisted returns false for a CachedExports of a linked cluster, and for a
-// CachedExports that no Cluster has created.
+// Unlisted reports whether the local cluster currently contains a Service with the given ID that is
+// not in List. It returns false for a linked cluster and for a CachedExports not returned by a
+// Cluster.
 func (x *CachedExports) Unlisted(id federation.ServiceID) bool {
 	if x.cache == nil {
 		return false
@@ -86,34 +84,30 @@ func (x *CachedExports) Unlisted(id federation.ServiceID) bool {
 	return e.state() != federation.Missing && !x.cache.exports.isListed(id)
 }
 
-// exportIndex contains the values that the hooks returned. If a cluster has no hooks, its
-// exportIndex is nil.
+// exportIndex contains the results of the export hooks. It is nil for a cluster without hooks.
 type exportIndex struct {
-	// fixed
 	cache      *cache
 	hooks      *ExportHooks
-	mcsVersion func() string // of the MCS API kinds
+	mcsVersion func() string // API version of the MCS kinds
 
-	// The mutex cache.mu guards the following fields.
+	// cache.mu guards the following fields.
 	services       map[federation.ServiceID]any // values of the listed Services
 	namespaces     map[string]any               // false if the Namespace is being deleted
 	serviceExports map[string]any               // by key
 	imports        map[string]any               // by key
 	kinds          [ofServiceImports + 1]exportedKind
-	version        uint64 // changes with the result of Exports
+	version        uint64 // changes whenever the result of Exports changes
 
 	latest atomic.Pointer[CachedExports]
 }
 
-// exportedKind records whether the objects of one kind have been listed, and whether they have
-// changed.
 type exportedKind struct {
 	listed  bool
-	changed bool // in a list or event that has not been applied completely
-	absent  bool // the API does not serve the kind, which then counts as listed
+	changed bool // a list or event has changed objects, and has not yet been applied completely
+	absent  bool // the API server does not serve the kind; the kind then counts as listed
 }
 
-// These constants are the kinds of objects that have hooks.
+// The kinds of objects with export hooks.
 const (
 	ofServices = iota
 	ofNamespaces
@@ -133,7 +127,6 @@ func newExportIndex(c *cache, hooks *ExportHooks, mcsVersion func() string) *exp
 	}
 }
 
-// current returns the result of Cluster.Exports. The receiver may be nil.
 func (x *exportIndex) current() *CachedExports {
 	if x == nil {
 		return nil
@@ -142,7 +135,7 @@ func (x *exportIndex) current() *CachedExports {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 
-	version := "" // the version may change without any other change
+	version := "" // this API version may change without any other change
 	if imports := x.kinds[ofServiceImports]; imports.listed && !imports.absent {
 		version = x.mcsVersion()
 	}
@@ -179,7 +172,7 @@ func (x *exportIndex) current() *CachedExports {
 	return now
 }
 
-// list returns the listed Services and all ServiceExports. The caller must hold cache.mu.
+// The caller must hold cache.mu.
 func (x *exportIndex) list() []Export {
 	list := make([]Export, 0, len(x.services)+len(x.serviceExports))
 	for id, value := range x.services {
@@ -203,7 +196,8 @@ func (x *exportIndex) list() []Export {
 	return list
 }
 
-// pending reports whether Exports must wait for a list to complete or for Services to be listed.
+// pending reports whether a list is still incomplete, so that Exports must return its previous
+// result.
 func (x *exportIndex) pending() bool {
 	for _, p := range x.kinds {
 		if p.changed {
@@ -218,8 +212,8 @@ func (x *exportIndex) isListed(id federation.ServiceID) bool {
 	return listed
 }
 
-// setService updates the value of a Service. The from argument is nil for a new Service. The to
-// argument is nil for a deleted Service. The receiver may be nil.
+// setService updates the cached value of a Service. The from argument is nil for a new Service, and
+// the to argument is nil for a deleted Service. The receiver may be nil.
 func (x *exportIndex) setService(key string, from, to *Service) {
 	if x == nil {
 		return
@@ -249,9 +243,10 @@ func (x *exportIndex) forgetServices() {
 	x.latest.Store(nil)
 }
 
-// applied is called after a complete list or a single event for a kind, so that Exports never
-// reflects a partial list. If wantsList returns true, the hook has not yet read all objects of the
-// kind since RelistServices was called. The receiver may be nil.
+// applied publishes the changes to one kind of object. It is called after a complete list or a
+// single event, so that Exports never reflects a partial list. The wantsList function reports
+// whether objects must be listed again before the hook has seen all of them. The receiver may be
+// nil.
 func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	if x == nil {
 		return
@@ -270,7 +265,6 @@ func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	}
 }
 
-// setAbsent records whether a kind is missing from the API.
 func (x *exportIndex) setAbsent(kind int, absent bool) {
 	x.cache.mu.Lock()
 	p := &x.kinds[kind]
@@ -286,8 +280,8 @@ func (x *exportIndex) setAbsent(kind int, absent bool) {
 	}
 }
 
-// size returns the memory that the cache uses for the value of a Service in a linked cluster, in
-// bytes. The result includes the memory of the entry in Exports.
+// size returns the bytes of memory used for the value of a Service in a linked cluster, including
+// its entry in the result of Exports.
 func (x *exportIndex) size(value any) int64 {
 	if value == nil {
 		return 0
@@ -299,20 +293,20 @@ func (x *exportIndex) size(value any) int64 {
 	return n
 }
 
-// serviceExportSize returns the memory that the cache uses for a ServiceExport in a linked cluster,
-// in bytes. The result includes the memory of the entry in Exports.
+// serviceExportSize returns the bytes of memory used for a ServiceExport in a linked cluster,
+// including its entry in the result of Exports.
 func serviceExportSize(value any, _ string) int64 {
 	return valueSize(value) + indexEntry[any]() + exportPlace
 }
 
-// exportPlace is the memory in bytes that one element of CachedExports.List uses, including its
-// copies in derived lists.
+// exportPlace is the number of bytes used by one element of CachedExports.List and its copies in
+// derived lists.
 var exportPlace = listSize[Export](3)
 
 func sameExport(a, b any) bool { return reflect.DeepEqual(a, b) }
 
-// namespaceKind defines how Namespaces are listed, watched and cached. The cached value is true if
-// the Namespace is not being deleted.
+// namespaceKind defines how Namespaces are listed, watched and cached. The cached value is false if
+// the Namespace is being deleted.
 func namespaceKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, any] {
 	compact := func(o *metav1.PartialObjectMetadata) (any, bool) { return o.DeletionTimestamp == nil, true }
 	return exportKind(
@@ -321,7 +315,7 @@ func namespaceKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, any] {
 }
 
 // serviceExportKind defines how ServiceExports are listed, watched and cached. A ServiceExport with
-// a deletion timestamp counts as deleted.
+// a deletion timestamp is treated as deleted.
 func serviceExportKind(c *Cluster) follow.Kind[*mcs.ServiceExport, any] {
 	compact := func(o *mcs.ServiceExport) (any, bool) {
 		return c.cfg.Exports.ServiceExport(o), o.DeletionTimestamp == nil
@@ -334,7 +328,6 @@ func serviceExportKind(c *Cluster) follow.Kind[*mcs.ServiceExport, any] {
 	return ofMCS(c, ofServiceExports, k)
 }
 
-// serviceImportKind defines how ServiceImports are listed, watched and cached.
 func serviceImportKind(c *Cluster) follow.Kind[*mcs.ServiceImport, any] {
 	compact := func(o *mcs.ServiceImport) (any, bool) { return c.cfg.Exports.ServiceImport(o), true }
 	return ofMCS(c, ofServiceImports, exportKind(
@@ -342,8 +335,8 @@ func serviceImportKind(c *Cluster) follow.Kind[*mcs.ServiceImport, any] {
 	))
 }
 
-// exportKind defines how a kind of object other than Services is cached for exports. The Cluster
-// stores the results of the compact function in the given map.
+// exportKind defines how a kind of object other than Services is cached for exports. The results of
+// compact are stored in the given map.
 func exportKind[O decode.Object](
 	c *Cluster, kind int, name string, from decode.Source[O], all map[string]any, compact func(O) (any, bool),
 ) follow.Kind[O, any] {
@@ -359,8 +352,7 @@ func exportKind[O decode.Object](
 	}
 }
 
-// ofMCS modifies the definition of an MCS API kind so that the index records whether the API serves
-// the kind.
+// ofMCS makes the export index record whether the API server serves the given MCS API kind.
 func ofMCS[O decode.Object](c *Cluster, kind int, k follow.Kind[O, any]) follow.Kind[O, any] {
 	k.Serves = func(ctx context.Context) (bool, error) {
 		there, err := c.cfg.Client.Sources.Serves(ctx, k.Name, decode.MCSVersions...)

@@ -15,19 +15,18 @@ import (
 )
 
 const (
-	// workloadPrefix is the prefix of the keys of ExternalWorkloads in cache.pods. The key of an
-	// ExternalWorkload contains two slashes, whereas the key of a Pod contains only one slash.
+	// workloadPrefix is the prefix of the keys of ExternalWorkloads in cache.pods. These keys
+	// contain two slashes, whereas the keys of Pods contain one.
 	workloadPrefix = "workload/"
-	// proxyPortName is the name of the port on which an ExternalWorkload's proxy accepts traffic.
-	// If an ExternalWorkload has no port with this name, its proxy uses proxyInboundPort.
+	// proxyPortName is the name of the port on which an ExternalWorkload's proxy accepts inbound
+	// traffic. The proxy of an ExternalWorkload without such a port uses proxyInboundPort.
 	proxyPortName    = "linkerd-proxy"
 	proxyInboundPort = 4143
 )
 
-// workloadKind defines how ExternalWorkloads are listed, watched and cached. The cache represents
-// an ExternalWorkload as a pod with different facts. An ExternalWorkload is in the same namespace
-// as its slice, and its proxy handles all of its ports. The zone and the readiness of an
-// ExternalWorkload come from the slice.
+// workloadKind defines how ExternalWorkloads are listed, watched and cached. An ExternalWorkload is
+// cached as a pod with different facts. It is in the same namespace as its slice, and its proxy
+// handles all of its ports. The slice determines its zone and readiness.
 func workloadKind(c *Cluster) follow.Kind[*decode.ExternalWorkload, compactedPod] {
 	k := follow.Kind[*decode.ExternalWorkload, compactedPod]{
 		Name:    "externalworkloads",
@@ -72,7 +71,7 @@ func workloadFactsOf(o *decode.ExternalWorkload, r Rules) podFacts {
 		t.identity = unique.Make(federation.Identity{})
 	}
 	if list, ok := o.Annotations[opaqueAnnotation]; ok {
-		t.opaque, _ = ParsePorts(list, t.ports.numbers()) // invalid items are left out, as for Pods
+		t.opaque, _ = ParsePorts(list, t.ports.numbers()) // invalid items are ignored, as for Pods
 	}
 	if port, ok := t.ports.number(proxyPortName); ok {
 		t.proxy.inbound = port
@@ -80,8 +79,8 @@ func workloadFactsOf(o *decode.ExternalWorkload, r Rules) podFacts {
 	return newFacts(t, "")
 }
 
-// expandWorkload returns the smallest ExternalWorkload of a linked cluster that compactWorkload
-// compacts to p. If p is invalid, expandWorkload returns nil.
+// expandWorkload returns the smallest ExternalWorkload that compactWorkload compacts to p in a
+// linked cluster. If p is invalid, it returns nil.
 func expandWorkload(key string, p compactedPod, r Rules) *decode.ExternalWorkload {
 	t := p.facts.fullTemplate()
 	if t.invalid != "" {
@@ -98,7 +97,6 @@ func expandWorkload(key string, p compactedPod, r Rules) *decode.ExternalWorkloa
 	return o
 }
 
-// workloadPorts returns the named TCP ports of an ExternalWorkload.
 func workloadPorts(spec *decode.ExternalWorkloadSpec) namedPorts {
 	var ports []byte
 	for _, p := range spec.Ports {
@@ -109,8 +107,8 @@ func workloadPorts(spec *decode.ExternalWorkloadSpec) namedPorts {
 	return namedPorts(ports)
 }
 
-// workloadLocation returns the addresses of an ExternalWorkload. An ExternalWorkload always counts
-// as running, because its readiness is only known from slices.
+// workloadLocation returns the addresses of an ExternalWorkload. Every ExternalWorkload is treated
+// as running, because only slices indicate its readiness.
 func workloadLocation(o *decode.ExternalWorkload) *location {
 	s := &location{life: podRunning, workload: true}
 	for _, ip := range o.Spec.WorkloadIPs {
@@ -151,9 +149,8 @@ func sameSelected(a, b *decode.ExternalWorkload) bool {
 		slices.Equal(a.Status.Conditions, b.Status.Conditions)
 }
 
-// workloadTarget returns the key of the ExternalWorkload to which an address refers. The
-// ExternalWorkload is in the same namespace as the slice. If the address does not refer to an
-// ExternalWorkload, workloadTarget returns false.
+// workloadTarget returns the key of the ExternalWorkload to which an address refers, and whether it
+// refers to one. The ExternalWorkload is always in the namespace of the slice.
 func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	if ref == nil || ref.Kind != "ExternalWorkload" || !nameable(ref.Name) {
 		return "", false
@@ -161,8 +158,8 @@ func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 	return workloadPrefix + follow.JoinKey(namespace, ref.Name), true
 }
 
-// setWorkload updates the data that exists only for ExternalWorkloads. If the ExternalWorkload has
-// been deleted, its facts are empty.
+// setWorkload updates the data that exists only for ExternalWorkloads. The to argument is empty if
+// the ExternalWorkload has been deleted.
 func setWorkload(c *cache, key string, to compactedPod) {
 	invalid := ""
 	if to.facts.isRead() {

@@ -15,9 +15,9 @@ import (
 	"isthmus/federation"
 )
 
-// Annotations and port names of Linkerd gateways, as Linkerd's multicluster chart defines them.
+// Annotations and port names that Linkerd's multicluster chart defines for gateways.
 const (
-	gatewayAnnotation  = "mirror.linkerd.io/multicluster-gateway" // has the value "true"
+	gatewayAnnotation  = "mirror.linkerd.io/multicluster-gateway" // the value is "true"
 	identityAnnotation = "mirror.linkerd.io/gateway-identity"
 	pathAnnotation     = "mirror.linkerd.io/probe-path"
 	periodAnnotation   = "mirror.linkerd.io/probe-period" // a number of seconds, or a duration such as 3s
@@ -26,41 +26,40 @@ const (
 	probePort   = "mc-probe"
 )
 
-// Limits for Linkerd gateways.
 const (
-	maxGateways    = 16              // gateways of a cluster, the first by namespace and name
-	maxHosts       = 16              // addresses and names of a gateway
-	maxPath        = 256             // length of a probe path, in bytes
-	minProbePeriod = time.Second     // shorter periods are raised to this value
-	maxProbePeriod = 5 * time.Minute // longer periods are lowered to this value
-	probePeriod    = 3 * time.Second // default if the period is unreadable, as in the chart
+	maxGateways    = 16              // gateways per cluster, the first by namespace and name
+	maxHosts       = 16              // addresses and hostnames per gateway
+	maxPath        = 256             // length of a probe path in bytes
+	minProbePeriod = time.Second     // minimum, which replaces shorter periods
+	maxProbePeriod = 5 * time.Minute // maximum, which replaces longer periods
+	probePeriod    = 3 * time.Second // default for an unreadable period, as in the chart
 )
 
 // Gateway describes a Linkerd gateway: a Service through which other clusters reach the Services of
 // a cluster. A Gateway is immutable.
 type Gateway struct {
 	Service  federation.ServiceID
-	IPs      []netip.Addr // of the load balancer or, without one, the external IPs
-	Names    []string     // hostnames of the load balancer, which must be resolved
-	Port     uint16       // for traffic; if zero, the gateway cannot be used
-	Identity string       // of the gateway's proxy; if empty, the gateway cannot be used
+	IPs      []netip.Addr // of the load balancer; if there is none, the external IPs
+	Names    []string     // unresolved hostnames of the load balancer
+	Port     uint16       // port for traffic; if zero, the gateway is unusable
+	Identity string       // identity of the gateway's proxy; if empty, the gateway is unusable
 	Probe    Probe
-	More     int // number of addresses and names that are left out, because they are unusable or beyond the limit
+	More     int // number of addresses and hostnames that are omitted, because they are unusable or exceed the limit
 
-	NodePort  uint16 // node port of mc-gateway; zero means that mc-gateway has none
-	NodeProbe Probe  // probe at a Node; zero if mc-probe has no node port or path
+	NodePort  uint16 // node port of mc-gateway, or zero if there is none
+	NodeProbe Probe  // probe through a Node; the zero value if mc-probe has no node port or path
 }
 
-// Probe describes the HTTP GET request that checks whether a gateway is alive. If a gateway cannot
-// be probed, its Probe is the zero value.
+// Probe describes the HTTP GET request that checks whether a gateway is alive. The zero value means
+// that the gateway cannot be probed.
 type Probe struct {
 	Port   uint16
 	Path   string // begins with a slash
 	Period time.Duration
 }
 
-// readGateway returns the Gateway that a Service represents. If the Service is not a Linkerd
-// gateway, readGateway returns nil.
+// readGateway returns the Gateway that a Service represents, or nil if the Service is not a Linkerd
+// gateway.
 func readGateway(o *corev1.Service, r Rules) *Gateway {
 	if o.Annotations[gatewayAnnotation] != "true" || !IsHostname(o.Namespace) || !IsHostname(o.Name) {
 		return nil
@@ -101,8 +100,8 @@ func readGateway(o *corev1.Service, r Rules) *Gateway {
 	return g
 }
 
-// expand adds fields to a Service whose ports are already set, until readGateway returns g for it.
-// The expand method adds no more fields than necessary.
+// expand adds the minimum of fields to o so that readGateway returns g. The ports of o must already
+// be set.
 func (g *Gateway) expand(o *corev1.Service) {
 	o.Annotations = map[string]string{gatewayAnnotation: "true"}
 	if g.Identity != "" {
@@ -121,21 +120,20 @@ func (g *Gateway) expand(o *corev1.Service) {
 	for _, name := range g.Names {
 		ingress = append(ingress, corev1.LoadBalancerIngress{Hostname: name})
 	}
-	for range g.More { // an empty address is unusable
+	for range g.More { // an empty address is unusable and therefore counted in More
 		ingress = append(ingress, corev1.LoadBalancerIngress{})
 	}
 	o.Status.LoadBalancer.Ingress = ingress
 }
 
-// setNodePort sets the node port of the first port with the given name.
 func setNodePort(list []corev1.ServicePort, name string, nodePort uint16) {
 	if i := slices.IndexFunc(list, func(p corev1.ServicePort) bool { return p.Name == name }); i >= 0 {
 		list[i].NodePort = int32(nodePort)
 	}
 }
 
-// Problem describes why the gateway or some of its addresses cannot be used. If there is no
-// problem, Problem returns "".
+// Problem describes why the gateway or some of its addresses cannot be used. It returns "" if there
+// is no problem.
 func (g *Gateway) Problem() string {
 	switch {
 	case g.Port == 0:
@@ -154,8 +152,8 @@ func (g *Gateway) Problem() string {
 	return ""
 }
 
-// addHost adds an address or a hostname to the gateway. If the address or hostname cannot belong to
-// another host, addHost only increments a counter.
+// addHost adds an address or a hostname to the gateway. If it cannot belong to another host or
+// exceeds the limit, addHost only increments the More field.
 func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
 	ip, isIP := parseIP(text)
 	switch {
@@ -174,11 +172,11 @@ func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
 	}
 }
 
-// IsIdentity reports whether a string is a valid name for a proxy's identity.
+// IsIdentity reports whether a string is a valid name for the identity of a proxy.
 func IsIdentity(text string) bool { return IsHostname(text) && !strings.HasSuffix(text, ".") }
 
-// IsHostname reports whether a string is a valid hostname. A hostname consists of labels of
-// letters, digits, hyphens and underscores, separated by dots.
+// IsHostname reports whether a string is a valid hostname. Unlike a DNS label, a label may contain
+// underscores and uppercase letters.
 func IsHostname(text string) bool {
 	if text == "" || len(text) > 253 {
 		return false
@@ -196,7 +194,6 @@ func IsHostname(text string) bool {
 	return true
 }
 
-// probePath reports whether a string is a valid path for an HTTP request.
 func probePath(text string) bool {
 	if len(text) > maxPath || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") {
 		return false
@@ -206,7 +203,7 @@ func probePath(text string) bool {
 			return false
 		}
 	}
-	_, err := url.ParseRequestURI(text) // checks the escapes
+	_, err := url.ParseRequestURI(text) // checks the percent-encoding
 	return err == nil
 }
 
@@ -220,7 +217,7 @@ func readPeriod(text string) time.Duration {
 	return min(max(d, minProbePeriod), maxProbePeriod)
 }
 
-// size returns the memory of a gateway, in bytes. If the receiver is nil, size returns zero.
+// size returns the bytes of memory used by a gateway. The receiver may be nil.
 func (g *Gateway) size() int64 {
 	if g == nil {
 		return 0
@@ -239,11 +236,10 @@ func (g *Gateway) equal(o *Gateway) bool {
 		slices.Equal(g.IPs, o.IPs) && slices.Equal(g.Names, o.Names)
 }
 
-// gatewayIndex contains the Services of a cluster that are Linkerd gateways. The mutex cache.mu
-// guards a gatewayIndex.
+// gatewayIndex contains the Linkerd gateways of a cluster. The cache.mu mutex guards it.
 type gatewayIndex struct {
 	byService map[federation.ServiceID]*Gateway
-	changed   bool // since the last call to takeChanged
+	changed   bool
 }
 
 func newGatewayIndex() gatewayIndex {
@@ -251,7 +247,7 @@ func newGatewayIndex() gatewayIndex {
 }
 
 // set updates the index after a change to a Service. The from argument is nil if the Service was
-// not a gateway before the change. The to argument is nil if the Service is no longer a gateway.
+// not a gateway before, and the to argument is nil if the Service is no longer a gateway.
 func (x *gatewayIndex) set(id federation.ServiceID, from, to *Gateway) {
 	if from.equal(to) {
 		return
@@ -264,7 +260,7 @@ func (x *gatewayIndex) set(id federation.ServiceID, from, to *Gateway) {
 	}
 }
 
-// takeChanged reports whether a gateway has changed since the last call to takeChanged.
+// takeChanged reports whether a gateway has changed since the previous call.
 func (x *gatewayIndex) takeChanged() bool {
 	changed := x.changed
 	x.changed = false

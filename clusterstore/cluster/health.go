@@ -22,52 +22,49 @@ const (
 	Stale       = adminapi.Stale
 )
 
-// Status describes the state of a cluster to users. A Status never contains credentials.
+// Status describes the state of a cluster to users. It never contains credentials.
 type Status = adminapi.ClusterStatus
 
-// NoGatewayAnswers is the StandingReason of a cluster if all of its Linkerd gateways are dead.
+// NoGatewayAnswers is the StandingReason of a cluster whose Linkerd gateways are all dead.
 const NoGatewayAnswers = adminapi.NoGatewayAnswers
 
-// ChangeKind specifies what a Change is about.
+// ChangeKind specifies which part of a cluster changed.
 type ChangeKind int
 
 // The kinds of changes.
 const (
-	StateChanged       ChangeKind = iota // the cluster's state
-	StandingChanged                      // its standing
-	CredentialsChanged                   // the cluster is read with new credentials, or they do not work
-	GatewayChanged                       // a gateway has died or answers again
+	StateChanged ChangeKind = iota
+	StandingChanged
+	CredentialsChanged // the cluster is read with new credentials, or new credentials do not work
+	GatewayChanged     // a gateway died or recovered
 )
 
-// Change describes a change in a local or linked cluster to users. A Change never contains
-// credentials.
+// Change describes a change in a local or linked cluster to users. It never contains credentials.
 type Change struct {
 	Cluster federation.ClusterName
 	Kind    ChangeKind
-	Text    string // what has changed, and why
-	Problem bool   // false if the cluster is as it should be
+	Text    string // what changed, and why
+	Problem bool   // whether the change is a problem, rather than an improvement
 }
 
-// Health reports whether a cluster's API can be read, and which objects in the cluster cannot be
-// used.
+// Health reports whether the API of a cluster can be read, and which objects in the cluster cannot
+// be used.
 type Health struct {
 	follow.Health
-	// MalformedProxies is the number of meshed Pods for which the listen addresses of the proxy are
-	// missing or invalid. Isthmus serves these Pods without a transport header.
+	// MalformedProxies is the number of meshed Pods whose proxy listen addresses are missing or
+	// invalid. Isthmus serves these Pods without a transport header.
 	MalformedProxies int
-	// Unusable describes the malformed Servers, ExternalWorkloads and ServiceProfiles, with
-	// reasons. Malformed Servers and ExternalWorkloads are treated as if they did not exist. If
-	// only a part of a ServiceProfile is malformed, the rest of the ServiceProfile is used. A
-	// ServiceProfile that cannot be used at all still hides other ServiceProfiles for the same
-	// Service.
+	// Unusable lists the malformed Servers, ExternalWorkloads and ServiceProfiles, with reasons.
+	// Isthmus ignores malformed Servers and ExternalWorkloads. It still uses the valid parts of a
+	// malformed ServiceProfile. A ServiceProfile without valid parts still hides other
+	// ServiceProfiles for the same Service.
 	Unusable []string
 	// RejectedProfiles is the number of ServiceProfiles that cannot be used at all.
 	RejectedProfiles int
-	// Memory describes the memory that counts against the cluster's memory cap. For a cluster
-	// without a memory cap, Memory is the zero value.
+	// Memory describes the memory that counts toward the cluster's memory cap. It is the zero value
+	// for a cluster without a memory cap.
 	Memory adminapi.Memory
-	// API describes the API server. The returned value does not include the expiry of the
-	// credentials.
+	// API describes the API server, except for the expiry of the credentials.
 	API adminapi.APIServer
 }
 

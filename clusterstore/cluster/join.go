@@ -10,10 +10,9 @@ import (
 	"isthmus/federation"
 )
 
-// reader is a [federation.Reader] for one port of a Service. A reader caches the joined endpoints
-// of each slice, together with the stamp of the slice.
+// reader is a [federation.Reader] for one port of a Service. It caches the joined endpoints of each
+// slice, together with the stamp of the slice.
 type reader struct {
-	// fixed
 	cache   *cache
 	service federation.ServiceID
 	port    uint16
@@ -21,12 +20,10 @@ type reader struct {
 	share federation.Share
 	spec  *Service      // the Service from which share was created
 	parts []joinedSlice // sorted by key
-	// If the explained field is not nil, the reader appends the verdict on each address to the
-	// list.
+	// If explained is set, the verdict on each address is appended to it.
 	explained *[]federation.Considered
 }
 
-// joinedSlice contains the result of joining one slice.
 type joinedSlice struct {
 	key     string
 	stamp   uint64
@@ -34,10 +31,10 @@ type joinedSlice struct {
 	slice   *federation.Slice
 }
 
-// Read returns a Share with the cluster's current endpoints for the Service and port. If the
-// Service does not exist, the Share is empty, even if slices for the Service exist. If nothing has
-// changed, Read returns the same slices as the previous call. In a changed slice, unchanged
-// endpoints keep their pointers.
+// Read returns the current endpoints in this cluster for the Service and port. If the Service does
+// not exist, the Share is empty, even if slices for the Service exist. An unchanged slice is the
+// same pointer as in the previous result. In a changed slice, unchanged endpoints keep their
+// pointers.
 func (r *reader) Read() federation.Share {
 	r.cache.mu.RLock()
 	defer r.cache.mu.RUnlock()
@@ -55,21 +52,19 @@ func (r *reader) Read() federation.Share {
 	return r.share
 }
 
-// useSpec updates the fields of a Share that depend on the Service.
 func (r *reader) useSpec(s *Service) {
 	r.spec = s
 	r.share.NodeLocal = s.NodeLocal
 	r.share.Undeclared = !s.HasPort(r.port)
 }
 
-// current reports whether the cached results are up to date for the given slices.
 func (r *reader) current(list []*slice, ref portRef) bool {
 	return slices.EqualFunc(r.parts, list, func(p joinedSlice, l *slice) bool {
 		return p.stamp == l.stamp && p.portRef == ref
 	})
 }
 
-// read joins the slices that have changed since the last call to read.
+// read joins the slices that have changed since the last call.
 func (r *reader) read(list []*slice, ref portRef) {
 	parts := make([]joinedSlice, 0, len(list))
 	offered := make([]*federation.Slice, 0, len(list))
@@ -96,13 +91,12 @@ func (r *reader) read(list []*slice, ref portRef) {
 }
 
 // join creates endpoints from the ready and unready addresses of a slice. The before argument is
-// the result of the previous join. If nothing has changed since the previous join, join returns the
-// previous result. Otherwise, join reuses each endpoint of the previous result that has not
-// changed.
+// the previous result. If nothing has changed, join returns the previous result. Otherwise, it
+// reuses each unchanged endpoint.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
 	j := joiner{cache: r.cache, requested: r.port, mirror: &l.mirror, group: groupLabels(l, r.cache.cluster)}
 	if len(before.Endpoints) > 0 {
-		j.common = before.Endpoints[0].Common // changed endpoints share the Common of unchanged ones
+		j.common = before.Endpoints[0].Common // changed endpoints share the Common value of unchanged endpoints
 	}
 	made := &federation.Slice{Name: l.key}
 	for i := range l.subsets {
@@ -142,25 +136,25 @@ func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federati
 	return made
 }
 
-// joiner creates the endpoints of one slice. The node, identity, opaque ports, skipped ports and
-// proxy ports come from the Pod. The zone of an endpoint comes from the slice.
+// joiner creates the endpoints of one slice. The Pod determines the node, identity, opaque ports,
+// skipped ports and proxy ports of an endpoint. The slice determines the zone.
 type joiner struct {
 	cache     *cache
 	requested uint16  // the service port
-	behind    uint16  // for a host port, the container port behind it; otherwise zero
+	behind    uint16  // container port behind a host port; zero if the port is not a host port
 	mirror    *mirror // of the slice
 	group     []federation.Label
 
 	made   federation.Endpoint // the endpoint being built
-	common *federation.Common  // of the previous endpoint, which siblings share
+	common *federation.Common  // of the previous endpoint; endpoints of siblings share this value
 
-	// The following fields cache the Pod at the previous address and data derived from this Pod.
-	// Usually, the Pod at the next address is a sibling that differs only in its node.
-	prefix    string // common prefix of the Pod keys of the namespace
+	// The following fields cache data about the Pod at the previous address. The Pod at the next
+	// address is usually a sibling that differs only in its node.
+	prefix    string // common prefix of all Pod keys in the namespace
 	facts     podFacts
 	template  template
 	namespace string
-	policy    *policy // of the namespace; nil if the namespace has no Servers
+	policy    *policy // policy of the namespace; nil if the namespace has no Servers
 	identity  federation.Identity
 	labels    []federation.Label
 	node      unique.Handle[string]
@@ -170,7 +164,6 @@ type joiner struct {
 	hints     *federation.Hints
 }
 
-// useAddress sets the fields of the joiner that depend on the facts of an address.
 func (j *joiner) useAddress(at unique.Handle[addressFacts]) {
 	if j.at != at {
 		j.at = at
@@ -179,9 +172,9 @@ func (j *joiner) useAddress(at unique.Handle[addressFacts]) {
 	}
 }
 
-// endpoint creates the endpoint of an address and appends it to the list. If the previous result
-// contains an equal endpoint, that endpoint is reused. If the address cannot be served, endpoint
-// does not change the list and returns the reason.
+// endpoint creates the endpoint for an address and appends it to the list. It reuses an equal
+// endpoint in the previous result. If the address cannot be served, endpoint only returns the
+// reason.
 func (j *joiner) endpoint(
 	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
 ) ([]*federation.Endpoint, federation.Verdict) {
@@ -203,9 +196,9 @@ func (j *joiner) endpoint(
 	return j.take(list, before)
 }
 
-// unready appends an endpoint for an address that is not ready. Only the fields that are needed to
-// count the address are set. If the endpoint could not be sent even after becoming ready, unready
-// does not change the list.
+// unready appends an endpoint for an address that is not ready. Only the fields required to count
+// the address are set. If even a ready endpoint could not be sent to proxies, the list does not
+// change.
 func (j *joiner) unready(
 	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
 ) []*federation.Endpoint {
@@ -222,12 +215,11 @@ func (j *joiner) unready(
 	return list
 }
 
-// take appends the endpoint under construction to the list. If the previous result contains an
-// equal endpoint, take appends that endpoint instead. If the endpoint cannot be sent to proxies,
-// take does not change the list and returns the reason.
+// take appends the endpoint under construction, or an equal endpoint in the previous result, to the
+// list. If the endpoint cannot be sent to proxies, take only returns the reason.
 func (j *joiner) take(list, before []*federation.Endpoint) ([]*federation.Endpoint, federation.Verdict) {
 	if i, ok := findAddr(before, j.made.Addr); ok && before[i].Equal(&j.made) {
-		j.common = before[i].Common // replaces the equal value that share may have created
+		j.common = before[i].Common // discards an equal value that share may have created
 		return append(list, before[i]), federation.Served
 	}
 	if !sendable(&j.made) {
@@ -238,7 +230,7 @@ func (j *joiner) take(list, before []*federation.Endpoint) ([]*federation.Endpoi
 }
 
 // share returns a pointer to the fields that an endpoint shares with its siblings. If the previous
-// endpoint has equal fields, share returns the pointer of the previous endpoint.
+// endpoint has equal fields, both endpoints share one pointer.
 func (j *joiner) share(c federation.Common) *federation.Common {
 	c.Group = j.group
 	if !j.common.Equal(&c) {
@@ -248,9 +240,8 @@ func (j *joiner) share(c federation.Common) *federation.Common {
 	return j.common
 }
 
-// bare sets the fields of the endpoint for an address without a Pod or ExternalWorkload. If an
-// address has no Pod or ExternalWorkload, a user added it, or it belongs to a Linkerd gateway of
-// another cluster.
+// bare sets the fields of an endpoint without a Pod or ExternalWorkload. Such an address was added
+// by a user, or belongs to a Linkerd gateway of another cluster.
 func (j *joiner) bare(e *federation.Endpoint) {
 	e.Kind = federation.Address
 	common := federation.Common{Identity: federation.Identity{DNS: j.mirror.identity}}
@@ -261,7 +252,7 @@ func (j *joiner) bare(e *federation.Endpoint) {
 }
 
 // pod sets the fields of the endpoint for a Pod or ExternalWorkload, and returns Served. If the
-// object has not been read yet or cannot be used, pod returns the reason instead.
+// object is not cached or cannot be used, pod returns the reason instead.
 func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 	if p == nil || !p.facts.isRead() {
 		return federation.PodUnknown
@@ -288,19 +279,18 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 	}
 	e.Common = j.share(common)
 	if j.behind == 0 && port != t.proxy.admin && port != t.proxy.control {
-		e.InboundPort = t.proxy.inbound // the proxy listens on the Pod's IPs, not on those of the node
+		e.InboundPort = t.proxy.inbound // the proxy listens on the IPs of the Pod, not on those of the node
 	}
 	return federation.Served
 }
 
-// hasPort reports whether a set of ports contains the port of an endpoint. If the endpoint's port
-// is a host port, the set may contain the host port or the container port.
+// hasPort reports whether a set of ports contains the port of an endpoint. For a host port, the set
+// may contain either the host port or the container port.
 func (j *joiner) hasPort(set Ports, port uint16) bool {
 	return set.Contains(port) || j.behind != 0 && set.Contains(j.behind)
 }
 
-// usePod sets the fields of the joiner that depend on a Pod and its namespace. If the previous Pod
-// had the same values, usePod does nothing.
+// usePod sets the fields of the joiner that depend on a Pod and its namespace.
 func (j *joiner) usePod(p *pod) {
 	if j.node != p.facts.node {
 		j.node = p.facts.node
@@ -319,8 +309,8 @@ func (j *joiner) usePod(p *pod) {
 	j.policy = j.cache.policies.byNamespace[namespace]
 }
 
-// proxyIdentity returns the TLS identity of the proxy of a Pod or ExternalWorkload. If another
-// control plane injected the proxy, the identity is unknown. The identity of an ExternalWorkload
+// proxyIdentity returns the TLS identity of the proxy of a Pod or ExternalWorkload. The identity of
+// a Pod is unknown if another control plane injected its proxy. The identity of an ExternalWorkload
 // comes from its spec.
 func (j *joiner) proxyIdentity(namespace string, t *template) federation.Identity {
 	c := j.cache
@@ -335,8 +325,6 @@ func (j *joiner) proxyIdentity(namespace string, t *template) federation.Identit
 	return federation.Identity{DNS: name, ServerName: name}
 }
 
-// newHints returns the topology hints of an address. If the address has no hints, newHints returns
-// nil.
 func newHints(at *addressFacts) *federation.Hints {
 	if at.zones == "" && at.nodes == "" {
 		return nil
@@ -344,7 +332,6 @@ func newHints(at *addressFacts) *federation.Hints {
 	return &federation.Hints{ForZones: splitHints(at.zones), ForNodes: splitHints(at.nodes)}
 }
 
-// splitHints reverses joinHints and returns the list of names.
 func splitHints(s string) []string {
 	if s == "" {
 		return nil
@@ -352,14 +339,13 @@ func splitHints(s string) []string {
 	return strings.Split(strings.TrimSuffix(s, hintEnd), hintEnd)
 }
 
-// sortByAddr sorts a list of endpoints by address. If several endpoints have the same address,
-// sortByAddr keeps only the first of them.
+// sortByAddr sorts a list of endpoints by address. If several endpoints have the same address, the
+// first one remains.
 func sortByAddr(list []*federation.Endpoint) []*federation.Endpoint {
 	slices.SortStableFunc(list, func(a, b *federation.Endpoint) int { return a.Addr.Compare(b.Addr) })
 	return slices.CompactFunc(list, func(a, b *federation.Endpoint) bool { return a.Addr == b.Addr })
 }
 
-// findAddr returns the index of the endpoint with the given address in a sorted list.
 func findAddr(list []*federation.Endpoint, at netip.AddrPort) (int, bool) {
 	compare := func(e *federation.Endpoint, at netip.AddrPort) int { return e.Addr.Compare(at) }
 	return slices.BinarySearchFunc(list, at, compare)

@@ -10,15 +10,14 @@ import (
 )
 
 // labelSet is a set of labels, encoded as strings that can be compared and shared. Keys and values
-// are in separate strings, because Pods of different workloads often have the same keys. The
-// separator labelEnd follows each key and each value. Keys are sorted, except that
-// templateHashLabel is always the first key. The key templateHashLabel is first because endpoints
-// need no other label, and an object may have tens of thousands of labels.
+// are in separate strings, because Pods of different workloads often have the same keys. Each key
+// and each value is followed by labelEnd. Keys are sorted, except that templateHashLabel is always
+// first. Endpoints need no other label, and an object may have tens of thousands of labels.
 type labelSet struct{ keys, values string }
 
-// labelEnd cannot occur in a valid label, because API servers only accept letters, digits, "-",
-// "_", "." and "/". If a malicious server sends an object with labelEnd in a label, only the labels
-// of that object become garbled.
+// labelEnd cannot occur in a valid label, because API servers accept only letters, digits, "-",
+// "_", "." and "/". If a malicious server sends labelEnd in a label, it garbles only the labels of
+// that object.
 const labelEnd = "\x00"
 
 func newLabelSet(from map[string]string) labelSet {
@@ -44,7 +43,7 @@ func newLabelSet(from map[string]string) labelSet {
 	return labelSet{keys.String(), values.String()}
 }
 
-// compareLabels orders the keys of labels.
+// compareLabels sorts templateHashLabel before all other keys.
 func compareLabels(a, b string) int {
 	switch {
 	case a == b:
@@ -57,7 +56,6 @@ func compareLabels(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// all is an iterator over the labels in the set.
 func (s *labelSet) all(yield func(key, value string) bool) {
 	for keys, values := s.keys, s.values; keys != ""; {
 		var key, value string
@@ -69,8 +67,7 @@ func (s *labelSet) all(yield func(key, value string) bool) {
 	}
 }
 
-// templateHash returns the value of templateHashLabel. The templateHash method only reads the first
-// label.
+// templateHash returns the value of templateHashLabel. It reads only the first label.
 func (s *labelSet) templateHash() (value string, exists bool) {
 	if !strings.HasPrefix(s.keys, templateHashLabel+labelEnd) {
 		return "", false
@@ -80,7 +77,7 @@ func (s *labelSet) templateHash() (value string, exists bool) {
 }
 
 // podLabels returns the labels that the endpoints of a Pod or ExternalWorkload have in common with
-// the endpoints of its siblings. The labels are sorted by name.
+// the endpoints of its siblings, sorted by name.
 func podLabels(p *pod, t *template) []federation.Label {
 	labels := make([]federation.Label, 0, 4)
 	if !t.external() {
@@ -94,7 +91,7 @@ func podLabels(p *pod, t *template) []federation.Label {
 	}
 	if owner := topOwner(p, t); labelName(owner.kind) && !reserved(owner.kind) {
 		if owner.kind == kindJob && !t.external() {
-			owner.kind = "k8s_job" // "job" is a label of Prometheus itself
+			owner.kind = "k8s_job" // Prometheus itself uses the label "job"
 		}
 		labels = append(labels, federation.Label{Name: owner.kind, Value: owner.name})
 	}
@@ -109,7 +106,7 @@ func labelName(kind string) bool {
 	return kind != "" && (kind[0] < '0' || kind[0] > '9') && !strings.ContainsFunc(kind, odd)
 }
 
-// reserved reports whether a label that is named after an owner's kind would hide another label.
+// reserved reports whether a label named after the kind of an owner would hide another label.
 func reserved(kind string) bool {
 	switch kind {
 	case "pod", "external_workload", "serviceaccount", "control_plane_ns", "pod_template_hash", "zone", "zone_locality",
@@ -120,9 +117,9 @@ func reserved(kind string) bool {
 }
 
 // groupLabels returns the labels that all endpoints of a slice have in common, sorted by name. Only
-// a slice in the local cluster may name the cluster behind a gateway, because the local service
-// mirror sets that name. Otherwise, a linked cluster could present its endpoints as the endpoints
-// of another cluster.
+// a slice in the local cluster may specify the cluster behind a gateway, because the local service
+// mirror writes that name. A linked cluster could otherwise pass off its endpoints as endpoints of
+// another cluster.
 func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 	labels := []federation.Label{
 		{Name: "namespace", Value: l.service.Namespace},
@@ -140,7 +137,7 @@ func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 	return labels
 }
 
-// maxText is the maximum length of a string that is sent to proxies, in bytes.
+// maxText is the maximum length, in bytes, of a string that is sent to proxies.
 const maxText = 1 << 10
 
 // sendable reports whether all strings of an endpoint can be sent to proxies. A string that cannot

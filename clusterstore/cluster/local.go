@@ -17,58 +17,58 @@ import (
 	"isthmus/internal/panics"
 )
 
-// Local represents the cluster that Isthmus runs in. In addition to the objects of a Cluster, a
-// Local caches ServiceProfiles, the zones of Nodes, and the objects to which addresses are
-// assigned. All methods except Run are safe for concurrent use.
+// Local represents the cluster that Isthmus runs in. In addition to the objects of a Cluster, it
+// caches ServiceProfiles, the zones of Nodes, and the objects to which addresses are assigned. All
+// methods except Run are safe for concurrent use.
 //
-// Other files of this package call methods of Local through cache.local, which is nil for a linked
-// cluster. All methods that other files call accept a nil receiver.
+// Other files of this package use cache.local, which is nil for a linked cluster. The methods that
+// they call accept a nil receiver.
 type Local struct {
 	*Cluster
-	dirty     *pace.Dirty[Topic] // fixed; by the namespace of the changed object
-	conflicts conflicts          // has its own mutex
+	dirty     *pace.Dirty[Topic] // by the namespace of the changed object
+	conflicts conflicts          // guarded by its own mutex
 
-	// The mutex cache.mu guards the following fields.
+	// cache.mu guards the following fields.
 	addresses addressIndex
 	profiles  profileIndex
-	managed   map[federation.ServiceID]int          // number of marked slices; no zero entries
-	selecting byNamespace[*Service]                 // Services that have a selector
-	selected  byNamespace[*decode.ExternalWorkload] // fields of ExternalWorkloads that determine EndpointSlices
+	managed   map[federation.ServiceID]int          // number of marked slices, without zero entries
+	selecting byNamespace[*Service]                 // Services with a selector
+	selected  byNamespace[*decode.ExternalWorkload] // the fields of each ExternalWorkload that determine EndpointSlices
 
 	// replaced is the previous version of the ExternalWorkload that was last stored or removed.
-	// Only the goroutine that stores and removes ExternalWorkloads uses this field.
+	// Only the goroutine that stores and removes ExternalWorkloads accesses this field.
 	replaced *decode.ExternalWorkload
 }
 
 // LocalConfig contains callbacks for changes that are only reported for the local cluster. All
-// fields are required unless noted otherwise. Only the function ProfileChanged may block.
+// fields are required unless noted otherwise. Only ProfileChanged may block.
 type LocalConfig struct {
-	// ServiceChanged is called for every added, changed or deleted Service. One goroutine makes all
-	// calls, in the order of the changes.
+	// ServiceChanged is called for every added, changed or deleted Service. A single goroutine
+	// calls ServiceChanged in the order of the changes.
 	ServiceChanged func(federation.ServiceID)
-	// NodeChanged is called for every added, changed or deleted Node. One goroutine makes all
-	// calls, in the order of the changes.
+	// NodeChanged is called for every added, changed or deleted Node. A single goroutine calls
+	// NodeChanged in the order of the changes.
 	NodeChanged func(name, zone string, exists bool)
-	// ProfileChanged is called after a result of LookupAddress, AddressOwner, Instance,
+	// ProfileChanged is called when a result of LookupAddress, AddressOwner, Instance,
 	// ServiceProfile or Service may have changed. The at argument is the time of the earliest event
 	// that led to the call. A dedicated goroutine calls ProfileChanged, so calls to Config.Changed
-	// do not delay calls to ProfileChanged.
+	// do not delay it.
 	ProfileChanged func(about Topic, at time.Time)
 
-	// SliceManager is the value of the label endpointslice.kubernetes.io/managed-by that marks the
-	// EndpointSlices written for ExternalWorkloads. If SliceManager is set, the cluster caches the
-	// data that is needed to write these slices. Config.Changed is also called after each change to
-	// a marked slice or its Service.
+	// SliceManager is the value of the endpointslice.kubernetes.io/managed-by label on the
+	// EndpointSlices written for ExternalWorkloads. If it is set, the cluster caches the data
+	// required to write these slices. Config.Changed is then also called after each change to a
+	// marked slice or its Service.
 	SliceManager string
-	// WorkloadChanged is required if SliceManager is set. WorkloadChanged is called for every
-	// added, changed or deleted ExternalWorkload. One goroutine makes all calls, in the order of
-	// the changes. For an added ExternalWorkload, before is nil. For a deleted ExternalWorkload,
-	// after is nil.
+	// WorkloadChanged is called for every added, changed or deleted ExternalWorkload. A single
+	// goroutine calls WorkloadChanged in the order of the changes. The before argument is nil for
+	// an added ExternalWorkload, and the after argument is nil for a deleted one. WorkloadChanged
+	// is required if SliceManager is set.
 	WorkloadChanged func(before, after *decode.ExternalWorkload)
 }
 
-// NewLocal validates the configuration and returns a Local. NewLocal does not perform network I/O
-// and does not start goroutines.
+// NewLocal validates the configuration and returns a Local. It performs no network I/O and starts
+// no goroutines.
 func NewLocal(cfg Config, local LocalConfig) (*Local, error) {
 	cfg.local = &local
 	c, err := New(cfg)
@@ -92,29 +92,29 @@ func newLocal(c *Cluster) *Local {
 	return l
 }
 
-// Reads reports whether a resource, such as "services", has been listed. If the resource cannot be
-// read now, err is the reason.
+// Reads reports whether a resource, such as "services", has been listed. If the resource currently
+// cannot be read, err says why.
 func (l *Local) Reads(resource string) (listed bool, err error) { return l.group.Reads(resource) }
 
 // Found describes the object to which an address is currently assigned.
 type Found struct {
 	// ID and Service are set if the address is the cluster IP of a Service.
 	ID      federation.ServiceID
-	Service *Service // nil if the address is not a cluster IP
+	Service *Service
 
 	// Endpoint is the endpoint of the Pod or ExternalWorkload at the address. If no Pod or
-	// ExternalWorkload at the address is cached, Endpoint is the endpoint of the bare address. If
-	// the address is a cluster IP or is ambiguous, Endpoint is nil.
+	// ExternalWorkload at the address is cached, Endpoint describes the bare address. It is nil if
+	// the address is a cluster IP or ambiguous.
 	Endpoint *federation.Endpoint
 
 	// Claimed describes the objects that claim an ambiguous address, as in "2 Pods with IP
-	// 10.0.0.1". If the address is not ambiguous, Claimed is empty.
+	// 10.0.0.1". It is empty if the address is not ambiguous.
 	Claimed string
 }
 
-// LookupAddress returns the object to which an address is currently assigned. A Pod's address
-// remains assigned to the Pod until the Pod ends. If the Pod is not running yet, LookupAddress
-// returns the endpoint of the bare address.
+// LookupAddress returns the object to which an address is currently assigned. A Pod keeps its
+// address until the Pod ends. For a Pod that is not running yet, LookupAddress returns the endpoint
+// of the bare address.
 func (l *Local) LookupAddress(addr netip.AddrPort) Found {
 	c := l.cache
 	c.mu.RLock()
@@ -135,10 +135,9 @@ func (l *Local) LookupAddress(addr netip.AddrPort) Found {
 	return Found{Claimed: claimed(len(list), by, addr)}
 }
 
-// Instance returns the ready or unready endpoint of a Service that has the given hostname. The
-// address of the returned endpoint includes the port to which the client connects. If the Service
-// has no endpoint with the hostname, or if the endpoint's Pod has not been read yet, Instance
-// returns nil.
+// Instance returns the ready or unready endpoint of a Service with the given hostname. The address
+// of the endpoint contains the port to which the client connects. If there is no such endpoint, or
+// if its Pod is not cached, Instance returns nil.
 func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
 	c := l.cache
 	c.mu.RLock()
@@ -173,7 +172,6 @@ func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) 
 	return l.endpointAt(a.pod, netip.AddrPortFrom(ip, port), 0)
 }
 
-// bareAddress returns the endpoint of an address that is not assigned to a cached object.
 func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 	return &federation.Endpoint{
 		Addr:    addr,
@@ -183,9 +181,8 @@ func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 }
 
 // endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. If the object is not
-// running yet or cannot be sent to proxies, endpointAt returns the endpoint of the bare address. If
-// the port of the address is a host port, the behind argument is the matching container port. If
-// the port of the address is not a host port, the behind argument is zero.
+// running or cannot be sent to proxies, it returns the endpoint of the bare address. The behind
+// argument is the container port behind a host port, or zero if the port is not a host port.
 func (l *Local) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: l.cfg.Name}
 	j := joiner{cache: l.cache, behind: behind}
@@ -204,16 +201,14 @@ func (l *Local) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federati
 
 var _ federation.AddressOwners = (*Local)(nil)
 
-// AddressOwner returns the Service or Pod to which an address is assigned. If the address is not
-// assigned to a Service or Pod, AddressOwner returns "".
+// AddressOwner returns the Service or Pod to which an address is assigned, or "" if there is none.
 //
-// The addresses of a Service are its cluster IPs. The addresses of a Pod are the Pod's IPs, which
-// remain assigned to the Pod until the Pod ends. If a Pod uses host networking or host ports, the
-// IPs of its node are also assigned to the Pod.
+// A Service owns its cluster IPs. A Pod owns the Pod's IPs until the Pod ends, and the IPs of its
+// node if it uses host networking or host ports.
 //
 // AddressOwner ignores ExternalWorkloads, because a machine outside of Kubernetes may belong to
-// several clusters. If a Pod binds a host port to an address, the address is not assigned to the
-// Pod, because whoever creates a Pod could specify any address.
+// several clusters. It also ignores the hostIP of a host port, because whoever creates a Pod can
+// specify any address there.
 func (l *Local) AddressOwner(ip netip.Addr) string {
 	c := l.cache
 	c.mu.RLock()
@@ -229,8 +224,8 @@ func (l *Local) AddressOwner(ip netip.Addr) string {
 	return ""
 }
 
-// AssignedTo returns the Service, Node or Pod that receives requests to an address. If no cached
-// object receives requests to the address, AssignedTo returns "".
+// AssignedTo returns the Service, Node or Pod that receives requests to an address, or "" if no
+// such object is cached.
 //
 // Unlike AddressOwner, AssignedTo also covers the addresses of Nodes, the external addresses of
 // Services (externalIPs and load balancers), and all addresses to which host ports are bound.
@@ -253,9 +248,8 @@ func (l *Local) AssignedTo(ip netip.Addr) string {
 	return ""
 }
 
-// AddressConflicts returns the ambiguous addresses of the cluster, oldest conflicts first. The list
-// contains at most maxConflicts conflicts. AddressConflicts also returns the number of conflicts
-// that it omits from the list.
+// AddressConflicts returns up to maxConflicts ambiguous addresses of the cluster, oldest first. The
+// second result is the number of conflicts omitted from the list.
 func (l *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	all := l.conflicts.all()
 	for _, x := range all[:min(len(all), maxConflicts)] {
@@ -269,8 +263,8 @@ func (l *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	return list, len(all) - len(list)
 }
 
-// ServiceProfile returns a ServiceProfile, and reports whether the ServiceProfile exists. If a
-// ServiceProfile exists but cannot be used, p is nil.
+// ServiceProfile returns a ServiceProfile and reports whether it exists. If the ServiceProfile
+// exists but cannot be used, p is nil.
 func (l *Local) ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool) {
 	c := l.cache
 	c.mu.RLock()
@@ -282,8 +276,8 @@ func (l *Local) ServiceProfile(namespace, name string) (p *federation.ServicePro
 	return f.Profile, true
 }
 
-// ServiceProfileProblem returns the reason why all or part of a ServiceProfile cannot be used.
-// ServiceProfileProblem also reports whether the ServiceProfile exists.
+// ServiceProfileProblem returns the reason why all or part of a ServiceProfile cannot be used, and
+// reports whether the ServiceProfile exists.
 func (l *Local) ServiceProfileProblem(namespace, name string) (problem string, exists bool) {
 	c := l.cache
 	c.mu.RLock()
@@ -295,13 +289,13 @@ func (l *Local) ServiceProfileProblem(namespace, name string) (problem string, e
 	return f.Problem, true
 }
 
-// The following methods return the data that is needed to write EndpointSlices for
-// ExternalWorkloads. A slice is marked if its label endpointslice.kubernetes.io/managed-by has the
-// value of LocalConfig.SliceManager.
+// The following methods return the data required to write EndpointSlices for ExternalWorkloads. A
+// slice is marked if its endpointslice.kubernetes.io/managed-by label equals
+// LocalConfig.SliceManager.
 
 // Selecting returns a Service with the fields that determine its EndpointSlices for
-// ExternalWorkloads. If the Service does not select anything, the result has no selector. If the
-// Service does not exist, Selecting returns nil.
+// ExternalWorkloads. The result has no selector if the Service has none. Selecting returns nil if
+// the Service does not exist.
 func (l *Local) Selecting(id federation.ServiceID) *corev1.Service {
 	if s := l.Service(id); s != nil {
 		return s.decodeSelecting(id)
@@ -309,7 +303,7 @@ func (l *Local) Selecting(id federation.ServiceID) *corev1.Service {
 	return nil
 }
 
-// SelectingIn returns the Services of a namespace that have a selector.
+// SelectingIn returns the Services in a namespace that have a selector.
 func (l *Local) SelectingIn(namespace string) (list []*corev1.Service) {
 	l.cache.mu.RLock()
 	found := maps.Clone(l.selecting[namespace])
@@ -320,9 +314,8 @@ func (l *Local) SelectingIn(namespace string) (list []*corev1.Service) {
 	return list
 }
 
-// Workloads returns the ExternalWorkloads of a namespace, with the fields that determine
-// EndpointSlices. If the namespace is empty, Workloads returns the ExternalWorkloads of all
-// namespaces.
+// Workloads returns the ExternalWorkloads in a namespace, with the fields that determine
+// EndpointSlices. An empty namespace stands for all namespaces.
 func (l *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
 	l.cache.mu.RLock()
 	defer l.cache.mu.RUnlock()
@@ -335,8 +328,7 @@ func (l *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
 	return list
 }
 
-// HasWorkloads reports whether a namespace contains ExternalWorkloads. HasWorkloads runs in
-// constant time.
+// HasWorkloads reports in constant time whether a namespace contains ExternalWorkloads.
 func (l *Local) HasWorkloads(namespace string) bool {
 	l.cache.mu.RLock()
 	defer l.cache.mu.RUnlock()
@@ -350,17 +342,15 @@ func (l *Local) ManagedSlices(id federation.ServiceID) int {
 	return l.managed[id]
 }
 
-// AllManagedSlices returns the number of marked slices of each Service. The map does not contain
-// Services without marked slices.
+// AllManagedSlices returns the number of marked slices for each Service that has any.
 func (l *Local) AllManagedSlices() map[federation.ServiceID]int {
 	l.cache.mu.RLock()
 	defer l.cache.mu.RUnlock()
 	return maps.Clone(l.managed)
 }
 
-// LinkerdMirrors returns the Services that Linkerd's service mirror has written. The keys of the
-// map are the names of the mirrored clusters. LinkerdMirrors leaves out federated Services, and
-// Services that Isthmus has written or adopted.
+// LinkerdMirrors returns the Services written by Linkerd's service mirror, by the name of the
+// mirrored cluster. It omits federated Services, and Services that Isthmus has written or adopted.
 func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 	l.cache.mu.RLock()
 	defer l.cache.mu.RUnlock()
@@ -377,7 +367,7 @@ func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 	return mirrors
 }
 
-// Topic is the subject of a change. The fields of a Topic distinguish four kinds of subjects:
+// Topic is the subject of a change. There are four kinds of subjects:
 //
 //   - If only the IP field is set, the subject is an address.
 //   - If the IP and AddressOwner fields are set, the subject is the owner of an address.
@@ -390,8 +380,7 @@ type Topic struct {
 	Instances    bool
 }
 
-// subject describes the subject of the topic apart from its Service, for reports of panics. The
-// description contains the address if the topic has one.
+// subject describes the topic, except for its Service, in reports of panics.
 func (t Topic) subject() string {
 	switch {
 	case t.AddressOwner:
@@ -412,16 +401,13 @@ func (l *Local) markTopic(namespace string, t Topic) {
 }
 
 // markAddress records that a change to an object in the namespace may affect the result of
-// LookupAddress for an address.
+// LookupAddress for the given IP.
 func (l *Local) markAddress(namespace string, ip netip.Addr) { l.markTopic(namespace, Topic{IP: ip}) }
 
-// markInstances records that a Pod or endpoint of a Service may have changed and has a hostname.
 func (l *Local) markInstances(id federation.ServiceID) {
 	l.markTopic(id.Namespace, Topic{Service: id, Instances: true})
 }
 
-// markAddressOwner is like markAddress, but also records that the result of AddressOwner may have
-// changed.
 func (l *Local) markAddressOwner(namespace string, ip netip.Addr) {
 	l.markAddress(namespace, ip)
 	l.markTopic(namespace, Topic{IP: ip, AddressOwner: true})
@@ -433,19 +419,18 @@ func (l *Local) markLocation(p *pod) {
 	}
 }
 
-// topicChanged reports a change to a topic. If the topic is the owner of an address, topicChanged
-// first updates the conflicts at that address.
+// topicChanged reports a change to a topic. For the owner of an address, it first updates the
+// conflicts at that address.
 func (l *Local) topicChanged(about Topic, at time.Time) {
 	if about.AddressOwner {
 		work := panics.Work{Where: panics.Change, Object: "conflicts at " + about.IP.String()}
 		find := func() { l.findConflicts(about.IP, at) }
-		again := func() { l.dirty.Add("", about, at) } // only this worker computes conflicts
+		again := func() { l.dirty.Add("", about, at) } // only this goroutine computes conflicts
 		l.cfg.Supervisor.Do(work, find, again)
 	}
 	l.profileChanged(about, at)
 }
 
-// profileChanged reports a possible change to objects on which profiles depend.
 func (l *Local) profileChanged(about Topic, at time.Time) {
 	work := panics.Work{Where: panics.Change, Service: about.Service, Object: about.subject()}
 	report := func() { l.cfg.local.ProfileChanged(about, at) }
@@ -453,13 +438,11 @@ func (l *Local) profileChanged(about Topic, at time.Time) {
 	l.cfg.Supervisor.Do(work, report, again)
 }
 
-// findConflicts updates the conflicts at an IP. Only one goroutine may call findConflicts at a
-// time.
+// findConflicts updates the conflicts at an IP. Calls must not overlap.
 func (l *Local) findConflicts(ip netip.Addr, at time.Time) {
 	l.conflicts.set(ip, l.conflictsAt(ip, at))
 }
 
-// conflictsAt returns the conflicts at an IP, sorted by port.
 func (l *Local) conflictsAt(ip netip.Addr, since time.Time) []conflict {
 	l.cache.mu.RLock()
 	defer l.cache.mu.RUnlock()
@@ -485,8 +468,8 @@ func (l *Local) markCrowded() {
 	}
 }
 
-// setLocation sets the addresses of a Pod or ExternalWorkload. If the new location is nil,
-// setLocation removes the object's addresses.
+// setLocation sets the addresses of a Pod or ExternalWorkload, or removes them if the new location
+// is nil.
 func (l *Local) setLocation(p *pod, to *location) {
 	if l == nil {
 		return
@@ -510,13 +493,13 @@ func (l *Local) setLocation(p *pod, to *location) {
 		all[ip] = append(all[ip], p)
 		l.markAddressOwner(namespace, ip)
 	}
-	for _, of := range p.slices { // slices may list the pod with a hostname
+	for _, of := range p.slices { // slices may contain a hostname for the pod
 		l.markInstances(of.service)
 	}
 }
 
 // setServiceAddresses updates the cluster IPs and external addresses of a Service. The from
-// argument is nil for a new Service. The to argument is nil for a deleted Service.
+// argument is nil for a new Service, and the to argument is nil for a deleted Service.
 func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) {
 	if l == nil {
 		return
@@ -543,8 +526,8 @@ func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) 
 	}
 }
 
-// location returns the location of a Pod or ExternalWorkload. If the location is unknown, or if the
-// cluster is a linked cluster, the result is nil.
+// location returns the location of a Pod or ExternalWorkload. It returns nil if the location is
+// unknown or the cluster is a linked cluster.
 func (l *Local) location(p *pod) *location {
 	if l == nil {
 		return nil
@@ -552,8 +535,8 @@ func (l *Local) location(p *pod) *location {
 	return l.addresses.locations[p]
 }
 
-// setSelecting caches a Service if the Service has a selector. The to argument is nil for a deleted
-// Service. The receiver may be nil.
+// setSelecting caches a Service if it has a selector. The to argument is nil for a deleted Service.
+// The receiver may be nil.
 func (l *Local) setSelecting(id federation.ServiceID, to *Service) {
 	switch {
 	case l == nil:
@@ -564,9 +547,8 @@ func (l *Local) setSelecting(id federation.ServiceID, to *Service) {
 	}
 }
 
-// selectedAt returns the ExternalWorkload with the given key, reduced to the fields that determine
-// EndpointSlices. If the ExternalWorkload does not exist, selectedAt returns nil. The receiver may
-// be nil.
+// selectedAt returns the cached fields of the ExternalWorkload with the given key, or nil if the
+// ExternalWorkload does not exist. The receiver may be nil.
 func (l *Local) selectedAt(key string) *decode.ExternalWorkload {
 	if l == nil {
 		return nil
@@ -590,8 +572,8 @@ func (l *Local) setSelected(key string, to *decode.ExternalWorkload) {
 	}
 }
 
-// countManaged adds n to the number of marked slices of a Service. If the slice is not marked,
-// countManaged does nothing. The receiver may be nil.
+// countManaged adds n to the number of marked slices of a Service. It ignores slices that are not
+// marked. The receiver may be nil.
 func (l *Local) countManaged(of *slice, n int) {
 	if l == nil || of == nil || of.managed == "" {
 		return
@@ -602,7 +584,7 @@ func (l *Local) countManaged(of *slice, n int) {
 	}
 }
 
-// byNamespace maps each pair of a namespace and a name to a value. The inner maps are never empty.
+// byNamespace maps namespaces to non-empty maps of names to values.
 type byNamespace[V any] map[string]map[string]V
 
 func (b byNamespace[V]) set(namespace, name string, v V) {

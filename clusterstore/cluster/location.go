@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// location contains the addresses of a Pod or ExternalWorkload. Values of this type are immutable.
+// location contains the addresses of a Pod or ExternalWorkload. A location is immutable.
 type location struct {
 	life        life
 	hostNetwork bool         // the IPs belong to the node
@@ -15,25 +15,22 @@ type location struct {
 	ips         []netip.Addr // status.podIP first
 	hosts       []netip.Addr // IPs of the node, if the Pod has host ports
 	hostPorts   []hostPort   // sorted by compareHostPorts
-	bound       []netip.Addr // other addresses that host ports are bound to; not in ips or hosts
+	bound       []netip.Addr // other addresses to which host ports are bound
 	ports       []uint16     // ports of an ExternalWorkload, sorted
 }
 
-// life is a stage in the lifecycle of a Pod. The stage is derived from the phase and the
-// deletionTimestamp of the Pod.
+// life is a stage in the lifecycle of a Pod, derived from its phase and deletionTimestamp.
 type life uint8
 
 const (
 	podStarting life = iota // Pending or Unknown; the Pod may already have its addresses
 	podRunning
-	podEnding // still running, and being deleted
-	podGone   // ended; the Pod has no addresses
+	podEnding // running, and being deleted
+	podGone   // ended, and without addresses
 )
 
-// runs reports whether the containers of the Pod are running.
 func (l life) runs() bool { return l == podRunning || l == podEnding }
 
-// declares reports whether an ExternalWorkload declares the port.
 func (l *location) declares(port uint16) bool {
 	_, ok := slices.BinarySearch(l.ports, port)
 	return ok
@@ -48,8 +45,8 @@ func (l *location) equal(o *location) bool {
 		slices.Equal(l.hostPorts, o.hostPorts) && slices.Equal(l.bound, o.bound)
 }
 
-// containerPort returns the container port behind a host port at an address. If the Pod does not
-// have the host port, containerPort returns zero.
+// containerPort returns the container port behind a host port at an address, or zero if the Pod has
+// no such host port.
 func (l *location) containerPort(addr netip.AddrPort) (container uint16) {
 	first, _ := slices.BinarySearchFunc(l.hostPorts, addr.Port(), func(h hostPort, port uint16) int {
 		return cmp.Compare(h.port, port)
@@ -67,8 +64,8 @@ func (l *location) containerPort(addr netip.AddrPort) (container uint16) {
 	return container
 }
 
-// portBehind returns the container port behind a host port at an address of the Pod's node. If the
-// address belongs to the Pod itself or to an ExternalWorkload, portBehind returns zero.
+// portBehind returns the container port behind a host port at an address of the Pod's node. It
+// returns zero if the address belongs to the Pod itself or to an ExternalWorkload.
 func (l *location) portBehind(addr netip.AddrPort) uint16 {
 	if !l.hostNetwork && slices.Contains(l.ips, addr.Addr()) {
 		return 0
@@ -82,8 +79,8 @@ func (l *location) has(ip netip.Addr) bool {
 	return slices.Contains(l.ips, ip) || slices.Contains(l.hosts, ip)
 }
 
-// all iterates without duplicates over the IPs, the node's IPs, and the addresses to which host
-// ports are bound. A nil location has no addresses.
+// all iterates without duplicates over the IPs, the IPs of the node, and the addresses to which
+// host ports are bound. The receiver may be nil.
 func (l *location) all(yield func(netip.Addr) bool) {
 	if l == nil || l.life == podGone {
 		return
@@ -105,32 +102,30 @@ func (l *location) all(yield func(netip.Addr) bool) {
 	}
 }
 
-// claim is the reason why an address may be assigned to a Pod or ExternalWorkload. A lower value
-// means a stronger claim. The cluster IP of a Service takes precedence over all claims. If several
-// objects have the same claim to an address, the address is ambiguous and is not assigned to any of
-// them. Only TCP ports count.
+// claim is the reason why an address may be assigned to a Pod or ExternalWorkload. Lower values are
+// stronger claims. The cluster IP of a Service takes precedence over all claims. An address is
+// ambiguous, and is not assigned to any object, if several objects share the strongest claim. Only
+// TCP ports count.
 //
-// A Pod that is being deleted but still running keeps its address until another Pod claims the
-// address. Clients can therefore identify a draining Pod. If several Pods that are being deleted
-// claim the same address, the address is not assigned to any of them.
+// A Pod that is being deleted but still running keeps its address until another Pod claims it, so
+// clients can identify a draining Pod. If several such Pods claim an address, it is not assigned to
+// any of them.
 //
-// If a Pod binds a host port to an address with the hostIP field, the Pod only claims the host port
-// at that address. If the kubelet does not report that address for the node, the address may not
-// exist on the node. A claim to an address that the kubelet does not report is the weakest claim.
+// A host port with a hostIP is only claimed at that address. If the kubelet does not report the
+// address for the node, it may not exist on the node. Such a claim is therefore the weakest.
 type claim uint8
 
 const (
-	byIP        claim = iota // IP of the Pod itself
-	byHostPort               // host port of the Pod, on an IP of its node
-	byDraining               // byIP or byHostPort, of a Pod that is being deleted
-	byWorkload               // IP and declared port of an ExternalWorkload
-	byBoundPort              // host port of the Pod, on another address named by hostIP
+	byIP        claim = iota // an IP of the Pod
+	byHostPort               // a host port on an IP of the Pod's node
+	byDraining               // byIP or byHostPort, for a Pod that is being deleted
+	byWorkload               // an IP and a declared port of an ExternalWorkload
+	byBoundPort              // a host port on another address, specified as hostIP
 	noClaim
 )
 
-// claimWords contains a description of each claim for the case that several objects have the claim.
-// The description of byDraining is empty, because several Pods that are being deleted cannot claim
-// the same address.
+// claimWords describes several objects with the same claim. The description for byDraining is
+// empty, because several Pods that are being deleted never share a claim.
 var claimWords = [noClaim]string{
 	byIP:        "Pods with IP ",
 	byHostPort:  "Pods with host port ",
@@ -139,7 +134,6 @@ var claimWords = [noClaim]string{
 	byBoundPort: "Pods with host port ",
 }
 
-// claim returns the claim of the Pod or ExternalWorkload to an address.
 func (l *location) claim(addr netip.AddrPort) claim {
 	if l.workload {
 		if l.declares(addr.Port()) {
@@ -163,7 +157,7 @@ func (l *location) claim(addr netip.AddrPort) claim {
 	return c
 }
 
-// claimed returns a description of several objects that have the same claim to an address.
+// claimed describes several objects that have the same claim to an address.
 func claimed(n int, by claim, addr netip.AddrPort) string {
 	if by == byIP {
 		return fmt.Sprintf("%d %s%v", n, claimWords[by], addr.Addr())

@@ -30,7 +30,7 @@ var kinds = []struct{ resource, cache, lag string }{
 }
 
 // Metrics contains the metrics that clusters update while they run. The local cluster and all
-// linked clusters share one Metrics. A nil Metrics does not record anything.
+// linked clusters share one Metrics value. A nil *Metrics records nothing.
 type Metrics struct {
 	requests *kube.Requests
 	lags     map[string]prometheus.Observer // by resource
@@ -61,8 +61,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// lag returns the observer for the lag of a resource. If the lag of the resource is not measured,
-// lag returns nil.
+// lag returns the observer for the lag of a resource, or nil if the lag is not measured.
 func (m *Metrics) lag(resource string) prometheus.Observer {
 	if m == nil {
 		return nil
@@ -70,7 +69,7 @@ func (m *Metrics) lag(resource string) prometheus.Observer {
 	return m.lags[resource]
 }
 
-// Requests returns the metrics of requests to the clusters' API servers.
+// Requests returns the metrics of requests to API servers. The receiver may be nil.
 func (m *Metrics) Requests() *kube.Requests {
 	if m == nil {
 		return nil
@@ -78,7 +77,7 @@ func (m *Metrics) Requests() *kube.Requests {
 	return m.requests
 }
 
-// The Series function creates the following metrics at each scrape.
+// Series creates the following metrics on each scrape.
 var (
 	stateDesc = desc("isthmus_cluster_state",
 		"1 for the current state of a cluster: rejected, pending, unreachable, ready or stale.", "state")
@@ -101,7 +100,6 @@ var (
 	cacheDescs = newCacheDescs()
 )
 
-// newCacheDescs returns the descriptor of each resource's cache size metric.
 func newCacheDescs() map[string]*prometheus.Desc {
 	all := make(map[string]*prometheus.Desc)
 	for _, k := range kinds {
@@ -123,8 +121,8 @@ func StateSeries(name federation.ClusterName, s State) prometheus.Metric {
 	return gauge(stateDesc, 1, name, string(s))
 }
 
-// StandingSeries returns the metric for a cluster's standing. The s argument is the higher of two
-// standings: the standing set by a cordon, and the standing of a lost cluster.
+// StandingSeries returns the metric for the standing of a cluster. The s argument is the higher of
+// the standing set by a cordon and the standing of a lost cluster.
 func StandingSeries(name federation.ClusterName, s federation.Standing) prometheus.Metric {
 	return gauge(standingDesc, 1, name, s.String())
 }
@@ -143,7 +141,7 @@ func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric 
 		list = append(list, gauge(unreadDesc, 1, name, r.Resource, string(r.Failure)))
 	}
 	sizes := make(map[string]int)
-	if len(h.Resources) > 0 { // one of the two is not read, and stays 0
+	if len(h.Resources) > 0 { // a cluster reads only one of the two resources; the other is reported as 0
 		sizes["endpoints"], sizes["endpointslices"] = 0, 0
 	}
 	for _, r := range h.Resources {
@@ -158,9 +156,8 @@ func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric 
 	return list
 }
 
-// troubles returns the metrics for problems with a resource. For a linked cluster, troubles only
-// returns metrics with a value above zero. If troubles returned zero values for linked clusters,
-// the number of series would grow with the number of links.
+// troubles returns the metrics for problems with a resource. For a linked cluster, it omits zero
+// values, so that the number of series does not grow with the number of links.
 func troubles(name federation.ClusterName, r adminapi.Resource) (list []prometheus.Metric) {
 	if name == federation.Local || r.Refused > 0 {
 		list = append(list, gauge(refusedDesc, float64(r.Refused), name, r.Resource))

@@ -18,11 +18,10 @@ const (
 	regionLabel = "topology.kubernetes.io/region"
 )
 
-// node is the cached form of a Node.
 type node struct {
 	zone, region unique.Handle[string]
-	// addresses is sorted and does not contain duplicates. This field is only set for Nodes of the
-	// local cluster.
+	// addresses is sorted and contains no duplicates. It is only set for Nodes of the local
+	// cluster.
 	addresses []netip.Addr
 }
 
@@ -30,17 +29,17 @@ func (n node) equal(o node) bool {
 	return n.zone == o.zone && n.region == o.region && slices.Equal(n.addresses, o.addresses)
 }
 
-// size returns the memory of a Node in bytes. The addresses are not counted, because only linked
+// size returns the bytes of memory used by a Node. It ignores the addresses, because only linked
 // clusters have a memory cap.
 func (n node) size(string) int64 { return indexEntry[node]() }
 
-// shared yields a Node's zone and region. The yielded region is also a key of nodeIndex.regions.
+// shared yields the zone and the region of a Node. The region is also a key of nodeIndex.regions.
 func (n node) shared(yield func(any, int64) bool) {
 	_ = yield(n.zone, uniqueText(n.zone)) && yield(n.region, uniqueText(n.region)+indexEntry[int]())
 }
 
-// localNodeKind defines how the Nodes of the local cluster are listed, watched and cached. The
-// cached form includes the addresses of Nodes.
+// localNodeKind defines how the Nodes of the local cluster are listed, watched and cached. These
+// Nodes are cached with their addresses.
 func localNodeKind(c *Cluster) follow.Kind[*corev1.Node, node] {
 	k := nodeKind(c, c.cfg.Client.Sources.Nodes, compactLocalNode)
 	k.Changed = func(name string, n node, exists bool) {
@@ -53,8 +52,8 @@ func localNodeKind(c *Cluster) follow.Kind[*corev1.Node, node] {
 	return k
 }
 
-// linkedNodeKind defines how the Nodes of a linked cluster are listed, watched and cached. In a
-// linked cluster, Isthmus only reads the metadata of Nodes.
+// linkedNodeKind defines how the Nodes of a linked cluster are listed, watched and cached. Isthmus
+// reads only the metadata of these Nodes.
 func linkedNodeKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, node] {
 	k := nodeKind(c, c.cfg.Client.Sources.NodeMetadata, compactLinkedNode)
 	k.Aside = true // only the region depends on these Nodes
@@ -74,8 +73,8 @@ func nodeKind[O decode.Object](c *Cluster, source decode.Source[O], compact func
 	}
 }
 
-// compactLocalNode returns a Node's zone, region and IP addresses. compactLocalNode ignores
-// addresses that are hostnames.
+// compactLocalNode returns the zone, region and IP addresses of a Node. It ignores addresses that
+// are hostnames.
 func compactLocalNode(o *corev1.Node) (node, bool) {
 	n := nodeOf(o.Labels)
 	for _, a := range o.Status.Addresses {
@@ -104,8 +103,8 @@ func expandNode(key string, n node) *metav1.PartialObjectMetadata {
 	return o
 }
 
-// nodeOf returns the zone and region of a Node. If the region is not safe to display, nodeOf leaves
-// the region empty.
+// nodeOf returns the zone and region of a Node. A region that is not safe to display counts as
+// empty.
 func nodeOf(labels map[string]string) node {
 	region := labels[regionLabel]
 	if !sendableText(region) {
@@ -114,14 +113,14 @@ func nodeOf(labels map[string]string) node {
 	return node{zone: unique.Make(labels[zoneLabel]), region: unique.Make(region)}
 }
 
-// nodeIndex contains the Nodes of a cluster, and the region that all Nodes share. The mutex
-// cache.mu guards a nodeIndex.
+// nodeIndex contains the Nodes of a cluster, and the region that all Nodes share. The cache.mu
+// mutex guards it.
 type nodeIndex struct {
-	cache       *cache // fixed
+	cache       *cache
 	byName      map[string]node
-	regions     map[unique.Handle[string]]int // number of Nodes in each region; no zero entries
-	region      string                        // of all Nodes, after the last complete list or event
-	regionKnown bool                          // Nodes have been listed
+	regions     map[unique.Handle[string]]int // number of Nodes per region, without zero entries
+	region      string                        // region of all Nodes after the last complete list or event
+	regionKnown bool                          // whether Nodes have been listed
 }
 
 func newNodeIndex(c *cache) nodeIndex {
@@ -133,7 +132,7 @@ func newNodeIndex(c *cache) nodeIndex {
 }
 
 // set updates the index after a change to a Node. The before argument is the zero value for a new
-// Node. The now argument is the zero value for a deleted Node.
+// Node, and the now argument is the zero value for a deleted Node.
 func (x *nodeIndex) set(name string, before, now node) {
 	x.countRegion(before.region, -1)
 	x.countRegion(now.region, 1)
@@ -149,8 +148,7 @@ func (x *nodeIndex) set(name string, before, now node) {
 }
 
 // updateRegion updates the region that all Nodes share, and reports whether the region has changed.
-// Callers call updateRegion only after a complete list or a single event, so partial lists have no
-// effect.
+// It must only be called after a complete list or a single event.
 func (x *nodeIndex) updateRegion() (changed bool) {
 	now := x.commonRegion()
 	changed = now != x.region || !x.regionKnown
@@ -169,8 +167,7 @@ func (x *nodeIndex) commonRegion() string {
 	return ""
 }
 
-// countRegion adds n to the number of Nodes in a region. If the region is the zero handle,
-// countRegion does nothing.
+// countRegion adds n to the number of Nodes in a region. It ignores the zero handle.
 func (x *nodeIndex) countRegion(region unique.Handle[string], n int) {
 	var none unique.Handle[string]
 	if x.regions[region] += n; x.regions[region] == 0 || region == none {

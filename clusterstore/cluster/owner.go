@@ -12,26 +12,24 @@ import (
 	"isthmus/clusterstore/follow"
 )
 
-// owner is the cached form of a ReplicaSet or Job. The cache only contains the owner of the
-// ReplicaSet or Job.
+// owner is the cached form of a ReplicaSet or Job.
 type owner struct {
 	key    string
-	parent unique.Handle[ownerRef] // its owner; the zero Handle if the object has not been read
-	pods   []*pod                  // Pods that the object owns
+	parent unique.Handle[ownerRef] // owner of the ReplicaSet or Job; the zero Handle for a placeholder
+	pods   []*pod
 }
 
 func (o *owner) isRead() bool { return o.parent != unique.Handle[ownerRef]{} }
 
-// ownerRef identifies an object by its kind in lower case and its name.
+// ownerRef identifies an object by its lowercase kind and its name.
 type ownerRef struct{ kind, name string }
 
-// Isthmus only reads ReplicaSets and Jobs to find their owners, such as Deployments.
+// Isthmus reads ReplicaSets and Jobs only to find their owners, such as Deployments.
 const (
 	kindReplicaSet = "replicaset"
 	kindJob        = "job"
 )
 
-// replicaSetKind defines how ReplicaSets are listed, watched and cached.
 func replicaSetKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[ownerRef]] {
 	return ownerKind(c, c.cfg.Client.Sources.ReplicaSets, "apps", "replicasets", kindReplicaSet)
 }
@@ -61,7 +59,6 @@ func onlyOwner(list []metav1.OwnerReference) ownerRef {
 	return ownerRef{kind: strings.ToLower(list[0].Kind), name: list[0].Name}
 }
 
-// compactOwner returns the owner of a ReplicaSet or Job.
 func compactOwner(o *metav1.PartialObjectMetadata) (unique.Handle[ownerRef], bool) {
 	return unique.Make(onlyOwner(o.OwnerReferences)), true
 }
@@ -82,21 +79,21 @@ func (r ownerRef) references() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{Kind: r.kind, Name: r.name}}
 }
 
-// ownerSize returns the memory of a ReplicaSet or Job, or of a placeholder, in bytes. The memory of
-// the key is not included.
+// ownerSize returns the bytes of memory used by a ReplicaSet, Job or placeholder, except for its
+// key.
 func ownerSize() int64 { return allocation + sizeof[owner]() + indexEntry[*owner]() + listedSize }
 
-// parentSize returns the memory that a ReplicaSet or Job uses for the name of its owner, in bytes.
+// parentSize returns the bytes of memory that a ReplicaSet or Job uses for the name of its owner.
 func parentSize(parent unique.Handle[ownerRef]) int64 {
 	ref := parent.Value()
 	return uniqueSize + sizeof[ownerRef]() + textSize(ref.kind) + textSize(ref.name)
 }
 
 // ownerIndex contains the ReplicaSets and Jobs of a cluster, by key. If a Pod refers to a
-// ReplicaSet or Job that has not been read, the index contains a placeholder. The mutex cache.mu
-// guards an ownerIndex.
+// ReplicaSet or Job that has not been read, the index contains a placeholder. The cache.mu mutex
+// guards it.
 type ownerIndex struct {
-	cache       *cache // fixed
+	cache       *cache
 	replicaSets map[string]*owner
 	jobs        map[string]*owner
 }
@@ -105,8 +102,7 @@ func newOwnerIndex(c *cache) ownerIndex {
 	return ownerIndex{cache: c, replicaSets: make(map[string]*owner), jobs: make(map[string]*owner)}
 }
 
-// ofKind returns the map with the owners of one kind. If Isthmus does not read owners of the kind,
-// ofKind returns nil.
+// ofKind returns the map of owners of the given kind, or nil if Isthmus does not read that kind.
 func (x *ownerIndex) ofKind(kind string) map[string]*owner {
 	switch kind {
 	case kindReplicaSet:
@@ -130,7 +126,7 @@ func (x *ownerIndex) attach(p *pod) {
 	o := all[key]
 	if o == nil {
 		if strings.HasPrefix(p.key, key) {
-			key = p.key[:len(key)] // share the string: most Pods are named after their owner
+			key = p.key[:len(key)] // share the string, because most Pods are named after their owner
 		}
 		o = &owner{key: key}
 		all[key] = o
@@ -189,11 +185,10 @@ func (x *ownerIndex) store(kind string) store[unique.Handle[ownerRef]] {
 	return store[unique.Handle[ownerRef]]{cache: x.cache, same: same, get: get, set: set, keys: keys}
 }
 
-// ownersOfReplicaSets contains the kinds that topOwner accepts as owners of ReplicaSets.
 var ownersOfReplicaSets = []string{kindJob, "statefulset", "daemonset", "deployment"}
 
-// topOwner returns the workload to which a Pod belongs, such as a Deployment. Usually, the workload
-// is the topmost owner that is known. If a Pod has no owner, topOwner returns the Pod itself.
+// topOwner returns the workload to which a Pod belongs, such as a Deployment. This is usually the
+// topmost known owner. If a Pod has no owner, topOwner returns the Pod itself.
 func topOwner(p *pod, t *template) ownerRef {
 	switch {
 	case t.owner == ownerRef{}:

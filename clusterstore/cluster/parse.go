@@ -10,11 +10,10 @@ import (
 	"isthmus/federation"
 )
 
-// intern returns a string equal to s that shares memory with other interned strings.
+// intern returns a string equal to s that shares its memory with other interned strings.
 func intern(s string) string { return unique.Make(s).Value() }
 
-// portNumber returns a port number from an API object. If the port is missing or invalid,
-// portNumber returns false.
+// portNumber returns the port number in an API object, and whether the number is valid.
 func portNumber(p *int32) (uint16, bool) {
 	if p == nil || *p < 1 || *p > 65535 {
 		return 0, false
@@ -22,8 +21,8 @@ func portNumber(p *int32) (uint16, bool) {
 	return uint16(*p), true
 }
 
-// parseIP parses the address of an endpoint. An IPv4-mapped IPv6 address is converted to an IPv4
-// address. An address with a zone is rejected, because a zone has no meaning on other hosts.
+// parseIP parses the address of an endpoint. It converts an IPv4-mapped IPv6 address to IPv4. It
+// rejects an address with a zone, because a zone has no meaning on other hosts.
 func parseIP(s string) (netip.Addr, bool) {
 	ip, err := netip.ParseAddr(s)
 	if err != nil || ip.Zone() != "" {
@@ -32,25 +31,22 @@ func parseIP(s string) (netip.Addr, bool) {
 	return ip.Unmap(), true
 }
 
-// thisNetwork contains the addresses that a host uses before the host knows its own address (RFC
-// 1122).
+// thisNetwork contains the addresses that a host uses before it knows its own address (RFC 1122).
 var thisNetwork = netip.PrefixFrom(netip.IPv4Unspecified(), 8)
 
-// limitedBroadcast is the address of all hosts on the sender's network.
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // Routable reports whether the address can belong to another host. Without this check, another
-// cluster could make proxies send requests to themselves. API servers reject most unroutable
-// addresses in endpoints. Apart from the broadcast address, addresses in the reserved range
-// 240.0.0.0/4 count as routable, because Linux connects to these addresses and some Pod networks
-// use them.
+// cluster could make proxies send requests to themselves. The reserved range 240.0.0.0/4 is
+// routable except for the broadcast address, because Linux connects to these addresses and some Pod
+// networks use them.
 func Routable(ip netip.Addr) bool {
 	return !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsMulticast() && !ip.IsLinkLocalUnicast() &&
 		!thisNetwork.Contains(ip) && ip != limitedBroadcast
 }
 
-// readIP parses the address of an endpoint and returns the verdict Served. If endpoints must not
-// use the address, readIP returns the reason instead.
+// readIP parses the address of an endpoint. The verdict is Served, or the reason why endpoints must
+// not use the address.
 func readIP(text string) (netip.Addr, federation.Verdict) {
 	ip, ok := parseIP(text)
 	switch {
@@ -69,8 +65,7 @@ func value(s *string) string {
 	return *s
 }
 
-// maxIPs is the maximum number of IPs that are read from one object. API servers allow at most two
-// IPs per object.
+// maxIPs is the maximum number of IPs read from one object. API servers allow at most two.
 const maxIPs = 16
 
 func addIP(list []netip.Addr, text string) []netip.Addr {
@@ -80,7 +75,6 @@ func addIP(list []netip.Addr, text string) []netip.Addr {
 	return list
 }
 
-// addPort appends a port to list if the port is valid.
 func addPort(list []uint16, port int32) []uint16 {
 	if n, ok := portNumber(&port); ok {
 		return append(list, n)
@@ -94,7 +88,6 @@ func portSet(list []uint16) []uint16 {
 	return slices.Clone(slices.Compact(list))
 }
 
-// tcp reports whether a port's protocol is TCP, which is the default. Proxies only support TCP.
-// Ports with other protocols are therefore not served, and are ignored when ports are looked up by
-// number or name.
+// tcp reports whether a protocol is TCP, which is the default. Proxies support only TCP, so Isthmus
+// ignores ports with other protocols.
 func tcp(protocol string) bool { return protocol == "" || protocol == string(corev1.ProtocolTCP) }

@@ -17,8 +17,6 @@ import (
 	"isthmus/federation"
 )
 
-// Names of the labels and annotations that are read from Pods, and the name of the default service
-// account.
 const (
 	controlPlaneLabel     = "linkerd.io/control-plane-ns"
 	opaqueAnnotation      = "config.linkerd.io/opaque-ports"
@@ -27,7 +25,6 @@ const (
 	defaultServiceAccount = "default"
 )
 
-// podKind defines how Pods are listed, watched and cached.
 func podKind(c *Cluster) follow.Kind[*corev1.Pod, compactedPod] {
 	return follow.Kind[*corev1.Pod, compactedPod]{
 		Name: "pods", Needed: true,
@@ -37,15 +34,15 @@ func podKind(c *Cluster) follow.Kind[*corev1.Pod, compactedPod] {
 		Size:    compactedPod.size,
 		Shared:  compactedPod.shared,
 		Changed: func(key string, p compactedPod, exists bool) {
-			if exists && p.facts.template.Value().malformed() { // Health counts these Pods
+			if exists && p.facts.template.Value().malformed() { // Health reports how many such Pods exist
 				c.cfg.Log.Debug("meshed Pod with missing or invalid proxy listen addresses", zap.String("pod", key))
 			}
 		},
 	}
 }
 
-// compactPod returns the cached form of a Pod. In the local cluster, the cached form includes the
-// addresses of the Pod.
+// compactPod returns the cached form of a Pod. Only Pods of the local cluster are cached with their
+// addresses.
 func compactPod(c *Cluster, o *corev1.Pod) (p compactedPod, ok bool) {
 	p.facts = podFactsOf(o, c.cfg.Rules)
 	if c.cache.local != nil {
@@ -66,8 +63,8 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	if t.serviceAccount == "" {
 		t.serviceAccount = defaultServiceAccount
 	}
-	// As in Linkerd, invalid items in these lists of ports are ignored, and the other items take
-	// effect.
+	// As in Linkerd, invalid items in these lists of ports are ignored, and the valid items are
+	// used.
 	if list, ok := o.Annotations[opaqueAnnotation]; ok {
 		t.opaque, _ = ParsePorts(list, t.ports.numbers())
 	}
@@ -80,9 +77,8 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	return newFacts(t, o.Spec.NodeName)
 }
 
-// expandPod returns the smallest Pod of a linked cluster that compactPod compacts to p. If the
-// opaque ports equal the default, expandPod leaves them out, so that the default of the reading
-// replica applies.
+// expandPod returns the smallest Pod that compactPod compacts to p in a linked cluster. It omits
+// opaque ports that equal the default, so that the default of the reading replica applies.
 func expandPod(key string, p compactedPod, r Rules) *corev1.Pod {
 	t := p.facts.fullTemplate()
 	o := &corev1.Pod{}
@@ -109,7 +105,7 @@ func expandPod(key string, p compactedPod, r Rules) *corev1.Pod {
 }
 
 // expandMetadata sets the metadata that Pods and ExternalWorkloads have in common: the labels, the
-// owner, and the opaque ports if they differ from the default.
+// owner, and any opaque ports that differ from the default.
 func (t *template) expandMetadata(o *metav1.ObjectMeta, r Rules) {
 	o.Labels = maps.Collect(t.labels.all)
 	o.OwnerReferences = t.owner.references()
@@ -118,8 +114,7 @@ func (t *template) expandMetadata(o *metav1.ObjectMeta, r Rules) {
 	}
 }
 
-// podLocation returns the addresses of a Pod. If the Pod does not have an address yet, podLocation
-// returns nil.
+// podLocation returns the addresses of a Pod, or nil if the Pod has no address yet.
 func podLocation(o *corev1.Pod) *location {
 	s := &location{life: lifeOf(o), hostNetwork: o.Spec.HostNetwork}
 	s.ips = addIP(s.ips, o.Status.PodIP)
@@ -155,15 +150,14 @@ func lifeOf(o *corev1.Pod) life {
 	return podStarting
 }
 
-// compactedPod is the cached form of a Pod or ExternalWorkload. The location is only set in the
+// compactedPod is the cached form of a Pod or ExternalWorkload. Its location is only set in the
 // local cluster.
 type compactedPod struct {
 	facts    podFacts
 	location *location
-	selected *decode.ExternalWorkload // fields that determine EndpointSlices; only with LocalConfig.SliceManager
-	// The set field is a new set that was evaluated for this Pod before the Pod was added to the
-	// cache. If the namespace has no Servers, or if a sibling of the Pod is already in the cache,
-	// the set field is nil.
+	selected *decode.ExternalWorkload // fields that determine EndpointSlices; only set with LocalConfig.SliceManager
+	// set is a new set that was evaluated for this Pod before the Pod was added to the cache. It is
+	// nil if the namespace has no Servers, or if a sibling of the Pod is already cached.
 	set *podSet
 }
 
@@ -171,8 +165,8 @@ func (p compactedPod) same(o compactedPod) bool {
 	return p.facts == o.facts && p.location.equal(o.location) && sameSelected(p.selected, o.selected)
 }
 
-// size returns the memory that the cache uses for a Pod or ExternalWorkload in a linked cluster, in
-// bytes. The result includes the memory of the owner or its placeholder.
+// size returns the bytes of memory used by a Pod or ExternalWorkload in a linked cluster, including
+// its owner or a placeholder.
 func (p compactedPod) size(key string) int64 {
 	t := p.facts.fullTemplate()
 	n := sizeof[pod]() + indexEntry[*pod]() + groupedSize + textSize(p.facts.traits)
@@ -186,8 +180,8 @@ func (p compactedPod) size(key string) int64 {
 	return n
 }
 
-// groupedSize is the memory that a Pod uses in the policy of its namespace, in bytes. The result
-// includes a podSet, which siblings may share.
+// groupedSize is the number of bytes that a Pod uses in the policy of its namespace, including a
+// podSet, although siblings may share it.
 const groupedSize = 144
 
 // shared yields the values that most Pods share with other Pods.
@@ -195,26 +189,24 @@ func (p compactedPod) shared(yield func(any, int64) bool) {
 	_ = yield(p.facts.template, p.facts.template.Value().size()) && yield(p.facts.node, uniqueText(p.facts.node))
 }
 
-// pod represents a Pod in the cache. A pod uses 80 bytes, plus memory for its name, the names of
-// its owner and service account, and its label values. All other data is shared with other Pods.
-// Pods of the same ReplicaSet or Job also share the names of the owner and service account, and the
-// label values.
+// pod represents a Pod in the cache. Each pod uses 80 bytes for itself, plus memory for its name
+// and traits. Siblings in a ReplicaSet or Job share their traits. All other data is shared with
+// other Pods.
 //
-// The following sizes were measured with realistic labels and without slices. A Pod with siblings
-// in a ReplicaSet or StatefulSet uses 220 to 280 bytes. The only Pod of a Job uses up to 530 bytes.
-// A label key that no other Pod has adds another 600 to 700 bytes.
+// With realistic labels and without slices, a Pod with siblings in a ReplicaSet or StatefulSet was
+// measured to use 220 to 280 bytes. The only Pod of a Job uses up to 530 bytes. A label key that no
+// other Pod has adds 600 to 700 bytes.
 //
-// A pod may also represent an ExternalWorkload, because Pods and ExternalWorkloads become endpoints
-// in the same way. The key of an ExternalWorkload never equals the key of a Pod.
+// A pod may also represent an ExternalWorkload, because both become endpoints in the same way. The
+// key of an ExternalWorkload never equals the key of a Pod.
 type pod struct {
-	key    string // namespace/name, after workloadPrefix for an ExternalWorkload
+	key    string // namespace/name, with workloadPrefix for an ExternalWorkload
 	facts  podFacts
-	owner  *owner   // its ReplicaSet or Job; nil if it has another owner or none
+	owner  *owner   // ReplicaSet or Job that owns the Pod; nil if there is none
 	slices []*slice // slices with an address of this Pod
 }
 
-// id returns the namespace and name of the Pod or ExternalWorkload. The argument must be the
-// template of the same Pod or ExternalWorkload.
+// id returns the namespace and name of the Pod or ExternalWorkload to which the template belongs.
 func (p *pod) id(t *template) (namespace, name string) {
 	if t.external() {
 		return follow.SplitKey(strings.TrimPrefix(p.key, workloadPrefix))
@@ -222,11 +214,10 @@ func (p *pod) id(t *template) (namespace, name string) {
 	return follow.SplitKey(p.key)
 }
 
-// namespace returns the namespace of the Pod or ExternalWorkload. The namespace method also works
-// for placeholders.
+// namespace returns the namespace of the Pod or ExternalWorkload. Unlike id, it also works for
+// placeholders.
 func (p *pod) namespace() string { return namespaceOfPod(p.key) }
 
-// namespaceOfPod returns the namespace of the Pod or ExternalWorkload with the given key.
 func namespaceOfPod(key string) string {
 	if strings.Count(key, "/") > 1 {
 		key = strings.TrimPrefix(key, workloadPrefix)
@@ -235,20 +226,20 @@ func namespaceOfPod(key string) string {
 	return namespace
 }
 
-// podFacts contains the data of a Pod that affects endpoints. The zero value is a placeholder for a
-// Pod that has not been read.
+// podFacts contains the data about a Pod that affects endpoints. The zero value is a placeholder
+// for a Pod that has not been read.
 type podFacts struct {
 	template unique.Handle[template] // without traits
 	node     unique.Handle[string]
-	// traits contains the values that few or no other Pods have in common with this Pod. The values
-	// are the owner's name, the service account's name, and the label values, each followed by
-	// labelEnd. If templates included these values, each workload or even each Pod would need its
+	// traits contains the values that a Pod shares with few or no other Pods: the name of its
+	// owner, the name of its service account, and its label values. Each value is followed by
+	// labelEnd. If templates contained these values, each workload or even each Pod would need its
 	// own template.
 	traits string
 }
 
-// newFacts returns the facts of a Pod or ExternalWorkload, with the traits separated from the
-// template.
+// newFacts moves the traits out of the template, and returns the facts of a Pod or
+// ExternalWorkload.
 func newFacts(t template, node string) podFacts {
 	traits := t.owner.name + labelEnd + t.serviceAccount + labelEnd + t.labels.values
 	t.owner.name = ""
@@ -257,7 +248,7 @@ func newFacts(t template, node string) podFacts {
 	return podFacts{template: unique.Make(t), node: unique.Make(node), traits: traits}
 }
 
-// fullTemplate returns the template of a Pod including the traits.
+// fullTemplate returns the template including the traits.
 func (f podFacts) fullTemplate() template {
 	t := f.template.Value()
 	var rest string
@@ -268,43 +259,41 @@ func (f podFacts) fullTemplate() template {
 
 func (f podFacts) isRead() bool { return f != podFacts{} }
 
-// siblings reports whether two Pods have the same facts, apart from their nodes.
+// siblings reports whether two Pods have the same facts, except for their nodes.
 func (f podFacts) siblings(o podFacts) bool { return f.template == o.template && f.traits == o.traits }
 
-// alike returns the facts without the node. The alike method returns the same result for all
-// siblings.
+// alike returns the facts without the node, which are the same for all siblings.
 func (f podFacts) alike() podFacts { return podFacts{template: f.template, traits: f.traits} }
 
-// external reports whether the facts belong to an ExternalWorkload. The external method must not be
-// called for placeholders.
+// external reports whether the facts belong to an ExternalWorkload. It must not be called for
+// placeholders.
 func (f podFacts) external() bool {
 	t := f.template.Value()
 	return t.external()
 }
 
-// template contains the values that a Pod usually has in common with its siblings. For an
-// ExternalWorkload, the template contains all values.
+// template contains the values that a Pod usually shares with its siblings, or all values of an
+// ExternalWorkload.
 type template struct {
-	owner          ownerRef // the only owner; zero if there is none or several
+	owner          ownerRef // the only owner; zero if there is not exactly one
 	serviceAccount string
-	controlPlane   string // namespace of the control plane that injected the Pod; empty if it is not meshed
+	controlPlane   string // namespace of the control plane that injected the proxy; empty if the Pod is not meshed
 	opaque         Ports
 	skip           Ports
 	proxy          proxyPorts
 	labels         labelSet
 	ports          namedPorts
-	identity       unique.Handle[federation.Identity] // of an ExternalWorkload; zero for a Pod
-	invalid        string                             // why an ExternalWorkload cannot be used; empty if it can
+	identity       unique.Handle[federation.Identity] // identity of an ExternalWorkload; zero for a Pod
+	invalid        string                             // why an ExternalWorkload cannot be used; otherwise empty
 }
 
-// external reports whether the template belongs to an ExternalWorkload.
 func (t *template) external() bool { return t.identity != unique.Handle[federation.Identity]{} }
 
 // malformed reports whether the Pod is meshed but has unreadable proxy ports. Endpoints of a
-// malformed Pod do not contain an inbound port, and [Health] counts the Pod.
+// malformed Pod have no inbound port, and [Health] reports the number of malformed Pods.
 func (t template) malformed() bool { return t.controlPlane != "" && t.proxy == proxyPorts{} }
 
-// size returns the memory of a template, in bytes. Several Pods may share a template.
+// size returns the bytes of memory used by a template, which several Pods may share.
 func (t template) size() int64 {
 	n := uniqueSize + sizeof[template]() +
 		textSize(t.owner.kind) + textSize(t.controlPlane) + textSize(t.opaque.ranges) +
@@ -316,22 +305,20 @@ func (t template) size() int64 {
 	return n
 }
 
-// podShards is the number of shards among which the pods of a cluster are distributed.
 const podShards = 64
 
-// podIndex contains the pods of a cluster, by key. All pods of a namespace are in the same shard.
-// After a change to a Server, the worker therefore does not have to iterate over all Pods of the
-// cluster. A cluster may have 100,000 Pods. A separate map for each namespace would use more memory
-// in clusters with many small namespaces.
+// podIndex contains the pods of a cluster, by key. The cache.mu mutex guards it.
 //
-// The mutex cache.mu guards a podIndex.
+// All pods in a namespace are in the same shard. After a change to a Server, the worker therefore
+// does not have to iterate over all Pods, of which a cluster may have 100,000. A separate map for
+// each namespace would use more memory in clusters with many small namespaces.
 type podIndex struct {
-	cache *cache       // fixed
+	cache *cache
 	seed  maphash.Seed // fixed
 
 	shards    [podShards]map[string]*pod
 	malformed int    // number of Pods whose proxy addresses cannot be read
-	traits    string // traits of the Pod that was stored last
+	traits    string // traits of the Pod stored last
 }
 
 func newPodIndex(c *cache) podIndex {
@@ -342,13 +329,12 @@ func newPodIndex(c *cache) podIndex {
 	return x
 }
 
-// near returns the shard that contains the pods of a namespace. The shard may also contain pods of
-// other namespaces.
+// near returns the shard that contains the pods of a namespace, and possibly pods of other
+// namespaces.
 func (x *podIndex) near(namespace string) map[string]*pod {
 	return x.shards[maphash.String(x.seed, namespace)%podShards]
 }
 
-// get returns the pod with the given key. If the pod does not exist, get returns nil.
 func (x *podIndex) get(key string) *pod { return x.near(namespaceOfPod(key))[key] }
 
 func (x *podIndex) all(yield func(*pod) bool) {
@@ -361,8 +347,7 @@ func (x *podIndex) all(yield func(*pod) bool) {
 	}
 }
 
-// of returns an iterator over the Pods and ExternalWorkloads of a namespace. The iterator skips
-// placeholders.
+// of iterates over the Pods and ExternalWorkloads of a namespace, except for placeholders.
 func (x *podIndex) of(namespace string) iter.Seq[*pod] {
 	return func(yield func(*pod) bool) {
 		for _, p := range x.near(namespace) {
@@ -413,7 +398,6 @@ func (x *podIndex) store(prefix string) store[compactedPod] {
 	}
 }
 
-// cached returns the cached Pod or ExternalWorkload with the given key.
 func (x *podIndex) cached(key string) (o compactedPod, ok bool) {
 	p := x.get(key)
 	if p == nil || !p.facts.isRead() {
@@ -422,8 +406,7 @@ func (x *podIndex) cached(key string) (o compactedPod, ok bool) {
 	return compactedPod{facts: p.facts, location: x.cache.local.location(p)}, true
 }
 
-// set adds, replaces or removes a Pod or ExternalWorkload. If the facts are empty, set removes the
-// object.
+// set adds or replaces a Pod or ExternalWorkload. If the facts are empty, it removes the object.
 func (x *podIndex) set(key string, to compactedPod) {
 	p := x.entry(key)
 	if p.facts != to.facts {
@@ -442,7 +425,7 @@ func (x *podIndex) setFacts(p *pod, to compactedPod) {
 	p.facts = to.facts
 	if p.facts.isRead() {
 		if p.facts.traits == x.traits {
-			p.facts.traits = x.traits // siblings follow each other in a list, so they can share one copy
+			p.facts.traits = x.traits // siblings are usually adjacent in a list, and share one copy
 		}
 		x.traits = p.facts.traits
 		x.countMalformed(p.facts, 1)
@@ -466,7 +449,6 @@ func (x *podIndex) malformedProxies() int {
 	return x.malformed
 }
 
-// touch records that the endpoints of a pod may have changed.
 func (x *podIndex) touch(p *pod) {
 	for _, l := range p.slices {
 		x.cache.slices.touch(l)
@@ -474,7 +456,7 @@ func (x *podIndex) touch(p *pod) {
 	x.cache.local.markLocation(p)
 }
 
-// entry returns the pod with the given key, or creates a placeholder.
+// entry returns the pod with the given key, creating a placeholder if necessary.
 func (x *podIndex) entry(key string) *pod {
 	pods := x.near(namespaceOfPod(key))
 	p := pods[key]
@@ -485,7 +467,7 @@ func (x *podIndex) entry(key string) *pod {
 	return p
 }
 
-// sweep removes a pod that is a placeholder to which no slice refers.
+// sweep removes a placeholder to which no slice refers.
 func (x *podIndex) sweep(p *pod) {
 	if !p.facts.isRead() && len(p.slices) == 0 {
 		delete(x.near(p.namespace()), p.key)

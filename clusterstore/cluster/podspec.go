@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Name of the proxy's container, and names of the environment variables that contain the proxy's
+// The name of the proxy's container, and the environment variables that contain the proxy's
 // addresses.
 const (
 	proxyContainer   = "linkerd-proxy"
@@ -17,11 +17,11 @@ const (
 	controlListenEnv = "LINKERD2_PROXY_CONTROL_LISTEN_ADDR"
 )
 
-// proxyPorts contains the ports on which a Pod's proxy listens. If the ports are unknown,
-// proxyPorts is the zero value.
+// proxyPorts contains the ports on which the proxy of a Pod listens. The zero value means that the
+// ports are unknown.
 type proxyPorts struct{ inbound, admin, control uint16 }
 
-// containers returns an iterator over a Pod's init containers and regular containers.
+// containers iterates over the init containers and regular containers of a Pod.
 func containers(spec *corev1.PodSpec) func(yield func(*corev1.Container) bool) {
 	return func(yield func(*corev1.Container) bool) {
 		for _, list := range [...][]corev1.Container{spec.InitContainers, spec.Containers} {
@@ -34,9 +34,9 @@ func containers(spec *corev1.PodSpec) func(yield func(*corev1.Container) bool) {
 	}
 }
 
-// readProxy returns the ports of the Pod's proxy. If any of the three ports cannot be read,
-// readProxy returns the zero value. Connections to the admin and control ports bypass the inbound
-// port, so the inbound port cannot be used without the other two ports.
+// readProxy returns the ports of a Pod's proxy, or the zero value if any of the three ports cannot
+// be read. Connections to the admin and control ports bypass the inbound port, so the inbound port
+// is useless without the other two.
 func readProxy(spec *corev1.PodSpec) proxyPorts {
 	for c := range containers(spec) {
 		if c.Name != proxyContainer {
@@ -60,8 +60,8 @@ func readProxy(spec *corev1.PodSpec) proxyPorts {
 	return proxyPorts{}
 }
 
-// environment is the inverse of readProxy, and returns the environment variables of a proxy with
-// the given ports. If the ports are unknown, environment returns nil.
+// environment is the inverse of readProxy. It returns the environment variables of a proxy with the
+// given ports, or nil if the ports are unknown.
 func (p proxyPorts) environment() []corev1.EnvVar {
 	if p == (proxyPorts{}) {
 		return nil
@@ -74,8 +74,7 @@ func (p proxyPorts) environment() []corev1.EnvVar {
 	}
 }
 
-// listenPort returns the port in a string of the form IP:port. If the string is invalid, listenPort
-// returns zero.
+// listenPort returns the port of an address in the form IP:port, or zero if the address is invalid.
 func listenPort(addr string) uint16 {
 	a, err := netip.ParseAddrPort(addr)
 	if err != nil {
@@ -84,8 +83,8 @@ func listenPort(addr string) uint16 {
 	return a.Port()
 }
 
-// containerPorts returns the named TCP ports of a Pod's containers. If a named port has a host
-// port, containerPorts also includes the host port under the same name.
+// containerPorts returns the named TCP ports of a Pod's containers. It includes their host ports
+// under the same names.
 func containerPorts(spec *corev1.PodSpec) namedPorts {
 	var ports []byte
 	for c := range containers(spec) {
@@ -102,13 +101,12 @@ func containerPorts(spec *corev1.PodSpec) namedPorts {
 // hostPort is a port on a Pod's node that is forwarded to a port of one of the Pod's containers.
 type hostPort struct {
 	port      uint16
-	container uint16     // the container port behind it
-	bound     netip.Addr // hostIP, the only address with the port; the zero Addr means all addresses of the node
+	container uint16
+	bound     netip.Addr // hostIP, the only address with this port; the zero Addr means all addresses of the node
 }
 
-// readHostPorts returns the TCP host ports of a Pod, sorted by compareHostPorts. If a host port is
-// bound to an address that other hosts cannot reach, such as 127.0.0.1, readHostPorts ignores the
-// host port.
+// readHostPorts returns the TCP host ports of a Pod, sorted by compareHostPorts. It ignores host
+// ports that are bound to addresses such as 127.0.0.1, which other hosts cannot reach.
 func readHostPorts(spec *corev1.PodSpec) (list []hostPort) {
 	for c := range containers(spec) {
 		for i := range c.Ports {
@@ -121,16 +119,16 @@ func readHostPorts(spec *corev1.PodSpec) (list []hostPort) {
 		return nil
 	}
 	// An init container may use the same host port as a regular container. The regular container
-	// takes precedence, because it runs as long as the Pod. Regular containers are at the end of
-	// the list, so readHostPorts reverses the list before it removes duplicates.
+	// takes precedence, because it runs as long as the Pod. Reversing the list moves regular
+	// containers to the front, so that CompactFunc retains their ports.
 	slices.Reverse(list)
 	slices.SortStableFunc(list, compareHostPorts)
 	list = slices.CompactFunc(list, func(a, b hostPort) bool { return compareHostPorts(a, b) == 0 })
 	return slices.Clone(list) // frees unused capacity
 }
 
-// readHostPort returns the host port of a container port. If the container port has no valid host
-// port, readHostPort returns false.
+// readHostPort returns the host port of a container port. The ok result is false if there is no
+// valid host port.
 func readHostPort(p *corev1.ContainerPort) (h hostPort, ok bool) {
 	port, isHostPort := portNumber(&p.HostPort)
 	container, valid := portNumber(&p.ContainerPort)

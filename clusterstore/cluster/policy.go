@@ -13,64 +13,61 @@ import (
 	"isthmus/internal/pace"
 )
 
-// policy contains the Servers of one namespace that make ports opaque or are malformed. A policy
-// also contains the ports that these Servers make opaque for Pods and ExternalWorkloads. The mutex
-// cache.mu guards a policy.
+// policy contains the Servers in one namespace that make ports opaque or are malformed. It also
+// contains the ports that these Servers make opaque for Pods and ExternalWorkloads. The cache.mu
+// mutex guards it, but is not held during an evaluation.
 //
-// Pods whose facts only differ in their nodes form a set. The opaque ports of a set are evaluated
-// only once. After a change to a Server, a worker evaluates all sets of the namespace. Until the
-// worker has finished, Pods keep their previous opaque ports. The worker has no other tasks, so
-// changes to services do not have to wait for the worker. A new or changed Pod that does not belong
-// to an existing set is evaluated before it is added to the cache. The mutex cache.mu is not held
-// during an evaluation.
+// Siblings form a set: Pods whose facts differ only in their nodes. The opaque ports of a set are
+// evaluated only once. After a change to a Server, a dedicated worker evaluates all sets in the
+// namespace, while Pods keep their previous opaque ports. A new or changed Pod without an existing
+// set is evaluated before it is added to the cache.
 type policy struct {
 	servers map[string]*serverFacts // by name
 	changed bool                    // a Server has changed since the worker last read the Servers
-	failed  bool                    // an evaluation panicked; the next one evaluates all sets and touches all Pods
-	logged  excess                  // last logged excess, while it lasts
-	used    *usedServers            // Servers that sets are evaluated with; nil before the first evaluation
+	failed  bool                    // an evaluation panicked, so the next includes all sets and touches all Pods
+	logged  excess                  // the excess that was logged last, while it persists
+	used    *usedServers            // the Servers used to evaluate sets; nil before the first evaluation
 	pods    map[*pod]*podSet        // nil before the first evaluation
-	sets    map[podFacts]*podSet    // the sets in pods
+	sets    map[podFacts]*podSet    // the sets of all Pods in the pods map
 	lists   map[opaquePorts]bool    // the opaque ports of all sets, now or since the last evaluation
-	size    int                     // size of lists, in bytes
-	lacking bool                    // lists has no room for the opaque ports of some sets
+	size    int                     // size of the lists map in bytes
+	lacking bool                    // the opaque ports of some sets exceed maxOpaqueBytes
 }
 
-// policySize is the size of a policy with one Server and one set of Pods, in bytes. The size
-// includes the maps of the policy.
+// policySize is the size in bytes of a policy with one Server and one set of Pods, including its
+// maps.
 const policySize = 1600
 
-// podSet represents the Pods or ExternalWorkloads of a namespace whose facts only differ in their
+// podSet represents the Pods or ExternalWorkloads in a namespace whose facts differ only in their
 // nodes.
 type podSet struct {
-	facts  podFacts // without the node
+	facts  podFacts
 	pods   int
-	by     *usedServers // the Servers of the last evaluation
+	by     *usedServers // the Servers used in the last evaluation
 	opaque opaquePorts
-	lacks  bool // there is no room for the opaque ports of this set
+	lacks  bool // the opaque ports of this set exceed maxOpaqueBytes
 }
 
-// opaquePorts contains all opaque ports of a Pod, if Servers make some ports of the Pod opaque. If
-// Servers do not make any port opaque, opaquePorts is the zero value, and the Pod's own opaque
-// ports apply. Equal values share memory.
+// opaquePorts contains all opaque ports of a Pod for which Servers make ports opaque. Otherwise, it
+// is the zero value, and the opaque ports of the Pod itself apply. Equal values share memory.
 type opaquePorts = unique.Handle[Ports]
 
 const (
-	// maxPolicy is the maximum total cost of the Servers in one namespace. Isthmus counts Servers
-	// in the order of their names, and ignores Servers beyond the limit.
+	// maxPolicy is the maximum total cost of the Servers in one namespace. Servers are counted in
+	// the order of their names, and Servers beyond the limit are ignored.
 	//
-	// Matching a Pod with 500 labels against Servers with this total cost takes 0.4 ms. Matching
-	// takes a few tenths of a millisecond longer if each Server has a different port. After each
-	// change to a Server, the worker matches all Pods of the namespace again.
+	// Matching a Pod with 500 labels against Servers with this total cost takes 0.4 ms, or a few
+	// tenths of a millisecond more if each Server has a different port. After each change to a
+	// Server, the worker matches all Pods in the namespace again.
 	maxPolicy = 10_000
-	// maxOpaqueBytes is the maximum memory for the opaque ports of a namespace's Pods, in bytes.
-	// Equal sets of ports count only once. Once this limit is reached, Servers do not affect any
+	// maxOpaqueBytes is the maximum number of bytes for the opaque ports of the Pods in a
+	// namespace. Equal sets of ports count once. When the limit is reached, Servers do not affect
 	// further Pods.
 	maxOpaqueBytes = 1 << 20
 )
 
 // portsOf returns all opaque ports of a Pod in the namespace. The own argument contains the ports
-// that are opaque without Servers. The receiver may be nil.
+// that are opaque without any Server. The receiver may be nil.
 func (p *policy) portsOf(of *pod, own Ports) Ports {
 	if p != nil {
 		if set := p.pods[of]; set != nil && set.opaque != (opaquePorts{}) {
@@ -80,7 +77,8 @@ func (p *policy) portsOf(of *pod, own Ports) Ports {
 	return own
 }
 
-// join adds a Pod to the set that contains the siblings of the Pod.
+// join adds a Pod to the set of its siblings. If they have no set yet, it adds the evaluated set to
+// the policy, or a new set if the evaluated set is nil.
 func (p *policy) join(of *pod, evaluated *podSet) *podSet {
 	facts := of.facts.alike()
 	set := p.sets[facts]
@@ -113,9 +111,9 @@ func (p *policy) cacheOpaque(set *podSet) {
 	p.size += size
 }
 
-// setOpaque stores the given results of an evaluation, and returns the previous opaque ports of all
-// sets. If not all results fit into maxOpaqueBytes, sets for which Servers already made ports
-// opaque have priority.
+// setOpaque stores the results of an evaluation, and returns the previous opaque ports of all sets.
+// If the results exceed maxOpaqueBytes, sets that already had opaque ports from Servers take
+// precedence.
 func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePorts {
 	had := make(map[*podSet]opaquePorts)
 	for _, set := range p.sets {
@@ -138,7 +136,6 @@ func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePort
 	return had
 }
 
-// excess is the limit that the Servers of a namespace exceed.
 type excess uint8
 
 const (
@@ -147,8 +144,8 @@ const (
 	manyOpaque               // the opaque ports need more than maxOpaqueBytes
 )
 
-// excess returns the limit that the Servers exceed. The excess method also returns a message, which
-// explains why some Servers are ignored or why Servers do not apply to some Pods.
+// excess returns the limit that the Servers exceed, and a message about the Servers or Pods that
+// are affected.
 func (p *policy) excess() (excess, string) {
 	switch {
 	case p.used.cost > maxPolicy:
@@ -165,14 +162,14 @@ func (p *policy) excess() (excess, string) {
 	return noExcess, ""
 }
 
-// usedServers is the immutable list of the Servers of a namespace that are evaluated.
+// usedServers is an immutable list of the Servers in a namespace that are evaluated.
 type usedServers struct {
 	list []*serverFacts
-	cost int // of all Servers
+	cost int // total cost of all Servers, including those that are not evaluated
 }
 
-// useServers returns the Servers to evaluate. Malformed Servers are left out. useServers counts
-// Servers in the order of their names, and leaves out Servers beyond maxPolicy.
+// useServers returns the Servers to evaluate. It omits malformed Servers, and the last Servers by
+// name that exceed maxPolicy.
 func useServers(servers map[string]*serverFacts) *usedServers {
 	used := &usedServers{}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
@@ -185,8 +182,8 @@ func useServers(servers map[string]*serverFacts) *usedServers {
 	return used
 }
 
-// opaque returns the opaque ports of Pods with the given facts. The result contains the ports that
-// are opaque without Servers, and the ports that Servers make opaque by number or by name.
+// opaque returns the ports that are opaque for Pods with the given facts, either without any Server
+// or because of a Server. It returns the zero value if no Server makes a port opaque.
 func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	t := facts.fullTemplate()
 	of := labels.Set(maps.Collect(t.labels.all))
@@ -214,12 +211,11 @@ func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	return all
 }
 
-// policyIndex contains the Servers of a cluster, and the effect of these Servers on the Pods of
-// each namespace. The mutex cache.mu guards a policyIndex.
+// policyIndex contains the Servers of a cluster, and their effects on the Pods of each namespace.
+// The cache.mu mutex guards it.
 type policyIndex struct {
-	// fixed
 	cache *cache
-	dirty *pace.Dirty[string] // namespaces whose policy must be evaluated
+	dirty *pace.Dirty[string] // namespaces whose policies must be evaluated
 
 	servers     map[string]*serverFacts // by key
 	byNamespace map[string]*policy
@@ -234,7 +230,6 @@ func newPolicyIndex(c *cache) policyIndex {
 	}
 }
 
-// setServer adds, replaces or removes a Server in the policy of its namespace.
 func (x *policyIndex) setServer(key string, _, f *serverFacts) {
 	namespace, name := follow.SplitKey(key)
 	p := x.byNamespace[namespace]
@@ -257,7 +252,7 @@ func (x *policyIndex) setServer(key string, _, f *serverFacts) {
 	}
 	delete(x.byNamespace, namespace)
 	x.cache.setUnusable("Servers of namespace "+namespace, "")
-	for of, set := range p.pods { // only their own opaque ports remain
+	for of, set := range p.pods { // without Servers, only opaque ports of the Pods themselves apply
 		if set.opaque != (opaquePorts{}) {
 			x.cache.pods.touch(of)
 		}
@@ -270,8 +265,8 @@ func (x *policyIndex) namespaces() []string {
 	return slices.Collect(maps.Keys(x.byNamespace))
 }
 
-// evaluatePod evaluates the opaque ports of a Pod before the Pod is added to the cache. If the set
-// of the Pod already exists, evaluatePod does nothing. The caller must not hold cache.mu.
+// evaluatePod evaluates the opaque ports of a Pod before the Pod is added to the cache. If the Pod
+// belongs to an existing set, evaluatePod does nothing. The caller must not hold cache.mu.
 func (x *policyIndex) evaluatePod(key string, o compactedPod) compactedPod {
 	if by := x.serversFor(key, o); by != nil {
 		o.set = &podSet{facts: o.facts.alike(), by: by, opaque: by.opaque(o.facts)}
@@ -279,8 +274,8 @@ func (x *policyIndex) evaluatePod(key string, o compactedPod) compactedPod {
 	return o
 }
 
-// serversFor returns the Servers that have to be evaluated for a Pod. If the set of the Pod already
-// exists, serversFor returns nil.
+// serversFor returns the Servers to evaluate for a Pod, or nil if the Pod belongs to an existing
+// set.
 func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
 	x.cache.mu.RLock()
 	defer x.cache.mu.RUnlock()
@@ -290,12 +285,11 @@ func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
 	return nil
 }
 
-// regroup moves an added or changed Pod to the set that contains the siblings of the Pod. If the
-// siblings have no set yet, regroup adds the evaluated set to the policy, or a new set if the
-// evaluated set is nil. After a Pod has been deleted, regroup removes the Pod from its set.
+// regroup adds an added or changed Pod to the set of its siblings, and removes a deleted Pod from
+// its set. See policy.join for the evaluated argument.
 func (x *policyIndex) regroup(of *pod, evaluated *podSet) {
 	p := x.byNamespace[of.namespace()]
-	if p == nil || p.pods == nil { // the worker groups the Pods
+	if p == nil || p.pods == nil { // the first evaluation groups the Pods
 		return
 	}
 	if old := p.pods[of]; old != nil {
@@ -308,22 +302,20 @@ func (x *policyIndex) regroup(of *pod, evaluated *podSet) {
 	if of.facts.isRead() {
 		current = p.join(of, evaluated).by == p.used
 	}
-	if !current || p.lacking { // there may be room now
+	if !current || p.lacking { // other sets may fit now
 		x.mark(of.namespace())
 	}
 }
 
-// mark schedules an evaluation of a namespace's policy by the worker.
 func (x *policyIndex) mark(namespace string) {
 	if x.cache.live {
 		x.dirty.Add(namespace, namespace, x.cache.now)
 	}
 }
 
-// evaluate evaluates the sets of a namespace for which the Servers have changed since the last
-// evaluation. The evaluate method also evaluates the sets whose opaque ports exceeded the memory
-// limit. If the Servers start to exceed a limit, evaluate returns the message to log. Only one
-// goroutine may call evaluate for a namespace at a time.
+// evaluate evaluates the sets in a namespace for which Servers have changed, and the sets whose
+// opaque ports exceeded the memory limit. If the Servers start to exceed a limit, it returns the
+// message to log. Calls for the same namespace must not overlap.
 func (x *policyIndex) evaluate(namespace string) (reason string) {
 	p, servers, found := x.toEvaluate(namespace)
 	if p == nil {
@@ -335,7 +327,7 @@ func (x *policyIndex) evaluate(namespace string) (reason string) {
 			x.failed(namespace, p)
 		}
 	}()
-	by := p.used // only this goroutine writes the field
+	by := p.used // only this goroutine writes the used field
 	if servers != nil {
 		by = useServers(servers)
 	}
@@ -383,7 +375,7 @@ func (x *policyIndex) toEvaluate(namespace string) (
 }
 
 // use stores the results of an evaluation, and touches the Pods whose opaque ports have changed. If
-// the Servers start to exceed a limit, use returns the message to log.
+// the Servers start to exceed a limit, it returns the message to log.
 func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts) (reason string) {
 	x.cache.lock()
 	defer x.cache.mu.Unlock()
@@ -403,7 +395,7 @@ func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found ma
 	p.failed = false
 	excess, reason := p.excess()
 	x.cache.setUnusable("Servers of namespace "+namespace, reason)
-	if !x.cache.live { // the worker will report the reason after the first sync
+	if !x.cache.live { // the worker reports the reason after the first sync
 		return ""
 	}
 	before := p.logged
@@ -414,8 +406,8 @@ func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found ma
 	return reason
 }
 
-// failed records that the evaluation of a policy has panicked. Pods that were not updated before
-// the panic keep their previous opaque ports.
+// failed records that the evaluation of a policy panicked. Pods not updated before the panic keep
+// their previous opaque ports.
 func (x *policyIndex) failed(namespace string, p *policy) {
 	x.cache.lock()
 	defer x.cache.mu.Unlock()

@@ -13,18 +13,17 @@ import (
 	"isthmus/clusterstore/kube"
 )
 
-// serverFacts is the cached form of a Server that makes a port opaque or is malformed. A malformed
-// Server has no effect and is reported in [Health]. Values of this type are immutable.
+// serverFacts is the cached form of a Server that makes a port opaque or is malformed. Malformed
+// Servers have no effect and are reported in [Health]. A serverFacts is immutable.
 type serverFacts struct {
-	spec      decode.ServerSpec // the source of the other fields
+	spec      decode.ServerSpec // specification from which the other fields are derived
 	pods      labels.Selector
 	workloads labels.Selector
-	name      string // of the port; empty if the port is a number
+	name      string // name of the port; empty if the port is a number
 	number    uint16
-	invalid   string // why the Server cannot be used; empty if it can
+	invalid   string // why the Server cannot be used; otherwise empty
 }
 
-// serverKind defines how Servers are listed, watched and cached.
 func serverKind(c *Cluster) follow.Kind[*decode.Server, *serverFacts] {
 	return follow.Kind[*decode.Server, *serverFacts]{
 		Name:    "servers",
@@ -36,8 +35,8 @@ func serverKind(c *Cluster) follow.Kind[*decode.Server, *serverFacts] {
 	}
 }
 
-// compactServer returns the cached form of a Server. Servers that do not make any port opaque are
-// not cached.
+// compactServer returns the cached form of a Server. Servers that make no port opaque are not
+// cached.
 func compactServer(o *decode.Server) (*serverFacts, bool) {
 	if o.Invalid != "" {
 		return &serverFacts{invalid: o.Invalid}, true
@@ -52,8 +51,8 @@ func compactServer(o *decode.Server) (*serverFacts, bool) {
 	return f, true
 }
 
-// expandServer returns the smallest Server that compactServer compacts to f. If f is invalid,
-// expandServer returns nil.
+// expandServer returns the smallest Server that compactServer compacts to f, or nil if f is
+// invalid.
 func expandServer(key string, f *serverFacts) *decode.Server {
 	if f.invalid != "" {
 		return nil
@@ -84,17 +83,16 @@ func (f *serverFacts) read() (err error) {
 	return nil
 }
 
-// size returns the memory that the cache uses for a Server, in bytes. The result includes the
-// specification and the evaluated selectors. The result also includes the policy of the namespace,
-// because the Server may be the only Server in the namespace.
+// size returns the bytes of memory used by a Server, including its parsed selectors. It also
+// includes the policy of the namespace, because the Server may be the only one there.
 func (f *serverFacts) size(key string) int64 {
 	return sizeof[serverFacts]() + 2*indexEntry[*serverFacts]() + indexEntry[*policy]() + policySize +
 		selectorMemory(f.spec.PodSelector) + selectorMemory(f.spec.ExternalWorkloadSelector) +
 		textSize(f.spec.Port.StrVal) + textSize(f.spec.ProxyProtocol) + unusableSize("Server "+key, f.invalid)
 }
 
-// selectorMemory returns the memory of a selector in bytes, including both its specification and
-// its evaluated form.
+// selectorMemory returns the bytes of memory used by a selector, both as a specification and in its
+// parsed form.
 func selectorMemory(s *metav1.LabelSelector) int64 {
 	if s == nil {
 		return 0
@@ -116,7 +114,7 @@ func (f *serverFacts) equal(o *serverFacts) bool {
 }
 
 // cost returns the cost of the Server, which counts toward maxPolicy. The cost is one, plus one for
-// each key and value in the selectors of the Server. The cost of a malformed Server is one.
+// each key and value in the selectors. A malformed Server costs one.
 func (f *serverFacts) cost() int {
 	if f.invalid != "" {
 		return 1
@@ -127,9 +125,9 @@ func (f *serverFacts) cost() int {
 // maxSelectorSize is the maximum number of keys and values in a selector.
 const maxSelectorSize = 500
 
-// readSelector returns a selector in its evaluated form. A nil selector does not select anything.
+// readSelector parses a selector. A nil selector matches nothing.
 func readSelector(s *metav1.LabelSelector) (labels.Selector, error) {
-	if size := selectorSize(s); size > maxSelectorSize { // the error of LabelSelectorAsSelector would list them all
+	if size := selectorSize(s); size > maxSelectorSize { // LabelSelectorAsSelector would list them in its error
 		return nil, fmt.Errorf("the selector contains %d keys and values, but the limit is %d", size, maxSelectorSize)
 	}
 	made, err := metav1.LabelSelectorAsSelector(s)
@@ -139,7 +137,6 @@ func readSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return made, nil
 }
 
-// selectorSize returns the number of keys and values in a selector.
 func selectorSize(s *metav1.LabelSelector) int {
 	if s == nil {
 		return 0

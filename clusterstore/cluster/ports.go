@@ -12,15 +12,14 @@ import (
 	"isthmus/internal/text"
 )
 
-// Ports is an immutable set of port numbers. The zero value is the empty set. Two sets with the
-// same ports are equal when compared with ==.
+// Ports is an immutable set of port numbers. The zero value is the empty set. Sets with the same
+// ports are equal when compared with ==.
 type Ports struct {
-	// ranges contains four bytes for each range: the first and the last port, both big-endian. The
-	// encoding as a string makes the set comparable, so that pods with equal sets can share memory.
+	// ranges contains four bytes for each range: the first and the last port, both big-endian.
+	// Strings are comparable, so Pods with equal sets can share memory.
 	ranges string
 }
 
-// Contains reports whether the port is in the set.
 func (p Ports) Contains(port uint16) bool {
 	i := 4 * sort.Search(len(p.ranges)/4, func(i int) bool {
 		_, to := bounds(p.ranges[4*i:])
@@ -33,7 +32,6 @@ func (p Ports) Contains(port uint16) bool {
 	return from <= port
 }
 
-// appendTo appends the ranges of the set to the given list.
 func (p Ports) appendTo(list []portRange) []portRange {
 	for r := p.ranges; len(r) >= 4; r = r[4:] {
 		from, to := bounds(r)
@@ -57,8 +55,8 @@ func (p Ports) String() string {
 	return b.String()
 }
 
-// unlike formats the set as a list for ParsePorts. None of the items equals one of the given names.
-// If a name looks like a port or a range in the set, unlike adds leading zeros to the item.
+// unlike formats the set as a list for ParsePorts, in which no item equals one of the given names.
+// If a name looks like an item, unlike adds leading zeros to the item.
 func (p Ports) unlike(named map[string]uint16) string {
 	list := p.String()
 	if len(named) == 0 {
@@ -78,11 +76,11 @@ func bounds(r string) (from, to uint16) {
 }
 
 // ParsePorts parses a comma-separated list of ports, ranges and names, such as
-// "25,3306,80-90,http". Because a name may look like a range, ParsePorts first looks up each item
-// in the map of named ports. Spaces around items and a trailing comma are allowed.
+// "25,3306,80-90,http". Because a name may look like a range, each item is first looked up in the
+// map of named ports. Spaces around items and a trailing comma are allowed.
 //
-// ParsePorts skips invalid items. If the list contains invalid items, ParsePorts returns both the
-// set of the valid items and an error. The error lists the first ten invalid items.
+// If the list contains invalid items, ParsePorts returns the set of all valid items and an error
+// that lists the first ten invalid items.
 func ParsePorts(list string, named map[string]uint16) (Ports, error) {
 	list = strings.TrimSuffix(strings.TrimSpace(list), ",")
 	if list == "" {
@@ -107,13 +105,12 @@ func ParsePorts(list string, named map[string]uint16) (Ports, error) {
 	return newPorts(found), errors.Join(errs...)
 }
 
-// maxNamed is the maximum number of invalid items that an error lists.
 const maxNamed = 10
 
 type portRange struct{ from, to uint16 }
 
-// newPorts creates a set from ranges. So that sets with the same ports are equal and lookups are
-// fast, newPorts sorts the ranges and merges adjacent ranges.
+// newPorts creates a set from ranges. It sorts the ranges and merges adjacent ranges, so that sets
+// with the same ports are equal and lookups are fast.
 func newPorts(list []portRange) Ports {
 	slices.SortFunc(list, func(a, b portRange) int { return cmp.Compare(a.from, b.from) })
 	var ranges []byte
@@ -137,24 +134,23 @@ func parseRange(item string) (from, to uint16, ok bool) {
 	return from, to, okFrom && okTo && from <= to
 }
 
-// parsePort parses a port number. The port number must only contain digits, without a sign or
-// spaces.
+// parsePort parses a port number that consists only of digits, without a sign or spaces.
 func parsePort(s string) (uint16, bool) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	return uint16(n), err == nil
 }
 
 // namedPorts contains the named TCP ports of an object, for Servers that refer to a port by name.
-// The encoding of each port consists of its name, labelEnd, and its number (big-endian). The ports
-// are in no particular order, and several ports may have the same name. The encoding as a string
-// makes namedPorts comparable and allows objects to share memory.
+// Each port is encoded as its name, labelEnd, and its big-endian number. The ports are in no
+// particular order, and several ports may have the same name. Strings are comparable, so objects
+// can share memory.
 type namedPorts string
 
-// maxNamedPorts limits the size of the named ports of one object, in bytes.
+// maxNamedPorts limits the named ports of one object, in bytes.
 const maxNamedPorts = 16 << 10
 
-// appendPort appends a port to encoded namedPorts. Ports without a name or with an invalid number
-// are ignored.
+// appendPort appends a port to encoded namedPorts. It ignores ports without a name or with an
+// invalid number.
 func appendPort(ports []byte, name string, number int32) []byte {
 	n, ok := portNumber(&number)
 	if len(ports) > maxNamedPorts || name == "" || !ok || strings.Contains(name, labelEnd) {
@@ -163,7 +159,6 @@ func appendPort(ports []byte, name string, number int32) []byte {
 	return append(append(append(ports, name...), labelEnd...), byte(n>>8), byte(n))
 }
 
-// all is an iterator over the ports and their names.
 func (p namedPorts) all(yield func(name string, port uint16) bool) {
 	for rest := string(p); rest != ""; {
 		var name string
@@ -175,7 +170,6 @@ func (p namedPorts) all(yield func(name string, port uint16) bool) {
 	}
 }
 
-// number returns the first port with the given name.
 func (p namedPorts) number(name string) (uint16, bool) {
 	for n, number := range p.all {
 		if n == name {
@@ -185,7 +179,7 @@ func (p namedPorts) number(name string) (uint16, bool) {
 	return 0, false
 }
 
-// numbers returns a map from each name to the first port with that name.
+// numbers maps each name to the first port with that name.
 func (p namedPorts) numbers() map[string]uint16 {
 	numbers := make(map[string]uint16)
 	for name, number := range p.all {

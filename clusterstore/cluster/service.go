@@ -19,19 +19,19 @@ import (
 type Service struct {
 	ExternalName bool          // the type is ExternalName
 	NodeLocal    bool          // internalTrafficPolicy is Local
-	Ports        []ServicePort // TCP ports only; exported and selecting include other protocols
-	leads        *Gateway      // only in a linked cluster; nil if the Service is not a Linkerd gateway
-	exported     any           // the value of ExportHooks.Service
+	Ports        []ServicePort // TCP ports only; the exported and selecting fields cover all protocols
+	leads        *Gateway      // set in a linked cluster if the Service is a Linkerd gateway
+	exported     any           // result of ExportHooks.Service
 
 	// The following fields are only set in the local cluster.
 	ClusterIPs  []netip.Addr
 	External    []netip.Addr      // spec.externalIPs and the IPs of the load balancer
-	OpaquePorts Ports             // ports whose protocol is not detected
+	OpaquePorts Ports             // ports for which proxies do not detect the protocol
 	Labels      map[string]string // only keys with a prefix in cachedPrefixes
 	Annotations map[string]string // only keys with a prefix in cachedPrefixes
 
-	// selecting encodes the fields that determine EndpointSlices. If the Service has no selector,
-	// or if LocalConfig.SliceManager is empty, selecting is nil.
+	// selecting encodes the fields that determine EndpointSlices. It is nil if the Service has no
+	// selector or LocalConfig.SliceManager is empty.
 	selecting *string
 }
 
@@ -55,7 +55,6 @@ type ServicePort struct {
 	Number uint16
 }
 
-// serviceKind defines how Services are listed, watched and cached.
 func serviceKind(c *Cluster) follow.Kind[*corev1.Service, *Service] {
 	compact := func(o *corev1.Service) (*Service, bool) {
 		s := compactService(o, c.cfg.Rules, c.cfg.local != nil)
@@ -88,8 +87,8 @@ func serviceKind(c *Cluster) follow.Kind[*corev1.Service, *Service] {
 	return k
 }
 
-// size returns the memory that the cache uses for a Service in a linked cluster, in bytes. The
-// memory of the value for exports is not included.
+// size returns the bytes of memory used by a Service in a linked cluster, except for its value for
+// exports.
 func (s *Service) size() int64 {
 	n := serviceEntrySize() + allocation + sizeof[Service]() +
 		listSize[ServicePort](cap(s.Ports)) + s.leads.size()
@@ -99,10 +98,9 @@ func (s *Service) size() int64 {
 	return n
 }
 
-// serviceEntrySize returns the memory that the cache uses for the entry of a Service, in bytes. If
-// a slice refers to a Service that does not exist, the entry is a placeholder. One of the counted
-// allocations is a safety margin. Without the safety margin, the total size of many small Services
-// would differ from the heap by less than 1 %.
+// serviceEntrySize returns the bytes of memory used by a serviceEntry, with or without a Service.
+// One of the counted allocations is a safety margin. Without it, the estimate for many small
+// Services would differ from the heap by less than 1%.
 func serviceEntrySize() int64 {
 	place := mapEntry(sizeof[federation.ServiceID]() + sizeof[*serviceEntry]())
 	return 3*allocation + sizeof[serviceEntry]() + place + listedSize
@@ -132,7 +130,7 @@ func compactService(o *corev1.Service, r Rules, full bool) *Service {
 		s.External = externalIPs(o)
 		s.OpaquePorts = r.DefaultOpaquePorts
 		if list, ok := o.Annotations[opaqueAnnotation]; ok {
-			s.OpaquePorts, _ = ParsePorts(list, s.numbers()) // invalid items are left out, as for Pods
+			s.OpaquePorts, _ = ParsePorts(list, s.numbers()) // invalid items are ignored, as for Pods
 		}
 		s.Labels = cachedMetadata(o.Labels)
 		s.Annotations = cachedMetadata(o.Annotations)
@@ -140,8 +138,8 @@ func compactService(o *corev1.Service, r Rules, full bool) *Service {
 	return s
 }
 
-// expandService returns the smallest Service of a linked cluster that compactService compacts to s.
-// expandService leaves out the value for exports.
+// expandService returns the smallest Service that compactService compacts to s in a linked cluster.
+// It omits the value for exports.
 func expandService(key string, s *Service) *corev1.Service {
 	o := &corev1.Service{}
 	o.Namespace, o.Name = follow.SplitKey(key)
@@ -165,8 +163,8 @@ func (s *Service) HasPort(port uint16) bool {
 	return slices.ContainsFunc(s.Ports, func(p ServicePort) bool { return p.Number == port })
 }
 
-// numbers returns the numbers of the named TCP ports, by name. If several ports have the same name,
-// numbers returns the first of these ports.
+// numbers maps the name of each named TCP port to its number. The first of several ports with the
+// same name wins.
 func (s *Service) numbers() map[string]uint16 {
 	numbers := make(map[string]uint16)
 	for _, p := range s.Ports {
@@ -177,8 +175,8 @@ func (s *Service) numbers() map[string]uint16 {
 	return numbers
 }
 
-// clusterIPs returns the cluster IPs of the Service. Headless Services and Services of type
-// ExternalName do not have cluster IPs.
+// clusterIPs returns the cluster IPs of a Service. Headless Services and Services of type
+// ExternalName have none.
 func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
 	if o.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -193,8 +191,8 @@ func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
 	return ips
 }
 
-// externalIPs returns the sorted addresses of the Service outside of the cluster. The number of
-// external addresses may exceed maxIPs.
+// externalIPs returns the sorted addresses of a Service outside of the cluster, even if there are
+// more than maxIPs.
 func externalIPs(o *corev1.Service) (ips []netip.Addr) {
 	add := func(text string) {
 		if ip, ok := parseIP(text); ok {
@@ -228,7 +226,7 @@ func cachedMetadata(from map[string]string) map[string]string {
 
 func (s *Service) equal(o *Service) bool { return s.servedAs(o) && sameExport(s.export(), o.export()) }
 
-// servedAs reports whether two Services are equal, apart from their values for exports.
+// servedAs reports whether two Services are equal, except for their values for exports.
 func (s *Service) servedAs(o *Service) bool {
 	return s.ExternalName == o.ExternalName && s.NodeLocal == o.NodeLocal &&
 		s.OpaquePorts == o.OpaquePorts && s.gateway().equal(o.gateway()) && ptr.Equal(s.selecting, o.selecting) &&
@@ -237,9 +235,9 @@ func (s *Service) servedAs(o *Service) bool {
 		maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Annotations, o.Annotations)
 }
 
-// portRef returns a reference to the port of a slice that corresponds to a port of the Service.
-// Slices use the same port names as their Service, so targetPort is not needed. If the Service does
-// not declare the port with protocol TCP, the reference contains the port number.
+// portRef returns a reference to the slice port that corresponds to a port of the Service. Slices
+// use the port names of their Service, so targetPort is irrelevant. If the Service does not declare
+// the TCP port, the reference contains the port number.
 func (s *Service) portRef(port uint16) portRef {
 	for _, p := range s.Ports {
 		if p.Number == port {
@@ -249,9 +247,9 @@ func (s *Service) portRef(port uint16) portRef {
 	return portRef{number: port}
 }
 
-// encodeSelecting encodes the fields of a Service that determine EndpointSlices. If the Service has
-// no selector, encodeSelecting returns nil. The encoded form uses about 400 bytes, and does not
-// contain pointers that the garbage collector would have to follow.
+// encodeSelecting encodes the fields of a Service that determine EndpointSlices, or returns nil if
+// the Service has no selector. The encoded form uses about 400 bytes and contains no pointers for
+// the garbage collector to follow.
 func encodeSelecting(o *corev1.Service) *string {
 	if o.Spec.Type == corev1.ServiceTypeExternalName || len(o.Spec.Selector) == 0 {
 		return nil
@@ -286,10 +284,10 @@ func (s *Service) decodeSelecting(id federation.ServiceID) *corev1.Service {
 	return o
 }
 
-// serviceIndex contains the Services of a cluster together with their slices. The mutex cache.mu
-// guards a serviceIndex.
+// serviceIndex contains the Services of a cluster together with their slices. The cache.mu mutex
+// guards it.
 type serviceIndex struct {
-	cache *cache // fixed
+	cache *cache
 	byID  map[federation.ServiceID]*serviceEntry
 }
 
@@ -297,8 +295,8 @@ func newServiceIndex(c *cache) serviceIndex {
 	return serviceIndex{cache: c, byID: make(map[federation.ServiceID]*serviceEntry)}
 }
 
-// serviceEntry contains a Service in the cache together with its slices. Slices may exist without a
-// Service, and a Service may exist without slices.
+// serviceEntry contains a Service together with its slices. Slices may exist without a Service, and
+// a Service without slices.
 type serviceEntry struct {
 	spec   *Service // nil if the Service does not exist
 	slices []*slice // sorted by key
@@ -320,7 +318,6 @@ func (e *serviceEntry) state() federation.ServiceState {
 	return federation.Present
 }
 
-// declares reports whether the Service exists and declares the port.
 func (x *serviceIndex) declares(id federation.ServiceID, port uint16) bool {
 	x.cache.mu.RLock()
 	defer x.cache.mu.RUnlock()
@@ -346,7 +343,7 @@ func (x *serviceIndex) entry(id federation.ServiceID) *serviceEntry {
 	return e
 }
 
-// sweep removes the entry of a Service if the entry contains neither a Service nor slices.
+// sweep removes an entry that contains neither a Service nor slices.
 func (x *serviceIndex) sweep(id federation.ServiceID) {
 	if e := x.byID[id]; e != nil && e.spec == nil && len(e.slices) == 0 {
 		delete(x.byID, id)
@@ -390,7 +387,6 @@ func (x *serviceIndex) store() store[*Service] {
 	}
 }
 
-// set adds, replaces or removes a Service.
 func (x *serviceIndex) set(key string, to *Service, _ bool) {
 	id := serviceID(key)
 	e := x.entry(id)
@@ -407,10 +403,9 @@ func (x *serviceIndex) set(key string, to *Service, _ bool) {
 	x.cache.mark(id)
 }
 
-// byHostname returns the first address with the given hostname. Addresses that are served take
-// precedence over addresses that are not ready or that belong to a slice without ports. byHostname
-// also returns addresses that are not ready, because the Pods of a StatefulSet look up each other
-// before they are ready.
+// byHostname returns the first address with the given hostname. Served addresses take precedence
+// over addresses that are not ready or that belong to a slice without ports. Unready addresses are
+// included, because the Pods of a StatefulSet look up each other before they are ready.
 func (e *serviceEntry) byHostname(hostname string) (*slice, *address) {
 	for _, ready := range []bool{true, false} {
 		for _, l := range e.slices {

@@ -19,53 +19,9 @@ import (
 	"isthmus/internal/text"
 )
 
-// The translateProfile function translates a ServiceProfile, which is Linkerd's custom resource for
-// routes. The result of translateProfile is a [federation.ServiceProfile], which can be sent to
-// proxies.
-//
-//	t := translateProfile(o)
-//	if t.Profile == nil {
-//		log.Warn("the ServiceProfile cannot be used", zap.String("reason", t.Problem))
-//	}
-//
-// For example, a request condition may have two fields:
-//
-//	method: GET
-//	pathRegex: /cart/.*
-//
-// Because all fields of a condition must match, this condition becomes one [federation.Match] of
-// kind MatchAll with two elements in Sub. A status range with only one bound becomes a range that
-// contains only this status. Proxies receive weights as integers. For example, a weight of "500m"
-// becomes 5,000, and a weight of 1 becomes 10,000.
-//
-// Callers may rely on these properties:
-//
-//   - For any spec, translateProfile runs quickly, and its result can be encoded and sent. All
-//     strings in the result of translateProfile are valid UTF-8. The nesting depth of the
-//     conditions and the total size of the result do not exceed the limits of proxies.
-//   - A Problem begins with the path of the field, as in "routes[0] \"r\": condition: …". A Problem
-//     contains at most 500 bytes and is safe to log.
-//   - The results for two equal specs are equal.
-//   - The translateProfile function is safe for concurrent use and does not start goroutines.
-//
-// If a part of a ServiceProfile is invalid, the whole ServiceProfile is rejected, because a part of
-// a policy may have the opposite meaning of the whole policy. The only exception is a timeout that
-// is not a valid duration. Such a timeout is ignored. Opaque ports in a ServiceProfile are ignored,
-// because proxies receive the opaque ports of the Service.
-//
-// Proxies discard the following values, although API servers accept them:
-//
-//   - a retry budget with a ttl below 1 s or above 1 min
-//   - a retry budget with a ratio above 1,000
-//   - a retry budget with more than 2,147,483,647 minimal retries per second
-//   - a status without bounds
-//
-// The translateProfile function does not change these values, and mentions each of them in the
-// Problem.
-
 // profileKind defines how ServiceProfiles are listed, watched and cached. A ServiceProfile is
-// translated when it is read. Unusable ServiceProfiles are cached together with the reason, because
-// they hide other ServiceProfiles for the same Service.
+// translated when it is read. Unusable ServiceProfiles are cached with the reason, because they
+// hide other ServiceProfiles for the same Service.
 func profileKind(c *Cluster) follow.Kind[*decode.ServiceProfile, *translatedProfile] {
 	profiles := &c.cache.local.profiles
 	return follow.Kind[*decode.ServiceProfile, *translatedProfile]{
@@ -78,7 +34,6 @@ func profileKind(c *Cluster) follow.Kind[*decode.ServiceProfile, *translatedProf
 	}
 }
 
-// logUnusable logs a warning about a ServiceProfile that is not used or only partly used.
 func logUnusable(log *zap.Logger, key string, f *translatedProfile, exists bool) {
 	if !exists || f.Problem == "" {
 		return
@@ -90,10 +45,9 @@ func logUnusable(log *zap.Logger, key string, f *translatedProfile, exists bool)
 	log.Warn(message, zap.String("profile", key), zap.String("reason", f.Problem))
 }
 
-// profileIndex contains the ServiceProfiles of the local cluster. The mutex cache.mu guards a
-// profileIndex.
+// profileIndex contains the ServiceProfiles of the local cluster. The cache.mu mutex guards it.
 type profileIndex struct {
-	local    *Local // fixed
+	local    *Local
 	byKey    map[string]*translatedProfile
 	rejected int // number of ServiceProfiles that cannot be used at all
 }
@@ -103,7 +57,7 @@ func newProfileIndex(l *Local) profileIndex {
 }
 
 // set updates the index after a change to a ServiceProfile. The before argument is nil for a new
-// ServiceProfile. The now argument is nil for a deleted ServiceProfile.
+// ServiceProfile, and the now argument is nil for a deleted ServiceProfile.
 func (x *profileIndex) set(key string, before, now *translatedProfile) {
 	if before != nil && before.Profile == nil {
 		x.rejected--
@@ -136,11 +90,10 @@ func profiled(name string) (federation.ServiceID, bool) {
 	return federation.ServiceID{Namespace: parts[1], Name: parts[0]}, true
 }
 
-// Limits of a ServiceProfile.
 const (
-	// maxProfile is the maximum encoded size of a ServiceProfile, in bytes. The estimated size is
-	// an upper bound, except that the encoding of a method in capital letters may be 50 % larger.
-	// Proxies accept messages of up to 4 MiB.
+	// maxProfile is the maximum size, in bytes, of an encoded ServiceProfile. Proxies accept
+	// messages of up to 4 MiB. The estimate is an upper bound, except that the encoding of a method
+	// in capital letters may be 50% larger.
 	maxProfile = 2 << 20
 	// sizePerPart is the estimated size of one part of a ServiceProfile, without its strings.
 	sizePerPart = 48
@@ -149,17 +102,55 @@ const (
 	maxNested = 30
 )
 
-// translatedProfile is the result of translating a ServiceProfile. Values of this type are
-// immutable.
+// translatedProfile is the immutable result of translating a ServiceProfile.
 type translatedProfile struct {
 	Profile *federation.ServiceProfile // nil if the ServiceProfile cannot be used
-	// Problem describes why Isthmus or proxies cannot use all or part of the ServiceProfile. If the
-	// whole ServiceProfile can be used, Problem is empty.
+	// Problem describes why Isthmus or proxies cannot use all or part of the ServiceProfile. It is
+	// empty if there is no problem.
 	Problem string
 }
 
-// translateProfile translates a ServiceProfile. The results for two equal ServiceProfiles are
-// equal. The Problem is safe to log and display.
+// translateProfile translates a ServiceProfile, Linkerd's custom resource for routes, to a
+// [federation.ServiceProfile], which can be sent to proxies.
+//
+//	t := translateProfile(o)
+//	if t.Profile == nil {
+//		log.Warn("the ServiceProfile cannot be used", zap.String("reason", t.Problem))
+//	}
+//
+// For example, a request condition may have two fields:
+//
+//	method: GET
+//	pathRegex: /cart/.*
+//
+// All fields of a condition must match. This condition therefore becomes one [federation.Match] of
+// kind MatchAll with two elements in Sub. A status range with only one bound becomes a range that
+// contains only this status. Proxies receive weights as integers: a weight of "500m" becomes 5,000,
+// and a weight of 1 becomes 10,000.
+//
+// Callers may rely on these properties:
+//
+//   - For any spec, translateProfile runs quickly, and its result can be encoded and sent. All
+//     strings are valid UTF-8. The nesting depth of conditions and the total size stay below the
+//     limits of proxies.
+//   - A Problem begins with the path of the field, as in "routes[0] \"r\": condition: …". It
+//     contains at most 500 bytes and is safe to log and display.
+//   - Equal specs have equal results.
+//   - The function is safe for concurrent use.
+//
+// If a part of a ServiceProfile is invalid, the whole ServiceProfile is rejected, because a part of
+// a policy may have the opposite meaning of the whole. As the only exception, an invalid timeout is
+// ignored. Opaque ports in a ServiceProfile are ignored, because proxies receive the opaque ports
+// of the Service.
+//
+// Proxies discard the following values, although API servers accept them:
+//
+//   - a retry budget with a ttl below 1 s or above 1 min
+//   - a retry budget with a ratio above 1,000
+//   - a retry budget with minRetriesPerSecond above 2,147,483,647
+//   - a status without bounds
+//
+// These values are translated unchanged, and each of them is mentioned in the Problem.
 func translateProfile(o *decode.ServiceProfile) *translatedProfile {
 	if o.Invalid != "" {
 		return &translatedProfile{Problem: text.Clean(o.Invalid, text.Long)}
@@ -172,21 +163,18 @@ func translateProfile(o *decode.ServiceProfile) *translatedProfile {
 	return &translatedProfile{Profile: p, Problem: t.describe(p)}
 }
 
-// Equal reports whether both results have the same content. If the receiver is nil, Equal returns
-// false.
 func (t *translatedProfile) Equal(o *translatedProfile) bool {
 	return t != nil && t.Problem == o.Problem && reflect.DeepEqual(t.Profile, o.Profile)
 }
 
-// translator translates one ServiceProfile.
 type translator struct {
-	size        int    // the estimated size so far
-	problem     string // of the first part that Isthmus or proxies leave out
+	size        int    // estimated size of the parts translated so far
+	problem     string // problem with the first part that Isthmus or proxies ignore
 	emptyStatus bool   // a status without bounds was translated
 }
 
-// describe returns a message about the parts of a translated ServiceProfile that cannot be used. If
-// all parts can be used, describe returns "".
+// describe returns a message about the parts of a translated ServiceProfile that cannot be used, or
+// "" if there are none.
 func (t *translator) describe(p *federation.ServiceProfile) string {
 	if why := discarded(p.Budget); why != "" {
 		budget := "retryBudget: proxies discard it and do not retry requests to the Service: " + why
@@ -224,8 +212,7 @@ func (t *translator) profile(o *decode.ServiceProfile) (*federation.ServiceProfi
 	return p, nil
 }
 
-// madeRoute contains a translated route. If parts of a route have been left out, madeRoute also
-// contains the reason.
+// madeRoute contains a translated route, and the reason why parts of it were omitted, if any.
 type madeRoute struct {
 	federation.Route
 	problem error
@@ -282,8 +269,8 @@ func (t *translator) override(d *decode.WeightedDst) (federation.Override, error
 	return federation.Override{Authority: d.Authority, Weight: w}, nil
 }
 
-// spend adds the size of one part to the estimated size. If the estimated size becomes too large,
-// or if the part is not valid UTF-8, spend returns an error.
+// spend adds the size of one part to the estimated size. It returns an error if the ServiceProfile
+// becomes too large, or if the part is not valid UTF-8.
 func (t *translator) spend(part string) error {
 	t.size += sizePerPart + len(part)
 	switch {
@@ -319,7 +306,7 @@ func translateBudget(b *decode.RetryBudget) (*federation.RetryBudget, error) {
 	return &federation.RetryBudget{Ratio: b.RetryRatio, MinPerSecond: b.MinRetriesPerSecond, TTL: ttl}, nil
 }
 
-// Proxies only accept retry budgets within these bounds.
+// Proxies accept only retry budgets within these bounds.
 const (
 	minTTL       = time.Second
 	maxTTL       = time.Minute
@@ -327,9 +314,8 @@ const (
 	maxPerSecond = math.MaxInt32
 )
 
-// discarded returns the reason why proxies discard a retry budget. If proxies discard the retry
-// budget, they do not retry requests. If proxies accept the retry budget, discarded returns "". A
-// nil retry budget means the default.
+// discarded returns the reason why proxies discard a retry budget and therefore do not retry
+// requests, or "" if they accept the budget. A nil argument stands for the default budget.
 func discarded(b *federation.RetryBudget) string {
 	if b == nil {
 		return ""
@@ -350,8 +336,8 @@ func discarded(b *federation.RetryBudget) string {
 var (
 	errNull  = errors.New("null or missing")
 	errEmpty = errors.New("no field is set")
-	// errEmptyStatus describes a condition that proxies ignore. A ServiceProfile with such a
-	// condition is not rejected.
+	// errEmptyStatus describes a condition that proxies ignore. It does not cause the
+	// ServiceProfile to be rejected.
 	errEmptyStatus = errors.New("responseClasses: a status has neither min nor max, so proxies ignore it")
 )
 
@@ -363,9 +349,9 @@ const (
 	ofResponse messageSide = true
 )
 
-// condition translates a condition. If the condition contains several fields, the result is a
-// MatchAll list of the translated fields, which adds one level of nesting. Fields that only apply
-// to the other message side are ignored, like unknown fields.
+// condition translates a condition. A condition with several fields becomes a MatchAll list of the
+// translated fields, which adds one level of nesting. Fields that apply only to the other message
+// side are ignored, like unknown fields.
 func (t *translator) condition(spec *decode.Match, of messageSide, depth int) (all federation.Match, err error) {
 	if spec == nil {
 		return all, errNull
@@ -425,7 +411,8 @@ func (t *translator) condition(spec *decode.Match, of messageSide, depth int) (a
 	return all, err
 }
 
-// list returns a function that translates the field "all" or "any", which is a list of conditions.
+// list returns a function that translates the "all" or "any" field, which contains a list of
+// conditions.
 func (t *translator) list(
 	name string, kind federation.MatchKind, from []*decode.Match, of messageSide,
 ) func(depth int) (federation.Match, error) {
@@ -442,9 +429,9 @@ func (t *translator) list(
 	}
 }
 
-// status translates a range of status codes. If only one bound is set, the resulting range only
-// contains that status code. The resulting range always contains both bounds, because proxies
-// ignore a condition with a zero bound.
+// status translates a range of status codes. If only one bound is set, the result contains only
+// that status code. The result always has both bounds, because proxies ignore a condition with a
+// zero bound.
 func (t *translator) status(s *decode.Range) (federation.Match, error) {
 	m := federation.Match{Kind: federation.MatchStatus, Min: cmp.Or(s.Min, s.Max), Max: cmp.Or(s.Max, s.Min)}
 	for _, code := range []uint32{s.Min, s.Max} {
@@ -462,9 +449,8 @@ func (t *translator) status(s *decode.Range) (federation.Match, error) {
 // weightUnits is the integer that proxies receive for a weight of 1.
 const weightUnits = 10_000
 
-// translateWeight translates a weight, which is a Kubernetes quantity. A missing weight means zero.
-// If a weight is too large for proxies, translateWeight returns the largest weight that proxies
-// accept.
+// translateWeight translates a weight, which is a Kubernetes quantity. An empty weight is zero. A
+// weight that is too large for proxies becomes the largest weight that they accept.
 func translateWeight(value string) (uint32, error) {
 	if value == "" {
 		return 0, nil
@@ -481,8 +467,8 @@ func translateWeight(value string) (uint32, error) {
 	return uint32(q.MilliValue() * (weightUnits / 1000)), nil
 }
 
-// readQuantity parses a Kubernetes quantity. Quantities that would take a long time to parse, such
-// as 1e999999999, are rejected.
+// readQuantity parses a Kubernetes quantity. It rejects quantities such as 1e999999999, which would
+// take a long time to parse.
 func readQuantity(value string) (quantity.Quantity, error) {
 	number, exponent, _ := strings.Cut(strings.ToLower(value), "e")
 	if len(number) > 40 || len(exponent) > 3 {

@@ -7,17 +7,16 @@ import (
 	"unsafe"
 )
 
-// Each kind of object in a linked cluster has a size method, which estimates the memory that the
-// cache uses for one object, in bytes. The estimates count against the memory cap (see
-// [follow.Kind].Size). The size methods are in the files of their kinds, and use the following
-// functions. Data that only the local cluster caches is not counted, because the local cluster has
-// no memory cap. The test TestBudget compares the sums of the estimates with the heap.
+// Each kind of object in a linked cluster has a size method, which estimates the bytes of memory
+// that the cache uses for one object. The estimates count toward the memory cap (see
+// [follow.Kind].Size). Data that only the local cluster caches is not counted, because the local
+// cluster has no memory cap. TestBudget compares the sums of the estimates with the heap.
 
 const (
-	// allocation is the overhead of one allocation, in bytes. The value of this constant is an
-	// upper bound for the average overhead over all allocation sizes.
+	// allocation is the overhead of one allocation, in bytes. It is an upper bound for the average
+	// over all allocation sizes.
 	allocation = 16
-	// listedSize is the memory that a pointer in a growing list uses, in bytes.
+	// listedSize is the number of bytes used by one pointer in a growing list.
 	listedSize = 16
 	// indexShare is the maximum number of slots per entry in a map that has just grown.
 	indexShare = 16.0 / 7
@@ -25,21 +24,21 @@ const (
 	uniqueSize = 160
 )
 
-// sizeof returns the size of a value of type T, without the memory to which the value refers.
+// sizeof returns the size of a value of type T, without any memory to which the value refers.
 func sizeof[T any]() int64 {
 	var value T
 	return int64(unsafe.Sizeof(value))
 }
 
-// indexEntry returns the memory that an entry uses in a large map from object keys to values of
-// type T.
+// indexEntry returns the memory used by one entry in a large map from object keys to values of type
+// T.
 func indexEntry[T any]() int64 { return mapEntry(sizeof[string]() + sizeof[T]()) }
 
-// mapEntry returns the memory that an entry of a large map uses. The argument of mapEntry is the
-// total size of the key and the value.
+// mapEntry returns the memory used by one entry in a large map, given the total size of its key and
+// value.
 func mapEntry(size int64) int64 { return int64(float64(size+1) * indexShare) }
 
-// textSize returns the size of the bytes to which a string refers.
+// textSize returns the memory to which a string refers.
 func textSize(text string) int64 {
 	if text == "" {
 		return 0
@@ -47,7 +46,7 @@ func textSize(text string) int64 {
 	return allocation + int64(len(text))
 }
 
-// textsSize returns the memory to which a list of strings refers, including the content of the
+// textsSize returns the memory to which a list of strings refers, including the bytes of the
 // strings.
 func textsSize(list []string) int64 {
 	n := listSize[string](cap(list))
@@ -57,7 +56,7 @@ func textsSize(list []string) int64 {
 	return n
 }
 
-// listSize returns the memory of a list with the given capacity, without the memory to which the
+// listSize returns the memory used by the elements of a list, without any memory to which the
 // elements refer.
 func listSize[T any](room int) int64 {
 	if room == 0 {
@@ -66,12 +65,12 @@ func listSize[T any](room int) int64 {
 	return allocation + int64(room)*sizeof[T]()
 }
 
-// valueSize returns the memory that a map uses, or that a value returned by a hook uses. The result
-// includes all memory to which the value refers. The value may consist of structs, pointers,
-// slices, maps, strings and numbers, but must not contain cycles.
+// valueSize returns the memory used by a map, or by a value that an export hook returned, including
+// all memory to which it refers. The value may consist of structs, pointers, slices, maps, strings
+// and numbers, but must not contain cycles.
 func valueSize(value any) int64 { return referredSize(reflect.ValueOf(value)) }
 
-// referredSize returns the memory to which a value refers, without the memory of the value itself.
+// referredSize returns the memory to which a value refers.
 func referredSize(v reflect.Value) (n int64) {
 	switch v.Kind() {
 	case reflect.String:
@@ -100,7 +99,7 @@ func referredSize(v reflect.Value) (n int64) {
 	return n
 }
 
-// referredMapSize returns the memory of a map and its entries. Even a small map allocates memory
+// referredMapSize returns the memory used by a map and its entries. Even a small map allocates room
 // for eight entries.
 func referredMapSize(v reflect.Value) int64 {
 	if v.IsNil() {
@@ -115,13 +114,12 @@ func referredMapSize(v reflect.Value) int64 {
 	return n
 }
 
-// uniqueText returns the memory of a string that the process stores only once.
+// uniqueText returns the memory used by an interned string.
 func uniqueText(text unique.Handle[string]) int64 {
 	return uniqueSize + sizeof[string]() + textSize(text.Value())
 }
 
-// unusableSize returns the memory that the cache uses for the reason why an object cannot be used.
-// If the reason is empty, unusableSize returns zero.
+// unusableSize returns the memory used for the reason why an object cannot be used.
 func unusableSize(object, reason string) int64 {
 	if reason == "" {
 		return 0

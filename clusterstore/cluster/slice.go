@@ -23,30 +23,28 @@ import (
 type slice struct {
 	service federation.ServiceID
 	mirror  mirror
-	subsets []subset // an EndpointSlice has exactly one
-	managed string   // the resource version, if LocalConfig.SliceManager manages the slice
+	subsets []subset // exactly one for an EndpointSlice
+	managed string   // resource version, if LocalConfig.SliceManager manages the slice
 
-	// The following fields are only set while the slice is in the cache.
+	// The following fields are only set while the slice is cached.
 	key string
 	// stamp is the value of sliceIndex.clock after the last change to the slice, or to a Pod, owner
-	// or Server on which the slice depends. A reader joins the slice again only if the stamp has
-	// changed.
+	// or Server on which it depends. Readers join the slice again only if its stamp has changed.
 	stamp   uint64
 	changed int64 // when the slice itself was first read or last changed, in Unix nanoseconds
 }
 
-// mirror contains the data about another cluster's gateway that Linkerd's service mirror writes.
+// mirror contains the data that Linkerd's service mirror writes about the gateway of another
+// cluster.
 type mirror struct{ cluster, identity, remoteName string }
 
-// subset is a list of addresses with the same ports. Ready addresses are at the beginning of the
-// list.
+// subset is a list of addresses with the same ports. Ready addresses come first.
 type subset struct {
 	ports     []slicePort
 	addresses []address
-	ready     int // number of ready addresses
+	ready     int
 }
 
-// port returns the number of the referenced port in the subset.
 func (s *subset) port(ref portRef) (uint16, bool) {
 	if !ref.named {
 		return ref.number, true
@@ -66,8 +64,8 @@ func (s subset) alike(o subset, shown bool) bool {
 		slices.EqualFunc(s.others(shown), o.others(shown), address.same)
 }
 
-// others returns the addresses that are not ready. If the shown argument is true, others leaves out
-// addresses that are only used for explanations.
+// others returns the addresses that are not ready. If shown is true, it omits addresses that are
+// only used for explanations.
 func (s subset) others(shown bool) []address {
 	list := s.addresses[s.ready:]
 	if !shown || len(list) == 0 {
@@ -77,10 +75,9 @@ func (s subset) others(shown bool) []address {
 	return slices.DeleteFunc(slices.Clone(list), unseen)
 }
 
-// slicePort is a TCP port of a slice.
 type slicePort struct {
 	name   string
-	number uint16 // zero if the number is invalid; such a port is not served
+	number uint16 // zero if the number is invalid; the port is then not served
 }
 
 // portRef identifies a port of a slice, either by name or by number.
@@ -90,45 +87,43 @@ type portRef struct {
 	named  bool
 }
 
-// address is one address of a slice.
 type address struct {
 	ip       netip.Addr                  // if invalid, facts.text contains the original text
-	target   string                      // key of its Pod or ExternalWorkload; empty for a bare address
-	facts    unique.Handle[addressFacts] // shared: most addresses in a zone have equal facts
-	hostname *string                     // nil for most addresses, which have none
-	pod      *pod                        // the target, while the slice is in the cache and the address is connected
+	target   string                      // key of the Pod or ExternalWorkload at the address; empty for a bare address
+	facts    unique.Handle[addressFacts] // shared, because most addresses in a zone have equal facts
+	hostname *string                     // nil for addresses without a hostname
+	pod      *pod                        // the target, while the slice is cached and the address is connected
 }
 
 // addressFacts contains the location of an address, as specified in the slice, and the reason why
 // the address is not sent to clients.
 type addressFacts struct {
 	zone  string
-	zones string             // zones in the hints, sorted, each followed by hintEnd
-	nodes string             // nodes in the hints, encoded like zones; only in the local cluster
-	node  string             // only for a Pod that is not ready; other addresses use the node of their Pod
+	zones string             // sorted zones in the hints, each followed by hintEnd
+	nodes string             // nodes in the hints, encoded like zones; only set in the local cluster
+	node  string             // only set for a Pod that is not ready; other addresses use the node of their Pod
 	why   federation.Verdict // Served if the address is ready
-	// leftOut means that the address does not become an endpoint for any port. Left-out addresses
-	// are only used for explanations, and for profiles that look up the address by its hostname.
+	// leftOut means that the address is not an endpoint of any port. It is only used for
+	// explanations, and for profiles that look up the address by its hostname.
 	leftOut bool
 	other   string // target that is neither a Pod nor an ExternalWorkload
-	text    string // text that is not an IP address
+	text    string // original text that is not an IP address
 }
 
 const hintEnd = "\x00"
 
-// endpointSliceKind defines how EndpointSlices are listed, watched and cached.
 func endpointSliceKind(c *Cluster) follow.Kind[*discoveryv1.EndpointSlice, *slice] {
 	compact := func(o *discoveryv1.EndpointSlice) (*slice, bool) {
 		return compactSlice(o, c.cfg.local != nil, c.cfg.sliceManager())
 	}
 	k := sliceKind(c, "endpointslices", c.cfg.Client.Sources.EndpointSlices, compact)
-	k.Together = func(a, b *slice) int { // an endpoint may move from slice to slice
+	k.Together = func(a, b *slice) int { // an endpoint may move from one slice to another
 		return compareServices(a.service, b.service)
 	}
 	return k
 }
 
-// The kind Endpoints in the core API group is the predecessor of EndpointSlices.
+// Endpoints in the core API group are the predecessor of EndpointSlices.
 type (
 	//lint:ignore SA1019 Endpoints are read with --enable-endpoint-slices=false
 	coreEndpoints = corev1.Endpoints
@@ -137,15 +132,14 @@ type (
 	coreEndpointAddress = corev1.EndpointAddress
 )
 
-// endpointsKind defines how Endpoints objects are listed, watched and cached. Endpoints objects are
-// used instead of EndpointSlices if Rules.EndpointSlices is false.
+// endpointsKind defines how Endpoints objects are listed, watched and cached. They replace
+// EndpointSlices if Rules.EndpointSlices is false.
 func endpointsKind(c *Cluster) follow.Kind[*coreEndpoints, *slice] {
 	return sliceKind(c, "endpoints", c.cfg.Client.Sources.Endpoints, func(o *coreEndpoints) (*slice, bool) {
 		return compactEndpoints(o, c.cfg.local != nil), true
 	})
 }
 
-// sliceKind contains the definitions that EndpointSlices and Endpoints objects have in common.
 func sliceKind[O decode.Object](
 	c *Cluster, name string, from decode.Source[O], compact func(O) (*slice, bool),
 ) follow.Kind[O, *slice] {
@@ -159,10 +153,10 @@ func sliceKind[O decode.Object](
 	}
 }
 
-// compactSlice returns the cached form of an EndpointSlice. Slices with DNS names (FQDN) and slices
-// without a Service are not cached, because they do not contain endpoints. A slice with neither
-// ports nor addresses is only cached if the given manager manages the slice. API servers treat an
-// empty list of ports like a missing list.
+// compactSlice returns the cached form of an EndpointSlice. It omits slices that contain DNS names
+// (FQDN) or belong to no Service, because Isthmus cannot serve them. A slice with neither ports nor
+// addresses is cached only if it is managed by the given manager. API servers treat an empty list
+// of ports like a missing list.
 func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*slice, bool) {
 	service := sliceService(o)
 	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
@@ -185,9 +179,8 @@ func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*sl
 	return l, len(o.Ports) > 0 || len(l.subsets[0].addresses) > 0 || l.managed != ""
 }
 
-// sliceService returns the name of the slice's Service, which is the value of a label. If a
-// handwritten slice lacks the label, sliceService returns the name of the first owner that is a
-// Service.
+// sliceService returns the Service in the label of a slice. If a handwritten slice lacks the label,
+// it returns the first owner that is a Service.
 func sliceService(o *discoveryv1.EndpointSlice) string {
 	if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
 		return name
@@ -200,8 +193,8 @@ func sliceService(o *discoveryv1.EndpointSlice) string {
 	return ""
 }
 
-// compactEndpoints returns the cached form of an Endpoints object. Addresses in an Endpoints object
-// do not have zones and never refer to ExternalWorkloads.
+// compactEndpoints returns the cached form of an Endpoints object. Its addresses have no zones and
+// never refer to ExternalWorkloads.
 func compactEndpoints(o *coreEndpoints, local bool) *slice {
 	l := &slice{
 		service: federation.ServiceID{Namespace: intern(o.Namespace), Name: strings.Clone(o.Name)},
@@ -230,7 +223,8 @@ func compactEndpoints(o *coreEndpoints, local bool) *slice {
 	return l
 }
 
-// expandSlice returns the smallest EndpointSlice of a linked cluster that compactSlice compacts to l.
+// expandSlice returns the smallest EndpointSlice that compactSlice compacts to l in a linked
+// cluster.
 func expandSlice(key string, l *slice) *discoveryv1.EndpointSlice {
 	o := &discoveryv1.EndpointSlice{}
 	o.Namespace, o.Name = follow.SplitKey(key)
@@ -241,7 +235,7 @@ func expandSlice(key string, l *slice) *discoveryv1.EndpointSlice {
 		o.Ports = append(o.Ports, discoveryv1.EndpointPort{Name: &p.name, Port: new(int32(p.number))})
 	}
 	noPort := len(sub.addresses) > 0 && sub.addresses[0].facts.Value().why == federation.NoSuchPort
-	if len(sub.ports) == 0 && !noPort { // the slice has ports of other protocols only
+	if len(sub.ports) == 0 && !noPort { // all ports of the slice use other protocols
 		o.Ports = []discoveryv1.EndpointPort{{Protocol: new(corev1.ProtocolUDP)}}
 	}
 	for i := range sub.addresses {
@@ -256,11 +250,11 @@ func expandSlice(key string, l *slice) *discoveryv1.EndpointSlice {
 	return o
 }
 
-// maxEndpointAddresses is the maximum number of addresses that API servers accept in one endpoint.
+// maxEndpointAddresses is the maximum number of addresses per endpoint that API servers accept.
 const maxEndpointAddresses = 100
 
-// expandEndpoints returns the smallest Endpoints object of a linked cluster that compactEndpoints
-// compacts to l.
+// expandEndpoints returns the smallest Endpoints object that compactEndpoints compacts to l in a
+// linked cluster.
 func expandEndpoints(key string, l *slice) *coreEndpoints {
 	o := &coreEndpoints{}
 	o.Namespace, o.Name = follow.SplitKey(key)
@@ -286,8 +280,8 @@ func expandEndpoints(key string, l *slice) *coreEndpoints {
 	return o
 }
 
-// appendSlicePort appends a port to the list if the protocol of the port is TCP. An object may
-// contain several ports with the same name and different protocols.
+// appendSlicePort appends a TCP port to the list, and ignores other protocols. An object may
+// contain several ports that have the same name and different protocols.
 func appendSlicePort(list []slicePort, name string, protocol corev1.Protocol, port *int32) []slicePort {
 	if !tcp(string(protocol)) {
 		return list
@@ -311,7 +305,7 @@ func readMirror(o *metav1.ObjectMeta) mirror {
 	}
 }
 
-// expand sets the labels and annotations that readMirror reads.
+// expand is the inverse of readMirror.
 func (m *mirror) expand(o *metav1.ObjectMeta) {
 	if m.cluster != "" {
 		metav1.SetMetaDataLabel(o, mirrorClusterLabel, m.cluster)
@@ -324,17 +318,16 @@ func (m *mirror) expand(o *metav1.ObjectMeta) {
 	}
 }
 
-// endpointReader reads the endpoints of one object.
 type endpointReader struct {
 	namespace string
 	target    func(ref *corev1.ObjectReference, namespace string) (key string, ok bool)
-	noPort    bool // the slice has no ports, so no share contains its addresses
-	local     bool // the local cluster: any hostname can be looked up, and node hints are used
+	noPort    bool // the slice has no ports, so its addresses are never served
+	local     bool // the slice is in the local cluster, where clients look up hostnames and node hints are used
 }
 
-// read returns the subset that contains the given ports and endpoints. If an endpoint has several
-// addresses, Isthmus serves all of them. Kubernetes itself only writes one address for each
-// endpoint, and does not define the meaning of further addresses.
+// read returns the subset with the given ports and endpoints. If an endpoint has several addresses,
+// all of them are served. Kubernetes itself writes only one address per endpoint, and does not
+// define the meaning of further addresses.
 func (r *endpointReader) read(ports []slicePort, endpoints []discoveryv1.Endpoint) subset {
 	ready := make([]address, 0, len(endpoints))
 	var others []address
@@ -388,8 +381,8 @@ func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at ad
 	return a, at
 }
 
-// hints returns the zones and nodes in an endpoint's hints. Node hints of linked clusters are
-// ignored, because a client's node may have the same name as a node in a linked cluster.
+// hints returns the zones and nodes in the hints of an endpoint. It ignores node hints in linked
+// clusters, because a client's node may have the same name as a node there.
 func (r *endpointReader) hints(h *discoveryv1.EndpointHints) (zones, nodes string) {
 	if h == nil {
 		return "", ""
@@ -401,7 +394,7 @@ func (r *endpointReader) hints(h *discoveryv1.EndpointHints) (zones, nodes strin
 	return zones, nodes
 }
 
-// joinHints returns a string that contains the sorted names, each followed by hintEnd.
+// joinHints sorts the names and appends hintEnd to each of them.
 func joinHints[T any](list []T, name func(T) string) string {
 	if len(list) == 0 {
 		return ""
@@ -414,8 +407,8 @@ func joinHints[T any](list []T, name func(T) string) string {
 	return strings.Join(slices.Compact(names), "")
 }
 
-// withIP returns a copy of the address with the given IP and facts. If the IP cannot be used,
-// withIP removes the hostname and marks the address as left out.
+// withIP returns a copy of the address with the given IP and facts. If the IP is unusable, withIP
+// removes the hostname and sets leftOut.
 func (a address) withIP(text string, at addressFacts) address {
 	ip, why := readIP(text)
 	if a.ip = ip; why != federation.Served {
@@ -429,8 +422,8 @@ func (a address) withIP(text string, at addressFacts) address {
 	return a
 }
 
-// expand returns the smallest endpoint of a slice that readEndpoint and withIP convert to this
-// address. The namespace argument is the namespace of the slice.
+// expand returns the smallest endpoint that readEndpoint and withIP convert to this address. The
+// namespace argument is the namespace of the slice.
 func (a *address) expand(namespace string) discoveryv1.Endpoint {
 	at := a.facts.Value()
 	e := discoveryv1.Endpoint{Addresses: []string{a.expandIP()}, Hostname: a.hostname}
@@ -484,8 +477,7 @@ func (a address) same(b address) bool {
 	return a.ip == b.ip && a.target == b.target && a.facts == b.facts && value(a.hostname) == value(b.hostname)
 }
 
-// size returns the memory to which an address refers, in bytes. The size of the address itself is
-// not included.
+// size returns the bytes of memory to which an address refers.
 func (a *address) size() int64 {
 	n := textSize(a.target)
 	if a.hostname != nil {
@@ -494,8 +486,7 @@ func (a *address) size() int64 {
 	return n
 }
 
-// size returns the memory of addressFacts, in bytes. Several addresses may share their
-// addressFacts.
+// size returns the bytes of memory used by an addressFacts, which several addresses may share.
 func (p addressFacts) size() int64 {
 	return uniqueSize + sizeof[addressFacts]() +
 		textSize(p.zone) + textSize(p.zones) + textSize(p.nodes) + textSize(p.node) + textSize(string(p.why)) +
@@ -510,9 +501,8 @@ func endpointTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 	return podTarget(ref, namespace)
 }
 
-// podTarget returns the key of the Pod to which an address refers. If the address is a bare
-// address, the key is empty. If the address refers to an object of another kind, the address cannot
-// be served, and podTarget returns false.
+// podTarget returns the key of the Pod to which an address refers, or "" for a bare address. If the
+// address refers to another kind of object, it cannot be served, and podTarget returns false.
 func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	switch {
 	case ref == nil:
@@ -541,11 +531,10 @@ func expandTarget(target, namespace string) *corev1.ObjectReference {
 	return nil
 }
 
-// nameable reports whether an object can have the given name. A name with a slash could result in
-// the key of an object of another kind (see workloadPrefix).
+// nameable reports whether an object can have the given name. A name with a slash could be mistaken
+// for the key of another kind of object (see workloadPrefix).
 func nameable(name string) bool { return name != "" && !strings.Contains(name, "/") }
 
-// targetKind returns the kind of the object to which an address refers.
 func targetKind(target string) federation.Kind {
 	switch {
 	case target == "":
@@ -556,8 +545,7 @@ func targetKind(target string) federation.Kind {
 	return federation.Pod
 }
 
-// trim frees the unused capacity of a list. The unused capacity may be large if many endpoints are
-// not ready.
+// trim frees unused capacity, which may be large if many endpoints are not ready.
 func trim[T any](list []T) []T {
 	if cap(list)-len(list) > 4 {
 		return slices.Clone(list)
@@ -565,10 +553,9 @@ func trim[T any](list []T) []T {
 	return list
 }
 
-// connected returns an iterator over the addresses that are connected to their Pods. Ready
-// addresses are connected. In the local cluster, addresses with a hostname are also connected,
-// because profiles look up these addresses. For any other address, Isthmus does not have to do
-// anything when the Pod changes.
+// connected iterates over the addresses that are connected to their Pods. These are the ready
+// addresses and, in the local cluster, the addresses with a hostname, because profiles look them
+// up. Isthmus ignores changes to the Pods of all other addresses.
 func (l *slice) connected(local bool) iter.Seq[*address] {
 	return func(yield func(*address) bool) {
 		for _, sub := range l.subsets {
@@ -581,9 +568,8 @@ func (l *slice) connected(local bool) iter.Seq[*address] {
 	}
 }
 
-// size returns the memory that the cache uses for a slice in a linked cluster, in bytes. The result
-// includes memory for the Service and Pods to which the slice refers, even if these objects do not
-// exist.
+// size returns the bytes of memory used by a slice in a linked cluster. It includes memory for the
+// Service and Pods to which the slice refers, even if they do not exist.
 func (l *slice) size(string) int64 {
 	n := sizeof[slice]() + indexEntry[*slice]() + serviceEntrySize() + textSize(l.service.Namespace) +
 		textSize(l.service.Name) + textSize(l.mirror.cluster) + textSize(l.mirror.identity) +
@@ -605,8 +591,7 @@ func (l *slice) size(string) int64 {
 	return n
 }
 
-// shared yields the facts of a slice's addresses. If consecutive addresses have equal facts, shared
-// yields these facts only once.
+// shared yields the facts of the addresses in a slice. Consecutive equal facts are yielded once.
 func (l *slice) shared(yield func(any, int64) bool) {
 	var last unique.Handle[addressFacts]
 	for _, sub := range l.subsets {
@@ -620,29 +605,28 @@ func (l *slice) shared(yield func(any, int64) bool) {
 	}
 }
 
-// same reports whether all fields that are copied from the object are equal.
+// same reports whether all fields copied from the object are equal.
 func (l *slice) same(o *slice) bool { return l.alike(o, false) }
 
-// alike reports whether two slices are equivalent. If the shown argument is true, alike ignores the
-// fields that are only used for explanations, and compares the fields that readers, profiles and
-// writers of slices use.
+// alike reports whether two slices are equivalent. If shown is true, it ignores the fields that are
+// only used for explanations.
 func (l *slice) alike(o *slice, shown bool) bool {
 	return l.service == o.service && l.mirror == o.mirror && l.managed == o.managed &&
 		slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool { return a.alike(b, shown) })
 }
 
-// sliceIndex contains the EndpointSlices or Endpoints objects of a cluster. The mutex cache.mu
-// guards a sliceIndex.
+// sliceIndex contains the EndpointSlices or Endpoints objects of a cluster. The cache.mu mutex
+// guards it.
 type sliceIndex struct {
-	cache *cache // fixed
+	cache *cache
 	byKey map[string]*slice
-	clock uint64 // the newest stamp; no stamp is used twice
+	clock uint64 // the newest stamp; stamps are never reused
 }
 
 func newSliceIndex(c *cache) sliceIndex { return sliceIndex{cache: c, byKey: make(map[string]*slice)} }
 
-// set updates the index after a change to the slice with the given key. The before argument is nil
-// for a new slice. The now argument is nil for a deleted slice.
+// set updates the index after a change to a slice. The before argument is nil for a new slice, and
+// the now argument is nil for a deleted slice.
 func (x *sliceIndex) set(key string, before, now *slice) {
 	x.cache.local.countManaged(before, -1)
 	x.cache.local.countManaged(now, 1)
@@ -678,8 +662,8 @@ func (x *sliceIndex) set(key string, before, now *slice) {
 	}
 }
 
-// touch assigns a new stamp to a slice, so that readers join the slice again, and marks the slice's
-// Service as changed.
+// touch assigns a new stamp to a slice, so that readers join it again, and marks its Service as
+// changed.
 func (x *sliceIndex) touch(l *slice) {
 	x.clock++
 	l.stamp = x.clock
@@ -688,7 +672,7 @@ func (x *sliceIndex) touch(l *slice) {
 
 func compareKey(l *slice, key string) int { return cmp.Compare(l.key, key) }
 
-// attachPods connects a slice's addresses to their Pods, their ExternalWorkloads, or placeholders.
+// attachPods connects the addresses of a slice to Pods, ExternalWorkloads or placeholders.
 func (x *sliceIndex) attachPods(l *slice) {
 	for a := range l.connected(x.cache.local != nil) {
 		if a.target == "" {
