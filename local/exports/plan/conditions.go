@@ -13,9 +13,8 @@ import (
 )
 
 // Conditions report what was written, not what is planned. If the API server rejects a write, the
-// condition Ready contains the API server's message. Until a new leader has tried a write, the
-// leader does not change the condition Ready, because the write of the previous leader may have
-// failed.
+// condition Ready contains the API server's message. A new leader leaves Ready unchanged until it
+// has tried a write itself, because the previous leader's write may have failed.
 
 // Attempt is the outcome of this replica's writes to an object since it became the leader.
 type Attempt struct {
@@ -23,13 +22,12 @@ type Attempt struct {
 	Problem string // the error of the last write; empty if it succeeded
 }
 
-// reporter decides the conditions of ServiceExports, as the last stage of Make. The reporter also
-// decides the condition Ready of ServiceImports, for the writer.
+// reporter is the last stage of Make. It computes the conditions of ServiceExports, and the
+// condition Ready of ServiceImports.
 type reporter struct{ *maker }
 
-// conditions adds the conditions of the local cluster's ServiceExports. The function skips
-// ServiceExports whose ServiceImport another controller manages, because that controller writes
-// their conditions too.
+// conditions skips ServiceExports whose ServiceImport another controller manages, because that
+// controller also writes their conditions.
 func (m reporter) conditions() {
 	local := m.clusters[""]
 	if local == nil || !m.ServiceExports || m.MCSVersion == "" {
@@ -64,8 +62,8 @@ func (m reporter) conditions() {
 	slices.SortFunc(m.out.Exports, func(a, b ExportConditions) int { return compareIDs(a.ID, b.ID) })
 }
 
-// readyExport adds the result of the writes to the condition Ready of a valid ServiceExport.
-// readyExport returns false if the condition is not known yet.
+// readyExport reports the outcome of the writes in the condition Ready of a valid ServiceExport. It
+// returns false while the outcome is unknown.
 func (m reporter) readyExport(e *Export, ready *metav1.Condition) bool {
 	imports, services := m.out.Imports, m.out.Services
 	i, found := sort.Find(len(imports), func(i int) int { return compareIDs(e.ID, imports[i].ID) })
@@ -105,8 +103,8 @@ func (m reporter) readyExport(e *Export, ready *metav1.Condition) bool {
 	return true
 }
 
-// readyImport returns the condition Ready of a ServiceImport of type ClusterSetIP. If the plan does
-// not write the ServiceImport's Service, the argument service is nil.
+// readyImport returns the condition Ready of a ServiceImport of type ClusterSetIP. A nil service
+// means that the plan does not write the derived Service.
 func (m reporter) readyImport(one *merged, w *WantedImport, service *WantedService) metav1.Condition {
 	derived := m.Service(one.target())
 	have := m.Imports[one.of]
@@ -142,7 +140,7 @@ func (m reporter) readyImport(one *merged, w *WantedImport, service *WantedServi
 }
 
 // withoutIPs returns the condition Ready of a ServiceImport that does not have the IPs of its
-// Service yet. The argument now is the ServiceImport's current condition, or nil.
+// Service yet.
 func (m reporter) withoutIPs(w *WantedImport, now *metav1.Condition) metav1.Condition {
 	a := m.attempt("ServiceImport", w.ID)
 	if a.Problem != "" {
@@ -154,9 +152,9 @@ func (m reporter) withoutIPs(w *WantedImport, now *metav1.Condition) metav1.Cond
 	return pending("its IPs are not written yet")
 }
 
-// familyNotSupported returns the condition Ready of a ServiceImport if all its exports have only
-// IPv6 and Isthmus does not serve IPv6. Otherwise it returns nil. While the exports of a member are
-// not known, an existing condition of this kind stays unless Isthmus serves a known export.
+// familyNotSupported returns a condition Ready with the reason familyReason, or nil if Isthmus
+// serves an IP family of some export. While a member's exports are unknown, an existing condition
+// with this reason stays unless Isthmus serves a known export.
 func (m reporter) familyNotSupported(one *merged) *metav1.Condition {
 	unserved := one.unserved(m.IPv4Only)
 	if !m.IPv4Only || len(unserved) < len(one.known) {
@@ -176,7 +174,6 @@ func (m reporter) familyNotSupported(one *merged) *metav1.Condition {
 	return now
 }
 
-// attempt returns the result of the writes of an object whose kind is "Service" or "ServiceImport".
 func (m reporter) attempt(kind string, id ID) Attempt {
 	if m.Attempt == nil {
 		return Attempt{Made: true}
@@ -184,8 +181,6 @@ func (m reporter) attempt(kind string, id ID) Attempt {
 	return m.Attempt(kind, id)
 }
 
-// ofService returns the result of the writes of a derived Service. If there is nothing to write,
-// the result is success.
 func (m reporter) ofService(w *WantedService) Attempt {
 	a := m.attempt("Service", w.ID)
 	if a.Made && a.Problem == "" {
@@ -197,7 +192,6 @@ func (m reporter) ofService(w *WantedService) Attempt {
 	return a
 }
 
-// ofImport is like ofService, but for a ServiceImport without its status.
 func (m reporter) ofImport(w *WantedImport) Attempt {
 	a := m.attempt("ServiceImport", w.ID)
 	if a.Made && a.Problem == "" {
@@ -209,8 +203,7 @@ func (m reporter) ofImport(w *WantedImport) Attempt {
 	return a
 }
 
-// familyReason is the reason of the condition Ready if Isthmus does not serve the IP families of
-// any export of a ServiceImport.
+// familyReason means that Isthmus does not serve the IP families of any export of a ServiceImport.
 const familyReason = "IPFamilyNotSupported"
 
 // ExportConditions holds the planned conditions of a ServiceExport in the local cluster.
@@ -220,14 +213,14 @@ type ExportConditions struct {
 	Want []metav1.Condition // of the types that Isthmus sets
 }
 
-// Content is like [WantedService.Content]. The result differs for a new ServiceExport with the same
-// name.
+// Content is like [WantedService.Content], but changes if the ServiceExport is deleted and
+// recreated.
 func (w *ExportConditions) Content() string {
 	return hash(fmt.Sprintf("%s %#v", w.Have.UID, w.Want), 20)
 }
 
 // Over returns have with the planned conditions, and whether the result differs from have.
-// Conditions of other types stay.
+// Conditions of other types stay unchanged.
 func (w *ExportConditions) Over(have []metav1.Condition) (next []metav1.Condition, differs bool) {
 	next = slices.DeleteFunc(slices.Clone(have), func(c metav1.Condition) bool {
 		return c.Type == "Conflict" && len(w.Want) < 3
@@ -269,8 +262,8 @@ func exportConditions(v Verdict, e *Export, found []Conflict) []metav1.Condition
 	return append(all, condition("Conflict", true, strings.Join(reasons, ","), strings.Join(messages, "; ")))
 }
 
-// keepConflict replaces a wanted condition Conflict with the current one if the status of the
-// current one is True. The current conflict may involve an export that is not known.
+// keepConflict preserves a current condition Conflict with status True, because the conflict may
+// involve an export that is unknown at the moment.
 func keepConflict(want, have []metav1.Condition) {
 	for _, c := range have {
 		if i := slices.IndexFunc(want, func(o metav1.Condition) bool {
@@ -281,27 +274,22 @@ func keepConflict(want, have []metav1.Condition) {
 	}
 }
 
-// pending returns the condition Ready for a ServiceImport that is not ready.
 func pending(why string) metav1.Condition { return condition("Ready", false, "Pending", why) }
 
-// untimed returns a condition without the time of its last transition.
 func untimed(c *metav1.Condition) metav1.Condition {
 	next := *c
 	next.LastTransitionTime = metav1.Time{}
 	return next
 }
 
-// sameCondition reports whether two conditions have the same status, reason and message. The
-// argument now may be nil.
 func sameCondition(now, next *metav1.Condition) bool {
 	return now != nil && now.Status == next.Status && now.Reason == next.Reason && now.Message == next.Message
 }
 
-// maxMessage limits the length of a condition's message, in bytes. The API allows 32 KiB.
+// maxMessage is the maximum length of a condition's message in bytes. The API allows 32 KiB.
 const maxMessage = 8 << 10
 
-// condition returns a new condition without a transition time. The transition time is set when a
-// write changes the status.
+// condition leaves the transition time unset, because the write of a changed status sets it.
 func condition(kind string, is bool, reason, message string) metav1.Condition {
 	message = strings.ToValidUTF8(text.Truncate(message, maxMessage), "")
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}

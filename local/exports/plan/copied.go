@@ -17,28 +17,24 @@ const (
 	maxCopiedBytes = 32 << 10
 )
 
-// maxRefused is the maximum number of refused values that a message lists.
 const maxRefused = 10
 
-// copies holds the labels and annotations to copy from an export, and the keys that cannot be
-// copied.
 type copies struct {
 	labels, annotations         map[string]string
 	refused                     []string // messages, at most maxRefused and one with the number of others
 	leftLabels, leftAnnotations []string // the keys that refused is about
 }
 
-// keyRule decides whether to copy a label or annotation with the given key. If users should know
-// why a key is not copied, the rule also returns a reason.
+// keyRule reports whether to copy the label or annotation with the given key. The reason for users
+// may be empty.
 type keyRule func(key string) (copied bool, reason string)
 
-// preferenceOf returns the annotations of a Service that define its preference.
 func preferenceOf(s *Service) copies {
 	return chooseCopies(nil, s.Annotations, nil, isPreference)
 }
 
 // chooseCopies returns the labels and annotations that the rules select and that the API accepts.
-// chooseCopies selects them in the order of their keys until a limit is reached.
+// It processes the keys in alphabetical order until a limit is reached.
 func chooseCopies(labels, annotations map[string]string, label, annotation keyRule) (c copies) {
 	left := maxCopiedBytes
 	choose := func(
@@ -75,10 +71,9 @@ func chooseCopies(labels, annotations map[string]string, label, annotation keyRu
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// An annotation of each written object records a short hash of each copied value. If the current
+// Each written object has an annotation with a short hash of every copied value. If the current
 // value of a key has a different hash, somebody else has set that value.
 
-// record encodes the record of copied labels and annotations.
 func record(labels, annotations map[string]string) string {
 	var all []string
 	for _, key := range sorted(labels) {
@@ -90,8 +85,8 @@ func record(labels, annotations map[string]string) string {
 	return strings.Join(all, ",")
 }
 
-// rerecorded returns a record in which the given annotations replace all annotations with one of
-// the given keys. The result contains only the items of the existing record that [recorded] reads.
+// rerecorded returns a record in which the given annotations replace every annotation whose key is
+// in keys. It drops the items that [recorded] would not read.
 func rerecorded(text string, keys []string, annotations map[string]string) string {
 	var all []string
 	for item := range strings.SplitSeq(firstItems(text, maxRecordBytes), ",") {
@@ -129,9 +124,9 @@ func recorded(text string) (labels, annotations map[string]string) {
 	return labels, annotations
 }
 
-// overlay adds the wanted values to the values of an object. The argument before contains the
-// hashes of values that were copied earlier. If such a value is no longer wanted, overlay removes
-// it. Values that somebody else has set stay unchanged. The result ours contains the copied values.
+// overlay adds the wanted values to those of an object, and removes copied values that are no
+// longer wanted. The before map contains the hashes of values that were copied earlier. Values that
+// somebody else has set stay unchanged. The ours map contains the copied values.
 func overlay(have, want, before map[string]string) (next, ours map[string]string) {
 	next = maps.Clone(have)
 	ours = make(map[string]string)
@@ -152,8 +147,7 @@ func overlay(have, want, before map[string]string) (next, ours map[string]string
 }
 
 // inherited returns the labels and annotations of a Service that Linkerd's service mirror copied
-// from a member. A label or annotation counts as copied if it has the same value in the Service and
-// in the member's export.
+// from a member. An entry counts as copied if the member's export has the same value.
 func inherited(have *Service, from []*member) *copies {
 	c := &copies{labels: make(map[string]string), annotations: make(map[string]string)}
 	for _, p := range from {

@@ -5,17 +5,16 @@ import (
 	"strings"
 )
 
-// software is a kind of software that uses labels or annotations to find its own objects. If such a
-// key is copied to another cluster, the same software in that cluster may change or delete the
-// written object.
+// software identifies its own objects by labels or annotations. If such a key were copied to
+// another cluster, the same software there might change or delete the written object.
 type software struct {
 	kind    string // as in docs/exports.md
 	domains []string
 	keys    []string
 }
 
-// excludedSoftware defines the keys that are never copied to mirrors, federated Services and
-// ServiceImports. A domain includes its subdomains. docs/exports.md has the same list.
+// excludedSoftware lists the keys that are never copied. A domain includes its subdomains.
+// docs/exports.md has the same list.
 var excludedSoftware = []software{
 	{
 		kind: "Kubernetes",
@@ -102,7 +101,6 @@ var excludedSoftware = []software{
 	},
 }
 
-// excludedDomains and excludedKeys hold the domains and keys of excludedSoftware.
 var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
 	domains = make(map[string]bool)
 	keys = make(map[string]bool)
@@ -117,13 +115,12 @@ var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
 	return domains, keys
 }()
 
-// commonDomain is the domain of labels that describe applications for users. From this domain, only
-// the keys in excludedKeys are excluded.
+// commonDomain is the domain of labels that describe applications to users. Only the keys in
+// excludedKeys are excluded from this domain.
 const commonDomain = "app.kubernetes.io"
 
-// excluded reports whether software uses labels or annotations with the given key to find its own
-// objects. A ServiceExport may contain keys of any length. For keys that are longer than the API
-// accepts, it returns false, because it would have to look up every parent domain.
+// excluded reports whether software finds its own objects by the given key. It returns false for
+// keys that are longer than the API accepts, because it would have to look up every parent domain.
 func excluded(key string) bool {
 	if len(key) > maxKey {
 		return false
@@ -144,26 +141,25 @@ func excluded(key string) bool {
 	return false
 }
 
-// preferenceKeys are the annotations that define a preference. These annotations are copied only
-// from the Service in the local cluster.
+// preferenceKeys are the annotations that define a preference. They are copied only from the
+// Service in the local cluster.
 var preferenceKeys = []string{
 	"isthmus.io/prefer", "isthmus.io/min-ready", "isthmus.io/return-after", "isthmus.io/return-over",
 }
 
-// copyLabel returns the rule for labels of an exported Service. The patterns exclude further keys.
 func copyLabel(exclude KeyPatterns) keyRule {
 	return func(key string) (copied bool, reason string) { return !excluded(key) && !exclude.match(key), "" }
 }
 
-// copyAnnotation is the rule for annotations of an exported Service. copyAnnotation copies
-// annotations that configure proxies for the Service. Other annotations steer controllers.
+// copyAnnotation selects the annotations that configure proxies. Other annotations configure
+// controllers.
 func copyAnnotation(key string) (copied bool, reason string) {
 	copied = key == "config.linkerd.io/opaque-ports" ||
 		inDomain(key, "retry.linkerd.io", "timeout.linkerd.io", "balancer.linkerd.io", "balancer.alpha.linkerd.io")
 	return copied, ""
 }
 
-// copyExported is the rule for exportedAnnotations of a ServiceExport (KEP-1645).
+// copyExported selects the exportedAnnotations of a ServiceExport (KEP-1645).
 func copyExported(key string) (copied bool, reason string) {
 	if excluded(key) {
 		return false, "it is not copied, because other software may use it to find its own objects"
@@ -171,8 +167,6 @@ func copyExported(key string) (copied bool, reason string) {
 	return true, ""
 }
 
-// copyExportedLabel returns the rule for exportedLabels of a ServiceExport. The patterns exclude
-// further keys.
 func copyExportedLabel(exclude KeyPatterns) keyRule {
 	return func(key string) (copied bool, reason string) {
 		if exclude.match(key) {
@@ -182,7 +176,6 @@ func copyExportedLabel(exclude KeyPatterns) keyRule {
 	}
 }
 
-// isPreference is the rule for annotations that define a preference.
 func isPreference(key string) (copied bool, reason string) {
 	return slices.Contains(preferenceKeys, key), ""
 }

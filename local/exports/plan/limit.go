@@ -9,40 +9,37 @@ import (
 	"time"
 )
 
-// Limits on written objects. These limits protect the cluster. A ClusterIP range may contain only
-// 4,096 addresses, and Pods cannot start in a namespace with 2,000 Services.
+// These limits on written objects protect the cluster. A ClusterIP range may contain only 4,096
+// addresses, and Pods cannot start in a namespace with 2,000 Services.
 const (
-	// DefaultPerLink is the default of [Settings.MaxPerLink].
-	DefaultPerLink = 1000
-	// DefaultPerNamespace is the default of [Settings.MaxPerNamespace].
+	DefaultPerLink      = 1000
 	DefaultPerNamespace = 250
-	// MaxObjects is the maximum number of written objects in total.
+	// MaxObjects is the maximum total number of written objects.
 	MaxObjects = 5000
 
 	maxMembers = 256 // of one object
 )
 
-// Limits on the data that a plan reads from a marked object. Anybody can forge such objects.
-// Objects that Isthmus writes never exceed these limits.
+// These limits apply to data from marked objects, because anybody can forge the mark. Objects that
+// Isthmus writes never exceed the limits.
 const (
 	maxMembersBytes = 32 << 10 // of the list of members: maxMembers of the longest names
 	maxRecordBytes  = 64 << 10 // of the record of copied labels and annotations
 )
 
-// maxNamed limits the number of members in one namespace that only objects name. The limit applies
-// separately to each linked cluster, and to all unlinked clusters together. If
-// Settings.MaxPerNamespace is greater than maxNamed, Settings.MaxPerNamespace applies instead.
+// maxNamed is the maximum number of members per namespace that existing objects list without an
+// export. It applies to each linked cluster separately, and to all unlinked clusters together. A
+// larger Settings.MaxPerNamespace replaces it.
 const maxNamed = 250
 
-// limiter is the stage of Make that drops members and objects beyond the limits.
 type limiter struct{ *maker }
 
 // limit drops members and objects beyond the limits.
 //
 // The number of places for a namespace depends only on exports and on the Memory. Forged objects in
 // one namespace therefore cannot reduce the number of places for another namespace. Within a
-// namespace, existing objects get places first, followed by the other objects in the order of their
-// names. Limits reject only new objects. An existing object stays while an export asks for it.
+// namespace, existing objects come first, followed by the other objects in alphabetical order.
+// Limits reject only new objects. An existing object stays while it has an export.
 func (m limiter) limit() {
 	m.limitClusters()
 	m.limitAll()
@@ -53,14 +50,13 @@ func (m limiter) limit() {
 	}
 }
 
-// claim is a member or a group that counts towards a limit.
+// claim is a member or group that counts towards a limit.
 type claim struct {
 	memberKey
 	placed bool // it had a place in the previous plan
 	had    bool // an existing object has it
 }
 
-// limitClusters limits the number of objects of which each cluster is a member.
 func (m limiter) limitClusters() {
 	claims := make(map[string]map[string][]claim) // by cluster and namespace
 	for g, members := range m.members {
@@ -98,9 +94,8 @@ func (m limiter) limitClusters() {
 	}
 }
 
-// fullest returns the link whose exports need the most objects. The function also returns the
-// combination of cluster and namespace whose exports need the most objects. In a tie, the first
-// name wins.
+// fullest returns the link with the most requested objects, and the combination of cluster and
+// namespace with the most requested objects. In a tie, the first name in alphabetical order wins.
 func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (list []Fullness) {
 	link := Fullness{Per: "link", Most: perLink}
 	namespace := Fullness{Per: "namespace", Most: perNamespace}
@@ -128,7 +123,6 @@ func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (l
 	return list
 }
 
-// limitAll limits the total number of objects.
 func (m limiter) limitAll() {
 	claims := make(map[string][]claim)
 	for g, members := range m.members {
@@ -158,10 +152,10 @@ func (m limiter) limitAll() {
 	})
 }
 
-// allot assigns places to claims. The argument most limits the number of places, and ofNamespace
-// limits the number of places for one namespace. Claims that had a place get places first, followed
-// by the other claims in the order of their namespaces. For each claim without a place, allot calls
-// the function over with the number of earlier claims in the namespace.
+// allot assigns at most the given number of places to claims, and at most ofNamespace places per
+// namespace. Claims with a place in the previous plan come first, followed by the other claims in
+// the order of their namespaces. For each claim without a place, allot calls over with the number
+// of earlier claims in the namespace.
 func allot(claims map[string][]claim, most, ofNamespace int, over func(c claim, n int)) {
 	kept := make(map[string]int) // places of the previous plan, by namespace
 	for namespace, all := range claims {
@@ -189,17 +183,15 @@ func allot(claims map[string][]claim, most, ofNamespace int, over func(c claim, 
 	}
 }
 
-// followKey is the key under which followNamed counts members.
 type followKey struct {
 	namespace string
 	cluster   string // if linked is set, empty means the local cluster
 	linked    bool   // if false, the key stands for all unlinked clusters
 }
 
-// followNamed adds the members that only objects name, up to maxNamed. Members that only objects
-// name do not reduce the number of places for exports. If the members of an object exceed that
-// limit, the plan neither changes nor deletes the object until UnlinkedAfter has passed for its
-// members.
+// followNamed adds up to maxNamed members that existing objects list without an export. These
+// members do not reduce the number of places for exports. If an object lists members beyond the
+// limit, the plan leaves it unchanged until UnlinkedAfter has passed for its members.
 func (m limiter) followNamed() {
 	need := make(map[group]map[followKey]int)
 	add := func(g group, r followKey, n int) {
@@ -250,7 +242,6 @@ func (m limiter) followNamed() {
 	}
 }
 
-// isOver reports whether UnlinkedAfter has passed for a member of an unlinked cluster.
 func (m limiter) isOver(what memberKey) bool {
 	since := m.sinceUnlinked(what)
 	if m.Now.Before(since.Add(m.UnlinkedAfter)) {
@@ -260,8 +251,7 @@ func (m limiter) isOver(what memberKey) bool {
 	return true
 }
 
-// sinceUnlinked returns when this leader first saw the given member. The member's cluster is not
-// linked, and only an object names the member.
+// sinceUnlinked returns when this leader first saw the given member of an unlinked cluster.
 func (m limiter) sinceUnlinked(what memberKey) time.Time {
 	if since, ok := m.before.unlinked[what]; ok {
 		return since
@@ -272,7 +262,7 @@ func (m limiter) sinceUnlinked(what memberKey) time.Time {
 	return m.Now
 }
 
-// freeze leaves the object of a group unchanged, because the object names too many clusters for
+// freeze leaves the object of a group unchanged, because it lists too many clusters for
 // followNamed.
 func (m limiter) freeze(g group) {
 	const detail = "it names more clusters than Isthmus tracks in one namespace, so it stays unchanged"
@@ -298,7 +288,6 @@ func (m limiter) freeze(g group) {
 	m.frozen[g] = true
 }
 
-// limitMembers limits the number of members of each object.
 func (m limiter) limitMembers() {
 	for g, members := range m.members {
 		slices.SortFunc(members, func(a, b *member) int { return compareMembers(g, a, b) })
@@ -322,7 +311,7 @@ func (m limiter) leaveOut(one memberKey, why string) {
 	m.verdict(one.group, one.member, OverNumber, why, time.Time{})
 }
 
-// remember records the members that exports asked for, as input of the next plan.
+// remember records the members that exports asked for, as input for the next plan.
 func (m limiter) remember(g group, members []*member) {
 	for _, p := range members {
 		what := memberKey{g, p.cluster}

@@ -10,7 +10,6 @@ import (
 	"isthmus/internal/text"
 )
 
-// These annotations of a link Secret contain settings for the link's exports.
 const (
 	exportsAnnotation       = "isthmus.io/exports"               // all, mirrors or none
 	namespacesAnnotation    = "isthmus.io/export-namespaces"     // overrides LinkSettings.Allow
@@ -24,8 +23,8 @@ type LinkSettings struct {
 	ExcludeLabels KeyPatterns // keys of labels that are not copied, besides those that are never copied
 }
 
-// Read returns s with the settings in the annotations of a link Secret, and at most one warning per
-// annotation. If an annotation is invalid, Joins is Unreadable.
+// Read returns s with the settings from the annotations of a link Secret, and at most one warning
+// per annotation. If an annotation is invalid, Joins is Unreadable.
 func (s LinkSettings) Read(annotations map[string]string) (LinkSettings, []string) {
 	var warnings []string
 	read := func(annotation string, set func(value string) error) {
@@ -77,11 +76,10 @@ func (s *LinkSettings) readExcludeLabels(value string) error {
 	return err
 }
 
-// Joins defines which kinds of objects the exports of a link may join.
+// Joins restricts the kinds of objects that the exports of a link may join.
 type Joins int
 
-// These constants are the values of the annotation isthmus.io/exports, and Unreadable for an
-// invalid annotation.
+// The values of the annotation isthmus.io/exports, and Unreadable for an invalid annotation.
 const (
 	JoinsAll   Joins = iota
 	OnlyMirror       // no objects that have members of other clusters
@@ -89,7 +87,7 @@ const (
 	Unreadable // a setting of the link is invalid: nothing is added or removed
 )
 
-// Limits on patterns. A link Secret may contain arbitrary text.
+// These limits are needed because a link Secret may contain arbitrary text.
 const (
 	maxPatterns    = 256 // of namespaces, which people may also list one by one
 	maxKeyPatterns = 64
@@ -97,13 +95,12 @@ const (
 	maxKey         = validation.DNS1123SubdomainMaxLength + 1 + 63 // in bytes, of a label key and of a pattern of keys
 )
 
-// Patterns select the namespaces to which a link may export. The patterns select a namespace if at
-// least one allowing pattern and no excluding pattern matches the namespace. The zero value selects
-// none.
+// Patterns select the namespaces to which a link may export. A namespace is selected if an allowing
+// pattern matches it and no excluding pattern does. The zero value selects no namespace.
 type Patterns struct{ allow, deny []string }
 
-// ParsePatterns parses a list such as "shop,team-*,!team-x". In a name, * stands for any characters
-// and ? for one character. An empty list does not select any namespaces.
+// ParsePatterns parses a list such as "shop,team-*,!team-x". An asterisk matches any characters,
+// and a question mark matches one character. An empty list selects no namespace.
 func ParsePatterns(list string) (Patterns, error) {
 	var p Patterns
 	for item := range strings.SplitSeq(list, ",") {
@@ -132,8 +129,8 @@ func ParsePatterns(list string) (Patterns, error) {
 	return p, nil
 }
 
-// allows reports whether a link may export to a namespace. A namespace whose name begins with kube-
-// is allowed only if a pattern is exactly its name.
+// allows reports whether a link may export to a namespace. A wildcard never allows a namespace
+// whose name begins with kube-.
 func (p Patterns) allows(namespace string) bool {
 	system := strings.HasPrefix(namespace, "kube-")
 	ok := false
@@ -146,12 +143,12 @@ func (p Patterns) allows(namespace string) bool {
 	return ok
 }
 
-// KeyPatterns select the label keys that are not copied. The patterns select a key if at least one
-// excluding pattern and no excepting pattern matches the key. The zero value selects none.
+// KeyPatterns select the label keys that are not copied. A key is selected if an excluding pattern
+// matches it and no excepting pattern does. The zero value selects no key.
 type KeyPatterns struct{ exclude, except []string }
 
-// ParseKeyPatterns parses a list of label keys such as "example.com/*,tmp-*,!tmp-a". In a key, *
-// stands for any characters and ? for one character. An empty list does not select any keys.
+// ParseKeyPatterns parses a list of label keys such as "example.com/*,tmp-*,!tmp-a". The wildcards
+// are those of [ParsePatterns]. An empty list selects no key.
 func ParseKeyPatterns(list string) (KeyPatterns, error) {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./*?"
 	var p KeyPatterns
@@ -180,17 +177,15 @@ func ParseKeyPatterns(list string) (KeyPatterns, error) {
 	return p, nil
 }
 
-// match reports whether the patterns select a key. The function returns false for keys that are
-// longer than the API accepts.
+// match returns false for keys that are longer than the API accepts.
 func (p KeyPatterns) match(key string) bool {
 	matchesKey := func(pattern string) bool { return matches(pattern, key) }
 	return len(key) <= maxKey && slices.ContainsFunc(p.exclude, matchesKey) &&
 		!slices.ContainsFunc(p.except, matchesKey)
 }
 
-// matches reports whether a pattern matches a whole name. In the pattern, * stands for any
-// characters and ? for one character. The function compares at most len(pattern) * len(name) bytes.
-// Once the comparison has reached a later *, the match of an earlier * is final.
+// matches reports whether a pattern matches a whole name. It compares at most len(pattern) *
+// len(name) bytes, because a later asterisk makes the match of an earlier asterisk final.
 func matches(pattern, name string) bool {
 	star, resume := -1, 0 // the last * in the pattern, and where in the name its successor is tried next
 	p, n := 0, 0

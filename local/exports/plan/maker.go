@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// maker holds the state of one call of Make. The stages of Make are types that embed it.
+// maker holds the state of one call of Make. Each stage of Make is a type that embeds it.
 type maker struct {
 	World
 	before, after Memory
 	clusters      map[string]*Cluster
 	named         map[group]*namedMembers // the members that existing objects name
-	// The map members contains the members that exports ask for, or have asked for since this
-	// replica became the leader. The limiter adds members from namedOnly and unlinked.
+	// members contains the members for which this leader has seen an export. The limiter adds
+	// members from namedOnly and unlinked.
 	members        map[group][]*member
 	namedOnly      map[group][]*member   // members of linked clusters that only objects name
 	unlinked       map[group][]string    // clusters that are not linked and that only objects name
@@ -29,8 +29,8 @@ type maker struct {
 	out            Plan
 }
 
-// Make returns the plan for a world, and the memory for the next call. For its first call, a leader
-// passes the zero Memory.
+// Make returns the plan for a world, and the memory for the next call. A new leader passes the zero
+// Memory.
 func Make(w World, before Memory) (*Plan, Memory) {
 	m := &maker{
 		World:          w,
@@ -72,8 +72,6 @@ func Make(w World, before Memory) (*Plan, Memory) {
 	return &m.out, m.after
 }
 
-// enabled reports whether Isthmus writes objects of a kind. Objects of a disabled kind stay
-// unchanged.
 func (m *maker) enabled(k Kind) bool {
 	if k == Import {
 		return m.ServiceExports
@@ -81,7 +79,7 @@ func (m *maker) enabled(k Kind) bool {
 	return m.Labels
 }
 
-// findWritten finds the members that existing objects name.
+// findWritten collects the members that existing objects list.
 func (m *maker) findWritten() {
 	for _, o := range m.Services {
 		if !m.Marked(o) {
@@ -103,8 +101,8 @@ func (m *maker) findWritten() {
 	}
 }
 
-// inStatus returns the clusters that the status of a ServiceImport names. inStatus also returns the
-// clusters that only the ServiceImport's annotation can name.
+// inStatus returns the clusters in the status of a ServiceImport, and the clusters that only its
+// annotation can list.
 func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 	g := group{kind: Import, of: o.ID}
 	named := false // whether the derived Service names members
@@ -122,9 +120,8 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 		switch {
 		case c == m.ClusterName:
 			clusters = append(clusters, "")
-		// The name of a cluster that is not linked may be a previous name of the local cluster. If
-		// the derived Service names members, that Service decides whether such a cluster is a
-		// member.
+		// The name of an unlinked cluster may be a previous name of the local cluster. If the
+		// derived Service lists members, such a cluster is a member only if the Service lists it.
 		case m.clusters[c] != nil || !named:
 			clusters = append(clusters, c)
 		}
@@ -132,7 +129,6 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 	return clusters
 }
 
-// recordMembers records that an existing object names the given clusters as members.
 func (m *maker) recordMembers(g group, clusters []string, marked bool) {
 	if !m.enabled(g.kind) || !m.Namespaces[g.of.Namespace] {
 		return
@@ -149,12 +145,12 @@ func (m *maker) recordMembers(g group, clusters []string, marked bool) {
 
 // A mirror's name has the form NAME-LINK, in which both NAME and LINK may contain hyphens. Two
 // exports can therefore ask for the same name, such as web-eu of link west, and web of link
-// eu-west. A mirror's name belongs to the longest link name that is a suffix of the mirror's name.
-// The age of the exports does not matter. A client that connects to one cluster by name therefore
-// never reaches another cluster.
+// eu-west. The longest link name that is a suffix of the mirror's name wins, regardless of the age
+// of the exports. A client that connects to one cluster by name therefore never reaches another
+// cluster.
 
-// rememberLinks records the names of all links. After a link is deleted, its name still counts
-// until UnlinkedAfter has passed.
+// rememberLinks records the names of all links. The name of a deleted link stays reserved until
+// UnlinkedAfter has passed.
 func (m *maker) rememberLinks() {
 	for name := range m.clusters {
 		if name != "" {
@@ -174,8 +170,7 @@ func (m *maker) rememberLinks() {
 	}
 }
 
-// linkOfName returns the link to which the name of a mirror belongs. If none of the link names is a
-// suffix of the mirror's name, it returns "".
+// linkOfName returns the longest link name that is a suffix of a mirror's name, or "".
 func (m *maker) linkOfName(mirror string) string {
 	for i := 1; i < len(mirror); i++ {
 		if mirror[i] != '-' {
@@ -188,14 +183,12 @@ func (m *maker) linkOfName(mirror string) string {
 	return ""
 }
 
-// hasItsName reports whether a group may use the name of its target. Only the name of a mirror can
-// belong to another link.
 func (m *maker) hasItsName(g group) bool {
 	return g.kind != Mirror || m.linkOfName(g.target().Name) == g.cluster
 }
 
-// judgeName decides whether a mirror may have its name. If the decision will change only because
-// time passes, until is the time of that change. Otherwise, until is zero.
+// judgeName decides whether a mirror may have its name. A nonzero until is the time at which the
+// decision will change without new input.
 func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 	name := g.target().Name
 	link := m.linkOfName(name)
@@ -211,8 +204,6 @@ func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 	return NameRefused, detail, time.Time{}
 }
 
-// addExports adds a member for each allowed export of a cluster, and records verdicts on the
-// others.
 func (m *maker) addExports(c *Cluster) {
 	for i := range c.Exports {
 		e := &c.Exports[i]
@@ -240,7 +231,6 @@ func (m *maker) addExports(c *Cluster) {
 	}
 }
 
-// groups returns the groups that an export asks to join.
 func (m *maker) groups(c *Cluster, e *Export) (all []group) {
 	if e.Exported != nil && m.ServiceExports {
 		all = append(all, group{kind: Import, of: e.ID})
@@ -257,8 +247,7 @@ func (m *maker) groups(c *Cluster, e *Export) (all []group) {
 	return all
 }
 
-// judge decides whether an export may become a member of a group. If the export may not become a
-// member, judge returns the reason.
+// judge decides whether an export may join a group, and returns the reason for a refusal.
 func (m *maker) judge(c *Cluster, e *Export, g group) (s State, detail string) {
 	switch {
 	case !m.allowed(c, g):
@@ -282,7 +271,6 @@ func (m *maker) judge(c *Cluster, e *Export, g group) (s State, detail string) {
 	return Written, ""
 }
 
-// allowed reports whether the settings of a link allow its membership in a group.
 func (m *maker) allowed(c *Cluster, g group) bool {
 	switch {
 	case c.isLocal() || c.Joins == Unreadable:
@@ -300,7 +288,7 @@ func (m *maker) allowed(c *Cluster, g group) bool {
 const noImports = "the local cluster does not serve the kind ServiceImport"
 
 // adoptExported records the members of Services that Linkerd's service mirror wrote and no longer
-// manages, and for which there are exports. Other Services of the service mirror stay unchanged.
+// manages, if there are exports for them. The other Services of the service mirror stay unchanged.
 func (m *maker) adoptExported() {
 	for g, members := range m.members {
 		o := m.Service(g.target())
@@ -313,14 +301,11 @@ func (m *maker) adoptExported() {
 	}
 }
 
-// mayAdopt reports whether Linkerd's service mirror no longer manages its Services for these
-// clusters.
 func (m *maker) mayAdopt(clusters []string) bool {
 	return !slices.ContainsFunc(clusters, func(name string) bool { return m.lease(name) != Free })
 }
 
-// lease returns the state of the Lease of Linkerd's service mirror for a cluster. The cluster may
-// be unlinked.
+// lease returns the state of a cluster's Lease, even if the cluster is not linked.
 func (m *maker) lease(name string) Lease {
 	if c := m.clusters[name]; c != nil {
 		return c.Lease
@@ -331,7 +316,6 @@ func (m *maker) lease(name string) Lease {
 	return m.LeaseOf(name)
 }
 
-// leftToLinkerd reports whether Linkerd's service mirror writes the Service of a group.
 func (m *maker) leftToLinkerd(g group) bool {
 	held := func(name string) bool { return m.lease(name) == Held }
 	if g.kind == Import {
@@ -343,35 +327,27 @@ func (m *maker) leftToLinkerd(g group) bool {
 	return slices.ContainsFunc(m.members[g], func(p *member) bool { return held(p.cluster) })
 }
 
-// knows reports whether both a cluster's exports of a kind and the written objects of that kind are
-// known.
 func (m *maker) knows(c *Cluster, k Kind) bool {
 	return c.knows(k) && (k != Import || m.Imports != nil) // ServiceImports are not read yet after a start
 }
 
-// allKnow reports whether all clusters' exports of a kind are known.
 func (m *maker) allKnow(k Kind) bool {
 	return !slices.ContainsFunc(m.Clusters, func(c Cluster) bool { return c.Joins != JoinsNone && !c.knows(k) })
 }
 
-// has reports whether an existing object names the given member.
 func (m *maker) has(what memberKey) bool { return m.named[what.group].has(what.member) }
 
-// hasMarked reports whether an existing object with the mark names the given member.
 func (m *maker) hasMarked(what memberKey) bool {
 	had := m.named[what.group]
 	return had.has(what.member) && had.marked
 }
 
 // confirmed reports whether an export has asked for a member since this replica became the leader.
-// If confirmed returns false for a member that no export asks for, only an object names that
-// member.
 func (m *maker) confirmed(what memberKey) bool {
 	_, seen := m.before.seen[what]
 	return seen || m.after.lost[what].seen
 }
 
-// object returns the name of a group's object for [Verdict.Object].
 func (m *maker) object(g group) ID {
 	if m.headless[g] {
 		return g.of
@@ -379,8 +355,8 @@ func (m *maker) object(g group) ID {
 	return g.target()
 }
 
-// verdict records the verdict on a member. Make sets the Object of the verdict after it has decided
-// the types of all ServiceImports.
+// verdict records the verdict on a member. Make fills in the Object field later, once the types of
+// all ServiceImports are known.
 func (m *maker) verdict(g group, cluster string, s State, detail string, until time.Time) {
 	m.verdicts[memberKey{g, cluster}] = Verdict{
 		Cluster: cluster,

@@ -18,14 +18,12 @@ type member struct {
 	notes   []string   // reported for this member only
 }
 
-// exported returns the first maxExportedPorts ports of the member's export. The export must be
-// known.
+// exported returns the first maxExportedPorts ports of the member's export, which must be known.
 func (p *member) exported() []Port {
 	ports := p.export.Service.Ports
 	return ports[:min(len(ports), maxExportedPorts)]
 }
 
-// ports returns an index of the ports of the member's export. The export must be known.
 func (p *member) ports() *portIndex {
 	if p.index == nil {
 		p.index = indexPorts(p.exported())
@@ -33,15 +31,15 @@ func (p *member) ports() *portIndex {
 	return p.index
 }
 
-// serviceCopies returns the copied labels and annotations of the member's Service, except its
+// serviceCopies returns the copied labels and annotations of the member's Service, without its
 // preference. The export must be known.
 func (p *member) serviceCopies() copies {
 	s := p.export.Service
 	return chooseCopies(s.Labels, s.Annotations, copyLabel(p.link.ExcludeLabels), copyAnnotation)
 }
 
-// exportedCopies returns the exportedLabels and exportedAnnotations of the member's ServiceExport
-// that are copied. The export must be known.
+// exportedCopies returns the copied exportedLabels and exportedAnnotations of the member's
+// ServiceExport. The export must be known.
 func (p *member) exportedCopies() *copies {
 	if p.copies == nil {
 		e := p.export.Exported
@@ -51,20 +49,19 @@ func (p *member) exportedCopies() *copies {
 	return p.copies
 }
 
-// memberKey identifies a member.
 type memberKey struct {
 	group
 	member string // the name of the cluster
 }
 
-// namedMembers holds the clusters that an existing object names as members.
+// namedMembers holds the clusters that an existing object lists as members.
 type namedMembers struct {
 	marked   bool     // if false, the object has no mark and may be adopted
 	more     bool     // the object names more members than the plan reads
 	clusters []string // sorted, without duplicates
 }
 
-// has reports whether the object names a cluster. The receiver may be nil.
+// has may be called with a nil receiver.
 func (h *namedMembers) has(cluster string) bool {
 	if h == nil {
 		return false
@@ -82,8 +79,8 @@ func clustersOf(members []*member) (names []string) {
 
 // compareMembers orders the members of a group. The first member decides values that cannot be
 // merged. For Services, the local cluster comes first, followed by the links in the order of their
-// age, as with Linkerd. For ServiceImports, the oldest ServiceExport comes first, as in KEP-1645. A
-// member whose export is not known is ordered by its link in a Service, and comes last in a
+// age, as in Linkerd. For ServiceImports, the oldest ServiceExport comes first, as in KEP-1645. A
+// member with an unknown export is ordered by its link for a Service, and comes last for a
 // ServiceImport.
 func compareMembers(g group, a, b *member) int {
 	if g.kind == Import {
@@ -99,8 +96,7 @@ func compareMembers(g group, a, b *member) int {
 	)
 }
 
-// later returns 1 if b is true, and 0 otherwise. Comparison functions use this result to put an
-// item last.
+// later returns 1 if b is true, and 0 otherwise, so that comparison functions sort an item last.
 func later(b bool) int {
 	if b {
 		return 1

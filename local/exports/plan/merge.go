@@ -28,7 +28,6 @@ type merged struct {
 	refused    []string   // texts about values of members that can't be used
 }
 
-// localMember returns the member of the local cluster, or nil.
 func (one *merged) localMember() *member {
 	i := slices.IndexFunc(one.members, func(p *member) bool { return p.cluster == "" })
 	if i < 0 {
@@ -37,7 +36,7 @@ func (one *merged) localMember() *member {
 	return one.members[i]
 }
 
-// exporters returns the cluster names to list in status.clusters.
+// exporters returns the cluster names for status.clusters.
 func (one *merged) exporters(localName string) (names []string) {
 	for _, p := range one.members {
 		if name := cmp.Or(p.cluster, localName); listable(name) {
@@ -48,10 +47,9 @@ func (one *merged) exporters(localName string) (names []string) {
 	return slices.Compact(names)
 }
 
-// remoteOrder returns the member links in the order in which they decide. While the exports of a
-// link are not known, the link's place in the order is not known either. The link then keeps its
-// place after the member that precedes it in the existing Service. Otherwise, the order would
-// change twice.
+// remoteOrder returns the links that are members, in order of precedence. While the exports of a
+// link are unknown, the link stays behind the member that precedes it in the existing Service,
+// because the order would otherwise change twice.
 func (one *merged) remoteOrder(w *World) (names []string) {
 	known := make(map[string]bool) // the member links; true if the exports are known
 	for _, p := range one.members {
@@ -89,10 +87,8 @@ func (one *merged) remoteOrder(w *World) (names []string) {
 	return names
 }
 
-// unserved returns the known members from which clients get no addresses, because the exported
-// Service has only IPv6 and Isthmus does not serve IPv6. The function never returns clusters on
-// other networks, because their clients get the addresses of Linkerd gateways, regardless of the
-// Service's IP families.
+// unserved returns the known members whose Service has only IPv6, if Isthmus does not serve IPv6.
+// It omits clusters on other networks, because their clients use the addresses of Linkerd gateways.
 func (one *merged) unserved(ipv4Only bool) (clusters []string) {
 	if !ipv4Only {
 		return nil
@@ -105,11 +101,10 @@ func (one *merged) unserved(ipv4Only bool) (clusters []string) {
 	return clusters
 }
 
-// merger is the stage of Make that merges the members of each group. The writer stage uses it.
 type merger struct{ *maker }
 
-// merge merges the members of a group. While the exports of a member are not known, values that
-// this member may decide stay unchanged.
+// merge merges the members of a group. While a member's exports are unknown, the values that it
+// might determine stay unchanged.
 func (m merger) merge(g group) *merged {
 	one := &merged{group: g, members: m.members[g]}
 	for _, p := range one.members {
@@ -168,7 +163,6 @@ func (m merger) merge(g group) *merged {
 	return one
 }
 
-// mergeImport decides the type and the ports of a ServiceImport.
 func (m merger) mergeImport(one *merged) {
 	s := newSettler(m.maker, one)
 	one.importType = s.decideType()
@@ -194,9 +188,9 @@ func (m merger) mergeImport(one *merged) {
 	one.metadata.keep = !s.complete
 }
 
-// portListsInOrder returns the ports of the members of a mirror or federated Service, in the order
-// in which the members decide. The ports of the existing object represent all members whose exports
-// are not known. These ports are listed at the position of the first of those members.
+// portListsInOrder returns the ports of the members of a mirror or federated Service, in order of
+// precedence. The ports of the existing object stand in for all members whose exports are unknown,
+// at the position of the first of those members.
 func (m merger) portListsInOrder(one *merged) (all []portList) {
 	byCluster := make(map[string]*member)
 	for _, p := range one.members {
@@ -220,7 +214,6 @@ func (m merger) portListsInOrder(one *merged) (all []portList) {
 	return all
 }
 
-// portsThere returns the ports of the existing object of a group.
 func (m merger) portsThere(g group) []Port {
 	if o := m.Imports[g.of]; g.kind == Import && o != nil && len(o.Ports) > 0 {
 		return firstPorts(o.Ports)
@@ -231,10 +224,9 @@ func (m merger) portsThere(g group) []Port {
 	return nil
 }
 
-// firstPorts returns the first maxPorts ports of an existing object. Others are not read.
 func firstPorts(ports []Port) []Port { return ports[:min(len(ports), maxPorts)] }
 
-// differences returns the conflicts between the exports of a ServiceImport, except port conflicts.
+// differences returns all conflicts between the exports of a ServiceImport except port conflicts.
 func (m merger) differences(one *merged) (all []Conflict) {
 	add := func(reason, field string, value func(p *member) string) {
 		by := make(map[string][]string)
@@ -264,8 +256,8 @@ func (m merger) differences(one *merged) (all []Conflict) {
 	add("TrafficDistributionConflict", "trafficDistribution", func(p *member) string {
 		return traffic(p).TrafficDistribution
 	})
-	// One link may exclude labels that another link copies. If a key is omitted from one export,
-	// differences does not compare the key at all.
+	// One link may exclude labels that another link copies. A key that one export omits is
+	// therefore not compared at all.
 	leftLabels := make(map[string]bool)
 	leftAnnotations := make(map[string]bool)
 	for _, p := range one.known {
@@ -295,7 +287,6 @@ const (
 	headless     = "Headless"
 )
 
-// importType returns the type of ServiceImport that an export asks for.
 func importType(e *Export) string {
 	if e.Service.Headless() {
 		return headless
@@ -303,16 +294,15 @@ func importType(e *Export) string {
 	return clusterSetIP
 }
 
-// listable reports whether status.clusters may contain the given name. The API accepts DNS labels
-// only. The name of a link may be a different string, such as eu.west. Every plan calls listable
-// for every member, so listable avoids the regular expression of [validation.IsDNS1123Label].
+// listable reports whether status.clusters may contain the given name, which must be a DNS label. A
+// link name may be a different string, such as eu.west. Every plan calls listable for every member,
+// so it avoids the regular expression of [validation.IsDNS1123Label].
 func listable(cluster string) bool {
 	const inside = "abcdefghijklmnopqrstuvwxyz0123456789-"
 	return cluster != "" && len(cluster) <= validation.DNS1123LabelMaxLength && strings.Trim(cluster, inside) == "" &&
 		cluster[0] != '-' && cluster[len(cluster)-1] != '-'
 }
 
-// unlisted returns the sorted names of member links that status.clusters cannot contain.
 func unlisted(members []*member) (names []string) {
 	for _, p := range members {
 		if p.cluster != "" && !listable(p.cluster) {
@@ -323,8 +313,7 @@ func unlisted(members []*member) (names []string) {
 	return names
 }
 
-// onlyIPv6Text returns the message that the Services of the given clusters have only IPv6 while
-// IPv6 is disabled.
+// onlyIPv6Text returns a message for clusters whose Services have only IPv6 while IPv6 is disabled.
 func onlyIPv6Text(clusters []string) string {
 	var names []string
 	for _, name := range clusters {
@@ -334,8 +323,7 @@ func onlyIPv6Text(clusters []string) string {
 		strings.Join(text.First(names, maxRefused), ", ")
 }
 
-// shownMap returns a short string that identifies the content of a map. shownMap skips the keys in
-// without.
+// shownMap returns a short string that identifies the content of a map, except the keys in without.
 func shownMap(m map[string]string, without map[string]bool) string {
 	var all []string
 	for _, key := range sorted(m) {

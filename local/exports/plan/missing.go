@@ -4,50 +4,47 @@ import (
 	"time"
 )
 
-// If a cluster loses more than half of its members, and at least massMembers, within massTime, it
-// has probably been restored from an old backup. Users rarely remove so many exports on purpose.
+// A cluster that loses more than half of its members within massTime, and at least massMembers, has
+// probably been restored from an old backup. Users rarely remove so many exports on purpose.
 const (
 	massMembers = 10
 	massTime    = time.Minute
 )
 
-// kindTime is how long a member of a ServiceImport stays after its ServiceExport or its Service has
-// been deleted. If the CRD is removed, its objects disappear one by one before Isthmus detects the
+// kindTime is how long a member of a ServiceImport stays after the deletion of its ServiceExport or
+// Service. When a CRD is removed, its objects disappear one by one before Isthmus detects the
 // removal of the CRD. A Service that a user replaces is missing for a moment.
 const kindTime = 3 * time.Second
 
-// Memory is the state that each plan inherits from the previous plan. The zero value is the Memory
-// of a new leader.
+// Memory is the state that a plan inherits from the previous plan. A new leader begins with the
+// zero Memory.
 //
-// A user with permission to create Services in one namespace can forge the mark, and can name any
-// cluster in an object. Memory therefore treats members that an export asked for differently from
-// members that only an object names.
+// A user with permission to create Services in one namespace can forge the mark and list any
+// cluster in an object. Memory therefore distinguishes members that an export asked for from
+// members that only an object lists.
 type Memory struct {
-	// The keys of seen are the planned members that an export has asked for since this replica
-	// became the leader. The value reports whether the limits include the member.
+	// The keys of seen are the planned members for which this leader has seen an export. The value
+	// reports whether the member counts towards the limits.
 	seen map[memberKey]bool
-	// The map lost contains the members that exports no longer ask for. An entry stays as long as
-	// an object names the member, but at least for massTime.
+	// lost contains the members that exports no longer ask for. An entry stays while an object
+	// lists the member, but at least for massTime.
 	lost map[memberKey]loss
-	// The map unlinked contains the time when this leader first saw each member of a cluster that
-	// is not linked.
+	// unlinked contains the time when this leader first saw each member of an unlinked cluster.
 	unlinked map[memberKey]time.Time
-	// The map crowded contains the time when this leader first saw an object that exceeds the limit
-	// on members of unlinked clusters. The map crowded also contains objects whose unlinked members
-	// have stayed for UnlinkedAfter.
+	// crowded contains the time when this leader first saw each object with too many members of
+	// unlinked clusters. It also contains objects whose unlinked members have stayed for
+	// UnlinkedAfter.
 	crowded map[group]time.Time
-	// The map links contains the names of all links. The value is the time when this leader first
-	// saw that the link was deleted. For an existing link, the value is zero.
+	// links contains the names of all links. The value is the time when this leader first saw that
+	// the link was deleted, and zero for an existing link.
 	links map[string]time.Time
-	// The map nameless contains the time when the name of an existing mirror passed to another
-	// link.
+	// nameless contains the time when each existing mirror lost its name to another link.
 	nameless map[memberKey]time.Time
-	// The map imports contains the history of ServiceImports that have members.
-	imports map[ID]*history
+	imports  map[ID]*history
 }
 
-// loss describes the loss of a member. After the time in until, the loss does not start again, even
-// if the removal of the member takes a long time.
+// loss describes the loss of a member. After the until time, a slow removal of the member does not
+// start another loss.
 type loss struct {
 	since, until time.Time
 	seen         bool // an export asked for the member while this leader led
@@ -66,11 +63,9 @@ func newMemory() Memory {
 	}
 }
 
-// keeper is the stage of Make that decides on members without an export.
 type keeper struct{ *maker }
 
-// keepMissing decides whether to keep, hold or remove each member that an object names and for
-// which there is no export.
+// keepMissing keeps, holds or removes each member that an object lists without an export.
 func (m keeper) keepMissing() {
 	offered := m.offered()
 	m.carryLosses(offered)
@@ -110,8 +105,8 @@ func (m keeper) offered() map[memberKey]bool {
 	return all
 }
 
-// carryLosses copies the losses of the previous plan. For clusters with known exports, it also
-// records the loss of members that exports have just stopped asking for.
+// carryLosses copies the losses of the previous plan. If a cluster's exports are known, it also
+// records the members that exports have just stopped asking for.
 func (m keeper) carryLosses(offered map[memberKey]bool) {
 	for what, l := range m.before.lost {
 		recent := l.seen && m.Now.Sub(l.since) < massTime
@@ -128,7 +123,6 @@ func (m keeper) carryLosses(offered map[memberKey]bool) {
 	}
 }
 
-// keep adds a member for which there is no export.
 func (m keeper) keep(what memberKey, s State, until time.Time) {
 	p := &member{cluster: what.member, link: m.clusters[what.member], state: s, until: until}
 	if m.confirmed(what) {
@@ -138,9 +132,8 @@ func (m keeper) keep(what memberKey, s State, until time.Time) {
 	}
 }
 
-// keepUnlinked holds a member of an unlinked cluster that an export asked for. The hold time of
-// each member is separate. After a failed write, one member may stay in the object although the
-// hold time of another member has passed.
+// keepUnlinked holds a member of an unlinked cluster that an export asked for. Each member has its
+// own hold time, because a failed write may leave one member in the object after the others.
 func (m keeper) keepUnlinked(what memberKey) {
 	since, ok := m.before.unlinked[what]
 	if !ok {
@@ -156,8 +149,8 @@ func (m keeper) keepUnlinked(what memberKey) {
 }
 
 // holdNameless holds a mirror that has lost its name to a new link, for UnlinkedAfter. The plan
-// then deletes the mirror and creates the new link's mirror as a new Service. A Service is never
-// reassigned from one cluster to another.
+// then deletes the mirror and creates a new Service for the new link. A Service never changes from
+// one cluster to another.
 func (m keeper) holdNameless(what memberKey) {
 	since, known := m.before.nameless[what]
 	if !known {
@@ -169,7 +162,6 @@ func (m keeper) holdNameless(what memberKey) {
 	}
 }
 
-// lose records the loss of a member, unless the loss is already recorded.
 func (m keeper) lose(what memberKey) {
 	if _, known := m.after.lost[what]; known {
 		return
@@ -187,7 +179,7 @@ func (m keeper) lose(what memberKey) {
 }
 
 // removeOrHold drops members whose cluster no longer exports them. If a cluster has lost most of
-// its exports at once, removeOrHold holds these members instead.
+// its exports at once, it holds them instead.
 func (m keeper) removeOrHold(missing []memberKey, offered map[memberKey]bool) {
 	mass := m.massLosses(missing, offered)
 	for _, what := range missing {
@@ -203,9 +195,9 @@ func (m keeper) removeOrHold(missing []memberKey, offered map[memberKey]bool) {
 	}
 }
 
-// tally identifies members that are counted together to detect a mass loss. For members that this
-// leader has seen exported, a tally covers the whole cluster. For members that only objects name, a
-// tally covers one cluster in one namespace.
+// tally identifies members that are counted together to detect a mass loss. Members that this
+// leader has seen exported share one tally per cluster. The other members share one tally per
+// cluster and namespace.
 type tally struct{ cluster, namespace string }
 
 func (m keeper) tallyOf(what memberKey, seen bool) tally {
@@ -215,8 +207,8 @@ func (m keeper) tallyOf(what memberKey, seen bool) tally {
 	return tally{what.member, what.of.Namespace}
 }
 
-// massLosses returns the tallies that have lost more than half of their members, and at least
-// massMembers, within massTime. Forged objects affect only the tally of their own namespace.
+// massLosses returns the tallies that have lost more than half of their members within massTime,
+// and at least massMembers. Forged objects affect only the tally of their own namespace.
 func (m keeper) massLosses(missing []memberKey, offered map[memberKey]bool) map[tally]bool {
 	lost := make(map[tally]int)
 	count := func(what memberKey, l loss) {

@@ -10,18 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Kind is the kind of a written object.
 type Kind string
 
-// If several kinds want the same name, the first kind in this list gets it.
+// If several kinds of objects want the same name, the kind that comes first in this list gets it.
 const (
 	Import    Kind = "import" // a ServiceImport and its derived Service
 	Federated Kind = "federated"
 	Mirror    Kind = "mirror"
 )
 
-// group identifies the exports that share a written object, which are all exports with the same
-// kind and name. The group of a mirror contains only exports of one cluster.
+// group identifies the exports that share a written object. They have the same kind and name. The
+// group of a mirror contains only the exports of one cluster.
 type group struct {
 	kind    Kind
 	of      ID     // the namespace and name of the exports
@@ -43,27 +42,25 @@ func (g group) target() ID {
 	return ID{g.of.Namespace, name}
 }
 
-// DerivedService returns the name of the Service that is derived from a ServiceImport.
 func DerivedService(serviceImport ID) ID {
 	return group{kind: Import, of: serviceImport}.target()
 }
 
 const maxName = validation.DNS1123LabelMaxLength
 
-// usableName reports whether a Service may have the given name. Since Kubernetes 1.36, API servers
-// accept a leading digit by default. Older API servers reject the write.
+// usableName reports whether a Service may have the given name. API servers accept a leading digit
+// by default since Kubernetes 1.36. Older API servers reject the write.
 func usableName(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
 
-// validKey reports whether the API accepts the key of a label or annotation. validKey rejects very
-// long keys without validating them, because validation would take too long.
+// validKey reports whether the API accepts the key of a label or annotation. It rejects very long
+// keys immediately, because their validation would take too long.
 func validKey(key string) bool { return len(key) < 320 && len(validation.IsQualifiedName(key)) == 0 }
 
-// validValue reports whether the API accepts the value of a label.
 func validValue(value string) bool {
 	return len(value) < 64 && len(validation.IsValidLabelValue(value)) == 0
 }
 
-// inDomain reports whether the domain of a key is one of the given domains or a subdomain of one.
+// inDomain reports whether the domain of a key is one of the given domains or their subdomains.
 func inDomain(key string, domains ...string) bool {
 	of, _, ok := strings.Cut(key, "/")
 	for _, d := range domains {
@@ -74,7 +71,6 @@ func inDomain(key string, domains ...string) bool {
 	return false
 }
 
-// hash returns the first n characters of a hash of the given text.
 func hash(text string, n int) string {
 	sum := sha256.Sum256([]byte(text))
 	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:n]
@@ -86,8 +82,8 @@ func compareGroups(a, b group) int {
 
 func rank(k Kind) int { return slices.Index([]Kind{Import, Federated, Mirror}, k) }
 
-// ImportOf returns the name of the ServiceImport from which a Service was derived. For other
-// Services, the result is "".
+// ImportOf returns the name of the ServiceImport from which a Service was derived. It returns ""
+// for any other Service.
 func ImportOf(id ID, labels map[string]string) string {
 	name := labels[importLabel]
 	if (group{kind: Import, of: ID{id.Namespace, name}}).target() != id { // other Services may have the label too
@@ -96,15 +92,15 @@ func ImportOf(id ID, labels map[string]string) string {
 	return name
 }
 
-// WrittenFor returns the exports for which a marked Service was written. WrittenFor returns false
-// if somebody has changed the Service so that the Service no longer names its exports.
+// WrittenFor returns the exports for which a marked Service was written. It returns false if
+// somebody has changed the Service so that it no longer identifies its exports.
 func WrittenFor(o *Service) (ID, bool) {
 	g, _, ok := identify(o)
 	return g.of, ok
 }
 
 // identify returns the group for which a Service was written, and the clusters that the Service
-// names as members. The function returns false for a Service that was not written for a group.
+// lists as members. It returns false for a Service that was not written for a group.
 func identify(o *Service) (g group, clusters []string, ok bool) {
 	if name := ImportOf(o.ID, o.Labels); name != "" {
 		return group{kind: Import, of: ID{o.Namespace, name}}, namedIn(o.Annotations, name), true
@@ -117,8 +113,8 @@ func identify(o *Service) (g group, clusters []string, ok bool) {
 	return group{kind: Federated, of: ID{o.Namespace, name}}, namedIn(o.Annotations, name), ok
 }
 
-// namedIn returns the clusters whose Service with the given name the annotations list as a member.
-// namedIn returns at most maxMembers clusters.
+// namedIn returns up to maxMembers clusters that the annotations list as members with the given
+// Service name.
 func namedIn(annotations map[string]string, name string) (clusters []string) {
 	if annotations[localDiscovery] == name {
 		clusters = append(clusters, "")
@@ -137,7 +133,6 @@ func namedIn(annotations map[string]string, name string) (clusters []string) {
 	return clusters
 }
 
-// namesTooMany reports whether annotations list more members than [namedIn] reads.
 func namesTooMany(annotations map[string]string) bool {
 	list := annotations[remoteDiscovery]
 	return len(list) > maxMembersBytes || strings.Count(list, ",") > maxMembers

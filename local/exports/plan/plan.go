@@ -13,17 +13,15 @@ type Plan struct {
 	// Delete and DeleteImports list marked objects that no export asks for.
 	Delete, DeleteImports []Unwanted
 	// Exports lists the planned conditions of the local cluster's ServiceExports.
-	Exports  []ExportConditions
-	Verdicts []Verdict
-	// Conflicts lists the fields in which exports with the same name differ.
+	Exports   []ExportConditions
+	Verdicts  []Verdict
 	Conflicts []Conflict
-	// Fullest names the link or namespace that is closest to its limit, for each limit.
+	// For each limit, Fullest contains the link or namespace that is closest to it.
 	Fullest []Fullness
 	// Due is the time at which the plan changes without a change to its input. Zero means never.
 	Due time.Time
 }
 
-// Unwanted identifies an object to delete.
 type Unwanted struct {
 	ID
 	Of   ID // the exports for which it was written
@@ -37,28 +35,26 @@ func (u Unwanted) Mine(s Settings, have *Service) bool {
 	return have.UID == u.UID && s.Marked(have) && !have.Deleting
 }
 
-// MineImport is like [Unwanted.Mine], but for a ServiceImport.
 func (u Unwanted) MineImport(s Settings, have *ServiceImport) bool {
 	return have.UID == u.UID && s.MarkedImport(have) && !have.Deleting
 }
 
-// Verdict is the decision on an export.
+// Verdict is the plan's decision on an export.
 type Verdict struct {
 	Cluster string // empty for the local cluster
 	Export  ID
 	Kind    Kind
-	// Object is the Service that is written for the export. Isthmus does not write a Service for a
-	// headless ServiceImport, so in this case Object is the ServiceImport.
+	// Object is the Service that is written for the export. For a headless ServiceImport, it is the
+	// ServiceImport itself, because Isthmus writes no Service.
 	Object ID
 	State  State
 	Detail string    // may be empty
 	Until  time.Time // when the state ends without other changes; zero means never
 }
 
-// State is the result of the plan for an export.
 type State string
 
-// The states. Only members in the states Written, Kept and OnHold are named in written objects.
+// Written objects list only the members in the states Written, Kept and OnHold.
 const (
 	Written       State = "written"
 	Kept          State = "kept"            // the exports of its cluster are not known
@@ -67,8 +63,8 @@ const (
 	Taken         State = "taken"           // another object has the name
 	Waiting       State = "waiting"         // the namespace is missing, or the previous object is still being deleted
 	NotAllowed    State = "not allowed"     // rejected by the settings of the link
-	// NameRefused means one of the following. The name is invalid for a Service, the name belongs
-	// to another link, or the link has the name of the local cluster.
+	// NameRefused means that the name is invalid for a Service or belongs to another link, or that
+	// the link has the name of the local cluster.
 	NameRefused   State = "name refused"
 	NoPort        State = "no usable port"    // a Service needs at least one
 	OverNumber    State = "over the number"   // beyond a limit of objects or members
@@ -78,15 +74,14 @@ const (
 	NoImports     State = "no serviceimports" // the local cluster has no ServiceImports, or they can't be read
 )
 
-// Conflict is a field in which exports with the same name differ.
+// Conflict describes a field in which exports with the same name differ.
 type Conflict struct {
 	Of      ID // the name of the exports
 	Object  ID // see [Verdict.Object]
 	Kind    Kind
 	Reason  string
 	Message string
-	// The list only contains the clusters whose ServiceExports have the conflict. If the list is
-	// nil, all ServiceExports have the conflict.
+	// If only is not nil, the conflict concerns only the ServiceExports in these clusters.
 	only []string
 }
 
@@ -104,5 +99,5 @@ type Fullness struct {
 	Most      int    // the limit
 }
 
-// Ratio returns Asked divided by Most. The ratio is above 1 if exports exceed the limit.
+// Ratio is above 1 if exports exceed the limit.
 func (f Fullness) Ratio() float64 { return float64(f.Asked) / float64(f.Most) }

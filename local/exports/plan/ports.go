@@ -18,7 +18,6 @@ const maxPorts = 100
 // maxExportedPorts is the maximum number of ports that a plan reads from an exported Service.
 const maxExportedPorts = 256
 
-// Port is a port of a Service or a ServiceImport.
 type Port struct {
 	Name, Protocol, AppProtocol string
 	Number                      uint16
@@ -44,14 +43,14 @@ func (p Port) problem() string {
 
 func (p Port) number() portNumber { return portNumber{p.Protocol, p.Number} }
 
-// untargeted returns the port without its target port, as in a ServiceImport.
+// untargeted returns the port without its target port, as it appears in a ServiceImport.
 func (p Port) untargeted() Port {
 	p.Target = ""
 	return p
 }
 
-// unnamed returns the port without its target port. If the port's name may have been generated,
-// unnamed also drops the name.
+// unnamed returns the port without its target port. It also drops a name that may have been
+// generated.
 func (p Port) unnamed() Port {
 	if name := p.madeUpName(); p.Name == name || strings.HasPrefix(p.Name, name+"-") {
 		p.Name = ""
@@ -59,10 +58,8 @@ func (p Port) unnamed() Port {
 	return p.untargeted()
 }
 
-// madeUpName returns a generated name for a port that needs a name but does not have one.
 func (p Port) madeUpName() string { return fmt.Sprintf("%s-%d", strings.ToLower(p.Protocol), p.Number) }
 
-// text describes a port without its name.
 func (p Port) text() string {
 	text := strconv.Itoa(int(p.Number))
 	if p.Protocol != "TCP" {
@@ -74,7 +71,6 @@ func (p Port) text() string {
 	return text
 }
 
-// validTarget reports whether s is a port number or a valid port name.
 func validTarget(s string) bool {
 	if n, err := strconv.Atoi(s); err == nil {
 		return len(validation.IsValidPortNum(n)) == 0
@@ -82,22 +78,21 @@ func validTarget(s string) bool {
 	return len(s) <= maxName && len(validation.IsValidPortName(s)) == 0
 }
 
-// portNumber consists of a protocol and a number, which together are unique among the ports of an
-// object.
+// portNumber is unique among the ports of an object.
 type portNumber struct {
 	protocol string
 	number   uint16
 }
 
 // portIndex finds ports of a list by name and by number. If several ports have the same name or
-// number, it finds the first of these ports.
+// number, it returns the first of them.
 type portIndex struct {
 	ports    []Port
 	byName   map[string]int // positions; nil while the list is short
 	byNumber map[portNumber]int
 }
 
-// shortList is the length up to which an index searches its list linearly.
+// shortList is the maximum length of a list that an index searches linearly.
 const shortList = 8
 
 func indexPorts(ports []Port) *portIndex {
@@ -162,23 +157,23 @@ func (x *portIndex) at(i int, ok bool) Port {
 	return x.ports[i]
 }
 
-// has reports whether the list contains a port. The function also finds a port without a name for
-// which the name of the argument was generated.
+// has reports whether the list contains a port. It also matches an unnamed port for which the name
+// of p may have been generated.
 func (x *portIndex) has(p Port) bool {
 	q, ok := x.numbered(p.number())
 	return ok && (q.untargeted() == p.untargeted() || q.Name == "" && q.untargeted() == p.unnamed())
 }
 
-// hasUnnamed reports whether the list contains a port without a name, for which the name of p was
-// generated.
+// hasUnnamed reports whether the list contains an unnamed port for which the name of p may have
+// been generated.
 func (x *portIndex) hasUnnamed(p Port) bool {
 	q, ok := x.numbered(p.number())
 	return ok && q.Name == "" && q.untargeted() == p.unnamed()
 }
 
-// rivals returns the other valid ports of the list that have the same name or number as p. If the
-// list contains p, the result is empty. The argument unnamed reports whether the port p does not
-// have a name in its export.
+// rivals returns the other valid ports of the list that have the same name or number as p. It
+// returns nothing if the list contains p. The unnamed argument means that p does not have a name in
+// its export.
 func (x *portIndex) rivals(p Port, unnamed bool) (all []Port) {
 	if x.has(p) {
 		return nil
@@ -196,7 +191,6 @@ func (x *portIndex) rivals(p Port, unnamed bool) (all []Port) {
 	return all
 }
 
-// taking returns the ports of the list that have the name or the number of the given port.
 func (x *portIndex) taking(p Port) (all []Port) {
 	if q, ok := x.named(p.Name); ok {
 		all = append(all, q)
@@ -207,8 +201,8 @@ func (x *portIndex) taking(p Port) (all []Port) {
 	return all
 }
 
-// portList holds the ports of one member. Alternatively, it holds the existing ports that stay for
-// members whose exports are not known.
+// portList holds the ports of one member, or the existing ports that stay for members whose exports
+// are unknown.
 type portList struct {
 	cluster string // empty for the local cluster
 	ports   []Port
@@ -218,9 +212,8 @@ type portList struct {
 }
 
 // unite merges the ports of all lists, in order. If several ports have the same name, or the same
-// protocol and number, the result contains only the first of these ports. The result refused
-// describes the ports that cannot be used. If there are more than maxPorts ports, unite keeps the
-// ports of the first members, because the first members decide.
+// protocol and number, the result contains only the first of them. The refused list describes the
+// unusable ports. If there are more than maxPorts ports, the ports of the first members win.
 func unite(lists []portList) (ports []Port, refused []string) {
 	var all portIndex
 	var clusters []string // parallel to the ports of all
@@ -262,9 +255,9 @@ func unite(lists []portList) (ports []Port, refused []string) {
 	return ports, refused
 }
 
-// fitting reports for each port whether the port is among the maxPorts ports that stay. The ports
-// of the first members stay. Ports that do not belong to a known member rank after the ports of the
-// first member. If the export of the deciding member is not known, these ports rank first.
+// fitting reports for each port whether it is among the maxPorts ports that stay. The ports of the
+// first members stay. Ports without a known member rank directly after the ports of the first
+// member, or before all ports if that member's export is unknown.
 func fitting(ports []Port, lists []portList) []bool {
 	ranks := make(map[Port]int)
 	others := 1
@@ -301,8 +294,7 @@ func fitting(ports []Port, lists []portList) []bool {
 	return fits
 }
 
-// named generates a name for a port without a name if there are several ports. The API requires
-// such names.
+// named generates names for unnamed ports if there are several ports, as the API requires.
 func named(ports []Port) []Port {
 	if len(ports) < 2 {
 		return ports
@@ -325,8 +317,8 @@ func named(ports []Port) []Port {
 	return ports
 }
 
-// portConflicts describes how members differ, for each port. A member differs if its port has a
-// different number or a different name. If joined is set, a member without the port differs too.
+// portConflicts describes the differences between members for each port. A member differs if its
+// port has another number or name. If joined is set, a member without the port differs too.
 func portConflicts(ports []Port, members []*member, joined bool) (all []string) {
 	for _, p := range ports {
 		if text := portConflict(p, members, joined); text != "" {
@@ -336,7 +328,7 @@ func portConflicts(ports []Port, members []*member, joined bool) (all []string) 
 	return all
 }
 
-// portConflict describes how members differ in one port. If the members agree, it returns "".
+// portConflict returns "" if the members agree on a port.
 func portConflict(p Port, members []*member, joined bool) string {
 	by := make(map[string][]string) // clusters by their difference; empty if they have exactly this port
 	for _, m := range members {
@@ -359,8 +351,8 @@ func portConflict(p Port, members []*member, joined bool) string {
 	return differing("port "+cmp.Or(p.Name, "without a name"), p.text(), "", by)
 }
 
-// differing returns a message with the used value and the clusters that have different values. If
-// all clusters have the same value, it returns "".
+// differing returns a message with the used value and the clusters that have different values. It
+// returns "" if all clusters have the same value.
 func differing(what, text, used string, by map[string][]string) string {
 	all := fmt.Sprintf("%s: %s (%s)", what, text, strings.Join(append(by[used], "used"), ", "))
 	delete(by, used)
@@ -373,8 +365,8 @@ func differing(what, text, used string, by map[string][]string) string {
 	return all
 }
 
-// quoted quotes and truncates a string from another cluster for a message. The function does not
-// change strings that are in the list plain.
+// quoted quotes and truncates a string from another cluster for a message. It returns the strings
+// in plain unchanged.
 func quoted(value string, plain ...string) string {
 	if slices.Contains(plain, value) {
 		return value
@@ -382,5 +374,4 @@ func quoted(value string, plain ...string) string {
 	return strconv.Quote(text.Truncate(value, text.Short))
 }
 
-// displayName returns the name of a cluster for messages.
 func displayName(cluster string) string { return cmp.Or(cluster, "local") }

@@ -17,8 +17,7 @@ type Export struct {
 	Exported          *ServiceExport // nil if there is no ServiceExport
 }
 
-// invalid returns the reason why a ServiceExport is not valid. For a valid ServiceExport, it
-// returns "".
+// invalid returns the reason why a ServiceExport is invalid, or "" for a valid ServiceExport.
 func (e *Export) invalid() string {
 	if e.Service == nil {
 		return "there is no Service with that name"
@@ -26,8 +25,8 @@ func (e *Export) invalid() string {
 	return e.Service.unexportable()
 }
 
-// serviceMissing reports whether the Service of a ServiceExport is missing. A user may be replacing
-// the Service.
+// serviceMissing also reports true for a Service that is being deleted, because a user may be
+// replacing it.
 func (e *Export) serviceMissing() bool { return e.Service == nil || e.Service.Deleting }
 
 // ServiceExport holds the fields that a plan reads from a ServiceExport.
@@ -39,8 +38,8 @@ type ServiceExport struct {
 	Conditions          []metav1.Condition // set for the local cluster only
 }
 
-// Service holds the fields that a plan reads from a Service. The Service may be an export or an
-// object that the plan writes.
+// Service holds the fields that a plan reads from a Service, which may be an export or a written
+// object.
 type Service struct {
 	ID
 	UID                  string
@@ -57,12 +56,10 @@ type Service struct {
 	Traffic
 }
 
-// Headless reports whether the Service is headless.
 func (s *Service) Headless() bool { return len(s.ClusterIPs) > 0 && s.ClusterIPs[0] == "None" }
 
 func (s *Service) hasIP() bool { return len(s.ClusterIPs) > 0 && !s.Headless() }
 
-// firstFamily returns the IP family of the first ClusterIP.
 func (s *Service) firstFamily() string {
 	if !s.hasIP() {
 		return ""
@@ -70,8 +67,8 @@ func (s *Service) firstFamily() string {
 	return families(s.ClusterIPs[:1])[0]
 }
 
-// onlyIPv6 reports whether IPv6 is the Service's only IP family. If the IP families are not known,
-// it returns false.
+// onlyIPv6 reports whether IPv6 is the Service's only IP family. It returns false if the IP
+// families are unknown.
 func (s *Service) onlyIPv6() bool {
 	return slices.Equal(s.IPFamilies, []string{"IPv6"})
 }
@@ -80,7 +77,7 @@ func (s *Service) onlyIPv6() bool {
 func (s *Service) cannotGetIPs() bool { return s.Headless() || s.Type == "ExternalName" }
 
 // unexportable returns the reason why a Service cannot be exported, or "". Services that Isthmus or
-// a service mirror wrote cannot be exported, because their exports would form a cycle.
+// a service mirror wrote are not exportable, because their exports would form a cycle.
 func (s *Service) unexportable() string {
 	switch {
 	case s.Type == "ExternalName":
@@ -93,8 +90,8 @@ func (s *Service) unexportable() string {
 	return ""
 }
 
-// Reduce drops the fields that a ServiceExport with the Service's name does not need. Reduce does
-// not change the result of [IsWritten] for the Service.
+// Reduce drops the fields that a ServiceExport with the Service's name does not need. The result of
+// [IsWritten] for the Service does not change.
 func (s *Service) Reduce() {
 	s.UID, s.OwnerUID, s.ClusterIPs = "", "", s.ClusterIPs[:min(1, len(s.ClusterIPs))]
 	exclude(s.Labels, func(key string) bool { return key != markLabel && key != mirroredLabel })
@@ -118,8 +115,8 @@ type Traffic struct {
 	TrafficDistribution   string
 }
 
-// usable returns the fields with the values that API servers would store for a Service. The
-// function replaces invalid and oversized values.
+// usable returns the fields with the values that API servers would store for a Service. It replaces
+// invalid and oversized values.
 func (t Traffic) usable() Traffic {
 	const longest, standard = 86400, 10800 // in seconds
 	switch t.SessionAffinity {
@@ -142,7 +139,6 @@ func (t Traffic) usable() Traffic {
 	return t
 }
 
-// families returns the IP families of addresses.
 func families(ips []string) (all []string) {
 	for _, ip := range ips {
 		if strings.Contains(ip, ":") {
@@ -154,25 +150,23 @@ func families(ips []string) (all []string) {
 	return all
 }
 
-// Selectors choose the exported Services of a cluster by labels. Several goroutines call the
-// functions. The functions must not block, and must neither modify nor retain their arguments. The
-// zero value selects nothing.
+// Selectors select the exported Services of a cluster by labels. The functions must be safe for
+// concurrent use, and must not block, modify their arguments or retain them. The zero value selects
+// nothing.
 type Selectors struct {
 	Mirror, Federated func(labels map[string]string) bool // nil selects nothing
-	// ExcludedLabels and ExcludedAnnotations report whether a key must not be copied. If a function
-	// is nil, it does not exclude any keys.
+	// ExcludedLabels and ExcludedAnnotations report whether a key must not be copied. A nil
+	// function excludes no keys.
 	ExcludedLabels, ExcludedAnnotations func(key string) bool
 }
 
-// Match reports whether a Service with the given labels is exported as a mirror, and whether it is
-// exported as a federated Service.
 func (s Selectors) Match(labels map[string]string) (mirror, federated bool) {
 	return s.Mirror != nil && s.Mirror(labels), s.Federated != nil && s.Federated(labels)
 }
 
-// Export returns the export of a Service. Export removes excluded labels and annotations from the
-// Service. A Service that Isthmus or a service mirror wrote keeps all labels and annotations, so
-// that the Service is not mistaken for an export.
+// Export returns the export of a Service. It removes excluded labels and annotations from the
+// Service. A Service that Isthmus or a service mirror wrote keeps them all, so that it is not
+// mistaken for an export.
 func (s Selectors) Export(o *Service, mirror, federated bool) *Export {
 	if !IsWritten(o.Labels) {
 		exclude(o.Labels, s.ExcludedLabels)

@@ -8,22 +8,22 @@ import (
 	"isthmus/internal/text"
 )
 
-// Settings holds the configuration of Isthmus that plans depend on.
+// Settings holds the configuration on which plans depend.
 type Settings struct {
 	Controller   string // the namespace of this installation, which the mark names
 	Multicluster string // the namespace of Linkerd's Links; empty if there is none
 	ClusterName  string // of the local cluster, for status.clusters of ServiceImports
-	// IPv4Only reports whether Isthmus does not serve IPv6 addresses. If IPv4Only is true, written
-	// Services only have IPv4 addresses.
+	// IPv4Only means that Isthmus does not serve IPv6 addresses. Written Services then have only
+	// IPv4 addresses.
 	IPv4Only bool
-	// Labels enables exports by label. ServiceExports enables exports by ServiceExport.
+	// Labels enables exports by label, and ServiceExports enables exports by ServiceExport.
 	Labels, ServiceExports bool
 	// UnlinkedAfter is how long members stay after their cluster has been unlinked, or has lost
 	// most of its exports at once.
 	UnlinkedAfter time.Duration
 	// MaxPerLink limits the number of objects of which a link is a member. MaxPerNamespace limits
-	// the number of objects in one namespace of which a link or the local cluster is a member. Zero
-	// means DefaultPerLink and DefaultPerNamespace.
+	// the number of objects of a link or the local cluster in one namespace. Zero means
+	// DefaultPerLink and DefaultPerNamespace, respectively.
 	MaxPerLink, MaxPerNamespace int
 }
 
@@ -31,13 +31,12 @@ func (s *Settings) perLink() int { return cmp.Or(s.MaxPerLink, DefaultPerLink) }
 
 func (s *Settings) perNamespace() int { return cmp.Or(s.MaxPerNamespace, DefaultPerNamespace) }
 
-// Marked reports whether a Service has the mark of this installation. The mark is not valid for a
-// copy of the Service under another name.
+// Marked reports whether a Service has the mark of this installation. The mark is not valid in a
+// copy of the Service with a different name.
 func (s Settings) Marked(o *Service) bool {
 	return s.marked("Service", o.ID, o.Labels, o.Annotations) && !o.Selector
 }
 
-// MarkedImport is like [Settings.Marked], but for a ServiceImport.
 func (s Settings) MarkedImport(o *ServiceImport) bool {
 	return s.marked("ServiceImport", o.ID, o.Labels, o.Annotations)
 }
@@ -47,8 +46,8 @@ func (s Settings) marked(kind string, id ID, labels, annotations map[string]stri
 		annotations[markAnnotation] == kind+" "+id.String()
 }
 
-// otherInstallation describes the installation of Isthmus in another namespace whose mark an object
-// has. If the object does not have such a mark, it returns "".
+// otherInstallation describes the installation of Isthmus in another namespace that marked an
+// object. It returns "" if the object does not have such a mark.
 func (s Settings) otherInstallation(kind string, id ID, labels, annotations map[string]string) string {
 	namespace := labels[markLabel]
 	if namespace == "" || namespace == s.Controller || annotations[markAnnotation] != kind+" "+id.String() {
@@ -57,14 +56,14 @@ func (s Settings) otherInstallation(kind string, id ID, labels, annotations map[
 	return "the installation of Isthmus in namespace " + text.Quoted(text.Truncate(namespace, text.Short))
 }
 
-// Labels and annotations of written objects. Linkerd's service mirror also writes the keys in the
-// domain linkerd.io.
+// These keys appear on written objects. Linkerd's service mirror also writes the keys in the domain
+// linkerd.io.
 const (
 	markLabel      = "isthmus.io/written-by" // the namespace of the installation
 	markAnnotation = "isthmus.io/written-as" // the kind, namespace and name of the object
 	copiedKey      = "isthmus.io/copied"     // annotation with a record of the copied labels and annotations
-	// SingleStackKey is the annotation that marks Services to which Isthmus has given the IP family
-	// policy SingleStack.
+	// SingleStackKey is the annotation on Services for which Isthmus has set the IP family policy
+	// to SingleStack.
 	SingleStackKey = "isthmus.io/single-stack"
 
 	mirroredLabel = "mirror.linkerd.io/mirrored-service"
@@ -83,21 +82,19 @@ const (
 )
 
 // IsWritten reports whether Isthmus or Linkerd's service mirror wrote a Service with these labels.
-// The mark of any installation counts. A Service that Isthmus or the service mirror wrote is never
-// an export.
+// The mark of any installation counts. A written Service is never an export.
 func IsWritten(labels map[string]string) bool {
 	_, marked := labels[markLabel]
 	return marked || labels[mirroredLabel] != ""
 }
 
 // Strict reports whether a Service has the mark of any installation. Members of a strict Service
-// only have endpoints at ports that they declare. A copy of the Service under another name is not
-// strict.
+// have endpoints only on the ports that they declare. A copy of the Service with a different name
+// is not strict.
 func Strict(id ID, labels, annotations map[string]string) bool {
 	return Settings{Controller: labels[markLabel]}.marked("Service", id, labels, annotations)
 }
 
-// adoptable reports whether Linkerd's service mirror wrote a Service for the group.
 func adoptable(o *Service, g group) bool {
 	if o.Labels[mirroredLabel] != "true" || o.Selector || o.Type != "ClusterIP" || o.Headless() || o.OwnerKind != "" ||
 		o.Labels[markLabel] != "" {

@@ -12,24 +12,22 @@ import (
 // while an export has that value, even if an older export has a different value. Only two sorts of
 // exports cannot replace a settled value:
 //
-//   - Exports that are younger than the export from which the value came. If the Service of the
-//     older export is missing for some time, the older export decides again afterwards. An export
-//     may also change its own values.
-//   - Newcomers. A newcomer is an export whose ServiceExport this leader first saw after the values
-//     of the ServiceImport had settled. This rule is needed because a linked cluster may report a
-//     false creation time. Clients therefore do not lose ports or IPs because of a newcomer.
+//   - An export that is younger than the export from which the value came. If the Service of the
+//     older export is temporarily missing, the older export determines the value again afterwards.
+//     An export may also change its own values.
+//   - A newcomer, which is an export whose ServiceExport this leader first saw after the values of
+//     the ServiceImport had settled. Because a linked cluster may report a false creation time,
+//     clients might otherwise lose ports or IPs to a newcomer.
 //
-// A new leader does not know from which exports the existing values came. The new leader assumes
-// that each value came from the oldest export that has it. Older exports that have a different
-// value at that time cannot replace the value either. The only exception are exports that were
-// absent when the ServiceImport was written. An annotation of the ServiceImport lists their
-// clusters. The oldest export therefore decides again once its Service is back, even under a new
-// leader.
+// A new leader does not know from which exports the existing values came. It assumes that each
+// value came from the oldest export that has it. Older exports with a different value at that time
+// cannot replace the value either. The exceptions are exports that were absent when the
+// ServiceImport was written. An annotation of the ServiceImport lists their clusters. The oldest
+// export therefore determines the value again once its Service is back, even under a new leader.
 
 // settleTime is the age at which the type and the ports of a ServiceImport have settled.
 const settleTime = time.Minute
 
-// history is the state of a ServiceImport in a leader's [Memory].
 type history struct {
 	joined []join       // sorted by cluster
 	kind   *origin      // of the type; nil if not known yet
@@ -42,13 +40,11 @@ type join struct {
 	late         bool // whether it is a newcomer
 }
 
-// origin identifies the export from which a value came.
 type origin struct {
 	exportKey          // the export; for a new leader, the oldest export that has the value
 	against   []string // clusters whose exports are older but do not replace the value
 }
 
-// exportKey identifies a ServiceExport and holds its creation time.
 type exportKey struct {
 	created      time.Time
 	uid, cluster string
@@ -74,7 +70,7 @@ func (o origin) yields(p *member) bool {
 	return older && !slices.Contains(o.against, p.cluster)
 }
 
-// settler decides which existing values of a ServiceImport stay.
+// settler determines which existing values of a ServiceImport stay.
 type settler struct {
 	localName string         // the local cluster's name
 	have      *ServiceImport // nil if it does not exist
@@ -131,7 +127,6 @@ func newSettler(m *maker, one *merged) *settler {
 	return s
 }
 
-// hasSettled reports whether a ServiceImport is old enough for its type and ports to have settled.
 func hasSettled(m *maker, id ID) bool {
 	at := m.Imports[id].Created.Add(settleTime)
 	if m.Now.Before(at) {
@@ -141,7 +136,6 @@ func hasSettled(m *maker, id ID) bool {
 	return true
 }
 
-// join records a ServiceExport.
 func (s *settler) join(j join) {
 	s.after.joined = append(s.after.joined, j)
 	s.late[j.cluster] = j.late
@@ -156,10 +150,10 @@ func (s *settler) byAge() []*member {
 	return members
 }
 
-// firstSight returns the origin of an existing value that the leader has not seen before.
-// firstSight returns nil if the exports of a member are not known, or if none of the exports has
-// the value. The function has reports whether an export has the value. The function rivals reports
-// whether an export has a different value that only the existing value excludes.
+// firstSight returns the origin of an existing value that is new to the leader. It returns nil if a
+// member's exports are unknown, or if no export has the value. The has function reports whether an
+// export has the value. The rivals function reports whether an export has a different value that
+// only the existing value excludes.
 func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	if !s.complete {
 		return nil
@@ -176,9 +170,8 @@ func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	return nil
 }
 
-// stays reports whether a value stays. The function has reports whether an export has the value.
-// The function rivals reports whether an export has a different value that would replace the
-// existing value.
+// stays reports whether an existing value stays. The has function reports whether an export has the
+// value. The rivals function reports whether an export has a different value that would replace it.
 func (s *settler) stays(from *origin, has, rivals func(*member) bool) bool {
 	if s.complete && !slices.ContainsFunc(s.known, has) {
 		return false
@@ -254,8 +247,8 @@ func (s *settler) keptPorts(there []Port) portList {
 	return list
 }
 
-// unnamed returns the existing ports that do not have a name in the oldest export with the port. If
-// a port is not in any known export, a name that may have been generated does not count as a name.
+// unnamed returns the existing ports that have no name in the oldest export with the port. For a
+// port without a known export, a name that may have been generated does not count as a name.
 func (s *settler) unnamed(there []Port) map[Port]bool {
 	members := s.byAge()
 	all := make(map[Port]bool)
@@ -272,10 +265,9 @@ func (s *settler) unnamed(there []Port) map[Port]bool {
 }
 
 // absentClusters returns the value of the annotation for absent clusters. The annotation lists
-// clusters that have a ServiceExport but are not members, except newcomers. A cluster also stays in
-// the annotation while its exports are not known, or while the cluster is not linked. While the
-// exports of at least one member are not known, all clusters with a ServiceExport stay in the
-// annotation too.
+// clusters that have a ServiceExport but are not members, except newcomers. A cluster stays in the
+// annotation while it is unlinked or its exports are unknown. While the exports of any member are
+// unknown, the annotation lists all clusters with a ServiceExport.
 func (s *settler) absentClusters(m *maker, members []*member) string {
 	isMember := make(map[string]bool)
 	for _, p := range members {
@@ -303,8 +295,8 @@ func (s *settler) absentClusters(m *maker, members []*member) string {
 	return firstItems(strings.Join(names, ","), maxMembersBytes)
 }
 
-// remember stores the origins of new ports. While the exports of a member are not known, the
-// origins of existing ports stay undecided.
+// remember stores the origins of new ports. While the exports of a member are unknown, the origins
+// of existing ports stay undecided.
 func (s *settler) remember(ports, there []Port) {
 	known := make(map[Port]bool)
 	for _, p := range s.after.ports {
@@ -329,7 +321,6 @@ func (s *settler) remember(ports, there []Port) {
 	}
 }
 
-// portFate holds the data for deciding whether the existing ports of a ServiceImport stay.
 type portFate struct {
 	*settler
 	index    *portIndex       // of the existing ports
@@ -338,7 +329,6 @@ type portFate struct {
 	origins  map[Port]*origin // nil if not known
 }
 
-// inPlaceOf returns the existing ports that have the same name or number as an export's port.
 func (f *portFate) inPlaceOf(q Port) []Port {
 	all := f.index.taking(q)
 	if q.Name == "" { // a ServiceImport has at most one unnamed port
@@ -347,7 +337,8 @@ func (f *portFate) inPlaceOf(q Port) []Port {
 	return all
 }
 
-// keepsOut reports whether a member's export has a port that collides only with the given port.
+// keepsOut reports whether a member's export has a port that collides with the given port and no
+// other.
 func (f *portFate) keepsOut(port Port, p *member) bool {
 	isOther := func(other Port) bool { return other != port }
 	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WantedService is a Service that the plan wants.
 type WantedService struct {
 	ID
 	Kind     Kind
@@ -28,8 +27,8 @@ type WantedService struct {
 }
 
 // Mine reports whether the plan may write a Service that the caller has just read from the API
-// server. The Service must have the mark. Alternatively, the Service must be the unchanged Service
-// of Linkerd's service mirror that the plan adopts.
+// server. The Service must have the mark, or must be the unchanged Service of Linkerd's service
+// mirror that the plan adopts.
 func (w *WantedService) Mine(have *Service) bool {
 	if have.Deleting {
 		return false
@@ -40,24 +39,23 @@ func (w *WantedService) Mine(have *Service) bool {
 }
 
 // worldAnnotations returns the annotations that Services in [World.Services] always have. A Service
-// that was just read also has other annotations, because Linkerd's service mirror copies all
-// annotations of a Service.
+// that was just read has more, because Linkerd's service mirror copies all annotations of a
+// Service.
 func worldAnnotations(annotations map[string]string) map[string]string {
 	all := maps.Clone(annotations)
 	maps.DeleteFunc(all, func(key, _ string) bool { return !inDomain(key, "linkerd.io", "isthmus.io") })
 	return all
 }
 
-// Content returns a hash that is equal for equal Services and differs for different Services.
+// Content returns a hash of the planned Service.
 func (w *WantedService) Content() string {
 	s, _ := w.Over(nil)
 	return hash(fmt.Sprintf("%q %q %q %+v %+v %s", s.ID, s.Labels, s.Annotations, s.Ports, s.Traffic, w.owner), 20)
 }
 
 // Over returns have with the planned values, and whether the result differs from have. If have is
-// nil, Over returns the Service to create. Values that others have set stay unchanged, including
-// labels and annotations. Before a write, check with [WantedService.Mine] that the plan may write
-// the Service.
+// nil, it returns the Service to create. Values, labels and annotations that others have set stay
+// unchanged. Before a write, check with [WantedService.Mine] that the plan may write the Service.
 func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	if have != nil {
 		next = *have
@@ -82,9 +80,9 @@ func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 }
 
 // setFamilies sets the IP families of a Service. While IPv6 is disabled, Services whose first
-// family is IPv4 get the policy SingleStack. An annotation records that Isthmus has set this
-// policy. Once IPv6 is enabled, Services with that annotation get the policy PreferDualStack again.
-// A policy that somebody else has set stays unchanged.
+// family is IPv4 get the policy SingleStack, and an annotation that records this change. Once IPv6
+// is enabled, Services with the annotation return to PreferDualStack. A policy that somebody else
+// has set stays unchanged.
 func (w *WantedService) setFamilies(next, have *Service) {
 	const single, dual = "SingleStack", "PreferDualStack"
 	const yes = "true"
@@ -111,7 +109,6 @@ func (w *WantedService) setFamilies(next, have *Service) {
 	}
 }
 
-// WantedImport is a ServiceImport that the plan wants.
 type WantedImport struct {
 	ID
 	Turn     string // see [WantedService.Turn]
@@ -126,22 +123,18 @@ type WantedImport struct {
 	ready    metav1.Condition
 }
 
-// Mine reports whether the plan may write a ServiceImport that the caller has just read from the
-// API server.
 func (w *WantedImport) Mine(have *ServiceImport) bool {
 	return !have.Deleting && w.settings.MarkedImport(have)
 }
 
-// Content is like [WantedService.Content].
 func (w *WantedImport) Content() string {
 	i, _, _ := w.Over(nil)
 	i.Conditions = []metav1.Condition{w.ready} // without a transition time
 	return hash(fmt.Sprintf("%#v", i), 20)
 }
 
-// Over returns have with the planned values. The result differs reports whether the metadata or
-// spec differs from have, and statusDiffers whether the status differs. If have is nil, Over
-// returns the ServiceImport to create.
+// Over is like [WantedService.Over]. The differs result covers the metadata and the spec, and
+// statusDiffers covers the status.
 func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, statusDiffers bool) {
 	if have != nil {
 		next = *have
@@ -170,30 +163,28 @@ func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, s
 	return next, differs, changed || !slices.Equal(next.Clusters, have.Clusters)
 }
 
-// noSlices is the value of status.endpointSliceObjects for a ServiceImport without EndpointSlices.
-// Isthmus does not write EndpointSlices for ServiceImports.
+// noSlices is the value of status.endpointSliceObjects, because Isthmus does not write
+// EndpointSlices for ServiceImports.
 const noSlices = "Absent"
 
-// metadata holds the planned labels and annotations of an object.
 type metadata struct {
 	labels, annotations map[string]string // those that Isthmus sets itself
 	copies              copies
 	keep                bool // copied values stay, because the deciding member's export is not known
-	// The preference field holds the local cluster's preference, which applies even if keep is set.
-	// If the field is nil, the preference is not known.
+	// preference holds the local cluster's preference, or nil if it is unknown. The preference
+	// applies even if keep is set.
 	preference map[string]string
 	inherited  *copies // of an adopted object: what the service mirror copied; nil for other objects
 }
 
-// managedKeys are the keys of labels and annotations that only Isthmus sets. The plan removes these
-// keys from objects that should not have them.
+// managedKeys are the keys of labels and annotations that only Isthmus sets. The plan removes them
+// from objects that should not have them.
 var managedKeys = []string{
 	markLabel, markAnnotation, mirroredLabel, clusterLabel, fqNameKey, versionKey,
 	localDiscovery, remoteDiscovery, remoteService,
 	importLabel, derivedKey, unlistedKey, absentKey,
 }
 
-// over returns the given labels and annotations with the planned values.
 func (d metadata) over(labels, annotations map[string]string) (nextLabels, nextAnnotations map[string]string) {
 	copied := annotations[copiedKey]
 	if d.inherited != nil {

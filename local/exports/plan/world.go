@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ID names an object within a cluster.
+// ID identifies an object within a cluster.
 type ID struct{ Namespace, Name string }
 
 func (id ID) String() string { return id.Namespace + "/" + id.Name }
@@ -23,30 +23,29 @@ type World struct {
 	Clusters []Cluster // the local cluster and each link; names are unique
 	// Namespaces holds the namespaces of the local cluster that are not being deleted.
 	Namespaces map[string]bool
-	// Services holds Services of the local cluster. Services contains all Services with the mark,
-	// all Services with Linkerd's label for mirrors, and possibly others.
+	// Services contains all local Services with the mark or with Linkerd's label for mirrors, and
+	// possibly others.
 	Services map[ID]*Service
 	// IsTaken reports whether the local cluster has a Service with the given name that is not in
 	// Services. The result must not change during Make. If IsTaken is nil, Services is complete.
 	IsTaken func(ID) bool
 	Imports map[ID]*ServiceImport
-	// MCSVersion is the API version in which the local cluster serves ServiceImports. An empty
-	// MCSVersion means that the cluster does not serve ServiceImports or, if Imports is nil, that
-	// the version is not known. If MCSVersion is empty, the plan does not write ServiceImports,
-	// their Services or conditions of ServiceExports. If the cluster does not serve ServiceImports,
-	// the Services that were derived from ServiceImports are deleted after UnlinkedAfter.
+	// MCSVersion is the API version in which the local cluster serves ServiceImports. It is empty
+	// if the cluster does not serve ServiceImports or, with nil Imports, if the version is unknown.
+	// While it is empty, the plan does not write ServiceImports, derived Services or conditions of
+	// ServiceExports. If the cluster does not serve ServiceImports, derived Services are deleted
+	// after UnlinkedAfter.
 	MCSVersion string
-	// LeaseOf returns the state of the Lease for a cluster that is not linked. The result must not
-	// change during Make. If LeaseOf is nil, the Leases for all clusters that are not linked are
-	// Free.
+	// LeaseOf returns the state of the Lease for an unlinked cluster. The result must not change
+	// during Make. If LeaseOf is nil, all these Leases are Free.
 	LeaseOf func(cluster string) Lease
-	// Attempt returns the result of the writes of an object whose kind is "Service" or
+	// Attempt returns the outcome of the writes to an object of the kind "Service" or
 	// "ServiceImport". If Attempt is nil, every write counts as successful.
 	Attempt func(kind string, id ID) Attempt
 }
 
 // Service returns the local cluster's Service with the given name, or nil. If the Service exists
-// but is not in Services, all fields of the result are empty.
+// but is not in Services, the result is an empty Service.
 func (w *World) Service(id ID) *Service {
 	if o := w.Services[id]; o != nil {
 		return o
@@ -57,7 +56,6 @@ func (w *World) Service(id ID) *Service {
 	return nil
 }
 
-// unknownService represents all Services that exist but are not in World.Services.
 var unknownService = &Service{}
 
 // Cluster describes the local cluster or a linked cluster, with its exports.
@@ -65,26 +63,23 @@ type Cluster struct {
 	Name   string    // empty for the local cluster
 	Domain string    // of the cluster, such as "cluster.local"
 	Age    time.Time // when it was linked; the oldest link decides
-	// Synced reports whether the exported Services have synced since the writer began.
-	// ServiceExportsSynced reports whether the ServiceExports have synced. The plan does not remove
-	// members of a ServiceImport unless both fields are true. Exports of an unreachable cluster
-	// stay unchanged.
+	// Synced reports whether the exported Services have synced since the writer began, and
+	// ServiceExportsSynced does the same for the ServiceExports. The plan removes members of a
+	// ServiceImport only if both fields are true. Exports of an unreachable cluster stay unchanged.
 	Synced, ServiceExportsSynced bool
 	Exports                      []Export // IDs are unique
-	// Emptied reports whether the cluster does not serve ServiceExports. If Emptied is true, the
-	// plan removes the cluster from ServiceImports after UnlinkedAfter.
+	// Emptied means that the cluster does not serve ServiceExports. The plan then removes the
+	// cluster from ServiceImports after UnlinkedAfter.
 	Emptied bool
 	LinkSettings
 	Lease Lease
-	// OtherNetwork reports whether clients reach the cluster through Linkerd gateways. If
-	// OtherNetwork is true, the IP families of the cluster's Services may differ from those of the
-	// clients.
+	// OtherNetwork means that clients reach the cluster through Linkerd gateways. The IP families
+	// of the cluster's Services may then differ from those of the clients.
 	OtherNetwork bool
 }
 
 func (c *Cluster) isLocal() bool { return c.Name == "" }
 
-// knows reports whether the cluster's exports of a kind are known.
 func (c *Cluster) knows(k Kind) bool {
 	return c.Synced && (c.ServiceExportsSynced || k != Import) && c.Joins != Unreadable
 }

@@ -11,10 +11,9 @@ import (
 	"isthmus/internal/text"
 )
 
-// writer is the stage of Make that decides what to write and to delete.
 type writer struct{ *maker }
 
-// write decides on each group that has members, and on each existing object without members.
+// write handles each group with members, and each existing object without members.
 func (m writer) write() {
 	var wanted []*merged
 	union := merger(m)
@@ -62,7 +61,7 @@ func (m writer) write() {
 		}
 	}
 	for _, g := range slices.SortedFunc(maps.Keys(m.named), compareGroups) {
-		// If others have removed all members from an object, its exports are not known until all
+		// If somebody has removed all members from an object, its exports are unknown until all
 		// clusters have synced.
 		if len(m.members[g]) == 0 && !m.frozen[g] && !m.leftToLinkerd(g) &&
 			(len(m.named[g].clusters) > 0 || m.allKnow(g.kind)) {
@@ -78,9 +77,8 @@ func (m writer) write() {
 	slices.SortFunc(m.out.Delete, func(a, b Unwanted) int { return compareIDs(a.ID, b.ID) })
 }
 
-// nameWinners returns, for each Service name, the group that gets the name. The group whose Service
-// already exists wins. Otherwise, the first kind wins. Among groups of the same kind, the oldest
-// link wins.
+// nameWinners returns the group that gets each Service name. The group whose Service already exists
+// wins. Otherwise, the first kind wins, and among groups of the same kind, the oldest link.
 func (m writer) nameWinners(wanted []*merged) map[ID]group {
 	winners := make(map[ID]group)
 	for _, one := range wanted {
@@ -110,8 +108,8 @@ func (m writer) wins(g, over group) bool {
 	) < 0
 }
 
-// judgeTarget decides whether the plan may write the objects with a group's names. The argument
-// winner is the group that gets the name of the Service.
+// judgeTarget decides whether the plan may write the objects with a group's names. The winner is
+// the group that gets the name of the Service.
 func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) {
 	g := one.group
 	if m.leftToLinkerd(g) {
@@ -174,7 +172,6 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 	return Written, ""
 }
 
-// want adds the objects to write for a group.
 func (m writer) want(one *merged) {
 	if one.kind == Import {
 		m.wantImport(one)
@@ -197,7 +194,7 @@ func (m writer) want(one *merged) {
 			remoteService:   one.of.Name,
 		})
 		w.metadata.annotations[versionKey] = "0"
-		// The domain of an unusable link is not known.
+		// The domain of an unusable link is unknown.
 		if link := one.members[0].link; link != nil && link.Domain != "" {
 			w.metadata.annotations[fqNameKey] = one.of.Name + "." + one.of.Namespace + ".svc." + link.Domain
 		} else if have != nil {
@@ -211,8 +208,8 @@ func (m writer) want(one *merged) {
 // until its owner, the ServiceImport, exists. The ServiceImport gets its IPs once the derived
 // Service has IPs. If the derived Service is deleted or loses its IPs, the ServiceImport keeps the
 // IPs, and the plan creates the Service again with the same IPs. If another object has the derived
-// Service's name, the ServiceImport does not have IPs. The plan does not create an object if all
-// members of the object are on hold.
+// Service's name, the ServiceImport has no IPs. The plan does not create an object whose members
+// are all on hold.
 func (m writer) wantImport(one *merged) {
 	have := m.Imports[one.of]
 	conditions := reporter(m)
@@ -286,8 +283,8 @@ func usableIPs(ips []string) (all []string) {
 	return all
 }
 
-// wantDerived adds the derived Service of a ServiceImport to the plan, and returns the Service. The
-// argument serviceImport is the existing ServiceImport, or nil.
+// wantDerived adds the derived Service of a ServiceImport to the plan, and returns it. The
+// serviceImport argument is the existing ServiceImport, or nil.
 func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *WantedImport) *WantedService {
 	w := m.service(one)
 	if serviceImport != nil {
@@ -322,7 +319,7 @@ func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *Wante
 	return &m.out.Services[len(m.out.Services)-1]
 }
 
-// service returns a Service for a group. The Service contains only the mark.
+// service returns a Service for a group, with nothing but the mark.
 func (m writer) service(one *merged) WantedService {
 	w := WantedService{
 		ID:       one.target(),
@@ -337,12 +334,10 @@ func (m writer) service(one *merged) WantedService {
 	return w
 }
 
-// mark returns the labels and annotations that form the mark of an object.
 func (m writer) mark(kind string, id ID) (labels, annotations map[string]string) {
 	return map[string]string{markLabel: m.Controller}, map[string]string{markAnnotation: kind + " " + id.String()}
 }
 
-// discover sets the annotations that name the members.
 func (m writer) discover(annotations map[string]string, one *merged) {
 	if slices.ContainsFunc(one.members, func(p *member) bool { return p.cluster == "" }) {
 		annotations[localDiscovery] = one.of.Name
@@ -356,7 +351,6 @@ func (m writer) discover(annotations map[string]string, one *merged) {
 	}
 }
 
-// remove adds the objects of a group to the objects to delete.
 func (m writer) remove(g group) {
 	m.removeService(g)
 	if o := m.Imports[g.of]; g.kind == Import && m.MCSVersion != "" && o != nil && m.MarkedImport(o) && !o.Deleting {
@@ -364,8 +358,7 @@ func (m writer) remove(g group) {
 	}
 }
 
-// removeService adds the Service of a group to the objects to delete, unless Linkerd's service
-// mirror wrote the Service.
+// removeService deletes the Service of a group, unless Linkerd's service mirror wrote it.
 func (m writer) removeService(g group) {
 	if o := m.Service(g.target()); o != nil && m.Marked(o) && !o.Deleting {
 		if is, _, _ := identify(o); is == g {
@@ -374,13 +367,12 @@ func (m writer) removeService(g group) {
 	}
 }
 
-// SharedTurn is the turn for writes of objects that exports have never asked for since this replica
-// became the leader. No cluster has this name. Clusters that only objects name therefore do not get
+// SharedTurn is the turn for writes to objects without an export since this replica became the
+// leader. No cluster has this name. Clusters that only an object lists therefore do not get
 // separate turns.
 const SharedTurn = "no export"
 
-// turn returns the turn for the writes of a group. The turn is the first member of the group that
-// an export asks for, or has asked for.
+// turn returns the first member of a group that has an export, or has had one under this leader.
 func (m writer) turn(members []*member, g group) string {
 	for _, p := range members {
 		if p.export != nil || m.confirmed(memberKey{g, p.cluster}) {
@@ -390,7 +382,6 @@ func (m writer) turn(members []*member, g group) string {
 	return SharedTurn
 }
 
-// turnOfGone returns the turn for the deletion of a group's objects.
 func (m writer) turnOfGone(g group) string {
 	if had := m.named[g]; had != nil {
 		for _, name := range had.clusters {
