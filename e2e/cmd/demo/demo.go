@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -46,9 +45,6 @@ type demo struct {
 	gateways []*playedGateway       // north's
 	undo     []func() error
 }
-
-// endpoints are addresses by cluster, sorted.
-type endpoints map[string][]netip.AddrPort
 
 func newDemo(o options, s *screen) (*demo, error) {
 	d := &demo{

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -67,21 +66,6 @@ func (d *demo) preference(ctx context.Context) error {
 		"isthmus.io/return-after": "",
 		"isthmus.io/return-over":  "",
 	}, "", names...)}})
-}
-
-// tiers are those of "local, any" that a proxy has endpoints of.
-func (e endpoints) tiers() string {
-	var list []string
-	if len(e[west]) > 0 {
-		list = append(list, "local")
-	}
-	if len(e[east])+len(e[north]) > 0 {
-		list = append(list, "any")
-	}
-	if len(list) == 0 {
-		return "none"
-	}
-	return strings.Join(list, ", ")
 }
 
 // expectOnly has the proxy see the Pods of these clusters as they are now, and no others.

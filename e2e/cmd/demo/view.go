@@ -11,6 +11,9 @@ import (
 	"isthmus/e2e/proxy"
 )
 
+// endpoints are addresses by cluster, sorted.
+type endpoints map[string][]netip.AddrPort
+
 // byCluster sorts a proxy's endpoints by their label
 // target_cluster; those without it are in the gateway's own cluster.
 func byCluster(state *proxy.GetState) endpoints {
@@ -75,6 +78,21 @@ func (e endpoints) differs(seen endpoints) string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// tiers are those of "local, any" that a proxy has endpoints of.
+func (e endpoints) tiers() string {
+	var list []string
+	if len(e[west]) > 0 {
+		list = append(list, "local")
+	}
+	if len(e[east])+len(e[north]) > 0 {
+		list = append(list, "any")
+	}
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, ", ")
 }
 
 // look returns an error if the stream does not show what it should.
