@@ -17,10 +17,11 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// pageLimit bounds a call, besides its context. Each call connects anew, so that it leaves no connection behind.
+// Each request uses a new connection, so that no idle connection remains.
 const pageLimit = time.Minute
 
-// GetPage returns a page of the admin server at HOST:PORT. A status other than 200 is an error that includes the page.
+// GetPage returns a page of the admin server at HOST:PORT. If the status is not 200, the error
+// includes the page.
 func GetPage(ctx context.Context, addr, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageLimit)
 	defer cancel()
@@ -41,7 +42,7 @@ func GetPage(ctx context.Context, addr, path string) (string, error) {
 	return string(text), err
 }
 
-// ReadPage reads a page of JSON.
+// ReadPage reads a JSON page of the admin server.
 func ReadPage[Page any](ctx context.Context, addr, path string) (page Page, err error) {
 	text, err := GetPage(ctx, addr, path)
 	if err == nil {
@@ -50,13 +51,12 @@ func ReadPage[Page any](ctx context.Context, addr, path string) (page Page, err 
 	return page, err
 }
 
-// ReadClusters reads /debug/clusters.
 func ReadClusters(ctx context.Context, addr string) (adminapi.Clusters, error) {
 	return ReadPage[adminapi.Clusters](ctx, addr, "/debug/clusters")
 }
 
-// ClustersNamed returns the parts of the page about a linked cluster, one for each link Secret that
-// names it, or about the local one if that is its name.
+// ClustersNamed returns all entries of the page for a cluster. A linked cluster has one entry per
+// link Secret.
 func ClustersNamed(page adminapi.Clusters, cluster string) (all []adminapi.Cluster) {
 	for _, c := range append(slices.Clip(page.Clusters), page.Local) {
 		if c.Cluster == cluster {
@@ -68,11 +68,11 @@ func ClustersNamed(page adminapi.Clusters, cluster string) (all []adminapi.Clust
 
 var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 
-// HeapInUse returns the bytes that are in use on a gateway's heap once it has collected its
-// garbage, which this makes it do. It has to run with -enable-pprof.
+// HeapInUse runs the replica's garbage collector and returns the bytes in use on the heap. The
+// replica must run with -enable-pprof.
 func HeapInUse(ctx context.Context, addr string) (int64, error) {
 	var body string
-	for range 3 { // what is kept for reuse goes only when it has not been used for a while
+	for range 3 { // a sync.Pool frees unused objects after two collections
 		var err error
 		if body, err = GetPage(ctx, addr, "/debug/pprof/heap?gc=1&debug=1"); err != nil {
 			return 0, err
@@ -85,13 +85,12 @@ func HeapInUse(ctx context.Context, addr string) (int64, error) {
 	return strconv.ParseInt(found[1], 10, 64)
 }
 
-// Sample is one line of a page of metrics.
+// Sample is one line of a metrics page.
 type Sample struct {
 	Series string // name{labels}
 	Value  float64
 }
 
-// ReadMetrics reads /metrics.
 func ReadMetrics(ctx context.Context, addr string) ([]Sample, error) {
 	text, err := GetPage(ctx, addr, "/metrics")
 	if err != nil {
@@ -100,7 +99,7 @@ func ReadMetrics(ctx context.Context, addr string) ([]Sample, error) {
 	return ParseMetrics(text)
 }
 
-// SumSamples adds up the samples whose series match, and returns how many there are.
+// SumSamples returns the sum and the number of the samples whose series match.
 func SumSamples(samples []Sample, series *regexp.Regexp) (sum float64, count int) {
 	for _, s := range samples {
 		if series.MatchString(s.Series) {
@@ -111,7 +110,7 @@ func SumSamples(samples []Sample, series *regexp.Regexp) (sum float64, count int
 	return sum, count
 }
 
-// ParseMetrics reads the text format of Prometheus.
+// ParseMetrics parses the Prometheus text format.
 func ParseMetrics(text string) ([]Sample, error) {
 	var samples []Sample
 	lines := bufio.NewScanner(strings.NewReader(text))
@@ -135,7 +134,8 @@ func ParseMetrics(text string) ([]Sample, error) {
 	return samples, lines.Err()
 }
 
-// seriesEnd returns where name{labels} ends; a brace or blank within a quoted label value does not end it.
+// seriesEnd returns the end of name{labels}. Braces and blanks inside of quoted label values are
+// skipped.
 func seriesEnd(line string) int {
 	labels, quoted := false, false
 	for i := 0; i < len(line); i++ {

@@ -17,42 +17,42 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// clusterStartLimit bounds how long a cluster may take to become ready. It takes two
-// to three seconds on an idle machine, and minutes on one that is busy with others.
+// A cluster is ready after two to three seconds on an idle machine, but after minutes on a busy
+// one.
 const clusterStartLimit = 5 * time.Minute
 
-// ClusterConfig is how to run one cluster. Name and Dir have to be set.
+// ClusterConfig configures a cluster. Name and Dir are required.
 type ClusterConfig struct {
-	Name        string   // the cluster's name, also that of its kubeconfig context
-	Dir         string   // its state; the same folder again is the same cluster
-	Host        string   // the IP address that it listens on; empty: 127.0.0.1
-	Binary      string   // the controlplane command; empty: Controlplane
-	Controllers []string // controllers to run; nil: those the command runs by default
-	// serve all API groups, and the API's description, which kubectl asks for; else what tests need
+	Name        string   // the name of the cluster and of its kubeconfig context
+	Dir         string   // the state; a directory that is used again restores the same cluster
+	Host        string   // IP address to listen on; the default is 127.0.0.1
+	Binary      string   // path of the controlplane command; the default is Controlplane
+	Controllers []string // controllers to run; nil means the command's default
+	// All serves all API groups and the OpenAPI description, which kubectl needs. The default is
+	// only what tests need.
 	All    bool
-	Output io.Writer // what the process logs; nil: appended to Dir/log
+	Output io.Writer // log of the process; nil appends to Dir/log
 }
 
-// Cluster is a real Kubernetes control plane, run by this process: etcd, kube-apiserver and a few
-// controllers on loopback, with its state in one folder. It can be killed, started again at the
-// same address with the same data and credentials, paused and resumed. Its methods may be called
-// from several goroutines.
+// Cluster is a real Kubernetes control plane that runs as a child process: etcd, kube-apiserver and
+// a few controllers on loopback. All state is in one directory. A cluster can be killed, paused,
+// resumed, and restarted with the same address, data and credentials. All methods are safe for
+// concurrent use.
 //
-// Each cluster is one process, so that one of them can die or hang alone. This package starts the
-// controlplane command and imports none of it, so that tests which need a cluster compile in a
-// second and not in minutes.
+// Each cluster is one process, so that a single cluster can crash or hang. This package runs the
+// controlplane command instead of importing it, so that tests compile in a second and not in
+// minutes.
 type Cluster struct {
 	cfg  ClusterConfig
 	rest *rest.Config
 
 	mu     sync.Mutex
-	proc   *Process // the last process started; it may have ended
+	proc   *Process // the last process; it may have ended
 	closed bool
 }
 
-// StartCluster runs a cluster and returns once its API server is ready and the CRDs are
-// served. ctx bounds the wait only; the cluster runs until
-// Close or the end of this process.
+// StartCluster starts a cluster and returns once the API server is ready and serves the CRDs. Only
+// the wait is limited by ctx: the cluster runs until Close or until this process ends.
 func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	if cfg.Dir == "" {
 		return nil, fmt.Errorf("cluster %s: no Dir", cfg.Name)
@@ -80,8 +80,8 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	return c, nil
 }
 
-// StartClusters starts clusters at the same time and returns them in the order
-// given. When one of them cannot be started, none is left running.
+// StartClusters starts clusters concurrently and returns them in the order of their configurations.
+// If one cluster fails, the others are closed.
 func StartClusters(ctx context.Context, cfgs ...ClusterConfig) ([]*Cluster, error) {
 	clusters := make([]*Cluster, len(cfgs))
 	starting, ctx := errgroup.WithContext(ctx)
@@ -105,26 +105,26 @@ func StartClusters(ctx context.Context, cfgs ...ClusterConfig) ([]*Cluster, erro
 // Name returns the cluster's name.
 func (c *Cluster) Name() string { return c.cfg.Name }
 
-// Dir returns the absolute path of the folder that holds the cluster's state.
+// Dir returns the absolute path of the directory with the cluster's state.
 func (c *Cluster) Dir() string { return c.cfg.Dir }
 
-// Kubeconfig returns the path of an administrator's kubeconfig. It stays valid
-// over restarts.
+// Kubeconfig returns the path of a kubeconfig for an administrator. The file stays valid across
+// restarts.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.cfg.Dir, "kubeconfig") }
 
-// REST returns an administrator's client configuration that no client-side
-// rate limit slows down. It stays valid over restarts; the caller owns it.
+// REST returns a new client configuration for an administrator, without a client-side rate limit.
+// The configuration stays valid across restarts.
 func (c *Cluster) REST() *rest.Config { return rest.CopyConfig(c.rest) }
 
-// Running reports whether the cluster's process is there, paused or not.
+// Running reports whether the cluster's process exists, including while it is paused.
 func (c *Cluster) Running() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.proc != nil && c.proc.Running()
 }
 
-// Kill ends the cluster's process without warning and waits until it is gone.
-// Killing what has ended already is no error.
+// Kill kills the cluster's process and waits for its end. Killing a process that has already ended
+// is not an error.
 func (c *Cluster) Kill() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,8 +141,8 @@ func (c *Cluster) kill() error {
 	return nil
 }
 
-// Restart kills the cluster if it runs and starts it again at the same address
-// with the same data and credentials. It returns once the cluster is ready.
+// Restart kills the cluster if it runs, and starts the cluster again with the same address, data
+// and credentials. It returns once the cluster is ready.
 func (c *Cluster) Restart(ctx context.Context) error {
 	if err := c.Kill(); err != nil {
 		return err
@@ -150,11 +150,11 @@ func (c *Cluster) Restart(ctx context.Context) error {
 	return c.launch(ctx)
 }
 
-// Pause stops the cluster's process where it is: connections stay open and
-// nothing is answered, until Resume.
+// Pause suspends the cluster's process until Resume. Connections stay open, but the API server does
+// not respond.
 func (c *Cluster) Pause() error { return c.signal(syscall.SIGSTOP) }
 
-// Resume lets a paused cluster go on.
+// Resume continues a paused cluster.
 func (c *Cluster) Resume() error { return c.signal(syscall.SIGCONT) }
 
 func (c *Cluster) signal(sig os.Signal) error {
@@ -169,7 +169,8 @@ func (c *Cluster) signal(sig os.Signal) error {
 	return nil
 }
 
-// Close ends the cluster for good, paused or not. Its folder stays.
+// Close permanently stops the cluster, even if it is paused. The directory with the state is not
+// removed.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +178,7 @@ func (c *Cluster) Close() error {
 	return c.kill()
 }
 
-// launch starts the process and waits until it announces that it is ready.
+// launch starts the process and waits until it is ready.
 func (c *Cluster) launch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clusterStartLimit)
 	defer cancel()
@@ -191,7 +192,6 @@ func (c *Cluster) launch(ctx context.Context) error {
 	return nil
 }
 
-// spawn starts the process and returns once it exists.
 func (c *Cluster) spawn() (*Process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +222,7 @@ func (c *Cluster) spawn() (*Process, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer log.Close() // the process has its own
+		defer log.Close() // the process has its own file descriptor
 		output = log
 	}
 	proc, err := StartProcess(ProcessConfig{Path: c.cfg.Binary, Args: args, Output: output, Announces: true})
@@ -235,7 +235,8 @@ func (c *Cluster) spawn() (*Process, error) {
 
 func (c *Cluster) logPath() string { return filepath.Join(c.cfg.Dir, "log") }
 
-// logTail returns the end of the log for an error message, if the log is a file of ours.
+// logTail returns the end of the log for an error message. It is empty if the log goes to
+// cfg.Output.
 func (c *Cluster) logTail() string {
 	if c.cfg.Output != nil {
 		return ""
@@ -247,7 +248,7 @@ func (c *Cluster) logTail() string {
 	return fmt.Sprintf("\n%s ends with:\n%s", c.logPath(), LastLines(string(text), 15))
 }
 
-// restConfig reads a kubeconfig for clients that are not slowed down.
+// restConfig loads a kubeconfig and disables the client-side rate limit.
 func restConfig(path string) (*rest.Config, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestStartWithoutDir: what a cluster keeps never goes into the working directory.
+// TestStartWithoutDir checks that a cluster never stores its state in the working directory.
 func TestStartWithoutDir(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if _, err := StartCluster(t.Context(), ClusterConfig{Name: "west", Binary: "/bin/false"}); err == nil ||

@@ -11,24 +11,26 @@ import (
 	"syscall"
 )
 
-// UsageError is a mistake in the arguments, or in a file that they name. The exit code is 2.
+// UsageError is an error in the arguments or in a file that is specified in the arguments. The exit
+// code is 2.
 type UsageError struct{ error }
 
-// Usage makes an error a UsageError.
+// Usage wraps an error in a UsageError.
 func Usage(err error) error { return UsageError{err} }
 
-// Usagef returns a UsageError of this text.
+// Usagef returns a UsageError with a formatted message.
 func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
 
 var (
-	// ErrPrinted is a failure of which everything has been printed. The exit code is 1.
+	// ErrPrinted reports a failure whose details have already been printed. The exit code is 1.
 	ErrPrinted = errors.New("failed")
-	// ErrInterrupted is an end by a signal. The exit code is 130, as that of a process which Ctrl-C has killed.
+	// ErrInterrupted reports that a signal ended the command. The exit code is 130, as after Ctrl-C
+	// in a shell.
 	ErrInterrupted = errors.New("interrupted")
 )
 
-// ParseFlags parses a command's flags, which are those of ContinueOnError. For -help it prints the
-// text and the flags, and returns flag.ErrHelp. A mistake in the arguments is a UsageError.
+// ParseFlags parses a command's flags, which must use flag.ContinueOnError. For -help, it prints
+// the help text and the flags and returns flag.ErrHelp. Invalid arguments return a UsageError.
 func ParseFlags(flags *flag.FlagSet, args []string, help string, out io.Writer) error {
 	flags.SetOutput(io.Discard)
 	err := flags.Parse(args)
@@ -42,9 +44,8 @@ func ParseFlags(flags *flag.FlagSet, args []string, help string, out io.Writer) 
 	return err
 }
 
-// Main runs a command and ends the process. SIGINT, SIGTERM and SIGHUP cancel the context. A second
-// signal ends the process without cleaning up. Main prints errors to standard error, after the
-// command's name.
+// Main runs a command and exits. SIGINT, SIGTERM and SIGHUP cancel the context, and a second signal
+// exits without cleanup. Main prints errors to standard error, prefixed with the command's name.
 func Main(name string, run func(context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)

@@ -16,49 +16,48 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// FaultMode is what a Proxy does. The zero Mode forwards everything as it comes.
+// FaultMode is the behavior of a FaultProxy. The zero FaultMode forwards all bytes without delay.
 type FaultMode struct {
-	Refuse bool      // new connections are refused; those that are open are not touched
-	Up     FaultPath // from clients to the target
-	Down   FaultPath // from the target to clients
+	Refuse bool      // refuse new connections, without any effect on open connections
+	Up     FaultPath // from the clients to the target
+	Down   FaultPath // from the target to the clients
 }
 
-// FaultPath is what becomes of the bytes of one direction.
+// FaultPath is the treatment of the bytes in one direction.
 type FaultPath struct {
-	Stop  bool          // none gets through; new connections are accepted all the same
-	Delay time.Duration // they come later by this much
-	Rate  int           // bytes per second of each connection; 0: as many as come
+	Stop  bool          // hold back all bytes, but still accept new connections
+	Delay time.Duration // delay of each byte
+	Rate  int           // bytes per second for each connection; 0 is unlimited
 }
 
-// Silent accepts connections and lets nothing through, on those that are open neither.
+// Silent accepts connections but forwards nothing, not even on open connections.
 var Silent = FaultMode{Up: FaultPath{Stop: true}, Down: FaultPath{Stop: true}}
 
-// FaultProxy stands between a client and a server and spoils their connections as a network, a load
-// balancer or a server that hangs would: it refuses, falls silent, is slow, lets little through, or
-// resets.
+// FaultProxy forwards TCP connections to one target and simulates faults of a network, a load
+// balancer or a server. It can refuse, delay, throttle, stall and reset connections.
 //
-// It forwards TCP connections to one target. Set changes what it does with new connections and with open ones, at once.
-// The zero FaultMode heals. ResetAll ends all open connections.
+// Set immediately changes the behavior for new and open connections. The zero FaultMode ends the
+// fault. ResetAll resets all open connections.
 //
-// A connection that lives on loses no bytes: what was held back arrives in order once the fault is over, as after a
-// partition of the network that TCP has outlived. What is held back is bounded, and then fills the sender's windows.
+// A connection that survives a fault loses no bytes: the proxy forwards all held-back bytes in
+// order when the fault ends, as after a short network partition. The buffer for held-back bytes is
+// limited. When it is full, the proxy stops reading and the sender's window fills up.
 //
-// The methods may be called from several goroutines.
+// All methods are safe for concurrent use.
 type FaultProxy struct {
-	// fixed
 	target string
-	port   *Port          // reserved until Close, since it must get its own back after it has refused
-	all    sync.WaitGroup // goroutines
+	port   *Port // reserved until Close, because the proxy listens again after it has refused connections
+	all    sync.WaitGroup
 
 	mu       sync.Mutex
 	mode     FaultMode
-	changed  chan struct{} // closed, and replaced, when mode is another
-	listener net.Listener  // nil while refusing
+	changed  chan struct{} // closed and replaced when mode changes
+	listener net.Listener  // nil while the proxy refuses connections
 	pairs    map[*faultPair]struct{}
 	closed   bool
 }
 
-// StartFaultProxy returns a Proxy that listens at a free port of 127.0.0.1.
+// StartFaultProxy starts a FaultProxy on a free port of 127.0.0.1.
 func StartFaultProxy(target string) (*FaultProxy, error) {
 	reserved, err := ReservePort(firstFaultPort, lastFaultPort)
 	if err != nil {
@@ -73,13 +72,14 @@ func StartFaultProxy(target string) (*FaultProxy, error) {
 	return p, nil
 }
 
-// Ports of fault proxies. Those of clusters and of gateways lie below.
+// Clusters and replicas use other port ranges below firstFaultPort.
 const firstFaultPort, lastFaultPort = 30000, 32767
 
-// Addr returns the address that clients connect to.
+// Addr returns the address for clients.
 func (p *FaultProxy) Addr() string { return p.port.Addr() }
 
-// Set changes what the Proxy does. It fails when another process has taken the port while it refused.
+// Set changes the behavior of the proxy. It fails if the proxy refused connections and another
+// process has taken the port since then.
 func (p *FaultProxy) Set(m FaultMode) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +106,7 @@ func (p *FaultProxy) Set(m FaultMode) error {
 	return nil
 }
 
-// ResetAll ends all open connections by a reset on both sides.
+// ResetAll resets all open connections on both sides.
 func (p *FaultProxy) ResetAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +115,7 @@ func (p *FaultProxy) ResetAll() {
 	}
 }
 
-// Close ends the proxy and all connections, and waits until its goroutines have ended.
+// Close closes the proxy and all connections, and waits for the end of its goroutines.
 func (p *FaultProxy) Close() error {
 	p.mu.Lock()
 	var err error
@@ -130,7 +130,7 @@ func (p *FaultProxy) Close() error {
 	return errors.Join(err, p.port.Release())
 }
 
-// serve accepts connections until l is closed. p.mu is held, or p is not shared yet.
+// serve accepts connections until l is closed. The caller holds p.mu unless p is not shared yet.
 func (p *FaultProxy) serve(l net.Listener) {
 	p.listener = l
 	p.all.Go(func() {
@@ -149,7 +149,7 @@ func (p *FaultProxy) enter(client *net.TCPConn) {
 	c := &faultPair{proxy: p, client: client, ended: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.mode.Refuse { // accepted while the listener was being closed
+	if p.closed || p.mode.Refuse { // the connection was accepted while the listener was being closed
 		c.abort()
 		return
 	}
@@ -162,7 +162,7 @@ func (p *FaultProxy) enter(client *net.TCPConn) {
 	})
 }
 
-// now returns the mode, and what is closed once it is another.
+// now returns the mode and a channel that is closed when the mode changes.
 func (p *FaultProxy) now() (FaultMode, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,23 +171,23 @@ func (p *FaultProxy) now() (FaultMode, <-chan struct{}) {
 
 const (
 	pieceBytes = 16 << 10
-	mostPieces = 64 // held back in each direction, besides what the sockets hold
+	mostPieces = 64 // maximum buffered in each direction, in addition to the socket buffers
 
 	faultDialTimeout = 10 * time.Second
 )
 
-// faultPair is a client's connection and the one to the target that goes with it.
+// faultPair is a connection from a client and the matching connection to the target.
 type faultPair struct {
 	proxy  *FaultProxy
 	client *net.TCPConn
 
 	mu     sync.Mutex
-	server *net.TCPConn // nil: there is none yet
+	server *net.TCPConn // nil until the target is connected
 	over   bool
-	ended  chan struct{} // closed when over
+	ended  chan struct{} // closed when the pair has ended
 }
 
-// run forwards both ways until the connection has ended.
+// run forwards bytes in both directions until the pair has ended.
 func (c *faultPair) run(target string) {
 	conn, err := net.DialTimeout("tcp", target, faultDialTimeout)
 	if err != nil {
@@ -205,7 +205,7 @@ func (c *faultPair) run(target string) {
 	c.end(shut)
 }
 
-// join notes the connection to the target; not ok: all is over already.
+// join stores the connection to the target. It returns false if the pair has already ended.
 func (c *faultPair) join(server *net.TCPConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,7 +217,7 @@ func (c *faultPair) join(server *net.TCPConn) bool {
 	return true
 }
 
-// abort ends both connections by a reset, unless they have ended.
+// abort resets both connections unless the pair has already ended.
 func (c *faultPair) abort() { c.end(reset) }
 
 func (c *faultPair) end(finish func(*net.TCPConn)) {
@@ -234,22 +234,22 @@ func (c *faultPair) end(finish func(*net.TCPConn)) {
 	}
 }
 
-// shut ends a connection; what has been written to it still arrives.
-func shut(conn *net.TCPConn) { _ = conn.Close() } // fails if it has ended already
+// shut closes a connection. Bytes that have been written are still delivered.
+func shut(conn *net.TCPConn) { _ = conn.Close() }
 
-// reset ends a connection at once.
+// reset closes a connection with a TCP reset.
 func reset(conn *net.TCPConn) {
 	_ = conn.SetLinger(0)
 	shut(conn)
 }
 
-// piece is some bytes, and when they came.
+// piece is a chunk of received bytes with the time of arrival.
 type piece struct {
 	bytes []byte
 	at    time.Time
 }
 
-// forward carries one direction until its end, which it passes on.
+// forward copies the bytes of one direction and forwards the end of the stream.
 func (c *faultPair) forward(from, to *net.TCPConn, of func(FaultMode) FaultPath) {
 	pieces := make(chan piece, mostPieces)
 	var reading sync.WaitGroup
@@ -261,10 +261,10 @@ func (c *faultPair) forward(from, to *net.TCPConn, of func(FaultMode) FaultPath)
 			return
 		}
 	}
-	_ = to.CloseWrite() // fails if that side has ended, which the other direction finds too
+	_ = to.CloseWrite() // if this fails, the other direction detects the closed connection too
 }
 
-// read takes what comes until there is no more. An end that is no orderly one ends the pair.
+// read queues all received bytes. Any error except io.EOF ends the pair.
 func (c *faultPair) read(from *net.TCPConn, into chan<- piece) {
 	defer close(into)
 	for {
@@ -287,7 +287,8 @@ func (c *faultPair) read(from *net.TCPConn, into chan<- piece) {
 	}
 }
 
-// deliver writes a piece when it is due, and in parts if the rate is limited; not ok: the connection has ended.
+// deliver writes a piece when it is due, in parts if the rate is limited. It returns false if the
+// pair has ended.
 func (c *faultPair) deliver(to *net.TCPConn, p piece, of func(FaultMode) FaultPath) bool {
 	for rest := p.bytes; len(rest) > 0; {
 		rate, ok := c.await(p.at, of)
@@ -308,7 +309,8 @@ func (c *faultPair) deliver(to *net.TCPConn, p piece, of func(FaultMode) FaultPa
 	return true
 }
 
-// await returns when bytes that came at some time may go on, by the mode at that time, and at which rate.
+// await waits until bytes received at the given time may be forwarded in the current mode. It
+// returns the rate limit.
 func (c *faultPair) await(came time.Time, of func(FaultMode) FaultPath) (rate int, ok bool) {
 	for {
 		mode, changed := c.proxy.now()
@@ -330,7 +332,7 @@ func (c *faultPair) await(came time.Time, of func(FaultMode) FaultPath) (rate in
 	}
 }
 
-// pause waits, unless the mode changes or the connection ends.
+// pause waits for d, but returns early if the mode changes or the pair ends.
 func (c *faultPair) pause(d time.Duration) {
 	_, changed := c.proxy.now()
 	select {
@@ -340,7 +342,8 @@ func (c *faultPair) pause(d time.Duration) {
 	}
 }
 
-// Intercept starts a server in front of another one, until the test ends: answer answers requests, or forwards them.
+// Intercept starts a server in front of another server until the test ends. The answer function
+// responds to each request or forwards it.
 func Intercept(
 	t testing.TB,
 	target *url.URL,
@@ -354,7 +357,7 @@ func Intercept(
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, func(w http.ResponseWriter, r *http.Request) {
-			defer func() { _ = recover() }() // how a ReverseProxy ends an answer that breaks off
+			defer func() { _ = recover() }() // ReverseProxy panics when it aborts a response
 			proxy.ServeHTTP(w, r)
 		})
 	}))

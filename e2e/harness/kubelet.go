@@ -23,11 +23,13 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 )
 
-// Kubelet is a Node. It implements the part of a kubelet that clients need to forward ports and to
-// execute commands. It writes a Node and Pods to a real API server. It connects port-forward
-// requests to programs on this machine, and calls a function for each command. It uses Kubernetes'
-// server library and TLS with a certificate of its own, as kubelets do. Unlike kubelets, it
-// authenticates no client. The methods may be called from several goroutines.
+// Kubelet is a Node that forwards ports and executes commands for clients of a real API server. It
+// writes the Node and its Pods to that API server. It connects port-forward requests to programs on
+// this machine, and runs a function for each command. Like a real kubelet, it uses Kubernetes'
+// server library and TLS with its own certificate. Unlike a real kubelet, it does not authenticate
+// clients.
+//
+// All methods are safe for concurrent use.
 type Kubelet struct {
 	node   string
 	client kubernetes.Interface
@@ -35,22 +37,21 @@ type Kubelet struct {
 	served chan struct{} // closed when the server has ended
 
 	mu    sync.Mutex
-	ports map[podPort]string // address on this machine
-	conns map[net.Conn]bool  // connections that forward ports or execute commands
+	ports map[podPort]string // addresses on this machine
+	conns map[net.Conn]bool
 	run   ExecFunc
 }
 
-// ExecFunc runs a command in a Pod and writes what the command prints to out. An *exec.ExitError tells
-// the client the command's exit code.
+// ExecFunc runs a command in a Pod and writes the command's output to out. The client receives the
+// exit code of an *exec.ExitError.
 type ExecFunc func(command []string, out io.Writer) error
 
-// podPort is a port of a Pod.
 type podPort struct {
 	pod  string // NAMESPACE/NAME
 	port int32
 }
 
-// StartKubelet adds a Node of that name to a cluster, and serves it until Close.
+// StartKubelet adds a Node to a cluster and serves it until Close.
 func StartKubelet(ctx context.Context, client kubernetes.Interface, node string) (*Kubelet, error) {
 	loopback := net.IPv4(127, 0, 0, 1)
 	certificate, key, err := cert.GenerateSelfSignedCertKey(node, []net.IP{loopback}, nil)
@@ -82,7 +83,7 @@ func StartKubelet(ctx context.Context, client kubernetes.Interface, node string)
 	k.server = &http.Server{Handler: mux, ConnState: k.track, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() {
 		defer close(k.served)
-		k.server.Serve(l) // until Close
+		k.server.Serve(l)
 	}()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	if err := k.register(ctx, loopback.String(), port); err != nil {
@@ -91,7 +92,7 @@ func StartKubelet(ctx context.Context, client kubernetes.Interface, node string)
 	return k, nil
 }
 
-// Close ends all connections, and serves no more. The Node and its Pods stay.
+// Close stops the server and closes all connections. The Node and its Pods are not deleted.
 func (k *Kubelet) Close() error {
 	err := k.server.Close()
 	k.Drop()
@@ -109,7 +110,7 @@ func (k *Kubelet) Drop() {
 	clear(k.conns)
 }
 
-// track keeps the connections that a server leaves to its handlers.
+// track collects hijacked connections, which http.Server does not close.
 func (k *Kubelet) track(conn net.Conn, state http.ConnState) {
 	if state != http.StateHijacked {
 		return
@@ -120,7 +121,7 @@ func (k *Kubelet) track(conn net.Conn, state http.ConnState) {
 }
 
 func (k *Kubelet) portForward(w http.ResponseWriter, r *http.Request) {
-	const idle, creation = 4 * time.Hour, 30 * time.Second // as kubelets have it
+	const idle, creation = 4 * time.Hour, 30 * time.Second // the timeouts of a real kubelet
 	pod := r.PathValue("namespace") + "/" + r.PathValue("pod")
 	portforward.ServePortForward(
 		w,
@@ -135,7 +136,7 @@ func (k *Kubelet) portForward(w http.ResponseWriter, r *http.Request) {
 	)
 }
 
-// OnExec sets the function that runs the commands that clients execute in Pods.
+// OnExec sets the function that runs commands in Pods.
 func (k *Kubelet) OnExec(run ExecFunc) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -143,7 +144,7 @@ func (k *Kubelet) OnExec(run ExecFunc) {
 }
 
 func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
-	const idle, creation = 4 * time.Hour, 30 * time.Second // as kubelets have it
+	const idle, creation = 4 * time.Hour, 30 * time.Second // the timeouts of a real kubelet
 	options, err := remotecommand.NewOptions(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -154,10 +155,11 @@ func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
 		idle, creation, remotecommand.SupportedStreamingProtocols)
 }
 
-// podExecutor calls the function of a kubelet for each command.
+// podExecutor runs the kubelet's ExecFunc for each command.
 type podExecutor struct{ *Kubelet }
 
-// ExecInContainer runs a command without standard input. Standard error goes to standard output, as in a terminal.
+// ExecInContainer runs a command without standard input. Standard error is merged into standard
+// output, as in a terminal.
 func (e podExecutor) ExecInContainer(
 	_ context.Context, _, _, _ string, command []string,
 	_ io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration,
@@ -175,15 +177,16 @@ func (e podExecutor) ExecInContainer(
 	return err
 }
 
-// podExitError is the exit status of a command in the form that Kubernetes' server library expects.
+// podExitError adapts the exit status of a command to the interface of Kubernetes' server library.
 type podExitError struct{ *exec.ExitError }
 
 func (e podExitError) ExitStatus() int { return e.ExitCode() }
 
-// podForwarder connects streams to the addresses of a kubelet.
+// podForwarder connects port-forward streams to programs on this machine.
 type podForwarder struct{ *Kubelet }
 
-// PortForward copies both ways until the program's side ends. Its errors are sent to the client.
+// PortForward copies data in both directions until the program closes the connection. The client
+// receives any error.
 func (f podForwarder) PortForward(ctx context.Context, pod, _ string, port int32, stream io.ReadWriteCloser) error {
 	f.mu.Lock()
 	address, ok := f.ports[podPort{pod, port}]
@@ -197,14 +200,14 @@ func (f podForwarder) PortForward(ctx context.Context, pod, _ string, port int32
 		return err
 	}
 	go func() {
-		io.Copy(conn, stream) // until the client ends it, or its connection
+		io.Copy(conn, stream) // until the client closes the stream or its connection
 		conn.Close()
 	}()
 	io.Copy(stream, conn)
 	return nil
 }
 
-// register writes the Node, by which the API server finds this kubelet.
+// register writes the Node, which contains the kubelet's address for the API server.
 func (k *Kubelet) register(ctx context.Context, address, port string) error {
 	var number int32
 	if _, err := fmt.Sscan(port, &number); err != nil {
@@ -222,20 +225,20 @@ func (k *Kubelet) register(ctx context.Context, address, port string) error {
 	return err
 }
 
-// KubeletPod is what stands for a program on this machine.
+// KubeletPod is a Pod that represents a program on this machine.
 type KubeletPod struct {
 	Namespace, Name string
 	Labels          map[string]string
-	Container       string           // its only one's name
-	Image           string           // of the container; empty: none
-	Ports           map[string]int32 // of the container, by name
-	Forward         map[int32]string // where the program listens, by the Pod's port
+	Container       string           // name of the only container
+	Image           string           // image of the container; optional
+	Ports           map[string]int32 // ports of the container by name
+	Forward         map[int32]string // addresses of the program by Pod port
 }
 
-// kubeletPodLimit is how long a new namespace may take to take Pods.
+// A new namespace needs a moment before it accepts Pods.
 const kubeletPodLimit = time.Minute
 
-// Run adds a Pod to the node, which is ready at once. Its namespace must be there.
+// Run adds a ready Pod to the Node. The Pod's namespace must exist.
 func (k *Kubelet) Run(ctx context.Context, p KubeletPod) error {
 	k.mu.Lock()
 	for port, address := range p.Forward {
@@ -250,7 +253,7 @@ func (k *Kubelet) Run(ctx context.Context, p KubeletPod) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels},
 		Spec:       v1.PodSpec{NodeName: k.node, Containers: []v1.Container{container}},
 	}
-	err := Poll(ctx, kubeletPodLimit, 20*time.Millisecond, func() error { // until the namespace has its ServiceAccount
+	err := Poll(ctx, kubeletPodLimit, 20*time.Millisecond, func() error { // needs a ServiceAccount
 		_, err := k.client.CoreV1().Pods(p.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
@@ -263,7 +266,7 @@ func (k *Kubelet) Run(ctx context.Context, p KubeletPod) error {
 	return k.SetReady(ctx, p.Namespace, p.Name, true)
 }
 
-// SetReady writes the status of a Pod that runs.
+// SetReady updates the readiness of a running Pod.
 func (k *Kubelet) SetReady(ctx context.Context, namespace, name string, ready bool) error {
 	pods := k.client.CoreV1().Pods(namespace)
 	pod, err := pods.Get(ctx, name, metav1.GetOptions{})
@@ -279,7 +282,7 @@ func (k *Kubelet) SetReady(ctx context.Context, namespace, name string, ready bo
 	return err
 }
 
-// Delete takes a Pod away at once.
+// Delete deletes a Pod without a grace period.
 func (k *Kubelet) Delete(ctx context.Context, namespace, name string) error {
 	return k.client.CoreV1().Pods(namespace).Delete(ctx, name, *metav1.NewDeleteOptions(0))
 }

@@ -16,7 +16,7 @@ import (
 	utilexec "k8s.io/client-go/util/exec"
 )
 
-// TestExec checks that a client gets the output and the exit code of a command in a Pod.
+// TestExec checks that clients receive the output and the exit code of a command in a Pod.
 func TestExec(t *testing.T) {
 	client := fake.NewClientset()
 	k, err := StartKubelet(t.Context(), client, "node")
@@ -42,7 +42,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// execute runs a command as clients of an API server do, but asks the kubelet itself.
+// execute runs a command like a client of an API server, but connects directly to the kubelet.
 func execute(t *testing.T, client *fake.Clientset, command ...string) (string, error) {
 	t.Helper()
 	node, err := client.CoreV1().Nodes().Get(t.Context(), "node", metav1.GetOptions{})

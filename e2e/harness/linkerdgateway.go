@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// LinkerdGateway plays a multicluster gateway of Linkerd, as far as it answers probes: an HTTP server that answers
-// GET /ready. Its methods may be called concurrently.
+// LinkerdGateway is an HTTP server that responds to the probes for Linkerd's multicluster gateway,
+// GET /ready. All methods are safe for concurrent use.
 type LinkerdGateway struct {
 	code, asked atomic.Int64
 	server      *httptest.Server
 }
 
-// StartLinkerdGateway starts a Gateway, which listens at this address until Close, and answers with this status.
+// StartLinkerdGateway starts a LinkerdGateway that listens on addr until Close and responds to
+// probes with the status code.
 func StartLinkerdGateway(addr string, code int) (*LinkerdGateway, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -29,32 +30,33 @@ func StartLinkerdGateway(addr string, code int) (*LinkerdGateway, error) {
 	return g, nil
 }
 
-// Close ends the server and all connections.
+// Close stops the server and closes all connections.
 func (g *LinkerdGateway) Close() {
 	g.server.CloseClientConnections()
 	g.server.Close()
 }
 
-// Addr returns the address that it listens at.
+// Addr returns the address that the server listens on.
 func (g *LinkerdGateway) Addr() netip.AddrPort {
 	return g.server.Listener.Addr().(*net.TCPAddr).AddrPort()
 }
 
-// Answer sets the status with which probes are answered from now on.
+// Answer sets the status code for future probes.
 func (g *LinkerdGateway) Answer(code int) { g.code.Store(int64(code)) }
 
-// Live makes it answer that it is alive, or not.
+// Live lets probes succeed or fail from now on.
 func (g *LinkerdGateway) Live(alive bool) {
 	g.Answer(map[bool]int{true: http.StatusOK, false: http.StatusServiceUnavailable}[alive])
 }
 
-// Alive reports whether it answers that it is alive.
+// Alive reports whether probes currently succeed.
 func (g *LinkerdGateway) Alive() bool { return g.code.Load() == http.StatusOK }
 
-// Asked returns how many requests there have been.
+// Asked returns the number of requests so far.
 func (g *LinkerdGateway) Asked() int { return int(g.asked.Load()) }
 
-// ServeHTTP refuses what no probe would send: its caller takes the answer for that of a dead gateway.
+// ServeHTTP rejects requests that are not probes. The sender of such a request considers the
+// gateway dead.
 func (g *LinkerdGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.asked.Add(1)
 	switch {
@@ -66,7 +68,7 @@ func (g *LinkerdGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 	default:
 		code := int(g.code.Load())
-		if code >= 300 && code < 400 { // which probes must not follow
+		if code >= 300 && code < 400 { // probes must not follow redirects
 			w.Header().Set("Location", "/elsewhere")
 		}
 		w.WriteHeader(code)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Poll calls check again and again, every time that long after it has returned an error, until it
-// returns none, the limit is over, or ctx ends. Then it returns the last error.
+// Poll calls check until it returns nil, and waits for the interval every after each error. When
+// the limit or ctx expires, Poll returns the last error of check.
 func Poll(ctx context.Context, limit, every time.Duration, check func() error) error {
 	over := time.Now().Add(limit)
 	for {
@@ -24,7 +24,7 @@ func Poll(ctx context.Context, limit, every time.Duration, check func() error) e
 	}
 }
 
-// Pause waits, and returns an error if ctx ends meanwhile.
+// Pause waits for d. It returns an error if ctx ends first.
 func Pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

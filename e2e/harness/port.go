@@ -7,17 +7,16 @@ import (
 	"net"
 )
 
-// Port is a TCP port of 127.0.0.1 that is reserved for a server that comes and goes. No other
-// caller of ReservePort gets it, in any process. A UDP socket of the same number, on which nothing
-// is received, shows them that.
+// Port is a reserved TCP port on 127.0.0.1 for a server that stops and starts. ReservePort never
+// returns a reserved port, not even in another process. A UDP socket with the same number marks the
+// port as reserved.
 type Port struct {
 	addr  string
 	guard net.PacketConn
 }
 
-// ReservePort returns a port, from first to last, on which no server listens and that is not
-// reserved. Choose a range below the ports that systems hand out by themselves (32768 and up on
-// Linux): a connection could otherwise take the port meanwhile.
+// ReservePort reserves a free port from first to last. The range should be below the ephemeral
+// ports of the system (on Linux, from 32768). Otherwise an outgoing connection can use the port.
 func ReservePort(first, last int) (*Port, error) {
 	var failed error
 	for range 100 {
@@ -42,10 +41,10 @@ func reservePort(addr string) (*Port, error) {
 	return &Port{addr: addr, guard: guard}, l.Close()
 }
 
-// Addr returns the address, as HOST:PORT.
+// Addr returns the address as HOST:PORT.
 func (p *Port) Addr() string { return p.addr }
 
-// Release gives the port back. Releasing it again changes nothing. A nil Port is no port.
+// Release frees the port. Later calls have no effect, and neither have calls on a nil Port.
 func (p *Port) Release() error {
 	if p == nil {
 		return nil

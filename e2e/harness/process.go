@@ -15,48 +15,49 @@ import (
 	"time"
 )
 
-// ProcessConfig is what to run.
+// ProcessConfig configures a Process.
 type ProcessConfig struct {
 	Path string
 	Args []string
-	Env  []string // KEY=VALUE, beyond the environment of this process
-	Jail *Jail    // nil: it runs as this process does
-	// SameGroup means that the process stays in the process group of this process. Signal of this process's starter
-	// reaches it too.
+	Env  []string // KEY=VALUE, in addition to the environment of this process
+	Jail *Jail    // optional restrictions of the process
+	// SameGroup leaves the process in the process group of its parent. Signals to that group, such
+	// as Ctrl-C, then reach the process too.
 	SameGroup bool
-	Output    io.Writer // gets standard output and standard error
-	// Announces means that the first line of standard output is for AwaitLine. What follows it is dropped, and Output
-	// gets standard error only.
+	Output    io.Writer // receives standard output and standard error
+	// Announces reserves the first line of standard output for AwaitLine. The rest of standard
+	// output is discarded, and Output receives only standard error.
 	Announces bool
 }
 
-// Jail is what a process runs in, as it would in a container: with no environment but Config.Env.
+// Jail restricts a process like a container. The environment consists only of ProcessConfig.Env.
 type Jail struct {
-	Root string // this folder is all files that there are, and Config.Path is within it
-	User int    // who it runs as, user and group
+	Root string // root directory of the process; ProcessConfig.Path is relative to it
+	User int    // user and group id of the process
 }
 
-// Process is a child of this process, which it never outlives: its standard input is a pipe from
-// here, which ends with this process at the latest. On Linux the kernel also kills the child then,
-// even while it is paused. Ctrl-C does not reach the child: the starter ends it. The methods may be
-// called from several goroutines.
+// Process is a child process that never outlives its parent. Its standard input is a pipe, which is
+// closed when the parent ends. On Linux, the kernel also kills the child, even while it is paused.
+// Ctrl-C does not reach the child unless SameGroup is set.
 //
 //	path, err := harness.Isthmus.Path(ctx)
 //	...
 //	p, err := harness.StartProcess(harness.ProcessConfig{Path: path, Args: []string{"gateway"}, Output: &log})
 //	...
 //	err = p.Await(ctx, func(ctx context.Context) error { return ready(ctx, addr) })
+//
+// All methods are safe for concurrent use.
 type Process struct {
 	cmd    *exec.Cmd
-	leads  bool // it leads a process group
+	leads  bool // whether the process leads a process group
 	stdin  io.WriteCloser
 	line   firstLine
-	exited chan struct{} // closed once the process has been reaped
-	err    error         // how it ended; read it after exited
+	exited chan struct{} // closed when the process has been reaped
+	err    error         // result of the process; valid after exited is closed
 }
 
-// StartProcess starts a process and returns once it exists. A signal for the terminal's group, such
-// as Ctrl-C, does not reach it.
+// StartProcess starts a process and returns once it exists. Signals to the terminal's process
+// group, such as Ctrl-C, do not reach the process unless SameGroup is set.
 func StartProcess(cfg ProcessConfig) (*Process, error) {
 	p := &Process{
 		cmd: exec.Command(cfg.Path, cfg.Args...), leads: !cfg.SameGroup,
@@ -67,7 +68,7 @@ func StartProcess(cfg ProcessConfig) (*Process, error) {
 		p.cmd.Stdout = &p.line
 	}
 	p.cmd.Env = append(os.Environ(), cfg.Env...)
-	p.cmd.WaitDelay = time.Second // for output that a child of the process holds open
+	p.cmd.WaitDelay = time.Second // descendants of the process may hold its output open
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !cfg.SameGroup}
 	dieWithParent(p.cmd.SysProcAttr)
 	if cfg.Jail != nil {
@@ -91,8 +92,8 @@ func StartProcess(cfg ProcessConfig) (*Process, error) {
 	return p, nil
 }
 
-// run starts the process and reaps it. It keeps its thread for as long, because to Linux the parent that a child dies
-// with is a thread.
+// run starts and reaps the process. It locks its OS thread, because Linux kills the child when the
+// thread that started it ends.
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -105,16 +106,16 @@ func (p *Process) run(started chan<- error) {
 	close(p.exited)
 }
 
-// Pid returns the process's id.
+// Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Write writes to the process's standard input.
 func (p *Process) Write(b []byte) (int, error) { return p.stdin.Write(b) }
 
-// Exited returns a channel that is closed once the process has ended.
+// Exited returns a channel that is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Running reports whether the process is there, paused or not.
+// Running reports whether the process exists, including while it is paused.
 func (p *Process) Running() bool {
 	select {
 	case <-p.exited:
@@ -124,7 +125,8 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Err returns how the process ended, also when it ended well. Call it once Exited is closed.
+// Err describes how the process ended, even if it succeeded. It must not be called before Exited is
+// closed.
 func (p *Process) Err() error {
 	if p.err == nil {
 		return errors.New("exit status 0")
@@ -132,7 +134,7 @@ func (p *Process) Err() error {
 	return p.err
 }
 
-// AwaitLine returns the first line of standard output. The process must announce it.
+// AwaitLine returns the first line of standard output. ProcessConfig.Announces must be set.
 func (p *Process) AwaitLine(ctx context.Context) (string, error) {
 	select {
 	case <-p.line.over:
@@ -144,7 +146,7 @@ func (p *Process) AwaitLine(ctx context.Context) (string, error) {
 	}
 }
 
-// Await calls check every 20 ms until it returns nil. It fails when the process or ctx ends first.
+// Await calls check every 20 ms until it returns nil. It fails if the process or ctx ends first.
 func (p *Process) Await(ctx context.Context, check func(context.Context) error) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -163,8 +165,8 @@ func (p *Process) Await(ctx context.Context, check func(context.Context) error) 
 	}
 }
 
-// Signal sends a signal to the process and to those of its children that have stayed in its group. To send one to a
-// process that has ended is an error.
+// Signal sends a signal to the process and to the rest of its process group. It returns an error if
+// the process has ended.
 func (p *Process) Signal(sig os.Signal) error {
 	if p.leads && p.Running() {
 		if err := syscall.Kill(-p.Pid(), sig.(syscall.Signal)); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -178,21 +180,23 @@ func (p *Process) Signal(sig os.Signal) error {
 	return nil
 }
 
-// Close ends the input of a process that ends with it, and returns the process's error, if it has ended with one.
+// Close closes the standard input and waits for the process. It returns the error of a process that
+// fails.
 func (p *Process) Close() error {
 	err := p.stdin.Close()
-	if errors.Is(err, os.ErrClosed) { // the process has ended already
+	if errors.Is(err, os.ErrClosed) { // the process has already ended
 		err = nil
 	}
 	<-p.exited
 	return errors.Join(err, p.err)
 }
 
-// Kill ends the process without warning and returns once it is gone. Killing what has ended already is no error.
+// Kill kills the process and waits for its end. Killing a process that has already ended is not an
+// error.
 func (p *Process) Kill() error { return p.end(syscall.SIGKILL, nil) }
 
-// Stop ends the process by SIGTERM, and by SIGKILL if it is still there after the limit, which is
-// an error. It returns once the process is gone. Stopping what has ended already is no error.
+// Stop sends SIGTERM and waits for the end of the process. After the limit, Stop kills the process
+// and returns an error. Stopping a process that has already ended is not an error.
 func (p *Process) Stop(limit time.Duration) error {
 	if err := p.end(syscall.SIGTERM, time.After(limit)); err != nil {
 		return err
@@ -203,7 +207,7 @@ func (p *Process) Stop(limit time.Duration) error {
 	return errors.Join(fmt.Errorf("process %d has not ended within %v of SIGTERM: killed", p.Pid(), limit), p.Kill())
 }
 
-// end sends a signal and waits for the process's end, or until it is over.
+// end sends a signal and waits until the process ends or the over channel fires.
 func (p *Process) end(sig os.Signal, over <-chan time.Time) error {
 	if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -215,10 +219,10 @@ func (p *Process) end(sig os.Signal, over <-chan time.Time) error {
 	return nil
 }
 
-// firstLine is a writer that keeps the first line and drops what follows.
+// firstLine is a writer that stores the first line and discards the rest.
 type firstLine struct {
 	text strings.Builder
-	over chan struct{} // closed once the line is complete, after which text does not change
+	over chan struct{} // over chan struct{} // closed when the line is complete and text no longer changes
 	done bool
 }
 
@@ -235,10 +239,10 @@ func (f *firstLine) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Tail is a writer that keeps the end of what was written, 256 KiB at least. The zero value is
-// ready for use, by several goroutines.
+// Tail is a writer that stores at least the last 256 KiB written. The zero value is ready to use.
+// All methods are safe for concurrent use.
 type Tail struct {
-	To io.Writer // gets everything too, if not nil; fixed
+	To io.Writer // optional writer for all bytes; must not change
 
 	mu   sync.Mutex
 	text []byte
@@ -246,7 +250,7 @@ type Tail struct {
 
 const tailBytes = 256 << 10
 
-// Write never fails by itself; it returns the error of To.
+// Write stores b and writes it to the To writer, whose error it returns.
 func (t *Tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -267,7 +271,7 @@ func (t *Tail) Lines(n int) string {
 	return LastLines(string(t.text), n)
 }
 
-// LastLines returns the last n lines of a text, without the newline at its end.
+// LastLines returns the last n lines of a text, without the final newline.
 func LastLines(text string, n int) string {
 	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	return strings.Join(all[max(0, len(all)-n):], "\n")

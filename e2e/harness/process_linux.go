@@ -5,12 +5,12 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the kernel kill the child when the thread that starts it ends. Unlike the pipe
-// to its standard input that also ends a child that is paused, or reads nothing.
+// dieWithParent makes the kernel kill the child when its parent thread ends. Unlike closing
+// standard input, this also ends a child that is paused or does not read.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// confine has the child run in the jail. Who is not root needs a user namespace for that, in which
-// the child's user stands for this process's.
+// confine restricts the child to the jail. Unless this process runs as root, the jail needs a user
+// namespace that maps the child's user to the user of this process.
 func (j *Jail) confine(attr *syscall.SysProcAttr) error {
 	root := os.Geteuid() == 0
 	attr.Chroot = j.Root

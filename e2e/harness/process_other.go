@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// dieWithParent does nothing: only Linux has a way.
+// dieWithParent does nothing, because only Linux supports it.
 func dieWithParent(*syscall.SysProcAttr) {}
 
 func (*Jail) confine(*syscall.SysProcAttr) error {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// starterEnv makes the test's binary start a process that does not read its input, print that one's id and hang.
+// If starterEnv is set, the test binary starts a process that does not read its input, prints the
+// id of that process and hangs.
 const starterEnv = "PROGRAM_TEST_STARTER"
 
 func TestMain(m *testing.M) {
@@ -26,8 +27,8 @@ func TestMain(m *testing.M) {
 	select {}
 }
 
-// TestEndsWithItsStarter kills a process that has started another, of which nothing may be left.
-// Elsewhere than on Linux that holds for those that end with their input only: see TestUntilEOF.
+// TestEndsWithItsStarter kills a process that has started another process, and checks that both
+// end. Other systems than Linux only end children that read their input: see TestUntilEOF.
 func TestEndsWithItsStarter(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the kernel ends no process with another")
@@ -42,7 +43,7 @@ func TestEndsWithItsStarter(t *testing.T) {
 		t.Fatalf("the starter printed %q, %v", line, err)
 	}
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); len(text) == 0 { // that of a zombie is empty
+		if text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); len(text) == 0 { // empty for a zombie
 			return
 		}
 		if time.Since(began) > time.Minute {
@@ -52,7 +53,7 @@ func TestEndsWithItsStarter(t *testing.T) {
 	}
 }
 
-// TestUntilEOF: clusters end with their standard input.
+// TestUntilEOF checks that a cluster ends when its standard input is closed.
 func TestUntilEOF(t *testing.T) {
 	path, err := Controlplane.Path(t.Context())
 	if err != nil {

@@ -14,21 +14,22 @@ import (
 	"isthmus/e2e/harness/assets"
 )
 
-// Program is a command of the repository, or a tool that it depends on: a ready-made one that the environment names, or
-// the one in the repository's bin folder, which Path brings up to date first.
+// Program is a command from this repository, or a tool that this repository uses. Path returns a
+// prebuilt program if its environment variable is set. Otherwise it builds the program in the bin
+// directory of the repository.
 type Program struct {
-	Name string // it is built to bin/Name
-	Env  string // the environment variable that names a ready-made one
+	Name string // built as bin/Name
+	Env  string // environment variable with the path of a prebuilt program
 
-	module string   // the folder of its module, from the repository's root
-	source string   // its package
-	within string   // if set, the module that builds main.go of source, instead of the module that source is in
-	flags  []string // to build it with
-	env    string   // KEY=VALUE, to build it with
+	module string   // directory of the module, relative to the repository
+	source string   // package path
+	within string   // if set, the module in which main.go of source is built
+	flags  []string // build flags
+	env    string   // KEY=VALUE for the build
 }
 
 var (
-	// Isthmus is the product, built as the Makefile does. As in its image, it needs no other file.
+	// Isthmus is built as in the Makefile. As in its image, it does not need other files.
 	Isthmus = Program{
 		Name:   "isthmus",
 		Env:    "ISTHMUS_BINARY",
@@ -37,36 +38,36 @@ var (
 		flags:  []string{"-trimpath", "-tags=grpcnotrace"},
 		env:    "CGO_ENABLED=0",
 	}
-	// Controlplane runs clusters. Its first build takes minutes; one that
-	// finds it up to date takes about a second. With KUBEBUILDER_ASSETS it
-	// is built without etcd and the API server, and runs those of that folder.
+	// Controlplane runs clusters. The first build takes minutes, later calls about a second. If
+	// KUBEBUILDER_ASSETS is set, the build leaves out etcd and the API server, and the command runs
+	// the programs from that directory.
 	Controlplane = Program{
 		Name: "controlplane", Env: "ISTHMUS_CONTROLPLANE", module: "e2e", source: "./cmd/controlplane",
 		flags: assets.BuildFlags(),
 	}
-	// Prometheus is a Prometheus server, without the service discoveries of
-	// clouds. Its first build takes minutes too.
+	// Prometheus is a Prometheus server without the service discovery for clouds. The first build
+	// takes minutes.
 	Prometheus = tool("prometheus", "ISTHMUS_PROMETHEUS", "github.com/prometheus/prometheus/cmd/prometheus")
-	// Promtool checks rules and runs their tests.
+	// Promtool checks rules and runs rule tests.
 	Promtool = tool("promtool", "ISTHMUS_PROMTOOL", "github.com/prometheus/prometheus/cmd/promtool")
-	// Helm is Helm 4.
-	Helm = tool("helm", "ISTHMUS_HELM", "helm.sh/helm/v4/cmd/helm")
-	// Kubectl is the oldest kubectl that docs/install.md names. All other tools need newer versions of its
-	// dependencies.
+	Helm     = tool("helm", "ISTHMUS_HELM", "helm.sh/helm/v4/cmd/helm")
+	// Kubectl is the oldest version that docs/install.md supports. All other tools need newer
+	// versions of its dependencies.
 	Kubectl = Program{
 		Name: "oldest-kubectl", Env: "ISTHMUS_KUBECTL", module: "e2e/tools", source: "./kubectl",
 		within: "k8s.io/kubectl",
 	}
 )
 
-// tool returns a tool of the module e2e/tools. That module keeps the dependencies of tools apart from those of e2e.
+// tool returns a tool from the e2e/tools module, which separates the dependencies of tools from
+// those of e2e.
 func tool(name, env, source string) Program {
 	return Program{Name: name, Env: env, module: "e2e/tools", source: source, flags: []string{"-tags=remove_all_sd"}}
 }
 
-// Path returns the path of the command, once it is there and up to date. Several
-// processes may call it at the same time. Unless the environment names a
-// ready-made one, the working directory must be in the repository.
+// Path returns the path of the program, after it builds or updates the program if necessary.
+// Several processes may call Path at the same time. Without a prebuilt program, the working
+// directory must be inside of the repository.
 func (p Program) Path(ctx context.Context) (path string, err error) {
 	if path := os.Getenv(p.Env); path != "" {
 		return path, nil
@@ -96,7 +97,7 @@ func (p Program) Path(ctx context.Context) (path string, err error) {
 	return path, p.build(ctx, root, path)
 }
 
-// build builds the program of the repository at root to a path.
+// build builds the program from the repository at root and writes it to path.
 func (p Program) build(ctx context.Context, root, path string) error {
 	dir, source := filepath.Join(root, p.module), p.source
 	if p.within != "" {
@@ -108,7 +109,7 @@ func (p Program) build(ctx context.Context, root, path string) error {
 		dir, source = cached, main
 	}
 
-	// As in the Makefile, -s -w leaves out symbols and DWARF. The file is a third smaller.
+	// As in the Makefile, -s -w omits symbols and DWARF, which reduces the file by a third.
 	args := slices.Concat([]string{"build", "-ldflags=-s -w", "-o", path}, p.flags, []string{source})
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
@@ -121,8 +122,8 @@ func (p Program) build(ctx context.Context, root, path string) error {
 	return nil
 }
 
-// cached downloads the module p.within and returns its folder in the module cache. Its version is in version.txt of
-// the program's source.
+// cached downloads the module p.within and returns its directory in the module cache. The module
+// version is in version.txt beside the program's source.
 func (p Program) cached(ctx context.Context, dir string) (string, error) {
 	version, err := os.ReadFile(filepath.Join(dir, p.source, "version.txt"))
 	if err != nil {
@@ -145,7 +146,8 @@ func (p Program) cached(ctx context.Context, dir string) (string, error) {
 	return string(bytes.TrimSpace(folder)), nil
 }
 
-// repository finds the repository's root from the working directory, which lies in the root module or in e2e.
+// repository returns the root of the repository. The working directory must be in the root module
+// or in e2e.
 func repository(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {

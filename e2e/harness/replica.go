@@ -15,34 +15,33 @@ import (
 )
 
 const (
-	// replicaReadyLimit is how long a started gateway may take until it is ready.
 	replicaReadyLimit = 3 * time.Minute
-	// replicaStopLimit is how long a gateway may take to end after SIGTERM before it is killed: longer than it
-	// waits for its proxies by default.
+	// replicaStopLimit is longer than a replica's default wait for its proxies after SIGTERM.
 	replicaStopLimit = time.Minute
 )
 
-// ReplicaConfig is what to run.
+// ReplicaConfig configures a Replica.
 type ReplicaConfig struct {
-	Binary     string     // the isthmus command; empty: Isthmus
-	Kubeconfig string     // of the cluster that the gateway is local to
+	Binary     string     // path of the isthmus command; the default is Isthmus
+	Kubeconfig string     // kubeconfig of the replica's local cluster
 	Args       []string   // flags after those of BaseArgs
-	Env        []string   // KEY=VALUE, beyond the environment of this process
-	Hostname   string     // identifies it among replicas; empty: isthmus-0
-	Container  *Container // instead of the fields above; nil: a process of this machine
-	Output     io.Writer  // gets the log as well; nil: nothing does
+	Env        []string   // KEY=VALUE, in addition to the environment of this process
+	Hostname   string     // name of the replica; the default is isthmus-0
+	Container  *Container // replaces the fields above if not nil
+	Output     io.Writer  // optional writer for the log
 }
 
-// Container is a gateway as a container runs it: with these arguments and this environment, and
-// nothing else. But it has the addresses that Start chooses, since it shares this machine's.
+// Container runs a replica as in a container, with exactly these arguments and this environment.
+// Only the addresses differ: StartReplica chooses them, because the replica shares the machine's
+// network.
 type Container struct {
-	Path string // of the command, within the jail
+	Path string // path of the command inside of the jail
 	Args []string
 	Env  []string // KEY=VALUE
 	Jail Jail
 }
 
-// BaseArgs are the flags, without addresses and kubeconfig, of the environment that scenarios are written for.
+// BaseArgs returns the flags that cases rely on, without addresses and kubeconfig.
 func BaseArgs() []string {
 	return []string{
 		"-controller-namespace=linkerd",
@@ -57,7 +56,8 @@ func BaseArgs() []string {
 	}
 }
 
-// Replica is Isthmus run as a process, as a cluster would run it: by its flags, its sockets and its signals.
+// Replica is an Isthmus process that is only used like in a cluster: through its flags, ports and
+// signals.
 //
 //	r, err := harness.StartReplica(ctx, harness.ReplicaConfig{
 //		Kubeconfig: west.Kubeconfig(),
@@ -67,25 +67,25 @@ func BaseArgs() []string {
 //	defer r.Stop()
 //	conn, err := proxy.Dial(r.Addr())
 //
-// A Replica is ready when StartReplica or Restart returns. It keeps its addresses over restarts, so
-// that clients find it again: their ports are reserved until Stop. Its log goes to a bounded
-// buffer, whose end is part of errors, and to ReplicaConfig.Output.
+// A Replica is ready when StartReplica or Restart returns. Its ports are reserved until Stop, so
+// that clients find it on the same addresses after a restart. Its log goes to ReplicaConfig.Output
+// and to a bounded buffer, whose end is part of errors.
 //
-// The methods may be called from several goroutines. Restart and Stop take turns.
+// All methods are safe for concurrent use. Restart and Stop wait for each other.
 type Replica struct {
 	cfg         ReplicaConfig
-	grpc, admin *Port // reserved until Stop, since a gateway listens only while it is ready
+	grpc, admin *Port // reserved until Stop, because a replica only listens while it is ready
 	log         *Tail
 
 	life sync.Mutex // held while the process is started or stopped
 
 	mu   sync.Mutex
-	args []string // of the last start, beyond those of cfg
+	args []string // additional flags of the last start
 	proc *Process
 }
 
-// StartReplica runs a gateway on free ports of 127.0.0.1 and returns when it is ready. ctx bounds
-// the wait only: the gateway runs until Stop or the end of this process.
+// StartReplica starts a replica on free ports of 127.0.0.1 and waits until it is ready. Only the
+// wait is limited by ctx: the replica runs until Stop or until this process ends.
 func StartReplica(ctx context.Context, cfg ReplicaConfig) (*Replica, error) {
 	if cfg.Binary == "" && cfg.Container == nil {
 		binary, err := Isthmus.Path(ctx)
@@ -110,26 +110,26 @@ func StartReplica(ctx context.Context, cfg ReplicaConfig) (*Replica, error) {
 	return g, nil
 }
 
-// Ports of gateways. Those of clusters and of fault proxies lie above.
+// Clusters and fault proxies use ranges above these ports.
 const firstReplicaPort, lastReplicaPort = 10000, 19999
 
 // Addr returns the gRPC address.
 func (g *Replica) Addr() string { return g.grpc.Addr() }
 
-// MetricsAddr returns the address of the admin HTTP server.
+// MetricsAddr returns the address of the admin server.
 func (g *Replica) MetricsAddr() string { return g.admin.Addr() }
 
-// Args returns the flags that the last Restart added.
+// Args returns the additional flags of the last Restart.
 func (g *Replica) Args() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.args)
 }
 
-// Log returns the last lines of the log, of all runs of the gateway.
+// Log returns the last lines of the log, which includes earlier runs.
 func (g *Replica) Log(lines int) string { return g.log.Lines(lines) }
 
-// Check returns an error when the gateway has exited or does not accept connections any more.
+// Check returns an error if the replica has exited or does not accept connections.
 func (g *Replica) Check(ctx context.Context) error {
 	proc := g.process()
 	if proc == nil {
@@ -141,7 +141,7 @@ func (g *Replica) Check(ctx context.Context) error {
 	return accepts(ctx, g.Addr())
 }
 
-// Pid returns the process id of the gateway, 0 while it is stopped.
+// Pid returns the process id of the replica, or 0 while the replica is stopped.
 func (g *Replica) Pid() int {
 	if proc := g.process(); proc != nil {
 		return proc.Pid()
@@ -149,16 +149,17 @@ func (g *Replica) Pid() int {
 	return 0
 }
 
-// process returns the one that runs, or has ended by itself; nil: the gateway is stopped.
+// process returns the last started process, which may have exited. It returns nil if the replica
+// was stopped.
 func (g *Replica) process() *Process {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.proc
 }
 
-// Restart stops the gateway and starts it again at the same addresses, with these flags after those
-// of its Config. Words that do not begin with a dash are NAME=VALUE of its environment, after those
-// of its Config. It returns when the gateway is ready again.
+// Restart stops the replica and starts it again on the same addresses, with additional flags.
+// Arguments without a leading dash are environment variables, NAME=VALUE. Flags and variables
+// follow those of the ReplicaConfig. Restart returns when the replica is ready.
 func (g *Replica) Restart(ctx context.Context, args ...string) error {
 	if err := g.Halt(); err != nil {
 		return err
@@ -166,13 +167,14 @@ func (g *Replica) Restart(ctx context.Context, args ...string) error {
 	return g.launch(ctx, args)
 }
 
-// Stop ends the gateway for good, as Halt does. Its ports are free from then on.
+// Stop permanently stops the replica, as Halt does, and releases its ports.
 func (g *Replica) Stop() error {
 	return errors.Join(g.Halt(), g.grpc.Release(), g.admin.Release())
 }
 
-// Halt ends the process by SIGTERM, and by SIGKILL when it is there after stopLimit still, which is an
-// error. It is none when it has ended already. Restart starts it again.
+// Halt stops the process with SIGTERM. If the process is still running after replicaStopLimit, Halt
+// kills it and returns an error. A process that has already ended is not an error. Restart starts
+// the replica again.
 func (g *Replica) Halt() error {
 	g.life.Lock()
 	defer g.life.Unlock()
@@ -189,7 +191,8 @@ func (g *Replica) Halt() error {
 	return nil
 }
 
-// Exited returns a channel that is closed when the process that runs now has ended; nil: it is stopped.
+// Exited returns a channel that is closed when the current process has ended. It returns nil if the
+// replica is stopped.
 func (g *Replica) Exited() <-chan struct{} {
 	if proc := g.process(); proc != nil {
 		return proc.Exited()
@@ -197,7 +200,7 @@ func (g *Replica) Exited() <-chan struct{} {
 	return nil
 }
 
-// Signal sends a signal to the gateway.
+// Signal sends a signal to the replica.
 func (g *Replica) Signal(sig syscall.Signal) error {
 	proc := g.process()
 	if proc == nil {
@@ -231,7 +234,6 @@ func (g *Replica) launch(ctx context.Context, more []string) error {
 	return nil
 }
 
-// command is the process to start.
 func (g *Replica) command(more []string) ProcessConfig {
 	addresses := []string{"-addr=" + g.Addr(), "-metrics-addr=" + g.MetricsAddr()}
 	var env []string
@@ -260,13 +262,14 @@ func (g *Replica) command(more []string) ProcessConfig {
 			g.cfg.Args,
 			more,
 		),
-		// As outside of a Pod, even if this process is in one: there a gateway takes its time to end.
+		// The empty variable hides that this process may run in a Pod, where a replica delays its
+		// shutdown.
 		Env:    slices.Concat([]string{"HOSTNAME=" + g.cfg.Hostname, "KUBERNETES_SERVICE_HOST="}, g.cfg.Env, env),
 		Output: g.log,
 	}
 }
 
-// ready returns an error unless /ready answers with 200.
+// ready returns an error unless /ready responds with status 200.
 func ready(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -274,7 +277,7 @@ func ready(ctx context.Context, addr string) error {
 	return err
 }
 
-// accepts returns an error when no server accepts connections at an address.
+// accepts returns an error unless a server accepts connections on addr.
 func accepts(ctx context.Context, addr string) error {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)

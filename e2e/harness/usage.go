@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPUTime returns the time that all threads of a process have had on processors, in user and kernel
-// mode. /proc/PID/stat has the same in steps of 10 ms; the process's own clock has nanoseconds.
+// CPUTime returns the user and system CPU time of all threads of a process. It reads the process's
+// CPU clock, whose resolution is a nanosecond instead of the 10 ms of /proc/PID/stat.
 func CPUTime(pid int) (time.Duration, error) {
-	const schedClock = 2 // CPUCLOCK_SCHED; the clock's number is made from that and the process's
+	const schedClock = 2 // CPUCLOCK_SCHED, part of the number of a process's clock
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|schedClock), &t); err != nil {
 		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
@@ -22,12 +22,12 @@ func CPUTime(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// Memory is what a process takes, in bytes.
+// Memory is the memory usage of a process in bytes.
 type Memory struct {
 	RSS uint64 // resident
 }
 
-// ReadMemory reads a process's memory.
+// ReadMemory returns the memory usage of a process.
 func ReadMemory(pid int) (Memory, error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -37,7 +37,7 @@ func ReadMemory(pid int) (Memory, error) {
 	return Memory{all.Rss}, someMemory(all.Rss, pid, err)
 }
 
-// PeakMemory returns the most resident memory that a process has had, in bytes.
+// PeakMemory returns the peak resident memory of a process in bytes.
 func PeakMemory(pid int) (uint64, error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -47,7 +47,8 @@ func PeakMemory(pid int) (uint64, error) {
 	return status.VmHWM, someMemory(status.VmHWM, pid, err)
 }
 
-// someMemory returns an error if a process has no memory: it has ended, and its parent has not asked how yet.
+// someMemory returns an error if a process has no memory: such a process has ended but has not been
+// reaped.
 func someMemory(bytes uint64, pid int, err error) error {
 	if err == nil && bytes == 0 {
 		err = fmt.Errorf("process %d has no memory: it has ended", pid)
@@ -55,13 +56,13 @@ func someMemory(bytes uint64, pid int, err error) error {
 	return err
 }
 
-// ResetPeak lets a process's Peak begin anew, at what it has now.
+// ResetPeak resets the peak memory of a process to its current memory.
 func ResetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
-// Settled returns a process's memory once it has not sunk by a hundredth within a second, at the
-// latest after limit. What a Go program no longer uses it gives back little by little.
+// Settled waits until the memory of a process shrinks by less than 1 % per second, but at most for
+// the limit, and returns that memory. A Go program returns unused memory to the system gradually.
 func Settled(ctx context.Context, pid int, limit time.Duration) (Memory, error) {
 	last, err := ReadMemory(pid)
 	for began := time.Now(); err == nil && time.Since(began) < limit; {
@@ -76,8 +77,8 @@ func Settled(ctx context.Context, pid int, limit time.Duration) (Memory, error) 
 	return last, err
 }
 
-// MachineBusy measures for a while and returns which part of all processors' time was in use: 0 is
-// none, 1 is all. Waiting for a disk counts as idle, and what a hypervisor takes (steal) as in use.
+// MachineBusy measures the CPU usage of the machine, from 0 (idle) to 1 (all processors busy).
+// Waiting for a disk counts as idle, and time taken by a hypervisor (steal) as busy.
 func MachineBusy(ctx context.Context, over time.Duration) (float64, error) {
 	idle, all, err := cpuTimes()
 	if err != nil {
@@ -93,12 +94,12 @@ func MachineBusy(ctx context.Context, over time.Duration) (float64, error) {
 	if allAfter <= all {
 		return 0, errors.New("/proc/stat counts no time")
 	}
-	// The kernel's counts of waiting and of steal may go back a little.
+	// The kernel's iowait and steal counters can decrease.
 	return min(1, max(0, 1-(idleAfter-idle)/(allAfter-all))), nil
 }
 
-// cpuTimes are those of all processors since the machine's start, in seconds. Those of guests are
-// part of user and nice.
+// cpuTimes returns the seconds since boot for all processors together. The user and nice times
+// already include guest time.
 func cpuTimes() (idle, all float64, err error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {

@@ -1,7 +1,8 @@
-// Package assets finds a ready-made kube-apiserver and etcd, so that clusters of tests and of the demo need not be
-// compiled. The environment variable KUBEBUILDER_ASSETS names their folder, as for envtest of controller-runtime.
+// Package assets finds prebuilt kube-apiserver and etcd programs, so that tests and the demo need
+// not compile them. As for envtest of controller-runtime, the environment variable
+// KUBEBUILDER_ASSETS contains their directory.
 //
-// The package imports the standard library only, because make runs it before the first build.
+// The package only imports the standard library, because make runs it before the first build.
 package assets
 
 import (
@@ -18,43 +19,41 @@ import (
 	"time"
 )
 
-// Env is the environment variable that names the folder.
+// Env is the environment variable with the directory.
 const Env = "KUBEBUILDER_ASSETS"
 
-// Tag is the build tag that leaves the compiled-in servers out of the controlplane command.
+// Tag is the build tag that excludes the built-in servers from the controlplane command.
 const Tag = "assets"
 
-// Accepted states which versions Find accepts.
+// Accepted describes the versions that Find accepts.
 const Accepted = "Kubernetes 1.36 or newer and etcd 3.5.11 or newer"
 
 var (
 	oldestAPIServer = version{1, 36, 0}
-	oldestEtcd      = version{3, 5, 11} // what Kubernetes 1.36 asks of etcd
+	oldestEtcd      = version{3, 5, 11} // the minimum for Kubernetes 1.36
 )
 
-// hint ends the errors of Find.
 const hint = "accepted are " + Accepted + "; without " + Env + " both are compiled from source"
 
-// versionLimit bounds how long a program may take to print its version.
 const versionLimit = 30 * time.Second
 
-// Assets are the programs of a folder.
+// Assets contains the programs found in a directory.
 type Assets struct {
-	Dir       string // absolute
+	Dir       string // absolute path
 	APIServer Program
 	Etcd      Program
 }
 
-// Program is one of the two programs.
+// Program is kube-apiserver or etcd.
 type Program struct {
 	Path    string
-	Version string // as the program prints it, without a v
+	Version string // version as printed by the program, without the v
 }
 
-// Named reports whether the environment names a folder.
+// Named reports whether KUBEBUILDER_ASSETS is set.
 func Named() bool { return os.Getenv(Env) != "" }
 
-// BuildFlags returns the flags of go build for the controlplane command.
+// BuildFlags returns the flags for building the controlplane command.
 func BuildFlags() []string {
 	if Named() {
 		return []string{"-tags=" + Tag}
@@ -62,8 +61,8 @@ func BuildFlags() []string {
 	return nil
 }
 
-// Find returns the programs of the folder that the environment names. It fails if one of them is missing,
-// does not run, or is too old.
+// Find returns the programs in the directory from KUBEBUILDER_ASSETS. It fails if a program is
+// missing, does not run, or is too old.
 func Find(ctx context.Context) (*Assets, error) {
 	found, err := find(ctx, os.Getenv(Env))
 	if err != nil {
@@ -101,7 +100,6 @@ func find(ctx context.Context, dir string) (*Assets, error) {
 	return found, nil
 }
 
-// findProgram returns the program of that name in the folder.
 func findProgram(ctx context.Context, dir, name string, oldest version) (Program, error) {
 	path := filepath.Join(dir, name)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -123,7 +121,8 @@ func findProgram(ctx context.Context, dir, name string, oldest version) (Program
 	return Program{Path: path, Version: text}, nil
 }
 
-// firstLine returns the first line of an output after the separator, or nothing if there is none.
+// firstLine returns the separator and the quoted first line of an output, or an empty string if
+// there is no output.
 func firstLine(separator string, out []byte) string {
 	const longest = 200
 	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
@@ -133,7 +132,6 @@ func firstLine(separator string, out []byte) string {
 	return separator + strconv.QuoteToASCII(line[:min(len(line), longest)])
 }
 
-// version is major, minor and patch.
 type version [3]int
 
 func (v version) less(other version) bool {
@@ -155,7 +153,7 @@ func parseVersion(out string) (text string, v version, ok bool) {
 		return "", v, false
 	}
 	for i := range v {
-		v[i], _ = strconv.Atoi(match[i+2]) // four digits at most
+		v[i], _ = strconv.Atoi(match[i+2]) // the pattern allows at most four digits
 	}
 	return match[1], v, true
 }

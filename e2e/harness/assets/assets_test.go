@@ -15,9 +15,9 @@ const (
 
 func TestFind(t *testing.T) {
 	for name, test := range map[string]struct {
-		apiServer, etcd string // their texts; empty: there is no such file
-		versions        string // those found
-		problem         string // part of the error; empty: none
+		apiServer, etcd string // shell scripts; an empty script means that the file does not exist
+		versions        string // the expected versions
+		problem         string // part of the expected error, or empty
 	}{
 		"oldest":            {current, otherEtcd, "1.36.0 3.5.11", ""},
 		"prerelease":        {prerelease, otherEtcd, "1.37.0-alpha.1+0f3c 3.5.11", ""},
@@ -78,7 +78,7 @@ func TestFindFolder(t *testing.T) {
 	}
 }
 
-// expectError expects an error that names the variable, the problem and the accepted versions.
+// expectError expects an error with the variable, the problem and the accepted versions.
 func expectError(t *testing.T, err error, problem string) {
 	t.Helper()
 	for _, part := range []string{Env, problem, Accepted} {

@@ -1,21 +1,20 @@
 // Package kube builds Kubernetes objects and writes them to real API servers.
 //
-// Functions such as [Pod] and [Slice] return a new object with what nearly everybody needs. Callers set the rest on the
-// object itself:
+// Functions such as [Pod] and [Slice] return a new object with common default values. Callers set
+// all other fields on the object:
 //
 //	pod := kube.Mesh(kube.Pod("shop", "web-1", "web"))
 //	pod.Annotations = map[string]string{"config.linkerd.io/opaque-ports": "8080"}
 //	slice := kube.Slice("shop", "web", "1", kube.PodEndpoint("10.1.0.1", "shop", pod.Name))
 //
-// The objects are valid for a real API server. Labels, annotations, the proxy's container and link
-// Secrets have the names that Linkerd gives them. Services have port 80, called http, and their
-// EndpointSlices port 8080 of that name. Kinds that client-go has no types for are unstructured.
-// Nothing is shared between two objects.
+// All objects are valid for a real API server. Labels, annotations, the proxy's container and link
+// Secrets use Linkerd's names. Services have a port 80 with the name http, and their EndpointSlices
+// a port 8080 with the same name. Kinds without types in client-go are unstructured. Objects do not
+// share memory.
 //
-// A [Client] is the administrator of one cluster. Objects of any kind, typed, unstructured or YAML,
-// are written by server-side apply, so that writing them again changes them into what is written
-// now. Besides, it issues credentials for others. Its methods may be called from several
-// goroutines.
+// A [Client] has administrator permissions for one cluster. It writes typed, unstructured and YAML
+// objects with server-side apply, so that applying an object again updates it. It also issues
+// credentials for other users. All methods are safe for concurrent use.
 package kube
 
 import (
@@ -50,10 +49,10 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// Client is an administrator of a cluster. Close it when done.
+// Client is a client with administrator permissions for one cluster. It must be closed after use.
 type Client struct {
 	kubernetes.Interface
-	Name    string // the cluster's
+	Name    string // name of the cluster
 	Dynamic dynamic.Interface
 
 	config *rest.Config
@@ -61,11 +60,11 @@ type Client struct {
 	mapper meta.RESTMapper
 }
 
-// NewClient returns a client. It sends nothing yet.
+// NewClient returns a client. It does not send any request.
 func NewClient(cluster string, config *rest.Config) (*Client, error) {
 	fail := func(err error) (*Client, error) { return nil, fmt.Errorf("cluster %s: %w", cluster, err) }
 	config = rest.CopyConfig(config)
-	// that core Endpoints are deprecated
+	// This suppresses the warnings that core Endpoints are deprecated.
 	config.WarningHandlerWithContext, config.WarningHandler = nil, rest.NoWarnings{}
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return fail(err)
@@ -85,10 +84,10 @@ func NewClient(cluster string, config *rest.Config) (*Client, error) {
 	return c, nil
 }
 
-// Close closes the connections that are not in use.
+// Close closes idle connections.
 func (c *Client) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
-// Token returns a token of a ServiceAccount that is good for an hour.
+// Token returns a token for a ServiceAccount. The token is valid for an hour.
 func (c *Client) Token(ctx context.Context, namespace, account string) (string, error) {
 	answer, err := c.CoreV1().
 		ServiceAccounts(namespace).
@@ -108,11 +107,11 @@ func (c *Client) Admin() clientcmdapi.AuthInfo {
 	}
 }
 
-// Server returns the address of the API server: https://HOST:PORT.
+// Server returns the address of the API server as https://HOST:PORT.
 func (c *Client) Server() string { return c.config.Host }
 
-// Kubeconfig returns a kubeconfig for a user of the cluster, by the cluster's certificate
-// authority. The server is the API server or what stands in front of it.
+// Kubeconfig returns a kubeconfig for a user, with the cluster's certificate authority. The server
+// is the API server or a proxy in front of it.
 func (c *Client) Kubeconfig(server string, user clientcmdapi.AuthInfo) ([]byte, error) {
 	text, err := Kubeconfig(
 		c.Name,
@@ -125,8 +124,8 @@ func (c *Client) Kubeconfig(server string, user clientcmdapi.AuthInfo) ([]byte, 
 	return text, nil
 }
 
-// Refuses returns an error unless the API server refuses a token. It goes on accepting a token that
-// has been deleted or has expired for about ten seconds: it remembers those that it has found good.
+// Refuses returns an error unless the API server rejects a token. The API server caches valid
+// tokens and accepts a deleted or expired token for about ten more seconds.
 func (c *Client) Refuses(ctx context.Context, token string) error {
 	config := rest.AnonymousClientConfig(c.config)
 	config.BearerToken = token
@@ -148,8 +147,8 @@ func (c *Client) Refuses(ctx context.Context, token string) error {
 
 const fieldManager = "isthmus-e2e"
 
-// Apply writes objects by server-side apply, one after the other. The status of unstructured ones
-// is written too, that of typed ones is not.
+// Apply writes objects one after the other with server-side apply. It also writes the status of
+// unstructured objects, but not the status of typed objects.
 func (c *Client) Apply(ctx context.Context, objects ...runtime.Object) error {
 	for _, o := range objects {
 		u, err := Unstructured(o)
@@ -175,7 +174,7 @@ func (c *Client) Apply(ctx context.Context, objects ...runtime.Object) error {
 	return nil
 }
 
-// ApplyYAML writes the objects of YAML documents.
+// ApplyYAML applies the objects from YAML documents.
 func (c *Client) ApplyYAML(ctx context.Context, documents string) error {
 	objects, err := Parse(documents)
 	if err != nil {
@@ -189,7 +188,8 @@ func (c *Client) ApplyYAML(ctx context.Context, documents string) error {
 	return nil
 }
 
-// Parse returns the objects of YAML documents in order. It refuses one without apiVersion, kind or name.
+// Parse returns the objects from YAML documents in order. It rejects objects without apiVersion,
+// kind or name.
 func Parse(documents string) (objects []*unstructured.Unstructured, err error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(documents), 4096)
 	for {
@@ -199,7 +199,7 @@ func Parse(documents string) (objects []*unstructured.Unstructured, err error) {
 			return objects, nil
 		case err != nil:
 			return nil, err
-		case len(o.Object) == 0: // nothing but comments
+		case len(o.Object) == 0: // only comments
 		case o.GetAPIVersion() == "" || o.GetKind() == "" || o.GetName() == "":
 			return nil, errors.New("a document without apiVersion, kind or name")
 		default:
@@ -208,7 +208,7 @@ func Parse(documents string) (objects []*unstructured.Unstructured, err error) {
 	}
 }
 
-// Unstructured returns an object as a new unstructured one. A typed one loses its status.
+// Unstructured converts an object to an unstructured object. A typed object loses its status.
 func Unstructured(o runtime.Object) (*unstructured.Unstructured, error) {
 	if u, ok := o.(*unstructured.Unstructured); ok {
 		return u.DeepCopy(), nil
@@ -227,7 +227,7 @@ func Unstructured(o runtime.Object) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// apply writes an object, and its status if it has one. It may change o.
+// apply writes an object and, if set, its status. It may modify o.
 func (c *Client) apply(ctx context.Context, resource schema.GroupVersionResource, o *unstructured.Unstructured) error {
 	to, options := c.In(resource, o.GetNamespace()), metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
 	status, hasStatus := o.Object["status"]
@@ -245,7 +245,7 @@ func (c *Client) apply(ctx context.Context, resource schema.GroupVersionResource
 	return err
 }
 
-// Resource returns the resource of a kind, and whether its objects have namespaces.
+// Resource returns the resource for a kind, and whether the resource is namespaced.
 func (c *Client) Resource(kind schema.GroupVersionKind) (schema.GroupVersionResource, bool, error) {
 	m, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
@@ -254,7 +254,8 @@ func (c *Client) Resource(kind schema.GroupVersionKind) (schema.GroupVersionReso
 	return m.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
-// ResourceNamed returns a resource by its lower-case name, singular or plural, and whether its objects have namespaces.
+// ResourceNamed returns the resource with a lower-case singular or plural name, and whether it is
+// namespaced.
 func (c *Client) ResourceNamed(name string) (schema.GroupVersionResource, bool, error) {
 	kind, err := c.mapper.KindFor(schema.GroupVersionResource{Resource: name})
 	if err != nil {
@@ -263,7 +264,8 @@ func (c *Client) ResourceNamed(name string) (schema.GroupVersionResource, bool, 
 	return c.Resource(kind)
 }
 
-// In returns the API of a resource in a namespace, or (empty) of one whose objects have none.
+// In returns the API for a resource in a namespace. The namespace is empty for cluster-scoped
+// resources.
 func (c *Client) In(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
 	if namespace == "" {
 		return c.Dynamic.Resource(resource)
@@ -271,13 +273,14 @@ func (c *Client) In(resource schema.GroupVersionResource, namespace string) dyna
 	return c.Dynamic.Resource(resource).Namespace(namespace)
 }
 
-// API is how client-go writes objects of a type.
+// API is the part of client-go's typed interfaces that writes objects.
 type API[T any] interface {
 	Create(context.Context, T, metav1.CreateOptions) (T, error)
 	Update(context.Context, T, metav1.UpdateOptions) (T, error)
 }
 
-// Put creates an object or replaces it, whatever its version. It costs the API server less than Apply.
+// Put creates an object or replaces it, regardless of its resource version. Put is cheaper for the
+// API server than Apply.
 func Put[T any](ctx context.Context, to API[T], o T) (written T, err error) {
 	err = patiently(func() (err error) {
 		written, err = to.Update(ctx, o, metav1.UpdateOptions{})
@@ -289,8 +292,8 @@ func Put[T any](ctx context.Context, to API[T], o T) (written T, err error) {
 	return written, err
 }
 
-// patiently writes again, twice at most, if etcd was too slow: a disk under load has such moments,
-// and each takes seconds. What is written must be the same each time.
+// patiently retries a write up to twice if etcd times out, because a busy disk can block for
+// seconds. Each attempt must write the same object.
 func patiently(write func() error) (err error) {
 	for range 3 {
 		if err = write(); err == nil || !strings.Contains(err.Error(), "etcdserver: request timed out") {
@@ -300,11 +303,13 @@ func patiently(write func() error) (err error) {
 	return err
 }
 
-// servedWithin is how long an API server may answer 404 for a resource that its discovery names already.
+// servedWithin limits the time for which an API server may respond with 404 for a resource that is
+// already in discovery.
 const servedWithin = 10 * time.Second
 
-// onceServed repeats a write while the API server does not serve the resource, which happens for a moment after a CRD
-// was created or its served versions changed. Such a 404 is not a Status of the API, as one of a missing object is.
+// onceServed retries a write while the API server does not serve the resource, shortly after a CRD
+// has been created or its served versions have changed. Unlike the 404 for a missing object, this
+// 404 does not contain a Status.
 func onceServed(ctx context.Context, write func() error) error {
 	deadline := time.Now().Add(servedWithin)
 	for {
@@ -320,7 +325,7 @@ func onceServed(ctx context.Context, write func() error) error {
 	}
 }
 
-// Create creates objects, which must not be there, one after the other. It costs the API server less than Apply.
+// Create creates new objects one after the other. Create is cheaper for the API server than Apply.
 func Create[T any](ctx context.Context, to API[T], objects ...T) error {
 	for _, o := range objects {
 		if _, err := to.Create(ctx, o, metav1.CreateOptions{}); err != nil {
@@ -330,11 +335,12 @@ func Create[T any](ctx context.Context, to API[T], objects ...T) error {
 	return nil
 }
 
-// MCSVersions are those of the MCS-API: of ServiceExports and ServiceImports.
+// MCSVersions contains the versions of ServiceExports and ServiceImports in the MCS API.
 var MCSVersions = []string{"v1alpha1", "v1beta1"}
 
-// ServeMCS makes the cluster have the CRDs of the MCS-API, and serve these versions; none: the
-// objects stay, and can't be reached. It returns when that is so.
+// ServeMCS installs the CRDs of the MCS API with exactly the given served versions, and waits until
+// the API server serves them. Without versions, existing objects stay stored but are not
+// accessible.
 func (c *Client) ServeMCS(ctx context.Context, versions ...string) error {
 	definitions, err := mcsDefinitions()
 	if err != nil {
@@ -359,7 +365,7 @@ func (c *Client) ServeMCS(ctx context.Context, versions ...string) error {
 	return c.awaitMCS(ctx, versions)
 }
 
-// RemoveMCS deletes the CRDs of the MCS-API, and with them all objects.
+// RemoveMCS deletes the CRDs of the MCS API, including all their objects.
 func (c *Client) RemoveMCS(ctx context.Context) error {
 	definitions, err := mcsDefinitions()
 	if err != nil {
@@ -374,8 +380,8 @@ func (c *Client) RemoveMCS(ctx context.Context) error {
 		return err
 	}
 	if unserved {
-		// To delete a CRD, the API server lists its objects. Without a served version that may fail for minutes,
-		// because its storage is not initialized.
+		// The API server lists the objects of a CRD before it deletes the CRD. Without a served
+		// version, this list can fail for minutes, because the storage is not initialized.
 		if err := c.ServeMCS(ctx, MCSVersions...); err != nil {
 			return err
 		}
@@ -389,8 +395,8 @@ func (c *Client) RemoveMCS(ctx context.Context) error {
 	if err := c.awaitMCS(ctx, nil); err != nil {
 		return fmt.Errorf("%w; %s", err, c.leftOfMCS(ctx))
 	}
-	// The API server ceases to serve a CRD before it deletes it. A CRD that is applied in between vanishes
-	// a moment later.
+	// The API server stops serving a CRD before it deletes the CRD. A CRD applied in between is
+	// deleted a moment later.
 	return harness.Poll(ctx, mcsPatience, 20*time.Millisecond, func() error {
 		for _, o := range definitions {
 			if _, err := c.In(resource, "").Get(ctx, o.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -401,7 +407,7 @@ func (c *Client) RemoveMCS(ctx context.Context) error {
 	})
 }
 
-// servesNoMCS reports whether there are CRDs of the MCS-API of which no version is served.
+// servesNoMCS reports whether a CRD of the MCS API exists without any served version.
 func (c *Client) servesNoMCS(
 	ctx context.Context,
 	resource schema.GroupVersionResource,
@@ -430,7 +436,7 @@ func (c *Client) servesNoMCS(
 	return false, nil
 }
 
-// leftOfMCS describes, for people, the CRDs of the MCS-API that exist, and why they are not gone.
+// leftOfMCS describes the remaining CRDs of the MCS API and why they still exist.
 func (c *Client) leftOfMCS(ctx context.Context) string {
 	definitions, err := mcsDefinitions()
 	if err != nil {
@@ -464,13 +470,13 @@ func mcsDefinitions() ([]*unstructured.Unstructured, error) {
 	return Parse(string(crd.ServiceExportCRD) + "\n---\n" + string(crd.ServiceImportCRD))
 }
 
-// mcsPatience is how long the API server may take to serve other versions. When a CRD is deleted, the
-// API server waits up to a minute for its objects to vanish, and then tries again.
+// mcsPatience is longer than the minute for which the API server waits for the objects of a deleted
+// CRD before it tries again.
 const mcsPatience = 3 * time.Minute
 
-// awaitMCS waits until the API server serves these versions and no others, and until discovery agrees, from which the
-// mapper takes its resources. The API server takes over a change of a CRD separately for discovery and for requests to
-// its resources, so that a resource that discovery names can still answer 404.
+// awaitMCS waits until both the resources and discovery, which the mapper uses, match the given
+// versions. The API server updates discovery and resources separately, so that a resource in
+// discovery can still respond with 404.
 func (c *Client) awaitMCS(ctx context.Context, versions []string) error {
 	return harness.Poll(ctx, mcsPatience, 20*time.Millisecond, func() error {
 		meta.MaybeResetRESTMapper(c.mapper)
@@ -487,7 +493,8 @@ func (c *Client) awaitMCS(ctx context.Context, versions []string) error {
 	})
 }
 
-// mcsDiscovered returns an error unless discovery names the resources of a version exactly if it is served.
+// mcsDiscovered returns an error unless the presence of a version's resources in discovery equals
+// served.
 func (c *Client) mcsDiscovered(version string, served bool) error {
 	list, err := c.Discovery().ServerResourcesForGroupVersion(mcs.GroupName + "/" + version)
 	if apierrors.IsNotFound(err) {
@@ -498,7 +505,7 @@ func (c *Client) mcsDiscovered(version string, served bool) error {
 	}
 	n := 0
 	if served {
-		n = 4 // each of the two kinds, and its status
+		n = 4 // two kinds and their status
 	}
 	if len(list.APIResources) != n {
 		return fmt.Errorf("cluster %s serves %d resources of version %s", c.Name, len(list.APIResources), version)
@@ -512,8 +519,8 @@ func (c *Client) mcsDiscovered(version string, served bool) error {
 	return nil
 }
 
-// mcsAnswers returns an error unless the API server answers requests for the resources of a version exactly if it is
-// served.
+// mcsAnswers returns an error unless requests for a version's resources succeed exactly if the
+// version is served.
 func (c *Client) mcsAnswers(ctx context.Context, version string, served bool) error {
 	for _, name := range []string{"serviceexports", "serviceimports"} {
 		resource := schema.GroupVersionResource{Group: mcs.GroupName, Version: version, Resource: name}

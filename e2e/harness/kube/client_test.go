@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestOnceServed has an API server that does not serve a resource for the first three writes.
+// TestOnceServed uses an API server that does not serve a resource for the first three writes.
 func TestOnceServed(t *testing.T) {
 	resource := schema.GroupResource{Group: "multicluster.x-k8s.io", Resource: "serviceexports"}
 	notServed := apierrors.NewGenericServerResponse(
@@ -41,7 +41,7 @@ func TestOnceServed(t *testing.T) {
 	}
 }
 
-// TestNeverServed expects the API server's error once the time is over.
+// TestNeverServed expects the API server's error after the timeout.
 func TestNeverServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		notServed := apierrors.NewGenericServerResponse(

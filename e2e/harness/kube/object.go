@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// ServicePort is the port of Services, and PortName its name.
+	// ServicePort is the port of Services.
 	ServicePort = 80
 	PortName    = "http"
 	// Port is the port of EndpointSlices.
@@ -41,7 +41,7 @@ func Node(name, zone string) *corev1.Node {
 	return o
 }
 
-// Service returns a Service without selector.
+// Service returns a Service without a selector.
 func Service(namespace, name string) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: objectMeta(namespace, name),
@@ -49,7 +49,7 @@ func Service(namespace, name string) *corev1.Service {
 	}
 }
 
-// Slice returns an EndpointSlice of a Service, called SERVICE-SUFFIX, with IPv4 addresses.
+// Slice returns an EndpointSlice for a Service with IPv4 addresses. Its name is SERVICE-SUFFIX.
 func Slice(namespace, service, suffix string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	o := &discoveryv1.EndpointSlice{
 		ObjectMeta:  objectMeta(namespace, service+"-"+suffix),
@@ -69,15 +69,15 @@ func Endpoint(ip string) discoveryv1.Endpoint {
 	}
 }
 
-// PodEndpoint returns the ready endpoint of a Pod.
+// PodEndpoint returns a ready endpoint for a Pod.
 func PodEndpoint(ip, namespace, pod string) discoveryv1.Endpoint {
 	e := Endpoint(ip)
 	e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: pod}
 	return e
 }
 
-// Pod returns an unmeshed Pod on node-1, with one container. It ends as soon as it is deleted: there is no kubelet that
-// would confirm the end of its containers.
+// Pod returns an unmeshed Pod on node-1 with one container. Its grace period is zero, because there
+// is no kubelet to confirm the end of its containers.
 func Pod(namespace, name, account string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: objectMeta(namespace, name), Spec: corev1.PodSpec{
 		NodeName: "node-1", ServiceAccountName: account,
@@ -86,7 +86,7 @@ func Pod(namespace, name, account string) *corev1.Pod {
 	}}
 }
 
-// ReplicaSet returns a ReplicaSet of a Deployment.
+// ReplicaSet returns a ReplicaSet owned by a Deployment.
 func ReplicaSet(namespace, name, deployment string) *appsv1.ReplicaSet {
 	o := &appsv1.ReplicaSet{ObjectMeta: objectMeta(namespace, name)}
 	o.Labels = map[string]string{"app": deployment}
@@ -98,7 +98,8 @@ func ReplicaSet(namespace, name, deployment string) *appsv1.ReplicaSet {
 	return o
 }
 
-// Owner returns a reference to a controller of API group apps, which need not exist.
+// Owner returns an owner reference to a controller in API group apps. The controller need not
+// exist.
 func Owner(kind, name string) metav1.OwnerReference {
 	return metav1.OwnerReference{
 		APIVersion: "apps/v1",
@@ -109,7 +110,7 @@ func Owner(kind, name string) metav1.OwnerReference {
 	}
 }
 
-// Labels and annotations of Linkerd, and where it looks for link Secrets.
+// Labels and annotations from Linkerd, and the namespace of its link Secrets.
 const (
 	LinkNamespace = "linkerd"
 	LinkType      = "mirror.linkerd.io/remote-kubeconfig"
@@ -126,11 +127,11 @@ const (
 	OpaquePorts = "config.linkerd.io/opaque-ports"
 )
 
-// Federated returns a Service that joins a Service of the local cluster (empty: none) with others,
-// each SERVICE@CLUSTER.
+// Federated returns a federated Service with an optional local member and remote members, each
+// SERVICE@CLUSTER.
 func Federated(namespace, name, local string, remote ...string) *corev1.Service {
 	o := Service(namespace, name)
-	// Without members of other clusters there is the annotation all the same: it makes the Service a federated one.
+	// The annotation marks a federated Service, so that it must exist even without remote members.
 	o.Annotations = map[string]string{RemoteDiscovery: strings.Join(remote, ",")}
 	if local != "" {
 		o.Annotations[LocalDiscovery] = local
@@ -138,14 +139,14 @@ func Federated(namespace, name, local string, remote ...string) *corev1.Service 
 	return o
 }
 
-// Mirror returns a mirror of another cluster's Service, in remote-discovery mode.
+// Mirror returns a mirror Service for a Service of a linked cluster, in remote-discovery mode.
 func Mirror(namespace, name, cluster, service string) *corev1.Service {
 	o := Service(namespace, name)
 	o.Labels = map[string]string{RemoteDiscovery: cluster, RemoteService: service}
 	return o
 }
 
-// Mesh makes a Pod a meshed one, with a proxy at the usual ports, and returns it.
+// Mesh adds a proxy with the usual ports to a Pod and returns the Pod.
 func Mesh(pod *corev1.Pod) *corev1.Pod {
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
@@ -158,7 +159,7 @@ func Mesh(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// proxyEnv returns the variables of a proxy's container that configure where it listens.
+// proxyEnv returns the environment variables that configure the proxy's ports.
 func proxyEnv() []corev1.EnvVar {
 	return []corev1.EnvVar{
 		{Name: "LINKERD2_PROXY_INBOUND_LISTEN_ADDR", Value: "0.0.0.0:4143"},
@@ -174,7 +175,7 @@ func custom(apiVersion, kind, namespace, name string, spec map[string]any) *unst
 	}}
 }
 
-// OpaqueServer returns a Server that makes a port opaque, of the Pods with label app=APP.
+// OpaqueServer returns a Server that marks a port as opaque on Pods with the label app=APP.
 func OpaqueServer(namespace, name, app string, port int64) *unstructured.Unstructured {
 	return custom("policy.linkerd.io/v1beta3", "Server", namespace, name, map[string]any{
 		"port":          port,
@@ -183,7 +184,7 @@ func OpaqueServer(namespace, name, app string, port int64) *unstructured.Unstruc
 	})
 }
 
-// ServiceProfile returns the ServiceProfile of a Service.
+// ServiceProfile returns the ServiceProfile for a Service.
 func ServiceProfile(namespace, service string, routes ...any) *unstructured.Unstructured {
 	return custom(
 		"linkerd.io/v1alpha2",
@@ -218,10 +219,10 @@ func FullName(namespace, service string) string {
 	return service + "." + namespace + ".svc.cluster.local"
 }
 
-// Authority returns what a proxy asks for to reach a Service.
+// Authority returns the authority that a proxy uses for a Service.
 func Authority(namespace, service string) string { return FullName(namespace, service) + ":80" }
 
-// Link returns the Secret that links a cluster.
+// Link returns the link Secret for a cluster.
 func Link(cluster string, kubeconfig []byte) *corev1.Secret {
 	o := &corev1.Secret{
 		ObjectMeta: objectMeta(
@@ -234,10 +235,10 @@ func Link(cluster string, kubeconfig []byte) *corev1.Secret {
 	return o
 }
 
-// LinkName returns the name of the Secret that links a cluster.
+// LinkName returns the name of the link Secret for a cluster.
 func LinkName(cluster string) string { return "cluster-credentials-" + cluster }
 
-// Kubeconfig returns a kubeconfig with one context of that name.
+// Kubeconfig returns a kubeconfig whose only context has the given name.
 func Kubeconfig(name string, cluster clientcmdapi.Cluster, user clientcmdapi.AuthInfo) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &cluster
