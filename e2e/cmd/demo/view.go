@@ -103,7 +103,7 @@ func look(stream *proxy.Stream, want endpoints) error {
 	case snap.Phase != proxy.Open:
 		return fmt.Errorf("the stream has ended: %v", snap.Err)
 	case len(snap.Faults) > 0:
-		return fmt.Errorf("Isthmus sent an invalid message: %s", snap.Faults[0])
+		return fmt.Errorf("invalid message from Isthmus: %s", snap.Faults[0])
 	case snap.First == nil:
 		return fmt.Errorf("no message has come yet")
 	case diff != "":
