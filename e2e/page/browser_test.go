@@ -24,7 +24,7 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// chromium returns the path of a Chromium, or leaves the test out.
+// chromium returns the path of Chromium, or skips the test.
 func chromium(t *testing.T) string {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -40,15 +40,15 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
-// browser is a page in Chromium, and what must not happen in it.
+// browser is a page in Chromium with the requests and faults that the page has caused.
 type browser struct {
 	t   *testing.T
 	ctx context.Context
 
 	mu       sync.Mutex
-	requests []string // that were sent, whatever became of them
-	seen     int      // how many there were before
-	faults   []string // dialogs, exceptions, errors on the console, violations of the policy
+	requests []string // URLs of all requests since the last noFaults, including failed requests
+	seen     int      // number of requests before the last noFaults
+	faults   []string // dialogs, exceptions, console errors and CSP violations
 }
 
 func newBrowser(t *testing.T, path string) *browser {
@@ -65,14 +65,15 @@ func newBrowser(t *testing.T, path string) *browser {
 	b := &browser{t: t}
 	b.ctx, cancel = chromedp.NewContext(allocated, chromedp.WithListener(b.listen))
 	t.Cleanup(cancel)
-	// The first call starts the browser, which lives as long as its context: so that has no limit.
+	// The first call starts the browser, which runs until its context ends. The context therefore
+	// has no timeout.
 	if err := chromedp.Do(b.ctx, call(accessibility.Enable, cdp.Empty{})); err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-// call is one call of the DevTools protocol as an action.
+// call wraps a DevTools protocol call in an action.
 func call[P, R any](c cdp.Command[P, R], p P) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, c, p)
@@ -94,7 +95,7 @@ func (b *browser) listen(event any) {
 	case *runtime.EventConsoleAPICalled:
 		text, err := json.Marshal(e.Args)
 		b.faults = append(b.faults, fmt.Sprintf("console.%s: %s %v", e.Type, text, err))
-	case *log.EventEntryAdded: // errors of the network, and violations of the policy
+	case *log.EventEntryAdded: // network errors and CSP violations
 		b.faults = append(
 			b.faults,
 			fmt.Sprintf("%s %s: %s %s", e.Entry.Source, e.Entry.Level, e.Entry.Text, e.Entry.URL),
@@ -102,8 +103,8 @@ func (b *browser) listen(event any) {
 	}
 }
 
-// noFaults checks that nothing went wrong, except those that contain one of these texts, and that
-// nothing was asked of anybody but the gateway. It begins anew.
+// noFaults checks that there were no faults except those that contain one of the given strings, and
+// that all requests went to origin. It then resets both records.
 func (b *browser) noFaults(origin string, but ...string) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -133,7 +134,6 @@ func (b *browser) run(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// get returns what an action does.
 func get[T any](b *browser, action chromedp.Action[T]) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
@@ -151,19 +151,19 @@ func (b *browser) script(text string) {
 	get(b, chromedp.Evaluate[bool](text+"; true"))
 }
 
-// text is what an element shows.
+// text returns the text of an element.
 func (b *browser) text(selector string) string {
 	b.t.Helper()
 	return get(b, chromedp.Evaluate[string](fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector)))
 }
 
-// is evaluates a condition.
+// is evaluates a JavaScript condition.
 func (b *browser) is(condition string) bool {
 	b.t.Helper()
 	return get(b, chromedp.Evaluate[bool]("!!("+condition+")"))
 }
 
-// shows waits until an element shows all of these texts.
+// shows waits until an element contains all of the given strings.
 func (b *browser) shows(selector string, texts ...string) {
 	b.t.Helper()
 	err := harness.Poll(b.t.Context(), time.Minute, 100*time.Millisecond, func() error {
@@ -180,7 +180,7 @@ func (b *browser) shows(selector string, texts ...string) {
 	}
 }
 
-// holds waits until a condition holds.
+// holds waits until a JavaScript condition is true.
 func (b *browser) holds(condition string) {
 	b.t.Helper()
 	if err := harness.Poll(b.t.Context(), 30*time.Second, 50*time.Millisecond, func() error {
@@ -193,7 +193,7 @@ func (b *browser) holds(condition string) {
 	}
 }
 
-// scheme chooses what the page learns of its viewer's preference.
+// scheme sets the preferred color scheme of the browser.
 func (b *browser) scheme(name string) {
 	b.t.Helper()
 	b.run(call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -201,7 +201,8 @@ func (b *browser) scheme(name string) {
 	}))
 }
 
-// named checks that everything one can use has a name, as screen readers have it, and returns how many there are.
+// named checks that every interactive element has an accessible name, and returns the number of
+// these elements.
 func (b *browser) named() (n int) {
 	b.t.Helper()
 	tree := get(b, func(ctx context.Context, t *chromedp.Target) (accessibility.GetFullAXTreeResult, error) {

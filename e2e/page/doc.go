@@ -1,9 +1,10 @@
-// Package page tests the gateway's page for people, / on its admin address, in a real Chromium: what it shows of real
-// clusters, what it does when they go and come back, and that hostile texts do nothing.
+// Package page tests the page on Isthmus's admin address in a real Chromium. It covers the display
+// of real clusters, the loss and return of clusters, and hostile strings.
 //
-// Without Chromium its test is left out, and reports that; in CI (CI=true) that is a failure. .ci/run installs it.
+// Without Chromium, the test is skipped. In CI (CI=true) a missing Chromium is a failure. The
+// script .ci/run installs Chromium.
 //
-// It makes the README's screenshots too, docs/page.png and docs/page-dark.png: `make screenshots`.
-// What the page costs with many clusters, services and viewers is the trial "viewers" of package
-// bench.
+// `make screenshots` writes the README's screenshots, docs/page.png and docs/page-dark.png. The
+// trial "viewers" of package bench measures the page's cost for many clusters, services and
+// viewers.
 package page

@@ -9,7 +9,7 @@ import (
 
 var screenshots = flag.String("screenshots", "", "write screenshots into this `folder`")
 
-// TestPage looks at the page as somebody who operates the gateway does, while things happen.
+// TestPage uses the page like an operator while clusters, services and replicas change.
 func TestPage(t *testing.T) {
 	w := newWorld(t)
 	w.run(chromedp.Navigate(w.origin + "/"))
@@ -40,5 +40,6 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// hostile is what a text must not do: open a dialog, load something, write into the console, or hide what follows.
+// hostile would open a dialog, load an image, write control characters or reverse the text if the
+// page did not escape it.
 const hostile = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e"

@@ -31,7 +31,7 @@ import (
 	"isthmus/e2e/shop"
 )
 
-// world is the shop in three clusters, a gateway, and its page.
+// world consists of the shop in three clusters, an Isthmus replica and its page.
 type world struct {
 	*browser
 	shops   map[string]*shop.Cluster
@@ -108,7 +108,7 @@ func (w *world) atEnd(do func() error) {
 	})
 }
 
-// background makes the cluster's Deployments into Pods until the test ends.
+// background simulates the cluster's scheduler and nodes until the test ends.
 func (w *world) background(c *shop.Cluster) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -141,7 +141,7 @@ func (w *world) annotate(service, name, value string) {
 	w.t.Helper()
 	annotations := map[string]any{name: value}
 	if value == "" {
-		annotations[name] = nil // removes it
+		annotations[name] = nil // removes the annotation
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	w.must(err)
@@ -151,7 +151,8 @@ func (w *world) annotate(service, name, value string) {
 	w.must(err)
 }
 
-// refused is what the gateway does not answer: what would change something, and what another site's page can ask for.
+// refused checks that the admin server rejects requests that write, and requests from the pages of
+// other sites.
 func (w *world) refused() {
 	ask := func(method, path string, change func(*http.Request)) int {
 		request, err := http.NewRequestWithContext(w.t.Context(), method, w.origin+path, nil)
@@ -191,14 +192,14 @@ func (w *world) search() {
 	w.shows("#services", "cart-east", "1 service of 2")
 	w.run(chromedp.SendKeys(chromedp.CSS("#services input[type=search]"), "zzz"))
 	w.shows("#services", "None of 2 services matches.")
-	w.run(chromedp.Reload()) // the search is part of the address
+	w.run(chromedp.Reload()) // the URL contains the search
 	w.shows("#services", "None of 2 services matches.")
 	w.run(chromedp.Navigate(w.origin + "/"))
 	w.shows("#services tbody", "web-federated", "cart-east")
 	w.noFaults(w.origin)
 }
 
-// sort chooses another order, which is part of the address, and a part of the services.
+// sort changes the order and filters the services. Both are part of the URL.
 func (w *world) sort() {
 	const first = "#services tbody tr:first-child"
 	w.shows(first, "cart-east")
@@ -218,7 +219,7 @@ func (w *world) sort() {
 	w.noFaults(w.origin)
 }
 
-// choose chooses from a list.
+// choose selects a value from a list.
 func (w *world) choose(selector, value string) {
 	w.t.Helper()
 	w.script(fmt.Sprintf(
@@ -229,7 +230,7 @@ func (w *world) choose(selector, value string) {
 	))
 }
 
-// keyboard opens the explanation of a service without a mouse, and closes it.
+// keyboard opens and closes the explanation of a service with the keyboard.
 func (w *world) keyboard() {
 	const on = "document.activeElement?.dataset?.focus === 'service shop/web-federated'"
 	w.script("document.querySelector('#services [name=sort]').focus()")
@@ -252,7 +253,7 @@ func (w *world) keyboard() {
 	w.shows("#explanation", "on node west-node-a, in zone west-1a")
 	w.run(chromedp.KeyEvent(kb.Escape))
 	w.holds("!document.getElementById('explain').open")
-	w.holds(on) // the focus is back
+	w.holds(on) // the focus has returned
 	w.run(chromedp.Click(chromedp.CSS("#services tbody tr:last-child button")))
 	w.holds("document.getElementById('explain').open")
 	w.run(chromedp.Click(chromedp.CSS("#explain .close")))
@@ -260,7 +261,8 @@ func (w *world) keyboard() {
 	w.noFaults(w.origin)
 }
 
-// looks: colours follow the viewer's preference, and at 320 pixels, which is 400% of 1280, nothing is cut off.
+// looks checks the color scheme, and checks that nothing is cut off at a width of 320 pixels (a
+// zoom of 400% at 1280 pixels).
 func (w *world) looks() {
 	const light = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).reduce((a, b) => a + " +
 		"b) > 600"
@@ -285,7 +287,7 @@ func (w *world) names() {
 	}
 }
 
-// clusterGoes: what changes shows without a reload, and a focus stays where it is.
+// clusterGoes checks that changes appear without a reload and that the focus does not move.
 func (w *world) clusterGoes() {
 	w.script("window.notReloaded = true; document.querySelector('[data-focus=\"service shop/web-federated\"]').focus()")
 	w.must(w.servers["east"].Kill())
@@ -304,7 +306,8 @@ func (w *world) clusterGoes() {
 	w.noFaults(w.origin)
 }
 
-// hidden: a page that nobody sees asks for nothing, and shows what has changed once it is seen again.
+// hidden checks that a page in the background sends no requests, and that it shows all changes once
+// it is visible again.
 func (w *world) hidden() {
 	visible := func(is bool) {
 		w.script(fmt.Sprintf(
@@ -314,7 +317,7 @@ func (w *world) hidden() {
 		))
 	}
 	visible(false)
-	w.must(harness.Pause(w.t.Context(), 3*time.Second)) // what it has asked for before may still come
+	w.must(harness.Pause(w.t.Context(), 3*time.Second)) // for responses to earlier requests
 	before := w.text("#services tbody")
 	_, err := w.shops["west"].Scale(w.t.Context(), "web", 4)
 	w.must(err)
@@ -329,7 +332,7 @@ func (w *world) hidden() {
 		}
 		return err
 	}))
-	w.must(harness.Pause(w.t.Context(), 3*time.Second)) // in which a page that is seen would ask
+	w.must(harness.Pause(w.t.Context(), 3*time.Second)) // long enough for a request from a visible page
 	if got := w.text("#services tbody"); got != before {
 		w.t.Errorf("a hidden page has asked: %s", got)
 	}
@@ -338,7 +341,8 @@ func (w *world) hidden() {
 	w.noFaults(w.origin)
 }
 
-// restarts: that the gateway does not answer shows, and once it is back the page is live again without a reload.
+// restarts checks that the page shows an unavailable replica, and that it recovers without a
+// reload.
 func (w *world) restarts() {
 	w.script("window.notReloaded = true")
 	w.must(w.gateway.Signal(syscall.SIGTERM))
@@ -358,7 +362,7 @@ func (w *world) restarts() {
 	)
 }
 
-// unavailable: what the gateway answers otherwise than by lists shows, and what was there stays.
+// unavailable checks that the page shows error responses and keeps the previous content.
 func (w *world) unavailable() {
 	target, err := url.Parse(w.origin)
 	w.must(err)
@@ -388,7 +392,7 @@ func (w *world) unavailable() {
 	w.noFaults(front.URL, "503 (Service Unavailable)")
 }
 
-// screenshots writes those of the README, of a world in which something is wrong.
+// screenshots writes the README's screenshots, which show clusters with problems.
 func (w *world) screenshots() {
 	if *screenshots == "" {
 		w.t.Log("none are asked for by -screenshots")
@@ -413,7 +417,7 @@ func (w *world) screenshots() {
 	}
 }
 
-// hostileTexts come from Services, links and clusters, and are shown as they are.
+// hostileTexts checks that hostile strings in Services, links and clusters appear as plain text.
 func (w *world) hostileTexts() {
 	w.annotate("cart-east", "isthmus.io/prefer", hostile)
 	link := kube.Link(
@@ -435,7 +439,7 @@ func (w *world) hostileTexts() {
 	w.annotate("cart-east", "isthmus.io/prefer", "")
 }
 
-// onlyText checks that no text has become markup, and none has control characters.
+// onlyText checks that no string became markup or contains control characters.
 func (w *world) onlyText() {
 	w.t.Helper()
 	if w.is("document.querySelectorAll('main script, main img, #explain script, #explain img').length > 0") {
@@ -446,7 +450,7 @@ func (w *world) onlyText() {
 	}
 }
 
-// networks puts north on another network, behind one gateway of each kind.
+// networks moves north to another network with two multicluster gateways, one of each kind.
 func (w *world) networks() {
 	alive := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer alive.Close()
@@ -513,7 +517,7 @@ func (w *world) networks() {
 	w.shows("#services tbody", "north 1")
 }
 
-// change changes the Service of one of north's gateways.
+// change updates the Service of a multicluster gateway in north.
 func (w *world) change(gateway string, how func(*corev1.Service)) {
 	w.t.Helper()
 	services := w.shops["north"].CoreV1().Services("linkerd-multicluster")

@@ -8,7 +8,7 @@ import (
 	"github.com/linkerd/linkerd2-proxy-api/go/net"
 )
 
-// describe returns the kind of an update and the addresses that it names, as they came.
+// describe returns the kind of an update and its addresses in the received order.
 func describe(u *pb.Update) (kind string, addrs []netip.AddrPort) {
 	note := func(a *net.TcpAddress) {
 		if addr, ok := AddrPort(a); ok {
@@ -35,7 +35,7 @@ func describe(u *pb.Update) (kind string, addrs []netip.AddrPort) {
 	return "none", nil
 }
 
-// line returns a profile's levelled JSON, cut to what fits a line.
+// line returns a profile's normalized JSON, truncated to one line.
 func line(p *pb.DestinationProfile) string {
 	state := ProfileState{last: p}
 	tree, err := state.JSON()

@@ -22,7 +22,7 @@ func TestGetFold(t *testing.T) {
 	}}}}
 	tests := []struct {
 		name   string
-		steps  []any // updates, and reopen
+		steps  []any // updates, or reopen to begin a new call
 		exists any
 		addrs  []string
 		faults []proxy.Fault
@@ -222,7 +222,7 @@ func TestProfileFaults(t *testing.T) {
 			&pb.DestinationProfile{Endpoint: &pb.WeightedAddr{Weight: 10000}},
 			[]proxy.Fault{proxy.BadAddress},
 		},
-		{"as deep as can be", negated(97), nil}, // the route, the outermost condition and the path are messages too
+		{"as deep as can be", negated(97), nil}, // the route, the outermost condition and the path count too
 		{"too deep", negated(98), []proxy.Fault{proxy.TooDeep}},
 	}
 	for _, test := range tests {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A Fault is something that a sender must not do.
+// Fault describes a violation of the protocol by the server.
 type Fault string
 
 const (
@@ -25,14 +25,14 @@ const (
 	TooDeep     Fault = "a message nested too deeply: a proxy cannot read it"
 )
 
-// Endpoint is one address as the last add described it.
+// Endpoint is an address with the metadata from its most recent add.
 type Endpoint struct {
-	Weighted  *pb.WeightedAddr  // as received; not to be changed
-	SetLabels map[string]string // labels of the whole add; not to be changed
+	Weighted  *pb.WeightedAddr  // as received; read-only
+	SetLabels map[string]string // labels of the add message; read-only
 }
 
-// Labels returns the labels a proxy attaches to the endpoint: its own merged over those of its add.
-// Whether the endpoint is in the proxy's zone counts on the address only.
+// Labels returns the labels of the endpoint, which override the labels of its add message. From the
+// add message, the label zone_locality is only used if its value is "unknown".
 func (e Endpoint) Labels() map[string]string {
 	labels := make(map[string]string, len(e.SetLabels)+len(e.Weighted.GetMetricLabels()))
 	maps.Copy(labels, e.SetLabels)
@@ -43,7 +43,7 @@ func (e Endpoint) Labels() map[string]string {
 	return labels
 }
 
-// Metadata returns all that is known of the endpoint but its address, in the form of protobuf's JSON.
+// Metadata returns everything known about the endpoint except its address, as protobuf JSON.
 func (e Endpoint) Metadata() (map[string]any, error) {
 	tree, err := jsonTree(e.Weighted)
 	if err != nil {
@@ -65,17 +65,17 @@ func (e Endpoint) Metadata() (map[string]any, error) {
 	return tree, nil
 }
 
-// GetState is what a proxy knows from a Get stream. The zero value knows nothing and is ready for use.
+// GetState is the state that a proxy derives from a Get stream. The zero value is an empty state.
 type GetState struct {
 	known, exists bool
-	replaced      bool // an add with addresses or a no_endpoints has come since Open
+	replaced      bool // whether an add with addresses or a no_endpoints has been received since Open
 	endpoints     map[netip.AddrPort]Endpoint
 }
 
-// Open begins a new call: the state stays until the first message that replaces it.
+// Open begins a new call. The state is kept until a message replaces it.
 func (s *GetState) Open() { s.replaced = false }
 
-// Apply folds one message into the state and returns what was wrong with it.
+// Apply folds one message into the state and returns the faults in the message.
 func (s *GetState) Apply(u *pb.Update) []Fault {
 	switch u := u.GetUpdate().(type) {
 	case *pb.Update_Add:
@@ -130,27 +130,27 @@ func (s *GetState) remove(set *pb.AddrSet) (faults []Fault) {
 	return faults
 }
 
-// Exists returns whether the service exists, once that is known.
+// Exists reports whether the service exists. It returns known = false before the first message that
+// says so.
 func (s *GetState) Exists() (exists, known bool) { return s.exists, s.known }
 
 // Len returns the number of endpoints.
 func (s *GetState) Len() int { return len(s.endpoints) }
 
-// Has reports whether an address is among the endpoints.
 func (s *GetState) Has(addr netip.AddrPort) bool {
 	_, ok := s.endpoints[addr]
 	return ok
 }
 
-// Addrs returns the addresses in order.
+// Addrs returns the addresses in ascending order.
 func (s *GetState) Addrs() []netip.AddrPort {
 	return slices.SortedFunc(maps.Keys(s.endpoints), netip.AddrPort.Compare)
 }
 
-// Endpoints returns the endpoints; the map is the caller's.
+// Endpoints returns a copy of the endpoints.
 func (s *GetState) Endpoints() map[netip.AddrPort]Endpoint { return maps.Clone(s.endpoints) }
 
-// Clone returns a copy that later messages do not change.
+// Clone returns an independent copy.
 func (s *GetState) Clone() *GetState {
 	c := *s
 	c.endpoints = maps.Clone(s.endpoints)
@@ -174,7 +174,7 @@ func (s *GetState) JSON() (any, error) {
 	return state, nil
 }
 
-// jsonTree returns the protobuf JSON of a message as a tree of values.
+// jsonTree converts a message to a tree of JSON values.
 func jsonTree(m proto.Message) (map[string]any, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Message is one received message in short.
+// Message summarizes a received message.
 type Message struct {
-	Number int64     // counted from 1 over the stream's whole life
-	At     time.Time // when it was received
+	Number int64     // number of the message, counted from 1 over all calls of the stream
+	At     time.Time // time of receipt
 	Kind   string    // add, remove, no_endpoints(true), no_endpoints(false), profile or none
 	Addrs  []netip.AddrPort
-	More   int    // addresses left out of Addrs
-	Detail string // of a profile: its JSON, cut to a line
+	More   int    // number of addresses omitted from Addrs
+	Detail string // JSON of a profile, truncated to a line
 	Faults []Fault
 }
 
-// String describes the message in a line.
+// String describes the message in one line.
 func (m Message) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "#%d %s %s", m.Number, m.At.Format("15:04:05.000"), m.Kind)
@@ -38,7 +38,8 @@ func (m Message) String() string {
 	return b.String()
 }
 
-// brief returns the message with few enough addresses to be kept in numbers.
+// brief returns a copy of the message with only the first addresses, so that many messages can be
+// stored.
 func (m Message) brief() Message {
 	const most = 8
 	if len(m.Addrs) > most {
@@ -48,7 +49,7 @@ func (m Message) brief() Message {
 	return m
 }
 
-// ring keeps the newest messages.
+// ring stores the newest messages.
 type ring struct {
 	kept []Message
 	next int
@@ -64,21 +65,22 @@ func (r *ring) add(m Message) {
 	r.next = (r.next + 1) % r.most
 }
 
-// oldest returns the kept messages, the oldest first.
+// oldest returns the stored messages in order of receipt.
 func (r *ring) oldest() []Message {
 	return slices.Concat(r.kept[r.next:], r.kept[:r.next])
 }
 
-// history knows, from a mark on, which addresses have been there all the time and whether there always were some.
+// history records which addresses have been absent since the last Mark, and whether the state has
+// been empty.
 type history struct {
 	always  map[netip.AddrPort]struct{}
-	lost    map[netip.AddrPort]Message // by which message
-	emptied *Message                   // the first message that left nothing, or an empty Message for the mark itself
-	fewest  int                        // addresses that there were
-	thinned Message                    // the first message that left so few; empty: at the mark
+	lost    map[netip.AddrPort]Message // the message that removed each address
+	emptied *Message                   // the first message that emptied the state; an empty Message means at the Mark
+	fewest  int                        // the smallest number of addresses
+	thinned Message                    // the first message that led to fewest; empty means at the Mark
 
 	size         int // number of addresses after the last message
-	left, joined int // messages after which there were fewer, and more
+	left, joined int // number of messages that decreased and increased size
 }
 
 func newHistory(s *GetState, empty bool) *history {
@@ -119,7 +121,8 @@ func (h *history) note(s *GetState, empty bool, m Message) {
 	}
 }
 
-// check returns why the history is not one without flaps.
+// check returns an error if one of the addresses has been absent. Without addresses, it returns an
+// error if the state has been empty.
 func (h *history) check(addrs []netip.AddrPort) error {
 	if len(addrs) == 0 && h.emptied != nil {
 		if h.emptied.Number == 0 {

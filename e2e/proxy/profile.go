@@ -9,15 +9,16 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// mostNested is how deeply messages may be nested in each other for a proxy to read them.
+// mostNested is the maximum nesting depth of messages that a proxy can read.
 const mostNested = 100
 
-// ProfileState is what a proxy knows from a GetProfile stream: the last message. The zero value knows nothing.
+// ProfileState is the state that a proxy derives from a GetProfile stream: the last message. The
+// zero value is an empty state.
 type ProfileState struct {
 	last *pb.DestinationProfile
 }
 
-// Apply takes one message, which replaces the one before, and returns what was wrong with it.
+// Apply replaces the state with a message and returns the faults in the message.
 func (s *ProfileState) Apply(p *pb.DestinationProfile) (faults []Fault) {
 	s.last = p
 	if nested(p.ProtoReflect(), mostNested) {
@@ -31,11 +32,11 @@ func (s *ProfileState) Apply(p *pb.DestinationProfile) (faults []Fault) {
 	return faults
 }
 
-// nested reports whether messages are nested in m more deeply than that.
+// nested reports whether m contains messages nested deeper than the given depth.
 func nested(m protoreflect.Message, deep int) (found bool) {
 	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
-		case field.Message() == nil || field.IsMap(): // the maps of profiles hold texts
+		case field.Message() == nil || field.IsMap(): // the maps in profiles only contain strings
 		case deep == 0:
 			found = true
 		case field.IsList():
@@ -50,12 +51,13 @@ func nested(m protoreflect.Message, deep int) (found bool) {
 	return found
 }
 
-// Profile returns the last message, not to be changed, or nil.
+// Profile returns the last message, or nil. The caller must not change the message.
 func (s *ProfileState) Profile() *pb.DestinationProfile { return s.last }
 
-// JSON returns the profile as a tree of JSON values, nil before the first message. What makes no difference to a
-// client is levelled: the endpoint's address is text, an endpoint of which only address and weight are known is left
-// out, and so are a profile reference without a name and the kind of one that has a name.
+// JSON returns the profile as a tree of JSON values, or nil before the first message. The tree is
+// normalized: differences without any effect on clients are removed. The endpoint's address is a
+// string. An endpoint that only contains an address and a weight is omitted. The kind of a profile
+// reference is omitted, and so is a profile reference without a name.
 func (s *ProfileState) JSON() (any, error) {
 	if s.last == nil {
 		return nil, nil
@@ -88,7 +90,8 @@ func (s *ProfileState) JSON() (any, error) {
 	return tree, nil
 }
 
-// AddrPort reads an address of the Destination API; false means that it holds none.
+// AddrPort converts an address of the Destination API. It returns false if the address is missing
+// or invalid.
 func AddrPort(a *net.TcpAddress) (netip.AddrPort, bool) {
 	if a.GetPort() > 65535 {
 		return netip.AddrPort{}, false

@@ -17,17 +17,18 @@ import (
 )
 
 const (
-	// FirstMessageLimit is how long a proxy waits for the first message of a stream.
+	// FirstMessageLimit is the time that a proxy waits for the first message on a stream.
 	FirstMessageLimit = 3 * time.Second
-	// window is the size of the flow-control windows that Dial asks for.
+	// window is the flow-control window of streams and connections.
 	window = 64 << 10
 
 	recentMessages = 64
 	keptFaults     = 16
 )
 
-// Dial prepares a connection to a Destination server as a proxy makes it: plain text, fixed windows of 64 KiB, messages
-// of 4 MiB at most. It does not connect yet. More options go after these.
+// Dial returns a connection to a Destination server with the settings of a proxy: plain text, fixed
+// windows of 64 KiB, and messages of at most 4 MiB. The connection is made on first use. Additional
+// options override these settings.
 func Dial(addr string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///"+addr, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -42,7 +43,7 @@ func Dial(addr string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// Kind is the call that a Stream makes.
+// Kind selects the RPC of a Stream.
 type Kind int
 
 const (
@@ -57,42 +58,43 @@ func (k Kind) String() string {
 	return "Get"
 }
 
-// Config is what to subscribe to.
+// Config configures a Stream.
 type Config struct {
-	Conn      grpc.ClientConnInterface // not closed by the Stream; may be shared
+	Conn      grpc.ClientConnInterface // may be shared; the Stream does not close it
 	Kind      Kind
 	Authority string
 	Token     string // context token
-	// MayBeLate is for streams of tests that run beside others: that the first message is late is
-	// no fault. On a machine that is busy it may be for no fault of the server.
+	// MayBeLate accepts a late first message without a fault. It is for tests that run in parallel,
+	// because a busy machine can delay any server.
 	MayBeLate bool
 }
 
-// Stream is one subscription of a proxy. Its methods may be called concurrently.
+// Stream is a subscription of one proxy. All methods are safe for concurrent use.
 type Stream struct {
 	cfg  Config
-	life sync.Mutex // held by Open and Close, so that one call is over before the next begins
+	life sync.Mutex // held by Open and Close, so that calls do not overlap
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	get      GetState
 	profile  ProfileState
 	status   Status
 	recent   ring
 	history  *history
-	changed  chan struct{}      // closed, and replaced, after every change
-	unstall  chan struct{}      // not nil while stalled; closed to go on
-	cancel   context.CancelFunc // not nil while a reader runs
-	finished chan struct{}      // closed when that reader has ended
+	changed  chan struct{}      // closed and replaced after every change
+	unstall  chan struct{}      // nil unless stalled; closed to resume reading
+	cancel   context.CancelFunc // nil unless a reader is running
+	finished chan struct{}      // closed when the reader has ended
 }
 
-// NewStream returns a Stream that is not open yet.
+// NewStream returns a Stream without a call.
 func NewStream(cfg Config) *Stream {
 	return &Stream{cfg: cfg, recent: ring{most: recentMessages}, changed: make(chan struct{})}
 }
 
-// Open makes the call and returns once it is under way or has failed, which the status then holds. The call ends with
-// ctx, with Close, or by the server. The state of a call before stays as a proxy keeps it. A Stream that is open
-// already is an error.
+// Open starts the call and returns when the call has begun or failed. The Status contains the error
+// of a failed call. The call runs until ctx ends, Close is called or the server ends it. The Stream
+// keeps the state of its previous call, as a proxy does. Open returns an error if the Stream is
+// already open.
 func (s *Stream) Open(ctx context.Context) error {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -131,7 +133,7 @@ func (s *Stream) begin(cancel context.CancelFunc) (finished chan struct{}, err e
 	return s.finished, nil
 }
 
-// call starts the RPC and returns the function that receives a message.
+// call starts the RPC and returns its receive function.
 func (s *Stream) call(ctx context.Context) (func() (any, error), error) {
 	client := pb.NewDestinationClient(s.cfg.Conn)
 	req := &pb.GetDestination{Path: s.cfg.Authority, ContextToken: s.cfg.Token}
@@ -166,7 +168,7 @@ func (s *Stream) read(ctx context.Context, recv func() (any, error)) error {
 	}
 }
 
-// gate waits while the stream is stalled.
+// gate blocks while the stream is stalled.
 func (s *Stream) gate(ctx context.Context) error {
 	s.mu.Lock()
 	wait := s.unstall
@@ -182,7 +184,7 @@ func (s *Stream) gate(ctx context.Context) error {
 	}
 }
 
-// take folds one message.
+// take folds one message into the state.
 func (s *Stream) take(m any, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +219,7 @@ func (s *Stream) take(m any, at time.Time) {
 	s.notify()
 }
 
-// end notes that the call is over, unless this side closed it.
+// end records the end of the call, unless Close has already ended it.
 func (s *Stream) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,17 +230,19 @@ func (s *Stream) end(err error) {
 	s.notify()
 }
 
-// Close ends the call and waits until nothing of it runs any more. The state stays; Open may open it again.
+// Close ends the call and waits for its goroutines. The state is kept, and Open can start a new
+// call.
 func (s *Stream) Close() {
-	s.hangUp() // so that an Open that is under way returns soon
+	s.hangUp() // unblocks an Open in progress
 	s.life.Lock()
 	defer s.life.Unlock()
-	if finished := s.hangUp(); finished != nil { // what another Open has begun meanwhile
+	if finished := s.hangUp(); finished != nil { // a concurrent Open may have started a call in the meantime
 		<-finished
 	}
 }
 
-// hangUp cancels the call, and returns the channel that is closed when it has ended; nil: there never was one.
+// hangUp cancels the call and returns a channel that is closed when the call has ended. It returns
+// nil before the first call.
 func (s *Stream) hangUp() (finished chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,8 +254,8 @@ func (s *Stream) hangUp() (finished chan struct{}) {
 	return s.finished
 }
 
-// Stall stops reading; what the server sends then fills the windows. One message that was being received meanwhile is
-// held back too.
+// Stall stops reading, so that data from the server fills the flow-control windows. A message that
+// is being received is held back too.
 func (s *Stream) Stall() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,7 +264,7 @@ func (s *Stream) Stall() {
 	}
 }
 
-// Unstall goes on reading.
+// Unstall resumes reading.
 func (s *Stream) Unstall() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,41 +274,41 @@ func (s *Stream) Unstall() {
 	}
 }
 
-// notify wakes all who wait. The caller holds mu.
+// notify wakes all waiting goroutines. The caller holds mu.
 func (s *Stream) notify() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// Phase is where a Stream is in its life.
+// Phase is a state in the life cycle of a Stream.
 type Phase int
 
 const (
-	Idle  Phase = iota // not opened yet, or closed by this side
-	Open               // the call is under way
-	Ended              // the server, or the connection, ended the call
+	Idle  Phase = iota // no call, or the call was closed by this side
+	Open               // the call is running
+	Ended              // the server or the connection ended the call
 )
 
-// Status is what has come of a Stream so far.
+// Status summarizes the calls of a Stream.
 type Status struct {
 	Phase    Phase
-	Err      error     // of an ended stream: its gRPC status, nil for OK
-	Opened   time.Time // when the call was last opened
+	Err      error     // gRPC status of the ended call; nil for OK
+	Opened   time.Time // start of the last call
 	EndedAt  time.Time
-	First    *Message // first message since then
-	Messages int64    // received in the stream's whole life
-	Faults   []Fault  // the first ones
+	First    *Message // first message of the last call
+	Messages int64    // number of messages received over all calls
+	Faults   []Fault  // the first faults
 }
 
-// Snapshot is the status and the state that belong together.
+// Snapshot is a consistent pair of status and state.
 type Snapshot struct {
 	Status
 	Kind    Kind
-	Get     *GetState     // of a Get stream
-	Profile *ProfileState // of a GetProfile stream
+	Get     *GetState     // set for a Get stream
+	Profile *ProfileState // set for a GetProfile stream
 }
 
-// JSON returns the folded state as a tree of JSON values.
+// JSON returns the state as a tree of JSON values.
 func (s Snapshot) JSON() (any, error) {
 	if s.Kind == GetProfile {
 		return s.Profile.JSON()
@@ -312,7 +316,7 @@ func (s Snapshot) JSON() (any, error) {
 	return s.Get.JSON()
 }
 
-// Mark begins a new history with the present state.
+// Mark starts a new history with the current state.
 func (s *Stream) Mark() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -323,8 +327,8 @@ func (s *Stream) Mark() {
 	s.history = newHistory(&s.get, empty)
 }
 
-// Flapped returns an error when one of the addresses was absent at the Mark or after any message since, or, where none
-// is named, when the state was empty then.
+// Flapped returns an error if any of the addresses has been absent at some time since the Mark.
+// Without addresses, it returns an error if the state has been empty.
 func (s *Stream) Flapped(addrs ...netip.AddrPort) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -334,7 +338,8 @@ func (s *Stream) Flapped(addrs ...netip.AddrPort) error {
 	return s.history.check(addrs)
 }
 
-// Parts returns in how many messages since the Mark addresses have left, and in how many some have joined.
+// Parts returns the number of messages since the Mark after which there were fewer endpoints, and
+// after which there were more.
 func (s *Stream) Parts() (left, joined int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -344,8 +349,8 @@ func (s *Stream) Parts() (left, joined int, err error) {
 	return s.history.left, s.history.joined, nil
 }
 
-// Fewest returns how few endpoints there were, at the Mark or after any message since, and after
-// which message first; an empty Message: at the Mark.
+// Fewest returns the smallest number of endpoints since the Mark, and the first message that led to
+// it. The Message is empty if that was the number at the Mark.
 func (s *Stream) Fewest() (int, Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -355,8 +360,8 @@ func (s *Stream) Fewest() (int, Message) {
 	return s.history.fewest, s.history.thinned
 }
 
-// Lost returns the addresses that were there at the Mark and were absent after some message since,
-// in order. It is empty without a Mark.
+// Lost returns the addresses, in order, that existed at the Mark and have been absent since.
+// Without a Mark, it returns nil.
 func (s *Stream) Lost() []netip.AddrPort {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -366,7 +371,7 @@ func (s *Stream) Lost() []netip.AddrPort {
 	return slices.SortedFunc(maps.Keys(s.history.lost), netip.AddrPort.Compare)
 }
 
-// Snapshot returns the present status and state.
+// Snapshot returns the current status and state.
 func (s *Stream) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -376,7 +381,7 @@ func (s *Stream) Snapshot() Snapshot {
 	return snap
 }
 
-// Status returns the present status alone, which is cheaper than a Snapshot.
+// Status returns the current status, which is cheaper than a Snapshot.
 func (s *Stream) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -385,23 +390,23 @@ func (s *Stream) Status() Status {
 	return status
 }
 
-// Recent returns the newest messages, the oldest of them first.
+// Recent returns the newest messages in order of receipt.
 func (s *Stream) Recent() []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.recent.oldest()
 }
 
-// Changed returns a channel that is closed after the next message or change of phase. Take it before a Snapshot to
-// miss nothing.
+// Changed returns a channel that is closed after the next message or change of phase. To miss no
+// change, call Changed before Snapshot.
 func (s *Stream) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changed
 }
 
-// Until calls check for every state that the stream comes to, until it returns no error, the limit
-// is over, or ctx ends. Then it returns the last error.
+// Until calls check after each change until it returns nil. When the limit or ctx expires, Until
+// returns the last error of check.
 func (s *Stream) Until(ctx context.Context, limit time.Duration, check func() error) error {
 	return s.wait(ctx, limit, func() (bool, error) {
 		err := check()
@@ -409,7 +414,7 @@ func (s *Stream) Until(ctx context.Context, limit time.Duration, check func() er
 	}, func(err error) error { return fmt.Errorf("not within %v: %w", limit, err) })
 }
 
-// Stays calls check for every state that the stream comes to within a time. It returns the first error.
+// Stays calls check after each change for the given time, and returns its first error.
 func (s *Stream) Stays(ctx context.Context, within time.Duration, check func() error) error {
 	return s.wait(ctx, within, func() (bool, error) {
 		err := check()
@@ -417,7 +422,7 @@ func (s *Stream) Stays(ctx context.Context, within time.Duration, check func() e
 	}, func(error) error { return nil })
 }
 
-// wait calls look until that is done, with the result, or the time is over.
+// wait calls look after each change until it returns done = true or the time is over.
 func (s *Stream) wait(
 	ctx context.Context,
 	limit time.Duration,
@@ -427,7 +432,7 @@ func (s *Stream) wait(
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
-		changed := s.Changed() // before it is looked at, so that no state is missed
+		changed := s.Changed() // before look, so that no change is missed
 		done, err := look()
 		if done {
 			return err

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// subscribe opens a stream of its own connection to the server.
+// subscribe opens a stream on a new connection to the server.
 func subscribe(t *testing.T, server *Server, kind proxy.Kind) *proxy.Stream {
 	t.Helper()
 	conn, err := proxy.Dial(server.Addr())
@@ -38,7 +38,7 @@ func subscribe(t *testing.T, server *Server, kind proxy.Kind) *proxy.Stream {
 	return stream
 }
 
-// until waits for the stream to be in a state.
+// until waits until a snapshot of the stream satisfies ok.
 func until(t *testing.T, s *proxy.Stream, what string, ok func(proxy.Snapshot) bool) proxy.Snapshot {
 	t.Helper()
 	timeout := time.After(time.Minute)
@@ -76,7 +76,7 @@ func TestStreamFoldsAndKeepsStateOverReconnect(t *testing.T) {
 	if snap := s.Snapshot(); snap.Phase != proxy.Idle || !snap.Get.Has(addr("10.0.0.1:80")) {
 		t.Errorf("closed: %+v", snap.Status)
 	}
-	updates = make(chan *pb.Update) // what the server still has of the first call must not answer the second
+	updates = make(chan *pb.Update) // otherwise the second call could receive updates meant for the first
 	server.OnGet("web:80", Send(updates))
 	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestFlaps(t *testing.T) {
 	fails("", "10.0.0.1:80")
 }
 
-// lateConn is a connection whose only message comes after a delay.
+// lateConn delays the only message of a stream.
 type lateConn struct {
 	grpc.ClientConnInterface
 	delay time.Duration
@@ -178,7 +178,7 @@ func (s *lateStream) RecvMsg(m any) error {
 		return s.ctx.Err()
 	}
 	s.sent = true
-	<-time.After(s.delay) // in a bubble: fake time
+	<-time.After(s.delay) // fake time in a synctest bubble
 	m.(*pb.Update).Update = None(true).Update
 	return nil
 }

@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	// firstPause is how long a proxy waits until it subscribes again. Each further failure doubles it.
+	// firstPause is the first pause before a proxy subscribes again. Each failure doubles the
+	// pause.
 	firstPause = 100 * time.Millisecond
-	// longestPause is the most that it waits.
+	// longestPause is the maximum pause.
 	longestPause = time.Minute
 )
 
@@ -26,32 +27,32 @@ type Conn interface {
 	Close() error
 }
 
-// SubscriberConfig is what to subscribe to, and how to find the servers.
+// SubscriberConfig configures a Subscriber.
 type SubscriberConfig struct {
-	Known     func() []string // the addresses of the replicas that it knows at the moment
+	Known     func() []string // addresses of the replicas that the proxy currently knows
 	Kind      Kind
 	Authority string
-	MayBeLate bool                                                 // as of a Stream's Config
-	Connect   func(ctx context.Context, addr string) (Conn, error) // nil: Connect
+	MayBeLate bool                                                 // see Config.MayBeLate
+	Connect   func(ctx context.Context, addr string) (Conn, error) // opens a connection; the default is Connect
 }
 
-// Opening is a stream that has begun.
+// Opening is a stream that has been opened.
 type Opening struct {
-	Addr  string    // of the replica
-	Lost  time.Time // when the stream before it ended; zero for the first
-	Why   error     `json:"-"` // how that ended: its gRPC status; nil: OK
-	First time.Time // when its first message came
+	Addr  string    // address of the replica
+	Lost  time.Time // end of the previous stream; zero for the first stream
+	Why   error     `json:"-"` // gRPC status of the previous stream; nil for OK
+	First time.Time // time of the first message
 }
 
-// Refusal is a stream that has ended before its first message, on a connection that there was.
+// Refusal is a stream that ended before its first message although the connection succeeded.
 type Refusal struct {
 	At  time.Time
-	Err error // its gRPC status; nil: OK
+	Err error // gRPC status; nil for OK
 }
 
-// Subscriber is a proxy that keeps one subscription, at any of the replicas that it knows. When the stream ends
-// it waits, tries all replicas that it knows, in any order, and stays with the first one that connects. The pause
-// doubles each time, and starts over with any message.
+// Subscriber is a proxy that keeps one subscription open at any known replica. When the stream
+// ends, the Subscriber pauses, tries all known replicas in random order, and uses the first replica
+// that accepts a connection. The pause doubles with each attempt. Any message resets the pause.
 type Subscriber struct {
 	cfg    SubscriberConfig
 	stream *Stream
@@ -64,7 +65,7 @@ type Subscriber struct {
 	why      error
 }
 
-// NewSubscriber returns a Subscriber, which does nothing until Run.
+// NewSubscriber returns a Subscriber, which is started with Run.
 func NewSubscriber(cfg SubscriberConfig) *Subscriber {
 	if cfg.Connect == nil {
 		cfg.Connect = Connect
@@ -74,24 +75,24 @@ func NewSubscriber(cfg SubscriberConfig) *Subscriber {
 	return s
 }
 
-// Stream returns the subscription, which the Subscriber alone opens and closes.
+// Stream returns the subscription. Only the Subscriber may open or close it.
 func (s *Subscriber) Stream() *Stream { return s.stream }
 
-// Openings returns all streams that have begun, in order.
+// Openings returns all opened streams in order.
 func (s *Subscriber) Openings() []Opening {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.openings)
 }
 
-// Refusals returns all streams that were refused, in order.
+// Refusals returns all refused streams in order.
 func (s *Subscriber) Refusals() []Refusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.refusals)
 }
 
-// Run subscribes until ctx ends.
+// Run keeps the subscription open until ctx ends.
 func (s *Subscriber) Run(ctx context.Context) {
 	pause := firstPause
 	for ctx.Err() == nil {
@@ -106,7 +107,7 @@ func (s *Subscriber) Run(ctx context.Context) {
 	}
 }
 
-// subscribe opens a stream, and returns when it has ended. It returns whether there was a message.
+// subscribe opens a stream and waits for its end. It reports whether the stream received a message.
 func (s *Subscriber) subscribe(ctx context.Context) (begun bool) {
 	conn, addr := s.connect(ctx)
 	if conn == nil {
@@ -141,7 +142,7 @@ func (s *Subscriber) subscribe(ctx context.Context) (begun bool) {
 	}
 }
 
-// connect returns a connection to any of the replicas that are known and can be connected to; nil: there is none.
+// connect returns a connection to any known replica, or nil if none accepts a connection.
 func (s *Subscriber) connect(ctx context.Context) (Conn, string) {
 	known := slices.Clone(s.cfg.Known())
 	rand.Shuffle(len(known), func(i, j int) { known[i], known[j] = known[j], known[i] })
@@ -169,12 +170,12 @@ func (s *Subscriber) noteEnd(begun bool, last Status) {
 	}
 }
 
-// Connect connects to a replica. When that connection ends, no other takes its place.
+// Connect connects to a replica. The connection does not reconnect after it ends.
 func Connect(ctx context.Context, addr string) (Conn, error) {
 	return ConnectBy(ctx, net.Dialer{}, addr)
 }
 
-// ConnectBy is Connect, with sockets of this dialer.
+// ConnectBy is like Connect, but uses the given dialer.
 func ConnectBy(ctx context.Context, dialer net.Dialer, addr string) (Conn, error) {
 	tcp, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -196,27 +197,28 @@ func ConnectBy(ctx context.Context, dialer net.Dialer, addr string) (Conn, error
 	return &single{conn, tcp}, nil
 }
 
-// single is a gRPC connection over one TCP connection.
+// single is a gRPC connection that uses a single TCP connection.
 type single struct {
 	*grpc.ClientConn
 	tcp net.Conn
 }
 
-// Close closes both; the TCP connection may have been closed before.
+// Close closes the gRPC and the TCP connection. The TCP connection may already be closed.
 func (s *single) Close() error {
 	err := s.ClientConn.Close()
 	s.tcp.Close()
 	return err
 }
 
-// Exchange is a connection that can be replaced: calls that begin later go over the new one. Its
-// methods may be called concurrently.
+// Exchange is a replaceable connection: new calls use the latest connection. All methods are safe
+// for concurrent use.
 type Exchange struct {
 	mu  sync.Mutex
 	now Conn
 }
 
-// Set replaces the connection, and returns the one before, which it does not close; nil: there was none.
+// Set replaces the connection and returns the previous one, which stays open. The previous
+// connection is nil on the first call.
 func (e *Exchange) Set(c Conn) (before Conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -230,12 +232,12 @@ func (e *Exchange) current() Conn {
 	return e.now
 }
 
-// Invoke makes a call.
+// Invoke implements grpc.ClientConnInterface.
 func (e *Exchange) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	return e.current().Invoke(ctx, method, args, reply, opts...)
 }
 
-// NewStream makes a call. There must be a connection.
+// NewStream implements grpc.ClientConnInterface. It must not be called before Set.
 func (e *Exchange) NewStream(
 	ctx context.Context,
 	desc *grpc.StreamDesc,

@@ -1,6 +1,6 @@
-// Package reach checks that people get at gateways by their kubeconfig: the isthmus command as a
-// process, real API servers, gateways as processes, and nodes that speak the real port-forward
-// protocol (harness.Kubelet). There is nothing in it but tests.
+// Package reach tests how the isthmus command reaches Isthmus replicas through a kubeconfig. The
+// tests run the command and the replicas as processes, with real API servers and Nodes that
+// implement the port-forward protocol (harness.Kubelet).
 //
-// ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
+// ARCHITECTURE.md in the root of the repository describes all packages.
 package reach

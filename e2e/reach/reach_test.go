@@ -18,24 +18,24 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// expectation is what a run of the isthmus command has to print: patterns.
+// expectation contains patterns for the output of the isthmus command.
 type expectation struct {
 	args           string
 	code           int
-	stdout, stderr string // "": nothing
+	stdout, stderr string // "" means no output
 }
 
-// slowAfter is how long a verb waits before it says what for.
+// slowAfter is the time after which a command prints what it is waiting for.
 const slowAfter = time.Second
 
 var waiting = regexp.MustCompile(`(?m)^isthmus \S+: waiting for .* at most\n`)
 
-// TestVerbs: every verb gets at a gateway by the kubeconfig alone, in both kinds of install, and as
-// a plugin of kubectl.
+// TestVerbs runs every command with only a kubeconfig, for both kinds of installation, and as a
+// kubectl plugin.
 func TestVerbs(t *testing.T) {
 	w := newWorld(t)
 	first := w.gateway(t, isthmusPod("isthmus-0"))
-	w.gateway(t, harness.KubeletPod{ // as Linkerd's chart has it, with ports of its own
+	w.gateway(t, harness.KubeletPod{ // as in Linkerd's chart, with different ports
 		Namespace: "other",
 		Name:      "linkerd-destination-0",
 		Container: "destination",
@@ -77,12 +77,13 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// TestReplicas: clusters and services show where replicas differ, and that one cannot be queried.
+// TestReplicas checks that clusters and services show the differences between replicas, and the
+// replicas that cannot be queried.
 func TestReplicas(t *testing.T) {
 	w := newWorld(t)
 	w.gateway(t, isthmusPod("isthmus-0"))
 	w.gateway(t, isthmusPod("isthmus-1"))
-	// Whether a gateway has just read a cluster is not what this is about.
+	// The age of a cluster's data does not matter for this test.
 	await(t, "both gateways have the cluster", func() error {
 		if r := w.run(t, "clusters"); !strings.Contains(r.stdout, "; 2 replicas agree") {
 			return fmt.Errorf("%+v", r)
@@ -106,7 +107,7 @@ func TestReplicas(t *testing.T) {
 		},
 		expectation{"clusters --pod isthmus-2", 0, `^\S+  linkerd/isthmus-2: no links\n`, ""},
 	)
-	must(t, w.node.Run(t.Context(), isthmusPod("isthmus-3"))) // a Pod in which nothing listens
+	must(t, w.node.Run(t.Context(), isthmusPod("isthmus-3"))) // a Pod without a listening program
 	r := w.run(t, "clusters", "-o", "json")
 	var page adminapi.ClustersOutput
 	if err := json.Unmarshal([]byte(r.stdout), &page); err != nil || page.Gateway != "linkerd/isthmus-0" ||
@@ -137,8 +138,9 @@ func TestReplicas(t *testing.T) {
 	w.expect(t, expectation{"clusters", 0, `^\S+  linkerd/isthmus-1: .*; 3 replicas differ\n`, ""})
 }
 
-// TestBothInstallations: an installation beside Linkerd and one in Linkerd's place share a namespace, and both are
-// asked. Linkerd's own destination controller, in which nothing listens here, is not asked.
+// TestBothInstallations checks that a standalone installation and one in place of Linkerd's
+// destination controller can share a namespace. The command queries both, but not Linkerd's own
+// destination controller.
 func TestBothInstallations(t *testing.T) {
 	w := newWorld(t)
 	inPlace := harness.KubeletPod{
@@ -166,7 +168,8 @@ func TestBothInstallations(t *testing.T) {
 	)
 }
 
-// TestErrors: what is in the way is named, with what to do, and within the time that was given.
+// TestErrors checks that the command reports each problem with a hint, and within the given
+// timeout.
 func TestErrors(t *testing.T) {
 	w := newWorld(t)
 	w.expect(t, expectation{
@@ -231,7 +234,7 @@ func TestErrors(t *testing.T) {
 		},
 	)
 
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // its backlog takes connections, and nobody answers
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections in its backlog but never responds
 	must(t, err)
 	atEnd(t, silent.Close)
 	pod = isthmusPod("isthmus-silent")
@@ -279,8 +282,9 @@ func TestErrors(t *testing.T) {
 	must(t, w.server.Resume())
 }
 
-// TestCheckReplicas: check asks every replica, and shows whether they agree, what one of them finds alone, that one
-// cannot be queried, and that one is not ready. cordon waits for each of them, or for the one that --pod names.
+// TestCheckReplicas checks that the check command queries every replica. It reports differences,
+// problems of a single replica, and replicas that are unreachable or not ready. The cordon command
+// waits for all replicas, or only for the one selected with --pod.
 func TestCheckReplicas(t *testing.T) {
 	w := newWorld(t)
 	w.gateway(t, isthmusPod("isthmus-0"))
@@ -322,7 +326,7 @@ func TestCheckReplicas(t *testing.T) {
 		expectation{"cordon gone --yes --pod isthmus-1", 0, "every replica has applied the change", ""},
 	)
 	must(t, w.node.Delete(t.Context(), "linkerd", "isthmus-2"))
-	must(t, w.node.Run(t.Context(), isthmusPod("isthmus-3"))) // in which nothing listens
+	must(t, w.node.Run(t.Context(), isthmusPod("isthmus-3"))) // a Pod without a listening program
 	w.expect(
 		t,
 		expectation{

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// documentedRole is that of docs/operations.md.
+// documentedRole returns the Role from docs/operations.md.
 func documentedRole(t *testing.T) *rbacv1.Role {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
@@ -29,8 +29,8 @@ func documentedRole(t *testing.T) *rbacv1.Role {
 	return role
 }
 
-// TestRights: the documented Role is enough, over SPDY, and with one more right over websockets;
-// the right that is missing is named.
+// TestRights checks that the documented Role suffices for SPDY, and that websockets need one more
+// permission. The error for a missing permission must name that permission.
 func TestRights(t *testing.T) {
 	w := newWorld(t)
 	w.gateway(t, isthmusPod("isthmus-0"))
@@ -102,7 +102,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestLost: a stream whose connection is lost ends with what was lost; clusters --watch finds the next gateway.
+// TestLost checks that a stream reports the loss of its connection, and that clusters --watch
+// switches to another replica.
 func TestLost(t *testing.T) {
 	w := newWorld(t)
 	w.gateway(t, isthmusPod("isthmus-0"))

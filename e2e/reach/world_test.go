@@ -26,18 +26,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A connection that is closed twice waits a second for somebody who asks why the second time failed.
+	// Closing a connection twice starts a goroutine that waits for a second.
 	goleak.VerifyTestMain(
 		tests{m},
 		goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"),
-		// The kubelet's library waits 30 s for the second stream of a pair, also if the connection has ended.
+		// The kubelet's library waits 30 s for the second stream of a pair, even after the
+		// connection has ended.
 		goleak.IgnoreTopFunction(
 			"k8s.io/cri-streaming/pkg/streaming/portforward.(*httpStreamHandler).monitorStreamPair",
 		),
 	)
 }
 
-// tests are all tests, one after the other, beside one API server.
+// tests runs all tests one after the other with one API server.
 type tests struct{ *testing.M }
 
 var server *harness.Cluster
@@ -61,13 +62,13 @@ func (m tests) Run() (code int) {
 	return code
 }
 
-// world is a cluster with a node, and a folder for the isthmus command.
+// world is a cluster with a Node, and a home directory for the isthmus command.
 type world struct {
 	server  *harness.Cluster
 	client  *kube.Client
 	node    *harness.Kubelet
-	command string // the isthmus command
-	home    string // has a kubeconfig with the contexts west, the current one, and others
+	command string
+	home    string // contains a kubeconfig whose current context is west
 }
 
 func newWorld(t *testing.T) *world {
@@ -92,7 +93,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// clear takes away what the test before has left.
+// clear removes the objects of the previous test.
 func (w *world) clear(t *testing.T) {
 	t.Helper()
 	now := *metav1.NewDeleteOptions(0)
@@ -103,8 +104,8 @@ func (w *world) clear(t *testing.T) {
 	must(t, w.client.CoreV1().Nodes().DeleteCollection(t.Context(), now, metav1.ListOptions{}))
 }
 
-// kubeconfig writes the kubeconfig: the context west, as an administrator, "gone", whose API server does not exist, and
-// one for each of these tokens.
+// kubeconfig writes a kubeconfig with three kinds of contexts: "west" for an administrator, "gone"
+// with an API server that does not exist, and one context per token.
 func (w *world) kubeconfig(t *testing.T, tokens map[string]string) {
 	t.Helper()
 	cfg, err := clientcmd.LoadFromFile(w.server.Kubeconfig())
@@ -123,7 +124,7 @@ func (w *world) kubeconfig(t *testing.T, tokens map[string]string) {
 	must(t, clientcmd.WriteToFile(*cfg, filepath.Join(w.home, ".kube", "config")))
 }
 
-// gateway runs a gateway whose Pod is on the node.
+// gateway runs a replica with a Pod on the Node.
 func (w *world) gateway(t *testing.T, pod harness.KubeletPod, args ...string) *harness.Replica {
 	t.Helper()
 	g, err := harness.StartReplica(t.Context(), harness.ReplicaConfig{
@@ -141,7 +142,7 @@ func (w *world) gateway(t *testing.T, pod harness.KubeletPod, args ...string) *h
 	return g
 }
 
-// isthmusPod is a Pod of an install of its own.
+// isthmusPod returns a Pod of a standalone installation.
 func isthmusPod(name string) harness.KubeletPod {
 	return harness.KubeletPod{
 		Namespace: "linkerd",
@@ -151,20 +152,20 @@ func isthmusPod(name string) harness.KubeletPod {
 	}
 }
 
-// verbRun is what a run of the command printed, and its exit code.
+// verbRun is the output and the exit code of a command.
 type verbRun struct {
 	stdout, stderr string
 	code           int
 	took           time.Duration
 }
 
-// run runs the isthmus command to its end, as a user with the kubeconfig.
+// run runs the isthmus command with the kubeconfig.
 func (w *world) run(t *testing.T, args ...string) verbRun {
 	t.Helper()
 	return w.as(t, w.command, nil, args...)
 }
 
-// as runs the command under a name, with more variables in its environment.
+// as runs the command under another file name, with additional environment variables.
 func (w *world) as(t *testing.T, file string, env []string, args ...string) verbRun {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -178,12 +179,13 @@ func (w *world) as(t *testing.T, file string, env []string, args ...string) verb
 	return verbRun{out.String(), errs.String(), cmd.ProcessState.ExitCode(), time.Since(began)}
 }
 
-// expect runs the isthmus command, and each time holds what it prints, its exit code, and that it ends in time.
+// expect runs the isthmus command for each expectation and checks its output, exit code and
+// duration.
 func (w *world) expect(t *testing.T, list ...expectation) {
 	t.Helper()
 	for _, e := range list {
 		r := w.run(t, words(e.args)...)
-		if e.stderr == "" && r.took > slowAfter { // on a busy machine it may say what it waits for
+		if e.stderr == "" && r.took > slowAfter { // on a busy machine, the command may print what it is waiting for
 			r.stderr = waiting.ReplaceAllString(r.stderr, "")
 		}
 		for _, p := range []struct{ stream, pattern, text string }{
@@ -200,7 +202,7 @@ func (w *world) expect(t *testing.T, list ...expectation) {
 	}
 }
 
-// shows waits until a run of the isthmus command prints this.
+// shows runs the isthmus command until its output matches.
 func (w *world) shows(t *testing.T, pattern, args string) {
 	t.Helper()
 	await(t, "isthmus "+args, func() error {
@@ -211,7 +213,7 @@ func (w *world) shows(t *testing.T, pattern, args string) {
 	})
 }
 
-// grant gives a ServiceAccount of its own these rules, and returns its token.
+// grant creates a ServiceAccount with the given rules and returns its token.
 func (w *world) grant(t *testing.T, account string, rules []rbacv1.PolicyRule) string {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: "linkerd", Name: account}
@@ -233,7 +235,7 @@ func (w *world) grant(t *testing.T, account string, rules []rbacv1.PolicyRule) s
 	return token
 }
 
-// await waits up to a minute until check returns no error.
+// await waits up to a minute until check returns nil.
 func await(t *testing.T, what string, check func() error) {
 	t.Helper()
 	if err := harness.Poll(t.Context(), time.Minute, 50*time.Millisecond, check); err != nil {
@@ -250,7 +252,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// atEnd registers what is done when the test is over. An error fails the test.
+// atEnd registers a cleanup function whose error fails the test.
 func atEnd(t *testing.T, do func() error) {
 	t.Cleanup(func() {
 		if err := do(); err != nil {
@@ -259,7 +261,7 @@ func atEnd(t *testing.T, do func() error) {
 	})
 }
 
-// lines is the output of a process that goes on.
+// lines collects the output of a running process.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -277,7 +279,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// has returns an error unless the output matches.
+// has returns an error unless the output matches the pattern.
 func (l *lines) has(pattern string) error {
 	if text := l.String(); !regexp.MustCompile(pattern).MatchString(text) {
 		return fmt.Errorf("no %s in %q", pattern, text)

@@ -27,34 +27,34 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// Controllers are those of a real cluster that the shop needs.
+// Controllers are the Kubernetes controllers that the shop needs.
 var Controllers = []string{"namespace", "serviceaccount", "token", "endpointslice", "gc", "deployment", "replicaset"}
 
 const (
-	// Namespace is where the shop is, in every cluster.
+	// Namespace is the namespace of the shop in every cluster.
 	Namespace = "shop"
-	// Port is what the shop's containers listen on.
+	// Port is the container port of the shop.
 	Port = 8080
 
-	// waitLimit bounds how long what a cluster does by itself may take.
+	// waitLimit limits the wait for Kubernetes controllers.
 	waitLimit = time.Minute
 )
 
-// Cluster is a running cluster that the shop is in, or will be, and an administrator's client of it. Its methods may be
-// called from several goroutines.
+// Cluster is a running cluster for the shop, together with an administrator's client. All methods
+// are safe for concurrent use.
 type Cluster struct {
 	*kube.Client
-	subnet byte // its Pods have addresses of 10.subnet.0.0/16
+	subnet byte // Pod addresses are in 10.subnet.0.0/16
 
 	mu      sync.Mutex
-	lastPod int            // the number that the newest Pod's address is made of
-	placed  map[string]int // Pods that have got a node, by Deployment
-	started time.Time      // when a Pod was last made ready
-	lost    error          // why Run does not follow the cluster at the moment
+	lastPod int            // number of the last assigned Pod address
+	placed  map[string]int // number of scheduled Pods by Deployment
+	started time.Time      // time at which the last Pod became ready
+	lost    error          // current error of Run
 }
 
-// New returns the cluster behind an administrator's client configuration. Its Pods will have addresses of
-// 10.subnet.0.0/16. It sends nothing yet. Close comes after the end of Run.
+// New returns a Cluster that uses an administrator's client configuration. Pod addresses are in
+// 10.subnet.0.0/16. New does not send requests. Run must have ended before Close.
 func New(name string, subnet byte, admin *rest.Config) (*Cluster, error) {
 	client, err := kube.NewClient(name, admin)
 	if err != nil {
@@ -63,7 +63,6 @@ func New(name string, subnet byte, admin *rest.Config) (*Cluster, error) {
 	return &Cluster{Client: client, subnet: subnet}, nil
 }
 
-// zone is an availability zone, with one node in it.
 type zone struct{ Name, Node string }
 
 func (c *Cluster) zones() []zone {
@@ -74,11 +73,11 @@ func (c *Cluster) zones() []zone {
 	return zones
 }
 
-// Node returns the name of one of the cluster's nodes.
+// Node returns the name of a node in the cluster.
 func (c *Cluster) Node() string { return c.zones()[0].Node }
 
-// Deploy writes the shop with so many Pods of each Deployment. It returns when
-// they are ready, for which Run must run, and in their Services' EndpointSlices.
+// Deploy writes the shop with the given number of Pods per Deployment. It waits until all Pods are
+// ready and in the EndpointSlices of their Services. Run must be running.
 func (c *Cluster) Deploy(ctx context.Context, web, cart int) error {
 	type deployment struct {
 		Name     string
@@ -128,13 +127,13 @@ func (c *Cluster) awaitSlices(ctx context.Context, service string, endpoints int
 	return nil
 }
 
-// Mirror writes what the service mirror would write into the gateway's own
-// cluster: the Services web-federated and cart-east.
+// Mirror writes the Services of Linkerd's service mirror, web-federated and cart-east, to the local
+// cluster.
 func (c *Cluster) Mirror(ctx context.Context) error { return c.apply(ctx, "mirrors.yaml", nil) }
 
-// Prefer sets annotations of the Service web: the empty value removes one. In the gateway's own
-// cluster web-federated gets them too, since the service mirror copies the annotations of its
-// oldest member. It returns when that was written.
+// Prefer sets annotations on the Service web and returns the time of the write. An empty value
+// removes an annotation. In the local cluster, Prefer also updates web-federated, because the
+// service mirror copies the annotations from the oldest member.
 func (c *Cluster) Prefer(ctx context.Context, annotations map[string]string) (time.Time, error) {
 	patch, err := annotationPatch(annotations)
 	if err != nil {
@@ -156,7 +155,7 @@ func (c *Cluster) Prefer(ctx context.Context, annotations map[string]string) (ti
 	return at, nil
 }
 
-// annotationPatch is a merge patch; empty values remove annotations.
+// annotationPatch returns a merge patch. Empty values remove annotations.
 func annotationPatch(annotations map[string]string) ([]byte, error) {
 	values := map[string]any{}
 	for name, value := range annotations {
@@ -167,8 +166,9 @@ func annotationPatch(annotations map[string]string) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{"annotations": values}})
 }
 
-// Scale changes how many Pods a Deployment has. It returns when they are there,
-// or gone, and returns when the last of them became ready, or else when that was asked for.
+// Scale sets the number of Pods for a Deployment and waits until they have started or terminated.
+// It returns the time at which the last Pod became ready, or the time of the call if no Pod
+// started.
 func (c *Cluster) Scale(ctx context.Context, deployment string, replicas int) (time.Time, error) {
 	patch, asked := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), time.Now()
 	_, err := c.AppsV1().
@@ -207,7 +207,7 @@ func (c *Cluster) awaitReady(ctx context.Context, deployment string, replicas in
 	return nil
 }
 
-// Ready returns the addresses of a Deployment's ready Pods.
+// Ready returns the addresses of the ready Pods in a Deployment.
 func (c *Cluster) Ready(ctx context.Context, deployment string) ([]netip.AddrPort, error) {
 	pods, err := c.pods(ctx, deployment)
 	if err != nil {
@@ -234,13 +234,13 @@ func readyAddrs(pods []corev1.Pod) []netip.AddrPort {
 	return addrs
 }
 
-// wait tries until it works, at most for waitLimit.
+// wait retries until try succeeds, but at most for waitLimit.
 func wait(ctx context.Context, try func() error) error {
 	return harness.Poll(ctx, waitLimit, 20*time.Millisecond, try)
 }
 
-// Run stands in for the scheduler and the nodes until ctx ends. It takes up again what it did when
-// an API server was away.
+// Run simulates the scheduler and the nodes until ctx ends. It continues after an outage of the API
+// server.
 func (c *Cluster) Run(ctx context.Context) {
 	retry := time.NewTicker(100 * time.Millisecond)
 	defer retry.Stop()
@@ -257,7 +257,7 @@ func (c *Cluster) Run(ctx context.Context) {
 	}
 }
 
-// follow does what each Pod waits for, those that there are first, until that fails.
+// follow advances all existing and new Pods until a request fails.
 func (c *Cluster) follow(ctx context.Context) error {
 	pods, err := c.CoreV1().Pods(Namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -279,12 +279,13 @@ func (c *Cluster) follow(ctx context.Context) error {
 	return errors.New("the API server ended a watch")
 }
 
-// advance brings a Pod to what comes next: a node, an address, or its end. Then it is seen again.
+// advance performs the next step for a Pod: assign a node, assign an address, or delete the Pod.
+// The resulting watch event triggers the step after that.
 func (c *Cluster) advance(ctx context.Context, pod *corev1.Pod) error {
 	c.seen(pod)
 	pods := c.CoreV1().Pods(Namespace)
 	switch {
-	case pod.DeletionTimestamp != nil: // it had its time to end
+	case pod.DeletionTimestamp != nil: // it had time to terminate
 		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 	case pod.Spec.NodeName == "":
 		return pods.Bind(
@@ -301,7 +302,7 @@ func (c *Cluster) advance(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// start gives a Pod an address and makes it ready.
+// start assigns an address to a Pod and marks the Pod as ready.
 func (c *Cluster) start(ctx context.Context, pod *corev1.Pod) error {
 	now := metav1.Now()
 	addr := c.nextAddr().String()
@@ -325,7 +326,8 @@ func (c *Cluster) start(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// nextNode returns the node of a Deployment's next Pod: they take turns.
+// nextNode returns the node for the next Pod of a Deployment. The Pods are distributed in turn over
+// the nodes.
 func (c *Cluster) nextNode(deployment string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -338,7 +340,7 @@ func (c *Cluster) nextNode(deployment string) string {
 	return node
 }
 
-// seen notes a Pod's address, so that no later one gets it.
+// seen records a Pod's address, so that the address is not assigned again.
 func (c *Cluster) seen(pod *corev1.Pod) {
 	addr, err := netip.ParseAddr(pod.Status.PodIP)
 	if err != nil || !addr.Is4() {
@@ -350,7 +352,7 @@ func (c *Cluster) seen(pod *corev1.Pod) {
 	c.lastPod = max(c.lastPod, int(b[2])*250+int(b[3]))
 }
 
-// nextAddr returns an address that no Pod has had.
+// nextAddr returns an unused address.
 func (c *Cluster) nextAddr() netip.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -359,8 +361,7 @@ func (c *Cluster) nextAddr() netip.Addr {
 	return netip.AddrFrom4([4]byte{10, c.subnet, byte(n / 250), byte(n%250 + 1)})
 }
 
-// account is a ServiceAccount together with the template that grants it its
-// rights.
+// account is a ServiceAccount with the template that grants its permissions.
 type account struct{ namespace, name, grants string }
 
 var (
@@ -372,15 +373,14 @@ var (
 	}
 )
 
-// GatewayAccess lets the gateway into its own cluster and returns its
-// kubeconfig.
+// GatewayAccess grants Isthmus access to its local cluster and returns a kubeconfig.
 func (c *Cluster) GatewayAccess(ctx context.Context) ([]byte, error) {
 	return c.access(ctx, gatewayAccount, gatewayAccount.name+"-token")
 }
 
-// RemoteAccess lets the gateway of another cluster in, to read what Linkerd
-// grants, and returns a kubeconfig to link this cluster by. Its token lasts
-// until Revoke with the same name.
+// RemoteAccess lets an Isthmus in another cluster read this cluster, with the permissions that
+// Linkerd grants, and returns a kubeconfig for a link. The token is valid until Revoke with the
+// same name.
 func (c *Cluster) RemoteAccess(ctx context.Context, token string) ([]byte, error) {
 	return c.access(ctx, remoteAccount, token)
 }
@@ -407,8 +407,8 @@ func (c *Cluster) access(ctx context.Context, who account, token string) ([]byte
 	return c.Kubeconfig(c.Server(), clientcmdapi.AuthInfo{Token: string(secret.Data[corev1.ServiceAccountTokenKey])})
 }
 
-// Revoke takes a token away and returns when the API server refuses it, which
-// takes about ten seconds: it remembers tokens that it has found good.
+// Revoke deletes a token and waits until the API server rejects it. The API server caches valid
+// tokens for about ten seconds.
 func (c *Cluster) Revoke(ctx context.Context, token string) error {
 	secrets := c.CoreV1().Secrets(remoteAccount.namespace)
 	secret, err := secrets.Get(ctx, token, metav1.GetOptions{})
@@ -427,13 +427,13 @@ func (c *Cluster) Revoke(ctx context.Context, token string) error {
 	return nil
 }
 
-// Link links another cluster to this one by a kubeconfig, or changes the
-// kubeconfig of one that is linked.
+// Link links a remote cluster with a kubeconfig, or updates the kubeconfig of an existing link.
 func (c *Cluster) Link(ctx context.Context, remote string, kubeconfig []byte) error {
 	return c.Apply(ctx, kube.Link(remote, kubeconfig))
 }
 
-// AnnotateLink sets annotations of another cluster's link: the empty value removes one. It returns when it wrote them.
+// AnnotateLink sets annotations on the link to a cluster and returns the time of the write. An
+// empty value removes an annotation.
 func (c *Cluster) AnnotateLink(ctx context.Context, remote string, annotations map[string]string) (time.Time, error) {
 	patch, err := annotationPatch(annotations)
 	if err != nil {
@@ -449,7 +449,7 @@ func (c *Cluster) AnnotateLink(ctx context.Context, remote string, annotations m
 	return at, nil
 }
 
-// Unlink undoes Link.
+// Unlink removes the link to a cluster.
 func (c *Cluster) Unlink(ctx context.Context, remote string) error {
 	err := c.CoreV1().Secrets(kube.LinkNamespace).Delete(ctx, kube.LinkName(remote), metav1.DeleteOptions{})
 	if err != nil {
@@ -458,19 +458,19 @@ func (c *Cluster) Unlink(ctx context.Context, remote string) error {
 	return nil
 }
 
-// LinkerdGateway is one of the gateways by which others reach the cluster's Services.
+// LinkerdGateway is one of the cluster's multicluster gateways.
 type LinkerdGateway struct {
-	Name  string         // of its Service
-	Addr  netip.AddrPort // of its load balancer
-	Probe uint16         // the port at that address where it answers probes
+	Name  string         // name of its Service
+	Addr  netip.AddrPort // address of its load balancer
+	Probe uint16         // port for probes at that address
 }
 
-// Gateways writes gateways of the cluster. It has to be linked already.
+// Gateways writes the cluster's multicluster gateways. The cluster must already be linked.
 func (c *Cluster) Gateways(ctx context.Context, list ...LinkerdGateway) error {
 	return c.apply(ctx, "linkerd-gateway.yaml", list)
 }
 
-// Export exports a Service of the shop by a ServiceExport.
+// Export exports a Service of the shop with a ServiceExport.
 func (c *Cluster) Export(ctx context.Context, service string) error {
 	return c.ApplyYAML(ctx, fmt.Sprintf(
 		"{apiVersion: %s, kind: ServiceExport, metadata: {name: %s, namespace: %s}}",
@@ -480,7 +480,7 @@ func (c *Cluster) Export(ctx context.Context, service string) error {
 	))
 }
 
-// ImportIP waits for the first IP of a ServiceImport.
+// ImportIP waits until a ServiceImport has an IP and returns the first one.
 func (c *Cluster) ImportIP(ctx context.Context, name string) (ip string, err error) {
 	resource, _, err := c.ResourceNamed("serviceimport")
 	if err != nil {
@@ -508,7 +508,7 @@ var objectFiles embed.FS
 
 var objects = template.Must(template.New("").Option("missingkey=error").ParseFS(objectFiles, "objects/*.yaml"))
 
-// apply writes the objects of a template.
+// apply applies the objects from a template.
 func (c *Cluster) apply(ctx context.Context, name string, data any) error {
 	var text strings.Builder
 	if err := objects.ExecuteTemplate(&text, name, data); err != nil {

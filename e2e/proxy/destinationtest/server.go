@@ -1,7 +1,7 @@
-// Package destinationtest is a Destination server for tests whose answers the test writes.
+// Package destinationtest provides a Destination server with scripted responses for tests.
 //
-// A test gives the server one function per authority, which serves each call for it, of both RPCs. An authority without
-// one is NotFound.
+// A test registers a function per authority and RPC, which handles each call. Calls for other
+// authorities fail with NotFound.
 package destinationtest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Server is a running server; it ends with the test.
+// Server is a running server that stops at the end of the test.
 type Server struct {
 	pb.UnimplementedDestinationServer
 	addr string
@@ -29,7 +29,7 @@ type Server struct {
 	tokens   []string
 }
 
-// Start serves on a free port of 127.0.0.1 until the test ends.
+// Start starts a server on a free port of 127.0.0.1 until the end of the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -57,33 +57,33 @@ func Start(t testing.TB) *Server {
 // Addr returns the server's address.
 func (s *Server) Addr() string { return s.addr }
 
-// Tokens returns the context tokens of all calls so far.
+// Tokens returns the context tokens from all calls so far.
 func (s *Server) Tokens() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.tokens...)
 }
 
-// OnGet sets how Get is answered for an authority from now on.
+// OnGet sets the handler of Get for an authority.
 func (s *Server) OnGet(authority string, answer func(grpc.ServerStreamingServer[pb.Update]) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gets[authority] = answer
 }
 
-// OnProfile sets how GetProfile is answered for an authority from now on.
+// OnProfile sets the handler of GetProfile for an authority.
 func (s *Server) OnProfile(authority string, answer func(grpc.ServerStreamingServer[pb.DestinationProfile]) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.profiles[authority] = answer
 }
 
-// Get serves the RPC of that name.
+// Get implements the Destination service.
 func (s *Server) Get(req *pb.GetDestination, stream grpc.ServerStreamingServer[pb.Update]) error {
 	return serve(s, s.gets, req, stream)
 }
 
-// GetProfile serves the RPC of that name.
+// GetProfile implements the Destination service.
 func (s *Server) GetProfile(req *pb.GetDestination, stream grpc.ServerStreamingServer[pb.DestinationProfile]) error {
 	return serve(s, s.profiles, req, stream)
 }
@@ -99,7 +99,8 @@ func serve[S any](s *Server, answers map[string]func(S) error, req *pb.GetDestin
 	return answer(stream)
 }
 
-// Send answers a Get with the updates that come over the channel, until it is closed or the client is gone.
+// Send returns a handler that sends the updates from a channel until the channel is closed or the
+// client disconnects.
 func Send(updates <-chan *pb.Update) func(grpc.ServerStreamingServer[pb.Update]) error {
 	return func(stream grpc.ServerStreamingServer[pb.Update]) error {
 		for {
@@ -118,7 +119,7 @@ func Send(updates <-chan *pb.Update) func(grpc.ServerStreamingServer[pb.Update])
 	}
 }
 
-// Add is an update that adds addresses, given as text; an address that does not parse is a mistake of the test.
+// Add returns an update that adds addresses. It panics if an address is invalid.
 func Add(addrs ...string) *pb.Update {
 	set := &pb.WeightedAddrSet{}
 	for _, a := range addrs {
@@ -127,7 +128,7 @@ func Add(addrs ...string) *pb.Update {
 	return &pb.Update{Update: &pb.Update_Add{Add: set}}
 }
 
-// Remove is an update that removes addresses.
+// Remove returns an update that removes addresses.
 func Remove(addrs ...string) *pb.Update {
 	set := &pb.AddrSet{}
 	for _, a := range addrs {
@@ -136,12 +137,12 @@ func Remove(addrs ...string) *pb.Update {
 	return &pb.Update{Update: &pb.Update_Remove{Remove: set}}
 }
 
-// None is an update of no endpoints.
+// None returns a no_endpoints update.
 func None(exists bool) *pb.Update {
 	return &pb.Update{Update: &pb.Update_NoEndpoints{NoEndpoints: &pb.NoEndpoints{Exists: exists}}}
 }
 
-// TCP is an address in the API's form.
+// TCP converts an address to the form of the API.
 func TCP(text string) *pbnet.TcpAddress {
 	addr := netip.MustParseAddrPort(text)
 	ip := &pbnet.IPAddress{}
