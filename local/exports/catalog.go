@@ -16,7 +16,7 @@ import (
 // CatalogOptions configure a Catalog. Selectors is required.
 type CatalogOptions struct {
 	// Selectors returns the selectors for the exported Services of a cluster. The name is empty for
-	// the local cluster. Several goroutines call Selectors, so Selectors must not block. When the
+	// the local cluster. Selectors must be safe for concurrent use and must not block. When the
 	// selectors of a cluster have changed, call [clusterstore.Store.RelistServices].
 	Selectors func(cluster string) plan.Selectors
 	// ServiceExports enables watches of ServiceExports, and of ServiceImports in the local cluster.
@@ -26,9 +26,9 @@ type CatalogOptions struct {
 	Defaults plan.LinkSettings
 }
 
-// Catalog decides what clusters export. The Catalog extracts data from cached objects and link
-// Secrets. A Store and its clusters cache the extracted data. From these caches, the Catalog builds
-// the input of a plan. All methods are safe for concurrent use.
+// Catalog extracts the exports of all clusters from cached objects and link Secrets. A Store and
+// its clusters cache the extracted data, from which the Catalog builds the input of a plan. All
+// methods are safe for concurrent use.
 type Catalog struct {
 	o CatalogOptions // fixed after construction
 
@@ -36,7 +36,6 @@ type Catalog struct {
 	read map[string]catalogued // by name of the cluster
 }
 
-// catalogued holds the cached exports of a cluster.
 type catalogued struct {
 	from     *cluster.CachedExports // source of the other fields
 	list     []plan.Export
@@ -44,11 +43,9 @@ type catalogued struct {
 	imports  map[plan.ID]*plan.ServiceImport
 }
 
-// NewCatalog returns an empty Catalog.
 func NewCatalog(o CatalogOptions) *Catalog { return &Catalog{o: o} }
 
-// StoreOptions returns options that make a Store and its clusters cache the data that the Catalog
-// needs.
+// StoreOptions returns options with which a Store and its clusters cache the data for the Catalog.
 func (c *Catalog) StoreOptions() *clusterstore.ExportOptions {
 	return &clusterstore.ExportOptions{
 		Hooks:    c.hooks,
@@ -56,7 +53,6 @@ func (c *Catalog) StoreOptions() *clusterstore.ExportOptions {
 	}
 }
 
-// hooks returns the hooks for the objects of a cluster. An empty name means the local cluster.
 func (c *Catalog) hooks(name string) cluster.ExportHooks {
 	local := name == ""
 	hooks := cluster.ExportHooks{
@@ -75,9 +71,9 @@ func (c *Catalog) hooks(name string) cluster.ExportHooks {
 	return hooks
 }
 
-// readExported returns the data to cache for a Service, or nil if there is nothing to cache. The
-// result is complete if labels export the Service, or if Isthmus wrote the Service in the local
-// cluster. For any other Service, the result contains only the fields that a ServiceExport needs.
+// readExported returns the data to cache for a Service, or nil. The data is complete if labels
+// export the Service, or if Isthmus wrote the Service in the local cluster. For any other Service,
+// it contains only the fields that a ServiceExport needs.
 func (c *Catalog) readExported(cluster string, o *corev1.Service) *plan.Export {
 	selectors := c.o.Selectors(cluster)
 	mirror, federated := selectors.Match(o.Labels)
@@ -103,8 +99,7 @@ func isListed(e *plan.Export, local bool) bool {
 	return e.Mirror || e.Federated || local && plan.IsWritten(e.Service.Labels)
 }
 
-// readImport reads a ServiceImport. If Isthmus did not write the ServiceImport, the result contains
-// only the name and the manager of the ServiceImport.
+// readImport reads only the name and the manager of a ServiceImport that Isthmus did not write.
 func readImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	if plan.IsWritten(o.Labels) {
 		return readServiceImport(o)
@@ -114,12 +109,12 @@ func readImport(o *mcs.ServiceImport) *plan.ServiceImport {
 }
 
 // World returns the exports of all clusters, and the local objects that have the names of exports.
-// Pass it the result of [clusterstore.Store.Exports]. Callers must set the other inputs of a plan:
-// Settings, Now, LeaseOf, and the Lease of each cluster. Callers may change the elements of
+// Its argument is the result of [clusterstore.Store.Exports]. Callers must set the other inputs of
+// a plan: Settings, Now, LeaseOf, and the Lease of each cluster. Callers may change the elements of
 // Clusters, but not their Exports.
 //
 // World returns false until the link Secrets and the local cluster's Services and Namespaces have
-// been listed, because an earlier plan would be wrong.
+// been listed, because a plan from incomplete data would be wrong.
 func (c *Catalog) World(all []clusterstore.ClusterExports, linksListed bool) (plan.World, bool) {
 	if !linksListed || all[0].Exports == nil || all[0].Exports.Namespaces == nil {
 		return plan.World{}, false
@@ -149,8 +144,8 @@ func (c *Catalog) World(all []clusterstore.ClusterExports, linksListed bool) (pl
 	return world, true
 }
 
-// cluster converts a cluster to the type that plans use. If the link Secret of a cluster is
-// unusable, the cluster's settings are unknown and its exports stay unchanged.
+// cluster converts a cluster to the type that plans use. An unusable link Secret makes the
+// cluster's settings unknown, so its exports stay unchanged.
 func (c *Catalog) cluster(one clusterstore.ClusterExports, known catalogued) plan.Cluster {
 	p := plan.Cluster{Name: one.Name, Domain: one.Domain, Age: one.Linked, OtherNetwork: one.OtherNetwork}
 	switch settings, readable := one.Settings.(plan.LinkSettings); {
@@ -171,7 +166,6 @@ func (c *Catalog) cluster(one clusterstore.ClusterExports, known catalogued) pla
 	return p
 }
 
-// catalogue collects the results of the hooks for all objects of a cluster.
 func catalogue(from *cluster.CachedExports, local bool) catalogued {
 	read := catalogued{from: from}
 	if local {
@@ -201,9 +195,9 @@ func catalogue(from *cluster.CachedExports, local bool) catalogued {
 	return read
 }
 
-// isTaken returns the IsTaken function for a plan's World. The function reports whether the local
-// cluster has a Service that is neither exported nor written by Isthmus. The results of the
-// function do not change while the World is in use.
+// isTaken returns the IsTaken function for a plan's World. It reports whether the local cluster has
+// a Service that is neither exported nor written by Isthmus. The function caches its results, so
+// that they do not change while the World is in use.
 func isTaken(local *cluster.CachedExports) func(plan.ID) bool {
 	var mu sync.Mutex
 	answers := make(map[plan.ID]bool)

@@ -10,7 +10,6 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// Kinds of written objects.
 const (
 	Service       = "Service"
 	ServiceImport = "ServiceImport"
@@ -26,10 +25,9 @@ type Object struct {
 
 func (o Object) String() string { return o.Kind + " " + o.ID.String() }
 
-// Verb is the operation on an object. Its values are also values of a metric label.
+// Verb is the operation on an object, and also the value of a metric label.
 type Verb string
 
-// Operations on objects. Status updates only the status.
 const (
 	Create Verb = "create"
 	Update Verb = "update"
@@ -38,7 +36,6 @@ const (
 	none   Verb = ""
 )
 
-// Change describes the write or deletion of one object.
 type Change struct {
 	Object
 	Verb Verb
@@ -55,9 +52,9 @@ type Change struct {
 	do      do
 }
 
-// turnOfImport returns the turn for writes of ServiceImports and ServiceExports. These writes have
-// separate turns, because the API may be slow only for these kinds. All objects that no export asks
-// for share one turn, whatever their kind.
+// turnOfImport returns the turn for writes of ServiceImports and ServiceExports. They have separate
+// turns, because the API may be slow only for these kinds. Objects without an export share one
+// turn, whatever their kind.
 func turnOfImport(turn string) string {
 	if turn == plan.SharedTurn {
 		return turn
@@ -65,7 +62,6 @@ func turnOfImport(turn string) string {
 	return "MCS " + turn
 }
 
-// client returns the API client for one kind of object in a namespace.
 type client[O any] func(w *Writer, namespace string) kube.WithStatus[O]
 
 // Changes returns the writes that turn the objects of the world into the objects of the plan.
@@ -191,10 +187,10 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 	return all
 }
 
-// over returns a function that computes the object to write in place of the existing object have,
-// which may be nil. The function returns nil if the object is already correct, or if Isthmus does
-// not manage the object. The argument next returns the wanted state for a current state, and
-// whether the two states differ.
+// over returns a function that computes the object to write in place of an existing object, which
+// may be nil. That function returns nil if the object is already correct, or if Isthmus does not
+// manage it. The next function returns the wanted state for a current state, and whether the states
+// differ.
 func over[O kept, P any](
 	read func(O) *P, mine func(*P) bool, next func(*P) (P, bool), write func(*P, O) O,
 ) func(have O) O {
@@ -213,7 +209,6 @@ func over[O kept, P any](
 	}
 }
 
-// overExport is like over, but for the conditions of a ServiceExport.
 func overExport(want *plan.ExportConditions) func(have *mcs.ServiceExport) *mcs.ServiceExport {
 	return func(have *mcs.ServiceExport) *mcs.ServiceExport {
 		if have.DeletionTimestamp != nil || string(have.UID) != want.Have.UID {

@@ -19,12 +19,11 @@ import (
 const releaseTime = 500 * time.Millisecond
 
 // creator creates Services with requested IPs. If the API server rejects an IP as invalid, taken or
-// out of range, Create first requests only one IP, and then none.
+// out of range, Create retries with only one IP, and then without IPs.
 type creator struct {
 	kube.WithStatus[*corev1.Service]
 }
 
-// Create returns the error of the last attempt.
 func (c creator) Create(
 	ctx context.Context, o *corev1.Service, options metav1.CreateOptions,
 ) (got *corev1.Service, err error) {
@@ -58,7 +57,7 @@ func attempts(o *corev1.Service) (all []*corev1.Service) {
 			setIPs(next, ofIPv4[:n])
 			all = append(all, next)
 		}
-		// The cluster may be an IPv6-only cluster.
+		// The cluster may support only IPv6.
 		o = o.DeepCopy()
 		o.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
 		o.Spec.IPFamilies = nil
@@ -72,7 +71,6 @@ func attempts(o *corev1.Service) (all []*corev1.Service) {
 	return all
 }
 
-// refusesIPs reports whether the API server rejected the IPs or the IP families of a Service.
 func refusesIPs(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -86,5 +84,4 @@ func refusesIPs(err error) bool {
 	return false
 }
 
-// areTaken reports whether the API server rejected IPs because another Service uses them.
 func areTaken(err error) bool { return strings.Contains(err.Error(), "already allocated") }

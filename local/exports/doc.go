@@ -1,7 +1,7 @@
 // Package exports writes the Services and ServiceImports through which clients reach the exports of
-// other clusters. The package also writes the conditions of the local cluster's ServiceExports.
-// Package local/exports/plan decides what to write, and [Changes] lists the writes. Only one
-// replica writes at a time, because its [Writer] must hold a Lease (see local/lease).
+// other clusters, and the conditions of the local cluster's ServiceExports. Package
+// local/exports/plan computes the wanted objects, and [Changes] lists the writes. Only one replica
+// writes at a time, because its [Writer] must hold a Lease (see local/lease).
 //
 //	w, err := exports.New(exports.Options{
 //		Services:  client.Services,
@@ -17,30 +17,30 @@
 // Callers may rely on the following:
 //
 //   - The writer changes or deletes only objects with the mark of Isthmus and objects that the plan
-//     has adopted. Before each write, the writer reads the object and checks this rule.
+//     has adopted. It verifies this rule on a fresh read before each write.
 //   - Each write contains the object's UID and resource version. If the object has changed in the
 //     meantime, the writer reads the object again and retries.
 //   - A write begins only while the replica holds the Lease, and is canceled when the Lease is
 //     lost. When Run's context ends, Run finishes pending writes within 10 s and then releases the
 //     Lease.
-//   - While there are neither exports nor written objects, replicas do not take the Lease.
-//   - The writer waits 50 ms after a change to collect further changes. For up to 1 s after a
-//     change, the writer may still begin writes of an older plan.
+//   - While there are neither exports nor written objects, replicas do not acquire the Lease.
+//   - After a change, the writer waits 50 ms to collect further changes. For up to 1 s after a
+//     change, it may still begin writes from an older plan.
 //   - An object is written at most once a second. An object that keeps changing is written less
 //     often, down to once a minute.
-//   - At most 50 writes begin per second. Links take turns, and the namespaces of a link take
-//     turns. All objects that no export asks for share one turn.
-//   - A failed write does not delay other objects. The writer retries the write indefinitely, with
-//     a back-off from 1 s to 5 min. Until a write has failed five times, it also delays deletions
-//     for the same exports.
-//   - The writer does not write an object that already has the wanted content. The writer also does
-//     not rewrite fields that an older version of the kind drops.
+//   - At most 50 writes begin per second. Links take turns, and so do the namespaces of each link.
+//     All objects without an export share one turn.
+//   - A failed write does not delay other objects. The writer retries it indefinitely, with a
+//     back-off from 1 s to 5 min. Until a write has failed five times, it also delays deletions for
+//     the same exports.
+//   - The writer does not write an object that already has the wanted content, and does not rewrite
+//     fields that an older version of the kind drops.
 //
 // # Linkerd's service mirrors
 //
 // [Mirrors] finds the links for which a Linkerd service mirror is running, so that Isthmus does not
-// write their Services. It also reads the selectors of exported Services in linked clusters. For
-// both, it reads Leases and Links in the namespace of Linkerd's multicluster extension.
+// write their Services. It also reads the selectors of exported Services in linked clusters. Both
+// come from Leases and Links in the namespace of Linkerd's multicluster extension.
 //
 //	m := exports.NewMirrors(exports.MirrorsOptions{
 //		Sources:          client.Sources,
@@ -64,16 +64,16 @@
 //     UnlinkedAfter without seeing the Lease held. A gap of 30 s between reads restarts this
 //     period.
 //   - This process measures all times with its own clock, so clocks may differ. A Lease counts as
-//     held for its duration, starting when this process first sees a renewal. After a restart, the
-//     Lease of a mirror that no longer runs therefore counts as held once more.
+//     held for its duration after this process first sees a renewal. After a restart, the Lease of
+//     a stopped mirror therefore counts as held once more.
 //   - While Leases or Links cannot be read, Isthmus does not change objects that Linkerd wrote.
 //
 // Callers may rely on the following behavior of Links:
 //
 //   - Until Links have been listed, Isthmus neither adds nor removes objects for linked clusters.
-//   - If a linked cluster has no Link, Linkerd's default selectors apply. The default selectors
-//     also apply if Isthmus lacks permission to read Links, or if the kind Link does not exist. If
-//     a cluster has several Links, the oldest Link decides.
+//   - Linkerd's default selectors apply to a linked cluster without a Link. They also apply if
+//     Isthmus lacks permission to read Links, or if the kind Link does not exist. If a cluster has
+//     several Links, the selectors of the oldest Link apply.
 //   - An empty selector selects nothing.
 //   - If a Link is invalid, its last valid version stays in force. If the Link was never valid,
 //     Isthmus neither adds nor removes objects for the cluster.
@@ -81,18 +81,16 @@
 //   - For 1 s after selectors change, Isthmus neither adds nor removes objects for linked clusters,
 //     because the new selectors are still being applied.
 //
-// The load on the API server is low. Isthmus lists Leases every 5 s with one request. Links are
-// watched. Without permission to read Links, Isthmus sends three requests every 25 s. If the kind
-// Link does not exist, Isthmus sends one request to API discovery every 5 s.
+// Isthmus watches Links, and lists Leases every 5 s with one request. Without permission to read
+// Links, Isthmus sends three requests every 25 s. If the kind Link does not exist, Isthmus sends
+// one request to API discovery every 5 s.
 //
-// Leases are not watched. Each mirror renews its Lease every 2 s, so each replica would receive all
-// these events. A stalled watch would also look as if the mirrors had stopped.
+// Isthmus does not watch Leases, because each mirror renews its Lease every 2 s, and each replica
+// would receive all these events. A stalled watch would also look as if the mirrors had stopped.
 //
 // # Goroutines
 //
-// Call New and Run once. Status may be called at any time. Besides its own goroutine, Run uses one
-// goroutine for the election and one for each write. Run of a Mirrors starts one goroutine in
-// addition to the goroutines of package follow.
-//
-// ARCHITECTURE.md, at the module's root, shows how the packages work together.
+// Call New and Run once. Status may be called at any time. Run of a Writer uses one goroutine for
+// the election and one for each write. Run of a Mirrors starts one goroutine in addition to the
+// goroutines of package follow.
 package exports

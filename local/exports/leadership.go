@@ -25,13 +25,11 @@ const (
 	writeRate, writeBurst = 50, 10
 	// maxPause is the longest time between writes of an object that keeps changing.
 	maxPause = time.Minute
-	// failuresDelay is the number of failures after which a failing write no longer delays
-	// deletions for the same exports. A write reaches this number of failures after about 15 s. The
-	// objects to delete may belong to the exports of another cluster.
+	// After failuresDelay failures, or about 15 s, a failing write no longer delays deletions for
+	// the same exports. The objects to delete may belong to the exports of another cluster.
 	failuresDelay = 5
 )
 
-// leadership is a period during which the replica holds the Lease.
 type leadership struct {
 	*Writer
 	lease lease.Lease
@@ -53,7 +51,6 @@ func newLeadership(w *Writer, held lease.Lease) *leadership {
 	return t
 }
 
-// pass computes a plan and returns the plan's writes as tasks.
 func (t *leadership) pass() lease.Pass[Object] {
 	world, ok := t.World()
 	if !ok {
@@ -80,14 +77,13 @@ func (t *leadership) pass() lease.Pass[Object] {
 	return pass
 }
 
-// attempt returns the result of the writes of an object in this leadership.
 func (t *leadership) attempt(kind string, id plan.ID) plan.Attempt {
 	h := t.loop.History(Object{Kind: kind, ID: id})
 	return plan.Attempt{Made: h.Ended, Problem: h.Problem}
 }
 
 // exportsFor identifies the exports with the same name. Exports through labels and exports through
-// ServiceExports are separate, so their writes do not wait for each other.
+// ServiceExports are separate, so that their writes do not wait for each other.
 type exportsFor struct {
 	plan.ID
 	imports bool
@@ -99,10 +95,9 @@ func isLeft(o *lease.History, c *Change) bool {
 	return o.Left != "" && c.known != nil && o.Left == c.known() && o.Content == c.content()
 }
 
-// yields reports whether the writer leaves a change to another controller, because that controller
-// has reverted the same conditions of a ServiceExport twice. Several controllers may set the
-// conditions of one ServiceExport, for example two installations of Isthmus. Without this rule, the
-// controllers would rewrite the conditions forever.
+// yields reports whether another controller has reverted the same conditions of a ServiceExport
+// twice. Several controllers may set these conditions, for example two installations of Isthmus. If
+// none of them yielded, they would rewrite the conditions forever.
 func yields(o *lease.History, c *Change) bool {
 	return c.Kind == ServiceExport && o.Reverts > 0 && o.Content == c.content()
 }
@@ -119,7 +114,6 @@ func (t *leadership) trouble(c *Change) (state, detail string) {
 	return adminapi.ExportBeingWritten, ""
 }
 
-// write executes a change.
 func (t *leadership) write(c *Change, of *lease.History) (r lease.Outcome) {
 	v := none
 	err := t.lease.Write(func(ctx context.Context) (err error) {
@@ -136,7 +130,7 @@ func (t *leadership) write(c *Change, of *lease.History) (r lease.Outcome) {
 		r.Nothing = v == none
 		r.Later = true
 		return r
-	// If the API server returns "not found" for a status, the API does not serve the status in this
+	// If the update of a status returns "not found", the API does not serve the status in this
 	// version.
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) &&
 		(v == Update || v == Delete):

@@ -14,7 +14,6 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// linkerdLink is a Link that exists, or that was deleted.
 type linkerdLink struct {
 	name, version string
 	cluster       string // name of its cluster
@@ -26,7 +25,6 @@ type linkerdLink struct {
 	unread        bool   // no valid version was read
 }
 
-// defaultLink holds Linkerd's default selectors, which apply to clusters that have no Link.
 var defaultLink = new(linkerdLink).read(decode.LinkSpec{
 	RemoteDiscoverySelector:  metav1.SetAsLabelSelector(labels.Set{"mirror.linkerd.io/exported": "remote-discovery"}),
 	FederatedServiceSelector: metav1.SetAsLabelSelector(labels.Set{"mirror.linkerd.io/federated": "member"}),
@@ -64,7 +62,7 @@ func (l *linkerdLink) read(spec decode.LinkSpec) *linkerdLink {
 	return l
 }
 
-// size returns the memory that a Link and its selectors use, in bytes.
+// size returns the memory used by a Link and its selectors, in bytes.
 func (l *linkerdLink) size(string) int64 {
 	const fixed, part = 1 << 10, 256 // bytes per Link, and per key, value or expression
 	parts := 0
@@ -94,8 +92,7 @@ func (l *linkerdLink) size(string) int64 {
 	return int64(fixed + part*parts + texts)
 }
 
-// matcher returns the match function of a selector, or nil if the selector is empty. An empty
-// selector selects nothing.
+// matcher returns nil for an empty selector, which selects nothing.
 func matcher(s *metav1.LabelSelector) (func(map[string]string) bool, error) {
 	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
 		return nil, nil
@@ -104,8 +101,7 @@ func matcher(s *metav1.LabelSelector) (func(map[string]string) bool, error) {
 	return func(of map[string]string) bool { return selector.Matches(labels.Set(of)) }, err
 }
 
-// decidingLink returns the Link whose selectors apply to a cluster. That Link is the oldest Link of the
-// cluster, or defaultLink if the cluster has no Link.
+// decidingLink returns the oldest Link of a cluster, or defaultLink if the cluster has no Link.
 func decidingLink(links []*linkerdLink, cluster string) *linkerdLink {
 	for _, l := range links {
 		if l.cluster == cluster {

@@ -12,7 +12,7 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// Limits on the data that is read from a status. Other users may have written the status.
+// These limits are needed because other users may have written the status.
 const (
 	maxClusters   = 256
 	maxConditions = 32
@@ -58,8 +58,8 @@ func readServiceImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	return i
 }
 
-// manager returns the first field manager in the managedFields of an object, truncated to the
-// maximum valid length. If managedFields are empty, manager returns "".
+// manager returns the first field manager in an object's managedFields, truncated to the maximum
+// valid length. It returns "" if there is none.
 func manager(o metav1.Object) string {
 	for _, f := range o.GetManagedFields() {
 		if f.Subresource == "" {
@@ -70,7 +70,7 @@ func manager(o metav1.Object) string {
 }
 
 // writeServiceImport returns the ServiceImport to write in place of the existing one, which may be
-// nil. writeServiceImport does not change fields that plans do not use.
+// nil. It preserves fields that plans do not use.
 func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.ServiceImport {
 	o := &mcs.ServiceImport{}
 	if have != nil {
@@ -121,8 +121,8 @@ func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.
 	return o
 }
 
-// conditions returns the conditions with the given types and some other conditions, up to
-// maxConditions in total.
+// conditions returns the conditions with the given types, and other conditions up to a total of
+// maxConditions.
 func conditions(all []metav1.Condition, ours ...string) (list []metav1.Condition) {
 	others := maxConditions - len(ours)
 	for _, c := range all {

@@ -25,7 +25,7 @@ const (
 	// pollEvery is the time between reads of Leases. The Leases of Linkerd's service mirrors expire
 	// after 30 s.
 	pollEvery = 5 * time.Second
-	// settleTime is how long after a change of selectors Isthmus neither adds nor removes objects
+	// settleTime is how long after a change to selectors Isthmus neither adds nor removes objects
 	// for linked clusters. Exports that were read before the change may match the previous
 	// selectors.
 	settleTime = time.Second
@@ -39,7 +39,6 @@ const (
 	linkLease  = "service-mirror-write-" // followed by the name of the Link or link
 )
 
-// MirrorsOptions configure a Mirrors. All fields are required.
 type MirrorsOptions struct {
 	Sources       decode.Sources // of the local cluster
 	Leases        func(namespace string) coordinationv1.LeaseInterface
@@ -49,12 +48,11 @@ type MirrorsOptions struct {
 	// SelectorsChanged is called when the result of [Mirrors.Selectors] changes for a cluster. It
 	// must not block.
 	SelectorsChanged func(cluster string)
-	// Changed is called when the effect of Complete may have changed. If the effect changes only
-	// because time passes, Changed is called within 5 s. It must not block.
+	// Changed is called when the effect of Complete may have changed, and within 5 s if it changes
+	// only because time passes. It must not block.
 	Changed func()
 }
 
-// mirrorLease records that a Lease is or was held.
 type mirrorLease struct {
 	renewed metav1.MicroTime // by the holder's clock
 	until   time.Time        // end of the Lease without another renewal
@@ -68,9 +66,8 @@ type Mirrors struct {
 	mu        sync.Mutex // guards the rest
 	leases    map[string]mirrorLease
 	leasesErr error
-	// readSince is the start of the period in which Leases were read without a long gap. Zero means
-	// that Leases were never read. During a long gap, a mirror can acquire and release a Lease
-	// unnoticed.
+	// readSince is the start of the period in which Leases were read without a long gap, or zero if
+	// they were never read. During a long gap, a mirror can acquire and release a Lease unnoticed.
 	readSince time.Time
 	lastRead  time.Time               // last read of Leases
 	there     map[string]*linkerdLink // existing Links by key
@@ -81,10 +78,8 @@ type Mirrors struct {
 	settled   time.Time // when the last change of selectors has been applied
 }
 
-// NewMirrors returns a Mirrors that has read nothing yet.
 func NewMirrors(o MirrorsOptions) *Mirrors { return &Mirrors{o: o} }
 
-// Run reads Leases and Links until ctx ends.
 func (m *Mirrors) Run(ctx context.Context) {
 	m.readLeases(ctx)
 	var links sync.WaitGroup
@@ -95,8 +90,7 @@ func (m *Mirrors) Run(ctx context.Context) {
 	links.Wait()
 }
 
-// update calls the function change with m.mu held. Afterwards, update calls Changed and
-// SelectorsChanged of the options as needed.
+// update calls change with m.mu held, and then calls Changed and SelectorsChanged as needed.
 func (m *Mirrors) update(change func(now time.Time) (tell bool)) {
 	m.mu.Lock()
 	now := time.Now()
@@ -162,7 +156,7 @@ func (m *Mirrors) readLeases(ctx context.Context) {
 	})
 }
 
-// lease returns the state of the Lease with the given name. The caller holds m.mu.
+// The caller of lease holds m.mu.
 func (m *Mirrors) lease(name string, now time.Time) plan.Lease {
 	until := m.leases[name].until
 	switch {
@@ -175,7 +169,6 @@ func (m *Mirrors) lease(name string, now time.Time) plan.Lease {
 	return plan.Free
 }
 
-// followLinks watches Links until ctx ends.
 func (m *Mirrors) followLinks(ctx context.Context) {
 	all := make(follow.Map[*linkerdLink])
 	limit := follow.NewMemoryCap(maxLinks)
@@ -207,7 +200,6 @@ func (m *Mirrors) followLinks(ctx context.Context) {
 	})).Run(ctx, nil)
 }
 
-// servesLinks reports whether the API server serves Links in any version.
 func (m *Mirrors) servesLinks(ctx context.Context) (bool, error) {
 	there, err := m.o.Sources.Serves(ctx, "links", decode.LinkVersions...)
 	if !there && err == nil {
@@ -220,8 +212,8 @@ func (m *Mirrors) servesLinks(ctx context.Context) (bool, error) {
 	return there, err
 }
 
-// choose updates m.links and thereby the selectors in force. The function returns the clusters
-// whose selectors have changed. The caller holds m.mu.
+// choose updates the selectors in force and returns the clusters whose selectors have changed. The
+// caller holds m.mu.
 func (m *Mirrors) choose(now time.Time) (changed []string) {
 	before := m.links
 	byName := make(map[string]*linkerdLink)
@@ -259,16 +251,14 @@ func (m *Mirrors) choose(now time.Time) (changed []string) {
 	return changed
 }
 
-// Selectors returns the selectors of a linked cluster.
 func (m *Mirrors) Selectors(cluster string) plan.Selectors {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return decidingLink(m.links, cluster).selectors
 }
 
-// Complete sets the fields of a cluster that depend on Linkerd's objects. Complete sets the
-// cluster's Lease and, if the cluster has a Link, its Age. While Isthmus must not add or remove
-// exports of the cluster, Complete sets Joins to plan.Unreadable.
+// Complete sets the cluster's Lease and, if the cluster has a Link, its Age. While Isthmus must not
+// add or remove exports of the cluster, it also sets Joins to plan.Unreadable.
 func (m *Mirrors) Complete(c *plan.Cluster) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

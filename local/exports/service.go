@@ -100,9 +100,9 @@ func clone(m map[string]string) map[string]string {
 	return all
 }
 
-// writeService returns the Service to write in place of the existing one, which may be nil.
-// writeService does not change fields that plans do not use. If a ServiceImport owns the Service,
-// version is the API version of the ServiceImport.
+// writeService returns the Service to write in place of the existing one, which may be nil. It
+// preserves fields that plans do not use. The version is the API version of the ServiceImport that
+// owns the Service, if any.
 func writeService(next *plan.Service, have *corev1.Service, version string) *corev1.Service {
 	o := &corev1.Service{}
 	if have != nil {
@@ -135,8 +135,8 @@ func writeService(next *plan.Service, have *corev1.Service, version string) *cor
 	return o
 }
 
-// setFamilies sets the IP families and the IP family policy, which a plan may change. If only one
-// family remains, setFamilies keeps only the first IP.
+// setFamilies sets the IP families and the IP family policy. If only one family remains, it keeps
+// only the first IP.
 func setFamilies(o *corev1.Service, next *plan.Service) {
 	policy := corev1.IPFamilyPolicy(next.IPFamilyPolicy)
 	if policy == "" || o.Spec.IPFamilyPolicy != nil && *o.Spec.IPFamilyPolicy == policy {
@@ -172,8 +172,7 @@ func affinity(t plan.Traffic) (corev1.ServiceAffinity, *corev1.SessionAffinityCo
 	}
 }
 
-// ports converts the ports of a plan to API objects. The function preserves fields of existing
-// ports that plans do not use.
+// ports preserves the fields of existing ports that plans do not use.
 func ports(want []plan.Port, have []corev1.ServicePort) (all []corev1.ServicePort) {
 	known := make(map[plan.Port]corev1.ServicePort, len(have))
 	for i := range have {

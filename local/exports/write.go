@@ -15,29 +15,24 @@ import (
 const (
 	// writeTimeout limits one write, including the read before it.
 	writeTimeout = 10 * time.Second
-	// fieldManager identifies Isthmus in the managedFields of objects.
 	fieldManager = "isthmus"
-	// maxProblem limits the length of a stored error, in bytes, because a webhook may send a long
+	// maxProblem is the maximum length of a stored error in bytes. A webhook may send a long
 	// message.
 	maxProblem = 4 << 10
 )
 
-// do executes a change. The function returns the verb of the attempted write.
+// do executes a change and returns the verb of the attempted write.
 type do func(context.Context, *Writer, *Change, *lease.History, *lease.Outcome) (Verb, error)
 
-// kept is an API object.
 type kept interface {
 	comparable
 	metav1.Object
 }
 
-// put returns a function that creates or updates an object. The returned function first reads the
-// object.
-//
-// The function over returns the object to write in place of the existing object. The zero value
-// stands for an object that does not exist. If the object is already correct or is not managed by
-// Isthmus, the function over returns the zero value. The argument known is like the field of the
-// same name in a Change.
+// put returns a function that reads an object and then creates or updates it. The over function
+// returns the object to write in place of the existing object, for which the zero value means none.
+// over returns the zero value if the object is already correct or is not managed by Isthmus. The
+// known function has the same meaning as in a Change.
 func put[O kept](api client[O], over func(have O) O, known func(O) string) do {
 	return func(ctx context.Context, w *Writer, c *Change, of *lease.History, r *lease.Outcome) (v Verb, err error) {
 		var zero, got O

@@ -19,8 +19,8 @@ import (
 	"isthmus/local/lease"
 )
 
-// leaseName is the name of the Lease. The EndpointSlice writer uses a different Lease, because
-// Linkerd's destination controller may hold that Lease.
+// leaseName differs from the Lease of the EndpointSlice writer, because Linkerd's destination
+// controller may hold that Lease.
 const leaseName = "isthmus-exports-write"
 
 // idleTime is how long there must be neither exports nor written objects before the replica
@@ -33,8 +33,8 @@ type Options struct {
 	MCS                 map[string]kube.MCS // by version; includes each version that World returns
 	Leases              func(namespace string) coordinationv1.LeaseInterface
 	Namespace, Identity string // namespace of the Lease, and its holder's name
-	// World returns the current state. World returns false until all required objects have been
-	// listed. The Writer does not change the result.
+	// World returns the current state, or false until all required objects have been listed. The
+	// Writer does not modify the result.
 	World func() (plan.World, bool)
 	// Changed returns a channel that is closed when the result of World may have changed since the
 	// call.
@@ -50,7 +50,7 @@ type Writer struct {
 	candidate *lease.Candidate[leadership]
 }
 
-// New returns a Writer and registers its metrics. New sends no requests and starts no goroutines.
+// New returns a Writer and registers its metrics. It sends no requests and starts no goroutines.
 func New(o Options) (*Writer, error) {
 	w := &Writer{Options: o, candidate: lease.NewCandidate[leadership]("exported Services", lease.Config{
 		Leases: o.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
@@ -63,7 +63,7 @@ func New(o Options) (*Writer, error) {
 }
 
 // Run takes part in elections while there is something to write, and writes while this replica
-// holds the Lease. When ctx ends, Run finishes pending writes, releases the Lease, and returns nil.
+// holds the Lease. When ctx ends, it finishes pending writes, releases the Lease, and returns nil.
 func (w *Writer) Run(ctx context.Context) error {
 	for w.await(ctx) {
 		busy, stop := context.WithCancel(ctx)
@@ -82,8 +82,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until there is an object to write, or a written object exists. The function returns
-// false once ctx has ended.
+// await waits until there is an object to write or a written object, and returns false once ctx has
+// ended.
 func (w *Writer) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		changed := w.Changed()
@@ -103,13 +103,11 @@ func (w *Writer) await(ctx context.Context) bool {
 	return false
 }
 
-// idle reports whether there is nothing to write, no written object exists, and the plan does not
-// change later.
+// idle reports whether there is nothing to write now or later, and no written object exists.
 func idle(p *plan.Plan) bool {
 	return len(p.Services)+len(p.Imports)+len(p.Delete)+len(p.DeleteImports)+len(p.Exports) == 0 && p.Due.IsZero()
 }
 
-// Status returns the state of the Lease.
 func (w *Writer) Status() adminapi.ExportsWriter {
 	seen := w.candidate.Status()
 	return adminapi.ExportsWriter{
@@ -121,8 +119,8 @@ func (w *Writer) Status() adminapi.ExportsWriter {
 	}
 }
 
-// Memory returns the state that the leader's plans carry over. Memory returns false if this replica
-// is not the leader.
+// Memory returns the state that the leader's plans carry over. It returns false if this replica is
+// not the leader.
 func (w *Writer) Memory() (plan.Memory, bool) {
 	t := w.candidate.Leadership()
 	if t == nil {
@@ -133,7 +131,7 @@ func (w *Writer) Memory() (plan.Memory, bool) {
 	return t.memory, true
 }
 
-// Attempt returns the result of the writes of an object. Only the leader knows these results.
+// Attempt returns the outcome of the writes to an object, which only the leader knows.
 func (w *Writer) Attempt(kind string, id plan.ID) plan.Attempt {
 	if t := w.candidate.Leadership(); t != nil {
 		return t.attempt(kind, id)
@@ -141,9 +139,9 @@ func (w *Writer) Attempt(kind string, id plan.ID) plan.Attempt {
 	return plan.Attempt{}
 }
 
-// Trouble explains why a change has not been written, as a state and a description. Only the leader
-// knows the reason. The state is empty if the change needs no write, because the served version of
-// the kind lacks some fields, or because the change is left to another controller.
+// Trouble returns the state and the reason of a change that has not been written. Only the leader
+// knows them. The state is empty if the served version of the kind lacks the changed fields, or if
+// another controller handles the change.
 func (w *Writer) Trouble(c *Change) (state, detail string) {
 	if t := w.candidate.Leadership(); t != nil {
 		return t.trouble(c)
@@ -159,7 +157,6 @@ func (w *Writer) count(c *Change, v Verb, err error) {
 	w.writes.WithLabelValues(cmp.Or(string(c.For), "unknown"), string(v), result).Inc()
 }
 
-// newWriteMetric registers the metrics and returns the counter of writes.
 func newWriteMetric(r prometheus.Registerer, s *lease.Candidate[leadership]) (*prometheus.CounterVec, error) {
 	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "isthmus_service_writes_total",
