@@ -11,12 +11,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// statusNoRequest ends a call whose request did not arrive within Options.Request.
 var statusNoRequest = status.New(codes.DeadlineExceeded, "the request did not arrive in time")
 
 // callMetrics counts calls and their messages, and converts panics into errors. The metrics have
-// the same names as in go-grpc-prometheus. The counters of each method are looked up only once,
-// because one lookup per message accounted for a tenth of the cost of an update.
+// the same names as in go-grpc-prometheus. The counters of each method are cached, because looking
+// them up for each message accounted for a tenth of the cost of an update.
 type callMetrics struct {
 	panicked       func(method string, reason any) error // fixed
 	requestTimeout time.Duration                         // Options.Request; fixed
@@ -27,10 +26,9 @@ type callMetrics struct {
 	sent     *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 
-	methods map[string]*methodMetrics // by full name; only prepare writes to it
+	methods map[string]*methodMetrics // by full name; only prepare modifies the map
 }
 
-// methodMetrics holds the counters of one method.
 type methodMetrics struct {
 	name     string
 	started  prometheus.Counter
@@ -69,8 +67,8 @@ func (c *callMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.started, c.handled, c.received, c.sent, c.seconds}
 }
 
-// prepare creates the metric series for all methods of a server. The method must be called before
-// the server begins to serve.
+// prepare creates the metric series for all methods. prepare must be called before the server
+// begins to serve.
 func (c *callMetrics) prepare(services map[string]grpc.ServiceInfo) {
 	for service, info := range services {
 		for _, m := range info.Methods {
@@ -102,8 +100,8 @@ func callType(m grpc.MethodInfo) string {
 	return "unary"
 }
 
-// interceptor returns the interceptor that counts calls. Only methods that the server implements
-// are counted, because gRPC does not call interceptors for other methods.
+// interceptor returns the interceptor that counts calls. gRPC calls interceptors only for methods
+// that the server implements.
 func (c *callMetrics) interceptor() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 		call := c.begin(ss, info.FullMethod)
@@ -115,8 +113,7 @@ func (c *callMetrics) interceptor() grpc.StreamServerInterceptor {
 	}
 }
 
-// countedCall wraps the stream of a call in progress. A countedCall counts the messages that are
-// sent and received.
+// countedCall wraps the stream of a call in progress, and counts its messages.
 type countedCall struct {
 	grpc.ServerStream
 	metrics *callMetrics
@@ -124,15 +121,14 @@ type countedCall struct {
 	began   time.Time
 }
 
-// begin counts the start of a call.
 func (c *callMetrics) begin(ss grpc.ServerStream, name string) *countedCall {
 	m := c.methods[name]
 	m.started.Inc()
 	return &countedCall{ss, c, m, time.Now()}
 }
 
-// end counts the end of the call. The argument points to the call's result, which end replaces with
-// an error if the call panicked. Because end calls recover, end must be deferred directly.
+// end counts the end of the call. If the call has panicked, end replaces the call's result with an
+// error. Because end calls recover, it must be deferred directly.
 func (c *countedCall) end(err *error) {
 	if r := recover(); r != nil {
 		*err = c.metrics.panicked(c.method.name, r)
@@ -158,9 +154,8 @@ func (c *countedCall) SendMsg(m any) error {
 }
 
 // RecvMsg receives a message from the client. If the message does not arrive within
-// Options.Request, the call ends with DeadlineExceeded. A call uses memory as soon as its headers
-// have arrived. Without a limit, a client that does not send a request would keep the call open
-// forever.
+// Options.Request, the call ends with DeadlineExceeded. Without this limit, clients could keep
+// calls open forever by never sending a request.
 func (c *countedCall) RecvMsg(m any) error {
 	transport, err := transportOf(c.Context())
 	if err != nil {
@@ -177,7 +172,6 @@ func (c *countedCall) RecvMsg(m any) error {
 	return err
 }
 
-// transportOf returns the transport stream of the call (see statusWriter).
 func transportOf(ctx context.Context) (statusWriter, error) {
 	transport, ok := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
 	if !ok {
@@ -186,13 +180,13 @@ func transportOf(ctx context.Context) (statusWriter, error) {
 	return transport, nil
 }
 
-// streamRegistrar registers each unary method as a stream with one request and one response.
-// Clients cannot distinguish such a stream from a unary method. For a unary method, gRPC receives
-// the request before it calls an interceptor. For a stream, the interceptor can refuse the call
-// immediately, and can end it if the request does not arrive.
+// streamRegistrar registers each unary method as a stream with one request and one response, which
+// looks the same to clients. gRPC receives the request of a unary method before calling an
+// interceptor. For a stream, the interceptor can refuse the call immediately, or end it if the
+// request does not arrive.
 type streamRegistrar struct {
 	*grpc.Server
-	intercept grpc.StreamServerInterceptor // streamRegistrar calls it, because gRPC does not
+	intercept grpc.StreamServerInterceptor // called by streamRegistrar, because gRPC does not
 }
 
 // RegisterService implements grpc.ServiceRegistrar.

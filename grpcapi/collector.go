@@ -11,18 +11,16 @@ import (
 )
 
 // scraped is a prometheus.Collector that computes its series on each scrape. The series describe
-// open streams and views, and are computed from data that all streams share. Streams therefore do
-// not update these series, and the series of a service disappear with its streams.
+// open streams and views, and disappear with them.
 type scraped func(chan<- prometheus.Metric)
 
-// Describe implements prometheus.Collector. Describe does not send descriptors, so Prometheus
-// checks the series when it collects them.
+// Describe implements prometheus.Collector. No descriptors are sent, so Prometheus checks the
+// series when collecting them.
 func (scraped) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c scraped) Collect(ch chan<- prometheus.Metric) { c(ch) }
 
-// gauges returns an empty GaugeVec for one scrape.
 func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
@@ -33,7 +31,6 @@ var evictedDesc = prometheus.NewDesc("isthmus_views_evicted_total",
 // collector computes the series that describe open streams and views.
 type collector struct{ server *Server }
 
-// streams sends the number of calls, streams and views.
 func (c collector) streams(ch chan<- prometheus.Metric) {
 	calls := gauges("isthmus_calls",
 		"Number of open calls of all methods, including calls whose request has not arrived yet.")
@@ -58,7 +55,6 @@ func (c collector) streams(ch chan<- prometheus.Metric) {
 	views.Collect(ch)
 }
 
-// endpoints sends the series that describe the endpoints of Get streams.
 func (c collector) endpoints(ch chan<- prometheus.Metric) {
 	x := endpointsScrape{
 		counts:    make(map[memberSeries]memberCount),
@@ -79,7 +75,7 @@ func (c collector) endpoints(ch chan<- prometheus.Metric) {
 		}
 		delete(views, k)
 	}
-	for k, left := range views { // services that are not defined: count them for the local cluster
+	for k, left := range views { // count services that are not defined for the local cluster
 		local := []federation.WatchedMember{{
 			Member: federation.Member{Service: k.service},
 			Status: federation.MemberStatus{Link: federation.Ready},
@@ -98,7 +94,6 @@ func (c collector) endpoints(ch chan<- prometheus.Metric) {
 	sent.Collect(ch)
 }
 
-// servicePort identifies a port of a service, whether or not the service declares the port.
 type servicePort struct {
 	service federation.ServiceID
 	port    uint16
@@ -116,7 +111,6 @@ func (c collector) openViews() map[servicePort][]getUse {
 	return views
 }
 
-// profiles sends the series that describe the profiles of GetProfile streams.
 func (c collector) profiles(ch chan<- prometheus.Metric) {
 	profiles := gauges("profile_subscribers",
 		"Number of GetProfile streams that use this ServiceProfile, or would use it if it existed.",
@@ -153,8 +147,8 @@ func (c collector) profiles(ch chan<- prometheus.Metric) {
 	workloads.Collect(ch)
 }
 
-// openGets yields the authorities of the open Get streams that have endpoints. Ports that are not
-// declared are skipped.
+// openGets yields the authorities of the open Get streams that have endpoints. Undeclared ports are
+// skipped.
 func (c collector) openGets(yield func([]string) bool) {
 	for _, u := range c.server.getViews.uses() {
 		if u.streams == 0 || len(u.newest.Endpoints) == 0 || u.newest.Undeclared {
@@ -196,7 +190,6 @@ var (
 		"1 if the Service exists in its cluster, and 0 if it does not exist.", memberLabels, nil)
 )
 
-// memberSeries holds the values of memberLabels.
 type memberSeries struct {
 	member         federation.Member
 	port           uint16
@@ -205,15 +198,14 @@ type memberSeries struct {
 
 type memberCount struct {
 	subscribers, pods int
-	updates           uint64 // summed over all services that have the member
+	updates           uint64 // summed over all services with the member
 	exists            bool
 }
 
-// sendMembers sends the series that describe members. Every member of every service has several
-// series, which share their label pairs to save memory. The function prometheus.NewConstMetric
-// would allocate separate label pairs for each series.
+// sendMembers sends the series that describe members. To save memory, the series of a member share
+// their label pairs, which prometheus.NewConstMetric would allocate separately for each series.
 func sendMembers(ch chan<- prometheus.Metric, counts map[memberSeries]memberCount) {
-	pairs := make(map[[2]string]*dto.LabelPair) // holds each label pair once
+	pairs := make(map[[2]string]*dto.LabelPair) // each label pair once
 	pair := func(name, value string) *dto.LabelPair {
 		p := pairs[[2]string{name, value}]
 		if p == nil {
@@ -242,12 +234,11 @@ func sendMembers(ch chan<- prometheus.Metric, counts map[memberSeries]memberCoun
 	}
 }
 
-// constSeries is a metric series for one scrape.
 type constSeries struct {
 	desc    *prometheus.Desc
 	labels  []*dto.LabelPair // sorted by name; must not be modified
 	value   float64
-	counter bool // a counter if true, otherwise a gauge
+	counter bool // whether the series is a counter rather than a gauge
 }
 
 // Desc implements prometheus.Metric.
@@ -264,7 +255,6 @@ func (s *constSeries) Write(to *dto.Metric) error {
 	return nil
 }
 
-// endpointsScrape holds the state of one scrape of the series that describe endpoints.
 type endpointsScrape struct {
 	counts    map[memberSeries]memberCount
 	sent      map[federation.ClusterName]int
@@ -274,7 +264,6 @@ type endpointsScrape struct {
 // getUse describes how Get streams use a view.
 type getUse = viewUse[federation.Key, *federation.Set]
 
-// count adds a view of a service that has the given members.
 func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 	clear(x.byCluster)
 	for _, e := range u.newest.Endpoints {
@@ -299,13 +288,12 @@ func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 }
 
 // seriesOf returns the member's series in which a view is counted. Clients can invent any number of
-// hostnames and nodes, so the labels hostname and nodename are empty for some views:
+// hostnames and nodes, so the labels hostname and nodename are empty in some cases:
 //
-//   - A view without endpoints is counted without hostname and node.
-//   - A view without endpoints on its own node is counted without the node.
-//   - A view for which node hints choose the endpoints is counted without the node. If views of
-//     node hints had the label nodename, a Service with a Pod on each of thousands of nodes would
-//     create thousands of series.
+//   - If a view has no endpoints, both labels are empty.
+//   - If a view has no endpoints on its own node, the label nodename is empty.
+//   - If node hints choose the endpoints of a view, the label nodename is empty. With this label, a
+//     Service with a Pod on each of thousands of nodes would create thousands of series.
 //
 // Views of undeclared ports are counted for port 0.
 func seriesOf(m federation.Member, u *getUse) memberSeries {
@@ -324,8 +312,8 @@ func seriesOf(m federation.Member, u *getUse) memberSeries {
 	return memberSeries{m, port, u.key.Client.Instance, node}
 }
 
-// shareOf returns how many of a view's endpoints belong to member p. If another member of the
-// service is in the same cluster, shareOf returns the number of endpoints that p offers.
+// shareOf returns how many of a view's endpoints belong to member p. If the service has another
+// member in the same cluster, the result is the number of endpoints that p offers.
 func shareOf(
 	p *federation.WatchedMember,
 	all []federation.WatchedMember,
@@ -340,12 +328,11 @@ func shareOf(
 	return byCluster[p.Member.Cluster]
 }
 
-// profileSeries holds the label values of the series that describe a ServiceProfile.
 type profileSeries struct{ namespace, profile string }
 
-// profileSeriesOf returns the series in which streams with the given key are counted. If the key
-// names an endpoint, ok is false. A ServiceProfile in the client's namespace takes precedence over
-// one in the service's namespace, so a stream is counted in both series.
+// profileSeriesOf returns the series in which streams with the given key are counted. A stream is
+// counted for the ServiceProfile in the client's namespace, which takes precedence, and for the one
+// in the service's namespace. If the key identifies an endpoint, ok is false.
 func profileSeriesOf(k federation.ProfileKey, p *federation.Profile, domain string) (list []profileSeries, ok bool) {
 	to, ok := serviceOf(k, p)
 	if !ok {

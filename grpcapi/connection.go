@@ -18,26 +18,26 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// gRPC buffers the messages of a call until its client reads them, even after the call has ended.
-// The client controls the flow control windows of HTTP/2, and therefore how long messages stay
-// buffered. A call counts toward Options.ConcurrentStreams until its end has been written to the
-// connection. Counting ended calls limits the number of buffered responses. The limits in this file
-// restrict the size of buffered responses. Buffered data is discarded only when the connection is
-// closed.
+// gRPC buffers a call's messages until the client reads them, even after the call has ended.
+// Clients control the flow control windows of HTTP/2, and therefore how long messages stay
+// buffered. Buffered data is discarded only when the connection is closed.
+//
+// The limits in this file restrict the size of buffered responses. The number of buffered responses
+// is limited, because a call counts toward Options.ConcurrentStreams until its end has been written
+// to the connection.
 
-// maxStalled is the number of stalled streams after which a connection is closed. Each stalled
-// stream can leave up to 64 KiB of buffered data behind.
+// maxStalled is the number of stalled streams at which a connection is closed. Each stalled stream
+// can leave up to 64 KiB of buffered data behind.
 const maxStalled = 100
 
-// These are the values of the label "reason" of the metric isthmus_connections_closed_total.
+// The metric isthmus_connections_closed_total has a label "reason" with these values.
 const (
-	closedStalled    = "stalled"    // maxStalled of its streams have stalled
+	closedStalled    = "stalled"    // maxStalled streams on the connection have stalled
 	closedReflection = "reflection" // the client did not read a reflection response in time
 )
 
 // connections implements gRPC transport credentials for unencrypted connections. The handshake
-// attaches a clientConnection to each connection. Handlers obtain the clientConnection of a call
-// from connectionOf.
+// attaches a clientConnection to each connection, which connectionOf returns to handlers.
 type connections struct {
 	credentials.TransportCredentials
 	closed *prometheus.CounterVec // by reason
@@ -66,9 +66,9 @@ func (cs *connections) Clone() credentials.TransportCredentials {
 	return &clone
 }
 
-// clientConnection is the state that all calls on one client connection share. All calls on the
-// connection have the clientConnection as the AuthInfo of their peer. A nil *clientConnection means
-// that the connection is unknown.
+// clientConnection is the state shared by all calls on one client connection. The peer of each call
+// contains the clientConnection as its AuthInfo. A nil *clientConnection means that the connection
+// is unknown.
 type clientConnection struct {
 	credentials.AuthInfo
 
@@ -92,8 +92,7 @@ func connectionOf(ctx context.Context) *clientConnection {
 	return conn
 }
 
-// client returns the IP address of the client. If the address is unknown, client returns the zero
-// value, which is not valid.
+// client returns the IP address of the client, or an invalid address if it is unknown.
 func (c *clientConnection) client() netip.Addr {
 	if c == nil {
 		return netip.Addr{}
@@ -101,16 +100,15 @@ func (c *clientConnection) client() netip.Addr {
 	return c.addr
 }
 
-// noteStall counts a stalled stream. When maxStalled streams have stalled, noteStall closes the
-// connection, and the proxy reconnects.
+// noteStall counts a stalled stream. After maxStalled stalled streams, the connection is closed,
+// and the proxy reconnects.
 func (c *clientConnection) noteStall() {
 	if c != nil && c.stalled.Add(1) == maxStalled {
 		c.close(closedStalled)
 	}
 }
 
-// close closes the connection for the given reason. Closing the connection frees all data that the
-// client has not read.
+// close closes the connection, which frees all data that the client has not read.
 func (c *clientConnection) close(reason string) {
 	c.parent.closed.WithLabelValues(reason).Inc()
 	c.parent.log.Warn("connection closed: the client does not read responses",
@@ -123,7 +121,7 @@ func (c *clientConnection) close(reason string) {
 
 // endOfAge returns the time at which a stream should end because its connection is reaching the
 // maximum age. The time is random, so that streams do not all end at once. A zero time means that
-// the connection's age does not end the stream.
+// the stream does not end.
 func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 	if c == nil || maximum <= 0 {
 		return time.Time{}
@@ -137,22 +135,18 @@ func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 //   - At 0.72 to 0.88 of the maximum age, the server sends GOAWAY. The proxy opens new streams on a
 //     new connection, and keeps its open streams.
 //   - At a random time between 0.9 and 1.1 of the maximum age, each stream ends with Unavailable.
-//     The proxy keeps its endpoints and reopens the stream on the new connection, where the first
-//     message replaces these endpoints. A proxy therefore never loses endpoints, and its streams do
-//     not all restart at once.
-//   - After the GOAWAY, the server waits for half the maximum age, and then closes the connection
-//     even if streams are still open.
+//     The proxy keeps its endpoints until it has reopened the stream on the new connection.
+//   - Half the maximum age after the GOAWAY, the server closes the connection even if streams are
+//     still open.
 //
-// A stream whose first message has not been sent yet is not ended by age, because the proxy would
-// treat the end as a refusal. After its first message, a stream stays open for at least
-// minAnswered.
+// The maximum age never ends a stream before its first message, because the proxy would treat the
+// end as a refusal. After the first message, a stream stays open for at least minAnswered.
 
-// statusTooOld ends a stream whose connection has reached its maximum age.
 var statusTooOld = status.New(codes.Unavailable, "the connection has reached its maximum age")
 
-// minAnswered is the minimum time between the first message of a stream and its end because of the
-// connection's age. Without a minimum, the streams of a proxy that stays on an old connection would
-// end again and again.
+// minAnswered is the minimum time between a stream's first message and its end because of the
+// connection's age. Without this minimum, the streams of a proxy that stays on an old connection
+// would end again and again.
 const minAnswered = time.Second
 
 // maximumAge returns keepalive parameters that make gRPC send GOAWAY and later close the

@@ -12,12 +12,11 @@ import (
 	"isthmus/federation"
 )
 
-// openStreams is the set of all open Get and GetProfile streams.
 type openStreams struct {
 	mu       sync.Mutex
 	all      map[*stream]struct{}
 	finished bool                         // if true, new streams are refused
-	unused   federation.Latest[time.Time] // since when no stream is open; zero while a stream is open; set under mu
+	unused   federation.Latest[time.Time] // since when no stream is open; zero while one is open; set under mu
 }
 
 func newOpenStreams() *openStreams {
@@ -26,7 +25,7 @@ func newOpenStreams() *openStreams {
 	return o
 }
 
-// add adds a stream to the set. If the server has finished, add returns false.
+// add adds a stream to the set. After finish has been called, add does nothing and returns false.
 func (o *openStreams) add(st *stream) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -55,7 +54,6 @@ func (o *openStreams) count() int {
 	return len(o.all)
 }
 
-// byView returns the Get streams of a service, grouped by view.
 func (o *openStreams) byView(svc federation.ServiceID) map[*getView][]*stream {
 	views := make(map[*getView][]*stream)
 	o.mu.Lock()
@@ -68,9 +66,7 @@ func (o *openStreams) byView(svc federation.ServiceID) map[*getView][]*stream {
 	return views
 }
 
-// drain ends each open stream whose first message has been sent, after a random delay of at most
-// the given duration. When drain has ended the last stream, or when ctx is done, drain returns. See
-// Server.Drain.
+// drain implements Server.Drain.
 func (o *openStreams) drain(ctx context.Context, over time.Duration) {
 	start := time.Now()
 	timer := time.NewTimer(0)
@@ -86,15 +82,13 @@ func (o *openStreams) drain(ctx context.Context, over time.Duration) {
 	}
 }
 
-// plannedEnd says when drain will end a stream.
 type plannedEnd struct {
 	stream *stream
-	after  time.Duration // since drain was called
+	after  time.Duration // time since drain was called
 }
 
-// planEnds plans when to end each stream whose first message has been sent, and sorts the results
-// by time. Streams without a first message stay open, because a proxy would treat their end as a
-// refusal.
+// planEnds returns the open streams with random times at which to end them, sorted by time. Streams
+// without a first message are skipped, because a proxy would treat their end as a refusal.
 func (o *openStreams) planEnds(over time.Duration) []plannedEnd {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -113,8 +107,7 @@ func (o *openStreams) planEnds(over time.Duration) []plannedEnd {
 	return list
 }
 
-// waitUnused returns true as soon as no stream has been open for the duration d. If ctx is done
-// first, the result is false.
+// waitUnused implements Server.WaitUnused.
 func (o *openStreams) waitUnused(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -14,12 +14,12 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Question describes the proxy's Get call that Explain explains.
+// Question describes the Get call that Explain explains.
 type Question struct {
 	Authority string
 	Token     string
-	Addr      netip.Addr // explain only this address; zero means all
-	Limit     int        // number of addresses to list, those not served first; the rest are counted
+	Addr      netip.Addr // limits the explanation to this address; the zero Addr means all addresses
+	Limit     int        // maximum number of addresses to list; further addresses are only counted
 }
 
 // Explanation describes which endpoints the proxy receives, and why it does not receive the others.
@@ -30,8 +30,8 @@ type Explanation struct {
 	Port      uint16
 	Namespace string // of the client, from its context token
 	Client    federation.Client
-	Refusal   error               // the error that would refuse a new stream now; nil if it would be served
-	Held      []adminapi.HeldView // the sets that proxies have of the service, views with the most streams first
+	Refusal   error               // the error with which a new stream would be refused now, or nil
+	Held      []adminapi.HeldView // the sets that proxies of the service have, the most used views first
 	MoreHeld  int                 // number of views that Held omits
 }
 
@@ -44,7 +44,6 @@ type ViewStatus struct {
 // explainer implements the methods of Server that the debug API calls.
 type explainer struct{ server *Server }
 
-// explain implements Server.Explain.
 func (x explainer) explain(ctx context.Context, q Question) (*Explanation, error) {
 	to, err := parseAuthority(q.Authority, x.server.opts.ClusterDomain)
 	if err != nil {
@@ -52,7 +51,7 @@ func (x explainer) explain(ctx context.Context, q Question) (*Explanation, error
 	}
 	held, more := x.heldViews(to.service)
 	who := parseToken(q.Token)
-	st := newGetStream(x.server, to, who, nil, nil) // sends nothing and is not registered
+	st := newGetStream(x.server, to, who, nil, nil) // sends no messages and is not registered
 	defer st.close()
 	st.updateZone()
 	if !st.viewFits && !x.server.makeRoom() {
@@ -60,7 +59,7 @@ func (x explainer) explain(ctx context.Context, q Question) (*Explanation, error
 	}
 	set, _, _ := st.newest() // switches to the view that the client would use
 	if set.Reason == federation.TooManyPorts {
-		return nil, st.refusal(set) // the table has read nothing to explain
+		return nil, st.refusal(set) // the table has not read anything that could be explained
 	}
 
 	answer, ok := x.server.table.Explain(ctx, federation.Question{Key: st.view.key, Addr: q.Addr, Limit: q.Limit})
@@ -82,7 +81,6 @@ func (x explainer) explain(ctx context.Context, q Question) (*Explanation, error
 	}, nil
 }
 
-// views implements Server.Views.
 func (x explainer) views() []ViewStatus {
 	var list []ViewStatus
 	for _, u := range x.server.getViews.uses() {
@@ -104,7 +102,6 @@ func (x explainer) views() []ViewStatus {
 	return list
 }
 
-// ofGet describes a view of Get streams.
 func (x explainer) ofGet(u getUse) ViewStatus {
 	return ViewStatus{
 		Service: u.key.Service,
@@ -119,7 +116,6 @@ func (x explainer) ofGet(u getUse) ViewStatus {
 	}
 }
 
-// ofProfile describes a view of GetProfile streams.
 func (x explainer) ofProfile(u viewUse[federation.ProfileKey, *federation.Profile]) ViewStatus {
 	destination := u.key.Addr.String()
 	if !u.key.Addr.IsValid() {
@@ -141,7 +137,6 @@ func (x explainer) ofProfile(u viewUse[federation.ProfileKey, *federation.Profil
 	}
 }
 
-// destination returns the full authority of a key, including the port.
 func (x explainer) destination(k federation.Key) string {
 	return target{k.Service, k.Client.Instance, k.Port}.authority(x.server.opts.ClusterDomain)
 }
@@ -149,12 +144,10 @@ func (x explainer) destination(k federation.Key) string {
 const (
 	// slowAfter is how long a send may block before its stream is considered slow.
 	slowAfter = time.Second
-	// maxHeld is the maximum number of views that are described for each service.
+	// maxHeld is the maximum number of views described per service.
 	maxHeld = 100
 )
 
-// heldViews describes the views of a service that streams use. The second result is the number of
-// omitted views.
 func (x explainer) heldViews(svc federation.ServiceID) (list []adminapi.HeldView, more int) {
 	for v, streams := range x.server.streams.byView(svc) {
 		list = append(list, x.heldView(v, streams))
@@ -171,7 +164,6 @@ func (x explainer) heldViews(svc federation.ServiceID) (list []adminapi.HeldView
 	return list[:n], len(list) - n
 }
 
-// heldView describes a view and the streams that use it.
 func (x explainer) heldView(v *getView, streams []*stream) adminapi.HeldView {
 	newest, _ := v.get()
 	now := x.server.now()

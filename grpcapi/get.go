@@ -12,7 +12,6 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// getStream is one Get call.
 type getStream struct {
 	stream
 	target target
@@ -20,17 +19,17 @@ type getStream struct {
 
 	zoneChanged <-chan struct{} // closed when the client's zone may have changed; nil if it never changes
 	view        *getView        // the view of the client's key
-	replaced    <-chan struct{} // closed when the set that newest returned last is replaced
-	hinted      bool            // node hints choose endpoints for the client's node, so the view's key has the node
+	replaced    <-chan struct{} // closed when the set that newest last returned is replaced
+	hinted      bool            // node hints choose the client's endpoints, so the view's key has the client's node
 
-	sent        *federation.Set // the set that the proxy has or is being sent; nil until begin has found one
+	sent        *federation.Set // the set that the proxy has or is being sent; nil before begin has found one
 	sentZone    string          // the zone that sent was encoded for
 	viewChanged bool            // sent belongs to another view than the current one
-	isUpdate    bool            // sent is a newer set of the same view as the previous one
+	isUpdate    bool            // sent is a newer set from the same view as the previous one
 
-	explains   bool             // the client is not a proxy, and asks for tiers
+	explains   bool             // the client is not a proxy, and requests tiers
 	tiers      federation.Tiers // the tiers that were sent with the endpoints
-	otherTiers <-chan struct{}  // closed when tiers is out of date
+	otherTiers <-chan struct{}  // closed when the tiers field is out of date
 
 	// emptySince is the time on Server.clock at which the set became empty while a cluster was
 	// pending, or 0.
@@ -65,9 +64,8 @@ func (st *getStream) begin(ctx context.Context) error {
 	return nil
 }
 
-// firstSet waits until the set is complete. If the set is still incomplete after
-// Options.FirstFrame, firstSet returns the incomplete set. The set counts as complete without
-// unreachable clusters, so firstSet does not wait for them.
+// firstSet waits until the set is complete. After Options.FirstFrame, firstSet returns even an
+// incomplete set. Unreachable clusters do not make a set incomplete.
 func (st *getStream) firstSet(ctx context.Context) (*federation.Set, error) {
 	var late <-chan time.Time
 	for {
@@ -93,8 +91,8 @@ func (st *getStream) firstSet(ctx context.Context) (*federation.Set, error) {
 	}
 }
 
-// refusal returns the error with which to refuse a call whose first set is the given one, or nil if
-// the call is served. Once a stream is open, later sets never cause it to end.
+// refusal returns the error for a call whose first set cannot be served, or nil. Later sets never
+// end an open stream.
 func (st *getStream) refusal(set *federation.Set) error {
 	if len(set.Endpoints) > 0 {
 		return nil
@@ -154,7 +152,7 @@ func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
 }
 
 // produce returns the messages, if any, that update the proxy to the newest set. The stream's turn
-// ends even if producing the messages panics.
+// ends even if encoding the messages panics.
 func (st *getStream) produce() []*wire.Frame {
 	defer st.endTurn()
 	st.heldBack = false // if newest has no set yet, another set follows
@@ -172,9 +170,11 @@ func (st *getStream) produce() []*wire.Frame {
 }
 
 // advance returns the messages, if any, that update the proxy to the given set, and stores the set
-// as sent. If the set is empty while a cluster is pending, advance holds the set back for
-// Options.FirstFrame. The pending cluster may have endpoints, but the proxy must not use outdated
-// endpoints for long.
+// as sent.
+//
+// If a set is empty while a cluster is pending, advance holds it back for Options.FirstFrame,
+// because the pending cluster may have endpoints. After Options.FirstFrame, advance sends the empty
+// set, because the proxy must not use outdated endpoints for long.
 func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 	all := st.tiersChanged(set) || st.view.key.Client.Zone != st.sentZone
 	if set == st.sent && !all {
@@ -196,9 +196,9 @@ func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 
 func (st *getStream) emptyFor() time.Duration { return time.Duration(st.server.now() - st.emptySince) }
 
-// step returns the messages that describe the change between two sets of the view, and stores the
-// second set as sent. If from is nil, the proxy has not received a set yet. If all is true, step
-// sends every endpoint.
+// step returns the messages that describe the change between two sets, and stores the second set as
+// sent. A nil first set means that the proxy has not received a set yet. If all is true, every
+// endpoint is sent.
 func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
 	st.sent = to
 	st.sentZone = st.view.key.Client.Zone
@@ -216,8 +216,8 @@ func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
 	}
 }
 
-// tiersChanged reports whether the tiers of the set's endpoints have changed since the endpoints
-// were sent. For clients that do not request tiers, tiersChanged returns false.
+// tiersChanged reports whether the tiers of the set's endpoints have changed since they were sent.
+// For clients that do not request tiers, the result is false.
 func (st *getStream) tiersChanged(set *federation.Set) bool {
 	if !st.explains {
 		return false
@@ -228,7 +228,7 @@ func (st *getStream) tiersChanged(set *federation.Set) bool {
 }
 
 // emptyTimeout returns a channel that receives when an empty set has been held back for long
-// enough. If the stream is not holding back a set, emptyTimeout returns nil.
+// enough. If no set is held back, the channel is nil.
 func (st *getStream) emptyTimeout() <-chan time.Time {
 	if !st.heldBack {
 		return nil
@@ -236,16 +236,15 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 	return st.after(max(0, st.server.opts.FirstFrame-st.emptyFor()))
 }
 
-// newest returns the newest set for the client, from the view of its current key. While the
-// service's traffic policy is changing, ok is false. The set may then be for clients of the other
-// policy, or not for any client, and another set follows soon.
+// newest returns the newest set for the client, from the view for the client's current key. While
+// the service's traffic policy is changing, ok may be false, and the set must not be sent. Another
+// set then follows soon.
 //
-// The set of the view without a node determines whether node hints choose endpoints for the client.
-// The set of the view with the client's node may disagree: its next set may be about to follow, or
-// its clients may use other tiers. If the two sets disagree, newest returns the set of the view
-// with the client's node.
+// The set of the view without a node says whether node hints choose the client's endpoints. The set
+// of the view with the client's node may disagree for a moment, or because its clients use other
+// tiers. In that case, newest returns the set of the view with the client's node.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
-	for moves := 0; ; moves++ { // counts the moves between the views with and without node
+	for moves := 0; ; moves++ { // counts the switches between the views with and without a node
 		set, replaced = st.view.get()
 		byNode := st.view.key.Client.Node != ""
 		node := st.client.Node
@@ -253,7 +252,7 @@ func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok
 			return set, replaced, true
 		}
 		if byNode && moves >= 2 {
-			return set, replaced, true // correct too
+			return set, replaced, true // this set is correct too
 		}
 		st.hinted = set.HintedTo(node)
 		if !st.switchView() {
@@ -283,20 +282,19 @@ func (st *getStream) switchView() bool {
 			return false
 		}
 		st.viewChanged = true
-		defer st.server.getViews.release(old) // only after the new view watches: the service stays watched
+		defer st.server.getViews.release(old) // after the new watch has started
 	}
 	st.view = st.server.getViews.acquire(key)
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.table.Watch, st.server.viewMemory, costOfSet)
 	if set, _ := st.view.get(); set.Reason == federation.TooManyPorts {
-		// The refusal is final for all streams of the view, so the view is discarded. The next
-		// stream with the same key receives a new set from the table.
+		// The refusal is final for all streams that use the view. The view is forgotten, so that
+		// the next stream with the same key receives a new set from the table.
 		st.server.getViews.forget(st.view)
 	}
 	st.usedView.Store(st.view)
 	return true
 }
 
-// stalled ends the stream and counts the stall.
 func (st *getStream) stalled() {
 	if st.end(statusStalled) {
 		m := st.server.metrics
@@ -315,5 +313,4 @@ func (st *getStream) close() {
 	st.stream.close()
 }
 
-// name returns the full authority of the requested destination.
 func (st *getStream) name() string { return st.target.authority(st.server.opts.ClusterDomain) }

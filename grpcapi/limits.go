@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// Calls that would exceed a limit are refused with these statuses.
 var (
 	statusTooManyCalls = status.New(codes.ResourceExhausted,
 		"too many calls are open: add replicas, or raise the memory limit and --max-streams")
@@ -25,9 +24,9 @@ var (
 
 // quota is a limit on calls or memory, shared by all client addresses.
 //
-// Below the limit, every client address can use as much as it requests. At the limit, an address
-// that uses less than the average is still served, until the total exceeds the limit by an eighth.
-// The client that uses the most therefore cannot lock out clients with other addresses.
+// Below the limit, every client address can use as much as it requests. At the limit, addresses
+// that use less than the average are still served, until the total exceeds the limit by an eighth.
+// A client that uses a lot therefore cannot lock out clients with other addresses.
 type quota struct {
 	limit   int64          // fixed, as are full, refused and log
 	full    *status.Status // the status of a call that is refused at the limit
@@ -36,17 +35,17 @@ type quota struct {
 
 	mu       sync.Mutex
 	used     int64
-	charged  int64                // the sum of by; less than used if some memory is charged to no address
+	charged  int64                // the sum of by; less than used if some memory is not charged to any address
 	by       map[netip.Addr]int64 // charges per address; never 0
-	refusing bool                 // a refusal was logged, and less than a tenth of the limit has been free since
+	refusing bool                 // whether a refusal has been logged, and not a tenth of the limit has been free since
 }
 
 func newQuota(limit int, full *status.Status, refused prometheus.Counter, log *zap.Logger) *quota {
 	return &quota{limit: int64(limit), full: full, refused: refused, log: log, by: make(map[netip.Addr]int64)}
 }
 
-// take charges one unit to a client address. If the address may not use more, take charges nothing
-// and returns false.
+// take charges one unit to a client address. If the address may not use more, take returns false
+// without charging.
 func (q *quota) take(client netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -60,7 +59,6 @@ func (q *quota) take(client netip.Addr) bool {
 	return false
 }
 
-// give releases a unit that was charged to the client address.
 func (q *quota) give(client netip.Addr) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -77,7 +75,7 @@ func (q *quota) use(amount int64) bool {
 	return q.used <= q.limit
 }
 
-// addLocked changes the amount in use. The caller must hold q.mu, as for all methods whose names
+// addLocked adds to the amount in use. The caller must hold q.mu, as for all methods whose names
 // end in Locked.
 func (q *quota) addLocked(amount int64) {
 	q.used += amount
@@ -86,7 +84,6 @@ func (q *quota) addLocked(amount int64) {
 	}
 }
 
-// charge changes the amount that is charged to a client address.
 func (q *quota) charge(client netip.Addr, amount int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -103,7 +100,6 @@ func (q *quota) chargeLocked(client netip.Addr, amount int64) {
 	q.by[client] = now
 }
 
-// hasRoom reports whether the amount in use is within the limit.
 func (q *quota) hasRoom() bool { return q.inUse() <= q.limit }
 
 func (q *quota) inUse() int64 {
@@ -124,8 +120,8 @@ func (q *quota) mayExceedLocked(client netip.Addr) bool {
 	return lessThanAverage && q.used <= q.limit+q.limit/8
 }
 
-// refuse counts a refused call and returns the error for the client. The first refusal is logged.
-// The next refusal is logged only after a tenth of the limit has become free again.
+// refuse counts a refused call and returns the error for the client. After one refusal has been
+// logged, refusals are not logged until a tenth of the limit is free again.
 func (q *quota) refuse(what string) error {
 	q.refused.Inc()
 	q.mu.Lock()
@@ -139,11 +135,11 @@ func (q *quota) refuse(what string) error {
 }
 
 // tap is a tap.ServerInHandle, which gRPC calls when the headers of a call have arrived. Each call
-// is counted until the call's context is canceled.
+// counts until the call's context is canceled.
 //
-// A call with a deadline is not refused in tap, because its context would not be canceled. The
-// context's timer would use memory until the deadline, which the client chooses. The interceptor
-// refuses calls with a deadline instead.
+// A refused call with a deadline is passed to the interceptor, which then refuses it. If tap
+// refused such a call, its context would not be canceled, and the context's timer would stay in
+// memory until the deadline.
 func (q *quota) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	client := connectionOf(ctx).client()
 	if q.take(client) {
@@ -157,7 +153,6 @@ func (q *quota) tap(ctx context.Context, info *tap.Info) (context.Context, error
 	return ctx, err
 }
 
-// refusalKey is the context key for the error with which to refuse a call.
 type refusalKey struct{}
 
 // refusal returns the error with which to refuse the call, or nil.
@@ -170,17 +165,15 @@ func refusal(ctx context.Context) error {
 // request, so these limits bound the amount of data that clients can leave unread:
 //
 //   - At most maxReflections reflection calls run at the same time.
-//   - If the client does not read a response within Options.Request, its connection is closed.
-//     Requests that the client sends in the meantime wait in its flow control window of 64 KiB.
-//   - On each connection, the server sends at most maxReflected reflection responses. The number of
-//     responses must be limited because short responses fit into buffers, where the timeout does
-//     not apply.
+//   - If a client does not read a response within Options.Request, its connection is closed.
+//     Further requests wait in the client's flow control window of 64 KiB.
+//   - The server sends at most maxReflected reflection responses per connection, because short
+//     responses fit into buffers and are not subject to the timeout.
 const (
 	maxReflections = 10
 	maxReflected   = 500
 )
 
-// Reflection calls that exceed a limit are refused with these statuses.
 var (
 	statusReflections = status.New(codes.ResourceExhausted, "too many concurrent reflection calls: try again later")
 	statusReflected   = status.New(codes.ResourceExhausted,
@@ -190,7 +183,7 @@ var (
 // limitedReflection is the grpc.ServiceRegistrar that is passed to reflection.Register.
 type limitedReflection struct {
 	*grpc.Server
-	timeout time.Duration // for the client to read a response
+	timeout time.Duration // how long a client may take to read a response
 	open    atomic.Int32
 }
 
@@ -213,7 +206,6 @@ func (l *limitedReflection) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	l.Server.RegisterService(&limited, impl)
 }
 
-// reflectionCall is the server stream of one reflection call.
 type reflectionCall struct {
 	grpc.ServerStream
 	timeout time.Duration

@@ -14,8 +14,8 @@ import (
 	"isthmus/federation"
 )
 
-// metrics holds the series that are updated when events happen. The series that describe open
-// streams are computed on each scrape instead (see scraped).
+// metrics holds the series that are updated when events happen. Series that describe open streams
+// are computed on each scrape instead (see scraped).
 type metrics struct {
 	domain string // Options.ClusterDomain; fixed
 
@@ -99,7 +99,6 @@ func newCounter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
-// profileChanged counts a change to a profile that streams use.
 func (m *metrics) profileChanged(k federation.ProfileKey, p *federation.Profile) {
 	of, ok := profileSeriesOf(k, p, m.domain)
 	if !ok {
@@ -112,13 +111,12 @@ func (m *metrics) profileChanged(k federation.ProfileKey, p *federation.Profile)
 }
 
 // maxOverflows limits the number of series in overflows. Without this limit, clients could create
-// any number of series by requesting invented hostnames of a service and then stalling.
+// any number of series by stalling after requesting invented hostnames.
 const maxOverflows = 1000
 
-// overflows counts stalled streams by destination. The labels contain the full authority, even if
-// the client requested a shorter form. A series begins at zero, and exists while open streams could
-// be counted in it. A series that has counted a stall exists until its service is removed, or until
-// maxOverflows other series have counted a stall.
+// overflows counts stalled streams by full authority. A series exists, starting at zero, while open
+// streams could be counted in it. A series that has counted a stall exists until its service is
+// removed, or until maxOverflows other series have counted a stall.
 type overflows struct {
 	table *federation.Table // fixed, as are desc and open
 	desc  *prometheus.Desc
@@ -139,7 +137,6 @@ func newOverflows(t *federation.Table, open iter.Seq[[]string], desc *prometheus
 	return &overflows{table: t, desc: desc, open: open, byLabels: byLabels}
 }
 
-// inc counts a stalled stream.
 func (o *overflows) inc(service federation.ServiceID, labels ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -152,7 +149,6 @@ func (o *overflows) inc(service federation.ServiceID, labels ...string) {
 	one.n++
 }
 
-// collect sends the series to Prometheus.
 func (o *overflows) collect(ch chan<- prometheus.Metric) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -177,8 +173,8 @@ func (o *overflows) collect(ch chan<- prometheus.Metric) {
 
 func keyOf(labels []string) string { return strings.Join(labels, "\x00") }
 
-// propagation measures, for each cluster, the time between a change and the message that sends the
-// change. The series of a cluster exists while the cluster is linked.
+// propagation measures, for each linked cluster, the time between a change and the message that
+// sends the change.
 type propagation struct {
 	table *federation.Table
 
@@ -186,7 +182,6 @@ type propagation struct {
 	byCluster map[federation.ClusterName]prometheus.Histogram
 }
 
-// observe records the delay of a set that a stream has sent.
 func (p *propagation) observe(set *federation.Set) {
 	if set.Changed.IsZero() {
 		return
@@ -216,8 +211,8 @@ func (p *propagation) add(c federation.ClusterName) prometheus.Histogram {
 	return h
 }
 
-// Describe implements prometheus.Collector. Describe does not send descriptors, because the set of
-// clusters changes.
+// Describe implements prometheus.Collector. No descriptors are sent, because the set of clusters
+// changes.
 func (p *propagation) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -244,8 +239,8 @@ type profileUpdates struct {
 	by map[profileSeries]uint64
 }
 
-// maxProfileUpdates is the maximum number of series between two scrapes. The number must be limited
-// because clients can invent namespaces.
+// maxProfileUpdates is the maximum number of series between two scrapes. The limit exists because
+// clients can invent namespaces.
 const maxProfileUpdates = 100_000
 
 func (u *profileUpdates) inc(s profileSeries) {
@@ -257,7 +252,6 @@ func (u *profileUpdates) inc(s profileSeries) {
 	u.by[s]++
 }
 
-// keep drops the series that have no open streams, and returns a copy of the other series.
 func (u *profileUpdates) keep(open map[profileSeries]bool) map[profileSeries]uint64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()

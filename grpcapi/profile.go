@@ -12,13 +12,12 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// profileStream is one GetProfile call.
 type profileStream struct {
 	stream
 	key        federation.ProfileKey
-	view       *profileView    // nil before begin
+	view       *profileView    // nil until begin is called
 	replaced   <-chan struct{} // closed when the profile of the newest variant is replaced
-	sent       *profileVariant // the variant that the proxy has or is being sent; nil until begin has found one
+	sent       *profileVariant // the variant that the proxy has or is being sent; nil before begin has found one
 	sentRoutes sentRoutes
 }
 
@@ -28,8 +27,7 @@ func newProfileStream(s *Server, key federation.ProfileKey, out sink, transport 
 	return st
 }
 
-// begin implements producer. A profile for each destination is available immediately, so begin does
-// not wait.
+// begin implements producer without waiting, because every destination has a profile immediately.
 func (st *profileStream) begin(context.Context) error {
 	st.view = st.server.profileViews.acquire(st.key)
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.dir.Profile, st.server.viewMemory, costOfProfile)
@@ -75,13 +73,12 @@ func (st *profileStream) newest() (v *profileVariant) {
 	return v
 }
 
-// advance stores a variant as sent, and reports whether the variant must be sent. While several
-// objects claim the address, advance returns false.
+// advance stores a variant as sent, and reports whether it must be sent. While several objects
+// claim the address, nothing is sent.
 //
-// In addition, advance stores the routes that the proxy has received. Later routes replace the
-// stored routes, even if they are for another service. A profile without a service does not replace
-// the stored routes. A slow proxy may skip a short-lived profile without a service, while a fast
-// proxy receives the profile.
+// The stored routes are the last ones that the proxy has received, even if they belong to another
+// service. A profile without a service does not replace the stored routes, because slow proxies may
+// skip such a profile.
 func (st *profileStream) advance(now *profileVariant) bool {
 	if now.profile.Reason == federation.Ambiguous {
 		return false
@@ -94,9 +91,8 @@ func (st *profileStream) advance(now *profileVariant) bool {
 	return before == nil || before != now && !before.frames[0].Equal(now.frames[0])
 }
 
-// refusal returns the error with which to refuse a call whose first profile is the given one, or
-// nil if the call is served. If an open stream receives a profile that would cause a refusal, the
-// stream sends an empty message instead.
+// refusal returns the error for a call whose first profile cannot be served, or nil. On an open
+// stream, such a profile is sent as an empty message.
 func (st *profileStream) refusal(p *federation.Profile) error {
 	key := st.key
 	switch p.Reason {
@@ -115,7 +111,6 @@ func (st *profileStream) refusal(p *federation.Profile) error {
 	return nil
 }
 
-// stalled ends the stream and counts the stall.
 func (st *profileStream) stalled() {
 	if st.end(statusStalled) {
 		st.countStall()
@@ -124,8 +119,8 @@ func (st *profileStream) stalled() {
 	}
 }
 
-// countStall counts a stalled stream. A stream for a cluster IP is counted for the service that the
-// IP is assigned to now.
+// countStall counts a stalled stream. A stream for a cluster IP is counted for the Service that now
+// uses this IP.
 func (st *profileStream) countStall() {
 	m := st.server.metrics
 	m.stalled.Inc()
@@ -138,7 +133,7 @@ func (st *profileStream) countStall() {
 }
 
 // serviceOf returns the service port that a profile describes. For a cluster IP, the result is the
-// service that the IP is assigned to now. If the profile describes an endpoint, ok is false.
+// Service that now uses the IP. If the profile describes an endpoint, ok is false.
 func serviceOf(k federation.ProfileKey, p *federation.Profile) (to target, ok bool) {
 	if !k.Addr.IsValid() && k.Instance == "" {
 		return targetOf(k), true
@@ -154,7 +149,6 @@ func (st *profileStream) close() {
 	st.stream.close()
 }
 
-// name returns the full authority of the requested destination.
 func (st *profileStream) name() string {
 	if st.key.Addr.IsValid() {
 		return st.key.Addr.String()
@@ -162,5 +156,4 @@ func (st *profileStream) name() string {
 	return targetOf(st.key).authority(st.server.opts.ClusterDomain)
 }
 
-// targetOf returns the target of a key that names a service.
 func targetOf(k federation.ProfileKey) target { return target{k.Service, k.Instance, k.Port} }

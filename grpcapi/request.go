@@ -18,7 +18,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// target is what an authority names: a service port, or one endpoint of a service port.
+// target is the destination of an authority: a service port, or one endpoint of a service port.
 type target struct {
 	service  federation.ServiceID
 	instance string // hostname of the endpoint; empty if the target is the whole service
@@ -44,10 +44,10 @@ func parseAuthority(authority, domain string) (target, error) {
 	return target{}, invalidAuthority(authority) // with the fields that are strings
 }
 
-// parseDestination parses the authority of a GetProfile call. In addition to the authorities of Get
-// calls, an IP[:PORT] is accepted. An IPv4-mapped IPv6 address is converted to an IPv4 address. An
-// address with a zone, such as fe80::1%eth0, is invalid because a zone only has a meaning on the
-// client's machine. All errors are gRPC status errors.
+// parseDestination parses the authority of a GetProfile call, which may also be an IP[:PORT]. An
+// IPv4-mapped IPv6 address is converted to an IPv4 address. An address with a zone, such as
+// fe80::1%eth0, is invalid, because zones are only meaningful on the client's machine. All errors
+// are gRPC status errors.
 func parseDestination(authority, domain string) (federation.ProfileKey, error) {
 	host, port, ok := splitPort(authority)
 	if !ok {
@@ -62,8 +62,8 @@ func parseDestination(authority, domain string) (federation.ProfileKey, error) {
 	return federation.ProfileKey{}, invalidAuthority(authority)
 }
 
-// parseName parses [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN. Names that are empty or longer than a
-// DNS label are invalid, because Kubernetes does not allow them.
+// parseName parses [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN. Like Kubernetes, parseName rejects
+// empty names and names that are longer than a DNS label.
 func parseName(host, domain string) (t target, ok bool) {
 	name, ok := strings.CutSuffix(host, ".svc."+domain)
 	if !ok {
@@ -89,12 +89,10 @@ func invalidLabel(l string) bool {
 	return l == "" || len(l) > maxLabel || strings.Contains(l, ":")
 }
 
-// authority returns the full authority, including the port.
 func (t target) authority(domain string) string {
 	return net.JoinHostPort(t.host(domain), strconv.Itoa(int(t.port)))
 }
 
-// host returns the authority without the port.
 func (t target) host(domain string) string {
 	host := t.service.Name + "." + t.service.Namespace + ".svc." + domain
 	if t.instance != "" {
@@ -107,18 +105,18 @@ func invalidAuthority(authority string) error {
 	return status.Errorf(codes.InvalidArgument, "Invalid authority: %s", quoted(authority))
 }
 
-// maxQuoted is the maximum length of client input in a status. The limit exceeds the length of any
-// valid authority.
+// maxQuoted is the maximum length of client input in a status, which is longer than any valid
+// authority.
 const maxQuoted = 512
 
-// quoted returns the beginning of client input, for use in a status. The result is short because a
+// quoted returns the beginning of client input, for use in a status. The result is short, because a
 // gRPC status stays in memory until the client reads it.
 func quoted(s string) string {
 	return text.Truncate(s, maxQuoted)
 }
 
-// splitPort splits an authority into host and port, and removes the brackets of an IPv6 address.
-// Ports with many leading zeros are rejected, because the host is stored and keeps the whole
+// splitPort splits an authority into host and port, and removes the brackets around an IPv6
+// address. Ports with many leading zeros are rejected, because the stored host keeps the whole
 // authority in memory.
 func splitPort(authority string) (host string, port uint16, ok bool) {
 	if !strings.Contains(authority, ":") {
@@ -146,19 +144,17 @@ const (
 	// maxLabel is the maximum length of a DNS label, and therefore of the name of a Service, a
 	// namespace or an endpoint.
 	maxLabel = 63
-	// maxName is the maximum length of the name of a Node or a Pod.
-	maxName = 253
+	maxName  = 253
 )
 
-// parseToken parses a context token. A token is either a JSON object or, if the proxy is old, a
-// string of the form ns:NAMESPACE. If a field is invalid or too long for a name, the field stays
-// empty. Proxies with invalid tokens are served too.
+// parseToken parses a context token, which is either a JSON object or, from old proxies, a string
+// in the form ns:NAMESPACE. Fields that are invalid or too long stay empty, because proxies with
+// invalid tokens are served too.
 func parseToken(s string) token {
 	t := readToken(s)
 	return token{bounded(t.Namespace, maxLabel), bounded(t.Node, maxName), bounded(t.Pod, maxName)}
 }
 
-// bounded returns name, or an empty string if name is longer than the limit.
 func bounded(name string, limit int) string {
 	if len(name) > limit {
 		return ""
@@ -187,13 +183,12 @@ func readToken(s string) token {
 	return token{}
 }
 
-// jsonSpace contains the characters that JSON allows between tokens.
 const jsonSpace = " \t\r\n"
 
 // plainToken parses a JSON object in the form that proxies write: known fields with ASCII values
-// that do not contain escape sequences. For all other input, plainToken returns false, and the
-// caller uses encoding/json. The package encoding/json needs so much stack that it would account
-// for a tenth of the cost of a new stream (see docs/performance.md).
+// and without escape sequences. For any other input, plainToken returns false, and the caller uses
+// encoding/json, which needs a large stack. Without plainToken, parsing would account for a tenth
+// of the cost of a new stream (see docs/performance.md).
 func plainToken(s string) (t token, ok bool) {
 	rest, ok := strings.CutPrefix(strings.Trim(s, jsonSpace), "{")
 	for ok {
@@ -210,7 +205,7 @@ func plainToken(s string) (t token, ok bool) {
 		if !ok {
 			break
 		}
-		value = strings.Clone(value) // the value is stored, so it must not share the token's memory
+		value = strings.Clone(value) // a copy, so that the stored value does not keep the token in memory
 		switch name {
 		case "ns":
 			t.Namespace = value
@@ -230,7 +225,6 @@ func plainToken(s string) (t token, ok bool) {
 	return token{}, false
 }
 
-// plainText removes the quoted string at the beginning of s and returns the string and the rest.
 func plainText(s string) (text, rest string, ok bool) {
 	s, ok = strings.CutPrefix(strings.TrimLeft(s, jsonSpace), `"`)
 	text, rest, closed := strings.Cut(s, `"`)
@@ -238,7 +232,6 @@ func plainText(s string) (text, rest string, ok bool) {
 	return text, rest, ok && closed && !strings.ContainsFunc(text, special)
 }
 
-// addNamespace adds the client's namespace to a key if the namespace can affect the profile.
 func (t token) addNamespace(k federation.ProfileKey) federation.ProfileKey {
 	if k.Instance == "" && t.Namespace != k.Service.Namespace {
 		k.Namespace = t.Namespace
@@ -247,8 +240,7 @@ func (t token) addNamespace(k federation.ProfileKey) federation.ProfileKey {
 }
 
 // A Get with this metadata requests the tier and standing of each endpoint (see
-// wire.Encoder.Explaining). Proxies never send this metadata. Messages for a stream with this
-// metadata are encoded for that stream alone.
+// wire.Encoder.Explaining). Messages for such a stream are not shared with other streams.
 const (
 	explainKey   = "isthmus-explain"
 	explainTiers = "tiers"

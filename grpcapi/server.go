@@ -25,17 +25,17 @@ import (
 	"isthmus/internal/panics"
 )
 
-// Directory looks up the local cluster's Nodes and the profiles of destinations. A Directory must
-// be safe for concurrent use, and must never block on I/O.
+// Directory looks up the zones of the local cluster's Nodes, and the profiles of destinations. A
+// Directory must be safe for concurrent use, and must never block on I/O.
 type Directory interface {
-	// Zone returns the zone of a Node, and a channel that is closed when the zone may have changed.
-	// If the zone is unknown, Zone returns an empty string.
+	// Zone returns the zone of a Node, or an empty string if the zone is unknown. The returned
+	// channel is closed when the zone may have changed.
 	Zone(node string) (zone string, changed <-chan struct{})
 	// Profile returns a watch on a destination's profile. The watch must always provide a Profile.
 	Profile(federation.ProfileKey) *federation.Watch[*federation.Profile]
 }
 
-// Options configures a Server. If a field is zero, its default applies. Negative values are invalid
+// Options configures a Server. If a field is zero, its default is used. Negative values are invalid
 // unless the field's comment says otherwise.
 type Options struct {
 	ClusterDomain string // the cluster's DNS domain; default cluster.local
@@ -45,31 +45,31 @@ type Options struct {
 	// Pace is the minimum time between the starts of two messages on a stream. The default is 50ms.
 	// If Pace is negative, streams do not pause between messages.
 	Pace       time.Duration
-	Stall      time.Duration // ends a stream whose proxy does not read a message for this long; default 60s
-	Request    time.Duration // limits how long a client may take to connect or to send a request; default 10s
+	Stall      time.Duration // how long a proxy may take to read a message before its stream ends; default 60s
+	Request    time.Duration // how long a client may take to connect or to send a request; default 10s
 	FirstFrame time.Duration // how long the first message waits for pending clusters; default 2s
-	Drain      time.Duration // the time over which Drain ends streams; default 6s, negative means at once
+	Drain      time.Duration // how long Drain takes to end streams; default 6s, negative means at once
 
 	ConnectionAge     time.Duration // the age at which a proxy must reconnect; default 30m, negative means never
-	ConcurrentStreams uint32        // limit of open calls per connection; default 10,000
+	ConcurrentStreams uint32        // maximum number of open calls per connection; default 10,000
 
-	// Streams is the maximum number of open calls on all connections together. Calls beyond this
-	// maximum are refused. The default is 150,000.
+	// Streams is the maximum number of open calls on all connections together. Further calls are
+	// refused. The default is 150,000.
 	Streams int
 	// ViewBytes is the maximum estimated memory of all views, in bytes. Calls that would exceed
-	// ViewBytes are refused. The default is 2 GiB.
+	// this maximum are refused. The default is 2 GiB.
 	ViewBytes int
 
-	Linger    time.Duration // how long idle views stay cached; default 30s, negative means not at all
-	IdleViews int           // limit of idle views per RPC; default 1024
-	IdleBytes int           // limit of the estimated memory of idle views per RPC; default 20 MiB
+	Linger    time.Duration // how long idle views stay cached; default 30s, negative means that they are not cached
+	IdleViews int           // maximum number of idle views per RPC; default 1024
+	IdleBytes int           // maximum estimated memory of idle views per RPC; default 20 MiB
 
-	// Stalled is called with the destination of a stream that ends because its proxy does not read
-	// messages. Stalled must not block. If Stalled is nil, it is not called.
+	// Stalled is called with the destination of each stream that ends because its proxy does not
+	// read messages. Stalled must not block, and may be nil.
 	Stalled func(destination string)
 
-	// Supervisor counts and logs panics. Each panic ends the call that caused it. By default, the
-	// metrics of the Supervisor are not registered.
+	// Supervisor counts and logs panics. Each panic ends the call that caused it. The default is a
+	// Supervisor without registered metrics.
 	Supervisor *panics.Supervisor
 
 	Log        *zap.Logger           // nil means no logs
@@ -105,7 +105,6 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Server implements Linkerd's Destination API.
 type Server struct {
 	// fixed after construction
 	table        *federation.Table
@@ -126,8 +125,8 @@ type Server struct {
 	streams      *openStreams
 }
 
-// New returns a Server that serves the sets of a table. New does not start goroutines. To serve
-// requests, call the Server's GRPC method.
+// New returns a Server that serves the sets of a table. To serve requests, call the Server's GRPC
+// method.
 func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	if table == nil || dir == nil {
 		return nil, errors.New("new Destination server: the table and the directory must not be nil")
@@ -170,22 +169,23 @@ const (
 	// needs.
 	maxRequest = 16 << 10
 	// maxHeaders is the maximum size of a call's headers, in bytes. In addition to its text, each
-	// header counts as 32 bytes. The headers of a proxy use less than 1 KiB. Headers stay in memory
-	// until the call ends.
+	// header counts as 32 bytes. The headers sent by a proxy need less than 1 KiB, but headers stay
+	// in memory until the call ends.
 	maxHeaders = 2 << 10
-	// requestWindow is the flow control window of each call and of each connection, in bytes. The
-	// value is HTTP/2's default and the minimum that gRPC allows. With gRPC's default settings, the
-	// windows of a client that sends a lot of data grow up to 16 MiB.
+	// requestWindow is the flow control window of each call and each connection, in bytes. This
+	// fixed size is HTTP/2's default and gRPC's minimum. By default, gRPC would increase the
+	// windows of clients that send a lot of data to up to 16 MiB.
 	requestWindow = 64<<10 - 1
 	// readBuffer is the size of a connection's read buffer, in bytes. A proxy sends a few hundred
-	// bytes for each call, and about a dozen bytes for everything else.
+	// bytes per call, and little else.
 	readBuffer = 1 << 10
 )
 
-// GRPC returns a gRPC server with the Destination, health and reflection services. Options in extra
-// override the options of the Server, and interceptors in extra run after those of the Server. The
-// extra options must not include a tap handle or credentials. The health service reports SERVING
-// until MarkNotServing or Finish is called.
+// GRPC returns a gRPC server with the Destination, health and reflection services. The health
+// service reports SERVING until MarkNotServing or Finish is called.
+//
+// Extra options override the options of the Server, and extra interceptors run after its
+// interceptors. The extra options must not include a tap handle or credentials.
 func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(wire.NewCodec()),
@@ -220,35 +220,33 @@ func (s *Server) Streams() int { return s.streams.count() }
 // choose another replica. The server continues to serve all streams until Finish is called.
 func (s *Server) MarkNotServing() { s.health.Shutdown() }
 
-// Drain ends each stream that is open now with Unavailable, after a random delay of at most
-// Options.Drain. Because of the random delays, proxies do not all connect to another replica at
-// once. Streams that are opened after the call to Drain are served and stay open, even for the same
-// proxies. A stream whose first message has not been sent yet also stays open. Drain returns when
-// it has ended the last stream, or when ctx is done.
+// Drain ends every open stream with Unavailable, after a random delay of at most Options.Drain. The
+// random delays prevent proxies from reconnecting all at once. Streams that start later, or that
+// have not sent their first message yet, stay open. Drain returns when it has ended the last
+// stream, or when ctx is done.
 //
-// Drain does not refuse new streams. After each refusal, a proxy doubles the time that it waits
-// before it retries, up to a minute. A proxy resets the waiting time only when it receives the
-// first message of a stream. Proxies also use DNS responses that are up to half a minute old. A
-// refusal would therefore keep a proxy away from every replica. A proxy whose stream is ended by
-// Drain waits only 0.1 s before it reconnects.
+// Drain does not refuse new streams, because a refusal could keep a proxy away from every replica.
+// Proxies cache DNS responses for up to half a minute. After each refusal, a proxy doubles its
+// back-off, up to a minute, until it receives the first message of a stream. After Drain ends a
+// stream, its proxy reconnects within 0.1 s.
 func (s *Server) Drain(ctx context.Context) { s.streams.drain(ctx, s.opts.Drain) }
 
-// WaitUnused returns true as soon as no stream has been open for the duration d. If ctx is done
-// first, the result is false. The duration must exceed the 0.1 s that a proxy waits before it
-// reconnects.
+// WaitUnused waits until no stream has been open for the duration d, and then returns true. If ctx
+// is done first, WaitUnused returns false. The duration must exceed 0.1 s, which is how long a
+// proxy waits before reconnecting.
 func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool {
 	return s.streams.waitUnused(ctx, d)
 }
 
-// Finish ends all streams with Unavailable and refuses new ones. Finish does not wait for the
-// streams to end. Finish should be called when clients can no longer connect.
+// Finish ends all streams with Unavailable and refuses new ones, without waiting for the streams to
+// end. Finish should be called when clients can no longer connect.
 func (s *Server) Finish() {
 	s.MarkNotServing()
 	s.streams.finish()
 }
 
-// Explain describes which endpoints a proxy receives, and why. The explanation is based on the view
-// that the proxy's stream would use, including the view's state. All errors are gRPC status errors.
+// Explain describes which endpoints a proxy receives, and why. The explanation is based on the
+// current state of the view that the proxy's stream would use. All errors are gRPC status errors.
 func (s *Server) Explain(ctx context.Context, q Question) (*Explanation, error) {
 	return explainer{s}.explain(ctx, q)
 }
@@ -256,34 +254,30 @@ func (s *Server) Explain(ctx context.Context, q Question) (*Explanation, error) 
 // Views returns all views, sorted by number of streams in descending order.
 func (s *Server) Views() []ViewStatus { return explainer{s}.views() }
 
-// makeRoom closes idle views until the memory of views is within the limit. If the views in use
-// alone exceed the limit, makeRoom returns false.
+// makeRoom closes idle views until the memory used by views is within the limit. If the views in
+// use alone exceed the limit, makeRoom returns false.
 func (s *Server) makeRoom() bool {
 	s.getViews.makeRoom()
 	s.profileViews.makeRoom()
 	return s.viewMemory.hasRoom()
 }
 
-// panicked reports a panic and returns the error for the client.
 func (s *Server) panicked(method string, r any) error {
 	s.opts.Supervisor.Report(panics.Work{Where: panics.Stream, Object: method}, r)
 	return status.Error(codes.Internal, "Isthmus failed to handle this call")
 }
 
-// profileTooLarge logs that a ServiceProfile is too large and that the default replaces it.
 func (s *Server) profileTooLarge(sp *federation.ServiceProfile, bytes int) {
 	s.log.Warn("ServiceProfile is too large for proxies: proxies use default routes",
 		zap.String("profile", sp.Namespace+"/"+sp.Name), zap.Int("bytes", bytes))
 }
 
-// clock converts a time to nanoseconds on the server's monotonic clock. The result is never 0, so
-// that 0 can mean "not set". Times on this clock fit into atomic integers, which several goroutines
-// can use.
+// clock converts a time to nanoseconds on the server's monotonic clock. These times fit into atomic
+// integers. The result is never 0, so that 0 can mean "not set".
 func (s *Server) clock(t time.Time) int64 { return int64(t.Sub(s.began)) }
 
 func (s *Server) now() int64 { return s.clock(time.Now()) }
 
-// destinationService implements the Destination service.
 type destinationService struct {
 	pb.UnimplementedDestinationServer
 	*Server
@@ -317,7 +311,6 @@ func (s destinationService) GetProfile(req *pb.GetDestination, out pb.Destinatio
 	return serve(out.Context(), newProfileStream(s.Server, who.addNamespace(key), out, transport))
 }
 
-// read parses the request of a Get or GetProfile call.
 func (s destinationService) read(ctx context.Context, req *pb.GetDestination, method string) (
 	path string, who token, transport statusWriter, err error,
 ) {

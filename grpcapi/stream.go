@@ -17,17 +17,15 @@ import (
 // sink sends the messages of a stream. A grpc.ServerStream implements sink.
 type sink interface{ SendMsg(m any) error }
 
-// producer produces the messages of one stream. A producer is either a getStream or a
-// profileStream. The function serve calls the methods begin and first once, and then calls the
-// method next repeatedly. Errors end the stream and contain a gRPC status code.
+// producer produces the messages of one stream. The serve function calls begin and first once, and
+// then calls next repeatedly. Errors end the stream and contain a gRPC status code.
 type producer interface {
 	common() *stream
 	// name returns the full authority of the destination.
 	name() string
 	// begin waits for the first set or profile. If the call is refused, begin returns an error.
 	begin(context.Context) error
-	// first returns the first messages. The method is called once the stream has been admitted,
-	// which happens after begin returns.
+	// first returns the first messages, after the stream has been admitted.
 	first() []*wire.Frame
 	// next waits until there are messages to send, and returns these messages.
 	next(context.Context) ([]*wire.Frame, error)
@@ -36,14 +34,13 @@ type producer interface {
 }
 
 // statusWriter is gRPC's transport stream, which any goroutine can use to end a call. WriteStatus
-// sends the status after all earlier messages and cancels the call's context. Canceling the context
-// also unblocks SendMsg. Only the first call to WriteStatus has an effect.
+// sends the status after all earlier messages and cancels the call's context, which also unblocks
+// SendMsg. Further calls have no effect.
 //
-// Canceling the context alone, as a tap handle could, is not enough. If only the context were
-// canceled, grpc-go would respond with Canceled before the handler can return Unavailable.
-// WriteStatus is not part of gRPC's API, so transportOf checks for a method with this signature. If
-// a release of grpc-go hides the method, every stream ends with Internal and all tests of this
-// package fail.
+// If only the context were canceled, grpc-go would respond with Canceled before the handler can
+// return Unavailable. WriteStatus is not part of gRPC's API, so transportOf checks that the method
+// exists. If a release of grpc-go hides WriteStatus, every stream ends with Internal and all tests
+// of this package fail.
 type statusWriter interface{ WriteStatus(*status.Status) error }
 
 // Other goroutines end streams with these statuses.
@@ -52,42 +49,40 @@ var (
 	statusStalled  = status.New(codes.Unavailable, "the proxy has not read an update for too long")
 )
 
-// stream is the state that Get and GetProfile streams have in common. Only the goroutine of the
-// stream's handler may use this state. The method end may be called from any goroutine.
+// stream is the common state of Get and GetProfile streams. Only the handler's goroutine may use
+// this state, except for the end method, which any goroutine may call.
 //
-// Streams do not queue messages. A stream stores the state that it has sent last, and skips
-// intermediate states. A slow proxy therefore blocks only its own stream.
+// Streams do not queue messages, so that a slow proxy blocks only its own stream. Each stream
+// stores the last state that it has sent, and skips intermediate states.
 type stream struct {
 	server    *Server
 	out       sink
 	transport statusWriter
 
-	viewFits bool  // the view is within the limit of Server.viewMemory, or has been admitted
-	viewCost int64 // bytes of the view if this stream was the first to need it; otherwise 0
+	viewFits bool  // the view is within the limit of Server.viewMemory, or another stream of the view has been admitted
+	viewCost int64 // bytes of the view if this is the first stream that needed it; otherwise 0
 
 	// All times are on Server.clock.
 	conn    *clientConnection // nil if unknown; fixed by connect
 	charged int64             // bytes charged to the client (see admit)
-	alone   int64             // the bytes of charged that belong to no view (see setAlone)
-	done    <-chan struct{}   // ctx.Done(), which is too slow to call for each message; fixed by connect
-	madeAt  int64             // when the next messages to send were produced
+	alone   int64             // the part of charged that does not belong to a view (see setAlone)
+	done    <-chan struct{}   // ctx.Done(), cached because calling it for each message is slow; fixed by connect
+	madeAt  int64             // when the next messages were produced
 	timer   *time.Timer       // for waiting; nil before the first use
 	onStall func()            // called if the proxy does not read a message in time; fixed by init
 	guard   *time.Timer       // calls expire; nil before the first send (see guardSend and guardAge)
 
 	sending  atomic.Int64                  // when the current send began; 0 if no send is in progress
 	sentAt   atomic.Int64                  // when the last completed send began; 0 if none has completed
-	endAt    atomic.Int64                  // when the age of the connection ends the stream; 0 means never
+	endAt    atomic.Int64                  // when the connection's age ends the stream; 0 means never
 	answered atomic.Bool                   // the first messages have been sent
-	endedBy  atomic.Pointer[status.Status] // the status with which another goroutine ended the stream, or nil
+	endedBy  atomic.Pointer[status.Status] // the status with which another goroutine has ended the stream, or nil
 
-	// The debug API uses these fields to explain the stream. Only a Get stream sets these fields.
+	// Only Get streams set these fields, for the debug API.
 	usedView atomic.Pointer[getView]        // nil if none yet
-	heldSet  atomic.Pointer[federation.Set] // the set that the proxy has or is being sent; nil if none yet
+	heldSet  atomic.Pointer[federation.Set] // the last set that was sent or is being sent; nil if none yet
 }
 
-// init sets the fields that do not change. The function onStall is called if the proxy does not
-// read a message in time.
 func (st *stream) init(s *Server, out sink, transport statusWriter, onStall func()) {
 	st.server = s
 	st.out = out
@@ -98,7 +93,7 @@ func (st *stream) init(s *Server, out sink, transport statusWriter, onStall func
 func (st *stream) common() *stream { return st }
 
 // serve serves one Get or GetProfile call whose request has arrived. The first messages are sent as
-// soon as they are available, and updates are sent until the call ends.
+// soon as they are available, followed by updates until the call ends.
 func serve(ctx context.Context, p producer) error {
 	st := p.common()
 	st.connect(ctx)
@@ -129,7 +124,6 @@ func serve(ctx context.Context, p producer) error {
 	}
 }
 
-// connect sets the fields that describe the call and its connection.
 func (st *stream) connect(ctx context.Context) {
 	st.done = ctx.Done()
 	st.conn = connectionOf(ctx)
@@ -138,8 +132,8 @@ func (st *stream) connect(ctx context.Context) {
 	}
 }
 
-// admit returns an error if there is not enough memory for the stream. If the stream is the first
-// that needs its view, the view is charged to the client's address until the stream is closed.
+// admit returns an error if there is not enough memory for the stream. The first stream of a view
+// charges the view's memory to its client's address until the stream is closed.
 func (st *stream) admit(name string) error {
 	s := st.server
 	st.charge(st.viewCost)
@@ -154,15 +148,13 @@ func (st *stream) admit(name string) error {
 	return s.viewMemory.refuse(name)
 }
 
-// charge changes the number of bytes that are charged to the client's address until the stream is
-// closed.
 func (st *stream) charge(more int64) {
 	st.charged += more
 	st.server.viewMemory.charge(st.conn.client(), more)
 }
 
-// setAlone sets the size of the messages that are encoded only for this stream. The messages count
-// until the stream is closed, because gRPC stores messages until the client reads them.
+// setAlone sets the size of the messages that are encoded only for this stream. The size counts
+// until the stream is closed, because gRPC buffers messages until the client reads them.
 func (st *stream) setAlone(bytes int) {
 	more := int64(bytes) - st.alone
 	st.alone += more
@@ -191,8 +183,7 @@ func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 	return nil
 }
 
-// guardSend starts the timer for a send. If the send takes longer than Options.Stall, the stream
-// ends.
+// guardSend starts a timer that ends the stream if a send takes longer than Options.Stall.
 func (st *stream) guardSend(now int64) {
 	stall := st.server.opts.Stall
 	st.sending.Store(now)
@@ -203,9 +194,8 @@ func (st *stream) guardSend(now int64) {
 	}
 }
 
-// guardAge stops the timer for a send. After the first messages, guardAge restarts the timer so
-// that it fires when the connection reaches its maximum age. Using the same timer for both purposes
-// saves memory.
+// guardAge stops the timer for a send. After the first messages, the timer is reused to detect that
+// the connection has reached its maximum age, because a second timer would use more memory.
 func (st *stream) guardAge() {
 	st.sending.Store(0)
 	end := st.endAt.Load()
@@ -216,7 +206,6 @@ func (st *stream) guardAge() {
 	st.guard.Reset(max(0, time.Duration(end-st.server.now())))
 }
 
-// markAnswered records that the first messages have been sent.
 func (st *stream) markAnswered() {
 	if end := st.endAt.Load(); end != 0 {
 		st.endAt.Store(max(end, st.server.now()+int64(minAnswered)))
@@ -225,9 +214,9 @@ func (st *stream) markAnswered() {
 	st.guardAge()
 }
 
-// pause waits until Options.Pace has passed since the start of the last message. The time that a
-// slow proxy took to read the last message counts as part of the pause. If the stream ends during
-// the pause, the result is false.
+// pause waits until Options.Pace has passed since the last message was started. The time that the
+// proxy took to read this message counts too. If the stream ends during the pause, the result is
+// false.
 func (st *stream) pause() (ok bool) {
 	st.madeAt = st.server.now()
 	wait := st.server.opts.Pace - time.Duration(st.madeAt-st.sentAt.Load())
@@ -257,26 +246,23 @@ func (st *stream) after(d time.Duration) <-chan time.Time {
 // time.
 const turnsPerProcessor = 8
 
-// turns is a semaphore that limits how many streams produce updates at the same time. Streams
-// produce their first messages without a turn.
+// turns is a semaphore that limits how many streams produce updates at the same time.
 //
-// Go runs goroutines roughly in the order in which they become runnable. A change to a service that
-// most proxies use makes tens of thousands of streams runnable. Without turns, the goroutines that
-// read watches and publish sets would wait behind all these updates, several times for each event.
-// With turns, these goroutines only wait until each runnable stream has queued for a turn. A stream
-// that waits for a turn also skips sets that are replaced in the meantime.
+// Go runs goroutines roughly in the order in which they become runnable. A change to a popular
+// service makes tens of thousands of streams runnable. Without turns, the goroutines that read
+// watches and publish sets would have to wait for all these updates, several times per event. With
+// turns, these goroutines only wait until each runnable stream has queued for a turn. A stream that
+// waits for a turn also skips sets that are replaced in the meantime.
 //
-// A stream holds its turn while it looks up its set and encodes messages. The turn also lasts while
-// the stream waits for another stream that is encoding the same messages. A stream may also switch
-// views during its turn.
+// A stream holds its turn while it looks up its set and encodes messages, or waits for another
+// stream that encodes the same messages. The first messages of a stream do not need a turn.
 type turns chan struct{}
 
-// newTurns returns turns for the current number of processors.
 func newTurns() turns { return make(turns, turnsPerProcessor*runtime.GOMAXPROCS(0)) }
 
-// takeTurn waits for a turn. If the stream ends first, takeTurn returns false. The turn lasts until
-// endTurn is called. A turn ends before the messages are sent, so that a slow proxy does not delay
-// other streams.
+// takeTurn waits for a turn, which lasts until endTurn is called. If the stream ends first,
+// takeTurn returns false. A stream ends its turn before sending messages, so that a slow proxy does
+// not delay other streams.
 func (st *stream) takeTurn() (ok bool) {
 	select {
 	case st.server.turns <- struct{}{}:
@@ -311,7 +297,7 @@ func (st *stream) expire() {
 }
 
 // end ends the stream with the given status. Any goroutine may call end. If the stream has already
-// ended, end returns false.
+// ended, the result is false.
 func (st *stream) end(s *status.Status) bool {
 	if !st.endedBy.CompareAndSwap(nil, s) {
 		return false
@@ -322,7 +308,6 @@ func (st *stream) end(s *status.Status) bool {
 	return true
 }
 
-// endError returns the error for a stream whose context is done.
 func (st *stream) endError(ctx context.Context) error {
 	if s := st.endedBy.Load(); s != nil {
 		return s.Err()
@@ -330,7 +315,7 @@ func (st *stream) endError(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-// release closes a producer and counts its stall if it has stalled.
+// release closes a producer. If the stream has stalled, the stall is counted for its connection.
 func release(p producer) {
 	st := p.common()
 	defer st.server.streams.remove(st)
@@ -340,7 +325,6 @@ func release(p producer) {
 	}
 }
 
-// close stops the timers and releases the memory that was charged for the stream.
 func (st *stream) close() {
 	if st.timer != nil {
 		st.timer.Stop()

@@ -11,8 +11,8 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// viewBase is the state that views of both RPCs have in common. This state consists of the key that
-// the view's streams share, and a watch on the newest value.
+// viewBase contains the state that views of both RPCs have in common: the key shared by the view's
+// streams, and a watch on the newest value.
 type viewBase[K comparable, T any] struct {
 	key K
 
@@ -22,17 +22,17 @@ type viewBase[K comparable, T any] struct {
 	until  time.Time // when an idle view is closed
 
 	mu     sync.Mutex
-	watch  *federation.Watch[T] // fixed when startWatch has returned, as is quota
+	watch  *federation.Watch[T] // fixed, as is quota, after startWatch has returned
 	quota  *quota
-	cost   int64 // guarded by mu; the amount of quota that the view uses
+	cost   int64 // guarded by mu; the part of the quota that the view uses
 	served bool  // guarded by mu; more streams may use the view, even if the quota is exhausted
 }
 
-// startWatch starts the watch and charges its cost to the quota, unless the watch has already been
-// started. The first result reports whether the quota has room, or whether the view is already used
-// by streams that are served. The second result is the charged amount, which is 0 if the watch had
-// already been started. If the first result is false, stream.admit decides whether the stream is
-// served.
+// startWatch starts the watch, unless it has already been started, and charges its cost to the
+// quota. The first result reports whether the quota has room, or other streams with this view are
+// being served. The second result is the cost, or 0 if the watch had already been started.
+//
+// If the first result is false, stream.admit determines whether the stream is served.
 func (b *viewBase[K, T]) startWatch(
 	watch func(K) *federation.Watch[T],
 	from *quota,
@@ -52,22 +52,19 @@ func (b *viewBase[K, T]) startWatch(
 	return b.served, cost
 }
 
-// markServed allows more streams to use the view, because a stream that uses the view has been
-// admitted.
+// markServed allows more streams to use the view, because one of its streams has been admitted.
 func (b *viewBase[K, T]) markServed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.served = true
 }
 
-// setCost changes the amount of quota that the view uses. The caller must hold b.mu.
 func (b *viewBase[K, T]) setCost(cost int64) {
 	b.quota.use(cost - b.cost)
 	b.cost = cost
 }
 
-// close closes the watch if it has been started. After the call to close, streams must not use the
-// view.
+// close closes the watch if it has been started. Afterwards, streams must not use the view.
 func (b *viewBase[K, T]) close() {
 	if b.watch != nil {
 		b.watch.Close()
@@ -75,43 +72,40 @@ func (b *viewBase[K, T]) close() {
 	}
 }
 
-// get returns the newest value, and a channel that is closed when the value is replaced.
 func (b *viewBase[K, T]) get() (T, <-chan struct{}) { return b.watch.Get() }
 
 func (b *viewBase[K, T]) base() *viewBase[K, T] { return b }
 
-// cachedView is either a getView or a profileView.
+// cachedView is implemented by getView and profileView.
 type cachedView[K comparable, T any] interface {
 	comparable
 	base() *viewBase[K, T]
-	// becomeIdle is called when the last stream has stopped using the view. becomeIdle frees the
-	// memory that an idle view does not need, and returns the estimated size of the rest in bytes.
-	// Zero means that the view should not be cached.
+	// becomeIdle is called when the last stream has stopped using the view. becomeIdle frees memory
+	// that an idle view does not need, and returns the estimated size of the rest in bytes. Zero
+	// means that the view should not be cached.
 	becomeIdle() int
 }
 
-// viewCache holds the views of one RPC by key. A view is idle if it is not used by any stream. Idle
-// views stay cached for Options.Linger, because a proxy usually reopens a quiet stream soon after
-// the stream has ended.
+// viewCache holds the views of one RPC by key. A view that no stream uses is idle. Idle views stay
+// cached for Options.Linger, because proxies usually reopen quiet streams soon after they end.
 //
-// Views of destinations that do not exist are not cached, because clients can invent names. Clients
-// can also invent namespaces, and ports of a Pod or of an instance. Views of these destinations can
-// evict other idle views, which must then be created again when they are needed. All idle views
-// together cannot exceed Options.IdleViews and Options.IdleBytes. When the quota is exhausted,
-// further views are not cached, and existing idle views are evicted.
+// Clients can invent names, namespaces, and the ports of Pods and instances. Views of names that do
+// not exist are therefore not cached. Views of other invented destinations can evict idle views.
+// All idle views together cannot exceed Options.IdleViews and Options.IdleBytes. When the quota is
+// exhausted, idle views are evicted, and no further views are cached.
 //
-// Idle views are stored in a simple LRU cache, with one timer for the oldest view. The expirable
-// cache in the same library is not used, because it starts a goroutine that never ends.
+// The expirable cache in the LRU library is not used, because it starts a goroutine that never
+// ends.
 type viewCache[K comparable, T any, V cachedView[K, T]] struct {
 	create    func(K) V // fixed, as are quota, linger, maxIdle and maxWeight
 	quota     *quota
 	linger    time.Duration
 	maxIdle   int
-	maxWeight int // limit of weight
+	maxWeight int // maximum total weight of the idle views
 
 	mu      sync.Mutex
 	all     map[K]V
-	idle    *simplelru.LRU[K, V] // the views in all that no stream uses
+	idle    *simplelru.LRU[K, V] // the idle views in all
 	expiry  *time.Timer          // calls expire when the oldest idle view has been idle for linger, or earlier
 	weight  int                  // total weight of the idle views
 	evicted uint64               // number of views that were closed to make room
@@ -132,7 +126,7 @@ func newViewCache[K comparable, T any, V cachedView[K, T]](o Options, of *quota,
 	return c
 }
 
-// acquire returns the view for a key, creating the view if necessary. The caller must call
+// acquire returns the view for a key, and creates the view if necessary. The caller must call
 // startWatch before using the view, and release when its stream no longer uses the view.
 func (c *viewCache[K, T, V]) acquire(k K) V {
 	c.mu.Lock()
@@ -148,14 +142,13 @@ func (c *viewCache[K, T, V]) acquire(k K) V {
 	return v
 }
 
-// removeIdle removes the view from the idle views if it is idle. The caller must hold c.mu.
+// removeIdle removes the view from the idle views, if it is one of them. The caller must hold c.mu.
 func (c *viewCache[K, T, V]) removeIdle(b *viewBase[K, T]) {
 	if c.idle.Remove(b.key) {
 		c.weight -= b.weight
 	}
 }
 
-// release ends a stream's use of a view.
 func (c *viewCache[K, T, V]) release(v V) {
 	for _, old := range c.retire(v) {
 		old.close()
@@ -163,7 +156,7 @@ func (c *viewCache[K, T, V]) release(v V) {
 }
 
 // retire ends a stream's use of a view. The result contains the views that the caller must close:
-// either the view itself, or the older idle views that it evicts.
+// either the view itself, or older idle views that it evicts.
 func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,8 +189,8 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 }
 
 // forget removes a view from the cache, so that the next stream with the same key creates a new
-// view. The caller must be a stream that uses the old view. The old view is closed when it is no
-// longer used by any stream.
+// one. Only a stream that uses the view may call forget. The view is closed when the last of its
+// streams releases it.
 func (c *viewCache[K, T, V]) forget(v V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,7 +217,7 @@ func (c *viewCache[K, T, V]) remove(b *viewBase[K, T]) {
 }
 
 // evictOldest removes the view that has been idle for the longest time, and counts the view as
-// evicted. If there are no idle views, evictOldest returns nil. The caller must hold c.mu.
+// evicted. If there are no idle views, the result is nil. The caller must hold c.mu.
 func (c *viewCache[K, T, V]) evictOldest() *viewBase[K, T] {
 	b := c.oldest()
 	if b != nil {
@@ -234,7 +227,7 @@ func (c *viewCache[K, T, V]) evictOldest() *viewBase[K, T] {
 	return b
 }
 
-// makeRoom closes idle views, beginning with the oldest, until the quota has room.
+// makeRoom closes idle views, starting with the oldest, until the quota has room.
 func (c *viewCache[K, T, V]) makeRoom() {
 	for !c.quota.hasRoom() {
 		c.mu.Lock()
@@ -247,7 +240,6 @@ func (c *viewCache[K, T, V]) makeRoom() {
 	}
 }
 
-// expire closes the views that have been idle for at least the linger time.
 func (c *viewCache[K, T, V]) expire() {
 	var over []*viewBase[K, T]
 	c.mu.Lock()
@@ -265,8 +257,6 @@ func (c *viewCache[K, T, V]) expire() {
 	}
 }
 
-// count returns the number of all views, the number of idle views, and the number of views that
-// were closed to make room.
 func (c *viewCache[K, T, V]) count() (all, idle int, evicted uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -280,7 +270,6 @@ type viewUse[K comparable, T any] struct {
 	newest  T
 }
 
-// uses returns a copy of the state of each view whose watch has been started.
 func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
 	c.mu.Lock()
 	all := make([]*viewBase[K, T], 0, len(c.all))
@@ -297,7 +286,7 @@ func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
 		watch := b.watch
 		b.mu.Unlock()
 		if watch == nil {
-			continue // acquired just now
+			continue // the view was acquired just now
 		}
 		u := list[i]
 		u.newest, _ = watch.Get()
@@ -307,30 +296,26 @@ func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
 }
 
 const (
-	// maxSteps is the maximum number of steps to the newest set that a view caches.
+	// maxSteps is the maximum number of cached steps to the newest set per view.
 	maxSteps = 8
 	// manyEndpoints is the minimum number of endpoints in a large set.
 	manyEndpoints = 64
-	// firstKept is how long a view of a large set caches the first messages for new streams. Most
-	// streams begin at about the same time, and their first messages use a large part of the
-	// replica's memory.
+	// firstKept is how long a view caches the first messages of a large set. New streams usually
+	// arrive at about the same time, and the messages use a large part of the replica's memory.
 	firstKept = time.Second
 )
 
-// getView is the view for one federation.Key. All Get streams with the same key share a getView. A
-// getView holds the newest set of the table and its encoded messages.
+// getView is the view for one federation.Key, and holds the newest set and its encoded messages.
 //
-// The first stream that needs a message encodes the message, and all streams send the same bytes.
-// Streams that have skipped the same sets need the same step, so they share the messages of that
-// step too. After firstKept, the first messages of a large set are dropped and must be encoded
-// again.
+// The first stream that needs a message encodes it, and all streams send the same bytes. Streams
+// that have skipped the same sets share the messages of the same step.
 type getView struct {
 	viewBase[federation.Key, *federation.Set]
 	enc wire.Encoder
 
 	// guarded by mu
-	steps       []*lazyFrames // steps to the newest set, in the order in which they were first needed
-	costVersion uint64        // the version of the set that cost was computed for
+	steps       []*lazyFrames // steps to the newest set, in the order in which streams first needed them
+	costVersion uint64        // the version of the set that determines cost
 }
 
 func newGetView(k federation.Key, enc wire.Encoder) *getView {
@@ -339,30 +324,28 @@ func newGetView(k federation.Key, enc wire.Encoder) *getView {
 	return v
 }
 
-// endpointBytes is the estimated memory for an endpoint in a set and in the set's messages.
+// endpointBytes is the estimated memory used by an endpoint in a set and in the set's messages.
 const endpointBytes = 300
 
-// viewBytes is the estimated memory of a view without its endpoints and members. The constant
-// memberBytes is the estimated memory of a member for each port, whether or not the member serves.
+// viewBytes is the estimated memory used by a view without endpoints and members. memberBytes is
+// the estimated memory used by each member of each port.
 const (
 	viewBytes   = 1 << 10
 	memberBytes = 400
 )
 
-// costOfSet returns the estimated memory of a view.
 func costOfSet(s *federation.Set) int {
 	return viewBytes + len(s.Endpoints)*endpointBytes + s.Members*memberBytes
 }
 
-// updateCost charges the cost of the newest set to the quota, because a view may have begun with a
-// smaller set.
+// updateCost charges the cost of the newest set to the quota, because the view may have started
+// with a smaller set.
 func (v *getView) updateCost(set *federation.Set) {
 	v.mu.Lock()
-	defer v.mu.Unlock() // deferred, because a panic ends one stream only
+	defer v.mu.Unlock() // deferred, because a panic only ends one stream
 	v.updateCostLocked(set)
 }
 
-// updateCostLocked is like updateCost, but the caller must hold v.mu.
 func (v *getView) updateCostLocked(set *federation.Set) {
 	if v.watch != nil && set.Version > v.costVersion { // in tests, a view may have no watch
 		v.costVersion = set.Version
@@ -372,7 +355,7 @@ func (v *getView) updateCostLocked(set *federation.Set) {
 
 // becomeIdle implements cachedView. The following views are not cached:
 //
-//   - A view without endpoints is cheap to create, and clients can invent any number of names.
+//   - Views without endpoints are cheap to create, and clients can invent any number of names.
 //   - A cached view of an undeclared port would continue to count toward
 //     federation.MaxUndeclaredPorts.
 //   - While a cluster is pending, any port may turn out to be undeclared.
@@ -384,30 +367,29 @@ func (v *getView) becomeIdle() int {
 	return costOfSet(set)
 }
 
-// lazyFrames holds the messages of a step between two sets. The first call to frames encodes the
+// lazyFrames holds the messages of a step between two sets. The first call to frames encodes these
 // messages.
 type lazyFrames struct {
-	from, to *federation.Set // from is nil for a stream that begins, which gets the whole set
+	from, to *federation.Set // from is nil for a new stream, which receives the whole set
 	all      bool
 	frames   func() []*wire.Frame
 }
 
 // messages returns the messages for the step between two sets (see wire.Encoder.Step). The second
-// set must be a set of this view. The first set may be a set of any view, or nil.
+// set must belong to this view. The first set may belong to any view, or may be nil.
 func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
 	return v.lazy(from, to, all).frames()
 }
 
-// messagesAfterHints returns the messages for the step from a set that node hints have chosen. The
-// messages add all endpoints of the new set, as for a new stream. When node hints stop applying,
-// the streams of all nodes take this kind of step at the same time, each from a different small
-// set. Adding all endpoints lets these streams share the large messages.
+// messagesAfterHints returns the messages for the step from a set that node hints have chosen. When
+// node hints are no longer used, the streams of all nodes take such a step at the same time, each
+// from a different small set. The messages add all endpoints, as for a new stream, so that all
+// these streams can share the large messages.
 func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 	return append(slices.Clip(v.messages(nil, to, false)), v.enc.Removal(from, to)...)
 }
 
-// messagesFor returns the messages of a step that are encoded only for a single stream (see
-// stream.setAlone).
+// messagesFor returns messages that are encoded only for a single stream (see stream.setAlone).
 func (v *getView) messagesFor(enc wire.Encoder, from, to *federation.Set, all bool) []*wire.Frame {
 	v.updateCost(to)
 	return encode(&enc, from, to, all)
@@ -436,14 +418,14 @@ func (v *getView) lazy(from, to *federation.Set, all bool) *lazyFrames {
 		frames: sync.OnceValue(func() []*wire.Frame { return encode(&v.enc, from, to, all) }),
 	}
 	if v.keep(f) && from == nil && len(to.Endpoints) >= manyEndpoints {
-		version := to.Version // do not capture f: the timer would keep it in memory
+		version := to.Version // do not capture f, which the timer would keep in memory
 		time.AfterFunc(firstKept, func() { v.forgetFirst(version) })
 	}
 	return f
 }
 
-// keep adds a step to the cache, and drops the steps that lead to older sets. If the given step
-// leads to an older set, keep returns false. The caller must hold v.mu.
+// keep caches a step, and drops the steps that lead to older sets. If the given step leads to an
+// older set, the result is false. The caller must hold v.mu.
 func (v *getView) keep(f *lazyFrames) bool {
 	if n := len(v.steps); n > 0 {
 		newest := v.steps[n-1].to
@@ -460,7 +442,6 @@ func (v *getView) keep(f *lazyFrames) bool {
 	return true
 }
 
-// forgetFirst drops the first messages for the set with the given version.
 func (v *getView) forgetFirst(version uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -468,18 +449,17 @@ func (v *getView) forgetFirst(version uint64) {
 	v.steps = slices.DeleteFunc(v.steps, first)
 }
 
-// profileView is the view for one federation.ProfileKey. All GetProfile streams with the same key
-// share a profileView. A profileView holds the newest profile and its encoded messages.
+// profileView is the view for one federation.ProfileKey, and holds the newest profile and its
+// encoded messages.
 //
 // A profile can have several encoded messages, which are called variants. If a ServiceProfile is
-// rejected, each proxy keeps the last routes it received for the service. The message for a
-// rejected ServiceProfile therefore depends on these routes. Each variant is encoded once for all
-// streams that need it.
+// rejected, each proxy keeps the last routes that it received for the service. The message for a
+// rejected ServiceProfile therefore depends on these routes.
 type profileView struct {
 	viewBase[federation.ProfileKey, *federation.Profile]
 	server *Server
 
-	variants []*profileVariant // guarded by mu; all of one profile, the newest that a stream has asked for
+	variants []*profileVariant // guarded by mu; all of the newest requested profile
 }
 
 func newProfileView(k federation.ProfileKey, s *Server) *profileView {
@@ -488,23 +468,23 @@ func newProfileView(k federation.ProfileKey, s *Server) *profileView {
 	return v
 }
 
-// profileVariant is a profile that has been encoded with one routing.
+// profileVariant is a profile encoded with one routing.
 type profileVariant struct {
 	profile *federation.Profile
 	routing *wire.Routing
-	frames  []*wire.Frame // exactly one
+	frames  []*wire.Frame // always one frame
 }
 
-// sentRoutes holds the last routes that a proxy has received, together with their service. The zero
-// value means that the proxy has not received routes.
+// sentRoutes holds the last routes that a proxy has received, and the service of these routes. The
+// zero value means that the proxy has not received routes.
 type sentRoutes struct {
 	service federation.ServiceID
 	routes  *federation.ServiceProfile // nil means the default routes
 }
 
 // becomeIdle implements cachedView. An idle view does not store messages, because encoding them
-// again is cheap. Views of destinations that do not exist or are unknown are not cached, because
-// clients can invent any number of names and addresses.
+// again is cheap. Views of unknown destinations are not cached, because clients can invent any
+// number of names and addresses.
 func (v *profileView) becomeIdle() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -516,8 +496,8 @@ func (v *profileView) becomeIdle() int {
 	return costOfProfile(p)
 }
 
-// costOfProfile returns the estimated memory of a view. Routes are not included, because their
-// memory belongs to the ServiceProfile.
+// costOfProfile returns the estimated memory used by a view, without the routes, which belong to
+// the ServiceProfile.
 func costOfProfile(*federation.Profile) int { return viewBytes }
 
 // variant returns the newest profile, encoded for a proxy that has already received the given
@@ -532,7 +512,7 @@ func (v *profileView) variant(last sentRoutes) (newest *profileVariant, replaced
 	}
 	if len(v.variants) > 0 && v.variants[0].profile != p {
 		v.variants = nil
-		v.server.metrics.profileChanged(v.key, p) // streams are about to get the new profile
+		v.server.metrics.profileChanged(v.key, p) // the view's streams are about to send the new profile
 	}
 	r := v.server.routings.Of(routes, p.Port)
 	for _, x := range v.variants {

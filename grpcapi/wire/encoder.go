@@ -13,16 +13,17 @@ import (
 	"isthmus/federation"
 )
 
-// Options configures how messages describe endpoints. With the zero value, all options are off.
+// Options configures how messages describe endpoints. With the zero value, all options are
+// disabled.
 type Options struct {
-	H2Upgrade            bool                  // hint that meshed Pods accept HTTP/2
+	H2Upgrade            bool                  // send the hint that meshed Pods accept HTTP/2
 	ForceOpaqueTransport bool                  // make clients use the proxy's inbound port of each meshed endpoint
 	ZoneWeights          bool                  // give endpoints in the client's zone ten times the weight
 	TargetClusterLabel   bool                  // add the label target_cluster to endpoints of linked clusters
 	MeshedHTTP2          *pb.Http2ClientParams // HTTP/2 parameters for meshed endpoints; nil means none
 }
 
-// Encoder encodes messages for the clients of one zone. An Encoder is immutable and safe for
+// Encoder encodes messages for the clients in one zone. An Encoder is immutable and safe for
 // concurrent use.
 type Encoder struct {
 	zone    string           // the client's zone; empty if unknown
@@ -32,7 +33,7 @@ type Encoder struct {
 }
 
 // NewEncoder returns an Encoder for clients whose zone is unknown. If the HTTP/2 parameters cannot
-// be encoded, NewEncoder returns an error. The Encoder does not retain the parameters.
+// be encoded, NewEncoder returns an error. The caller may modify the parameters after the call.
 func NewEncoder(o Options) (Encoder, error) {
 	e := Encoder{options: o}
 	e.options.MeshedHTTP2 = nil
@@ -53,16 +54,16 @@ func (e Encoder) InZone(zone string) Encoder {
 	return e
 }
 
-// Explaining returns an Encoder for clients that request the reason for each endpoint. The Encoder
-// adds the labels isthmus_tier and isthmus_standing to endpoints, unless every client receives all
-// endpoints of the service.
+// Explaining returns an Encoder for clients that request the tier of each endpoint. The labels
+// isthmus_tier and isthmus_standing are added to endpoints, unless clients receive all endpoints of
+// the service.
 func (e Encoder) Explaining(t federation.Tiers) Encoder {
 	e.tiers = t
 	return e
 }
 
-// Full encodes the whole set for a proxy that has not received a set yet. Full always returns at
-// least one message. On a new stream, the first message replaces all endpoints that the proxy has.
+// Full encodes the whole set in at least one message. On a new stream, the first message replaces
+// all endpoints that the proxy has.
 func (e *Encoder) Full(s *federation.Set) []*Frame {
 	if len(s.Endpoints) == 0 {
 		return []*Frame{noEndpoints(s.Exists)}
@@ -74,9 +75,9 @@ func (e *Encoder) Full(s *federation.Set) []*Frame {
 	return e.addSharing(shared, spread(s.Endpoints), anyNumber)
 }
 
-// Step encodes the difference between two sets. The returned messages first add new and changed
-// endpoints, and then remove endpoints. If the difference is not visible to proxies, Step does not
-// return any messages. If all is true, Step adds every endpoint of the newer set.
+// Step encodes the difference between two sets. The messages first add new and changed endpoints,
+// and then remove endpoints. If proxies cannot see the difference, there are no messages. If all is
+// true, Step adds every endpoint of the newer set.
 func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 	if len(to.Endpoints) == 0 {
 		if len(from.Endpoints) == 0 && from.Exists == to.Exists {
@@ -98,8 +99,8 @@ func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 	return frames
 }
 
-// Removal encodes only the removals of a step. If the step does not remove endpoints, Removal
-// returns nil.
+// Removal encodes only the removals of a step. If the step does not remove endpoints, the result is
+// nil.
 func (e *Encoder) Removal(from, to *federation.Set) []*Frame {
 	if _, removed := federation.Diff(from, to); len(removed) > 0 {
 		return remove(removed)
@@ -112,8 +113,8 @@ func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
 	return e.addSharing(e.sharedLabels(list), list, anyNumber)
 }
 
-// addSharing encodes endpoints that all have the shared labels. If the endpoints need more messages
-// than limit, addSharing returns nil.
+// addSharing encodes endpoints that all have the shared labels. If the endpoints need more than
+// limit messages, the result is nil.
 func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpoint, limit int) []*Frame {
 	var head []byte
 	for _, l := range shared {
@@ -131,7 +132,6 @@ func remove(addrs []netip.AddrPort) []*Frame {
 	})
 }
 
-// noEndpoints encodes the message for a service without endpoints.
 func noEndpoints(exists bool) *Frame {
 	var body []byte
 	if exists {
@@ -141,8 +141,8 @@ func noEndpoints(exists bool) *Frame {
 	return newFrame(updateNoEndpoints, body)
 }
 
-// appendAddr appends the fields of an endpoint's WeightedAddr. The shared labels are omitted,
-// because the message contains them only once.
+// appendAddr appends the fields of an endpoint's WeightedAddr, without the labels that the message
+// shares between endpoints.
 func (e *Encoder) appendAddr(b []byte, ep *federation.Endpoint, shared []federation.Label) []byte {
 	b = nested(b, addrAddr, func(b []byte) []byte { return appendTCP(b, ep.Addr) })
 	w := uint64(weight)
@@ -154,7 +154,6 @@ func (e *Encoder) appendAddr(b []byte, ep *federation.Endpoint, shared []federat
 	return e.appendPeer(b, ep)
 }
 
-// appendTCP appends the fields of a TcpAddress.
 func appendTCP(b []byte, addr netip.AddrPort) []byte {
 	b = nested(b, tcpIP, func(b []byte) []byte {
 		if ip := addr.Addr(); ip.Is4() {
@@ -207,8 +206,8 @@ func appendIdentity(b []byte, id federation.Identity) []byte {
 
 func identified(id federation.Identity) bool { return id.DNS != "" || id.URI != "" }
 
-// meshed reports whether to send protocol hints for the endpoint. An address that has an identity
-// but no Pod or Workload belongs to a Linkerd gateway, which is meshed.
+// meshed reports whether to send protocol hints for the endpoint. An address with an identity but
+// without a Pod or Workload belongs to a Linkerd gateway, which is meshed.
 func meshed(ep *federation.Endpoint) bool {
 	switch ep.Kind {
 	case federation.Workload:
@@ -219,9 +218,9 @@ func meshed(ep *federation.Endpoint) bool {
 	return ep.Meshed
 }
 
-// appendHint appends the protocol hint of a meshed endpoint. For an address without a Pod or
-// Workload, the hint is omitted unless HTTP/2 is enabled. For all other endpoints, the hint is
-// always sent, because even an empty hint means that the endpoint is meshed.
+// appendHint appends the protocol hint of a meshed endpoint. Even an empty hint is sent, because it
+// means that the endpoint is meshed. Only an address without a Pod or Workload has no hint if
+// HTTP/2 is disabled.
 func (e *Encoder) appendHint(b []byte, ep *federation.Endpoint) []byte {
 	h2 := e.options.H2Upgrade || ep.Kind == federation.Workload
 	if ep.Kind == federation.Address {
@@ -246,11 +245,10 @@ func (e *Encoder) appendHint(b []byte, ep *federation.Endpoint) []byte {
 	})
 }
 
-// sameZone reports whether the client and the endpoint are known to be in the same zone.
 func (e *Encoder) sameZone(ep *federation.Endpoint) bool { return e.zone != "" && zone(ep) == e.zone }
 
-// zone returns the zone of an endpoint that is sent to clients. As in Linkerd, addresses without a
-// Pod or Workload do not have a zone.
+// zone returns the zone that is sent for an endpoint. As in Linkerd, addresses without a Pod or
+// Workload have no zone.
 func zone(ep *federation.Endpoint) string {
 	if ep.Kind == federation.Address {
 		return ""
@@ -260,11 +258,12 @@ func zone(ep *federation.Endpoint) string {
 
 const weight = 10000
 
-// sharedLabels returns the labels that all endpoints of the list have in common, so that the
-// message contains each of these labels only once. The endpoints of a typical Deployment differ
-// only in the Pod's name and locality, so sharing labels makes the message a third smaller. For a
-// single endpoint, sharedLabels returns only the labels of the endpoint's slice. The message for a
-// single endpoint then has the same form as a message from Linkerd's controller.
+// sharedLabels returns the labels that all endpoints in the list have in common, so that the
+// message contains them only once. The endpoints of a typical Deployment differ only in name and
+// locality, so the message is a third smaller.
+//
+// For a single endpoint, only the labels of the endpoint's slice are shared, so that the message
+// has the same form as in Linkerd's controller.
 func (e *Encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
 	if len(list) == 1 {
 		return list[0].Common.Get().Group
@@ -278,7 +277,6 @@ func (e *Encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
 	return shared
 }
 
-// appendLabels appends the labels of an endpoint that are not shared.
 func (e *Encoder) appendLabels(b []byte, ep *federation.Endpoint, shared []federation.Label) []byte {
 	var room [labelRoom]federation.Label
 	for _, l := range e.labels(room[:0], ep) {
@@ -289,11 +287,11 @@ func (e *Encoder) appendLabels(b []byte, ep *federation.Endpoint, shared []feder
 	return b
 }
 
-// labelRoom exceeds the usual number of labels of an endpoint, so that a list of labels does not
-// need to grow.
+// labelRoom exceeds the usual number of labels of an endpoint, so that lists of labels need not
+// grow.
 const labelRoom = 16
 
-// labels appends all labels of an endpoint to list. The names of the labels are unique.
+// labels appends all labels of an endpoint to list. Label names are unique.
 func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []federation.Label {
 	group := ep.Common.Get().Group
 	list = appendObjectLabels(append(list, group...), ep)
@@ -307,7 +305,6 @@ func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []fed
 	return e.explain(list, ep)
 }
 
-// appendObjectLabels appends the labels of an endpoint's Pod or ExternalWorkload.
 func appendObjectLabels(list []federation.Label, ep *federation.Endpoint) []federation.Label {
 	list = append(list, ep.Common.Get().Labels...)
 	if name, ok := ep.NameLabel(); ok {
@@ -318,7 +315,6 @@ func appendObjectLabels(list []federation.Label, ep *federation.Endpoint) []fede
 
 const zoneLocality = "zone_locality"
 
-// locality returns the value of the label zone_locality.
 func (e *Encoder) locality(ep *federation.Endpoint) string {
 	switch {
 	case e.zone == "" || zone(ep) == "":
@@ -333,16 +329,16 @@ const targetCluster = "target_cluster"
 
 func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
 
-// ofAddress reports whether a label must be sent with the address and must not be shared. For
+// ofAddress reports whether a label must be sent with the address instead of being shared. For
 // example, "linkerd diagnostics endpoints" expects the endpoint's name among the labels of the
-// address. Proxies expect the label zone_locality among the labels of the address. Proxies also
-// compare endpoints by their labels. If a label were shared in one message but not in the next,
-// proxies would treat the endpoint as changed and rebuild it.
+// address, and proxies expect the label zone_locality there.
+//
+// Each label must be sent in the same place in every message. If its place changed, proxies would
+// treat the endpoint as changed and rebuild it.
 func ofAddress(l federation.Label) bool {
 	return l.Name == "pod" || l.Name == "external_workload" || l.Name == zoneLocality && l.Value != "unknown"
 }
 
-// explain appends the labels for clients that request tiers.
 func (e *Encoder) explain(list []federation.Label, ep *federation.Endpoint) []federation.Label {
 	tier, standing, ok := e.tiers.Of(ep, e.zone)
 	if !ok {
@@ -354,8 +350,8 @@ func (e *Encoder) explain(list []federation.Label, ep *federation.Endpoint) []fe
 	)
 }
 
-// maxTier is the maximum length of a tier's name in a label, in bytes. The length is limited
-// because a tier may name many clusters, and each endpoint has the label.
+// maxTier is the maximum length of a tier in a label, in bytes. The length is limited because a
+// tier may list many clusters, and each endpoint has the label.
 const maxTier = 100
 
 func shorten(name string) string {
@@ -371,8 +367,8 @@ func appendLabel(b []byte, field protowire.Number, name, value string) []byte {
 	})
 }
 
-// Profile encodes a profile as a single message. The routing is only used if the profile describes
-// a service. If there is no profile for the destination, the message is empty.
+// Profile encodes a profile as a single message. The routing is only used for the profile of a
+// service. If the destination has no profile, the message is empty.
 func (e *Encoder) Profile(p *federation.Profile, r *Routing) *Frame {
 	var parts mem.BufferSlice
 	switch {

@@ -18,8 +18,8 @@ import (
 	"isthmus/federation"
 )
 
-// Frame is an encoded message, which Codec passes to gRPC unchanged. A Frame is immutable. Any
-// number of streams may send the same Frame at the same time. Frames may share parts of their data.
+// Frame is an encoded message, which Codec passes to gRPC unchanged. A Frame is immutable, so any
+// number of streams may send it at the same time. Frames may share parts of their data.
 type Frame struct{ data mem.BufferSlice }
 
 // Equal reports whether two frames consist of the same parts with the same bytes. Comparing shared
@@ -34,8 +34,8 @@ func (f *Frame) Equal(o *Frame) bool {
 func (f *Frame) Size() int { return f.data.Len() }
 
 // Codec passes the bytes of Frames to gRPC, and uses gRPC's protobuf codec for all other messages.
-// The buffers of a Frame are not reference-counted, so gRPC may free the same Frame any number of
-// times.
+// Because the buffers of a Frame are not reference-counted, gRPC may free the same Frame any number
+// of times.
 type Codec struct{ encoding.CodecV2 }
 
 // NewCodec returns a Codec for grpc.ForceServerCodecV2.
@@ -57,15 +57,13 @@ const maxMessage = 4<<20 - 16<<10
 // below 1<<28 takes four bytes.
 const maxBody = maxMessage - 5
 
-// scratch holds buffers for encoding messages.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// anyNumber is a limit that allows any number of messages.
 const anyNumber = math.MaxInt
 
-// pack encodes n items in as few Updates as maxMessage allows, with each Update as full as
-// possible. Each Update begins with the bytes in the head argument. The item function appends the
-// item at index i. If the items need more messages than limit, pack returns nil.
+// pack encodes n items in as few Updates as maxMessage allows. Each Update begins with the bytes in
+// head and is as full as possible. The item function appends the item at index i. If the items need
+// more than limit messages, the result is nil.
 func pack(field protowire.Number, head []byte, n, limit int, item func(b []byte, i int) []byte) []*Frame {
 	var frames []*Frame
 	buffer := scratch.Get().(*[]byte)
@@ -86,7 +84,6 @@ func pack(field protowire.Number, head []byte, n, limit int, item func(b []byte,
 	return append(frames, newFrame(field, body))
 }
 
-// newFrame returns an Update with one field. The given body is copied.
 func newFrame(field protowire.Number, body []byte) *Frame {
 	size := protowire.SizeTag(field) + protowire.SizeBytes(len(body))
 	b := protowire.AppendTag(make([]byte, 0, size), field, protowire.BytesType)
@@ -95,9 +92,10 @@ func newFrame(field protowire.Number, body []byte) *Frame {
 
 // spread orders the endpoints of a set that is too large for one message. When a proxy reconnects,
 // it drops all endpoints that are not in the first message, until it receives the next message. The
-// first message must therefore contain a fair share of each cluster, and of each zone in the
-// cluster, regardless of where the message ends. The order depends only on the addresses, so that
-// the messages of all streams and replicas begin with the same endpoints.
+// first message must therefore contain a fair share of the endpoints in each cluster and zone.
+//
+// The order depends only on the addresses, so that all streams and replicas begin with the same
+// endpoints.
 func spread(list []*federation.Endpoint) []*federation.Endpoint {
 	all := make([]placed, len(list))
 	for i, ep := range list {
@@ -115,7 +113,6 @@ func spread(list []*federation.Endpoint) []*federation.Endpoint {
 	return order
 }
 
-// placed is an endpoint together with its position in its group.
 type placed struct {
 	ep       *federation.Endpoint
 	hash     uint64
@@ -143,7 +140,6 @@ func interleave[K comparable](all []placed, group func(*federation.Endpoint) K) 
 	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.position, b.position) })
 }
 
-// hashAddr returns a hash of the endpoint's address and port.
 func hashAddr(ep *federation.Endpoint) uint64 {
 	ip := ep.Addr.Addr().As16()
 	h := fnv.New64a()
@@ -195,14 +191,14 @@ const (
 	labelValue protowire.Number = 2
 )
 
-// profileEndpoint is the number of the field endpoint in DestinationProfile. Like the fields of
-// Update, the field endpoint is encoded without the generated code.
+// profileEndpoint is the field number of endpoint in DestinationProfile. This field is encoded
+// without the generated code, like the fields of Update.
 const profileEndpoint protowire.Number = 6
 
 // onlyField is the field number in messages that wrap a single value.
 const onlyField protowire.Number = 1
 
-// nested appends a field whose value is a message. The function body appends the fields of that
+// nested appends a field whose value is a message. The body function appends the fields of that
 // message.
 func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
@@ -221,12 +217,10 @@ func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
 	return b
 }
 
-// wrapped appends a field whose value is a message that contains a single string.
 func wrapped(b []byte, field protowire.Number, s string) []byte {
 	return nested(b, field, func(b []byte) []byte { return appendText(b, onlyField, s) })
 }
 
-// appendText appends a string as valid UTF-8. Proxies reject invalid UTF-8.
 func appendText(b []byte, field protowire.Number, s string) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	return protowire.AppendString(b, validUTF8(s))
@@ -240,5 +234,5 @@ func appendEmpty(b []byte, field protowire.Number) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.BytesType), 0)
 }
 
-// validUTF8 replaces invalid UTF-8 in s. Proxies reject invalid UTF-8.
+// validUTF8 replaces invalid UTF-8 in s, which proxies would reject.
 func validUTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

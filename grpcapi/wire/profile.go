@@ -25,15 +25,14 @@ import (
 // message.
 const maxProfile = 4 << 20
 
-// maxRouting is the maximum size of a routing. The rest of maxProfile leaves room for the other
-// fields of a profile, which are numbers and names of limited length.
+// maxRouting is the maximum size of a routing. The difference from maxProfile leaves room for the
+// other fields of a profile, which are numbers and names of limited length.
 const maxRouting = maxProfile - 1<<10
 
 // Routing is the part of a service port's encoded profile that is derived from a ServiceProfile:
 // routes, retry budget and traffic splits. A Routing can be large, and the clients in each
 // namespace have their own profile. Each Routing is therefore encoded only once, when it is first
-// needed, and all messages share its bytes. Sharing the bytes works because the order of protobuf
-// fields does not matter.
+// needed, and all messages share its bytes.
 type Routing struct {
 	profile *federation.ServiceProfile
 	data    func() mem.SliceBuffer
@@ -43,15 +42,15 @@ type Routing struct {
 // default routing.
 func (r *Routing) ServiceProfile() *federation.ServiceProfile { return r.profile }
 
-// routingKey identifies a routing. The port is used for overrides that do not specify a port.
+// routingKey identifies a routing. The port is used for overrides without a port.
 type routingKey struct {
 	profile *federation.ServiceProfile
 	port    uint16
 }
 
-// Routings creates each routing once and shares it. Only weak pointers are stored, and a routing is
-// dropped when the garbage collector has freed it. Routings therefore do not need to be released. A
-// Routings is safe for concurrent use.
+// Routings creates each routing once and shares it. A routing need not be released: only weak
+// pointers are stored, and are dropped when the garbage collector has freed the routing. A Routings
+// is safe for concurrent use.
 type Routings struct {
 	tooLarge func(*federation.ServiceProfile, int) // fixed, as is plain
 	plain    *Routing                              // the default, for services without a ServiceProfile
@@ -61,8 +60,8 @@ type Routings struct {
 }
 
 // NewRoutings returns an empty Routings. If a ServiceProfile might make a profile larger than
-// proxies accept, the default replaces its routing. When a profile with that routing is first
-// encoded, tooLarge is called with the ServiceProfile and the size of its routing.
+// proxies accept, its routing is replaced with the default routing. The tooLarge function is called
+// with the ServiceProfile and the size of its routing when such a profile is first encoded.
 func NewRoutings(tooLarge func(sp *federation.ServiceProfile, bytes int)) *Routings {
 	b := marshal(routing(&federation.ServiceProfile{}, 0))
 	return &Routings{
@@ -72,8 +71,8 @@ func NewRoutings(tooLarge func(sp *federation.ServiceProfile, bytes int)) *Routi
 	}
 }
 
-// Of returns the routing of a ServiceProfile. If sp is nil, Of returns the default routing. As long
-// as a Routing is referenced, Of returns the same Routing for the same pointer and port.
+// Of returns the routing of a ServiceProfile. If sp is nil, Of returns the default routing. While a
+// Routing is referenced, Of returns the same Routing for the same pointer and port.
 func (rs *Routings) Of(sp *federation.ServiceProfile, port uint16) *Routing {
 	if sp == nil {
 		return rs.plain
@@ -91,7 +90,6 @@ func (rs *Routings) Of(sp *federation.ServiceProfile, port uint16) *Routing {
 	return r
 }
 
-// forget removes a routing that has been freed, unless a new routing has replaced it.
 func (rs *Routings) forget(k routingKey, w weak.Pointer[Routing]) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -100,7 +98,7 @@ func (rs *Routings) forget(k routingKey, w weak.Pointer[Routing]) {
 	}
 }
 
-// encode encodes a routing. If the routing is too large for proxies, encode returns the default
+// encode encodes a routing. If the routing is too large for proxies, the result is the default
 // routing.
 func (rs *Routings) encode(k routingKey) mem.SliceBuffer {
 	b := marshal(routing(k.profile, k.port))
@@ -111,12 +109,10 @@ func (rs *Routings) encode(k routingKey) mem.SliceBuffer {
 	return b
 }
 
-// defaultBudget returns Linkerd's default retry budget.
 func defaultBudget() *federation.RetryBudget {
 	return &federation.RetryBudget{Ratio: 0.2, MinPerSecond: 10, TTL: 10 * time.Second}
 }
 
-// marshal encodes a message deterministically.
 func marshal(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -126,7 +122,6 @@ func marshal(m proto.Message) []byte {
 	return b
 }
 
-// serviceProfile returns the fields of a service's profile that are not part of the routing.
 func serviceProfile(p *federation.Profile) *pb.DestinationProfile {
 	return &pb.DestinationProfile{
 		OpaqueProtocol:     p.Opaque,
@@ -141,7 +136,6 @@ func serviceProfile(p *federation.Profile) *pb.DestinationProfile {
 	}
 }
 
-// routing returns the fields of a profile that are derived from a ServiceProfile.
 func routing(sp *federation.ServiceProfile, port uint16) *pb.DestinationProfile {
 	d := &pb.DestinationProfile{RetryBudget: retryBudget(cmp.Or(sp.Budget, defaultBudget()))}
 	for i := range sp.Routes {
@@ -168,7 +162,6 @@ func resource(r *meta.Resource) *meta.Metadata {
 	return &meta.Metadata{Kind: &meta.Metadata_Resource{Resource: r}}
 }
 
-// withPort adds the port to an authority that does not have one.
 func withPort(authority string, port uint16) string {
 	if _, _, err := net.SplitHostPort(authority); err == nil {
 		return authority
@@ -194,7 +187,6 @@ func route(r *federation.Route) *pb.Route {
 	return to
 }
 
-// labelText replaces the characters of s that a label value must not contain.
 func labelText(s string) string {
 	s = validUTF8(s)
 	if federation.PlainLabel(s) {

@@ -1,6 +1,6 @@
-// Package wiretest contains helpers that the tests of grpcapi and grpcapi/wire share. The helpers
-// include a short notation for messages, and example endpoints and profiles. The package does not
-// import the packages under test.
+// Package wiretest contains helpers shared by the tests of grpcapi and grpcapi/wire: a short
+// notation for messages, and example endpoints and profiles. To avoid import cycles, wiretest does
+// not import these packages.
 package wiretest
 
 import (
@@ -20,8 +20,7 @@ import (
 	"isthmus/federation"
 )
 
-// Until waits up to a minute for ok to return true. The condition must be made true by another
-// goroutine.
+// Until waits up to a minute for ok to return true. Another goroutine must make the condition true.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -91,7 +90,7 @@ func Shop() *federation.Endpoint {
 	}
 }
 
-// Many returns n endpoints whose names are longer than usual by labelBytes.
+// Many returns n endpoints whose names are labelBytes longer than usual.
 func Many(n, labelBytes int) []*federation.Endpoint {
 	list := make([]*federation.Endpoint, n)
 	for i := range list {
