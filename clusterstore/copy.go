@@ -1,15 +1,17 @@
 package clusterstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"io"
+	"fmt"
 	"time"
 
 	"go.uber.org/zap"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/pace"
 )
 
 // If a replica starts while the API of a linked cluster is unreachable, the replica cannot fill a
@@ -18,57 +20,61 @@ import (
 // cluster in the next field has synced. A copy does not have credentials, so a rotation never
 // involves a copy.
 
-// Copy is a copy of a linked cluster's cache, written after the cluster's API became unreachable.
-type Copy struct {
+// CopiedCluster describes the linked cluster whose cache was copied.
+type CopiedCluster struct {
 	Cluster  federation.ClusterName `json:"cluster"`
 	Identity string                 `json:"identity,omitempty"` // LinkedClusterAnnotation; empty if unknown
 	Server   string                 `json:"server"`             // host, port and path of the cluster's API
 	Lost     time.Time              `json:"lost"`               // since when the API can't be listed or watched
-	Lists    map[string][]byte      `json:"-"`                  // as in [cluster.Copied]
 }
 
-// isOf reports whether the given credentials belong to the copied cluster.
-func (c *Copy) isOf(creds *credentials) bool {
+// check returns an error unless the given credentials belong to the copied cluster.
+func (c *CopiedCluster) check(creds *credentials) error {
+	same := c.Server == creds.server
 	if c.Identity != "" && creds.identity != "" {
-		return c.Identity == creds.identity
+		same = c.Identity == creds.identity
 	}
-	return c.Server == creds.server
+	if !same {
+		return UnusableCopy("it is of another cluster, at " + c.Server)
+	}
+	return nil
 }
 
-// otherCluster returns the error of a copy that is not used, because it is of another cluster.
-func (c *Copy) otherCluster() error { return errors.New("it is of another cluster, at " + c.Server) }
+// Copy is a copy of a linked cluster's cache, written after the cluster's API became unreachable.
+type Copy struct {
+	CopiedCluster
+	Lists map[string][]byte // as in [cluster.Copied]
+}
+
+// UnusableCopy is the reason why a copy can never be used.
+type UnusableCopy string
+
+func (u UnusableCopy) Error() string { return string(u) }
 
 // LinkedCache is the cache of a linked cluster, for the writer of copies.
 type LinkedCache struct {
-	Copy  // without Lists; Lost is zero unless the cluster is stale
-	State cluster.State
-	Since time.Time // start of the state
-	// Write writes the cached objects as gzipped lists, with a separate writer for each resource.
-	// If this replica has not listed the cluster, Write is nil.
-	Write func(to func(resource string) io.Writer) error
+	CopiedCluster // Lost is zero unless the cluster is stale
+	State         cluster.State
+	Since         time.Time // start of the state
+	// Copy is the method Copy of the cluster. If this replica has not listed the cluster, Copy is
+	// nil.
+	Copy func(limit int) (map[string][]byte, error)
 }
 
-// Caches returns the caches of all links. If the link Secrets have not been listed yet, the listed
-// result is false.
+// Caches returns the caches of all links. If some links may be missing, the listed result is false.
 func (s *Store) Caches() (list []LinkedCache, listed bool) {
+	links := s.publishedLinks()
 	s.mu.Lock()
-	listed = s.dispatched
-	names := make(map[federation.ClusterName]*link, len(s.links))
-	for name, l := range s.links {
-		names[name] = l
-	}
+	listed = s.dispatched && len(links) == len(s.links)
 	s.mu.Unlock()
-	for name, l := range names {
-		one := LinkedCache{Copy: Copy{Cluster: name}}
-		if v := l.published.Load(); v != nil {
-			one.State = v.state
-			one.Since = v.since
-			if v.serving != nil {
-				one.Identity = v.serving.creds.identity
-				one.Server = v.serving.creds.server
-				one.Lost = v.standing.lostSince
-				one.Write = v.serving.write
-			}
+	for name, v := range links {
+		one := LinkedCache{State: v.state, Since: v.since}
+		one.Cluster = name
+		if v.serving != nil {
+			one.Identity = v.serving.creds.identity
+			one.Server = v.serving.creds.server
+			one.Lost = v.standing.lostSince
+			one.Copy = v.serving.cluster.Copy
 		}
 		list = append(list, one)
 	}
@@ -79,88 +85,50 @@ const (
 	// silence is the time after which a link reads its copy, if the starting cluster has not sent
 	// anything.
 	silence = 5 * time.Second
-	// copyPatience is how long reading and loading a copy may delay readiness.
+	// copyPatience is how long a copy may delay readiness, and how long a link tries to read it.
 	copyPatience = 10 * time.Second
+	// maxLoads is the number of copies that are read and loaded at the same time. It limits the
+	// memory that copies need.
+	maxLoads = 2
 )
 
 // linkCopy is the copy of a link's cluster. Only the link's goroutine writes to a linkCopy.
 type linkCopy struct {
-	allowed bool            // a copy may be read; set for links that exist when the replica starts
-	until   time.Time       // until when the copy delays readiness
-	read    *copyRead       // nil unless the copy is being read
-	cluster *runningCluster // loads the copy and then serves it; nil without a copy
-	of      *Copy           // without Lists; set with cluster
+	allowed bool            // the copy may be read; set for links that exist when the replica starts
+	cluster *runningCluster // has loaded the copy; nil without a copy
+	of      CopiedCluster   // set with cluster
 	served  bool            // the table reads cluster
 	release time.Time       // until when next waits for kinds of the copy; zero until next has synced
 }
 
-// copyRead is one attempt to read a copy.
-type copyRead struct {
-	cancel context.CancelFunc
-	done   chan struct{} // closed once the fields below are set
-	copy   *Copy         // nil if there is none
-	err    error
-}
-
-// delays reports whether the link waits for its copy.
-func (c *linkCopy) delays() bool {
-	return (c.read != nil || c.cluster != nil && !c.served) && time.Now().Before(c.until)
-}
-
-// loaded returns the cluster that serves the copy, or nil if the copy has not been loaded.
-func (c *linkCopy) loaded() *runningCluster {
-	if c.cluster == nil || !closed(c.cluster.cluster.Synced()) {
-		return nil
-	}
-	return c.cluster
-}
-
-// end drops the copy and its cluster, and waits until the read of the copy and the cluster have
-// stopped.
+// end drops the copy, and waits until its cluster has stopped.
 func (c *linkCopy) end() {
-	if c.read != nil {
-		c.read.cancel()
-		<-c.read.done
-	}
 	c.cluster.stop()
 	*c = linkCopy{}
 }
 
-// If the cluster turns out to be lost, useCopy reads the copy and starts a cluster that loads the
-// copy.
+// useCopy reads and loads the copy if the cluster turns out to be lost. The link does not react to
+// changes in the meantime.
 func (l *link) useCopy(ctx context.Context) {
 	c := &l.copy
-	if l.next == nil || l.serving != nil {
-		return
-	}
 	if wait, needed := l.untilCopy(); needed && wait <= 0 {
 		c.allowed = false
-		c.until = time.Now().Add(copyPatience)
-		c.read = l.readCopy(ctx)
+		late := time.AfterFunc(copyPatience, func() { l.store.markSettled(l) })
+		err := l.loadCopy(ctx)
+		late.Stop()
+		if err != nil {
+			l.log.Warn("the copy of a cluster can't be used", zap.Error(err))
+		}
 	}
-	if c.read != nil && closed(c.read.done) {
-		l.loadCopy(ctx)
-	}
-	if c.cluster == nil {
-		return
-	}
-	if c.cluster.creds.hash == l.accepted.hash {
+	if c.cluster != nil && c.cluster.creds.hash == l.accepted.hash {
 		c.cluster.creds = l.accepted // the address ranges may have changed
-	}
-	// Once the copy has been loaded, the Err field says that the API server was not reached.
-	h := c.cluster.noteHealth()
-	switch {
-	case h.Err != nil && !h.StaleSince.Equal(c.of.Lost):
-		l.refuseCopy(h.Err)
-	case !c.served && !c.of.isOf(l.accepted): // the Secret was changed while the copy was loaded
-		l.refuseCopy(c.of.otherCluster())
 	}
 }
 
 // untilCopy returns the time that the link still waits before it reads the copy. If the link does
 // not need the copy, the needed result is false.
 func (l *link) untilCopy() (wait time.Duration, needed bool) {
-	if !l.copy.allowed || l.next == nil || l.serving != nil || closed(l.store.settled) {
+	if !l.copy.allowed || l.next == nil || closed(l.store.settled) {
 		return 0, false
 	}
 	h := l.next.cluster.Health()
@@ -177,57 +145,65 @@ func (l *link) untilCopy() (wait time.Duration, needed bool) {
 	return time.Until(last.Add(silence)), true
 }
 
-func (l *link) readCopy(ctx context.Context) *copyRead {
-	ctx, cancel := context.WithTimeout(ctx, copyPatience)
-	r := &copyRead{cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(r.done)
-		defer cancel()
-		r.copy, r.err = l.store.opts.ReadCopy(ctx, l.name)
-	}()
-	return r
+// loadCopy sets the copy's cluster to a cluster that has loaded the copy. If no copy exists, the
+// cluster stays nil. If a read fails, loadCopy retries it.
+func (l *link) loadCopy(ctx context.Context) error {
+	for began := time.Now(); ; {
+		err := l.tryCopy(ctx)
+		if err == nil || errors.As(err, new(UnusableCopy)) || time.Since(began) >= copyPatience ||
+			!pace.Sleep(ctx, time.Second) {
+			return err
+		}
+	}
 }
 
-// After the copy has been read, loadCopy starts a cluster that loads the copy.
-func (l *link) loadCopy(ctx context.Context) {
-	c := &l.copy
-	found, err := c.read.copy, c.read.err
-	c.read = nil
-	switch {
-	case err != nil:
-		l.refuseCopy(err)
-		return
-	case found == nil:
-		return
-	case !found.isOf(l.accepted):
-		l.refuseCopy(found.otherCluster())
-		return
+// tryCopy is one attempt of loadCopy.
+func (l *link) tryCopy(ctx context.Context) error {
+	if !l.store.loads.take(ctx) {
+		return ctx.Err()
+	}
+	defer l.store.loads.Release(1)
+	reading, stop := context.WithTimeout(ctx, copyPatience)
+	defer stop()
+	found, err := l.store.opts.ReadCopy(reading, l.name)
+	if err != nil || found == nil {
+		return err
+	}
+	if err := found.check(l.accepted); err != nil {
+		return err
 	}
 	cfg := l.config(l.accepted)
 	cfg.Exports = nil
 	cfg.Copied = &cluster.Copied{Lost: found.Lost, Lists: found.Lists}
 	made, err := l.env.create(nil, cfg)
 	if err != nil {
-		l.refuseCopy(err)
-		return
+		return err
 	}
-	found.Lists = nil
-	c.of = found
-	c.cluster = &runningCluster{cluster: made, creds: l.accepted}
-	c.cluster.start(ctx, l.store.loads)
-}
-
-func (l *link) refuseCopy(why error) {
-	l.log.Warn("the copy of a cluster can't be used", zap.Error(why))
-	l.copy.end()
+	loaded := &runningCluster{cluster: made, creds: l.accepted}
+	loaded.start(ctx, newStarts(1))
+	for !closed(made.Synced()) {
+		changed := made.HealthChanged()
+		// Once the copy has been loaded, the Err field says that the API server was not reached.
+		if h := made.Health(); ctx.Err() != nil || h.Err != nil && !h.StaleSince.Equal(found.Lost) {
+			loaded.stop()
+			return UnusableCopy(fmt.Sprint(cmp.Or(ctx.Err(), h.Err)))
+		}
+		select {
+		case <-changed:
+		case <-made.Synced():
+		case <-ctx.Done():
+		}
+	}
+	l.copy.cluster = loaded
+	l.copy.of = found.CopiedCluster
+	return nil
 }
 
 // serveCopy makes the table read the copy once the copy has been loaded, unless the cluster in the
 // next field has synced.
 func (l *link) serveCopy() {
 	c := &l.copy
-	if c.served || c.loaded() == nil || closed(l.next.cluster.Synced()) ||
-		l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled()) {
+	if c.served || c.cluster == nil || closed(l.next.cluster.Synced()) || l.awaitsGateways() {
 		return
 	}
 	c.served = true
@@ -252,25 +228,14 @@ func (l *link) copyStays() bool {
 	return time.Now().Before(c.release)
 }
 
-// waitForCopy returns channels for the events that matter for the link's copy: the end of the read,
-// the end of the load, a failed load, and the end of a time limit.
-func (l *link) waitForCopy() (read, loaded, health <-chan struct{}, due <-chan time.Time) {
-	c := &l.copy
+// copyDue returns a channel that receives a value when the link must read its copy, or must no
+// longer serve it. If neither may happen, the channel is nil.
+func (l *link) copyDue() <-chan time.Time {
 	if wait, needed := l.untilCopy(); needed {
-		due = time.After(wait)
+		return time.After(wait)
 	}
-	if c.read != nil {
-		read = c.read.done
+	if time.Now().Before(l.copy.release) {
+		return time.After(time.Until(l.copy.release))
 	}
-	if c.cluster != nil && c.loaded() == nil {
-		loaded = c.cluster.cluster.Synced()
-		health = c.cluster.healthChanged
-	}
-	switch {
-	case c.delays():
-		due = time.After(time.Until(c.until))
-	case time.Now().Before(c.release):
-		due = time.After(time.Until(c.release))
-	}
-	return read, loaded, health, due
+	return nil
 }

@@ -18,6 +18,7 @@ type copyStore struct {
 	takes time.Duration // how long a read takes
 	copy  *Copy
 	err   error
+	early int // number of first reads that fail, because the copy is being written
 	reads int
 }
 
@@ -27,6 +28,9 @@ func (s *copyStore) read(ctx context.Context, name federation.ClusterName) (*Cop
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-time.After(s.takes):
+	}
+	if s.reads <= s.early {
+		return nil, errors.New("it is being written")
 	}
 	if name != "east" {
 		return nil, s.err
@@ -40,9 +44,20 @@ func withCopies(t *testing.T, s *copyStore, f func(*env), secrets ...*corev1.Sec
 	inBubbleWith(t, Options{ReadCopy: s.read, LostAfter: time.Hour}, f, secrets...)
 }
 
+// servingCopy runs a test with a Store that serves the copy of cluster east.
+func servingCopy(t *testing.T, f func(e *env, copied *scripted), secrets ...*corev1.Secret) {
+	t.Helper()
+	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
+		e.last(1).fail("connection refused")
+		f(e, e.loadCopy(2))
+	}, secrets...)
+}
+
 // eastCopy returns a copy of cluster east that is ten minutes old when a test starts.
 func eastCopy() *Copy {
-	return &Copy{Cluster: "east", Server: "api.example:6443", Lost: bubbleStart.Add(-10 * time.Minute)}
+	return &Copy{CopiedCluster: CopiedCluster{
+		Cluster: "east", Server: "api.example:6443", Lost: bubbleStart.Add(-10 * time.Minute),
+	}}
 }
 
 // bubbleStart is the time at which clocks of synctest start.
@@ -78,7 +93,7 @@ func TestCopyAfterFailure(t *testing.T) {
 			st.SecretVersion != "" {
 			t.Errorf("copy of %v, since %v, version %q", st.CopyOf, st.Since, st.SecretVersion)
 		}
-		if caches, listed := e.store.Caches(); !listed || len(caches) != 1 || caches[0].Write != nil {
+		if caches, listed := e.store.Caches(); !listed || len(caches) != 1 || caches[0].Copy != nil {
 			t.Errorf("a replica that serves a copy can write it: %+v", caches)
 		}
 
@@ -142,6 +157,19 @@ func TestNoCopyOfLaterLinks(t *testing.T) {
 	}, secret("n", "north", "t1", 0))
 }
 
+// A copy that can't be read yet is read again, and meanwhile delays readiness.
+func TestCopyReadAgain(t *testing.T) {
+	s := &copyStore{copy: eastCopy(), early: 4}
+	withCopies(t, s, func(e *env) {
+		e.last(1).fail("connection refused")
+		e.pass(3 * time.Second)
+		e.settled(false)
+		e.pass(time.Second)
+		e.served(e.loadCopy(2))
+		e.settled(true)
+	}, secret("s", "east", "t1", 0))
+}
+
 func TestCopyDelaysReadiness(t *testing.T) {
 	s := &copyStore{copy: eastCopy(), takes: time.Hour}
 	withCopies(t, s, func(e *env) {
@@ -162,7 +190,7 @@ func TestSlowCopy(t *testing.T) {
 		e.last(2)
 		e.pass(copyPatience)
 		e.settled(true)
-		e.linked("east=unreachable")
+		e.linked("east=pending")
 		e.served(e.loadCopy(2))
 		e.linked("east=ready")
 	}, secret("s", "east", "t1", 0))
@@ -182,7 +210,7 @@ func TestUnusableCopies(t *testing.T) {
 		logged string
 	}{
 		"none":           {&copyStore{}, secret("s", "east", "t1", 0), ""},
-		"unreadable":     {&copyStore{err: errors.New("damaged")}, secret("s", "east", "t1", 0), unusable},
+		"unreadable":     {&copyStore{err: UnusableCopy("damaged")}, secret("s", "east", "t1", 0), unusable},
 		"other identity": {&copyStore{copy: other}, identified, unusable},
 		"other server":   {&copyStore{copy: elsewhere}, secret("s", "east", "t1", 0), unusable},
 	} {
@@ -221,9 +249,7 @@ func TestCopyOverCap(t *testing.T) {
 
 // In a rotation, a copy counts as a cluster that can read nothing.
 func TestRotationDuringCopy(t *testing.T) {
-	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
-		e.last(1).fail("connection refused")
-		copied := e.loadCopy(2)
+	servingCopy(t, func(e *env, copied *scripted) {
 		e.put(secret("s", "east", "t2", 0))
 		live := e.last(3)
 		e.served(copied)
@@ -240,9 +266,7 @@ func TestRotationDuringCopy(t *testing.T) {
 
 // The address ranges of new credentials take effect with the cluster that uses the credentials.
 func TestRangesOfNewCredentials(t *testing.T) {
-	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
-		e.last(1).fail("connection refused")
-		copied := e.loadCopy(2)
+	servingCopy(t, func(e *env, copied *scripted) {
 		s := secret("s", "east", "t2", 0)
 		s.Annotations[RangesAnnotation] = "10.9.0.0/16"
 		e.put(s)
@@ -251,30 +275,6 @@ func TestRangesOfNewCredentials(t *testing.T) {
 		live.sync()
 		e.served()
 	}, secret("s", "east", "t1", 0))
-}
-
-// A copy is not served if the Secret is changed to another cluster while the copy is loaded.
-func TestOtherClusterWhileLoading(t *testing.T) {
-	of := func(identity, token string) *corev1.Secret {
-		s := secret("s", "east", token, 0)
-		s.Annotations[LinkedClusterAnnotation] = identity
-		return s
-	}
-	first := eastCopy()
-	first.Identity = "uid-1"
-	withCopies(t, &copyStore{copy: first}, func(e *env) {
-		e.last(1).fail("connection refused")
-		copied := e.last(2)
-		e.put(of("uid-2", "t2"))
-		e.last(3).fail("connection refused")
-		copied.sync()
-		e.served()
-		e.linked("east=unreachable")
-		e.settled(true)
-		if !copied.isStopped() {
-			t.Error("the cluster of the copy runs on")
-		}
-	}, of("uid-1", "t1"))
 }
 
 // An API server that starts may reject optional kinds. The copy is served until they are listed, but
@@ -313,9 +313,7 @@ func TestCopyOfMoreKinds(t *testing.T) {
 }
 
 func TestUnlinkDuringCopy(t *testing.T) {
-	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
-		e.last(1).fail("connection refused")
-		copied := e.loadCopy(2)
+	servingCopy(t, func(e *env, copied *scripted) {
 		e.remove("s")
 		e.served()
 		e.linked("")
@@ -330,18 +328,14 @@ func TestStandingOfCopy(t *testing.T) {
 	lost := secret("s", "east", "t1", 0)
 	lost.Annotations[whenLostAnnotation] = "withdraw"
 	lost.Annotations[lostAfterAnnotation] = "11m"
-	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
-		e.last(1).fail("connection refused")
-		copied := e.loadCopy(2)
+	servingCopy(t, func(e *env, copied *scripted) {
 		e.served(copied)
 		e.pass(time.Minute - time.Second)
 		e.served(copied)
 		e.pass(time.Second)
 		e.served()
 	}, lost)
-	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
-		e.last(1).fail("connection refused")
-		copied := e.loadCopy(2)
+	servingCopy(t, func(e *env, copied *scripted) {
 		s := secret("s", "east", "t1", 0)
 		s.Annotations[CordonAnnotation] = "true"
 		e.put(s)

@@ -24,6 +24,8 @@
 //     version.
 //   - A change to the address ranges, standing or region of a link takes effect at once, without a
 //     new connection. The Store ignores invalid annotations for the standing and the region.
+//   - If a cluster is unreachable when the Store starts, the Store serves a copy of the cluster's
+//     cache, which [Options].ReadCopy returns. [Store.Caches] returns the caches to copy.
 //   - Rotating credentials does not affect proxies. The Store starts another Cluster with the new
 //     credentials, which replaces the serving Cluster in one step. Before that, the new Cluster
 //     must have listed all kinds of objects that the serving Cluster has cached. For exceptions,

@@ -260,7 +260,7 @@ func (l *link) logLinked(creds *credentials) {
 // of the cluster directly, it stops the tracker instead.
 func (l *link) useGateways(ctx context.Context) {
 	g := &l.gateways
-	from := cmp.Or(l.serving, l.copy.loaded(), l.next)
+	from := cmp.Or(l.serving, l.copy.cluster, l.next)
 	if from == nil || !l.elsewhere() {
 		if g.end() {
 			l.env.probes.DeleteLabelValues(string(l.name))
@@ -283,6 +283,12 @@ func (l *link) useGateways(ctx context.Context) {
 
 // elsewhere reports whether the cluster is on a different network than Isthmus.
 func (l *link) elsewhere() bool { return l.standing.settings.network != l.env.network }
+
+// awaitsGateways reports whether the gateways through which Isthmus reaches the cluster are not known
+// yet.
+func (l *link) awaitsGateways() bool {
+	return l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled())
+}
 
 // readable returns the source from which the table reads a serving cluster.
 func (l *link) readable(from *runningCluster) federation.Source {
@@ -311,7 +317,7 @@ func (l *link) readable(from *runningCluster) federation.Source {
 // then the old cluster stops.
 func (l *link) promote(ctx context.Context) {
 	if l.next == nil || !closed(l.next.cluster.Synced()) || l.copyStays() ||
-		l.serving == nil && l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled()) {
+		l.serving == nil && l.awaitsGateways() {
 		return
 	}
 	if l.local != nil {
@@ -403,7 +409,7 @@ func (l *link) updateState() {
 		// unreachable until it has synced.
 		l.next.noteProgress()
 		problem := l.next.problem(l.next.noteHealth())
-		if problem != nil && !l.copy.served && !l.copy.delays() {
+		if problem != nil && l.copy.cluster == nil {
 			l.setState(cluster.Unreachable, problem)
 		}
 		return
@@ -658,7 +664,6 @@ func (l *link) report(kind cluster.ChangeKind, text string, problem bool) {
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var began, listed, synced, next, serving <-chan struct{}
 	var overdue, again <-chan time.Time
-	copyRead, copyLoaded, copyHealth, copyDue := l.waitForCopy()
 	if l.next != nil {
 		next = l.next.healthChanged
 		// Otherwise, promote still waits for the gateways, or for kinds of objects in the copy.
@@ -692,10 +697,7 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	case <-serving:
 	case <-began:
 	case <-overdue:
-	case <-copyRead:
-	case <-copyLoaded:
-	case <-copyHealth:
-	case <-copyDue:
+	case <-l.copyDue():
 	case <-l.untilReplaced():
 	case <-l.standing.untilLost():
 	case <-l.gateways.untilLate():

@@ -84,7 +84,7 @@ func newLocalLink(o *LocalLinkOptions) *link {
 		metrics:    o.Metrics,
 		supervisor: o.Supervisor,
 		report:     o.Report,
-		starts:     newStarts(),
+		starts:     newStarts(maxStarts),
 		setLink:    func(_ federation.ClusterName, l federation.Link) { o.SetLink(l) },
 		exports:    o.Exports,
 	}

@@ -3,7 +3,6 @@ package clusterstore
 import (
 	"context"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -27,7 +26,7 @@ type Cluster interface {
 	Gateways() (list []*cluster.Gateway, more int)
 	Exports() *cluster.CachedExports // nil if exports are unknown or not cached
 	RelistServices()                 // only called if exports are cached
-	Copy() []cluster.CopiedList
+	Copy(limit int) (map[string][]byte, error)
 	// Look makes the cluster read its facts again. It returns a channel that is closed once Health
 	// contains the new facts.
 	Look() <-chan struct{}
@@ -126,16 +125,6 @@ func (r *runningCluster) noteProgress() {
 	r.overdue = !r.deadline.IsZero() && !time.Now().Before(r.deadline)
 }
 
-// write writes the cached objects as gzipped lists, with a separate writer for each resource.
-func (r *runningCluster) write(to func(resource string) io.Writer) error {
-	for _, list := range r.cluster.Copy() {
-		if err := list.Encode(to(list.Resource)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // problem returns the reason why a cluster has not synced, as of the last call to noteProgress. It
 // returns nil if no problem is known.
 func (r *runningCluster) problem(h cluster.Health) error {
@@ -173,7 +162,7 @@ func (f failedCluster) Exports() *cluster.CachedExports { return nil }
 
 func (f failedCluster) RelistServices() {}
 
-func (f failedCluster) Copy() []cluster.CopiedList { return nil }
+func (f failedCluster) Copy(int) (map[string][]byte, error) { return nil, f.err }
 
 func (f failedCluster) Look() <-chan struct{} { return nil }
 
@@ -201,7 +190,7 @@ const (
 // starts limits the number of clusters that start at the same time.
 type starts struct{ *semaphore.Weighted }
 
-func newStarts() starts { return starts{semaphore.NewWeighted(maxStarts)} }
+func newStarts(limit int64) starts { return starts{semaphore.NewWeighted(limit)} }
 
 // take waits for a turn. It returns false if ctx is done first.
 func (s starts) take(ctx context.Context) bool { return s.Acquire(ctx, 1) == nil }

@@ -55,8 +55,9 @@ type Options struct {
 	LocalLink *LocalLink
 
 	// ReadCopy returns the copy of a cluster, or nil if no copy exists. It is only called before
-	// the Store has settled, and only for links that exist when the Store starts. If ReadCopy is
-	// nil, copies are not used.
+	// the Store has settled, and only for links that exist when the Store starts. Unless the error
+	// is an [UnusableCopy], ReadCopy is called again after a second. If ReadCopy is nil, copies are
+	// not used.
 	ReadCopy func(context.Context, federation.ClusterName) (*Copy, error)
 
 	// Supervisor recovers from panics in the code that processes changes to a cluster. If
@@ -137,7 +138,7 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 			metrics:    o.Metrics,
 			supervisor: o.Supervisor,
 			report:     o.Report,
-			starts:     newStarts(),
+			starts:     newStarts(maxStarts),
 			setLink:    o.Table.SetLink,
 			exports:    o.Exports,
 			namespace:  o.Namespace,
@@ -148,7 +149,7 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 			filter:     &gateway.AddressFilter{Routable: o.Rules.GatewayRoutable, Local: o.LocalCluster},
 		},
 		settled: make(chan struct{}),
-		loads:   newStarts(),
+		loads:   newStarts(maxLoads),
 		links:   make(map[federation.ClusterName]*link),
 	}
 	s.create = s.newCluster

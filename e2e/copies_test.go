@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"math"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -17,7 +17,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,26 +95,76 @@ func (l *lostEast) annotate(t *testing.T, key string, value *string) {
 	must(t, err)
 }
 
-// rewriteCopy replaces the ConfigMap of the copy by one with other data, and returns the data of before.
-func (l *lostEast) rewriteCopy(t *testing.T, change func(map[string][]byte)) (before map[string][]byte) {
+// rewriteCopy replaces the ConfigMaps of the copy. The change function gets the parts of the copy's
+// data, and the description of the copy, which is an annotation of each ConfigMap.
+func (l *lostEast) rewriteCopy(t *testing.T, change func(parts [][]byte, head map[string]any) [][]byte) {
 	t.Helper()
+	const headAnnotation, partKey = "isthmus.io/cache", "part"
 	api := l.west.CoreV1().ConfigMaps(kube.LinkNamespace)
+	var parts [][]byte
+	var first *corev1.ConfigMap
 	for _, names := range l.copies(t) {
-		if len(names) != 1 {
-			t.Fatalf("the copy has the ConfigMaps %v", names)
+		slices.Sort(names)
+		for _, name := range names {
+			o, err := api.Get(t.Context(), name, metav1.GetOptions{})
+			must(t, err)
+			parts = append(parts, o.BinaryData[partKey])
+			if first == nil {
+				first = o
+			}
+			must(t, api.Delete(t.Context(), name, metav1.DeleteOptions{}))
 		}
-		o, err := api.Get(t.Context(), names[0], metav1.GetOptions{})
-		must(t, err)
-		before = o.DeepCopy().BinaryData
-		change(o.BinaryData)
-		must(t, api.Delete(t.Context(), o.Name, metav1.DeleteOptions{}))
-		o.ObjectMeta = metav1.ObjectMeta{
-			Namespace: o.Namespace, Name: o.Name, Labels: o.Labels, Annotations: o.Annotations,
+	}
+
+	head := make(map[string]any)
+	must(t, json.Unmarshal([]byte(first.Annotations[headAnnotation]), &head))
+	parts = change(parts, head)
+	text, err := json.Marshal(head)
+	must(t, err)
+	prefix := strings.TrimSuffix(first.Name, "01")
+	for i, part := range parts {
+		o := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: first.Namespace, Name: fmt.Sprintf("%s%02d", prefix, i+1), Labels: first.Labels,
+				Annotations: map[string]string{headAnnotation: string(text)},
+			},
+			BinaryData: map[string][]byte{partKey: part},
 		}
-		_, err = api.Create(t.Context(), o, metav1.CreateOptions{})
+		_, err := api.Create(t.Context(), o, metav1.CreateOptions{})
 		must(t, err)
 	}
-	return before
+}
+
+// replaceFirst restarts the first replica, waits until the replica has logged the text again, and
+// checks that the other replica still serves east.
+func (l *lostEast) replaceFirst(t *testing.T, text string, args ...string) {
+	t.Helper()
+	logged := func() int { return strings.Count(l.replicas[0].Log(math.MaxInt), text) }
+	before := logged()
+	must(t, l.replicas[0].Restart(t.Context(), args...))
+	await(t, fmt.Sprintf("the replica logs %q", text), func() error {
+		if logged() == before {
+			return errors.New("it has not logged the text since it started")
+		}
+		return nil
+	})
+	if got := l.firstAddrs(t, 1); !slices.Equal(got, l.first) {
+		t.Errorf("%q: the other replica serves %v", text, got)
+	}
+}
+
+// setCacheVerbs sets what replicas may do with ConfigMaps.
+func (l *lostEast) setCacheVerbs(t *testing.T, verbs ...string) {
+	t.Helper()
+	roles := l.west.RbacV1().Roles(kube.LinkNamespace)
+	role, err := roles.Get(t.Context(), "isthmus-cache", metav1.GetOptions{})
+	must(t, err)
+	role.Rules = nil
+	if len(verbs) > 0 {
+		role.Rules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: verbs}}
+	}
+	_, err = roles.Update(t.Context(), role, metav1.UpdateOptions{})
+	must(t, err)
 }
 
 // awaitForbidden waits until the replicas may not list ConfigMaps.
@@ -133,6 +185,20 @@ func (l *lostEast) awaitForbidden(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// awaitRewritten waits until a new generation has replaced the incomplete generation.
+func (l *lostEast) awaitRewritten(t *testing.T, before map[string][]string) {
+	t.Helper()
+	must(t, harness.Poll(t.Context(), 3*time.Minute, time.Second, func() error {
+		now := l.copies(t)
+		for generation := range now {
+			if len(now) == 1 && before[generation] == nil {
+				return nil
+			}
+		}
+		return fmt.Errorf("generations %v, and before %v", now, before)
+	}))
 }
 
 // deploy replaces the Pods of east by three others, in one EndpointSlice, and returns their addresses.
@@ -395,43 +461,73 @@ func TestCopyWhileLost(t *testing.T) {
 }
 
 // TestCopyUnusable: a replica that starts while east is lost serves no copy of another cluster, none
-// that is damaged, none that it may not read, and none that is too old, and says why. Replicas that
-// still have east in their cache go on serving it. The end of the link deletes the copy.
+// that is damaged or incomplete, none that it may not read, and none that is too old, and says why. A
+// replica that still has east in its cache goes on serving it, and writes the copy again. The end of
+// the link deletes the copy.
 func TestCopyUnusable(t *testing.T) {
 	t.Parallel()
 	l := newLostEast(t)
 	l.lose(t)
 	l.awaitCopy(t)
-	// replaced restarts the first replica, which then has these addresses and has logged a text.
-	replaced := func(want []netip.AddrPort, text string, args ...string) {
+	// unusable restarts the first replica, which then has no endpoint and has logged why.
+	unusable := func(why string, args ...string) {
 		t.Helper()
-		must(t, l.replicas[0].Restart(t.Context(), args...))
-		if got := l.firstAddrs(t, 0); !slices.Equal(got, want) {
-			t.Errorf("%q: the replica serves %v, want %v", text, got, want)
+		l.replaceFirst(t, "the copy of a cluster can't be used", args...)
+		if got := l.firstAddrs(t, 0); len(got) > 0 {
+			t.Errorf("%q: the replica serves %v", why, got)
 		}
-		if log := l.replicas[0].Log(200); !strings.Contains(log, text) {
-			t.Errorf("the log does not contain %q:\n%s", text, log)
-		}
-		if got := l.firstAddrs(t, 1); !slices.Equal(got, l.first) {
-			t.Errorf("%q: the other replica serves %v", text, got)
+		if log := l.replicas[0].Log(200); !strings.Contains(log, why) {
+			t.Errorf("the log does not contain %q:\n%s", why, log)
 		}
 	}
-	replaced(l.first, "is served from a copy")
+	// usable restarts the first replica, which then serves the copy.
+	usable := func(when string) {
+		t.Helper()
+		l.replaceFirst(t, "cluster is served from a copy")
+		if got := l.firstAddrs(t, 0); !slices.Equal(got, l.first) {
+			t.Errorf("%s: the replica serves %v, want %v", when, got, l.first)
+		}
+		if c := l.shown(t, 0); c.CopyOf.IsZero() {
+			t.Errorf("%s: the replica shows no copy: %s", when, c.Reason)
+		}
+	}
+	usable("unchanged")
 
 	l.link(t, "https://"+l.between.Addr()+"/other", l.east.Admin())
-	replaced(nil, "it is of another cluster")
+	unusable("it is of another cluster")
 	l.link(t, "https://"+l.between.Addr(), l.east.Admin())
-	replaced(l.first, "is served from a copy")
+	usable("the link is as before")
 
-	original := l.rewriteCopy(t, func(data map[string][]byte) { data["pods"][len(data["pods"])/2]++ })
-	replaced(nil, "it is damaged")
-	l.rewriteCopy(t, func(data map[string][]byte) { maps.Copy(data, original) })
-	replaced(l.first, "is served from a copy")
+	// The other replica can neither delete the copy nor write it again before the copy is read.
+	l.setCacheVerbs(t, "get", "list")
+	unusable("--cache-max-age", "-cache-max-age=1s")
+	damage := func(parts [][]byte, _ map[string]any) [][]byte {
+		parts[0][len(parts[0])/2] ^= 1
+		return parts
+	}
+	l.rewriteCopy(t, damage)
+	unusable("it is damaged")
+	l.rewriteCopy(t, damage)
+	usable("repaired")
+	l.rewriteCopy(t, func(parts [][]byte, head map[string]any) [][]byte {
+		head["parts"] = 2
+		half := len(parts[0]) / 2
+		return [][]byte{parts[0][:half], parts[0][half:]}
+	})
+	usable("in two ConfigMaps")
+	l.rewriteCopy(t, func(parts [][]byte, head map[string]any) [][]byte {
+		head["written"] = time.Now().Add(-2 * time.Minute) // otherwise, a replica could still be writing it
+		return parts[:1]
+	})
+	unusable("it is incomplete")
+	incomplete := l.copies(t)
+	applyManifest(t, l.west, "install/rbac.yaml")
+	l.awaitRewritten(t, incomplete)
+	usable("written again by the other replica")
 
-	roles := l.west.RbacV1().Roles(kube.LinkNamespace)
-	must(t, roles.Delete(t.Context(), "isthmus-cache", metav1.DeleteOptions{}))
+	l.setCacheVerbs(t)
 	l.awaitForbidden(t)
-	replaced(nil, "forbidden")
+	unusable("forbidden")
 	await(t, "the replica shows that the permission is missing", func() error {
 		page, err := harness.ReadClusters(t.Context(), l.replicas[0].MetricsAddr())
 		if err == nil && (page.Copies == nil || !strings.Contains(page.Copies.Error, "forbidden")) {
@@ -440,9 +536,6 @@ func TestCopyUnusable(t *testing.T) {
 		return err
 	})
 	applyManifest(t, l.west, "install/rbac.yaml")
-
-	// The replica may delete the copy before it reads the copy, and then logs no reason.
-	replaced(nil, "", "-cache-max-age=1s")
 
 	secrets := l.west.CoreV1().Secrets(kube.LinkNamespace)
 	must(t, secrets.Delete(t.Context(), kube.LinkName("east"), metav1.DeleteOptions{}))

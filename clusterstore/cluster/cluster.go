@@ -224,7 +224,6 @@ func (c *Cluster) goLive() {
 		c.evaluatePolicy(namespace, time.Now())
 	}
 	c.cache.reportChanges()
-	c.cfg.Copied.release()
 }
 
 func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
@@ -275,7 +274,7 @@ func (c *Cluster) HealthChanged() <-chan struct{} { return c.group.HealthChanged
 // Health returns the current health of the cluster.
 func (c *Cluster) Health() Health {
 	h := Health{Health: c.group.Health()}
-	c.cfg.Copied.adjust(&h.Health)
+	c.cfg.Copied.adjust(&h.Health, c.Synced())
 	h.Memory = c.cfg.Memory.Usage()
 	h.API = c.cfg.Client.Server()
 	c.facts.Facts().AddTo(&h.API)

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
@@ -36,153 +36,134 @@ import (
 // Config.Copied is set, the Cluster reads the lists of a copy instead of an API server's lists. The
 // decoder and the cache are the same in both cases.
 
-// CopiedList is the list of one kind of object in a copy of a cluster.
-type CopiedList struct {
-	Resource string // as in URLs, such as "pods"
-	write    func(io.Writer) error
-}
-
-// Copy returns the cached objects of a linked cluster, with one list for each kind that has been
-// listed. Exports are not copied. Copy omits invalid Servers and ExternalWorkloads, because the
-// cache only contains the reason why they are invalid.
+// Copy returns the cached objects of a linked cluster as gzipped lists, by resource. Copy returns a
+// list for each kind that has been listed. If the lists are larger than the limit, in bytes, Copy
+// returns an error.
 //
-// EndpointSlices come before Pods. Even if the cluster changes during Copy, the copy therefore
-// contains all Pods to which its slices refer, in the same or a newer version. Equal caches have
-// equal copies.
-func (c *Cluster) Copy() []CopiedList {
+// Exports are not copied. Servers that could not be decoded and invalid ExternalWorkloads cannot be
+// copied, because the cache only contains the reason why they are invalid. EndpointSlices are copied
+// before Pods. Even if the cluster changes during Copy, the copy therefore contains all Pods to which
+// its slices refer, in the same or a newer version. Equal caches have equal copies.
+func (c *Cluster) Copy(limit int) (map[string][]byte, error) {
+	w := &copyWriter{cluster: c, limit: limit, lists: make(map[string][]byte)}
 	rules := c.cfg.Rules
-	expandPod := func(key string, p compactedPod) *corev1.Pod { return expandPod(key, p, rules) }
-	expandWorkload := func(key string, p compactedPod) *decode.ExternalWorkload { return expandWorkload(key, p, rules) }
+	expandPod := func(p compactedPod) *corev1.Pod { return expandPod(p, rules) }
+	expandWorkload := func(p compactedPod) *decode.ExternalWorkload { return expandWorkload(p, rules) }
 	partial := schema.GroupVersionKind{Group: metav1.GroupName, Version: "v1", Kind: "PartialObjectMetadata"}
-	all := []CopiedList{listOf(serviceKind(c), corev1.SchemeGroupVersion.WithKind("Service"), expandService)}
+	copyKind(w, serviceKind(c), corev1.SchemeGroupVersion.WithKind("Service"), expandService)
 	if rules.EndpointSlices {
-		kind := discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
-		all = append(all, listOf(endpointSliceKind(c), kind, expandSlice))
+		copyKind(w, endpointSliceKind(c), discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), expandSlice)
 	} else {
-		all = append(all, listOf(endpointsKind(c), corev1.SchemeGroupVersion.WithKind("Endpoints"), expandEndpoints))
+		copyKind(w, endpointsKind(c), corev1.SchemeGroupVersion.WithKind("Endpoints"), expandEndpoints)
 	}
-	all = append(all,
-		listOf(podKind(c), corev1.SchemeGroupVersion.WithKind("Pod"), expandPod),
-		listOf(replicaSetKind(c), partial, expandOwner),
-		listOf(jobKind(c), partial, expandOwner),
-		listOf(serverKind(c), decode.PolicyVersion.WithKind("Server"), expandServer),
-		listOf(workloadKind(c), decode.WorkloadVersion.WithKind("ExternalWorkload"), expandWorkload),
-		listOf(linkedNodeKind(c), partial, expandNode),
-	)
-	return slices.DeleteFunc(all, func(l CopiedList) bool {
-		listed, _ := c.group.Reads(l.Resource)
-		return !listed
-	})
+	copyKind(w, podKind(c), corev1.SchemeGroupVersion.WithKind("Pod"), expandPod)
+	copyKind(w, replicaSetKind(c), partial, expandOwner)
+	copyKind(w, jobKind(c), partial, expandOwner)
+	copyKind(w, serverKind(c), decode.PolicyVersion.WithKind("Server"), expandServer)
+	copyKind(w, workloadKind(c), decode.WorkloadVersion.WithKind("ExternalWorkload"), expandWorkload)
+	copyKind(w, linkedNodeKind(c), partial, expandNode)
+	return w.lists, w.err
 }
 
-// Encode compresses the list with gzip and writes it to w. Encode expands only one object at a
-// time.
-func (l *CopiedList) Encode(w io.Writer) error {
-	zipped := gzip.NewWriter(w)
-	return cmp.Or(l.write(zipped), zipped.Close())
+// copyWriter collects the lists of a copy.
+type copyWriter struct {
+	cluster *Cluster
+	limit   int // of the lists, in bytes
+	size    int // of the lists, in bytes
+	lists   map[string][]byte
+	err     error // of the first list that could not be written
 }
 
-// listOf returns the list of the cached objects of one kind. The expand function returns nil for
-// objects to leave out.
-func listOf[O interface {
+// copyKind adds the list of one kind to a copy. The expand function returns an object without its
+// names, or nil for objects to leave out.
+func copyKind[O interface {
 	comparable
 	decode.Object
-}, T any](k follow.Kind[O, T], of schema.GroupVersionKind, expand func(key string, value T) O) CopiedList {
-	type cached struct {
-		key   string
-		value T // immutable, so it is expanded without a lock
+}, T any](w *copyWriter, k follow.Kind[O, T], of schema.GroupVersionKind, expand func(value T) O) {
+	if listed, _ := w.cluster.group.Reads(k.Name); !listed || w.err != nil {
+		return
 	}
-	var values []cached
+	var none O
+	var items []byte
 	for _, key := range slices.Sorted(k.Into.Keys) {
-		if value, ok := k.Into.Get(key); ok {
-			values = append(values, cached{key, value})
+		value, ok := k.Into.Get(key)
+		if !ok {
+			continue
 		}
-	}
-	objects := func(yield func(O) bool) {
-		var none O
-		for _, v := range values {
-			if o := expand(v.key, v.value); o != none && !yield(o) {
-				return
-			}
+		o := expand(value)
+		if o == none {
+			continue
 		}
-	}
-	write := writeJSON[O]
-	if _, ok := any(*new(O)).(protobufObject); ok {
-		write = writeProtobuf[O]
+		namespace, name := follow.SplitKey(key)
+		o.SetNamespace(namespace)
+		o.SetName(name)
+		if items, w.err = appendItem(items, o); w.err != nil {
+			return
+		}
 	}
 	of.Kind += "List"
-	return CopiedList{Resource: k.Name, write: func(w io.Writer) error { return write(w, of, objects) }}
-}
-
-// protobufObject is an object of a built-in Kubernetes kind.
-type protobufObject interface {
-	Size() int
-	Marshal() ([]byte, error)
-}
-
-// writeProtobuf writes a list as a prefix and a runtime.Unknown. writeProtobuf expands each object
-// twice, because the size of the list precedes the objects.
-func writeProtobuf[O any](w io.Writer, of schema.GroupVersionKind, objects iter.Seq[O]) error {
-	size := 0
-	for o := range objects {
-		size += protowire.SizeTag(itemsNumber) + protowire.SizeBytes(any(o).(protobufObject).Size())
+	_, protobuf := any(none).(protobufObject)
+	list := encodeList(of, items, protobuf)
+	w.lists[k.Name] = list
+	if w.size += len(list); w.size > w.limit {
+		w.err = fmt.Errorf("its copy would be larger than %d MiB", w.limit>>20)
 	}
+}
+
+// nonEmpty returns the labels or annotations without those whose value is empty.
+func nonEmpty(all map[string]string) map[string]string {
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
+	return all
+}
+
+// protobufObject is an object of a built-in Kubernetes kind. The objects of other kinds are encoded
+// as JSON.
+type protobufObject interface{ Marshal() ([]byte, error) }
+
+// appendItem appends an object to the encoded items of a list.
+func appendItem(items []byte, o decode.Object) ([]byte, error) {
+	if p, ok := o.(protobufObject); ok {
+		data, err := p.Marshal()
+		return protowire.AppendBytes(protowire.AppendTag(items, itemsNumber, protowire.BytesType), data), err
+	}
+	if len(items) > 0 {
+		items = append(items, ',')
+	}
+	data, err := json.Marshal(o)
+	return append(items, data...), err
+}
+
+// Protobuf field numbers of the items in every kind of list, and of the list in a runtime.Unknown.
+const itemsNumber, rawNumber = 2, 2
+
+// encodeList returns a list with the given items, compressed with gzip. A list in protobuf consists
+// of a prefix and a runtime.Unknown.
+func encodeList(of schema.GroupVersionKind, items []byte, protobuf bool) []byte {
 	version, kind := of.ToAPIVersionAndKind()
-	listType, err := (&runtime.TypeMeta{APIVersion: version, Kind: kind}).Marshal()
-	if err != nil {
-		return err
+	head := fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"items":[`, version, kind)
+	tail := []byte("]}")
+	if protobuf {
+		typed, _ := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: kind}}).Marshal()
+		head = protowire.AppendTag(append([]byte("k8s\x00"), typed...), rawNumber, protowire.BytesType)
+		head = protowire.AppendVarint(head, uint64(len(items)))
+		tail = nil
 	}
-	head := protowire.AppendTag([]byte("k8s\x00"), 1, protowire.BytesType)
-	head = protowire.AppendBytes(head, listType)
-	head = protowire.AppendVarint(protowire.AppendTag(head, 2, protowire.BytesType), uint64(size))
-	if _, err := w.Write(head); err != nil {
-		return err
+	var list bytes.Buffer // writes to it never fail
+	zipped := gzip.NewWriter(&list)
+	for _, part := range [...][]byte{head, items, tail} {
+		_, _ = zipped.Write(part)
 	}
-	for o := range objects {
-		data, err := any(o).(protobufObject).Marshal()
-		if err != nil {
-			return err
-		}
-		data = protowire.AppendBytes(protowire.AppendTag(nil, itemsNumber, protowire.BytesType), data)
-		if _, err := w.Write(data); err != nil {
-			return err
-		}
-	}
-	return nil
+	_ = zipped.Close()
+	return list.Bytes()
 }
 
-// itemsNumber is the protobuf field number of the items in every kind of list.
-const itemsNumber = 2
-
-// writeJSON writes a list of custom resources.
-func writeJSON[O any](w io.Writer, of schema.GroupVersionKind, objects iter.Seq[O]) error {
-	version, kind := of.ToAPIVersionAndKind()
-	if _, err := fmt.Fprintf(w, `{"apiVersion":%q,"kind":%q,"metadata":{},"items":[`, version, kind); err != nil {
-		return err
-	}
-	separator := ""
-	for o := range objects {
-		data, err := json.Marshal(o)
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(w, "%s%s", separator, data); err != nil {
-			return err
-		}
-		separator = ","
-	}
-	_, err := io.WriteString(w, "]}")
-	return err
-}
-
-// Copied is a copy of a linked cluster, which a Cluster reads instead of an API server. A Copied must
-// not be shared between Clusters.
+// Copied is a copy of a linked cluster, which a Cluster reads instead of an API server. A Copied
+// must not be shared between Clusters.
 type Copied struct {
 	Lost  time.Time         // since when the cluster has been stale
-	Lists map[string][]byte // output of CopiedList.Encode, by resource
+	Lists map[string][]byte // result of Cluster.Copy; each list is removed when it is read
 
-	mu   sync.Mutex
-	read bool // guarded by mu; the first sync is complete, so the lists are no longer needed
+	mu sync.Mutex // guards Lists
 }
 
 // client returns a client that reads the copy. If the copy has no list of a kind, the client
@@ -194,14 +175,18 @@ func (f *Copied) client() *kube.Client {
 	return client
 }
 
-// RoundTrip responds to list requests as an API server would. RoundTrip does not respond to a watch
-// request until the request is canceled.
+// RoundTrip responds to the first list request for a resource as an API server would. RoundTrip
+// does not respond to a watch request until the request is canceled.
 func (f *Copied) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Query().Has("watch") {
 		<-request.Context().Done()
 		return nil, request.Context().Err()
 	}
-	list, found := f.list(path.Base(request.URL.Path))
+	resource := path.Base(request.URL.Path)
+	f.mu.Lock()
+	list, found := f.Lists[resource]
+	delete(f.Lists, resource) // the memory can be freed
+	f.mu.Unlock()
 	if !found {
 		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody}, nil
 	}
@@ -217,40 +202,21 @@ func (f *Copied) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// list returns the copied list of a resource, and reports whether the copy contains the list.
-func (f *Copied) list(resource string) (list []byte, found bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	list, found = f.Lists[resource]
-	return list, found
-}
-
-// release frees the lists after the first sync. The receiver may be nil.
-func (f *Copied) release() {
-	if f == nil {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.Lists = nil
-	f.read = true
-}
-
 // errCopied is the Health.Err of a cluster that is read from a copy.
 var errCopied = errors.New("the API server has not been reached since this replica started, " +
 	"so a copy of the cluster is served")
 
-// Once the copy has been read, adjust changes the health to that of a stale cluster. The receiver
-// may be nil.
-func (f *Copied) adjust(h *follow.Health) {
+// adjust changes the health to that of a stale cluster once the cluster has synced from the copy.
+// The receiver may be nil.
+func (f *Copied) adjust(h *follow.Health, synced <-chan struct{}) {
 	if f == nil {
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.read {
+	select {
+	case <-synced:
 		h.Err = cmp.Or(h.Err, errCopied)
 		h.StaleSince = f.Lost
 		h.LastEvent = f.Lost
+	default:
 	}
 }

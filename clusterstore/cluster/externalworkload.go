@@ -81,14 +81,12 @@ func workloadFactsOf(o *decode.ExternalWorkload, r Rules) podFacts {
 
 // expandWorkload returns the smallest ExternalWorkload that compactWorkload compacts to p in a
 // linked cluster. If p is invalid, it returns nil.
-func expandWorkload(key string, p compactedPod, r Rules) *decode.ExternalWorkload {
+func expandWorkload(p compactedPod, r Rules) *decode.ExternalWorkload {
 	t := p.facts.fullTemplate()
 	if t.invalid != "" {
 		return nil
 	}
-	o := &decode.ExternalWorkload{}
-	o.Namespace, o.Name = follow.SplitKey(key)
-	t.expandMetadata(&o.ObjectMeta, r)
+	o := &decode.ExternalWorkload{ObjectMeta: t.expandMetadata(r)}
 	identity := t.identity.Value()
 	o.Spec.MeshTLS = decode.MeshTLS{Identity: identity.URI, ServerName: identity.ServerName}
 	for name, number := range t.ports.all {

@@ -100,36 +100,30 @@ func readGateway(o *corev1.Service, r Rules) *Gateway {
 	return g
 }
 
-// expand adds the minimum of fields to o so that readGateway returns g. The ports of o must already
-// be set.
+// expand adds fields to o so that readGateway returns g. The ports of o must already be set.
 func (g *Gateway) expand(o *corev1.Service) {
-	o.Annotations = map[string]string{gatewayAnnotation: "true"}
-	if g.Identity != "" {
-		o.Annotations[identityAnnotation] = g.Identity
+	o.Annotations = nonEmpty(map[string]string{
+		gatewayAnnotation:  "true",
+		identityAnnotation: g.Identity,
+		pathAnnotation:     g.Probe.Path,
+		periodAnnotation:   g.Probe.Period.String(),
+	})
+	for i := range o.Spec.Ports {
+		switch p := &o.Spec.Ports[i]; p.Name {
+		case gatewayPort:
+			p.NodePort = int32(g.NodePort)
+		case probePort:
+			p.NodePort = int32(g.NodeProbe.Port)
+		}
 	}
-	if g.Probe != (Probe{}) {
-		o.Annotations[pathAnnotation] = g.Probe.Path
-		o.Annotations[periodAnnotation] = g.Probe.Period.String()
-	}
-	setNodePort(o.Spec.Ports, gatewayPort, g.NodePort)
-	setNodePort(o.Spec.Ports, probePort, g.NodeProbe.Port)
-	ingress := make([]corev1.LoadBalancerIngress, 0, len(g.IPs)+len(g.Names)+g.More)
+	ingress := make([]corev1.LoadBalancerIngress, g.More) // empty addresses are unusable
 	for _, ip := range g.IPs {
 		ingress = append(ingress, corev1.LoadBalancerIngress{IP: ip.String()})
 	}
 	for _, name := range g.Names {
 		ingress = append(ingress, corev1.LoadBalancerIngress{Hostname: name})
 	}
-	for range g.More { // an empty address is unusable and therefore counted in More
-		ingress = append(ingress, corev1.LoadBalancerIngress{})
-	}
 	o.Status.LoadBalancer.Ingress = ingress
-}
-
-func setNodePort(list []corev1.ServicePort, name string, nodePort uint16) {
-	if i := slices.IndexFunc(list, func(p corev1.ServicePort) bool { return p.Name == name }); i >= 0 {
-		list[i].NodePort = int32(nodePort)
-	}
 }
 
 // Problem describes why the gateway or some of its addresses cannot be used. It returns "" if there

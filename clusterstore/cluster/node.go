@@ -90,17 +90,9 @@ func compactLocalNode(o *corev1.Node) (node, bool) {
 func compactLinkedNode(o *metav1.PartialObjectMetadata) (node, bool) { return nodeOf(o.Labels), true }
 
 // expandNode returns the smallest Node that compactLinkedNode compacts to n.
-func expandNode(key string, n node) *metav1.PartialObjectMetadata {
-	o := &metav1.PartialObjectMetadata{}
-	o.Namespace, o.Name = follow.SplitKey(key)
-	o.Labels = make(map[string]string)
-	if zone := n.zone.Value(); zone != "" {
-		o.Labels[zoneLabel] = zone
-	}
-	if region := n.region.Value(); region != "" {
-		o.Labels[regionLabel] = region
-	}
-	return o
+func expandNode(n node) *metav1.PartialObjectMetadata {
+	labels := nonEmpty(map[string]string{zoneLabel: n.zone.Value(), regionLabel: n.region.Value()})
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: labels}}
 }
 
 // nodeOf returns the zone and region of a Node. A region that is not safe to display counts as

@@ -64,11 +64,9 @@ func compactOwner(o *metav1.PartialObjectMetadata) (unique.Handle[ownerRef], boo
 }
 
 // expandOwner returns the smallest object that compactOwner compacts to parent.
-func expandOwner(key string, parent unique.Handle[ownerRef]) *metav1.PartialObjectMetadata {
-	o := &metav1.PartialObjectMetadata{}
-	o.Namespace, o.Name = follow.SplitKey(key)
-	o.OwnerReferences = parent.Value().references()
-	return o
+func expandOwner(parent unique.Handle[ownerRef]) *metav1.PartialObjectMetadata {
+	owners := parent.Value().references()
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owners}}
 }
 
 // references is the inverse of onlyOwner.

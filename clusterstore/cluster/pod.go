@@ -79,22 +79,12 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 
 // expandPod returns the smallest Pod that compactPod compacts to p in a linked cluster. It omits
 // opaque ports that equal the default, so that the default of the reading replica applies.
-func expandPod(key string, p compactedPod, r Rules) *corev1.Pod {
+func expandPod(p compactedPod, r Rules) *corev1.Pod {
 	t := p.facts.fullTemplate()
-	o := &corev1.Pod{}
-	o.Namespace, o.Name = follow.SplitKey(key)
-	t.expandMetadata(&o.ObjectMeta, r)
+	o := &corev1.Pod{ObjectMeta: t.expandMetadata(r)}
 	o.Spec.NodeName = p.facts.node.Value()
-	if t.serviceAccount != defaultServiceAccount {
-		o.Spec.ServiceAccountName = t.serviceAccount
-	}
-	if t.skip != (Ports{}) {
-		metav1.SetMetaDataAnnotation(&o.ObjectMeta, skipAnnotation, t.skip.String())
-	}
-	c := corev1.Container{Env: t.proxy.environment()}
-	if len(c.Env) > 0 {
-		c.Name = proxyContainer
-	}
+	o.Spec.ServiceAccountName = t.serviceAccount
+	c := corev1.Container{Name: proxyContainer, Env: t.proxy.environment()}
 	for name, number := range t.ports.all {
 		c.Ports = append(c.Ports, corev1.ContainerPort{Name: name, ContainerPort: int32(number)})
 	}
@@ -104,13 +94,15 @@ func expandPod(key string, p compactedPod, r Rules) *corev1.Pod {
 	return o
 }
 
-// expandMetadata sets the metadata that Pods and ExternalWorkloads have in common: the labels, the
-// owner, and any opaque ports that differ from the default.
-func (t *template) expandMetadata(o *metav1.ObjectMeta, r Rules) {
-	o.Labels = maps.Collect(t.labels.all)
-	o.OwnerReferences = t.owner.references()
+// expandMetadata returns the metadata that Pods and ExternalWorkloads have in common. The metadata
+// contains the opaque ports only if they differ from the default.
+func (t *template) expandMetadata(r Rules) metav1.ObjectMeta {
+	annotations := nonEmpty(map[string]string{skipAnnotation: t.skip.String()})
 	if t.opaque != r.DefaultOpaquePorts {
-		o.Annotations = map[string]string{opaqueAnnotation: t.opaque.unlike(t.ports.numbers())}
+		annotations[opaqueAnnotation] = t.opaque.unlike(t.ports.numbers())
+	}
+	return metav1.ObjectMeta{
+		Labels: maps.Collect(t.labels.all), Annotations: annotations, OwnerReferences: t.owner.references(),
 	}
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -67,7 +68,7 @@ func (p proxyPorts) environment() []corev1.EnvVar {
 		return nil
 	}
 	listen := func(name string, port uint16) corev1.EnvVar {
-		return corev1.EnvVar{Name: name, Value: netip.AddrPortFrom(netip.IPv4Unspecified(), port).String()}
+		return corev1.EnvVar{Name: name, Value: fmt.Sprint("0.0.0.0:", port)}
 	}
 	return []corev1.EnvVar{
 		listen(inboundListenEnv, p.inbound), listen(adminListenEnv, p.admin), listen(controlListenEnv, p.control),

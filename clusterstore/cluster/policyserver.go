@@ -51,16 +51,9 @@ func compactServer(o *decode.Server) (*serverFacts, bool) {
 	return f, true
 }
 
-// expandServer returns the smallest Server that compactServer compacts to f, or nil if f is
-// invalid.
-func expandServer(key string, f *serverFacts) *decode.Server {
-	if f.invalid != "" {
-		return nil
-	}
-	o := &decode.Server{Spec: f.spec}
-	o.Namespace, o.Name = follow.SplitKey(key)
-	return o
-}
+// expandServer returns the smallest Server that compactServer compacts to f. If the Server could
+// not be decoded, the result has no specification, so compactServer ignores it.
+func expandServer(f *serverFacts) *decode.Server { return &decode.Server{Spec: f.spec} }
 
 func (f *serverFacts) read() (err error) {
 	if f.pods, err = readSelector(f.spec.PodSelector); err != nil {

@@ -58,11 +58,7 @@ func (p Ports) String() string {
 // unlike formats the set as a list for ParsePorts, in which no item equals one of the given names.
 // If a name looks like an item, unlike adds leading zeros to the item.
 func (p Ports) unlike(named map[string]uint16) string {
-	list := p.String()
-	if len(named) == 0 {
-		return list
-	}
-	items := strings.Split(list, ",")
+	items := strings.Split(p.String(), ",")
 	for i := range items {
 		for _, isName := named[items[i]]; isName; _, isName = named[items[i]] {
 			items[i] = "0" + items[i]

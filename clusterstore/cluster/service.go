@@ -140,9 +140,8 @@ func compactService(o *corev1.Service, r Rules, full bool) *Service {
 
 // expandService returns the smallest Service that compactService compacts to s in a linked cluster.
 // It omits the value for exports.
-func expandService(key string, s *Service) *corev1.Service {
+func expandService(s *Service) *corev1.Service {
 	o := &corev1.Service{}
-	o.Namespace, o.Name = follow.SplitKey(key)
 	if s.ExternalName {
 		o.Spec.Type = corev1.ServiceTypeExternalName
 	}

@@ -225,11 +225,9 @@ func compactEndpoints(o *coreEndpoints, local bool) *slice {
 
 // expandSlice returns the smallest EndpointSlice that compactSlice compacts to l in a linked
 // cluster.
-func expandSlice(key string, l *slice) *discoveryv1.EndpointSlice {
-	o := &discoveryv1.EndpointSlice{}
-	o.Namespace, o.Name = follow.SplitKey(key)
-	l.mirror.expand(&o.ObjectMeta)
-	metav1.SetMetaDataLabel(&o.ObjectMeta, discoveryv1.LabelServiceName, l.service.Name)
+func expandSlice(l *slice) *discoveryv1.EndpointSlice {
+	o := &discoveryv1.EndpointSlice{ObjectMeta: l.mirror.expand()}
+	o.Labels[discoveryv1.LabelServiceName] = l.service.Name
 	sub := &l.subsets[0]
 	for _, p := range sub.ports {
 		o.Ports = append(o.Ports, discoveryv1.EndpointPort{Name: &p.name, Port: new(int32(p.number))})
@@ -239,13 +237,13 @@ func expandSlice(key string, l *slice) *discoveryv1.EndpointSlice {
 		o.Ports = []discoveryv1.EndpointPort{{Protocol: new(corev1.ProtocolUDP)}}
 	}
 	for i := range sub.addresses {
-		a := &sub.addresses[i]
-		if n := len(o.Endpoints); i > 0 && a.sharesEndpoint(&sub.addresses[i-1]) &&
+		e := sub.addresses[i].expand()
+		if n := len(o.Endpoints); i > 0 && sub.addresses[i].sharesEndpoint(&sub.addresses[i-1]) &&
 			len(o.Endpoints[n-1].Addresses) < maxEndpointAddresses {
-			o.Endpoints[n-1].Addresses = append(o.Endpoints[n-1].Addresses, a.expandIP())
+			o.Endpoints[n-1].Addresses = append(o.Endpoints[n-1].Addresses, e.Addresses...)
 			continue
 		}
-		o.Endpoints = append(o.Endpoints, a.expand(o.Namespace))
+		o.Endpoints = append(o.Endpoints, e)
 	}
 	return o
 }
@@ -255,17 +253,15 @@ const maxEndpointAddresses = 100
 
 // expandEndpoints returns the smallest Endpoints object that compactEndpoints compacts to l in a
 // linked cluster.
-func expandEndpoints(key string, l *slice) *coreEndpoints {
-	o := &coreEndpoints{}
-	o.Namespace, o.Name = follow.SplitKey(key)
-	l.mirror.expand(&o.ObjectMeta)
+func expandEndpoints(l *slice) *coreEndpoints {
+	o := &coreEndpoints{ObjectMeta: l.mirror.expand()}
 	for _, sub := range l.subsets {
 		var to coreEndpointSubset
 		for _, p := range sub.ports {
 			to.Ports = append(to.Ports, corev1.EndpointPort{Name: p.name, Port: int32(p.number)})
 		}
 		for i := range sub.addresses {
-			e := sub.addresses[i].expand(o.Namespace)
+			e := sub.addresses[i].expand()
 			a := coreEndpointAddress{
 				IP: e.Addresses[0], Hostname: value(e.Hostname), NodeName: e.NodeName, TargetRef: e.TargetRef,
 			}
@@ -306,15 +302,12 @@ func readMirror(o *metav1.ObjectMeta) mirror {
 }
 
 // expand is the inverse of readMirror.
-func (m *mirror) expand(o *metav1.ObjectMeta) {
-	if m.cluster != "" {
-		metav1.SetMetaDataLabel(o, mirrorClusterLabel, m.cluster)
-	}
-	if m.identity != "" {
-		metav1.SetMetaDataAnnotation(o, gatewayIdentityAnnotation, m.identity)
-	}
-	if m.remoteName != "" {
-		metav1.SetMetaDataAnnotation(o, remoteNameAnnotation, m.remoteName)
+func (m *mirror) expand() metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Labels: nonEmpty(map[string]string{mirrorClusterLabel: m.cluster}),
+		Annotations: nonEmpty(map[string]string{
+			gatewayIdentityAnnotation: m.identity, remoteNameAnnotation: m.remoteName,
+		}),
 	}
 }
 
@@ -422,17 +415,16 @@ func (a address) withIP(text string, at addressFacts) address {
 	return a
 }
 
-// expand returns the smallest endpoint that readEndpoint and withIP convert to this address. The
-// namespace argument is the namespace of the slice.
-func (a *address) expand(namespace string) discoveryv1.Endpoint {
+// expand returns an endpoint of a slice that readEndpoint and withIP convert to this address.
+func (a *address) expand() discoveryv1.Endpoint {
 	at := a.facts.Value()
-	e := discoveryv1.Endpoint{Addresses: []string{a.expandIP()}, Hostname: a.hostname}
-	switch at.why {
-	case federation.Terminating:
+	e := discoveryv1.Endpoint{Addresses: []string{at.text}, Hostname: a.hostname, TargetRef: expandTarget(a.target)}
+	if a.ip.IsValid() {
+		e.Addresses[0] = a.ip.String()
+	}
+	if at.why == federation.NotReady || at.why == federation.Terminating {
 		e.Conditions.Ready = new(false)
-		e.Conditions.Terminating = new(true)
-	case federation.NotReady:
-		e.Conditions.Ready = new(false)
+		e.Conditions.Terminating = new(at.why == federation.Terminating)
 	}
 	if at.zone != "" {
 		e.Zone = &at.zone
@@ -446,25 +438,11 @@ func (a *address) expand(namespace string) discoveryv1.Endpoint {
 			e.Hints.ForZones = append(e.Hints.ForZones, discoveryv1.ForZone{Name: zone})
 		}
 	}
-	e.TargetRef = expandTarget(a.target, namespace)
-	if a.target == "" && at.hasOtherTarget() {
+	isOther := at.other != "" || at.why == federation.OtherTarget || at.why == federation.NotReady && at.leftOut
+	if a.target == "" && isOther { // neither a Pod nor an ExternalWorkload
 		e.TargetRef = &corev1.ObjectReference{Kind: at.other}
 	}
 	return e
-}
-
-// hasOtherTarget reports whether the target of the address may be neither a Pod nor an
-// ExternalWorkload.
-func (p *addressFacts) hasOtherTarget() bool {
-	return p.other != "" || p.why == federation.OtherTarget || p.why == federation.NotReady && p.leftOut
-}
-
-// expandIP returns a string that readIP parses as the IP of the address.
-func (a *address) expandIP() string {
-	if a.ip.IsValid() {
-		return a.ip.String()
-	}
-	return a.facts.Value().text
 }
 
 // sharesEndpoint reports whether two addresses differ only in their IP, so that one endpoint can
@@ -515,20 +493,19 @@ func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	return follow.JoinKey(namespace, ref.Name), true
 }
 
-// expandTarget is the inverse of endpointTarget for slices in the given namespace.
-func expandTarget(target, namespace string) *corev1.ObjectReference {
-	switch targetKind(target) {
-	case federation.Workload:
-		_, name := follow.SplitKey(strings.TrimPrefix(target, workloadPrefix))
-		return &corev1.ObjectReference{Kind: "ExternalWorkload", Name: name}
-	case federation.Pod:
-		ref := &corev1.ObjectReference{Kind: "Pod"}
-		if ref.Namespace, ref.Name = follow.SplitKey(target); ref.Namespace == namespace {
-			ref.Namespace = ""
-		}
-		return ref
+// expandTarget is the inverse of endpointTarget.
+func expandTarget(target string) *corev1.ObjectReference {
+	kind := targetKind(target)
+	if kind == federation.Address {
+		return nil
 	}
-	return nil
+	ref := &corev1.ObjectReference{Kind: "Pod"}
+	if kind == federation.Workload {
+		ref.Kind = "ExternalWorkload"
+		target = strings.TrimPrefix(target, workloadPrefix)
+	}
+	ref.Namespace, ref.Name = follow.SplitKey(target)
+	return ref
 }
 
 // nameable reports whether an object can have the given name. A name with a slash could be mistaken

@@ -2,7 +2,10 @@ package copies
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,22 +17,39 @@ import (
 	"isthmus/federation"
 )
 
-// TestPack packs copies of several sizes into valid ConfigMaps, and unpacks them in any order.
+// group returns the only generation that the given ConfigMaps belong to, and its parts.
+func group(t *testing.T, list []*corev1.ConfigMap) (*generation, [][]byte) {
+	t.Helper()
+	all := make(generations)
+	var parts [][]byte
+	for _, m := range list {
+		all.add(m)
+		parts = append(parts, m.BinaryData[partKey])
+	}
+	if len(all) != 1 {
+		t.Fatalf("%d generations", len(all))
+	}
+	return slices.Collect(maps.Values(all))[0], parts
+}
+
+// TestPack packs copies of several sizes into valid ConfigMaps, and unpacks them.
 func TestPack(t *testing.T) {
 	for _, name := range []federation.ClusterName{
 		"east", "East_1", "a.b", "-", "ü", "east/../north",
 		federation.ClusterName(strings.Repeat("x", 63)), federation.ClusterName(strings.Repeat("x", 300)),
 	} {
-		for _, size := range []int{1, maxPart - 1, maxPart, maxPart + 1, 3*maxPart + 5} {
-			c := clusterstore.Copy{
-				Cluster: name, Identity: "uid", Server: "api.example/path", Lost: time.Now(),
+		for _, size := range []int{1, maxPart - 100, maxPart, 12*maxPart + 5} {
+			c := &clusterstore.Copy{
+				CopiedCluster: clusterstore.CopiedCluster{
+					Cluster: name, Identity: "uid", Server: "api.example/path", Lost: time.Now(),
+				},
 				Lists: map[string][]byte{
 					"services":       []byte("abc"),
 					"endpointslices": random(size),
 					"pods":           random(10),
 				},
 			}
-			list := pack(c, time.Now())
+			h, list := pack(c, time.Now())
 			for _, m := range list {
 				if e := validation.IsDNS1123Subdomain(m.Name); len(e) > 0 {
 					t.Errorf("name %q: %q", m.Name, e)
@@ -39,16 +59,15 @@ func TestPack(t *testing.T) {
 						t.Errorf("label %q: %q", v, e)
 					}
 				}
-				n := 0
-				for key, data := range m.BinaryData {
-					n += len(key) + len(data)
-				}
-				if n > 1<<20 {
+				if n := m.Size(); n > 1<<20 {
 					t.Errorf("%d bytes", n)
 				}
 			}
-			list[0], list[len(list)-1] = list[len(list)-1], list[0]
-			got, err := unpack(list)
+			g, parts := group(t, list)
+			if !slices.IsSorted(g.names) || !g.complete() || g.Checksum != h.Checksum || h.Bytes < size {
+				t.Errorf("%q, %d bytes: %+v, and head %+v", name, size, g, h)
+			}
+			got, err := g.unpack(parts)
 			if err != nil || got.Cluster != name || !got.Lost.Equal(c.Lost) ||
 				!maps.EqualFunc(got.Lists, c.Lists, bytes.Equal) {
 				t.Errorf("%q, %d bytes: %v", name, size, err)
@@ -72,45 +91,35 @@ func TestSlug(t *testing.T) {
 	}
 }
 
-// FuzzUnpack: whatever ConfigMaps contain, unpack does not panic, and returns only what the checksum covers.
-func FuzzUnpack(f *testing.F) {
-	c := clusterstore.Copy{
-		Cluster: "east",
-		Server:  "api",
-		Lost:    time.Unix(1, 0),
-		Lists:   map[string][]byte{"pods": []byte("x")},
-	}
-	m := pack(c, time.Unix(2, 0))[0]
-	good := m.Annotations[headAnnotation]
-	f.Add(good, "1", "pods", []byte("x"), good, "1")
-	f.Add(good, "2", "pods", []byte("x"), strings.Replace(good, `"part":1`, `"part":2`, 1), "2")
-	f.Add(strings.Replace(good, `"part":1`, `"part":-1`, 1), "1", "", []byte(nil), "{", "9999999999999999999")
-	f.Add(`{"cluster":"east","part":1e99}`, "1", "pods", []byte("x"), `[]`, "")
-	f.Fuzz(func(t *testing.T, head1, count1, key string, data []byte, head2, count2 string) {
-		one := func(head, count string) *corev1.ConfigMap {
-			made := m.DeepCopy()
-			made.Annotations[headAnnotation] = head
-			made.Labels[countLabel] = count
-			made.BinaryData = map[string][]byte{key: data}
-			return made
-		}
-		parts := []*corev1.ConfigMap{one(head1, count1), one(head2, count2)}
+// FuzzGeneration checks that no ConfigMap can make add or unpack panic, and that unpack returns
+// only data with the right checksum.
+func FuzzGeneration(f *testing.F) {
+	c := &clusterstore.Copy{Lists: map[string][]byte{"pods": []byte("x")}}
+	c.Cluster = "east"
+	_, list := pack(c, time.Unix(2, 0))
+	good := list[0].Annotations[headAnnotation]
+	f.Add(good, list[0].BinaryData[partKey], "east")
+	f.Add(strings.Replace(good, `"parts":1`, `"parts":-1`, 1), []byte(nil), "east")
+	f.Add(strings.Replace(good, `"bytes":`, `"bytes":-`, 1), []byte("x"), "east")
+	f.Add(`{"cluster":"east","parts":1e99}`, []byte("x"), "north")
+	garbled := []byte("\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")
+	f.Add(fmt.Sprintf(`{"cluster":"east","parts":1,"checksum":"%x"}`, sha256.Sum256(garbled)), garbled, "east")
+	f.Fuzz(func(t *testing.T, head string, data []byte, label string) {
+		m := list[0].DeepCopy()
+		m.Annotations[headAnnotation] = head
+		m.Labels[clusterLabel] = label
+		m.BinaryData[partKey] = data
 		all := make(generations)
-		for _, list := range [][]*corev1.ConfigMap{parts, parts[:1], nil} {
-			for _, part := range list {
-				all.add(part)
+		all.add(m)
+		all.add(m)
+		for _, g := range all {
+			got, err := g.unpack([][]byte{data})
+			if g.Bytes < 0 || g.Parts > maxParts || len(g.names) != 2 || (got == nil) != (err != nil) {
+				t.Errorf("%+v: %v, %v", g, got, err)
 			}
-			got, err := unpack(list)
-			switch {
-			case err != nil && got != nil, err == nil && got == nil:
-				t.Errorf("%v, %v", got, err)
-			case err != nil:
-			case !strings.Contains(head1, checksum(got)):
-				t.Error("the checksum is not that of the annotation")
+			if got != nil && g.Checksum != fmt.Sprintf("%x", sha256.Sum256(data)) {
+				t.Error("the checksum is wrong")
 			}
-		}
-		if n := len(all.newestFirst()); n > 1 {
-			t.Errorf("%d generations", n)
 		}
 	})
 }

@@ -3,8 +3,9 @@ package copies
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -41,6 +42,7 @@ type world struct {
 	accept chan net.Conn
 	closed chan struct{}
 	lists  atomic.Int32 // of ConfigMaps
+	refuse atomic.Int32 // number of writes of ConfigMaps that fail next
 
 	mu      sync.Mutex
 	created []string     // names of the ConfigMaps that were created
@@ -75,17 +77,20 @@ func (w *world) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// counter counts lists of ConfigMaps.
-type counter struct {
+// requests counts lists of ConfigMaps, and makes writes of ConfigMaps fail.
+type requests struct {
 	http.RoundTripper
-	lists *atomic.Int32
+	*world
 }
 
-func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/configmaps") {
-		c.lists.Add(1)
+func (r requests) RoundTrip(request *http.Request) (*http.Response, error) {
+	switch ofConfigMaps := strings.HasSuffix(request.URL.Path, "/configmaps"); {
+	case ofConfigMaps && request.Method == http.MethodGet:
+		r.lists.Add(1)
+	case ofConfigMaps && request.Method == http.MethodPost && r.refuse.Add(-1) >= 0:
+		return nil, errors.New("refused")
 	}
-	return c.RoundTripper.RoundTrip(r)
+	return r.RoundTripper.RoundTrip(request)
 }
 
 // inWorld runs a test.
@@ -133,22 +138,27 @@ func (w *world) configMaps() map[string]*corev1.ConfigMap {
 	return all
 }
 
-// copied checks which clusters have copies, as CLUSTER:PARTS or CLUSTER:PARTS/COUNT if parts are missing.
+// copied checks which clusters have copies, as CLUSTER:PARTS or CLUSTER:PARTS/COUNT if parts are
+// missing.
 func (w *world) copied(want ...string) {
 	w.t.Helper()
 	parts := make(map[string]int)
-	counts := make(map[string]string)
+	counts := make(map[string]int)
 	for _, m := range w.configMaps() {
+		var h head
+		if err := json.Unmarshal([]byte(m.Annotations[headAnnotation]), &h); err != nil {
+			w.t.Error(err)
+		}
 		id := m.Labels[clusterLabel] + "@" + m.Labels[generationLabel]
 		parts[id]++
-		counts[id] = m.Labels[countLabel]
+		counts[id] = h.Parts
 	}
 	var got []string
 	for id, n := range parts {
 		name, _, _ := strings.Cut(id, "@")
 		text := fmt.Sprintf("%s:%d", name, n)
-		if counts[id] != fmt.Sprint(n) {
-			text += "/" + counts[id]
+		if counts[id] != n {
+			text += fmt.Sprint("/", counts[id])
 		}
 		got = append(got, text)
 	}
@@ -182,7 +192,7 @@ type replica struct {
 func (w *world) replica(name string, maxAge time.Duration) *replica {
 	w.t.Helper()
 	config := &rest.Config{Host: "http://local.example", Dial: w.dial}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counter{next, &w.lists} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return requests{next, w} })
 	client, err := kube.New(federation.Local, config, nil)
 	if err == nil {
 		err = client.AddTyped()
@@ -221,7 +231,17 @@ func (r *replica) caches() (list []clusterstore.LinkedCache, listed bool) {
 	return slices.Collect(maps.Values(r.links)), !r.unknown
 }
 
-// set sets the state of a link. If the link is ready or stale, the replica has its cache, which has these bytes.
+// withReplica runs a test with one replica.
+func withReplica(t *testing.T, f func(t *testing.T, w *world, a *replica)) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.replica("a", day)
+		defer a.stop()
+		f(t, w, a)
+	})
+}
+
+// set sets the state of a link. If the link is ready or stale, the replica has its cache, which has
+// these bytes.
 func (r *replica) set(name federation.ClusterName, state cluster.State, data []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,12 +252,11 @@ func (r *replica) set(name federation.ClusterName, state cluster.State, data []b
 		l.Lost = l.Since
 	}
 	if state == cluster.Stale || state == cluster.Ready {
-		l.Write = func(to func(string) io.Writer) error {
-			if _, err := to("services").Write([]byte("services of " + name)); err != nil {
-				return err
+		l.Copy = func(limit int) (map[string][]byte, error) {
+			if len(data) > limit {
+				return nil, errors.New("its copy would be larger than 16 MiB")
 			}
-			_, err := to("pods").Write(data)
-			return err
+			return map[string][]byte{"services": []byte("services of " + name), "pods": data}, nil
 		}
 	}
 	r.links[name] = l
@@ -276,7 +295,8 @@ func wait(d time.Duration) {
 	synctest.Wait()
 }
 
-// A cluster is copied once per outage, whatever the number of replicas, and the copy is deleted afterwards.
+// A cluster is copied once per outage, whatever the number of replicas, and the copy is deleted
+// afterwards.
 func TestOncePerOutage(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.replica("a", day), w.replica("b", day)
@@ -304,11 +324,6 @@ func TestOncePerOutage(t *testing.T) {
 			lost > lostFor+5*time.Second {
 			t.Errorf("read %v, %v", found.Server, lost)
 		}
-		b.read.Store(maxRead - maxPart)
-		if _, err := b.Read(t.Context(), "east"); err == nil || !strings.Contains(err.Error(), "64 MiB") {
-			t.Errorf("read beyond the limit: %v", err)
-		}
-		b.read.Store(0)
 		wait(time.Hour)
 		w.copied("east:3")
 		if n := w.writes(); n != 3 {
@@ -330,9 +345,7 @@ func TestOncePerOutage(t *testing.T) {
 
 // If a cluster is lost again before its copy is deleted, it is copied again.
 func TestSecondOutage(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.replica("a", day)
-		defer a.stop()
+	withReplica(t, func(t *testing.T, w *world, a *replica) {
 		a.set("east", cluster.Stale, []byte("old"))
 		wait(2 * time.Minute)
 		a.set("east", cluster.Ready, []byte("new"))
@@ -349,9 +362,7 @@ func TestSecondOutage(t *testing.T) {
 
 // A cluster that comes and goes is copied once a minute at most.
 func TestFlapping(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.replica("a", day)
-		defer a.stop()
+	withReplica(t, func(t *testing.T, w *world, a *replica) {
 		for range 60 {
 			a.set("east", cluster.Stale, nil)
 			wait(20 * time.Second)
@@ -364,8 +375,8 @@ func TestFlapping(t *testing.T) {
 	})
 }
 
-// A leader dies between two ConfigMaps. Another replica that has the cluster writes a complete generation, and the
-// replicas that start meanwhile write nothing.
+// A leader dies between two ConfigMaps. Another replica that has the cluster writes a complete
+// generation, and the replicas that start meanwhile write nothing.
 func TestLeaderDies(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.replica("a", day), w.replica("b", day)
@@ -374,7 +385,7 @@ func TestLeaderDies(t *testing.T) {
 		data := random(5 * maxPart)
 		dead := make(chan struct{})
 		w.before = func(name string) {
-			if strings.HasSuffix(name, "-3") && w.writes() == 2 {
+			if strings.HasSuffix(name, "-03") && w.writes() == 2 {
 				close(dead)
 			}
 		}
@@ -518,9 +529,7 @@ func TestNotRemoved(t *testing.T) {
 // TestBounds checks the limits of one copy and of all copies together. At the limit, a copy can
 // still replace the earlier copy of its cluster. A refused copy is written once there is room.
 func TestBounds(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.replica("a", day)
-		defer a.stop()
+	withReplica(t, func(t *testing.T, w *world, a *replica) {
 		large := random(maxCopy - 1000)
 		for i := range 4 {
 			a.set(federation.ClusterName(fmt.Sprint("large-", i)), cluster.Stale, large)
@@ -540,7 +549,7 @@ func TestBounds(t *testing.T) {
 		}
 		w.copied("large-0:19", "large-1:19", "large-2:19", "large-3:19")
 
-		a.set("huge", cluster.Stale, random(maxCopy))
+		a.set("huge", cluster.Stale, random(maxCopy+1))
 		a.set("large-4", cluster.Stale, large)
 		wait(2 * time.Minute)
 		status := a.Status()
@@ -577,14 +586,14 @@ func TestForbidden(t *testing.T) {
 		if _, err := a.Read(t.Context(), "east"); err == nil || !strings.Contains(err.Error(), "forbidden") {
 			t.Errorf("read: %v", err)
 		}
-		if n := w.lists.Load(); n > 4 {
+		if n := w.lists.Load(); n > 12 {
 			t.Errorf("%d lists in ten minutes", n)
 		}
 		if n := a.logs.FilterLevelExact(zapcore.WarnLevel).Len(); n != 1 {
 			t.Errorf("%d warnings", n)
 		}
 		w.Misbehave(apisim.Faults{})
-		wait(refusedPause + time.Minute)
+		wait(failedPause + time.Minute)
 		w.copied("east:1")
 		if e := a.Status().Error; e != "" {
 			t.Errorf("error %q", e)
@@ -613,33 +622,40 @@ func TestNoLease(t *testing.T) {
 }
 
 func TestUnusable(t *testing.T) {
+	head := func(from, to string) func(*world, []*corev1.ConfigMap) {
+		return func(_ *world, parts []*corev1.ConfigMap) {
+			for _, m := range parts {
+				m.Annotations[headAnnotation] = strings.Replace(m.Annotations[headAnnotation], from, to, 1)
+			}
+		}
+	}
 	for name, x := range map[string]struct {
-		damage func(w *world, m *corev1.ConfigMap) // of a copy with two ConfigMaps, the last one
+		damage func(w *world, parts []*corev1.ConfigMap) // of a copy with two ConfigMaps
 		maxAge time.Duration
 		want   string
 	}{
-		"damaged": {func(w *world, m *corev1.ConfigMap) { m.BinaryData["services"] = []byte("x") }, day, "damaged"},
-		"shorter": {func(w *world, m *corev1.ConfigMap) { m.BinaryData = nil }, day, "damaged"},
-		"incomplete": {func(w *world, m *corev1.ConfigMap) {
-			if err := w.Delete(m); err != nil {
+		"damaged": {func(_ *world, parts []*corev1.ConfigMap) { parts[1].BinaryData[partKey][0]++ }, day, "damaged"},
+		"shorter": {func(_ *world, parts []*corev1.ConfigMap) { parts[1].BinaryData = nil }, day, "damaged"},
+		"swapped": {func(_ *world, parts []*corev1.ConfigMap) {
+			parts[0].BinaryData, parts[1].BinaryData = parts[1].BinaryData, parts[0].BinaryData
+		}, day, "damaged"},
+		"incomplete": {func(w *world, parts []*corev1.ConfigMap) {
+			if err := w.Delete(parts[1]); err != nil {
 				w.t.Error(err)
 			}
-			m.Labels = nil
+			parts[1].Namespace = "other"
 		}, day, "incomplete"},
-		"too old": {func(*world, *corev1.ConfigMap) {}, 2 * time.Minute, "--cache-max-age"},
-		"two parts 1": {func(w *world, m *corev1.ConfigMap) {
-			m.Annotations[headAnnotation] = first(w)
+		"of two generations": {func(_ *world, parts []*corev1.ConfigMap) {
+			parts[1].Annotations[headAnnotation] += " "
 		}, day, "incomplete"},
-		"huge annotation": {func(_ *world, m *corev1.ConfigMap) {
-			m.Annotations[headAnnotation] += strings.Repeat(" ", maxHead)
-		}, day, "annotation isthmus.io/cache can't be read"},
-		"negative size": {func(_ *world, m *corev1.ConfigMap) {
-			head := m.Annotations[headAnnotation]
-			m.Annotations[headAnnotation] = strings.Replace(head, `"bytes":`, `"bytes":-`, 1)
-		}, day, "size"},
-		"huge count": {func(_ *world, m *corev1.ConfigMap) {
-			m.Labels[countLabel] = "1000000000"
-		}, day, "isthmus.io/cache-count"},
+		"too old":        {func(*world, []*corev1.ConfigMap) {}, 2 * time.Minute, "--cache-max-age"},
+		"no annotation":  {head("{", ""), day, "annotation isthmus.io/cache can't be read"},
+		"negative size":  {head(`"bytes":`, `"bytes":-`), day, "annotation isthmus.io/cache can't be read"},
+		"many parts":     {head(`"parts":2`, `"parts":1000000000`), day, "annotation isthmus.io/cache can't be read"},
+		"negative parts": {head(`"parts":2`, `"parts":-2`), day, "incomplete"},
+		"other cluster": {
+			head(`"cluster":"east"`, `"cluster":"north"`), day, "annotation isthmus.io/cache can't be read",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -647,112 +663,113 @@ func TestUnusable(t *testing.T) {
 				a.set("east", cluster.Stale, random(maxPart))
 				wait(5 * time.Minute)
 				a.stop()
-				for name, m := range w.configMaps() {
-					if strings.HasSuffix(name, "-2") {
-						if x.damage(w, m); m.Labels != nil {
-							if err := w.Put(m); err != nil {
-								t.Fatal(err)
-							}
-						}
+				all := w.configMaps()
+				var parts []*corev1.ConfigMap
+				for _, name := range slices.Sorted(maps.Keys(all)) {
+					parts = append(parts, all[name])
+				}
+				x.damage(w, parts)
+				for _, m := range parts {
+					if err := w.Put(m); err != nil {
+						t.Fatal(err)
 					}
 				}
 				b := w.replica("b", x.maxAge)
 				defer b.stop()
 				b.set("east", cluster.Pending, nil)
-				began := time.Now()
 				found, err := b.Read(t.Context(), "east")
-				if found != nil || err == nil || !strings.Contains(err.Error(), x.want) ||
-					time.Since(began) > time.Second {
-					t.Errorf("read: %v, after %v", err, time.Since(began))
-				}
-				if n := b.read.Load(); n != 0 {
-					t.Errorf("%d bytes of a copy that can't be used count as read", n)
+				if found != nil || err == nil || !strings.Contains(err.Error(), x.want) || !isUnusable(err) {
+					t.Errorf("read: %v", err)
 				}
 			})
 		})
 	}
 }
 
-// first returns the annotation of the first ConfigMap.
-func first(w *world) string {
-	for name, m := range w.configMaps() {
-		if strings.HasSuffix(name, "-1") {
-			return m.Annotations[headAnnotation]
-		}
-	}
-	return ""
-}
-
-// A reader waits for a copy that is being written.
+// A copy that is being written may become usable, even if older copies can't be used.
 func TestReadWhileWriting(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.replica("a", day)
-		defer a.stop()
-		a.set("east", cluster.Stale, random(10*maxPart))
-		for len(w.configMaps()) < 5 {
-			wait(100 * time.Millisecond)
+	withReplica(t, func(t *testing.T, w *world, a *replica) {
+		wait(time.Hour)
+		put := func(list ...*corev1.ConfigMap) {
+			for _, m := range list {
+				m.Namespace = "linkerd"
+				if err := w.Put(m); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if found, err := a.Read(ctx, "east"); err != nil || len(found.Lists["pods"]) != 10*maxPart {
+		c := &clusterstore.Copy{Lists: map[string][]byte{"pods": random(2 * maxPart)}}
+		c.CopiedCluster = clusterstore.CopiedCluster{
+			Cluster: "east", Server: "api", Lost: time.Now().Add(-10 * time.Minute),
+		}
+		_, incomplete := pack(c, time.Now().Add(-5*time.Minute))
+		_, damaged := pack(c, time.Now().Add(-2*time.Minute))
+		_, list := pack(c, time.Now())
+		damaged[1].BinaryData[partKey] = []byte("x")
+		put(incomplete[0])
+		put(damaged...)
+		put(list[:2]...)
+		if _, err := a.Read(t.Context(), "east"); err == nil || isUnusable(err) {
+			t.Errorf("read: %v", err)
+		}
+		put(list[2])
+		if found, err := a.Read(t.Context(), "east"); err != nil || len(found.Lists["pods"]) != 2*maxPart {
 			t.Errorf("read: %v", err)
 		}
 	})
 }
 
-// A reader waits for a copy that is being written, even if an older copy can't be used.
-func TestReadBesideUnusable(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		wait(time.Hour)
-		put := func(m *corev1.ConfigMap) {
-			m.Namespace = "linkerd"
+// A complete copy that is damaged does not replace a good one, and is written again.
+func TestDamagedWhileLost(t *testing.T) {
+	withReplica(t, func(t *testing.T, w *world, a *replica) {
+		a.set("east", cluster.Stale, []byte("good"))
+		wait(time.Minute)
+		w.copied("east:1")
+		for _, m := range w.configMaps() { // a newer one
+			m.Name = namePrefix + "east-2-01"
+			m.Labels[generationLabel] = "2"
+			text := m.Annotations[headAnnotation]
+			m.Annotations[headAnnotation] = strings.Replace(text, `"checksum":"`, `"checksum":"0`, 1)
 			if err := w.Put(m); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c := clusterstore.Copy{Cluster: "east", Server: "api", Lost: time.Now().Add(-10 * time.Minute)}
-		c.Lists = map[string][]byte{"pods": random(2 * maxPart)}
-		put(pack(c, time.Now().Add(-5*time.Minute))[0])
-		damaged := pack(c, time.Now().Add(-2*time.Minute))
-		damaged[1].BinaryData["pods"] = []byte("x")
-		put(damaged[0])
-		put(damaged[1])
-		list := pack(c, time.Now())
-		put(list[0])
-		a := w.replica("a", day)
-		defer a.stop()
-		a.set("east", cluster.Pending, nil)
-		var putting sync.WaitGroup
-		defer putting.Wait()
-		putting.Go(func() {
-			time.Sleep(2500 * time.Millisecond)
-			put(list[1])
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if found, err := a.Read(ctx, "east"); err != nil || len(found.Lists["pods"]) != 2*maxPart {
-			t.Errorf("read: %v", err)
+		wait(2 * listEvery)
+		w.copied("east:1")
+		for _, m := range w.configMaps() { // the only one
+			m.BinaryData[partKey][0]++
+			text := m.Annotations[headAnnotation]
+			m.Annotations[headAnnotation] = strings.Replace(text, `"checksum":"`, `"checksum":"0`, 1)
+			if err := w.Put(m); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if n := a.read.Load(); n != 2*maxPart {
-			t.Errorf("%d bytes count as read", n)
+		wait(2*listEvery + readyFor)
+		w.copied("east:1")
+		if found, err := a.Read(t.Context(), "east"); err != nil || string(found.Lists["pods"]) != "good" {
+			t.Errorf("read: %v", err)
 		}
 	})
 }
 
-// A cluster whose head would be too long for readers is not copied.
-func TestLongServer(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.replica("a", day)
-		defer a.stop()
-		a.set("east", cluster.Stale, nil)
-		a.mu.Lock()
-		l := a.links["east"]
-		l.Server = strings.Repeat("x", maxHead)
-		a.links["east"] = l
-		a.mu.Unlock()
+// A write that fails once is repeated at once.
+func TestRefusedWrite(t *testing.T) {
+	withReplica(t, func(t *testing.T, w *world, a *replica) {
+		w.refuse.Store(maxAttempts - 1)
+		a.set("east", cluster.Stale, random(2*maxPart))
+		wait(lostFor + 6*time.Second)
+		w.copied("east:3")
+		a.missing(t, "")
+		w.refuse.Store(maxAttempts)
+		a.set("north", cluster.Stale, nil)
+		wait(lostFor + 6*time.Second)
+		w.copied("east:3")
+		if all := a.Status().Missing; len(all) != 1 || !strings.Contains(all[0].Reason, "refused") {
+			t.Errorf("missing %+v", all)
+		}
 		wait(time.Minute)
-		w.copied()
-		a.missing(t, "east: the identity or the server of the cluster is too long for a copy")
+		w.copied("east:3", "north:1")
+		a.missing(t, "")
 	})
 }
 

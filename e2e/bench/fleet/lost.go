@@ -1,17 +1,17 @@
 package fleet
 
 import (
-	"strconv"
+	"encoding/json"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Labels of the ConfigMaps that a copy of a lost cluster consists of.
+// Labels and annotation of the ConfigMaps that a copy of a lost cluster consists of.
 const (
 	copyCluster    = "isthmus.io/cache-cluster"
 	copyGeneration = "isthmus.io/cache-generation"
-	copyCount      = "isthmus.io/cache-count"
+	copyHead       = "isthmus.io/cache"
 )
 
 // Copied describes the complete copies of lost clusters in the local cluster.
@@ -36,8 +36,10 @@ type written struct {
 
 // add adds a new ConfigMap.
 func (c *copies) add(m *corev1.ConfigMap) {
-	count, err := strconv.Atoi(m.Labels[copyCount])
-	if err != nil {
+	var head struct {
+		Parts int `json:"parts"` // number of ConfigMaps
+	}
+	if json.Unmarshal([]byte(m.Annotations[copyHead]), &head) != nil {
 		return // the ConfigMap belongs to no copy
 	}
 	id := [2]string{m.Labels[copyCluster], m.Labels[copyGeneration]}
@@ -46,7 +48,7 @@ func (c *copies) add(m *corev1.ConfigMap) {
 		if c.all == nil {
 			c.all = make(map[[2]string]*written)
 		}
-		one = &written{count: count}
+		one = &written{count: head.Parts}
 		c.all[id] = one
 	}
 	one.parts++
