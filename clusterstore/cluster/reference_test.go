@@ -144,12 +144,18 @@ func modelledWorkload(w *decode.ExternalWorkload) spec.Workload {
 	return made
 }
 
+var kindWords = map[federation.Kind]string{
+	federation.Address:  "",
+	federation.Pod:      "Pod",
+	federation.Workload: "ExternalWorkload",
+}
+
 // modelled returns an endpoint in the form that package spec computes.
 func modelled(e *federation.Endpoint) spec.Backend {
 	common := e.Common.Get()
 	b := spec.Backend{
 		Addr:        e.Addr,
-		Kind:        [...]string{federation.Address: "", federation.Pod: "Pod", federation.Workload: "ExternalWorkload"}[e.Kind],
+		Kind:        kindWords[e.Kind],
 		Target:      e.Twin[strings.LastIndex(e.Twin, "/")+1:],
 		Zone:        e.Zone,
 		Node:        e.Node,
