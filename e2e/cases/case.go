@@ -13,19 +13,19 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// Extension is that of case files.
+// Extension is the file name extension of cases.
 const Extension = ".txtar"
 
-// Case is one parsed case.
+// Case is a parsed case.
 type Case struct {
 	Name  string
 	About string // what the case checks
 
-	EveryServer bool     // not only Isthmus has to pass it
-	Alone       bool     // no other case may run at the same time in the same clusters
-	Restarts    bool     // it begins by restarting the gateway
-	Linked      bool     // it has links; those that are not Alone have all the same
-	Proves      []string // the IDs of behaviours
+	EveryServer bool     // every Destination server must pass the case, not only Isthmus
+	Alone       bool     // the case must not run in parallel with other cases in the same clusters
+	Restarts    bool     // the case begins with a restart of the replica
+	Linked      bool     // the case has links; always set for a case that is not Alone
+	Proves      []string // IDs of the behaviors that the case proves
 
 	steps []step
 }
@@ -37,13 +37,13 @@ type step struct {
 	do   action
 }
 
-// section is a part of the archive after the script.
+// section is a file in the archive after the script.
 type section struct {
 	text string
-	line int // of the file, where its text begins
+	line int // line number of the text in the case file
 }
 
-// Load reads and parses a case's file.
+// Load reads and parses a case file.
 func Load(path string) (*Case, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -52,8 +52,8 @@ func Load(path string) (*Case, error) {
 	return Parse(path, data)
 }
 
-// Parse parses a case; path is where it comes from and gives it its name. The error names every mistake with its
-// line.
+// Parse parses a case. The case is named after its path. The error lists every mistake with its
+// line number.
 func Parse(path string, data []byte) (*Case, error) {
 	name := strings.TrimSuffix(filepath.Base(path), Extension)
 	text := strings.ReplaceAll(string(data), "$NS", name)
@@ -66,7 +66,7 @@ func Parse(path string, data []byte) (*Case, error) {
 	}
 	line := strings.Count(string(archive.Comment), "\n") + 1
 	for _, f := range archive.Files {
-		line++ // the marker
+		line++ // skip the marker
 		if _, ok := p.sections[f.Name]; ok {
 			p.errs = append(p.errs, fmt.Errorf("%s:%d: there are two sections %q", path, line-1, f.Name))
 		}
@@ -81,7 +81,7 @@ func Parse(path string, data []byte) (*Case, error) {
 	return p.c, nil
 }
 
-// header reads the comments that describe the case.
+// header parses the comments that describe the case.
 func (p *parser) header(script string) {
 	for line := range strings.Lines(script) {
 		comment, ok := strings.CutPrefix(strings.TrimSpace(line), "#")
@@ -92,7 +92,7 @@ func (p *parser) header(script string) {
 		key, value, _ := strings.Cut(comment, ":")
 		value = strings.TrimSpace(value)
 		switch {
-		case key == "feature", key == "peer": // for readers
+		case key == "feature", key == "peer": // only informative
 		case key == "proves":
 			p.c.Proves = strings.Fields(value)
 		case comment == "for: every server":
@@ -105,18 +105,18 @@ func (p *parser) header(script string) {
 	}
 }
 
-// parser turns a script into steps and collects the mistakes.
+// parser converts a script to steps and collects all mistakes.
 type parser struct {
 	file     string
 	c        *Case
 	sections map[string]section
-	streams  map[string]bool // ids that have been opened so far
-	index    string          // the value of $I, in a repeated section
-	depth    int             // of repeated sections
+	streams  map[string]bool // ids of the streams opened so far
+	index    string          // value of $I in a repeated section
+	depth    int             // nesting depth of repeated sections
 	errs     []error
 }
 
-// script parses lines, of which the first is the file's line from.
+// script parses a script. The line number of its first line is from.
 func (p *parser) script(text string, from int) {
 	number := from - 1
 	for line := range strings.Lines(text) {
@@ -142,9 +142,9 @@ func (p *parser) script(text string, from int) {
 	}
 }
 
-// company notes whether other cases may run beside this one. They may if all that it writes has
-// names of its own, except for links, of which each cluster has one for all, and if it has these
-// before it opens streams.
+// company records whether the case can run in parallel with other cases. Such a case only writes
+// objects with unique names, and links that it shares with the other cases. It must write these
+// links before it opens streams.
 func (p *parser) company(words []string) {
 	p.c.Restarts = p.c.Restarts || len(p.c.steps) == 0 && words[0] == "restart-gateway"
 	switch words[0] {
@@ -170,7 +170,7 @@ func (p *parser) company(words []string) {
 	}
 }
 
-// section returns a section's text, with $I replaced where it has a value.
+// section returns the text of a section. In a repeated section, $I is replaced by its value.
 func (p *parser) section(name string) (section, error) {
 	s, ok := p.sections[name]
 	if !ok {
@@ -182,7 +182,7 @@ func (p *parser) section(name string) (section, error) {
 	return s, nil
 }
 
-// jsonSection returns a section's JSON.
+// jsonSection parses a section as JSON.
 func (p *parser) jsonSection(name string) (any, error) {
 	s, err := p.section(name)
 	if err != nil {
@@ -195,13 +195,13 @@ func (p *parser) jsonSection(name string) (any, error) {
 	return v, nil
 }
 
-// command parses one command. A repeat has no action of its own: its commands become steps.
+// command parses one command. A repeat command adds its commands as steps and returns no action.
 func (p *parser) command(words []string) (action, error) {
 	name, args := words[0], words[1:]
 	type syntax struct {
 		parse    func(*parser, []string) (action, error)
 		min      int
-		max      int // -1: any number
+		max      int // -1 means unlimited
 		synopsis string
 	}
 	commands := map[string]syntax{
@@ -285,7 +285,7 @@ func (p *parser) command(words []string) (action, error) {
 	return c.parse(p, args)
 }
 
-// named splits [NS/]NAME; the namespace is the case's own where none is given.
+// named splits [NS/]NAME. The default namespace is that of the case.
 func (p *parser) named(word string) (namespace, name string) {
 	if namespace, name, ok := strings.Cut(word, "/"); ok {
 		return namespace, name

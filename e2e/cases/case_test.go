@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestParseMistakes: what can't be a command is no case that passes.
+// TestParseMistakes checks that invalid commands are reported.
 func TestParseMistakes(t *testing.T) {
 	for script, want := range map[string]string{
 		"nonsense":                                "c.txtar:1: nonsense: there is no such command",

@@ -15,12 +15,12 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// action is what a command does when the case runs.
+// action runs a command of a case.
 type action func(context.Context, *run) error
 
 const (
 	settleTime = 300 * time.Millisecond
-	maxSteps   = 100_000 // of a case, repetitions included
+	maxSteps   = 100_000 // maximum number of steps in a case, including repetitions
 )
 
 func parseSettle(_ *parser, args []string) (action, error) {
@@ -63,7 +63,7 @@ func parseRepeat(p *parser, args []string) (action, error) {
 		before := len(p.errs)
 		p.script(s.text, s.line)
 		if len(p.errs) > before {
-			break // the other rounds have the same mistakes
+			break // all repetitions have the same mistakes
 		}
 		if len(p.c.steps) > maxSteps {
 			return nil, fmt.Errorf("the case has more than %d commands", maxSteps)
@@ -83,7 +83,7 @@ func parseSubscribe(kind proxy.Kind) func(*parser, []string) (action, error) {
 	}
 }
 
-// onStream is for commands that have nothing but a stream's id.
+// onStream returns a parser for commands whose only argument is the id of a stream.
 func onStream(do func(*stream, context.Context) error) func(*parser, []string) (action, error) {
 	return func(_ *parser, args []string) (action, error) {
 		return func(ctx context.Context, r *run) error { return do(r.streams[args[0]], ctx) }, nil
@@ -156,7 +156,8 @@ func parseFault(command string) func(*parser, []string) (action, error) {
 	}
 }
 
-// clusterNames are the clusters that a case may name; the gateway is local to the first.
+// clusterNames lists the clusters that a case can use. The first one is the replica's local
+// cluster.
 var clusterNames = []string{"west", "east", "north"}
 
 func knownCluster(name string) error {

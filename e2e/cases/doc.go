@@ -1,21 +1,21 @@
-// Package cases runs cases: scripts that write objects to real API servers, subscribe to a gateway as a proxy does,
-// and check what must come of it. What a case looks like, and every command, is described in e2e/testdata/README.md.
+// Package cases runs cases. A case is a script that writes objects to real API servers, subscribes
+// to Isthmus as a proxy does, and checks the results. The format of a case and all commands are
+// described in e2e/testdata/README.md.
 //
-// Parse reads a case and reports all its mistakes with file and line before anything is run. A
-// Runner runs cases one after the other against an Environment: three clusters and a gateway.
-// Afterwards it leaves the environment as it found it, whatever the case did and however it ended,
-// but for a gateway with the case's flags, which is halted until a case needs it. Cases that are
-// not Alone may run at the same time, each by a Runner.
+// Parse reads a case and reports every mistake with file and line before the case runs. A Runner
+// runs cases one after the other in an Environment, which consists of three clusters and an Isthmus
+// replica. After each case, the Runner restores the Environment, even if the case failed. A replica
+// with flags from the case stays stopped until another case needs it. Cases that are not Alone can
+// run in parallel, each with its own Runner.
 //
-// Decisions:
+// Some rules for all cases:
 //
-//   - A state that must hold may be reached more than once: it has to be true for 300 ms on end at some time within the
-//     timeout, so that changes which were under way when the command began do no harm. A message in between that the
-//     runner was too slow to see begins the 300 ms anew.
-//   - A stream that received something a server must not send (proxy.Fault) fails its case,
-//     whatever the script expects.
-//   - Objects of a case are deleted one by one. Its namespaces stay, in clusters that end with the
-//     run: to delete one takes an API server as long as the rest of a case.
+//   - An expected state must last for 300 ms at some time within the timeout, so that earlier
+//     changes still in progress do no harm. If the runner misses a message, the 300 ms start again.
+//   - A stream that receives an invalid message (proxy.Fault) fails its case, whatever the script
+//     expects.
+//   - The objects of a case are deleted one by one. Its namespaces are left until the clusters end,
+//     because the deletion of a namespace takes as long as the rest of a case.
 //
-// ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
+// ARCHITECTURE.md in the root of the repository describes all packages.
 package cases

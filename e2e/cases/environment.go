@@ -12,15 +12,15 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// StartConfig is what to run.
+// StartConfig configures Start.
 type StartConfig struct {
-	Dir          string    // where the clusters keep their state, and the isthmus command its kubeconfig
-	Controlplane string    // the controlplane command; empty: harness.Controlplane
-	Gateway      string    // the isthmus command; empty: harness.Isthmus
-	Output       io.Writer // gets the log of the gateway; may be nil
+	Dir          string    // directory for the clusters' state and the kubeconfigs of the isthmus command
+	Controlplane string    // path of the controlplane command; the default is harness.Controlplane
+	Gateway      string    // path of the isthmus command; the default is harness.Isthmus
+	Output       io.Writer // optional writer for the replica's log
 }
 
-// Start returns an environment as cases expect it, and what ends it.
+// Start starts an environment for cases. The returned function stops it.
 func Start(ctx context.Context, cfg StartConfig) (env Environment, stop func() error, err error) {
 	var ending []func() error
 	stop = func() error {
@@ -54,7 +54,7 @@ func Start(ctx context.Context, cfg StartConfig) (env Environment, stop func() e
 		ctx,
 		harness.ReplicaConfig{Binary: cfg.Gateway, Kubeconfig: clusters[0].Kubeconfig(), Output: cfg.Output,
 			Args: []string{"-shutdown-delay=0s", "-drain=0s"}},
-	) // cases restart it while they have streams
+	) // no delays, because cases restart the replica while streams are open
 	if err != nil {
 		return env, stop, err
 	}
@@ -71,14 +71,13 @@ func startClusters(ctx context.Context, cfg StartConfig) ([]*harness.Cluster, er
 			Controllers: []string{
 				"namespace",
 				"serviceaccount",
-			}, // cases name owners that do not exist: no garbage collector
+			}, // no garbage collector, because cases use owners that do not exist
 		})
 	}
 	return harness.StartClusters(ctx, cfgs...)
 }
 
-// prepare writes what the gateway's own cluster holds in any case: the control plane's namespace,
-// and one EndpointSlice.
+// prepare writes the control plane's namespace and an EndpointSlice to the local cluster.
 func prepare(ctx context.Context, cfg *rest.Config) error {
 	w, err := newWriter(clusterNames[0], cfg)
 	if err != nil {

@@ -18,25 +18,25 @@ import (
 
 const domain = "cluster.local"
 
-// link is what one link command asks for.
+// link contains the arguments of a link command.
 type link struct {
 	remote, name, secret       string
 	trustDomain, clusterDomain string
-	user                       string // NS/SA, nobody, or empty: the administrator
+	user                       string // NS/SA, nobody, or empty for the administrator
 	exec                       bool
-	server                     string // dead, silent, or empty: the right one
-	path                       string // of the server's URL
+	server                     string // dead, silent, or empty for the API server
+	path                       string // path of the server's URL
 	tlsServerName              string
 	otherCA                    bool
 	broken                     bool
-	rke                        bool // with a field that client-go does not know, as RKE writes it
+	rke                        bool // add a field that client-go does not know, as RKE does
 	missing                    []string
 	secretType                 string
-	annotations                map[string]any // added to the Secret
-	in                         string         // the cluster that has the Secret
+	annotations                map[string]any // annotations for the Secret
+	in                         string         // cluster that contains the Secret
 }
 
-// parseLink is for: link REMOTE as NAME [options], and relink.
+// parseLink parses: link REMOTE as NAME [options], and relink.
 func parseLink(_ *parser, args []string) (action, error) {
 	if args[1] != "as" {
 		return nil, fmt.Errorf("%q where there should be: as", args[1])
@@ -101,7 +101,7 @@ func readLink(remote, name string, words []string) (link, error) {
 	return l, errors.Join(errs...)
 }
 
-// object returns the link's Secret.
+// object returns the link Secret.
 func (l link) object(kubeconfig []byte) *corev1.Secret {
 	o := kube.Link(l.name, kubeconfig)
 	o.Name, o.Type = l.secret, corev1.SecretType(l.secretType)
@@ -119,7 +119,7 @@ func (l link) object(kubeconfig []byte) *corev1.Secret {
 	return o
 }
 
-// linkKubeconfig returns the credentials that the link gives away.
+// linkKubeconfig returns the kubeconfig for the link.
 func linkKubeconfig(ctx context.Context, r *run, l link) ([]byte, error) {
 	if l.broken {
 		return []byte("this is: [no kubeconfig"), nil
@@ -154,7 +154,7 @@ func linkKubeconfig(ctx context.Context, r *run, l link) ([]byte, error) {
 	return kubeconfig, err
 }
 
-// withField adds a field to the cluster of a kubeconfig.
+// withField adds a field to the cluster in a kubeconfig.
 func withField(kubeconfig []byte, name, value string) []byte {
 	const before = "    server:"
 	return bytes.Replace(kubeconfig, []byte(before), fmt.Appendf(nil, "    %s: %s\n%s", name, value, before), 1)
@@ -190,7 +190,7 @@ func authInfo(ctx context.Context, r *run, w *writer, l link) (user api.AuthInfo
 	}}, err
 }
 
-// parseUnlink is for: unlink NAME [options].
+// parseUnlink parses: unlink NAME [options].
 func parseUnlink(_ *parser, args []string) (action, error) {
 	l, err := readLink("", args[0], args[1:])
 	return func(ctx context.Context, r *run) error {
@@ -198,12 +198,13 @@ func parseUnlink(_ *parser, args []string) (action, error) {
 	}, errors.Join(err, knownCluster(l.in))
 }
 
-// parseAnother is for: another-gateway CLUSTER [FLAG...].
+// parseAnother parses: another-gateway CLUSTER [FLAG...].
 func parseAnother(p *parser, args []string) (action, error) {
 	return func(ctx context.Context, r *run) error { return startAnother(ctx, r, args[0], args[1:]) }, nil
 }
 
-// startAnother starts a gateway beside the one that is there, local to a cluster. It ends with the case.
+// startAnother starts a second replica with its own local cluster. The replica stops at the end of
+// the case.
 func startAnother(ctx context.Context, r *run, cluster string, flags []string) error {
 	if r.another != nil {
 		return errors.New("there is another gateway already")

@@ -11,8 +11,8 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// gatewayObject makes a Service of Linkerd's gateway, as Linkerd's multicluster chart does; hosts
-// is "-" or the addresses and names of its load balancer.
+// gatewayObject builds the Service of Linkerd's multicluster gateway, as in Linkerd's chart. The
+// hosts argument lists the addresses and names of its load balancer, or is "-".
 func gatewayObject(o object, hosts string, words []string) error {
 	opt, err := readOptions(words, "external-ip=...", "identity=", "port=", "probe=")
 	if err != nil {
@@ -47,7 +47,7 @@ func gatewayObject(o object, hosts string, words []string) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// ingressOf returns the status of a load balancer with these addresses and names.
+// ingressOf returns the status of a load balancer with the given addresses and names.
 func ingressOf(hosts string) ([]any, error) {
 	ingress := []any{}
 	for _, word := range list(hosts) {
@@ -74,7 +74,7 @@ func ownAddress(text string) (netip.AddrPort, error) {
 	return addr, nil
 }
 
-// parseUnasked is for: unasked IP:PORT.
+// parseUnasked parses: unasked IP:PORT.
 func parseUnasked(_ *parser, args []string) (action, error) {
 	addr, err := ownAddress(args[0])
 	return func(_ context.Context, r *run) error {
@@ -89,7 +89,7 @@ func parseUnasked(_ *parser, args []string) (action, error) {
 	}, err
 }
 
-// parseAnswers is for: answers IP:PORT CODE|none.
+// parseAnswers parses: answers IP:PORT CODE|none.
 func parseAnswers(_ *parser, args []string) (action, error) {
 	addr, err := ownAddress(args[0])
 	if err != nil {
@@ -106,7 +106,8 @@ func parseAnswers(_ *parser, args []string) (action, error) {
 	return func(ctx context.Context, r *run) error { return answers(ctx, r, addr, code) }, nil
 }
 
-// answers makes a server answer with a status from now on; 0: it is no longer there.
+// answers makes the server on addr respond with a status code from now on. If code is 0, the server
+// stops.
 func answers(ctx context.Context, r *run, addr netip.AddrPort, code int) error {
 	s := r.answering[addr]
 	switch {
@@ -117,7 +118,7 @@ func answers(ctx context.Context, r *run, addr netip.AddrPort, code int) error {
 		s.Close()
 		return nil
 	case s == nil:
-		// Another run on this machine may have the address for the length of a case.
+		// A case in another process on this machine may be using the address.
 		err := harness.Poll(ctx, time.Minute, 100*time.Millisecond, func() (err error) {
 			s, err = harness.StartLinkerdGateway(addr.String(), code)
 			return err

@@ -11,7 +11,7 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// parseMetric is for: metric REGEX VALUE, VALUE being a number, >NUMBER, note or noted.
+// parseMetric parses: metric REGEX VALUE, where VALUE is a number, >NUMBER, note or noted.
 func parseMetric(_ *parser, args []string) (action, error) {
 	series, err := regexp.Compile(args[0])
 	if err != nil {
@@ -37,8 +37,8 @@ func parseMetric(_ *parser, args []string) (action, error) {
 	}), nil
 }
 
-// parseMetricValue returns a function that compares a sum with what a case expects of it, and with
-// what was noted of it.
+// parseMetricValue returns a function that compares a sum with the expected value or with the noted
+// sum.
 func parseMetricValue(text string) (holds func(sum, noted float64) bool, err error) {
 	switch text {
 	case "note":
@@ -54,7 +54,7 @@ func parseMetricValue(text string) (holds func(sum, noted float64) bool, err err
 	return func(sum, _ float64) bool { return more && sum > want || !more && sum == want }, nil
 }
 
-// notes is what a failed comparison with a noted value adds to its error.
+// notes describes the noted value for the error of a failed comparison.
 func notes(r *run, args []string) string {
 	if args[1] != "noted" {
 		return ""
@@ -62,7 +62,7 @@ func notes(r *run, args []string) string {
 	return fmt.Sprintf(" before, %v", r.noted[args[0]])
 }
 
-// parsePage is for: page PATH REGEX.
+// parsePage parses: page PATH REGEX.
 func parsePage(_ *parser, args []string) (action, error) {
 	want, err := regexp.Compile(args[1])
 	if err != nil {
@@ -77,7 +77,7 @@ func parsePage(_ *parser, args []string) (action, error) {
 	}), nil
 }
 
-// fromAdmin waits until what the gateway's admin server shows is right.
+// fromAdmin waits until a check of the replica's admin server succeeds.
 func fromAdmin(check func(context.Context, *run) error) action {
 	return func(ctx context.Context, r *run) error {
 		return eventually(ctx, wait{limit: r.runner.opt.Timeout, poll: 100 * time.Millisecond}, func() (int64, error) {

@@ -12,7 +12,7 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// parseApply is for whole documents.
+// parseApply parses the apply command, whose objects are YAML documents.
 func parseApply(p *parser, args []string) (action, error) {
 	s, err := p.section(args[1])
 	if err != nil {
@@ -35,7 +35,7 @@ func parseApply(p *parser, args []string) (action, error) {
 	}, nil
 }
 
-// parseDelete is for any object.
+// parseDelete parses the delete command for objects of any kind.
 func parseDelete(p *parser, args []string) (action, error) {
 	grace := int64(0)
 	if len(args) == 4 {
@@ -52,13 +52,14 @@ func parseDelete(p *parser, args []string) (action, error) {
 	}, nil
 }
 
-// parseOwns is for an object that the case has others write: it is deleted after the case.
+// parseOwns parses the owns command, which deletes an object written by another program at the end
+// of the case.
 func parseOwns(p *parser, args []string) (action, error) {
 	namespace, name := p.named(args[2])
 	return func(_ context.Context, r *run) error { return r.own(args[0], args[1], namespace, name) }, nil
 }
 
-// parseObject is for the shorthands whose words are all that the object depends on.
+// parseObject returns a parser for a command that builds an object only from its arguments.
 func parseObject(build func(o object, what string, more []string) error) func(*parser, []string) (action, error) {
 	return func(p *parser, args []string) (action, error) {
 		o := object{}
@@ -73,12 +74,12 @@ func parseObject(build func(o object, what string, more []string) error) func(*p
 	}
 }
 
-// object is a Kubernetes object, or a part of one, in the API's JSON.
+// object is a Kubernetes object, or a part of one, as JSON.
 type object = map[string]any
 
 func metadata(o object) object { return o["metadata"].(object) }
 
-// setKind sets what every object has, and the labels and annotations of the options.
+// setKind sets the type, labels and annotations of an object.
 func setKind(o object, apiVersion, kind string, opt options, labels object) {
 	o["apiVersion"], o["kind"] = apiVersion, kind
 	all := object{}
@@ -92,7 +93,7 @@ func setKind(o object, apiVersion, kind string, opt options, labels object) {
 	}
 }
 
-// setOwners sets owner references from KIND/NAME texts.
+// setOwners sets the owner references from a list of KIND/NAME.
 func setOwners(o object, owners []string, version func(kind string) string) error {
 	var refs []any
 	for i, owner := range owners {
@@ -111,7 +112,7 @@ func setOwners(o object, owners []string, version func(kind string) string) erro
 	return nil
 }
 
-// number reads a port.
+// number parses a port number.
 func number(text string) (int64, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
@@ -128,7 +129,7 @@ func namedPort(text string) (name, port string) {
 	return "", text
 }
 
-// tcpPort is a port under this key, with a name if there is one.
+// tcpPort returns a TCP port with an optional name. The port number is stored under the given key.
 func tcpPort(key, name, port string) (object, error) {
 	n, err := number(port)
 	if err != nil {
@@ -141,7 +142,7 @@ func tcpPort(key, name, port string) (object, error) {
 	return p, nil
 }
 
-// list splits at commas; "-" has nothing.
+// list splits a comma-separated list. "-" is an empty list.
 func list(text string) []string {
 	if text == "-" {
 		return nil
@@ -149,7 +150,7 @@ func list(text string) []string {
 	return strings.Split(text, ",")
 }
 
-// asAny returns the texts as JSON values.
+// asAny converts strings to JSON values.
 func asAny(texts []string) []any {
 	all := make([]any, len(texts))
 	for i, t := range texts {
@@ -158,7 +159,7 @@ func asAny(texts []string) []any {
 	return all
 }
 
-// svcObject makes a Service; ports is "-" or [NAME=]PORT[/TARGETPORT],...
+// svcObject builds a Service. The ports argument is "-" or [NAME=]PORT[/TARGETPORT],...
 func svcObject(o object, ports string, words []string) error {
 	opt, err := readOptions(
 		words,
@@ -207,7 +208,7 @@ func svcObject(o object, ports string, words []string) error {
 	return svcSpec(spec, opt)
 }
 
-// svcSpec sets the parts of a Service's spec that are options by themselves.
+// svcSpec sets the fields of a Service's spec that have their own options.
 func svcSpec(spec object, opt options) error {
 	if external := opt.one("external-name", ""); external != "" {
 		spec["type"], spec["externalName"] = "ExternalName", external
@@ -233,7 +234,7 @@ func svcSpec(spec object, opt options) error {
 	return nil
 }
 
-// ewObject makes an ExternalWorkload.
+// ewObject builds an ExternalWorkload.
 func ewObject(o object, ips string, words []string) error {
 	opt, err := readOptions(words, "port=...", "identity=", "server-name=", "owner=...", "unready")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// podObject makes a Pod, with its status.
+// podObject builds a Pod with its status.
 func podObject(o object, ips string, words []string) error {
 	opt, err := readOptions(
 		words,
@@ -44,7 +44,8 @@ func podObject(o object, ips string, words []string) error {
 	if len(ports) > 0 {
 		app["ports"] = ports
 	}
-	// No kubelet would confirm that the containers have ended, so that nothing but an immediate deletion ever ends.
+	// There is no kubelet to confirm that the containers have ended. With any other grace period,
+	// the deletion would never complete.
 	spec := object{"terminationGracePeriodSeconds": int64(0), "containers": []any{app}}
 	switch {
 	case meshed && opt.flags["native-sidecar"]:
@@ -93,7 +94,7 @@ func podStatus(ips string, opt options) (object, error) {
 	return status, nil
 }
 
-// containerPorts reads [NAME=]PORT[@HOSTPORT].
+// containerPorts parses [NAME=]PORT[@HOSTPORT].
 func containerPorts(texts []string) ([]any, error) {
 	var ports []any
 	for _, text := range texts {

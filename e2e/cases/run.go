@@ -23,25 +23,25 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// run is one case being run.
+// run is the execution of one case.
 type run struct {
 	runner  *Runner
 	c       *Case
-	life    context.Context // streams end with it
+	life    context.Context // limits the lifetime of streams
 	streams map[string]*stream
-	faults  []string // of streams whose ids were used again
+	faults  []string // faults of streams whose ids were used again
 
-	namespaces map[string]map[string]bool // by cluster: those that are known to be there
-	objects    map[string][]written       // by cluster: in the order in which they were first written
+	namespaces map[string]map[string]bool // existing namespaces by cluster
+	objects    map[string][]written       // written objects by cluster, in order of the first write
 
-	written   map[string]seen    // what was noted of objects, by cluster, kind, namespace and name
-	noted     map[string]float64 // by the regular expression of a metric: what it added up to
-	verb      *verbRun           // the last one; nil: none yet
-	another   *harness.Replica   // nil: there is none
-	mcs       map[string]bool    // clusters that have got CRDs of the MCS-API
-	states    map[string]string  // of clusters that have been stopped or paused
+	written   map[string]seen    // noted objects by cluster, kind, namespace and name
+	noted     map[string]float64 // noted sums by the regular expression of the metric
+	verb      *verbRun           // the last run of the isthmus command, or nil
+	another   *harness.Replica   // the second replica, or nil
+	mcs       map[string]bool    // clusters with CRDs of the MCS API
+	states    map[string]string  // states of the clusters that have been stopped or paused
 	answering map[netip.AddrPort]*harness.LinkerdGateway
-	flagged   bool // the gateway runs with flags of the case
+	flagged   bool // whether the replica runs with flags from the case
 }
 
 func newRun(life context.Context, runner *Runner, c *Case) *run {
@@ -65,7 +65,7 @@ func (r *run) writer(cluster string) (*writer, error) {
 	return w, nil
 }
 
-// eachCluster runs a function for all clusters at the same time. Its error is all of theirs.
+// eachCluster calls a function for all clusters in parallel and joins the errors.
 func (r *run) eachCluster(do func(*writer) error) error {
 	errs := make([]error, len(clusterNames))
 	var all sync.WaitGroup
@@ -78,7 +78,7 @@ func (r *run) eachCluster(do func(*writer) error) error {
 	return errors.Join(errs...)
 }
 
-// ensure makes a namespace unless it is known to be there.
+// ensure creates a namespace unless it is known to exist.
 func (r *run) ensure(ctx context.Context, w *writer, namespace string) error {
 	if r.namespaces[w.Name][namespace] {
 		return nil
@@ -88,7 +88,7 @@ func (r *run) ensure(ctx context.Context, w *writer, namespace string) error {
 	return err
 }
 
-// steps runs the script. Its error names the command that failed.
+// steps runs the script. The error contains the failed command.
 func (r *run) steps(ctx context.Context) error {
 	for _, s := range r.c.steps {
 		r.runner.trace("%s: %s", s.pos, s.text)
@@ -107,7 +107,7 @@ func (r *run) steps(ctx context.Context) error {
 	return nil
 }
 
-// apply writes an object into a cluster. One without a namespace goes into the case's.
+// apply writes an object to a cluster. The default namespace is that of the case.
 func (r *run) apply(ctx context.Context, cluster string, from runtime.Object) error {
 	w, err := r.writer(cluster)
 	if err != nil {
@@ -132,9 +132,9 @@ func (r *run) apply(ctx context.Context, cluster string, from runtime.Object) er
 		o.SetNamespace("")
 	}
 	if r.runner.opt.Beside && isLink(o) {
-		return w.Apply(ctx, o) // other cases use it
+		return w.Apply(ctx, o) // other cases use the object too, so it is not noted
 	}
-	// Noted before it is tried: a write whose answer got lost is undone too.
+	// The object is noted before the write, so that it is deleted even if the response is lost.
 	r.note(cluster, written{resource, o.GetNamespace(), o.GetName()})
 	return w.Apply(ctx, o)
 }
@@ -144,14 +144,14 @@ func isLink(o *unstructured.Unstructured) bool {
 	return o.GetKind() == "Secret" && o.GetNamespace() == kube.LinkNamespace
 }
 
-// note keeps an object that is deleted after the case.
+// note records an object for deletion at the end of the case.
 func (r *run) note(cluster string, o written) {
 	if !slices.Contains(r.objects[cluster], o) {
 		r.objects[cluster] = append(r.objects[cluster], o)
 	}
 }
 
-// own notes an object that something else writes.
+// own records an object that another program writes.
 func (r *run) own(cluster, kind, namespace, name string) error {
 	w, err := r.writer(cluster)
 	if err != nil {
@@ -179,7 +179,7 @@ func (r *run) delete(ctx context.Context, cluster, kind, namespace, name string,
 	return w.delete(ctx, kind, namespace, name, grace)
 }
 
-// addressType returns that of an existing slice, IPv4 where there is none.
+// addressType returns the address type of an existing slice. The default is IPv4.
 func (r *run) addressType(ctx context.Context, cluster, namespace, name string) (string, error) {
 	w, err := r.writer(cluster)
 	if err != nil {
@@ -196,7 +196,7 @@ func (r *run) addressType(ctx context.Context, cluster, namespace, name string) 
 	return found, err
 }
 
-// slices returns a Service's EndpointSlices as expect-slices compares them.
+// slices returns the EndpointSlices of a Service in the form that expect-slices compares.
 func (r *run) slices(ctx context.Context, cluster, namespace, service string) (any, error) {
 	w, err := r.writer(cluster)
 	if err != nil {
@@ -220,7 +220,7 @@ func (r *run) slices(ctx context.Context, cluster, namespace, service string) (a
 	return levelled, json.Unmarshal(text, &levelled)
 }
 
-// report describes the streams and the gateway, for a case that has failed.
+// report describes the streams and the replica after a failure.
 func (r *run) report() string {
 	var b strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(r.streams)) {
@@ -271,13 +271,14 @@ func clippedAddrs(snap proxy.Snapshot) string {
 	return strings.Join(texts, " ")
 }
 
-// end undoes what the case did: streams, faults, objects, namespaces, flags of the gateway.
+// end undoes all changes of the case: streams, faults, objects, namespaces and flags of the
+// replica.
 func (r *run) end(ctx context.Context) error {
 	for _, s := range r.streams {
 		s.end()
 	}
 	errs := []error{stopAnother(r), r.undoFaults(ctx)}
-	if r.flagged { // to start it without them is up to the next case, which may have some of its own
+	if r.flagged { // the next case starts the replica, because that case may have flags too
 		errs = append(errs, r.runner.env.Gateway.Halt())
 	}
 	errs = append(errs, r.eachCluster(func(w *writer) error { return r.removeAll(ctx, w) }))
@@ -285,8 +286,8 @@ func (r *run) end(ctx context.Context) error {
 		s.Close()
 	}
 	if r.linked() && !r.flagged {
-		// The next case may link another cluster by the same name; to a gateway that has not seen the name go yet that
-		// would be a rotation.
+		// The next case may link another cluster with the same name. If the replica has not yet
+		// seen the deletion, it would treat the new link as a credential rotation.
 		errs = append(errs, harness.Pause(ctx, settleTime))
 	}
 	if _, disturbed := r.states[clusterNames[0]]; disturbed && !r.flagged {
@@ -298,8 +299,9 @@ func (r *run) end(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// awaitLocal waits until the gateway reads all of the local cluster again. After a restart of its API server that takes
-// longer for kinds which the gateway can do without, such as ExternalWorkloads, and the next case may be about those.
+// awaitLocal waits until the replica watches all resources of the local cluster again. After a
+// restart of the API server, optional resources such as ExternalWorkloads need more time, and the
+// next case may use them.
 func (r *run) awaitLocal(ctx context.Context) error {
 	return harness.Poll(ctx, time.Minute, 100*time.Millisecond, func() error {
 		page, err := harness.ReadClusters(ctx, r.runner.env.Gateway.MetricsAddr())
@@ -329,12 +331,12 @@ func (r *run) linked() bool {
 	})
 }
 
-// undoFaults has the clusters answer that the case has stopped or paused.
+// undoFaults restarts stopped clusters and resumes paused ones.
 func (r *run) undoFaults(ctx context.Context) error {
 	var errs []error
 	for cluster := range r.states {
 		f := r.runner.env.Clusters[cluster]
-		_ = f.Resume() // it may be stopped
+		_ = f.Resume() // fails if the cluster is stopped
 		if r.runner.writers[cluster].answers(ctx) != nil {
 			errs = append(errs, f.Restart(ctx))
 		}
@@ -342,9 +344,9 @@ func (r *run) undoFaults(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// removeAll deletes the case's objects, the newest first, and what the gateway has written: slices,
-// and Services unless it runs and deletes them itself. The case's namespaces end with the run: to
-// delete one costs half of what a case does.
+// removeAll deletes the objects of the case, newest first, and everything that Isthmus has written:
+// slices, and Services unless a running replica deletes them. It does not delete the namespaces of
+// the case, because that would take half as long as the case itself.
 func (r *run) removeAll(ctx context.Context, w *writer) error {
 	var errs []error
 	for _, o := range slices.Backward(r.objects[w.Name]) {
@@ -361,7 +363,7 @@ func (r *run) removeAll(ctx context.Context, w *writer) error {
 	return errors.Join(errs...)
 }
 
-// ownNamespaces are the case's in a cluster.
+// ownNamespaces returns the case's namespaces in a cluster.
 func (r *run) ownNamespaces(w *writer) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for namespace := range r.namespaces[w.Name] {
@@ -372,7 +374,8 @@ func (r *run) ownNamespaces(w *writer) iter.Seq[string] {
 	}
 }
 
-// faultCommands are what commands do to clusters' API servers, from one state (empty: any) to another.
+// faultCommands maps commands to their effect on an API server. An empty from state means any
+// state.
 var faultCommands = map[string]struct {
 	from, to string
 	do       func(context.Context, Cluster) error
@@ -383,7 +386,7 @@ var faultCommands = map[string]struct {
 	"resume": {"paused", "running", func(_ context.Context, k Cluster) error { return k.Resume() }},
 }
 
-// fault does what a command says to a cluster, of which the end of the case undoes what is left.
+// fault executes a fault command for a cluster. The end of the case undoes remaining faults.
 func (r *run) fault(ctx context.Context, command, cluster string) error {
 	k, ok := r.runner.env.Clusters[cluster]
 	if !ok {

@@ -10,16 +10,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Environment is what cases are run against.
+// Environment consists of the clusters and the server that cases use.
 type Environment struct {
-	Clusters map[string]Cluster // by the names of clusterNames
+	Clusters map[string]Cluster // by the names in clusterNames
 	Gateway  Gateway
-	Tool     Tool // without Path: none
+	Tool     Tool // optional; without Path, there is no command
 }
 
-// Cluster is a Kubernetes API, whose server can be made to fail.
+// Cluster is an API server that can simulate faults.
 type Cluster interface {
-	REST() *rest.Config // an administrator's
+	REST() *rest.Config // an administrator's configuration
 	Kill() error
 	Restart(context.Context) error
 	Pause() error
@@ -28,21 +28,22 @@ type Cluster interface {
 
 // Gateway is the server under test.
 type Gateway interface {
-	Addr() string                // of gRPC
-	MetricsAddr() string         // of HTTP
-	Check(context.Context) error // fails while it is halted
+	Addr() string                // gRPC address
+	MetricsAddr() string         // address of the admin server
+	Check(context.Context) error // fails while the server is stopped
 	Log(lines int) string
 	Halt() error
-	// Restart starts it anew, with more flags. Words NAME=VALUE, which flags can't be, go into its environment.
+	// Restart restarts the server with additional flags. Arguments of the form NAME=VALUE are
+	// environment variables.
 	Restart(ctx context.Context, args ...string) error
 }
 
-// Options are a Runner's.
+// Options configure a Runner.
 type Options struct {
-	Trace   func(line string) // is called with each command as it begins; may be nil
-	Timeout time.Duration     // of an expectation; zero: defaultTimeout
-	Limit   time.Duration     // of a whole case; zero: five minutes
-	Beside  bool              // other cases run at the same time: links stay. See Case.Alone
+	Trace   func(line string) // optional; called before each command
+	Timeout time.Duration     // timeout of an expectation; zero means defaultTimeout
+	Limit   time.Duration     // timeout of a case; zero means five minutes
+	Beside  bool              // other cases run in parallel, so that links must be kept: see Case.Alone
 }
 
 // Runner runs cases one after the other.
@@ -50,18 +51,18 @@ type Runner struct {
 	env     Environment
 	opt     Options
 	writers map[string]*writer
-	dead    net.Conn     // its own address refuses connections: it is taken, and nothing listens
-	silent  net.Listener // never answers: the kernel accepts its connections, and nothing reads
+	dead    net.Conn     // an address that refuses connections, because it is in use without a listener
+	silent  net.Listener // accepts connections in its backlog but never responds
 }
 
-// Result is what came of a case.
+// Result is the result of a case.
 type Result struct {
 	Case *Case
-	Err  error // what failed, with all there is to know about it
+	Err  error // detailed error of a failed case
 	Took time.Duration
 }
 
-// NewRunner returns a Runner for an environment. Close it when done.
+// NewRunner returns a Runner for an environment. It must be closed after use.
 func NewRunner(env Environment, opt Options) (*Runner, error) {
 	if opt.Limit == 0 {
 		opt.Limit = 5 * time.Minute
@@ -88,7 +89,7 @@ func NewRunner(env Environment, opt Options) (*Runner, error) {
 	return r, nil
 }
 
-// Close gives back what the runner holds. The environment stays.
+// Close releases the runner's resources. The environment is not closed.
 func (r *Runner) Close() error {
 	for _, w := range r.writers {
 		w.Close()
@@ -102,7 +103,7 @@ func (r *Runner) trace(format string, args ...any) {
 	}
 }
 
-// Run runs a case and leaves the environment as it was before.
+// Run runs a case and restores the environment.
 func (r *Runner) Run(ctx context.Context, c *Case) Result {
 	start := time.Now()
 	err := r.run(ctx, c)
@@ -117,11 +118,11 @@ func (r *Runner) run(ctx context.Context, c *Case) (err error) {
 	}
 	one := newRun(caseCtx, r, c)
 	defer func() {
-		// Also when the case ran out of time, or was interrupted.
+		// The cleanup also runs after a timeout or an interrupt.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*time.Minute)
 		defer cancel()
 		undo := one.end(ctx)
-		if !one.flagged && err == nil { // else it is halted, or has been looked at, or may have
+		if !one.flagged && err == nil { // a flagged replica is stopped
 			undo = errors.Join(undo, r.env.Gateway.Check(ctx))
 		}
 		if undo != nil {
@@ -134,8 +135,9 @@ func (r *Runner) run(ctx context.Context, c *Case) (err error) {
 	return nil
 }
 
-// revive starts anew what has died since the last case, which has failed for that, and the gateway
-// if that case has left it halted and the next does not begin by starting it.
+// revive restarts what has died during the previous case, which failed for that reason. It also
+// restarts a replica that the previous case left stopped, unless the next case begins with a
+// restart.
 func (r *Runner) revive(ctx context.Context, restarted bool) error {
 	for name, w := range r.writers {
 		err := w.answers(ctx)

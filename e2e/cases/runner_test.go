@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// double is a gateway that this test plays.
+// double simulates an Isthmus replica.
 type double struct {
 	addr, metrics string
 	sick          atomic.Bool
@@ -58,7 +58,7 @@ func (d *double) Restart(_ context.Context, args ...string) error {
 	return nil
 }
 
-// play sends updates one after the other and then waits for the client to go.
+// play sends updates one after the other and then waits until the client disconnects.
 func play(updates ...*pb.Update) func(grpc.ServerStreamingServer[pb.Update]) error {
 	return func(stream grpc.ServerStreamingServer[pb.Update]) error {
 		for _, u := range updates {
@@ -71,7 +71,7 @@ func play(updates ...*pb.Update) func(grpc.ServerStreamingServer[pb.Update]) err
 	}
 }
 
-// newDouble serves a few authorities.
+// newDouble returns a double that serves a few authorities.
 func newDouble(t *testing.T) *double {
 	server := destinationtest.Start(t)
 	server.OnGet("two", play(destinationtest.Add("10.0.0.1:80", "[fd00::1]:80")))
@@ -119,7 +119,8 @@ func newDouble(t *testing.T) *double {
 	return &double{addr: server.Addr(), metrics: strings.TrimPrefix(metrics.URL, "http://")}
 }
 
-// runScript runs a case against a double. Expectations have a minute, but two seconds where one is not to come true.
+// runScript runs a case against a double. Expectations time out after a minute, or after two
+// seconds if the case should fail.
 func runScript(t *testing.T, gateway *double, script string, fails bool) (Result, []string) {
 	t.Helper()
 	limit := time.Minute
@@ -131,7 +132,7 @@ func runScript(t *testing.T, gateway *double, script string, fails bool) (Result
 		t.Fatal(err)
 	}
 	var trace []string
-	shell := Tool{Path: "/bin/sh", Dir: t.TempDir()} // plays the isthmus command
+	shell := Tool{Path: "/bin/sh", Dir: t.TempDir()} // replaces the isthmus command
 	runner, err := NewRunner(Environment{Gateway: gateway, Tool: shell}, Options{
 		Timeout: limit, Trace: func(line string) { trace = append(trace, line) },
 	})
@@ -287,8 +288,8 @@ func TestFailureShowsWhatThereIsToKnow(t *testing.T) {
 	}
 }
 
-// A case that has given the gateway flags leaves it halted, and one that does not begin by a start
-// of its own has it without them.
+// A case with flags leaves the replica stopped. The next case starts the replica without flags
+// unless it begins with a restart.
 func TestGatewayRestartsAreUndone(t *testing.T) {
 	gateway := newDouble(t)
 	for _, x := range []struct {
@@ -319,7 +320,7 @@ func TestDeadGatewayFailsTheCaseAndIsMended(t *testing.T) {
 	}
 	runner, err := NewRunner(Environment{Gateway: gateway}, Options{Trace: func(line string) {
 		if strings.HasPrefix(line, "c.txtar") {
-			gateway.sick.Store(true) // it dies during the first case
+			gateway.sick.Store(true) // the replica dies during the first case
 		}
 	}})
 	if err != nil {
@@ -346,7 +347,7 @@ func TestEachClusterReturnsAllErrors(t *testing.T) {
 	}
 }
 
-// TestEnsureNamespaceRefused: what is refused isn't tried again.
+// TestEnsureNamespaceRefused checks that a rejected write is not retried.
 func TestEnsureNamespaceRefused(t *testing.T) {
 	for _, code := range []int{http.StatusForbidden, http.StatusUnprocessableEntity} {
 		var asked atomic.Int64
@@ -369,7 +370,8 @@ func TestEnsureNamespaceRefused(t *testing.T) {
 	}
 }
 
-// TestDeadAddress: it refuses connections, and no other process can get it.
+// TestDeadAddress checks that the dead address refuses connections and that no other process can
+// use it.
 func TestDeadAddress(t *testing.T) {
 	runner, err := NewRunner(Environment{}, Options{})
 	if err != nil {
@@ -385,7 +387,7 @@ func TestDeadAddress(t *testing.T) {
 	}
 }
 
-// faulty is a cluster to which nothing happens.
+// faulty is a cluster whose faults have no effect.
 type faulty struct{ Cluster }
 
 func (faulty) Kill() error                   { return nil }

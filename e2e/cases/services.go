@@ -17,14 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// wanted is what a case expects of an object that a gateway writes, or writes to.
+// wanted is the expected state of an object that Isthmus writes.
 type wanted struct {
 	cluster, kind, namespace, name string
 	opt                            options
 	read                           reader
 }
 
-// The fields of objects that options of the expectations name.
+// These are the fields that the expect commands can check.
 var (
 	serviceFields = []string{"ports=", "affinity=", "families=", "policy="}
 	importFields  = []string{
@@ -36,15 +36,16 @@ var (
 // reader reads an object of one kind.
 type reader func(ctx context.Context, w *writer, namespace, name string) (seen, error)
 
-// seen is what there is of an object.
+// seen is the observed state of an object.
 type seen struct {
 	metav1.Object
-	ip     string            // one that has another is another object
-	fields map[string]string // by the names of options
-	usual  map[string]string // values that fields have unless an option says otherwise
+	ip     string            // a different value means a different object
+	fields map[string]string // field values by option name
+	usual  map[string]string // default expected values of fields
 }
 
-// parseExpectObject is for: expect-KIND CLUSTER [NS/]NAME [options], where fields= are options too.
+// parseExpectObject returns a parser for: expect-KIND CLUSTER [NS/]NAME [options]. The given fields
+// are options too.
 func parseExpectObject(kind string, read reader, fields ...string) func(*parser, []string) (action, error) {
 	return func(p *parser, args []string) (action, error) {
 		opt, err := readOptions(
@@ -122,7 +123,8 @@ func (w wanted) keys(s seen) error {
 	return errors.Join(errs...)
 }
 
-// holds reports whether a field has the value that an option names. Options of messages are regular expressions.
+// holds reports whether a field has the value from an option. The values of message options are
+// regular expressions.
 func holds(key, want, now string) bool {
 	if key == "message" || key == "ready-message" {
 		return regexp.MustCompile(want).MatchString(now)
@@ -130,7 +132,7 @@ func holds(key, want, now string) bool {
 	return want == now
 }
 
-// identity compares the object with what was noted of it before, or notes it.
+// identity notes an object, or compares it with the object noted before.
 func (w wanted) identity(s seen, r *run) error {
 	id := w.cluster + "/" + w.kind + "/" + w.namespace + "/" + w.name
 	before, noted := r.written[id]
@@ -182,7 +184,7 @@ func seenService(s *corev1.Service) seen {
 	return seen{Object: s, ip: s.Spec.ClusterIP, fields: fields}
 }
 
-// affinity is None, or ClientIP and the seconds that it lasts.
+// affinity returns None, or ClientIP with its timeout in seconds.
 func affinity(of corev1.ServiceAffinity, config *corev1.SessionAffinityConfig) string {
 	if config == nil || config.ClientIP == nil || config.ClientIP.TimeoutSeconds == nil {
 		return string(of)
@@ -190,7 +192,7 @@ func affinity(of corev1.ServiceAffinity, config *corev1.SessionAffinityConfig) s
 	return fmt.Sprintf("%s/%d", of, *config.ClientIP.TimeoutSeconds)
 }
 
-// ports are a Service's, in their order, as [NAME=]PORT/TARGETPORT[:PROTOCOL][:APPPROTOCOL],...
+// ports describes a Service's ports in order: [NAME=]PORT/TARGETPORT[:PROTOCOL][:APPPROTOCOL],...
 func ports(s *corev1.Service) string {
 	var all []string
 	for _, p := range s.Spec.Ports {
@@ -209,7 +211,7 @@ func ports(s *corev1.Service) string {
 	return strings.Join(all, ",")
 }
 
-// parsePatch is for: patch CLUSTER KIND [NS/]NAME JSON.
+// parsePatch parses: patch CLUSTER KIND [NS/]NAME JSON.
 func parsePatch(p *parser, args []string) (action, error) {
 	namespace, name := p.named(args[2])
 	return func(ctx context.Context, r *run) error {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// parseSlice is for: slice CLUSTER [NS/]NAME SERVICE PORTS [ENDPOINT...] [options].
+// parseSlice parses: slice CLUSTER [NS/]NAME SERVICE PORTS [ENDPOINT...] [options].
 func parseSlice(p *parser, args []string) (action, error) {
 	endpoints := []any{}
 	var words []string
@@ -50,7 +50,7 @@ func parseSlice(p *parser, args []string) (action, error) {
 	return func(ctx context.Context, r *run) error {
 		u := &unstructured.Unstructured{Object: o}
 		if addressType == "" {
-			// The type of a slice cannot change, not even that of one without endpoints.
+			// The address type of a slice is immutable, even without endpoints.
 			found, err := r.addressType(ctx, args[0], namespace, name)
 			if err != nil {
 				return err
@@ -81,7 +81,7 @@ func slicePorts(text string) ([]any, error) {
 	return ports, nil
 }
 
-// sliceEndpoints reads ADDRESS[,WORD...]; a range of addresses makes several endpoints.
+// sliceEndpoints parses ADDRESS[,WORD...]. A range of addresses expands to several endpoints.
 func sliceEndpoints(text, namespace string) (endpoints []any, addressType string, err error) {
 	address, more, _ := strings.Cut(text, ",")
 	addrs, err := expand(address)
@@ -112,7 +112,7 @@ func sliceEndpoints(text, namespace string) (endpoints []any, addressType string
 	return endpoints, "IPv6", nil
 }
 
-// endpointWord sets the field of an endpoint that one word names.
+// endpointWord sets the field of an endpoint that a word specifies.
 func endpointWord(e object, word, namespace string) error {
 	key, value, hasValue := strings.Cut(word, "=")
 	if hasValue && value == "" {
@@ -145,7 +145,7 @@ func endpointWord(e object, word, namespace string) error {
 	return nil
 }
 
-// addHints adds names, divided by +, to a list of the endpoint's hints.
+// addHints adds names separated by + to a list in the endpoint's hints.
 func addHints(e object, list, names string) {
 	hints, ok := e["hints"].(object)
 	if !ok {
@@ -159,7 +159,7 @@ func addHints(e object, list, names string) {
 	hints[list] = all
 }
 
-// parseExpectSlices is for: expect-slices CLUSTER NS SERVICE SECTION.
+// parseExpectSlices parses: expect-slices CLUSTER NS SERVICE SECTION.
 func parseExpectSlices(p *parser, args []string) (action, error) {
 	want, err := p.jsonSection(args[3])
 	if err != nil {
@@ -185,7 +185,7 @@ func parseExpectSlices(p *parser, args []string) (action, error) {
 	}, nil
 }
 
-// levelSlice returns what expect-slices compares of an EndpointSlice.
+// levelSlice returns the fields of an EndpointSlice that expect-slices compares.
 func levelSlice(slice object) object {
 	level := object{}
 	for _, key := range []string{"addressType", "ports", "endpoints"} {
@@ -213,8 +213,8 @@ func levelSlice(slice object) object {
 	return level
 }
 
-// sorted returns a JSON value whose lists are sorted by their JSON text. The API returns null for a slice without
-// endpoints or ports; that is the same as an empty list.
+// sorted sorts all lists in a JSON value by the JSON text of their elements. It replaces null by an
+// empty list, because the API returns null for a slice without endpoints or ports.
 func sorted(v any) any {
 	switch v := v.(type) {
 	case object:
@@ -247,7 +247,7 @@ func sorted(v any) any {
 	}
 }
 
-// jsonText returns a value's JSON, keys in alphabetical order and without blanks.
+// jsonText returns compact JSON with keys in alphabetical order.
 func jsonText(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

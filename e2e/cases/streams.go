@@ -20,16 +20,16 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// stream is a subscription of a case.
+// stream is a subscription in a case.
 type stream struct {
 	*proxy.Stream
 	conn *grpc.ClientConn
 	kind proxy.Kind
-	life context.Context // the case's: the call ends with it
-	wait time.Duration   // for what is expected
+	life context.Context // context of the case, which limits the call
+	wait time.Duration   // timeout of expectations
 }
 
-// subscribe opens a stream, on a connection of its own. One of the same id from before is closed.
+// subscribe opens a stream on a new connection. It closes an earlier stream with the same id.
 func subscribe(ctx context.Context, r *run, kind proxy.Kind, id, authority, token string) error {
 	if old := r.streams[id]; old != nil {
 		for _, f := range old.Snapshot().Faults {
@@ -49,7 +49,8 @@ func subscribe(ctx context.Context, r *run, kind proxy.Kind, id, authority, toke
 	return s.open(ctx)
 }
 
-// open makes the call once the connection is there, so that the time until the first message is the server's alone.
+// open waits for the connection before it makes the call, so that the time to the first message
+// does not include the connection.
 func (s *stream) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -57,7 +58,7 @@ func (s *stream) open(ctx context.Context) error {
 	s.conn.Connect()
 	for state := s.conn.GetState(); state != connectivity.Ready; state = s.conn.GetState() {
 		if !s.conn.WaitForStateChange(ctx, state) {
-			break // the call will fail, with the reason
+			break // the call will return the error
 		}
 		if s.conn.GetState() == connectivity.Idle {
 			s.conn.Connect()
@@ -69,7 +70,7 @@ func (s *stream) open(ctx context.Context) error {
 // end closes the stream and its connection.
 func (s *stream) end() {
 	s.Close()
-	_ = s.conn.Close() // fails only if it is closed already
+	_ = s.conn.Close() // only fails if the connection is already closed
 }
 
 func (s *stream) reconnect(ctx context.Context) error {
@@ -82,7 +83,7 @@ func (s *stream) stall(context.Context) error   { s.Stall(); return nil }
 func (s *stream) unstall(context.Context) error { s.Unstall(); return nil }
 func (s *stream) mark(context.Context) error    { s.Mark(); return nil }
 
-// closedError returns why a stream is not open, nil while it is.
+// closedError explains why a stream is not open. It returns nil for an open stream.
 func closedError(snap proxy.Snapshot) error {
 	switch snap.Phase {
 	case proxy.Open:
@@ -102,7 +103,7 @@ func ended(snap proxy.Snapshot) string {
 	return fmt.Sprintf("%s: %s", s.Code(), s.Message())
 }
 
-// holds waits until the state is as it should be, on an open stream, and stays so.
+// holds waits until the stream is open and check succeeds for long enough.
 func (s *stream) holds(ctx context.Context, check func(proxy.Snapshot) error) error {
 	return eventually(ctx, wait{limit: s.wait, hold: holdTime, changed: s.Changed}, func() (int64, error) {
 		snap := s.Snapshot()
@@ -134,7 +135,6 @@ func (s *stream) expectAddrs(ctx context.Context, want []netip.AddrPort) error {
 	return s.holds(ctx, func(snap proxy.Snapshot) error { return sameAddrs(snap.Get.Addrs(), want) })
 }
 
-// sameAddrs compares sorted lists of addresses.
 func sameAddrs(got, want []netip.AddrPort) error {
 	if slices.Equal(got, want) {
 		return nil
@@ -154,8 +154,8 @@ func sameAddrs(got, want []netip.AddrPort) error {
 		len(got), len(want), strings.Join(missing, " "), strings.Join(surplus, " "))
 }
 
-// firstMessage waits for the first message since the stream was opened; nil without error means that the stream ended
-// without one.
+// firstMessage waits for the first message of the current call. A snapshot without a message means
+// that the call ended first.
 func (s *stream) firstMessage(ctx context.Context, limit time.Duration) (snap proxy.Snapshot, err error) {
 	err = eventually(ctx, wait{limit: limit, changed: s.Changed}, func() (int64, error) {
 		snap = s.Snapshot()
@@ -231,7 +231,7 @@ func (s *stream) expectMissing(ctx context.Context) error {
 	return nil
 }
 
-// quiet waits to see that nothing happens.
+// quiet checks that the stream receives nothing for d.
 func (s *stream) quiet(ctx context.Context, d time.Duration) error {
 	start := s.Snapshot().Messages
 	return s.Stays(ctx, d, func() error {
@@ -247,7 +247,7 @@ func (s *stream) quiet(ctx context.Context, d time.Duration) error {
 	})
 }
 
-// amount is a range of numbers, as a case writes it: N..M.
+// amount is a range of numbers: N..M.
 type amount struct{ low, high int }
 
 func parseAmount(text string) (amount, error) {
@@ -262,13 +262,13 @@ func parseAmount(text string) (amount, error) {
 
 func (a amount) has(n int) bool { return a.low <= n && n <= a.high }
 
-// parseExpectCount is for: expect-count ID N..M.
+// parseExpectCount parses: expect-count ID N..M.
 func parseExpectCount(p *parser, args []string) (action, error) {
 	want, err := parseAmount(args[1])
 	return func(ctx context.Context, r *run) error { return r.streams[args[0]].expectCount(ctx, want) }, err
 }
 
-// expectCount waits until there are so many addresses. They need not stay so many.
+// expectCount waits until the number of addresses is in the range. The number may change again.
 func (s *stream) expectCount(ctx context.Context, want amount) error {
 	if s.kind != proxy.Get {
 		return errors.New("only a Get stream has addresses")
@@ -285,7 +285,7 @@ func (s *stream) expectCount(ctx context.Context, want amount) error {
 	})
 }
 
-// parseParts is for: parts ID left|joined N..M.
+// parseParts parses: parts ID left|joined N..M.
 func parseParts(p *parser, args []string) (action, error) {
 	if !slices.Contains([]string{"left", "joined"}, args[1]) {
 		return nil, fmt.Errorf("%q is neither left nor joined", args[1])
@@ -303,10 +303,10 @@ func parseParts(p *parser, args []string) (action, error) {
 	}, err
 }
 
-// limitKey is of the limit that within sets, in a context.
+// limitKey is the context key for the timeout from the within command.
 type limitKey struct{}
 
-// parseWithin is for: within DURATION EXPECTATION...
+// parseWithin parses: within DURATION EXPECTATION...
 func parseWithin(p *parser, args []string) (action, error) {
 	limit, err := duration(args[0])
 	if err != nil {
@@ -331,7 +331,7 @@ func parseWithin(p *parser, args []string) (action, error) {
 	return func(ctx context.Context, r *run) error { return do(context.WithValue(ctx, limitKey{}, limit), r) }, err
 }
 
-// limitOf returns how long an expectation may take: that of within, or else the usual.
+// limitOf returns the timeout from the within command, or the usual timeout.
 func limitOf(ctx context.Context, usual time.Duration) time.Duration {
 	if limit, ok := ctx.Value(limitKey{}).(time.Duration); ok {
 		return limit

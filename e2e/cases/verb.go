@@ -16,24 +16,24 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// Tool is the isthmus command as cases run it.
+// Tool is the isthmus command for cases.
 type Tool struct {
 	Path string
-	Dir  string // its working and home directory, with a kubeconfig for each cluster
+	Dir  string // working and home directory, with a kubeconfig for each cluster
 }
 
-// verbRun is what a run of the command printed, and its exit code.
+// verbRun is the output and the exit code of a command.
 type verbRun struct {
 	stdout, stderr string
 	code           int
 }
 
-const verbLimit = time.Minute // of one run
+const verbLimit = time.Minute // for each run
 
-// parseIsthmus is for: isthmus WORD..., which succeeds.
+// parseIsthmus parses: isthmus WORD..., which must succeed.
 func parseIsthmus(_ *parser, args []string) (action, error) { return runVerb(0, args), nil }
 
-// parseFails is for: fails CODE WORD..., which ends with that exit code.
+// parseFails parses: fails CODE WORD..., which must exit with the code.
 func parseFails(_ *parser, args []string) (action, error) {
 	code, err := strconv.Atoi(args[0])
 	if err != nil || code < 1 || code > 2 {
@@ -42,7 +42,8 @@ func parseFails(_ *parser, args []string) (action, error) {
 	return runVerb(code, args[1:]), nil
 }
 
-// parseShows is for: shows REGEX WORD..., again and again until the standard output matches.
+// parseShows parses: shows REGEX WORD..., which repeats the command until the standard output
+// matches.
 func parseShows(_ *parser, args []string) (action, error) {
 	want, err := regexp.Compile(args[0])
 	if err != nil {
@@ -56,7 +57,7 @@ func parseShows(_ *parser, args []string) (action, error) {
 	}), nil
 }
 
-// parseOutput is for: stdout REGEX, stderr REGEX and no-stdout REGEX, about the last run.
+// parseOutput parses: stdout REGEX, stderr REGEX and no-stdout REGEX, which check the last run.
 func parseOutput(stream string, matches bool) func(*parser, []string) (action, error) {
 	return func(_ *parser, args []string) (action, error) {
 		want, err := regexp.Compile(args[0])
@@ -100,7 +101,7 @@ func runVerb(code int, args []string) action {
 	}
 }
 
-// isthmus runs the command to its end, and keeps what came of it. It has an environment of its own, and no input.
+// isthmus runs the command and stores its result. The command has its own environment and no input.
 func isthmus(ctx context.Context, r *run, args []string) error {
 	tool, g := r.runner.env.Tool, r.runner.env.Gateway
 	if tool.Path == "" {
@@ -135,7 +136,7 @@ func isthmus(ctx context.Context, r *run, args []string) error {
 	return nil
 }
 
-// newTool returns the command for an environment; dir is a folder for it.
+// newTool returns a Tool that uses the directory dir.
 func newTool(ctx context.Context, binary, dir string, clusters map[string]Cluster) (Tool, error) {
 	var err error
 	if binary == "" {
@@ -161,10 +162,11 @@ func newTool(ctx context.Context, binary, dir string, clusters map[string]Cluste
 	return t, nil
 }
 
-// kubeconfig is the file for one cluster.
+// kubeconfig returns the path of the kubeconfig for one cluster.
 func (t Tool) kubeconfig(cluster string) string { return filepath.Join(t.Dir, cluster+".kubeconfig") }
 
-// kubeconfigs are the files of all clusters, as one: the context of the gateway's own is the current one.
+// kubeconfigs returns the paths of all kubeconfigs, separated by colons. The first one contains the
+// current context, which is the local cluster.
 func (t Tool) kubeconfigs() string {
 	var paths []string
 	for _, name := range clusterNames {

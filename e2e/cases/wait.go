@@ -12,32 +12,32 @@ import (
 )
 
 const (
-	// defaultTimeout is how long an expectation may take to become true.
+	// defaultTimeout is the default timeout of an expectation.
 	defaultTimeout = 10 * time.Second
 
 	holdTime    = 300 * time.Millisecond
 	missingTime = 3 * time.Second
 )
 
-// wait is how to wait for a condition.
+// wait configures eventually.
 type wait struct {
 	limit   time.Duration
-	hold    time.Duration          // the condition must stay true for that long
-	changed func() <-chan struct{} // closed when it is worth looking again
-	poll    time.Duration          // look again after that long
+	hold    time.Duration          // time for which the condition must stay true
+	changed func() <-chan struct{} // closed when the condition may have changed
+	poll    time.Duration          // interval between checks
 }
 
-// final is an error that no waiting ends.
+// final is an error after which waiting stops.
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// eventually waits until check returns no error. check also returns a number that grows by one with each state that
-// there has been; where a state has been skipped while the condition is held, holding begins anew.
+// eventually waits until check succeeds for the hold time. Besides its error, check returns the
+// number of states so far. If a state was skipped during the hold time, the hold time starts again.
 func eventually(ctx context.Context, w wait, check func() (int64, error)) error {
 	deadline := time.NewTimer(limitOf(ctx, w.limit))
 	defer deadline.Stop()
-	var held *time.Timer // runs while the condition is true
+	var held *time.Timer // active while the condition is true
 	var seen int64
 	for {
 		var changed <-chan struct{}
@@ -68,7 +68,7 @@ func eventually(ctx context.Context, w wait, check func() (int64, error)) error 
 		var holding <-chan time.Time
 		over := deadline.C
 		if held != nil {
-			holding, over = held.C, nil // what became true in time may be held beyond it
+			holding, over = held.C, nil // a condition that becomes true in time may hold beyond the timeout
 		}
 		var poll <-chan time.Time
 		if w.poll > 0 {
@@ -96,8 +96,8 @@ func deadlineOver(t *time.Timer) bool {
 	}
 }
 
-// jsonDiff shows two JSON values line by line: what only the first has after -, what only the
-// second has after +, and three lines around each change.
+// jsonDiff returns a line diff of two JSON values with three lines of context. The prefix - marks
+// wanted lines and + marks actual lines.
 func jsonDiff(want, got any) string {
 	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: jsonLines(want), B: jsonLines(got), Context: 3})
 	if err != nil {
@@ -110,7 +110,8 @@ func jsonDiff(want, got any) string {
 	return strings.TrimSuffix(text, "\n")
 }
 
-// jsonLines returns a value's indented JSON, with a blank before each line that keeps it from the - or +.
+// jsonLines returns the lines of indented JSON, each with a leading blank, so that no line begins
+// with - or +.
 func jsonLines(v any) []string {
 	text, err := json.MarshalIndent(v, " ", " ")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// phase is a condition that is true or not from some time on.
+// phase is a condition that changes at a given time.
 type phase struct {
 	from time.Duration
 	ok   bool
@@ -77,7 +77,7 @@ func TestEventuallyHoldsAnewAfterAnUnseenState(t *testing.T) {
 				if time.Since(start) < 200*time.Millisecond {
 					return 1, nil
 				}
-				return 3, nil // two messages at once: a flip that no check has seen
+				return 3, nil // a second message was missed, so the condition may have changed twice
 			},
 		)
 		if took := time.Since(start); err != nil || took != 500*time.Millisecond {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// split splits a line of a script into words at blanks. Quotes keep blanks, and \n in them is a newline; # at the start
-// of a word begins a comment.
+// split splits a line of a script into words at blanks. Quoted words can contain blanks, and \n in
+// them is a newline. A # at the start of a word begins a comment.
 func split(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
@@ -52,7 +52,7 @@ func split(line string) ([]string, error) {
 
 var numbers = regexp.MustCompile(`\[(\d+)-(\d+)\]`)
 
-// expand returns the texts that a word with ranges like 10.1.0.[1-5] stands for.
+// expand returns the strings for a word with ranges such as 10.1.0.[1-5].
 func expand(word string) ([]string, error) {
 	at := numbers.FindStringSubmatchIndex(word)
 	if at == nil {
@@ -80,7 +80,7 @@ func expand(word string) ([]string, error) {
 	return all, nil
 }
 
-// addresses reads IP:PORT words with ranges.
+// addresses parses IP:PORT words with ranges.
 func addresses(words []string) ([]netip.AddrPort, error) {
 	var all []netip.AddrPort
 	for _, word := range words {
@@ -107,9 +107,9 @@ type options struct {
 	annotations map[string]any
 }
 
-// readOptions reads options. Keys ending in = take a value, those ending in =... several, those
-// ending in . a value under any longer name; others are flags. label. and annotation. are known
-// everywhere.
+// readOptions parses options. A key ending in = expects one value, a key ending in =... accepts
+// several values, and a key ending in . accepts any suffix with a value. Other keys are flags. The
+// keys label. and annotation. are always accepted.
 func readOptions(words []string, keys ...string) (options, error) {
 	o := options{
 		values:      map[string][]string{},
@@ -147,7 +147,7 @@ func knownKey(key string, keys []string) bool {
 	return false
 }
 
-// one returns the only value of a key, or otherwise where there is none.
+// one returns the only value for a key, or otherwise if the key is absent.
 func (o options) one(key, otherwise string) string {
 	if values := o.values[key]; len(values) > 0 {
 		return values[0]

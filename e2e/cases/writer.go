@@ -28,10 +28,10 @@ var (
 	servicesResource = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 )
 
-// writer writes the objects of cases to one cluster. It is used by one case at a time.
+// writer writes the objects of a case to one cluster. Only one case at a time may use it.
 type writer struct{ *kube.Client }
 
-// written is an object that a case has written.
+// written identifies an object that a case has written.
 type written struct {
 	resource        schema.GroupVersionResource
 	namespace, name string
@@ -44,7 +44,8 @@ func newWriter(name string, cfg *rest.Config) (*writer, error) {
 	return &writer{client}, err
 }
 
-// delete deletes an object by its lower-case singular kind. Objects without namespaces ignore the one given.
+// delete deletes an object. The kind is a lower-case singular name. The namespace is ignored for
+// cluster-scoped objects.
 func (w *writer) delete(ctx context.Context, kind, namespace, name string, grace int64) error {
 	resource, namespaced, err := w.ResourceNamed(kind)
 	if err != nil {
@@ -66,12 +67,12 @@ func (w *writer) remove(ctx context.Context, o written, grace int64) error {
 	return nil
 }
 
-// ensureNamespace returns when the namespace and its ServiceAccount default are there. A namespace on its way out is
-// waited for and made anew.
+// ensureNamespace waits until the namespace and its default ServiceAccount exist. It waits for a
+// namespace in deletion to disappear and creates a new one.
 func (w *writer) ensureNamespace(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	final := func(err error) error { // ends the wait if that can't help
+	final := func(err error) error { // stops waiting if a retry cannot help
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 			cancel()
 		}
@@ -100,7 +101,7 @@ func (w *writer) ensureNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
-// removeEach deletes the objects of a kind in a namespace that have these labels; empty: any.
+// removeEach deletes all objects of a resource in a namespace that match the label selector.
 func (w *writer) removeEach(ctx context.Context, of schema.GroupVersionResource, namespace, labels string) error {
 	err := w.In(of, namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: labels})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -109,7 +110,7 @@ func (w *writer) removeEach(ctx context.Context, of schema.GroupVersionResource,
 	return nil
 }
 
-// answers returns an error unless the API server answers that it is ready.
+// answers returns an error unless the API server is ready.
 func (w *writer) answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -119,12 +120,12 @@ func (w *writer) answers(ctx context.Context) error {
 	return nil
 }
 
-// mcsVersions are the versions of the MCS-API that a cluster can serve.
+// mcsVersions maps the arguments of the mcs command to versions of the MCS API.
 var mcsVersions = map[string][]string{"both": kube.MCSVersions, "v1alpha1": {"v1alpha1"}, "unserved": nil, noMCS: nil}
 
 const noMCS = "none"
 
-// parseMCS is for: mcs both|v1alpha1|unserved|none CLUSTER....
+// parseMCS parses: mcs both|v1alpha1|unserved|none CLUSTER...
 func parseMCS(_ *parser, args []string) (action, error) {
 	var errs []error
 	if _, ok := mcsVersions[args[0]]; !ok {
@@ -136,7 +137,7 @@ func parseMCS(_ *parser, args []string) (action, error) {
 	return func(ctx context.Context, r *run) error { return setMCS(ctx, r, args[0], args[1:]) }, errors.Join(errs...)
 }
 
-// setMCS sets which versions of the MCS-API clusters serve.
+// setMCS sets the versions of the MCS API that clusters serve.
 func setMCS(ctx context.Context, r *run, versions string, clusters []string) error {
 	for _, cluster := range clusters {
 		r.mcs[cluster] = true
@@ -152,7 +153,7 @@ func setMCS(ctx context.Context, r *run, versions string, clusters []string) err
 	})
 }
 
-// parseExport is for: export CLUSTER [NS/]NAME [options].
+// parseExport parses: export CLUSTER [NS/]NAME [options].
 func parseExport(p *parser, args []string) (action, error) {
 	opt, err := readOptions(args[2:], "v1alpha1")
 	if err != nil {
@@ -174,7 +175,7 @@ func parseExport(p *parser, args []string) (action, error) {
 	}, nil
 }
 
-// readMCS reads an object in the version that the cluster prefers.
+// readMCS reads an object in the cluster's preferred version.
 func (w *writer) readMCS(ctx context.Context, kind, namespace, name string, into any) error {
 	resource, _, err := w.ResourceNamed(kind)
 	if err != nil {
@@ -187,9 +188,9 @@ func (w *writer) readMCS(ctx context.Context, kind, namespace, name string, into
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)
 }
 
-// readImport reads a ServiceImport. It has the IPs of its derived Service, unless it is not ready and
-// keeps others. Unless the option ready= says otherwise, a ServiceImport with the mark is ready if
-// it has IPs or needs none. Nothing is expected of the status of any other ServiceImport.
+// readImport reads a ServiceImport. It returns an error if the IPs of a ready ServiceImport differ
+// from those of the derived Service. By default, a ServiceImport with the mark is expected to be
+// ready if it is headless or has IPs. Without the mark, any status is accepted.
 func readImport(ctx context.Context, w *writer, namespace, name string) (seen, error) {
 	var i mcs.ServiceImport
 	if err := w.readMCS(ctx, "serviceimport", namespace, name, &i); err != nil {
@@ -248,7 +249,7 @@ func readImport(ctx context.Context, w *writer, namespace, name string) (seen, e
 	return seen{Object: &i, ip: strings.Join(i.Spec.IPs, ","), fields: fields, usual: usual}, nil
 }
 
-// conditionFields returns a condition as STATUS/REASON, or none, and its message.
+// conditionFields returns a condition as STATUS/REASON, or none, and the condition's message.
 func conditionFields(all []metav1.Condition, kind string) (condition, message string) {
 	c := meta.FindStatusCondition(all, kind)
 	if c == nil {
@@ -257,7 +258,7 @@ func conditionFields(all []metav1.Condition, kind string) (condition, message st
 	return strings.TrimSuffix(string(c.Status)+"/"+c.Reason, "/"), c.Message
 }
 
-// readExport reads a ServiceExport. Its conditions are about the ServiceExport as it is.
+// readExport reads a ServiceExport and checks that its conditions match the current generation.
 func readExport(ctx context.Context, w *writer, namespace, name string) (seen, error) {
 	var e mcs.ServiceExport
 	if err := w.readMCS(ctx, "serviceexport", namespace, name, &e); err != nil {
