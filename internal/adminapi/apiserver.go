@@ -2,23 +2,21 @@ package adminapi
 
 import "time"
 
-// APIServer describes a cluster's API server as one replica sees the server. The values of most
-// fields come from the requests with which the replica lists and watches the cluster. In addition,
-// the replica reads the version, trust anchors and Pod networks when the server first responds, and
-// then every hour. A request for the page does not cause requests to the API server, unless the
-// page is requested with [FreshParameter].
+// APIServer describes a cluster's API server as one replica sees it. Most values come from the
+// requests with which the replica lists and watches the cluster. The replica reads the version, the
+// trust anchors and the Pod networks when the server first responds, and then every hour. A request
+// for the page causes requests to the API server only with [FreshParameter].
 type APIServer struct {
 	Answered time.Time `json:"answered,omitzero"` // time of the server's last response; zero if there was none
-	// Error says why the newest request did not get a response. If the newest request got a
-	// response, Error is empty.
+	// Error says why the newest request got no response, and is empty otherwise.
 	Error string `json:"error,omitempty"`
-	// If Error is about the server's certificate, Certificate says what is wrong with the
-	// certificate. OtherAuthority reports whether the certificate was issued by a different
-	// certificate authority than the one in the credentials.
+	// Certificate says what is wrong with the server's certificate, if Error is about the
+	// certificate. OtherAuthority reports whether its issuer differs from the certificate authority
+	// in the credentials.
 	Certificate    string `json:"certificate,omitempty"`
 	OtherAuthority bool   `json:"otherAuthority,omitempty"`
-	// If Error is about a rejected client certificate, ClientCertificate says why the server
-	// rejects the certificate, as in "expired certificate".
+	// ClientCertificate says why the server rejects the client certificate, as in "expired
+	// certificate".
 	ClientCertificate string           `json:"clientCertificate,omitempty"`
 	Refused           []RefusedRequest `json:"refusedRequests,omitempty"` // by resource and verb
 	Clock             *Clock           `json:"clock,omitempty"`           // nil if no response had a date
@@ -27,15 +25,13 @@ type APIServer struct {
 	VersionError string        `json:"versionError,omitempty"` // why the version could not be read
 	Anchors      *TrustAnchors `json:"trustAnchors,omitempty"` // nil if not read yet
 	Networks     *PodNetworks  `json:"podNetworks,omitempty"`  // nil if not read yet
-	// Expiry says when the credentials of a link expire. If the credentials do not expire, Expiry
-	// is nil.
+	// Expiry says when the credentials of a link expire. It is nil if they do not expire.
 	Expiry *Expiry `json:"expiry,omitempty"`
 }
 
-// FreshParameter is the query parameter that "isthmus check" sets in requests to /debug/clusters.
-// The value of the FreshParameter query parameter is always true. If FreshParameter is set, the
-// replica rereads trust anchors that are at least 10 s old, and Pod networks that are at least 1
-// min old. The replica waits up to 2 s for the trust anchors and Pod networks before responding.
+// FreshParameter is the query parameter that "isthmus check" sets to true in requests to
+// /debug/clusters. The replica then rereads trust anchors that are at least 10 s old, and Pod
+// networks that are at least 1 min old. It waits for them for up to 2 s before responding.
 const FreshParameter = "fresh"
 
 // RefusedRequest describes a kind of request whose newest response was an error.
@@ -49,13 +45,13 @@ type RefusedRequest struct {
 // newest response.
 type Clock struct {
 	Ahead float64 `json:"aheadSeconds"` // negative if the server's clock is behind
-	// Within is the precision of Ahead, in seconds. The precision covers the duration of the
-	// request and the fraction of a second that the Date header omits.
+	// Within is the precision of Ahead in seconds. It covers the duration of the request and the
+	// fraction of a second that the Date header omits.
 	Within float64 `json:"withinSeconds"`
 }
 
-// TrustAnchors describes the certificates that the proxies of a cluster trust. The trust anchors
-// come from the ConfigMap linkerd-identity-trust-roots in the namespace of the control plane.
+// TrustAnchors describes the certificates that the proxies of a cluster trust. They come from the
+// ConfigMap linkerd-identity-trust-roots in the namespace of the control plane.
 type TrustAnchors struct {
 	Error string   `json:"error,omitempty"` // why the trust anchors are unknown; empty if they are known
 	List  []Anchor `json:"list,omitempty"`  // without duplicates
@@ -63,7 +59,6 @@ type TrustAnchors struct {
 	AgeSeconds int `json:"ageSeconds,omitempty"`
 }
 
-// Anchor describes one trusted certificate.
 type Anchor struct {
 	SHA256  string    `json:"sha256"` // SHA-256 fingerprint of the certificate, in hexadecimal
 	Expires time.Time `json:"expires"`
@@ -79,7 +74,6 @@ type PodNetworks struct {
 	AgeSeconds int `json:"ageSeconds,omitempty"`
 }
 
-// Expiry describes when a credential expires.
 type Expiry struct {
 	What string    `json:"what"` // "token" or "client certificate"
 	At   time.Time `json:"at"`

@@ -4,44 +4,43 @@ import (
 	"time"
 )
 
-// Clusters is the JSON document at /debug/clusters. The page shows the clusters that provide
+// Clusters is the JSON document at /debug/clusters. It describes the clusters that provide
 // endpoints, and every problem that prevents Isthmus from serving endpoints.
 type Clusters struct {
 	Replica  Replica     `json:"replica"` // the replica that responds
 	Local    Cluster     `json:"local"`
 	Secrets  LinkSecrets `json:"linkSecrets"`
 	Clusters []Cluster   `json:"clusters"` // one for every link Secret, used or not, oldest first
-	// MemoryLimit is the replica's GOMEMLIMIT, in bytes. If MemoryLimit is zero, there is no limit.
+	// MemoryLimit is the replica's GOMEMLIMIT in bytes. Zero means no limit.
 	MemoryLimit int64 `json:"memoryLimit,omitempty"`
 
 	Unserved []Unserved `json:"unservedMembers"`  // of federated and mirrored services
 	Refused  []Refused  `json:"refusedEndpoints"` // by cluster
 	Problems []Problem  `json:"problems"`         // in annotations and labels of Services
-	// Conflicts contains the oldest conflicts, at most 100. MoreConflicts is the number of
-	// conflicts that Conflicts omits.
+	// Conflicts contains the oldest conflicts, at most 100. MoreConflicts is the number of the
+	// others.
 	Conflicts     []AddressConflict `json:"addressConflicts"`
 	MoreConflicts int               `json:"moreAddressConflicts,omitempty"`
 
 	Writer *SliceWriter `json:"endpointSliceWriter,omitempty"`
 	Copies *CacheCopies `json:"cacheCopies,omitempty"` // nil if the replica is older than this field
-	// If --exports is off, Exports is nil.
+	// Exports is nil if --exports is off.
 	Exports *ExportsSummary `json:"exports,omitempty"`
 	// Leftovers is only set if the page is requested with [FreshParameter].
 	Leftovers []LeftoverMirrors `json:"leftoverMirrors,omitempty"`
 }
 
-// LeftoverMirrors describes Services that Linkerd's service mirror has written for a cluster. No
-// link Secret or Link names this cluster any longer.
+// LeftoverMirrors describes Services that Linkerd's service mirror wrote for a cluster without a
+// link Secret or Link.
 type LeftoverMirrors struct {
 	Cluster  string   `json:"cluster"`
 	Number   int      `json:"number"`
 	Services []string `json:"services"` // the first ten by name
 	// Unknown says why Isthmus cannot determine whether a service mirror still manages these
-	// Services. If Unknown is empty, no service mirror manages these Services.
+	// Services. It is empty if none does.
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// LinkSecrets reports whether the replica can list the link Secrets.
 type LinkSecrets struct {
 	Namespace string `json:"namespace"`
 	Listed    bool   `json:"listed"`
@@ -52,29 +51,28 @@ type LinkSecrets struct {
 type Cluster struct {
 	Cluster string `json:"cluster,omitempty"` // empty if the Secret's label is missing or invalid
 	Secret  string `json:"secret,omitempty"`  // name of the link Secret; empty for the local cluster
-	// SecretVersion is the resourceVersion of the link Secret that is in use for the cluster. If
-	// the cluster has not been read yet, or if the replica reads the cluster with a different
-	// Secret, SecretVersion is empty.
+	// SecretVersion is the resourceVersion of the link Secret that is in use for the cluster. It is
+	// empty until the cluster has been read, and if the replica reads the cluster with a different
+	// Secret.
 	SecretVersion string `json:"secretVersion,omitempty"`
-	// SecretRefused says why the current version of the link Secret cannot be used. If the current
-	// version of the link Secret can be used, SecretRefused is empty. If an older version of the
-	// link Secret is in use instead, UsedInstead identifies that version.
+	// SecretRefused says why the current version of the link Secret cannot be used, and is empty
+	// otherwise. UsedInstead identifies the older version of the link Secret that is in use
+	// instead, if any.
 	SecretRefused string   `json:"secretRefused,omitempty"`
 	UsedInstead   string   `json:"usedInstead,omitempty"`
 	Insecure      []string `json:"insecure,omitempty"` // what is insecure about the kubeconfig in use
-	// Ignored contains an entry for each unknown field of the kubeconfig in use. An entry consists
-	// of the field's line, and of its name unless the name may be a secret.
+	// Ignored describes each unknown field of the kubeconfig in use by its line, and by its name
+	// unless the name may be a secret.
 	Ignored []string `json:"ignored,omitempty"`
-	// Unread contains an entry for each invalid annotation of the current version of the link
-	// Secret. An entry says what is wrong with the annotation, and which value is used instead.
+	// Unread describes each invalid annotation of the current version of the link Secret, with the
+	// value that is used instead.
 	Unread []string `json:"unread,omitempty"`
-	// If older credentials are in use because the newest credentials do not work, NewCredentials
-	// gives the reason. If the newest credentials work, or Isthmus is still trying them,
-	// NewCredentials is empty.
+	// NewCredentials says why older credentials are in use instead of the newest. It is empty while
+	// the newest credentials work or Isthmus is still trying them.
 	NewCredentials string `json:"newCredentials,omitempty"`
 	// Awaited contains the kinds, such as servers.policy.linkerd.io, that must be listed with the
-	// newest credentials before the newest credentials replace the older ones. The cluster contains
-	// objects of each awaited kind.
+	// newest credentials before these replace the older ones. The cluster contains objects of each
+	// awaited kind.
 	Awaited []string `json:"awaited,omitempty"`
 	ClusterStatus
 }
@@ -82,19 +80,16 @@ type Cluster struct {
 // ClusterState describes whether a cluster's API can be read.
 type ClusterState string
 
-// Possible states of a cluster.
 const (
-	// Rejected means that the link Secret cannot be used, or that an older version of the link
-	// Secret is in use.
+	// Rejected means that the link Secret cannot be used, or that an older version of it is in use.
 	Rejected ClusterState = "rejected"
 	// Pending means that Isthmus has begun to read the cluster, but the cluster has not synced yet.
 	Pending ClusterState = "pending"
-	// Unreachable means that the first sync has failed or is taking too long. Isthmus retries the
-	// sync.
+	// Unreachable means that the first sync has failed or is taking too long. Isthmus retries it.
 	Unreachable ClusterState = "unreachable"
 	// Ready means that the cluster has synced and its endpoints are served.
 	Ready ClusterState = "ready"
-	// Stale means that the cluster has been ready, but that its API cannot be read now. Isthmus
+	// Stale means that the cluster has been ready, but its API cannot be read now. Isthmus
 	// continues to serve the endpoints in its cache.
 	Stale ClusterState = "stale"
 )
@@ -107,7 +102,6 @@ const (
 	Withdrawn  = "withdrawn"
 )
 
-// ClusterStatus describes the state of one cluster.
 type ClusterStatus struct {
 	State     ClusterState `json:"state"`
 	Since     time.Time    `json:"since"`              // start of the current state
@@ -116,20 +110,19 @@ type ClusterStatus struct {
 	Reason    string       `json:"reason,omitempty"`   // why the cluster is not ready, if known
 	Memory    Memory       `json:"memory,omitzero"`    // of linked clusters only
 	// CopyOf is set while a copy of the cluster's cache is served, because the replica has not
-	// reached the cluster since it started. CopyOf is the time at which the cluster's API became
+	// reached the cluster since it started. The value is the time at which the cluster's API became
 	// unreachable.
 	CopyOf time.Time `json:"copyOf,omitzero"`
-	// Standing is InService, LastResort or Withdrawn. StandingReason says why the cluster has this
-	// standing. If the cluster is in service, StandingReason is empty.
+	// Standing is InService, LastResort or Withdrawn. StandingReason explains any standing except
+	// InService.
 	Standing       string `json:"standing,omitempty"`
 	StandingReason string `json:"standingReason,omitempty"`
 	Region         string `json:"region,omitempty"` // region of the cluster; empty if unknown
-	// If the cluster is not on the same network as the local cluster, Network is the name of the
-	// cluster's network. Isthmus reaches a cluster on another network through the addresses in
-	// Gateways.
+	// Network is the name of the cluster's network, if it is not the network of the local cluster.
+	// Isthmus reaches a cluster on another network through the addresses in Gateways.
 	Network  string           `json:"network,omitempty"`
 	Gateways []ClusterGateway `json:"gateways,omitempty"`
-	// GatewayProblems contains the warnings about Linkerd gateways. ObjectWarnings contains the
+	// GatewayProblems contains warnings about Linkerd gateways, and ObjectWarnings contains
 	// warnings about other objects of the cluster.
 	GatewayProblems []string   `json:"gatewayProblems,omitempty"`
 	ObjectWarnings  []string   `json:"objectWarnings,omitempty"`
@@ -151,24 +144,23 @@ func (s *ClusterStatus) NeverRead() (list []Resource) {
 	return list
 }
 
-// If a cluster is on another network and all its Linkerd gateways are dead, NoGatewayAnswers is its
-// StandingReason.
+// NoGatewayAnswers is the StandingReason of a cluster on another network whose Linkerd gateways are
+// all dead.
 const NoGatewayAnswers = "none of its Linkerd gateways answers"
 
-// Memory describes the memory that a cluster uses in the replica, and the cluster's memory cap. The
-// used memory and the memory cap are in bytes, and the used memory is an estimate.
+// Memory describes the estimated memory usage of a cluster in the replica, and the cluster's memory
+// cap. Both are in bytes.
 type Memory struct {
 	Used  int64 `json:"used"`
 	Limit int64 `json:"limit"`
 }
 
-// nearPercent is the percentage of the memory cap at which Memory.Near begins to return true.
 const nearPercent = 80
 
 // Near reports whether the cluster uses at least 80 % of its memory cap.
 func (m Memory) Near() bool { return m.Limit > 0 && m.Used >= m.Limit/100*nearPercent }
 
-// LinkedMemory returns the memory that all linked clusters use together, with the replica's
+// LinkedMemory returns the memory used by all linked clusters together, with the replica's
 // GOMEMLIMIT as the limit.
 func (c *Clusters) LinkedMemory() Memory {
 	all := Memory{Limit: c.MemoryLimit}
@@ -178,7 +170,6 @@ func (c *Clusters) LinkedMemory() Memory {
 	return all
 }
 
-// Possible states of a Linkerd gateway.
 const (
 	GatewayAlive     = "alive"
 	GatewayDead      = "dead"
@@ -188,8 +179,7 @@ const (
 	GatewayIPv6Off   = "ipv6-off"       // clients get no IPv6 addresses: neither probed nor used
 )
 
-// ClusterGateway describes one address of the Linkerd gateways that lead to a cluster on another
-// network.
+// ClusterGateway describes one address of the Linkerd gateways for a cluster on another network.
 type ClusterGateway struct {
 	Address  string    `json:"address"`        // IP:PORT
 	Name     string    `json:"name,omitempty"` // DNS name that resolved to the address
@@ -207,7 +197,7 @@ type Resource struct {
 	Objects  int    `json:"objects"`           // number of cached objects
 	Refused  int    `json:"refused,omitempty"` // objects that can't be decoded; their last valid version is used
 	Err      string `json:"err,omitempty"`     // newest failure, if it persists
-	// Failure is the class of the error in Err. If Err is empty, Failure is also empty.
+	// Failure is the class of the error in Err, and is empty if Err is empty.
 	Failure ReadFailure `json:"failure,omitempty"`
 	// Lasts reports whether the API server has returned the same Failure again after at least 10 s.
 	Lasts bool `json:"-"`
@@ -215,23 +205,21 @@ type Resource struct {
 	// repeat requests. Isthmus repeats requests at most once per second.
 	Trouble string `json:"trouble,omitempty"`
 	// ThrottledUntil is the end of a pause that the API server requested with a Retry-After header.
-	// Isthmus does not request the resource before the time in ThrottledUntil.
+	// Isthmus does not request the resource before then.
 	ThrottledUntil time.Time `json:"throttledUntil,omitzero"`
 }
 
-// NeverRead reports whether the kind cannot be listed, has never been listed, and may have objects.
-// If NeverRead returns true, the cluster appears to have no objects of the kind.
+// NeverRead reports whether the kind has never been listed and cannot be listed now, although it
+// may have objects. The cluster then appears to have no objects of the kind.
 func (r *Resource) NeverRead() bool { return !r.Synced && r.Err != "" && r.Failure != Absent }
 
-// Unread returns a message that tells users that the kind has never been read.
 func (r *Resource) Unread() string {
 	return r.Resource + " have never been read, so the cluster appears to have none: " + r.Err
 }
 
-// ReadFailure is a reason why a kind of object cannot be listed or watched.
+// ReadFailure is the reason why a kind of object cannot be listed or watched.
 type ReadFailure string
 
-// Classes of errors when reading a kind of object.
 const (
 	Forbidden    ReadFailure = "forbidden"    // the credentials lack the permission
 	Unauthorized ReadFailure = "unauthorized" // the API server rejects the credentials
@@ -240,7 +228,7 @@ const (
 	Failing      ReadFailure = "failing"      // anything else
 )
 
-// Unserved describes a member of a service that does not serve or cannot be reached.
+// Unserved describes a member of a service that is out of service or unreachable.
 type Unserved struct {
 	Service string `json:"service"`
 	Cluster string `json:"cluster"`
@@ -248,7 +236,7 @@ type Unserved struct {
 	Reason  string `json:"reason"`
 }
 
-// Refused is the number of endpoints from one linked cluster that Isthmus refuses on watched ports.
+// Refused counts the endpoints from one linked cluster that Isthmus rejects on watched ports.
 type Refused struct {
 	Cluster  string   `json:"cluster"`
 	Outside  int      `json:"outsideRanges"`  // addresses outside the ranges that the link Secret allows
@@ -256,14 +244,13 @@ type Refused struct {
 	Examples []string `json:"examples"`       // at most two
 }
 
-// Problem describes what is invalid in a Service.
 type Problem struct {
 	Service  string   `json:"service"`
 	Problems []string `json:"problems"`
 }
 
 // AddressConflict describes an address that several objects in the local cluster claim. The address
-// is not assigned to any of the objects, and GetProfile returns Unavailable for the address.
+// is not assigned to any of them, and GetProfile returns Unavailable for it.
 type AddressConflict struct {
 	Address string    `json:"address"` // IP, or IP:PORT if only that port is claimed
 	Claimed string    `json:"claimed"` // the claim, such as "2 Pods with IP 10.0.0.1"
@@ -278,7 +265,7 @@ type SliceWriter struct {
 	Holder   string    `json:"holder"`   // of the Lease, as last seen; empty if none or unknown
 	Leading  bool      `json:"leading"`  // whether this replica is the leader
 	Since    time.Time `json:"since"`    // when this replica gained or lost leadership
-	// LeaseError says why the Lease cannot be used. If the Lease can be used, LeaseError is empty.
+	// LeaseError says why the Lease cannot be used, and is empty otherwise.
 	LeaseError string `json:"leaseError,omitempty"`
 
 	// The following fields of SliceWriter are set only on the leader.
@@ -289,12 +276,11 @@ type SliceWriter struct {
 	ErrorAt  time.Time `json:"errorAt,omitzero"`
 
 	Problems []Problem `json:"problems"` // what can't be written and is omitted
-	// Unread maps each resource that cannot be read to the reason. Isthmus keeps retrying to read
+	// Unread maps each resource that cannot be read to the reason. Isthmus keeps trying to read
 	// these resources.
 	Unread map[string]string `json:"unread,omitempty"`
 }
 
-// CacheCopies is the state of the copies of lost clusters.
 type CacheCopies struct {
 	Off        bool   `json:"off,omitempty"`        // --cache-max-age is 0
 	Error      string `json:"error,omitempty"`      // why the copies can't be listed
@@ -303,30 +289,29 @@ type CacheCopies struct {
 	Missing []MissingCopy `json:"missing,omitempty"`
 }
 
-// MissingCopy describes why a lost cluster could not be copied.
 type MissingCopy struct {
 	Cluster string `json:"cluster"`
 	Reason  string `json:"reason"`
 }
 
-// Format is the version of the format that all pages share. The version increases with each change
-// that would cause an older program to misread a page. Examples of incompatible changes are a
-// removed field and a field with a new meaning. Adding a field does not increase the version.
+// Format is the version of the format that all pages share. It increases with each change that
+// would cause an older program to misread a page, such as the removal of a field or a new meaning
+// of a field. Adding a field does not increase it.
 const Format = 1
 
-// All responses under /debug contain these headers. If a replica does not send these headers, its
-// version predates the headers.
+// All responses under /debug contain these headers, except those of replicas from before the
+// headers were introduced.
 const (
 	FormatHeader  = "Isthmus-Format"
 	VersionHeader = "Isthmus-Version" // Version of a Build
 	CommitHeader  = "Isthmus-Commit"  // Commit of a Build
 )
 
-// Build is the JSON document at /debug/version. The page describes the build of a replica.
+// Build is the JSON document at /debug/version. It describes the build of a replica.
 type Build struct {
 	Version string `json:"version"` // such as v0.1.0, or unknown
 	Commit  string `json:"commit"`
 	Go      string `json:"go"` // Go version
-	// Format is [Format]. If Format is zero, the version of the replica predates this field.
+	// Format is [Format]. Zero means that the replica's version predates this field.
 	Format int `json:"format,omitempty"`
 }

@@ -12,39 +12,33 @@ type ClustersOutput struct {
 	Gateway string    `json:"gateway"` // NAMESPACE/POD, or HOST:PORT
 	Clusters
 	Others []OtherReplica `json:"otherGateways,omitempty"`
-	// If the page comes from a different version of Isthmus, Unchecked says why the program cannot
-	// interpret the page. If the program can interpret the page, Unchecked is empty.
+	// Unchecked says why the program cannot interpret a page from a different version of Isthmus,
+	// and is empty otherwise.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
-// ServicesOutput is the output of "isthmus services -o json".
 type ServicesOutput struct {
 	Time     time.Time      `json:"time"`
 	Gateway  string         `json:"gateway"`
 	Services []Service      `json:"services"` // the requested services; never null
 	Others   []OtherReplica `json:"otherGateways,omitempty"`
-	// If the page comes from a different version of Isthmus, Unchecked says why the program cannot
-	// interpret the page. If the program can interpret the page, Unchecked is empty.
+	// See ClustersOutput.Unchecked.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
-// ExportsOutput is the output of "isthmus exports -o json".
 type ExportsOutput struct {
 	Time    time.Time `json:"time"`
 	Gateway string    `json:"gateway"`
 	Exports
-	// If the page comes from a different version of Isthmus, Unchecked says why the program cannot
-	// interpret the page. If the program can interpret the page, Unchecked is empty.
+	// See ClustersOutput.Unchecked.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
-// ExplainOutput is the output of "isthmus explain -o json".
 type ExplainOutput struct {
 	Time    time.Time `json:"time"`
 	Gateway string    `json:"gateway"`
 	Explanation
-	// If the page comes from a different version of Isthmus, Unchecked says why the program cannot
-	// interpret the page. If the program can interpret the page, Unchecked is empty.
+	// See ClustersOutput.Unchecked.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
@@ -56,7 +50,6 @@ type OtherReplica struct {
 	Differences []string `json:"differences,omitempty"`
 }
 
-// VersionOutput is the output of "isthmus version -o json".
 type VersionOutput struct {
 	Client   Build          `json:"client"` // the program that prints the output
 	Gateways []ReplicaBuild `json:"gateways,omitempty"`
@@ -70,7 +63,6 @@ type ReplicaBuild struct {
 	Error string `json:"error,omitempty"`
 }
 
-// CheckOutput is the output of "isthmus check -o json".
 type CheckOutput struct {
 	Time      time.Time        `json:"time"`
 	From      string           `json:"from"`             // CheckedReplicas or CheckedHere
@@ -82,7 +74,6 @@ type CheckOutput struct {
 	Results   []CheckResult    `json:"results"` // never null
 }
 
-// Places where checks can run.
 const (
 	CheckedReplicas = "gateway"
 	CheckedHere     = "here" // on the machine of the command, with --pre or if there is no replica
@@ -98,8 +89,8 @@ type CheckedReplica struct {
 	Error   string `json:"error,omitempty"`   // why the replica did not respond
 }
 
-// The command "isthmus get -o json" prints a GetOutput for each state of the stream. A GetOutput
-// contains the endpoints that a proxy has at that time.
+// GetOutput is printed by "isthmus get -o json" for each state of the stream. It contains the
+// endpoints that a proxy has at that time.
 type GetOutput struct {
 	Time      time.Time  `json:"time"`
 	Authority string     `json:"authority"` // as requested
@@ -107,23 +98,22 @@ type GetOutput struct {
 	Endpoints []Endpoint `json:"endpoints"` // sorted by address; never null
 }
 
-// Endpoint describes all information that a proxy receives about one address.
+// Endpoint contains all information that a proxy receives about one address.
 type Endpoint struct {
 	Address netip.AddrPort `json:"address"`
 	Cluster string         `json:"cluster"` // local, unless the replica labels the endpoint with another cluster
 	// Sent is a WeightedAddr of linkerd2-proxy-api in protobuf's JSON format, as the proxy receives
-	// it. The metricLabels in Sent also contain the labels that apply to the whole message. The
-	// metricLabels in Sent also contain isthmus_tier, which is the endpoint's tier, and
-	// isthmus_standing, which is the standing of the endpoint's cluster. Proxies do not receive the
-	// labels isthmus_tier and isthmus_standing.
+	// it. Its metricLabels also contain the labels that apply to the whole message. Two further
+	// labels are not sent to proxies: isthmus_tier is the endpoint's tier, and isthmus_standing is
+	// the standing of the endpoint's cluster.
 	Sent json.RawMessage `json:"sent"`
 }
 
-// The command "isthmus profile -o json" prints a ProfileOutput for each profile.
+// ProfileOutput is printed by "isthmus profile -o json" for each profile.
 type ProfileOutput struct {
 	Time      time.Time `json:"time"`
 	Authority string    `json:"authority"` // as requested
-	// Address is the address of the endpoint that the profile describes. Address is set only if the
+	// Address is the address of the endpoint that the profile describes. It is set only if the
 	// authority is an address that is not assigned to a Service.
 	Address netip.AddrPort `json:"address,omitzero"`
 	// Sent is a DestinationProfile of linkerd2-proxy-api in protobuf's JSON format, as the proxy
@@ -142,10 +132,9 @@ type CheckResult struct {
 	Gateway string     `json:"gateway,omitempty"` // the replica that found it, if other replicas did not
 }
 
-// CheckLevel is the severity of a check result.
 type CheckLevel string
 
-// These constants are the levels of check results, from best to worst.
+// The levels of check results, from best to worst.
 const (
 	CheckOK        CheckLevel = "ok"
 	CheckUnchecked CheckLevel = "unchecked" // unknown: not permitted to read it, or no time

@@ -1,9 +1,7 @@
 // Package adminapi defines the JSON types of the debug API and of command output (-o json).
 //
-// Isthmus serves the pages of the debug API. The page at /, the commands and the tests all use the
-// debug API.
-//
-// Each page of the debug API has one of the following types:
+// The page at /, the commands and the tests all use the debug API. Each of its pages has one of the
+// following types:
 //
 //	/debug/clusters  [Clusters]
 //	/debug/events    [Events]
@@ -14,11 +12,10 @@
 //	/debug/streams   [Streams]
 //	/debug/version   [Build]
 //
-// The query parameter view=list requests a list of clusters, services, streams or events. The
-// parameters q (words to search for), show (a subset of the lines), sort, limit and page determine
-// which lines the list contains, and in which order. The response is a [ClusterList],
-// [ServiceList], [StreamList] or [EventList]. The ETag of a list response is the number of a
-// snapshot that all readers share.
+// The query parameter view=list requests a list of clusters, services, streams or events as a
+// [ClusterList], [ServiceList], [StreamList] or [EventList]. The parameters q (words to search
+// for), show (a subset of the lines), sort, limit and page select and order the lines. The ETag of
+// a list is the number of a snapshot that all readers share.
 //
 // All pages follow these conventions:
 //
@@ -30,9 +27,9 @@
 //
 // The format may change in these ways:
 //
-//   - New fields may be added. Readers must ignore fields that they do not know.
+//   - New fields may be added. Readers must ignore unknown fields.
 //   - Every response contains the version of the pages' format, [Format], in the header
-//     [FormatHeader]. [Build] and [Replica] also contain the version of the pages' format.
-//   - If the version in a page is different or missing, readers must not interpret the page. In a
-//     page with another version, fields may be missing or have different meanings.
+//     [FormatHeader]. [Build] and [Replica] also contain it.
+//   - Readers must not interpret a page with a different or missing version, because fields may be
+//     missing or have different meanings.
 package adminapi

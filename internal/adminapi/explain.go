@@ -2,8 +2,8 @@ package adminapi
 
 import "time"
 
-// Explanation is the JSON document at /debug/explain. The page explains how Isthmus treats each
-// address of a service for one client.
+// Explanation is the JSON document at /debug/explain. It explains how Isthmus treats each address
+// of a service for one client.
 type Explanation struct {
 	Authority string   `json:"authority"` // NAME:PORT of the service
 	Client    Client   `json:"client"`
@@ -11,11 +11,10 @@ type Explanation struct {
 	Federated bool     `json:"federated"`
 	Imported  bool     `json:"imported,omitempty"` // it is the Service of a ServiceImport
 	Problems  []string `json:"problems"`           // of the Service's annotations and labels
-	// If Isthmus cannot update the service, Failures contains the reasons. While Failures is not
-	// empty, the page does not explain any addresses.
+	// Failures contains the reasons why Isthmus cannot update the service. While there are any, the
+	// page does not explain addresses.
 	Failures []Failure `json:"failures,omitempty"`
-	// Refused is the error that a new stream would receive. If a new stream would be served,
-	// Refused is empty.
+	// Refused is the error that a new stream would receive, or empty.
 	Refused    string             `json:"refused,omitempty"`
 	Set        Set                `json:"set"`
 	Preference *Preference        `json:"preference,omitempty"`
@@ -24,14 +23,13 @@ type Explanation struct {
 	Verdicts   map[string]int     `json:"verdicts"`        // number of addresses by verdict, listed or not
 	Addresses  []ExplainedAddress `json:"addresses"`
 	More       int                `json:"moreAddresses,omitempty"` // number of addresses that are not listed
-	// Held describes the endpoints of the service that proxies currently have. Held does not depend
+	// Held describes the endpoints of the service that proxies currently have. It does not depend
 	// on the client for which the page explains the service.
 	Held     []HeldView `json:"streams"`
 	MoreHeld int        `json:"moreStreamViews,omitempty"` // number of views that are not listed
 }
 
-// Client contains the properties of a client's location that affect which endpoints the client
-// receives.
+// Client contains the properties of a client's location that affect its endpoints.
 type Client struct {
 	Namespace string `json:"namespace,omitempty"`
 	Node      string `json:"node,omitempty"`
@@ -39,7 +37,6 @@ type Client struct {
 	Instance  string `json:"instance,omitempty"` // hostname of the instance that the client requests
 }
 
-// Set describes the set of endpoints that a client receives.
 type Set struct {
 	Version   uint64    `json:"version"`
 	Endpoints int       `json:"endpoints"`
@@ -48,8 +45,7 @@ type Set struct {
 	Origin    string    `json:"origin,omitempty"` // cluster that caused the last change
 }
 
-// ExplainedMember describes a member of the service, and what the member contributes to the
-// service.
+// ExplainedMember describes a member of the service, and what it contributes to the service.
 type ExplainedMember struct {
 	Cluster        string    `json:"cluster"`
 	Service        string    `json:"service"` // name of the Service in that cluster
@@ -85,8 +81,8 @@ type ExplainedAddress struct {
 	Identity  string    `json:"identity,omitempty"`
 }
 
-// HeldView describes the endpoints that the streams of one view have received. All clients of a
-// view receive the same endpoints.
+// HeldView describes the endpoints received by the streams of one view. All clients of a view
+// receive the same endpoints.
 type HeldView struct {
 	Destination string    `json:"destination"`
 	Node        string    `json:"node,omitempty"`

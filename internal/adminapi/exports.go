@@ -2,18 +2,16 @@ package adminapi
 
 import "time"
 
-// Exports is the JSON document at /debug/exports. The page shows the exports of all clusters, the
+// Exports is the JSON document at /debug/exports. It describes the exports of all clusters, the
 // objects that Isthmus writes for these exports, and the pending changes.
 //
-// The "service" query parameter limits the page to exports with the given name, and to objects that
-// Isthmus writes for these exports. The value of the "service" query parameter is NAME,
-// NAMESPACE/NAME, or NAMESPACE/ for a whole namespace. To request several names, repeat the
-// "service" query parameter.
+// The "service" query parameter limits the page to exports with the given name, and to the objects
+// written for these exports. Its value is NAME, NAMESPACE/NAME, or NAMESPACE/ for a whole
+// namespace. It may be repeated to request several names.
 type Exports struct {
 	Replica Replica       `json:"replica"` // the replica that responds
 	Writer  ExportsWriter `json:"writer"`
-	// If the other fields of this page are unknown, Unread says why. If the other fields of this
-	// page are known, Unread is empty.
+	// Unread says why the other fields of this page are unknown, and is empty if they are known.
 	Unread    string           `json:"unread,omitempty"`
 	Exports   []Export         `json:"exports"`
 	Conflicts []ExportConflict `json:"conflicts"`
@@ -22,43 +20,40 @@ type Exports struct {
 	// its own.
 	Written        []string `json:"written"`
 	WrittenImports []string `json:"writtenImports"`
-	// MoreExports, MoreConflicts and MoreChanges are the numbers of omitted items.
-	MoreExports   int `json:"moreExports,omitempty"`
-	MoreConflicts int `json:"moreConflicts,omitempty"`
-	MoreChanges   int `json:"moreChanges,omitempty"`
+	MoreExports    int      `json:"moreExports,omitempty"`
+	MoreConflicts  int      `json:"moreConflicts,omitempty"`
+	MoreChanges    int      `json:"moreChanges,omitempty"`
 }
 
 // ExportsWriter describes the state of the component that writes exported Services, as one replica
-// sees the component.
+// sees it.
 type ExportsWriter struct {
 	Mode string `json:"mode"` // value of --exports: plan or on
 	// Identity and Holder are set only if Mode is on.
 	Identity string `json:"identity,omitempty"` // of this replica
-	// Holder is the last known holder of the Lease. If the Lease is not held, or its holder is
-	// unknown, Holder is empty. Replicas try to acquire the Lease only if they have something to
-	// write.
+	// Holder is the last known holder of the Lease, or empty. Replicas try to acquire the Lease
+	// only if they have something to write.
 	Holder  string `json:"holder,omitempty"`
 	Leading bool   `json:"leading"` // whether this replica is the leader
-	// MCS is the version of the MCS-API that Isthmus uses for ServiceImports. If the cluster does
-	// not serve ServiceImports, or if ServiceImports cannot be read, MCS is "none". If
-	// ServiceExports are not a source, or the version is unknown, MCS is empty.
+	// MCS is the version of the MCS-API that Isthmus uses for ServiceImports. It is "none" if the
+	// cluster does not serve ServiceImports or Isthmus cannot read them. It is empty if
+	// ServiceExports are not a source, or if the version is unknown.
 	MCS string `json:"mcs,omitempty"`
-	// LeaseError says why the Lease cannot be used. If the Lease can be used, LeaseError is empty.
+	// LeaseError says why the Lease cannot be used, and is empty otherwise.
 	LeaseError string `json:"leaseError,omitempty"`
-	// Notes lists Linkerd's Links and service mirror Leases that cannot be read, and says what
-	// applies instead.
+	// Notes lists unreadable Links and service mirror Leases of Linkerd, and says what applies
+	// instead.
 	Notes []string `json:"notes,omitempty"`
 }
 
 // ExportsSummary summarizes the problems that occur when Isthmus writes exported Services.
 type ExportsSummary struct {
 	ExportsWriter
-	// If the other fields are unknown, Unread says why. If the other fields are known, Unread is
-	// empty.
+	// Unread says why the other fields are unknown, and is empty if they are known.
 	Unread  string `json:"unread,omitempty"`
 	Pending int    `json:"pending"` // number of objects to be written or deleted
-	// Unwritten lists the exports that are not completely written, grouped by state. For each
-	// state, Unwritten lists at most five exports.
+	// Unwritten lists the exports that are not completely written, grouped by state, with at most
+	// five exports per state.
 	Unwritten map[string][]string `json:"unwritten,omitempty"`
 }
 
@@ -75,7 +70,7 @@ type Export struct {
 	Until  time.Time `json:"until,omitzero"`   // when the state ends by itself; zero means never
 }
 
-// In addition to the states in a plan, an Export can have the following states.
+// An Export can have these states in addition to the states in a plan.
 const (
 	ExportWouldBeWritten = "would be written" // with --exports=on
 	ExportBeingWritten   = "being written"
@@ -94,15 +89,15 @@ type ExportConflict struct {
 // ExportChange describes an object that will be created, updated or deleted.
 type ExportChange struct {
 	Verb string `json:"verb"` // create, update, status or delete
-	// ObjectKind is Service, ServiceImport or ServiceExport. If ObjectKind is ServiceExport, only
-	// the conditions of the object change.
+	// ObjectKind is Service, ServiceImport or ServiceExport. Only the conditions of a ServiceExport
+	// change.
 	ObjectKind string        `json:"objectKind"`
 	Object     string        `json:"object"`
 	Kind       string        `json:"kind"`
 	Of         string        `json:"of"` // the exports that cause the change
 	Fields     []ExportField `json:"fields"`
-	// Error says why the change failed. If this replica does not know of any attempt to make the
-	// change, Error is empty.
+	// Error says why the last attempt of this replica to make the change failed, and is empty
+	// otherwise.
 	Error string `json:"error,omitempty"`
 }
 

@@ -14,10 +14,9 @@ type List[T any] struct {
 	Lines    []T `json:"lines"`
 }
 
-// Severity specifies how urgent a line is.
+// Severity specifies how urgent a line is. Higher values are more urgent.
 type Severity int
 
-// These constants are the severities of a line, from lowest to highest.
 const (
 	Fine    Severity = iota
 	Notable          // it works, but not in the usual way
@@ -25,7 +24,6 @@ const (
 	Broken
 )
 
-// ClusterList is the response to /debug/clusters?view=list.
 type ClusterList struct {
 	Replica  Replica              `json:"replica"`  // the replica that responds
 	States   map[ClusterState]int `json:"states"`   // number of clusters by state
@@ -39,18 +37,16 @@ type Replica struct {
 	Version string `json:"version"`
 	Ready   bool   `json:"ready"`
 	Domain  string `json:"domain"` // cluster domain
-	// Format is [Format]. If Format is zero, the version of the replica predates this field.
+	// Format is [Format]. Zero means that the replica's version predates this field.
 	Format int `json:"format,omitempty"`
 }
 
-// ClusterLine describes a cluster, except for its resources and memory. The name of the local
-// cluster is "local". Long strings are truncated.
+// ClusterLine describes a cluster without its resources and memory. Long strings are truncated.
 type ClusterLine struct {
 	Cluster
 	Severity Severity `json:"severity"`
 }
 
-// ServiceList is the response to /debug/services?view=list.
 type ServiceList struct {
 	Troubled int `json:"troubled"` // number of services that are Partial or Broken
 	Unserved int `json:"unserved"` // number of services that are Broken
@@ -61,8 +57,7 @@ type ServiceList struct {
 type ServiceLine struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Kind is import, federated, mirrored, plain or undefined. If the Service does not exist, Kind
-	// is undefined.
+	// Kind is import, federated, mirrored, plain, or undefined for a Service that does not exist.
 	Kind        string       `json:"kind"`
 	Port        uint16       `json:"port,omitempty"`        // the port of Endpoints; zero if no port is known
 	Ports       []uint16     `json:"ports,omitempty"`       // known ports, at most 20
@@ -74,13 +69,11 @@ type ServiceLine struct {
 	Streams     int          `json:"streams"`
 	Problems    []string     `json:"problems,omitempty"` // of its annotations and labels
 	Prefer      string       `json:"prefer,omitempty"`   // tiers of its preference; empty if clients get all endpoints
-	// Tiers lists the tiers that clients use, with at most 6 entries. If clients receive all
-	// endpoints, Tiers is empty.
+	// Tiers lists up to 6 tiers that clients use. It is empty if clients receive all endpoints.
 	Tiers    []ZoneTiers `json:"tiers,omitempty"`
 	Severity Severity    `json:"severity"`
 }
 
-// MemberLine summarizes a member of a service.
 type MemberLine struct {
 	Cluster   string `json:"cluster"`
 	Service   string `json:"service,omitempty"` // name of the Service in that cluster, if it differs
@@ -103,14 +96,13 @@ type StreamList struct {
 	List[View]
 }
 
-// EventList is the response to /debug/events?view=list.
 type EventList struct {
 	Most int `json:"most"` // maximum number of events in the log
 	List[Event]
 }
 
-// Streams is the JSON document at /debug/streams. The page shows the destinations that proxies
-// watch, and the number of streams for each view.
+// Streams is the JSON document at /debug/streams. It contains the destinations that proxies watch,
+// and the number of streams for each view.
 type Streams struct {
 	Streams int    `json:"streams"`
 	Views   []View `json:"views"` // most streams first
@@ -147,7 +139,6 @@ type Event struct {
 // EventKind specifies what an event is about.
 type EventKind string
 
-// Possible kinds of events.
 const (
 	EventCluster  EventKind = "cluster"  // state of a cluster
 	EventStanding EventKind = "standing" // standing of a cluster

@@ -15,12 +15,11 @@ type Service struct {
 	Ports     []Port   `json:"ports"`              // watched by proxies
 	Streams   int      `json:"streams"`
 
-	Problems   []string    `json:"problems,omitempty"`   // of its annotations and labels
-	Failures   []Failure   `json:"failures,omitempty"`   // why Isthmus can't update it
-	Preference *Preference `json:"preference,omitempty"` // as requested, even if it has no effect
-	Clients    []Clients   `json:"clients,omitempty"`    // by kind of client; empty if clients get all endpoints
-	// MoreClients is the number of kinds of clients that Clients omits.
-	MoreClients int `json:"moreClients,omitempty"`
+	Problems    []string    `json:"problems,omitempty"`   // of its annotations and labels
+	Failures    []Failure   `json:"failures,omitempty"`   // why Isthmus can't update it
+	Preference  *Preference `json:"preference,omitempty"` // as requested, even if it has no effect
+	Clients     []Clients   `json:"clients,omitempty"`    // by kind of client; empty if clients get all endpoints
+	MoreClients int         `json:"moreClients,omitempty"`
 }
 
 // Member describes one cluster's Service that contributes endpoints to a service.
@@ -28,9 +27,9 @@ type Member struct {
 	Cluster string `json:"cluster"`
 	Service string `json:"service"`          // name of the Service in that cluster
 	Reason  string `json:"reason,omitempty"` // why the member does not serve; empty if it serves
-	// LacksPorts lists the ports of the service that the member's Service does not declare,
-	// together with the ports that it declares instead. Clients of an undeclared port are sent to
-	// the same port number on the member's Pods.
+	// LacksPorts lists the ports of the service that the member's Service does not declare, and the
+	// ports that it declares instead. Clients of an undeclared port use the same port number on the
+	// member's Pods.
 	LacksPorts []string `json:"lacksPorts,omitempty"`
 }
 
@@ -41,7 +40,7 @@ type Port struct {
 	Members    []PortMember `json:"members"`
 }
 
-// PortMember describes the endpoints that one member offers at a port.
+// PortMember describes the endpoints that one member offers on a port.
 type PortMember struct {
 	Cluster   string `json:"cluster"`
 	Service   string `json:"service"`
@@ -61,8 +60,8 @@ type Preference struct {
 	MinReady    string `json:"minReady"`
 	ReturnAfter string `json:"returnAfter"`
 	ReturnOver  string `json:"returnOver"`
-	// Unlinked lists the clusters that the service's own annotation names although they are not
-	// linked. Tiers that consist only of unlinked clusters are always empty.
+	// Unlinked lists the clusters in the service's own annotation that are not linked. Tiers that
+	// consist only of unlinked clusters are always empty.
 	Unlinked []string `json:"unlinked,omitempty"`
 }
 
@@ -75,8 +74,8 @@ type Clients struct {
 	Tiers    []Tier    `json:"tiers"`          // in order; clusters of last resort may form the last tier
 	Since    time.Time `json:"since"`          // when the current tiers came into use
 	Why      string    `json:"why"`            // why the current tiers came into use
-	// WaitsFor describes the condition under which clients will use fewer tiers. If clients use
-	// only one tier, or if endpoints will be dropped at Next, WaitsFor is empty.
+	// WaitsFor describes the condition under which clients will use fewer tiers. It is empty if
+	// clients use only one tier, or if endpoints will be dropped at Next.
 	WaitsFor string     `json:"returnWaitsFor,omitempty"`
 	Next     *time.Time `json:"nextStep,omitempty"` // when endpoints are dropped, unless something changes first
 }
@@ -111,10 +110,10 @@ func (f Failure) String() string {
 		times, f.Since.UTC().Format(time.RFC3339), f.Where, f.Panic)
 }
 
-// Impact is the JSON document at /debug/impact?cluster=NAME&standing=STANDING. The page shows which
-// endpoints would remain in the cluster's services if the cluster had the requested standing.
-// STANDING is Withdrawn, LastResort or InService. NAME is the name of a linked cluster, or local.
-// Isthmus computes the impact with the same code that chooses endpoints for clients.
+// Impact is the JSON document at /debug/impact?cluster=NAME&standing=STANDING. It shows which
+// endpoints would remain in the cluster's services with the requested standing. STANDING is
+// Withdrawn, LastResort or InService. NAME is the name of a linked cluster, or local. Isthmus
+// computes the impact with the same code that chooses endpoints for clients.
 type Impact struct {
 	Cluster  string          `json:"cluster"`
 	Standing string          `json:"standing"`
@@ -125,24 +124,23 @@ type Impact struct {
 // endpoints that they would receive with the requested standing.
 type ServiceImpact struct {
 	Service string `json:"service"`
-	// Watched reports whether proxies watch the port. If Watched is true, the counts are numbers of
-	// endpoints. If Watched is false, each cluster that serves the service counts as 1.
+	// Watched reports whether proxies watch the port. If so, the counts are numbers of endpoints.
+	// Otherwise, each cluster that serves the service counts as 1.
 	Watched bool   `json:"watched"`
 	Port    uint16 `json:"port"` // set if Watched
-	// Zone is the zone whose clients would have the fewest endpoints left. The Now and Then fields
-	// describe the clients in this zone. If all clients are affected equally, Zone is empty.
+	// Zone is the zone whose clients would have the fewest endpoints left, and which Now and Then
+	// describe. It is empty if all clients are affected equally.
 	Zone    string `json:"zone,omitempty"`
 	Node    string `json:"node,omitempty"`    // of these clients, if it affects their endpoints
 	Streams int    `json:"streams,omitempty"` // of the whole service
-	// The Now field contains the number of endpoints that these clients receive now. The Then field
-	// contains the number of endpoints that these clients would receive after the change of
-	// standing, including any resulting change of tiers.
+	// Now counts the endpoints that these clients receive now. Then counts the endpoints that they
+	// would receive after the change of standing, including any resulting change of tiers.
 	Now  []ImpactCount `json:"now"`
 	Then []ImpactCount `json:"then"`
 }
 
-// ImpactCount is the number of endpoints or members that one cluster contributes.
-// ServiceImpact.Watched determines what is counted.
+// ImpactCount is the number of endpoints or members that one cluster contributes. The Watched field
+// of ServiceImpact determines what is counted.
 type ImpactCount struct {
 	Cluster string `json:"cluster"`
 	Count   int    `json:"count"`
@@ -151,7 +149,6 @@ type ImpactCount struct {
 // Bare reports whether clients have endpoints now but would have none after the change.
 func (i *ServiceImpact) Bare() bool { return Total(i.Now) > 0 && Total(i.Then) == 0 }
 
-// Total returns the sum of the counts of all clusters.
 func Total(list []ImpactCount) (n int) {
 	for _, c := range list {
 		n += c.Count
