@@ -53,7 +53,7 @@ type published struct {
 }
 
 // decideTiers returns how much of each tier this kind of client now uses. When steering begins,
-// clients keep the tiers of their current endpoints until they no longer need them.
+// clients keep the tiers of their current endpoints until these tiers are no longer needed.
 func (to *published) decideTiers(st *steering, t *tally, now time.Time) use {
 	old, _ := to.latest.Get()
 	switch {

@@ -12,7 +12,6 @@ type pass struct {
 	ipv6       bool
 	byHostname map[string]hosted // endpoints of the requested instances
 	// If clients may only use endpoints on their own node, nodes contains the nodes with endpoints.
-	// If there is only one client, nodes is nil.
 	nodes    map[string]bool
 	tallies  map[tallyKey]*tally
 	gateways []gatewaySlice // gateway slices that the port's members offer
@@ -40,7 +39,6 @@ func newPass(p *port, ipv6 bool, clients ...*published) *pass {
 
 type hosted struct{ ready, unready []*Endpoint }
 
-// hostedBy returns the endpoints of all instances that the clients request, by hostname.
 func hostedBy(p *port, clients []*published) map[string]hosted {
 	all := make(map[string]hosted)
 	for _, to := range clients {
@@ -250,8 +248,8 @@ func (t *tally) inUse(u use) []*Endpoint {
 	return list
 }
 
-// byHintedNode groups the endpoints in use by the nodes in their hints. If node hints are ignored,
-// the result is nil.
+// byHintedNode groups the endpoints in use by the nodes in their hints, or returns nil if node
+// hints are ignored.
 func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
 	if x.ignoresHints() {
 		return nil
@@ -286,7 +284,6 @@ type hintIndex struct {
 	byNode map[string][]*Endpoint // nil if node hints are ignored
 }
 
-// of returns hintedNodes for the servable endpoints in the list.
 func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 	if len(list) == 0 {
 		return nil
@@ -298,12 +295,12 @@ func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 	return x.byNode
 }
 
-// hintedNodes groups endpoints by the nodes in their hints. If node hints are ignored, the result
-// is nil.
+// hintedNodes groups endpoints by the nodes in their hints, or returns nil if node hints are
+// ignored.
 //
-// As in kube-proxy, node hints are ignored unless every endpoint has one. A remote endpoint also
-// disables node hints. Otherwise, a client would receive all remote endpoints, but only the local
-// endpoints on its own node.
+// As in kube-proxy, node hints are ignored unless every endpoint has one. Node hints are also
+// ignored if any endpoint is remote. With node hints, a client would receive all remote endpoints,
+// but only the local endpoints on its own node.
 func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 	ignored := func(e *Endpoint) bool { return e.Cluster != Local || len(e.Hints.Nodes()) == 0 }
 	if len(list) == 0 || slices.ContainsFunc(list, ignored) {
@@ -347,8 +344,8 @@ func servable(list []*Endpoint, ipv6 bool) []*Endpoint {
 	return filter(list, func(e *Endpoint) bool { return e.Addr.Addr().Is4() })
 }
 
-// family keeps one address family for each Pod or Workload: IPv6 if it is enabled and the Pod or
-// Workload has an IPv6 address, and IPv4 otherwise.
+// family keeps one address family for each Pod or Workload. If IPv6 is enabled, IPv6 addresses are
+// preferred. If IPv6 is disabled, only IPv4 addresses are kept.
 func family(list []*Endpoint, ipv6 bool) []*Endpoint {
 	if len(list) == 0 || list[len(list)-1].Addr.Addr().Is4() {
 		return list // IPv4 sorts first, so there is no IPv6 address

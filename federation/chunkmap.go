@@ -10,9 +10,9 @@ import (
 // chunk takes a few microseconds.
 const chunkSize = 500
 
-// chunkMap is a map that can be iterated without holding its lock throughout. Otherwise, an
-// iteration over 50,000 definitions would hold Table.mu for milliseconds and delay every
-// [Table.Changed]. To measure the delay, run:
+// chunkMap is a map that can be iterated without holding its lock throughout. Holding Table.mu
+// while iterating over 50,000 definitions would delay every [Table.Changed] by milliseconds. To
+// measure the delay, run:
 //
 //	go test -run '^$' -bench ChangedDuringWalks ./federation
 //

@@ -77,7 +77,7 @@ func (d *Definition) equal(o *Definition) bool {
 // service is never reported, because it does not indicate a fault.
 func (d *Definition) plain(m Member) bool { return !d.Federated && m.Cluster == Local }
 
-// MemberStatus says whether a member contributes endpoints, and why it may not.
+// MemberStatus says whether a member contributes endpoints, or why it does not.
 type MemberStatus struct {
 	Link    LinkState
 	Service ServiceState // valid only if Link is Ready
@@ -115,7 +115,7 @@ type Preference struct {
 	// contains all clusters.
 	Tiers []Tier
 	// MinReady is the number of ready endpoints that clients require. Clients use a tier only if
-	// all earlier tiers together have fewer ready endpoints.
+	// all earlier tiers together have fewer ready endpoints than MinReady.
 	MinReady MinReady
 	// ReturnAfter is how long earlier tiers must suffice without interruption before clients begin
 	// to drop later tiers. ReturnOver is how long clients take to drop a tier.

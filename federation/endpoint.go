@@ -17,8 +17,8 @@ type Endpoint struct {
 	Node     string // the Pod's node; empty for other kinds
 	Hostname string // the endpoint's hostname in the EndpointSlice
 	// Twin identifies the Pod or Workload within the cluster. The part after the last slash is the
-	// name of the Pod or Workload. All addresses of one Pod have the same Twin. For other kinds of
-	// endpoints, Twin is empty.
+	// name of the Pod or Workload. All addresses of one Pod have the same Twin. If the endpoint is
+	// neither a Pod nor a Workload, Twin is empty.
 	Twin string
 
 	Hints  *Hints  // may be shared between endpoints; nil means none
@@ -45,8 +45,8 @@ func (e *Endpoint) Equal(o *Endpoint) bool {
 		e.Hints.Equal(o.Hints) && e.Common.Equal(o.Common)
 }
 
-// NameLabel returns the label with the name of the Pod or Workload. For other kinds of endpoints,
-// the second result is false.
+// NameLabel returns the label with the name of the Pod or Workload. For an address without a Pod or
+// Workload, the second result is false.
 func (e *Endpoint) NameLabel() (Label, bool) {
 	name := "pod"
 	if e.Kind == Workload {
@@ -107,13 +107,12 @@ type Common struct {
 	Authority string // authority override; empty means none
 }
 
-// Get returns a pointer to the nothing variable for a nil *Common.
-var nothing Common
+var emptyCommon Common
 
 // Get returns c. If c is nil, Get returns a pointer to the zero value.
 func (c *Common) Get() *Common {
 	if c == nil {
-		return &nothing
+		return &emptyCommon
 	}
 	return c
 }

@@ -84,8 +84,8 @@ type numberedAddress struct {
 	ExplainedAddress
 }
 
-// inquire copies the state that determines the key's set. If the key is not watched, inquire
-// returns false.
+// inquire copies the state that determines the key's set, or returns false if the key is not
+// watched.
 func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,7 +243,6 @@ func (x *inquiry) leftOut(
 	return changed
 }
 
-// add counts an address, and lists the address if the limit has not been reached.
 func (x *inquiry) add(a ExplainedAddress) {
 	m := &x.result.Members[a.Member]
 	port := a.Addr.Port()
@@ -287,8 +286,6 @@ func (x *inquiry) describe(a *ExplainedAddress) {
 	}
 }
 
-// list stores the listed addresses in the result. If there are more than the limit, addresses that
-// are not served come first.
 func (x *inquiry) list() {
 	all := append(x.unserved, x.served...)
 	if x.added <= x.Limit {
@@ -301,7 +298,7 @@ func (x *inquiry) list() {
 	x.result.More = x.added - len(x.result.Addresses)
 }
 
-// Verdict says whether clients receive an address, and why they may not. If several reasons exclude
+// Verdict says whether clients receive an address, or why they do not. If several reasons exclude
 // an address, the verdict is the first one that Isthmus checks.
 type Verdict uint8
 

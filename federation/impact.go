@@ -11,8 +11,8 @@ import (
 // endpoints they would receive after a cordon.
 type ServiceImpact struct {
 	Service ServiceID
-	// Watched reports whether clients watch the port. Only then are the counts in Now and Then
-	// numbers of endpoints. Otherwise, each cluster that serves the service counts as 1.
+	// If clients watch the port, Watched is true, and Now and Then contain numbers of endpoints. If
+	// Watched is false, each cluster that serves the service counts as 1.
 	Watched bool
 	Port    uint16 // zero unless Watched is true
 	// Zone and Node identify the clients that would have the fewest endpoints left. Now and Then
@@ -166,7 +166,6 @@ type trial struct {
 	clients map[Client][]*Endpoint
 }
 
-// impact returns the impact on the clients that would have the fewest endpoints left.
 func (x *trial) impact(id ServiceID, in inputs, o Options) ServiceImpact {
 	after := x.after(in, o)
 	var worst *ServiceImpact

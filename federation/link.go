@@ -15,9 +15,9 @@ type Link struct {
 	Within Ranges // the addresses that a linked cluster may offer; nil means all
 	Region string // the cluster's region; empty if unknown
 
-	// Cordon is the standing that a user has set for the cluster. The first value takes effect
-	// immediately. Later changes to Cordon take effect in about ten equal steps over CordonOver. If
-	// CordonOver is zero, all changes take effect immediately.
+	// Cordon is the standing that a user has set for the cluster. A cluster's first Cordon takes
+	// effect immediately. Later changes to Cordon take effect in about ten equal steps over
+	// CordonOver. If CordonOver is zero, all changes take effect immediately.
 	Cordon     Standing
 	CordonOver time.Duration
 	// Lost is the standing of the cluster while its API cannot be watched. Changes to Lost take
@@ -31,8 +31,8 @@ func (l Link) equal(o Link) bool {
 		(l.Within == nil) == (o.Within == nil) && slices.Equal(l.Within, o.Within)
 }
 
-// LinkState says whether the table can read a cluster. For other clusters, LinkState says whether
-// clients should wait.
+// LinkState says whether the table can read a cluster, and whether clients should wait until it
+// can.
 type LinkState uint8
 
 const (

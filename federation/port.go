@@ -160,8 +160,8 @@ func (p *port) read(m Member, at time.Time) {
 }
 
 // screenAddr screens an address again in the offers of all linked clusters, and publishes all
-// changes in one step. In separate steps, another member could briefly win an address that now has
-// an owner.
+// changes in one step. If members were published separately, another member could briefly win an
+// address that now has an owner.
 func (p *port) screenAddr(a netip.Addr) {
 	var now []memberChange
 	for i, c := range p.members {

@@ -13,7 +13,7 @@ import (
 type ProfileKey struct {
 	Service  ServiceID
 	Instance string // hostname of an endpoint, as in <hostname>.<service>.<namespace>; empty for the service
-	// Addr is the cluster IP of a service, the address of a Pod, or any other address. An Addr must
+	// Addr is the cluster IP of a service, the address of a Pod, or any other address. Addr must
 	// not be an IPv4-mapped IPv6 address, and must not have a zone.
 	Addr netip.AddrPort
 	Port uint16 // port of the service; zero if Addr is set
@@ -63,8 +63,8 @@ type Profile struct {
 	// Endpoint describes the endpoint at the address. In the profile of a service, Endpoint is nil.
 	// Endpoint has no Group, because Labels contains all its labels.
 	//
-	// If the address is not assigned to a known object, the Kind of Endpoint is Address. The Opaque
-	// field of Endpoint is then set for default opaque ports.
+	// If the address is not assigned to a known object, Endpoint has the Kind Address, and Opaque
+	// is true for default opaque ports.
 	Endpoint *Endpoint
 }
 

@@ -341,8 +341,8 @@ func (u tierUser) worse(than tierUser) bool {
 }
 
 // TierChange describes a change to the number of tiers that clients in a zone use. If the ports of
-// the service differ, TierChange describes the ports that use the most tiers. Clients of a single
-// instance are ignored.
+// the service use different numbers of tiers, TierChange describes the ports that use the most
+// tiers. Clients of a single instance are ignored.
 type TierChange struct {
 	Service    ServiceID
 	Zone       string // the clients' zone; empty if unknown

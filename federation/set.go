@@ -27,8 +27,7 @@ type Key struct {
 func (k Key) String() string { return k.Service.String() + ":" + strconv.Itoa(int(k.Port)) }
 
 // concernsService reports whether starting or ending a watch of the key may change the service's
-// next due time or its reported tiers. If other clients are watched, watching an instance does not
-// have this effect.
+// next due time or its reported tiers. Watching one more instance does not have this effect.
 func (k Key) concernsService(p *port) bool {
 	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
 }

@@ -404,8 +404,7 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 	})
 }
 
-// acquire returns the watched service with the given ID, which is created if necessary, and adds a
-// reference.
+// acquire adds a reference to the watched service with the given ID, which is created if necessary.
 func (t *Table) acquire(id ServiceID) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -459,17 +458,16 @@ func (t *Table) Tick() {
 	}
 }
 
-// schedule records when each watched service next changes without an event. Only services that are
-// failing back, or that have a member in a cluster with a gradual cordon in progress, are
-// scheduled.
+// schedule records when each watched service next changes without an event. A service is scheduled
+// only while its clients are failing back, or while a gradual cordon affects one of its clusters.
 type schedule struct {
 	mu   sync.Mutex // a leaf in the lock order
 	due  map[*watchedService]time.Time
 	next Latest[time.Time] // the earliest time in due, or an earlier one; zero if due is empty
 }
 
-// set schedules a service. If the time is zero, the service is removed. Because set runs in
-// constant time, the published time may be too early until takeDue corrects it.
+// set schedules a service. If the time is zero, set removes the service from the schedule. Because
+// set runs in constant time, the published time may be too early until takeDue corrects it.
 func (c *schedule) set(s *watchedService, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -252,7 +252,7 @@ func (st *steering) tiersOf(list []*Endpoint, zone string) []int {
 	return tiers
 }
 
-// countByTier returns the number of endpoints in each tier. The last number is for endpoints of
+// countByTier returns the number of endpoints in each tier, followed by the number of endpoints of
 // last resort.
 func (st *steering) countByTier(tiers []int) []int {
 	n := make([]int, st.unnamed()+1)

@@ -25,8 +25,8 @@ type tierUsage struct {
 	why      row       // reason for that change: the shorter of the rows in use before and after the change
 }
 
-// tierCounts contains the number of endpoints in each tier. The element after the last tier is for
-// endpoints of last resort.
+// tierCounts contains the number of endpoints in each tier. The last element is for endpoints of
+// last resort.
 type tierCounts struct {
 	ready, known []int
 	others       int // ready endpoints in tiers, except those of clusters that are partly last resort
@@ -127,7 +127,7 @@ func (v *tierUsage) withoutLeft(inUse int, now time.Time) int {
 
 // needed records which numbers of leading tiers suffice now, and returns how many tiers clients
 // need. If even all tiers do not suffice, clients need all of them. While only endpoints of last
-// resort are ready, clients need these too.
+// resort are ready, clients need these endpoints too.
 func (v *tierUsage) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
 	if len(v.sufficed) != st.tierCount+2 {
 		v.sufficed = make([]time.Time, st.tierCount+2)

@@ -174,8 +174,8 @@ func (c collector) openProfiles(yield func([]string) bool) {
 	}
 }
 
-// memberLabels contains the labels of the series that describe one member of a service, for clients
-// with the same key.
+// memberLabels contains the labels of the series that describe one member for the clients with one
+// key.
 var memberLabels = []string{"cluster", "namespace", "service", "port", "hostname", "nodename"}
 
 var (

@@ -240,9 +240,9 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 // the service's traffic policy is changing, ok may be false, and the set must not be sent. Another
 // set then follows soon.
 //
-// The set of the view without a node says whether node hints choose the client's endpoints. The set
-// of the view with the client's node may disagree for a moment, or because its clients use other
-// tiers. In that case, newest returns the set of the view with the client's node.
+// The set of the view without a node says whether node hints choose the client's endpoints. If the
+// set of the view with the client's node disagrees, newest returns that set. The sets may disagree
+// because one of them is about to be replaced, or because their clients use different tiers.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for moves := 0; ; moves++ { // counts the switches between the views with and without a node
 		set, replaced = st.view.get()
@@ -261,7 +261,6 @@ func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok
 	}
 }
 
-// updateZone looks up the client's zone and switches to the view for that zone.
 func (st *getStream) updateZone() {
 	if st.client.Node != "" {
 		st.client.Zone, st.zoneChanged = st.server.dir.Zone(st.client.Node)

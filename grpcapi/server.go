@@ -42,8 +42,8 @@ type Options struct {
 
 	Messages wire.Options // how messages describe endpoints
 
-	// Pace is the minimum time between the starts of two messages on a stream. The default is 50ms.
-	// If Pace is negative, streams do not pause between messages.
+	// Pace is the minimum time between the starts of two messages on one stream. The default is
+	// 50ms. If Pace is negative, streams do not pause between messages.
 	Pace       time.Duration
 	Stall      time.Duration // how long a proxy may take to read a message before its stream ends; default 60s
 	Request    time.Duration // how long a client may take to connect or to send a request; default 10s

@@ -18,10 +18,9 @@ import (
 type sink interface{ SendMsg(m any) error }
 
 // producer produces the messages of one stream. The serve function calls begin and first once, and
-// then calls next repeatedly. Errors end the stream and contain a gRPC status code.
+// then calls next repeatedly. All errors contain a gRPC status code, and end the stream.
 type producer interface {
 	common() *stream
-	// name returns the full authority of the destination.
 	name() string
 	// begin waits for the first set or profile. If the call is refused, begin returns an error.
 	begin(context.Context) error

@@ -29,8 +29,8 @@ type viewBase[K comparable, T any] struct {
 }
 
 // startWatch starts the watch, unless it has already been started, and charges its cost to the
-// quota. The first result reports whether the quota has room, or other streams with this view are
-// being served. The second result is the cost, or 0 if the watch had already been started.
+// quota. The first result reports whether the quota has room, or whether other streams are already
+// served from this view. The second result is the cost, or 0 if the watch had already been started.
 //
 // If the first result is false, stream.admit determines whether the stream is served.
 func (b *viewBase[K, T]) startWatch(
@@ -81,8 +81,8 @@ type cachedView[K comparable, T any] interface {
 	comparable
 	base() *viewBase[K, T]
 	// becomeIdle is called when the last stream has stopped using the view. becomeIdle frees memory
-	// that an idle view does not need, and returns the estimated size of the rest in bytes. Zero
-	// means that the view should not be cached.
+	// that an idle view does not need, and returns the estimated size of the rest in bytes. If the
+	// result is zero, the view is not cached.
 	becomeIdle() int
 }
 

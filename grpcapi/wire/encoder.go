@@ -62,8 +62,8 @@ func (e Encoder) Explaining(t federation.Tiers) Encoder {
 	return e
 }
 
-// Full encodes the whole set in at least one message. On a new stream, the first message replaces
-// all endpoints that the proxy has.
+// Full encodes the whole set. The result contains at least one message. On a new stream, the first
+// message replaces all endpoints that the proxy has.
 func (e *Encoder) Full(s *federation.Set) []*Frame {
 	if len(s.Endpoints) == 0 {
 		return []*Frame{noEndpoints(s.Exists)}
@@ -108,7 +108,7 @@ func (e *Encoder) Removal(from, to *federation.Set) []*Frame {
 	return nil
 }
 
-// add encodes an update that adds the given endpoints. The list must not be empty.
+// add encodes an update that adds the given endpoints.
 func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
 	return e.addSharing(e.sharedLabels(list), list, anyNumber)
 }
@@ -125,7 +125,7 @@ func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpo
 	})
 }
 
-// remove encodes the removal of the given addresses. The list must not be empty.
+// remove encodes the removal of the given addresses.
 func remove(addrs []netip.AddrPort) []*Frame {
 	return pack(updateRemove, nil, len(addrs), anyNumber, func(b []byte, i int) []byte {
 		return nested(b, setAddrs, func(b []byte) []byte { return appendTCP(b, addrs[i]) })
