@@ -33,24 +33,22 @@ const (
 	maxObject = 4 << 20
 	// maxSmall is the maximum size, in bytes, of objects that are read into shared buffers.
 	maxSmall = 64 << 10
-	// maxFrame is the maximum size, in bytes, of an object that can be skipped. A larger object
-	// ends the response with an error. API servers never send objects of that size.
+	// maxFrame is the maximum size, in bytes, of an object that can be skipped. API servers never
+	// send larger objects, so a larger object ends the response with an error.
 	maxFrame = 16 << 20
 	// maxList is the maximum size of a list or page after decompression, in bytes.
 	maxList = 256 << 20
 	// maxStatus is the maximum size, in bytes, of an error and of a list's metadata.
-	maxStatus = 64 << 10
-	// listTimeout limits the duration of a list.
+	maxStatus   = 64 << 10
 	listTimeout = 40 * time.Second
 )
 
-// api is an API server.
 type api struct {
 	http *http.Client
 	base *url.URL
-	// The large channel contains an element while an object that is larger than maxSmall is being
-	// read or decoded. Only one such object is in memory at a time, even if a server pauses all its
-	// watches within large objects.
+	// The large channel contains an element while an object larger than maxSmall is being read or
+	// decoded. Only one such object is in memory at a time, even if a server pauses all its watches
+	// within large objects.
 	large chan struct{}
 }
 
@@ -116,7 +114,6 @@ func newEndpoint(a *api, v schema.GroupVersion, name, namespace string) endpoint
 	return endpoint{a, path + "/" + name, v.WithResource(name).GroupResource()}
 }
 
-// pathOf returns the URL path of an API version.
 func pathOf(v schema.GroupVersion) string {
 	if v.Group == "" {
 		return "/api/" + v.Version
@@ -124,9 +121,8 @@ func pathOf(v schema.GroupVersion) string {
 	return "/apis/" + v.String()
 }
 
-// get sends a request and returns the body of the response. If the status is not 200, get returns
-// an [apierrors.StatusError]. If the response does not have the requested content type, get also
-// returns an error.
+// get sends a request and returns the body of the response. A status other than 200 is an
+// [apierrors.StatusError], and an unexpected content type is also an error.
 func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string) (io.ReadCloser, error) {
 	query, err := metav1.ParameterCodec.EncodeParameters(&o, schema.GroupVersion{Version: "v1"})
 	if err != nil {
@@ -163,8 +159,8 @@ func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string)
 	return response.Body, nil
 }
 
-// failure converts a response to an error in the same way as client-go. The error includes the
-// value of the response's Retry-After header.
+// failure converts a response to the error that client-go would return, including the value of
+// Retry-After.
 func (r *endpoint) failure(response *http.Response, contentType string) error {
 	err := r.statusError(response, contentType)
 	seconds := retryAfter(response.Header.Get("Retry-After"), time.Now())
@@ -179,13 +175,11 @@ func (r *endpoint) failure(response *http.Response, contentType string) error {
 	return err
 }
 
-// maxRetryAfter is the longest accepted Retry-After, in seconds. If a server requests a longer
-// pause, the pause is reduced to maxRetryAfter.
+// maxRetryAfter limits the pause that a server may request with Retry-After, in seconds.
 const maxRetryAfter = 3600
 
-// retryAfter returns the pause that a Retry-After header requests, in seconds. The header contains
-// a number or a date. If the header is empty or malformed, or its date has passed, retryAfter
-// returns zero.
+// retryAfter returns the pause that a Retry-After header requests, in seconds. A Retry-After header
+// contains a number or a date. For an invalid header or a past date, retryAfter returns zero.
 func retryAfter(text string, now time.Time) int32 {
 	if digits := strings.TrimSpace(text); digits != "" && strings.Trim(digits, "0123456789") == "" {
 		seconds, err := strconv.Atoi(digits)
@@ -201,7 +195,6 @@ func retryAfter(text string, now time.Time) int32 {
 	return int32(max(0, min(at.Sub(now).Seconds()+1, maxRetryAfter)))
 }
 
-// statusError converts the Status in a response to an error.
 func (r *endpoint) statusError(response *http.Response, contentType string) error {
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxStatus)) // a truncated text is good enough
 	var err error
@@ -225,8 +218,7 @@ func (r *endpoint) statusError(response *http.Response, contentType string) erro
 
 var statusKind = metav1.SchemeGroupVersion.WithKind("Status").Kind
 
-// statusError converts a Status to an error. If the Status is not a failure, statusError returns
-// nil.
+// statusError converts a Status to an error, or returns nil if it is not a failure.
 func statusError(s *metav1.Status) error {
 	if s.Status != metav1.StatusFailure {
 		return nil
@@ -237,12 +229,10 @@ func statusError(s *metav1.Status) error {
 // errEvent is returned for an ERROR event that does not contain a usable Status.
 var errEvent = errors.New("the API server ended the watch with an error whose Status is malformed or too large")
 
-// errType is returned for an event whose type does not exist.
 var errType = errors.New(
 	"the API server sent an event of an unknown type: check that the URL points to an API server",
 )
 
-// errKind returns the error for an object of the wrong kind.
 func errKind(what, wanted string) error {
 	return fmt.Errorf(
 		"the API server sent %s whose kind is not %s: check that the URL points to an API server", what, wanted,
@@ -257,20 +247,18 @@ func errFrame(size uint64) error {
 	)
 }
 
-// limited returns a reader that returns an error after the given number of bytes.
+// limited returns a reader that fails after the given number of bytes.
 func limited(from io.Reader, limit int64) io.Reader {
 	return guard.Limited(from, limit, fmt.Errorf("the API server's response is larger than %d MiB", limit>>20))
 }
 
 const (
-	// documentTimeout limits the duration of a request whose response is decoded as a whole.
 	documentTimeout = 10 * time.Second
-	// maxDocument is the maximum size, in bytes, of a response that is decoded as a whole. The API
+	// maxDocument limits the size of a response that is decoded as a whole, in bytes. The API
 	// discovery of a group is a few kilobytes.
 	maxDocument = 1 << 20
 )
 
-// serves implements [Sources].Serves.
 func (a *api) serves(ctx context.Context, resource string, in ...schema.GroupVersion) (bool, error) {
 	var all metav1.APIGroupList
 	if err := a.document(ctx, "/apis", &all); err != nil {
@@ -300,7 +288,6 @@ func (a *api) serves(ctx context.Context, resource string, in ...schema.GroupVer
 	return false, nil
 }
 
-// document implements [Sources].Document.
 func (a *api) document(ctx context.Context, path string, into any) error {
 	ctx, stop := context.WithTimeout(ctx, documentTimeout)
 	defer stop()

@@ -10,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// custom is the format of custom resources, which API servers send in JSON. Only the fields that
-// exist in the type T are decoded. Linkerd's types implement UnmarshalJSON. The size of a decoded
-// object is limited, because the number of JSON values in an object is limited.
+// custom is the format of custom resources, which API servers send in JSON. Only the fields of the
+// type T are decoded.
 type custom[T any, O interface {
 	*T
 	Object
@@ -27,7 +26,7 @@ func newCustom[T any, O interface {
 
 func (custom[T, O]) accept(string) string { return runtime.ContentTypeJSON }
 
-// list reads a list. In a list, the metadata and the kind may follow the items.
+// list reads a list, in which the metadata and the kind may follow the items.
 func (c custom[T, O]) list(in *input, each func(data []byte, whole error) error) (all metav1.ListMeta, err error) {
 	v := values{in}
 	var of metav1.TypeMeta
@@ -103,8 +102,8 @@ func unmarshal(data []byte, o Object) error {
 	return utiljson.Unmarshal(data, o)
 }
 
-// names contains the fields that are decoded even if an object is refused, or before its kind is
-// known.
+// names contains the fields that are decoded even if an object is refused or its kind is not known
+// yet.
 type names struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        struct {
@@ -114,8 +113,7 @@ type names struct {
 	} `json:"metadata"`
 }
 
-// namesOf decodes the names of an object. If parts of the object are malformed, the result contains
-// the fields that could be decoded.
+// namesOf decodes the names of an object that may be malformed.
 func namesOf(data []byte) *names {
 	var n names
 	_ = utiljson.Unmarshal(data, &n) // Unmarshal continues after malformed parts

@@ -36,8 +36,7 @@ func (r *Resource[Spec, Status]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// part decodes a spec or a status. If the spec or status is missing or malformed, part returns the
-// zero value.
+// part decodes a spec or status, and returns the zero value if it is missing or malformed.
 func part[T any](name string, data []byte) (value T, invalid string) {
 	if len(data) == 0 {
 		return value, ""
@@ -59,8 +58,8 @@ type LinkSpec struct {
 	Selector                 *metav1.LabelSelector `json:"selector,omitempty"`
 	RemoteDiscoverySelector  *metav1.LabelSelector `json:"remoteDiscoverySelector,omitempty"`
 	FederatedServiceSelector *metav1.LabelSelector `json:"federatedServiceSelector,omitempty"` // not in v1alpha1
-	// ExcludedAnnotations and ExcludedLabels are the keys that the service mirror does not copy.
-	// The pattern DOMAIN/* matches all keys of a domain. Versions before v1alpha3 do not have these
+	// ExcludedAnnotations and ExcludedLabels are keys that the service mirror does not copy. The
+	// pattern DOMAIN/* matches all keys in a domain. Versions before v1alpha3 do not have these
 	// fields.
 	ExcludedAnnotations []string `json:"excludedAnnotations,omitempty"`
 	ExcludedLabels      []string `json:"excludedLabels,omitempty"`
@@ -69,12 +68,12 @@ type LinkSpec struct {
 // ProtocolOpaque is the ProxyProtocol of ports without protocol detection.
 const ProtocolOpaque = "opaque"
 
-// Server is a policy resource of Linkerd. A Server applies to one port of the selected Pods or
-// ExternalWorkloads in its namespace.
+// Server is a policy resource of Linkerd for one port of the selected Pods or ExternalWorkloads in
+// its namespace.
 type Server = Resource[ServerSpec, struct{}]
 
-// ServerSpec has either a PodSelector or an ExternalWorkloadSelector. The selector that is not set
-// is nil, and does not select anything.
+// ServerSpec has either a PodSelector or an ExternalWorkloadSelector. A nil selector does not
+// select anything.
 type ServerSpec struct {
 	PodSelector              *metav1.LabelSelector `json:"podSelector,omitempty"`
 	ExternalWorkloadSelector *metav1.LabelSelector `json:"externalWorkloadSelector,omitempty"`
@@ -85,37 +84,31 @@ type ServerSpec struct {
 // ExternalWorkload represents a process that runs outside the cluster, with a proxy.
 type ExternalWorkload = Resource[ExternalWorkloadSpec, ExternalWorkloadStatus]
 
-// ExternalWorkloadSpec contains the addresses, ports and identity of an external workload.
 type ExternalWorkloadSpec struct {
 	MeshTLS     MeshTLS      `json:"meshTLS"`
 	Ports       []PortSpec   `json:"ports,omitempty"`
 	WorkloadIPs []WorkloadIP `json:"workloadIPs,omitempty"`
 }
 
-// MeshTLS contains the identity of the workload's proxy.
 type MeshTLS struct {
 	Identity   string `json:"identity"`   // a URI, such as a SPIFFE ID
 	ServerName string `json:"serverName"` // SNI of the TLS handshake
 }
 
-// PortSpec is a port on which an external workload listens.
 type PortSpec struct {
 	Name     string `json:"name,omitempty"`
 	Port     int32  `json:"port"`
 	Protocol string `json:"protocol,omitempty"`
 }
 
-// WorkloadIP is an IP address of an external workload.
 type WorkloadIP struct {
 	IP string `json:"ip"`
 }
 
-// ExternalWorkloadStatus is the part of an ExternalWorkload that controllers write.
 type ExternalWorkloadStatus struct {
 	Conditions []WorkloadCondition `json:"conditions,omitempty"`
 }
 
-// WorkloadCondition is a condition in the status of an ExternalWorkload, such as Ready.
 type WorkloadCondition struct {
 	Type               string      `json:"type"`
 	Status             string      `json:"status"` // True, False or Unknown
@@ -128,8 +121,8 @@ type WorkloadCondition struct {
 // of a ServiceProfile is the DNS name of the Service, including the cluster's domain.
 type ServiceProfile = Resource[ServiceProfileSpec, struct{}]
 
-// ServiceProfileSpec is the spec of a ServiceProfile. If a list in the JSON contains null, the
-// corresponding element is nil. A spec that contains null in a list is never valid.
+// ServiceProfileSpec is the spec of a ServiceProfile. A null in a JSON list is decoded as a nil
+// element, which makes the spec invalid.
 type ServiceProfileSpec struct {
 	Routes       []*RouteSpec   `json:"routes,omitempty"`
 	RetryBudget  *RetryBudget   `json:"retryBudget,omitempty"`
@@ -145,9 +138,8 @@ type RouteSpec struct {
 	Timeout         string           `json:"timeout,omitempty"` // a Go duration
 }
 
-// Match is a condition for a request or response. A request or response meets the condition if all
-// fields that are set match. Requests do not have a status, and responses have neither a path nor a
-// method.
+// Match is a condition for a request or response, which must match all fields that are set.
+// Requests do not have a status, and responses have neither a path nor a method.
 type Match struct {
 	All       []*Match `json:"all,omitempty"`
 	Not       *Match   `json:"not,omitempty"`
@@ -157,7 +149,6 @@ type Match struct {
 	Status    *Range   `json:"status,omitempty"`
 }
 
-// ResponseClass is a class of responses.
 type ResponseClass struct {
 	Condition *Match `json:"condition"`
 	IsFailure bool   `json:"isFailure,omitempty"`
@@ -170,14 +161,12 @@ type Range struct {
 	Max uint32 `json:"max,omitempty"`
 }
 
-// RetryBudget limits retries.
 type RetryBudget struct {
 	RetryRatio          float32 `json:"retryRatio"`
 	MinRetriesPerSecond uint32  `json:"minRetriesPerSecond"`
 	TTL                 string  `json:"ttl"` // a Go duration
 }
 
-// WeightedDst is a destination that receives a share of the requests.
 type WeightedDst struct {
 	Authority string `json:"authority"`
 	Weight    Amount `json:"weight"`
@@ -200,16 +189,15 @@ func (a *Amount) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// These variables are the API groups and versions of the types in this file.
 var (
 	ProfileVersion  = schema.GroupVersion{Group: "linkerd.io", Version: "v1alpha2"}
 	PolicyVersion   = schema.GroupVersion{Group: "policy.linkerd.io", Version: "v1beta3"}
 	WorkloadVersion = schema.GroupVersion{Group: "workload.linkerd.io", Version: "v1beta1"}
 )
 
-// LinkVersions are the versions of Links, newest first. The Linkerd release in a cluster determines
-// which versions its API server serves. Each version in the list has fewer fields than the version
-// before it.
+// LinkVersions are the versions of Links, newest first. Each version lacks some fields of the
+// version before it in the list. The Linkerd release in a cluster determines which versions its API
+// server serves.
 var LinkVersions = []schema.GroupVersion{
 	{Group: "multicluster.linkerd.io", Version: "v1alpha3"},
 	{Group: "multicluster.linkerd.io", Version: "v1alpha2"},

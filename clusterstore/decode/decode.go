@@ -11,33 +11,30 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
 
-// Object is a decoded object. The type of an Object is a struct of Kubernetes, the MCS-API or this
-// package. Only the fields that Isthmus uses are set.
+// Object is a decoded Kubernetes object, of which only the fields that Isthmus uses are set.
 type Object interface{ metav1.Object }
 
 // Source lists and watches one kind of object on an API server. A Source is safe for concurrent
 // use.
 type Source[O Object] interface {
-	// List requests a list, or one page of a list, and calls a function for every object as the
-	// object arrives. The object and its strings are only valid until the function returns, so the
-	// function must copy any data that it keeps. If an object is refused, the function receives nil
-	// and the reason, and decoding continues with the next object. If the function returns an
-	// error, List stops and returns the error. The ListMeta is complete once List has returned.
+	// List requests a list, or one page of a list, and calls a function for every object as it
+	// arrives. The object and its strings are only valid until the function returns, so the
+	// function must copy any data that it keeps. For a refused object, the function receives nil
+	// and the reason, and List continues with the next object. If the function returns an error,
+	// List stops and returns the error.
 	List(ctx context.Context, o metav1.ListOptions, each func(O, *Refused) error) (metav1.ListMeta, error)
-	// Watch starts a watch, which ends when ctx ends.
+	// Watch starts a watch, which ends when ctx is done.
 	Watch(ctx context.Context, o metav1.ListOptions) (Events[O], error)
 }
 
 // Events are the events of one watch. Events are not safe for concurrent use.
 type Events[O Object] interface {
 	// Next waits for the next event, calls a function for the event, and returns the function's
-	// error. As with [Source].List, the object is only valid until the function returns. For an
-	// ERROR event, Next returns an [apierrors.APIStatus] without calling the function. If the
-	// server has ended the watch, Next returns io.EOF. If the watch's context ends, Next returns an
-	// error.
+	// error. The object is only valid until the function returns. For an ERROR event, Next returns
+	// an [apierrors.APIStatus] without calling the function. If the server has closed the watch,
+	// Next returns io.EOF.
 	Next(each func(Event[O]) error) error
-	// Close frees the resources of the watch. Callers must call Close even if the context has
-	// ended.
+	// Close frees the resources of the watch, even if its context is already done.
 	Close() error
 }
 
@@ -49,8 +46,7 @@ type Event[O Object] struct {
 	Refused *Refused // if not nil, Object is not set
 }
 
-// Refused describes an object that was not decoded because it is too large, exceeds another limit
-// or is malformed.
+// Refused describes an object that was not decoded because it is malformed or exceeds a limit.
 type Refused struct {
 	Namespace, Name string // valid names, as for any other object
 	ResourceVersion string
@@ -58,7 +54,7 @@ type Refused struct {
 }
 
 // Sources are the sources of one API server. Each source covers all namespaces, unless noted
-// otherwise. The limits in this package apply to all lists and watches.
+// otherwise. The limits of this package apply to all lists and watches.
 type Sources struct {
 	Pods           Source[*corev1.Pod]
 	Services       Source[*corev1.Service]
@@ -73,33 +69,31 @@ type Sources struct {
 	Nodes Source[*corev1.Node]
 	// The following sources only return the metadata of objects.
 	ReplicaSets, Jobs, NodeMetadata, Namespaces Source[*metav1.PartialObjectMetadata]
-	// ConfigMaps returns the source for the ConfigMaps in a namespace. The source only returns the
-	// metadata of ConfigMaps.
+	// ConfigMaps returns the source for the metadata of the ConfigMaps in a namespace.
 	ConfigMaps func(namespace string) Source[*metav1.PartialObjectMetadata]
 
 	// Serves uses API discovery to find out whether the API server serves a resource in one of the
-	// given versions. An error means that API discovery fails, is forbidden, contradicts itself, or
-	// does not respond like an API server. Serves sends one request, plus one request for each
-	// given version that the server serves.
+	// given versions. Serves returns an error if API discovery fails, contradicts itself, or does
+	// not respond like an API server. Serves sends one request, plus one for each given version
+	// that the server serves.
 	Serves func(ctx context.Context, resource string, in ...schema.GroupVersion) (bool, error)
 
-	// Document requests a path and decodes the JSON response with encoding/json. The response is
-	// limited to 1 MiB. As with sources, a status code other than 200 is an error. Document is nil
-	// in fakes.
+	// Document requests a path and decodes the JSON response of up to 1 MiB with encoding/json. Any
+	// response status other than 200 is an error. Document is nil in fakes.
 	Document func(ctx context.Context, path string, into any) error
 
 	Servers   Source[*Server]
 	Workloads Source[*ExternalWorkload]
 	Profiles  Source[*ServiceProfile]
-	// Links returns the source for the Links in a namespace. The source for Links uses the newest
-	// version that the API server serves.
+	// Links returns the source for the Links in a namespace, in the newest version that the API
+	// server serves.
 	Links func(namespace string) Source[*Link]
 	// The sources for ServiceExports and ServiceImports use the newest version in MCSVersions that
 	// the API server serves.
 	ServiceExports Source[*mcs.ServiceExport]
 	ServiceImports Source[*mcs.ServiceImport]
-	// MCSVersion returns the version in which ServiceImports were last read. If ServiceImports were
-	// never read, MCSVersion returns "". MCSVersion does not block.
+	// MCSVersion returns the version in which ServiceImports were last read, or "" if they were
+	// never read. MCSVersion does not block.
 	MCSVersion func() string
 }
 

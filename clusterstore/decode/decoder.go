@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kind is a built-in kind of Kubernetes.
 type kind[T any] struct {
 	schema.GroupVersionKind
 	copies   bool // the bytes are copied first, because most strings are cached
@@ -22,7 +21,7 @@ type decoder[T any] struct {
 	room   room
 }
 
-// newKind returns a kind. The text argument names the fields to decode, in the format of kinds.go.
+// newKind returns a kind. The text argument lists the fields to decode, in the format of kinds.go.
 func newKind[T any](of schema.GroupVersionKind, text string) *kind[T] {
 	k := &kind[T]{GroupVersionKind: of}
 	fields := usedFields(text)
@@ -34,12 +33,11 @@ func newKind[T any](of schema.GroupVersionKind, text string) *kind[T] {
 	return k
 }
 
-// decode decodes an encoded object into d.object.
 func (d *decoder[T]) decode(data []byte) error {
 	return d.table.decode(reflect.ValueOf(&d.object).Elem(), data)
 }
 
-// use calls the f function with a decoder, which the function may use for one object.
+// use calls f with a decoder, which f may use for one object.
 func (k *kind[T]) use(f func(*decoder[T]) error) error {
 	d := k.decoders.Get().(*decoder[T])
 	err := f(d)
@@ -50,15 +48,14 @@ func (k *kind[T]) use(f func(*decoder[T]) error) error {
 	return err
 }
 
-// room is memory that a decoder reuses for one object after another, so that decoding usually does
-// not create garbage. The memory is limited. If an object needs more memory, the decoder allocates
-// additional memory.
+// room is a limited amount of memory that a decoder reuses for one object after another, so that
+// decoding usually creates no garbage. For larger objects, the decoder allocates additional memory.
 type room struct {
 	clears []func()
 }
 
-// clear makes the memory of the last object available to the next object. After a call to clear,
-// the caller must not use the last object or its bytes.
+// clear makes the memory of the last object available to the next one. After a call to clear, the
+// last object and its bytes must not be used.
 func (r *room) clear() {
 	for _, c := range r.clears {
 		c()
@@ -71,7 +68,7 @@ const (
 )
 
 // shelf holds the values of one field of an object. The elements of each list are contiguous,
-// because each list is completed before the next list begins.
+// because each list is completed before the next one begins.
 type shelf struct {
 	all  reflect.Value // a slice of zero values
 	used int           // number of values in use
@@ -98,10 +95,8 @@ func (s *shelf) clear() {
 	s.more = 0
 }
 
-// count returns the number of values on the shelf.
 func (s *shelf) count() int { return s.used + s.more }
 
-// grow appends a zero value to a list and returns the new element.
 func (s *shelf) grow(list reflect.Value) reflect.Value {
 	n := list.Len()
 	if n == 0 && s.used < s.all.Len() {
@@ -128,7 +123,6 @@ func (s *shelf) holds(list reflect.Value, n int) bool {
 	) == s.all.Index(s.used).Addr().UnsafePointer()
 }
 
-// one returns a pointer to a new zero value.
 func (s *shelf) one() reflect.Value {
 	if s.used == s.all.Len() {
 		s.more++

@@ -20,8 +20,8 @@ type input struct {
 // buffers contains buffers for small objects.
 var buffers = sync.Pool{New: func() any { return new([maxSmall]byte) }}
 
-// part reads an object of the given size and calls f with its bytes. The bytes are only valid until
-// f returns. If the object is too large, part passes the beginning of the object and an error to f.
+// part reads an object and calls f with its bytes, which are only valid until f returns. If the
+// object is too large, f receives an error and only the beginning of the object.
 func (in *input) part(size uint64, f func(data []byte, whole error) error) error {
 	if size > maxFrame {
 		return errFrame(size)
@@ -49,7 +49,7 @@ func (in *input) part(size uint64, f func(data []byte, whole error) error) error
 	return f(data, tooLarge(size))
 }
 
-// hold waits until no other large object of the API server is in memory.
+// hold waits until no other large object from the API server is in memory.
 func (in *input) hold() (release func(), err error) {
 	select {
 	case in.api.large <- struct{}{}:
@@ -59,9 +59,9 @@ func (in *input) hold() (release func(), err error) {
 	}
 }
 
-// fields reads the fields of a message. The left argument is the size of the message in bytes. For
-// each field, the fields method calls f with the number and the size of the field, and f must read
-// the field. If the input ends after a complete field, fields returns io.EOF.
+// fields reads a message of the given size. For each field, the f function receives the field's
+// number and size, and must read the field. If the input ends after a complete field, the result is
+// io.EOF.
 func (in *input) fields(left uint64, f func(number protowire.Number, size uint64) error) error {
 	for left > 0 {
 		tag, err := binary.ReadUvarint(in)
@@ -90,7 +90,6 @@ func (in *input) skip(size uint64) error {
 	return unexpected(err)
 }
 
-// unexpected replaces io.EOF with io.ErrUnexpectedEOF.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

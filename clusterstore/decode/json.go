@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// maxValues limits the number of list elements in a JSON object, and the number of members. The
-	// limits exist because 3 bytes of JSON can become a struct of 100 bytes.
+	// maxValues limits the number of array elements in a JSON document, and also the number of
+	// object members, because 3 bytes of JSON can become a struct of 100 bytes.
 	maxValues = 50_000
-	// maxBlanks is the maximum number of bytes of white space between two values. API servers send
-	// at most one byte of white space between two values.
+	// maxBlanks limits the white space between two values, in bytes. API servers send at most one
+	// byte of white space between two values.
 	maxBlanks = 64 << 10
 )
 
@@ -29,8 +29,8 @@ var (
 	)
 )
 
-// The values type reads JSON values as they arrive, and scans each byte only once. The scan only
-// finds the end of a value. Syntax errors within the value are detected when the value is decoded.
+// values reads JSON values as they arrive. To find the end of a value, each byte is scanned only
+// once. Syntax errors are detected when the value is decoded.
 type values struct{ *input }
 
 // first skips white space and returns the next byte without consuming it.
@@ -47,7 +47,7 @@ func (v values) first() (byte, error) {
 	return 0, errBlanks
 }
 
-// expect skips white space and consumes the next byte. If the byte is unexpected, expect returns an
+// expect skips white space and consumes the next byte. Any byte other than the wanted one is an
 // error.
 func (v values) expect(wanted byte) error {
 	c, err := v.first()
@@ -60,8 +60,8 @@ func (v values) expect(wanted byte) error {
 	return err
 }
 
-// elements reads a JSON object or list, and calls the given function to read each element. The
-// elements method treats JSON null as an empty list.
+// elements reads a JSON object or array, and calls a function to read each element. JSON null
+// counts as an empty array.
 func (v values) elements(open, end byte, next func() error) error {
 	if c, err := v.first(); err == nil && c == 'n' {
 		return v.skip()
@@ -88,7 +88,7 @@ func (v values) elements(open, end byte, next func() error) error {
 	}
 }
 
-// members reads a JSON object, and calls the member function to read the value of each member.
+// members reads a JSON object, and calls a function to read the value of each member.
 func (v values) members(member func(key string) error) error {
 	return v.elements('{', '}', func() error {
 		key, err := v.text()
@@ -102,10 +102,8 @@ func (v values) members(member func(key string) error) error {
 	})
 }
 
-// skip reads and discards the next JSON value.
 func (v values) skip() error { return v.value(func([]byte) error { return nil }) }
 
-// text reads a short string.
 func (v values) text() (text string, err error) {
 	err = v.value(func(data []byte) error {
 		if len(data) > maxText || json.Unmarshal(data, &text) != nil {
@@ -116,9 +114,8 @@ func (v values) text() (text string, err error) {
 	return text, err
 }
 
-// value reads the next JSON value and calls the f function with the bytes of this value. The bytes
-// are only valid until the f function returns. If the value is larger than maxObject, the value
-// method returns an error.
+// value reads the next JSON value and calls f with its bytes, which are only valid until f returns.
+// If the value is larger than maxObject, the result is an error.
 func (v values) value(f func(data []byte) error) error {
 	if _, err := v.first(); err != nil {
 		return err
@@ -155,15 +152,14 @@ func (v values) value(f func(data []byte) error) error {
 	return f(data)
 }
 
-// scanner finds the end of a JSON value.
 type scanner struct {
 	depth           int
 	quoted, escaped bool
 	scalar          bool // the value is not a string, list or object
 }
 
-// scan returns how many of the bytes belong to the current JSON value, and reports whether the
-// value ends there. The first byte of a value must not be white space.
+// scan returns how many bytes belong to the current value, and reports whether the value ends
+// there. A value must not begin with white space.
 func (s *scanner) scan(data []byte) (n int, ended bool) {
 	for i, c := range data {
 		switch {

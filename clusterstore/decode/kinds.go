@@ -9,12 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The constants whose names begin with "used" contain the JSON names of the fields to decode.
-// Braces enclose the fields of a struct. A number after a list or map is the maximum number of its
-// elements. A second number is the maximum number of elements in all lists at the same path of one
-// object. A number after a string is the maximum length of the string in bytes. The default maximum
-// length is maxText. If the API's own validation limits a list or a string, this package applies
-// the same limit.
+// Each of these constants lists the JSON names of the fields to decode. Braces enclose the fields
+// of a struct. A number after a string is the maximum length of the string in bytes. The default
+// maximum is maxText. A number after a list or map is the maximum number of elements. A second
+// number limits the elements of all lists at the same path of one object. If the API's own
+// validation limits a list or a string, this package applies the same limit.
 const (
 	usedMeta = `metadata {
 		name 253  namespace 253  uid 253  resourceVersion 253  creationTimestamp  deletionTimestamp
@@ -44,9 +43,9 @@ const (
 			` + usedReference + `
 		}
 		ports 20000 { name protocol port }`
-	// For Endpoints, API servers only limit the size of the whole object, so the following numbers
-	// are derived from that size. The nodeName of ready addresses is not decoded, because the
-	// location of a ready address comes from its Pod.
+	// API servers only limit the total size of Endpoints, so these limits are derived from that
+	// size. The nodeName of a ready address is not decoded, because its location comes from its
+	// Pod.
 	usedEndpoints = usedMeta + `
 		subsets 50000 {
 			addresses 150000 { ip hostname ` + usedReference + ` }
@@ -57,8 +56,7 @@ const (
 	usedNode   = usedMeta + ` spec { podCIDR podCIDRs 1000 }  status { addresses 1000 { address } }`
 )
 
-// The following variables are the built-in kinds of Kubernetes. All clusters share the decoders of
-// the built-in kinds.
+// All clusters share the decoders of these built-in kinds.
 var (
 	pods           = newKind[corev1.Pod](corev1.SchemeGroupVersion.WithKind("Pod"), usedPod)
 	services       = newKind[corev1.Service](corev1.SchemeGroupVersion.WithKind("Service"), usedService)
@@ -73,22 +71,19 @@ var (
 
 func init() { secrets.copies = true }
 
-// coreEndpoints is the deprecated API that EndpointSlice replaces.
-//
 //lint:ignore SA1019 Endpoints are read with --enable-endpoint-slices=false
 type coreEndpoints = corev1.Endpoints
 
 // partialVersion is [metav1.SchemeGroupVersion] with the group, which that variable lacks.
 var partialVersion = schema.GroupVersion{Group: metav1.GroupName, Version: "v1"}
 
-// usedAnnotation reports whether to decode the annotation with the given key.
 func usedAnnotation(key string) bool {
 	return strings.Contains(key, "linkerd.io/") || strings.Contains(key, "isthmus.io/") ||
 		key == metav1.InitialEventsAnnotationKey
 }
 
-// usedVariable reports whether to decode the environment variable with the given name. Isthmus only
-// uses variables that contain an address on which a proxy listens.
+// usedVariable reports whether an environment variable contains an address on which a proxy
+// listens.
 func usedVariable(name string) bool {
 	return strings.HasPrefix(name, "LINKERD2_PROXY_") && strings.HasSuffix(name, "_LISTEN_ADDR")
 }

@@ -45,8 +45,8 @@ func (p protobuf[T, O]) accept(suffix string) string {
 }
 
 // list reads a list, which is encoded as a prefix and a runtime.Unknown. In the raw bytes of the
-// runtime.Unknown, field 1 contains the metadata of the list, and each occurrence of field 2
-// contains an object.
+// runtime.Unknown, field 1 is the metadata of the list, and each occurrence of field 2 is an
+// object.
 func (p protobuf[T, O]) list(in *input, each func(data []byte, whole error) error) (all metav1.ListMeta, err error) {
 	prefix, err := in.Peek(len(protobufPrefix))
 	switch {
@@ -147,8 +147,8 @@ func (p protobuf[T, O]) decode(data []byte, whole error, f func(O, error) error)
 	})
 }
 
-// readNames sets the names and the version of an object. If the encoded object is truncated or
-// malformed, readNames sets the fields that can be read.
+// readNames sets the names and the version of an object whose encoding may be truncated or
+// malformed.
 func readNames(data []byte, o metav1.Object) {
 	eachPart(data, func(number protowire.Number, data []byte) {
 		if number != metadataNumber {
@@ -173,7 +173,6 @@ func protobufStatus(data []byte) error {
 	return statusError(&status)
 }
 
-// typeOf decodes a runtime.TypeMeta.
 func typeOf(data []byte) schema.GroupVersionKind {
 	var version, kind string
 	eachPart(data, func(number protowire.Number, data []byte) {
@@ -204,8 +203,8 @@ func unwrap(data []byte) (of schema.GroupVersionKind, raw []byte) {
 	return of, raw
 }
 
-// eachPart calls f for each string or message in an encoded message. If the encoded message is
-// truncated, the last call contains a truncated part.
+// eachPart calls f for each string or message in an encoded message. If the message is truncated,
+// the last call receives a truncated part.
 func eachPart(data []byte, f func(number protowire.Number, data []byte)) {
 	for len(data) > 0 {
 		number, wire, n := protowire.ConsumeTag(data)

@@ -18,21 +18,20 @@ import (
 
 // format is the encoding of a kind, which is either protobuf or JSON.
 type format[O Object] interface {
-	// accept returns the content type to request for an object. If the suffix is "List", accept
-	// returns the content type for a list.
+	// accept returns the content type to request. The suffix is "List" for a list and "" for an
+	// object.
 	accept(suffix string) string
 	// list reads a list and, like [input.part], calls a function with the bytes of each object.
 	list(in *input, each func(data []byte, whole error) error) (metav1.ListMeta, error)
-	// next reads an event and calls f once with the bytes of the event's object. If there are no
-	// more events, next returns io.EOF.
+	// next reads an event and calls f with its object. If there are no more events, next returns
+	// io.EOF.
 	next(in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error) error
-	// decode decodes an object and calls f with the result. The whole argument is the reason why
-	// the object is incomplete, or nil if the object is complete. If the object is incomplete or
-	// cannot be decoded, f receives an error, and an object that contains only the names and the
-	// version.
+	// decode decodes an object and calls f with the result. A non-nil whole error means that the
+	// object is incomplete. If the object is incomplete or cannot be decoded, f receives an error,
+	// and an object that contains only the names and the version.
 	decode(data []byte, whole error, f func(O, error) error) error
-	// status converts an encoded Status to an error. If the data is not the Status of a failure,
-	// status returns nil.
+	// status converts an encoded Status to an error, or returns nil if it is not the Status of a
+	// failure.
 	status(data []byte) error
 }
 
@@ -95,7 +94,6 @@ func (s *source[O]) Watch(ctx context.Context, o metav1.ListOptions) (Events[O],
 	return &events[O]{s, body, input{Reader: bufio.NewReaderSize(body, 1<<10), api: s.api, ctx: ctx}}, nil
 }
 
-// events are the events of one watch.
 type events[O Object] struct {
 	source *source[O]
 	body   io.Closer
@@ -144,8 +142,7 @@ func (s *source[O]) event(
 type newest[O Object] struct {
 	versions []schema.GroupVersion
 	of       []Source[O]
-	// The used field is the version of the last successful list or watch. Before the first success,
-	// the used field is nil.
+	// used is the version of the last successful list or watch, or nil before the first one.
 	used atomic.Pointer[schema.GroupVersion]
 }
 
@@ -181,7 +178,6 @@ func (n *newest[O]) try(ask func(Source[O]) error) {
 	}
 }
 
-// version returns the version that was last used, or "" if no version was used yet.
 func (n *newest[O]) version() string {
 	if v := n.used.Load(); v != nil {
 		return v.Version
@@ -200,7 +196,7 @@ func eventType(name []byte) watch.EventType {
 }
 
 // isKey reports whether an object's name and namespace are valid. A slash in a name is invalid,
-// because two objects could then have the same key.
+// because it could give two objects the same key.
 func isKey(o metav1.Object) bool {
 	namespace := o.GetNamespace()
 	name := o.GetName()
@@ -208,7 +204,6 @@ func isKey(o metav1.Object) bool {
 		!strings.Contains(name, "/")
 }
 
-// cutOff adds a hint to an error if the error means that the response was truncated.
 func cutOff(err error) error {
 	if err = unexpected(err); errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("the response is truncated: %w", err)
@@ -222,7 +217,6 @@ var errNoKey = errors.New(
 	"the API server sent an object whose name is empty or invalid: check that the URL points to an API server",
 )
 
-// tooLarge returns the error for an object that is refused because of its size.
 func tooLarge(size uint64) error {
 	return fmt.Errorf("it is larger than %d MiB (%d bytes)", maxObject>>20, size)
 }

@@ -18,15 +18,13 @@ import (
 // its protobuf field number. Fields that are not in the table are skipped.
 type table []field
 
-// field describes how to decode one field of a message.
 type field struct {
 	index int // index in the struct
 	wire  protowire.Type
 	set   setter // if nil, the field is skipped
 }
 
-// setter sets a field of a struct. The number argument is the value of a number, and the data
-// argument contains the bytes of a string or message.
+// setter sets a field of a struct, either to a number or to the bytes of a string or message.
 type setter func(into reflect.Value, number uint64, data []byte) error
 
 var errMalformed = errors.New("it is not valid protobuf")
@@ -68,23 +66,21 @@ func (t table) decode(into reflect.Value, data []byte) error {
 	return nil
 }
 
-// These are maximum lengths of strings, in bytes. Because decoding does not copy strings, these
-// limits protect the caches of callers.
+// Decoding does not copy strings, so these maximum lengths, in bytes, protect the caches of
+// callers.
 const (
 	maxName       = 253       // of an object's name, as in API servers
 	maxText       = 16 << 10  // more than any used field may have
 	maxAnnotation = 256 << 10 // as much as all annotations of an object may have
 )
 
-// lend returns a string that shares the memory of data.
 func lend(data []byte) string { return unsafe.String(unsafe.SliceData(data), len(data)) }
 
-// used describes a field to decode.
 type used struct {
 	path string // path in error messages
-	// The each field is the maximum number of elements in a list, or the maximum length of a string
-	// in bytes. For strings, zero means the default length. The all field is the maximum number of
-	// elements in all lists at the same path of one object.
+	// The each field limits the number of elements in a list, or the length of a string in bytes.
+	// Zero means the default length. The all field limits the number of elements in all lists at
+	// the same path of one object.
 	each, all int
 	below     map[string]*used
 }
@@ -110,8 +106,8 @@ func usedFields(text string) *used {
 	return open[0]
 }
 
-// tableOf returns the table for a struct. The tags of the struct contain the numbers and names of
-// the fields.
+// tableOf returns the table for a struct whose tags contain the protobuf numbers and the names of
+// its fields.
 func tableOf(r *room, of reflect.Type, u *used) (t table) {
 	found := 0
 	for i := range of.NumField() {
@@ -137,7 +133,6 @@ func tableOf(r *room, of reflect.Type, u *used) (t table) {
 	return t
 }
 
-// setterOf returns the wire type and the setter for a field of the given type.
 func setterOf(r *room, of reflect.Type, u *used) (protowire.Type, setter) {
 	switch of {
 	case reflect.TypeFor[metav1.Time]():
@@ -221,7 +216,6 @@ func textSetter(u *used) setter {
 	}
 }
 
-// listSetter returns a setter that appends an element to a list of strings or messages.
 func listSetter(r *room, of reflect.Type, u *used) setter {
 	all := newShelf(r, of)
 	element := *u

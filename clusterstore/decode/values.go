@@ -9,14 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// mapEntry is the message that encodes one entry of a map.
+// mapEntry is the protobuf message for one entry of a map.
 type mapEntry struct {
 	Key   []byte `protobuf:"bytes,1,opt,name=key"`
 	Value []byte `protobuf:"bytes,2,opt,name=value"`
 }
 
 // mapSetter returns a setter that adds an entry to a map with string keys. If the keep function is
-// not nil, the setter ignores all entries whose keys the keep function rejects.
+// not nil, the setter skips all entries whose keys the function rejects.
 func mapSetter[V any](r *room, u *used, longest int, keep func(string) bool, value func([]byte) V) setter {
 	var kept map[string]V
 	r.clears = append(r.clears, func() {
@@ -75,8 +75,8 @@ func momentSetter(r *room) setter {
 	}
 }
 
-// updatesSetter returns a setter for the managedFields of an object. The setter for managedFields
-// only decodes the time of the newest update.
+// updatesSetter returns a setter for managedFields, of which only the time of the newest update is
+// decoded.
 func updatesSetter(r *room) setter {
 	var one metav1.ManagedFieldsEntry
 	t := tableOf(r, reflect.TypeOf(one), usedFields("operation time"))
@@ -100,8 +100,7 @@ func updatesSetter(r *room) setter {
 	}
 }
 
-// variablesSetter returns a setter that adds an environment variable if Isthmus uses this variable.
-// The setter skips the values of all other environment variables.
+// variablesSetter returns a setter that skips the environment variables that Isthmus does not use.
 func variablesSetter(add setter) setter {
 	return func(into reflect.Value, number uint64, data []byte) error {
 		wanted := false
