@@ -18,9 +18,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// Client provides access to the API server of one cluster. If [New] created a Client, all limits of
-// this package apply to it. Instead of calling New, tests create Clients with fakes. A Client is
-// safe for concurrent use.
+// Client provides access to the API server of one cluster. All limits of this package apply to
+// Clients that [New] returns. Tests create Clients with fakes. A Client is safe for concurrent use.
 type Client struct {
 	Sources decode.Sources // for lists and watches
 
@@ -37,9 +36,9 @@ type Client struct {
 }
 
 // New returns a Client for a cluster, without sending a request. Each Client has its own
-// connections, so that closing one cluster's connections never affects another cluster. Requests
-// are not rate-limited, because a Client only runs a few watches. If the requests argument is not
-// nil, it counts the requests of the Client.
+// connections, so that closing a Client never affects another cluster. Requests are not
+// rate-limited, because a Client only runs a few watches. A non-nil *Requests counts the Client's
+// requests.
 func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*Client, error) {
 	cfg := rest.CopyConfig(from)
 	cfg.QPS = -1
@@ -83,7 +82,7 @@ func (c *Client) singleTries() *http.Client {
 	return newHTTPClient(withoutRetryAfter{c.http.Transport})
 }
 
-// MCS returns a client for each version of the MCS-API. MCS must only be called for the local
+// MCS returns clients for each version of the MCS-API. MCS must only be called for the local
 // cluster, because the sizes of responses are not limited.
 func (c *Client) MCS() (map[string]MCS, error) {
 	all := make(map[string]MCS)
@@ -97,16 +96,15 @@ func (c *Client) MCS() (map[string]MCS, error) {
 	return all, nil
 }
 
-// Close closes the connections of the Client. All requests in flight fail, and later requests also
-// fail.
+// Close closes the connections of the Client. Requests in flight and later requests fail.
 func (c *Client) Close() {
 	if c.close != nil {
 		c.close()
 	}
 }
 
-// The Printable method is like the [Printable] function, but also removes the Client's token from
-// the message. If the server is not an API server, its response may include the token.
+// Printable is like the [Printable] function, but also removes the Client's token from the message.
+// A server that is not an API server may include the token in its response.
 func (c *Client) Printable(err error) error {
 	if c.config == nil {
 		return Printable(err)
@@ -114,8 +112,8 @@ func (c *Client) Printable(err error) error {
 	return Printable(withoutToken(err, c.config.BearerToken))
 }
 
-// Server returns the information about the API server that its responses have revealed so far. The
-// returned information does not include the facts, and does not contain credentials.
+// Server returns the information that the API server's responses have revealed so far. The result
+// does not include the facts, and does not contain credentials.
 func (c *Client) Server() adminapi.APIServer {
 	if c.observer == nil {
 		return adminapi.APIServer{}
@@ -140,7 +138,7 @@ func (c *Client) Answered() <-chan struct{} {
 	return c.observer.answered
 }
 
-// Printable uses [text.Clean] to make an error safe to log and display. The message of the error
+// Printable uses [text.Clean] to make an error safe to log and display, because the error's message
 // may come from a server or an object. If the message is already safe, Printable returns err
 // itself.
 func Printable(err error) error {
@@ -151,7 +149,7 @@ func Printable(err error) error {
 	return err
 }
 
-// withoutToken removes the token from the message of an error. If the message does not contain the
+// withoutToken removes the token from an error's message. If the message does not contain the
 // token, withoutToken returns err itself.
 func withoutToken(err error, token string) error {
 	if token == "" {
@@ -167,9 +165,8 @@ func withoutToken(err error, token string) error {
 	return err
 }
 
-// reworded returns an error with a different message. If err means that the credentials were
-// refused, the new error has the same meaning. The new error does not preserve any other properties
-// of err.
+// reworded returns an error with a different message. Of the other properties of err, the new error
+// only preserves whether the credentials were refused.
 func reworded(err error, text string) error {
 	if apierrors.IsUnauthorized(err) {
 		return apierrors.NewUnauthorized(text)

@@ -1,65 +1,62 @@
-// Package kube provides clients for Kubernetes API servers. The clients are safe to use with
-// hostile credentials and hostile servers. The package also reads the facts that Isthmus uses to
-// compare clusters.
+// Package kube provides clients for Kubernetes API servers that are safe to use with hostile
+// credentials and hostile servers. The package also reads the facts that Isthmus uses to compare
+// clusters.
 //
 //	cfg, warnings, err := kube.ReadKubeconfig(secret.Data["kubeconfig"])
 //	client, err := kube.New("east", cfg, requests)
 //	list, err := client.Sources.Pods.List(ctx, metav1.ListOptions{}, each)
 //
-// [ReadKubeconfig] decides what a kubeconfig may contain. [New] sets the timeouts and size limits
-// of a client. [Client.Printable] makes a server's errors safe to display. [Requests] counts
-// requests. [Clients] contains client-go's clients for the API groups that Isthmus uses. [MCS]
-// contains clients for the MCS-API.
+// [ReadKubeconfig] checks a kubeconfig. [New] returns a client with timeouts and size limits.
+// [Client.Printable] makes a server's errors safe to display. [Requests] counts requests. [Clients]
+// contains client-go's clients for the API groups that Isthmus uses, and [MCS] contains clients for
+// the MCS-API.
 //
-// Callers may rely on the following for kubeconfigs:
+// Kubeconfigs follow these rules:
 //
 //   - A kubeconfig cannot make Isthmus run a program, read a file, use a proxy or impersonate
 //     another user.
-//   - A kubeconfig is refused if it is larger than 64 KiB, is deeply nested, or contains a
-//     duplicate field. A kubeconfig is also refused if it contains a YAML anchor, alias or merge
-//     key, or an RSA key longer than 8192 bits.
-//   - Unknown fields in a kubeconfig are ignored.
+//   - A kubeconfig is refused if it is larger than 64 KiB, is nested too deeply, or contains a
+//     duplicate field, an RSA key longer than 8192 bits, or a YAML anchor, alias or merge key.
+//   - Unknown fields are ignored.
 //   - Errors and warnings never quote a kubeconfig, except for short names of unknown fields.
 //
-// Callers may rely on the following for requests:
+// Requests follow these rules:
 //
 //   - If a server does not respond, the request fails within seconds. A dial timeout detects
-//     unreachable servers. Timeouts for the TLS handshake and the response header detect servers
-//     that accept connections but send nothing. Pings detect servers that become unreachable later.
+//     unreachable servers, timeouts for the TLS handshake and the response header detect silent
+//     servers, and pings detect servers that become unreachable later.
 //   - If a server refuses a request with GOAWAY or by resetting the stream, the request is sent at
 //     most three times.
-//   - Package follow detects silent watches, but this package does not.
+//   - While a server keeps sending data, only the caller's context limits the duration of the
+//     response. Package follow detects silent watches.
 //   - Package decode limits the size of each object that [Client].Sources returns. Package guard
-//     limits responses that client-go reads from linked clusters ([Client.AddTyped]). Responses
+//     limits the responses that client-go reads from linked clusters ([Client.AddTyped]). Responses
 //     that client-go reads from the local cluster are not limited, because Isthmus trusts the local
 //     API server.
-//   - While a server keeps sending data, only the caller's context limits the duration of the
-//     response.
 //   - A Client reads at most 64 KiB of an error response, within 5 s. The error contains the status
 //     code even if the response is truncated.
-//   - A Client buffers at most 512 KiB of a response before its caller reads them.
+//   - A Client buffers at most 512 KiB of each response before its caller reads the data.
 //   - Redirects are not followed, and a response that switches protocols is an error.
 //   - Client-go never retries a request, because this package hides Retry-After from client-go.
-//     Errors from [Client].Sources contain Retry-After (package decode).
+//     Errors from [Client].Sources do contain Retry-After.
 //   - A resource counts as absent ([decode.Sources].Serves) only if the server sends valid API
 //     discovery documents without the resource. A 404 response or an empty list of groups is not
 //     sufficient.
-//   - [Client.Server] returns information about the server from its responses: the refused requests
-//     by verb and resource, the time of the server's clock, and the error of the last failed
-//     request. At most 100 refused requests are recorded.
+//   - [Client.Server] returns what the server's responses have revealed: the time of the server's
+//     clock, the error of the last failed request, and up to 100 refused requests by verb and
+//     resource.
 //   - Each Client has its own connections. Requests to a linked cluster are always sent directly to
 //     the server in the kubeconfig. Requests to the local cluster may use a proxy from the
 //     environment variables.
 //
-// Facts are the trust anchors, the Pod networks and the server's version. Callers may rely on the
-// following for facts:
+// Facts are the trust anchors, the Pod networks and the server's version. Facts follow these rules:
 //
 //   - A [Keeper] reads facts after the API server's first response, and every hour after that.
 //     Viewing a page never causes a request.
 //   - [Keeper.Look] reads trust anchors again if the last attempt was at least 10 s ago, and Nodes
 //     if the last attempt was at least a minute ago.
-//   - At most eight clusters read facts for a call to Look at the same time. A cluster that does
-//     not respond within 10 s is skipped for a minute.
+//   - At most eight clusters at a time read facts for calls to Look. A cluster that does not
+//     respond within 10 s is skipped for a minute.
 //   - Reading the facts of one cluster uses at most a few megabytes of memory. The cached facts use
 //     at most about 100 kB.
 //   - Facts do not contain credentials. All error messages are short and safe to display.
@@ -67,7 +64,7 @@
 //     while no replica is ready.
 //
 // Clients and Requests are safe for concurrent use. The package does not start goroutines, except
-// for those of net/http. These goroutines end after [Client.Close].
+// for those of net/http, which end after [Client.Close].
 //
 // Requests provides the metrics of Linkerd's destination controller, with an additional label for
 // the cluster. Linkerd uses one client for Kubernetes resources and another for Linkerd resources.

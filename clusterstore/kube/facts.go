@@ -32,8 +32,7 @@ import (
 
 const readTimeout = time.Minute
 
-// Facts contains the facts about one cluster at the time when the facts were read. Facts are
-// immutable.
+// Facts contains the facts about one cluster at the time when they were read. Facts are immutable.
 type Facts struct {
 	version, versionError string
 	anchors               adminapi.TrustAnchors
@@ -42,8 +41,7 @@ type Facts struct {
 	networksAt            time.Time // when the networks were read
 }
 
-// AddTo adds the facts to the given server information. If the receiver is nil, AddTo does nothing,
-// because no facts have been read yet.
+// AddTo adds the facts to the given server information. A nil *Facts adds nothing.
 func (f *Facts) AddTo(s *adminapi.APIServer) {
 	if f == nil {
 		return
@@ -57,9 +55,9 @@ func (f *Facts) AddTo(s *adminapi.APIServer) {
 	s.Networks = &networks
 }
 
-// Read reads the facts of a cluster. The namespace argument is the namespace of the control plane.
-// Read also reports whether the facts are complete. Facts count as incomplete if a retry could read
-// additional facts. Missing objects and missing permissions do not make the facts incomplete.
+// Read reads the facts of a cluster, and reports whether they are complete. Facts are incomplete if
+// a retry could read additional facts. Missing objects and missing permissions do not make the
+// facts incomplete. The namespace argument is the namespace of the control plane.
 func Read(ctx context.Context, client *Client, namespace string) (f *Facts, complete bool) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -104,14 +102,14 @@ type contentError struct{ error }
 
 func (e contentError) Unwrap() error { return e.error }
 
-// settled reports whether a read succeeded, or will keep failing until the cluster or its RBAC
-// permissions change.
+// settled reports whether a read succeeded, or will fail until the cluster or its RBAC permissions
+// change.
 func settled(err error) bool {
 	return err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 }
 
 // tellsPresent reports whether the result of a read shows the current state of the cluster. Some
-// errors, such as the error for a missing object, also show the current state. After other errors,
+// errors also show the current state, such as the error for a missing object. After other errors,
 // such as a timeout, the current state is unknown.
 func tellsPresent(err error) bool {
 	_, content := errors.AsType[contentError](err)
@@ -145,14 +143,14 @@ func Version(ctx context.Context, from decode.Sources) (string, error) {
 	return text.Clean(info.GitVersion, text.Short), err
 }
 
-// AnchorsConfigMap and anchorsKey are the names of the ConfigMap and the key that contain the trust
-// anchors of Linkerd's proxies.
+// AnchorsConfigMap and anchorsKey are the ConfigMap and the key that contain the trust anchors of
+// Linkerd's proxies.
 const (
 	AnchorsConfigMap = "linkerd-identity-trust-roots"
 	anchorsKey       = "ca-bundle.crt"
 )
 
-// maxCertificates is the maximum number of certificates that are read from one PEM file.
+// maxCertificates limits the certificates that are read from one PEM file.
 const maxCertificates = 100
 
 func readAnchors(ctx context.Context, from decode.Sources, namespace string) ([]adminapi.Anchor, error) {
@@ -195,8 +193,8 @@ func parseAnchors(text string) (anchors []adminapi.Anchor, err error) {
 	return anchors, nil
 }
 
-// certificates parses the certificates in a PEM file. Other blocks are ignored. If a certificate is
-// malformed, certificates returns an error.
+// certificates parses the certificates in a PEM file and ignores other blocks. A malformed
+// certificate is an error.
 func certificates(text []byte) (list []*x509.Certificate, err error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
@@ -216,19 +214,17 @@ func certificates(text []byte) (list []*x509.Certificate, err error) {
 }
 
 const (
-	// maxNodes is the maximum number of Nodes that are read from one cluster. Each page of the list
-	// contains at most nodePage Nodes, because each Node has a size of about ten kilobytes.
+	// maxNodes limits the Nodes that are read from one cluster. Each page of the list contains at
+	// most nodePage Nodes, because a Node has a size of about ten kilobytes.
 	maxNodes, nodePage = 5000, 500
-	// maxRanges is the maximum number of IP ranges that are cached for one cluster. The limit on
-	// ranges bounds the cost of comparing clusters.
+	// maxRanges limits the IP ranges that are cached for one cluster, and thereby the cost of
+	// comparing clusters.
 	maxRanges = 1000
 )
 
-// errEnough ends a list of Nodes after maxNodes Nodes, because a hostile server could send an
-// endless list.
+// errEnough stops a list after maxNodes Nodes, because a hostile server could send an endless list.
 var errEnough = errors.New("there are too many Nodes")
 
-// readNetworks reads the Pod CIDRs of a cluster's Nodes.
 func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n adminapi.PodNetworks, err error) {
 	ranges := make(map[netip.Prefix]bool)
 	options := metav1.ListOptions{Limit: nodePage}
@@ -263,8 +259,8 @@ func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n admi
 	return n, nil
 }
 
-// join merges IP ranges. The result is the shortest list of ranges that contains exactly the same
-// addresses and no overlaps. The ranges of the Nodes are usually parts of one cluster-wide range.
+// join returns the shortest list of IP ranges that contains exactly the same addresses. The ranges
+// of the Nodes are usually parts of one cluster-wide range.
 func join(ranges map[netip.Prefix]bool) (joined []netip.Prefix) {
 	list := make([]netip.Prefix, 0, len(ranges))
 	for p := range ranges {
@@ -291,8 +287,8 @@ func join(ranges map[netip.Prefix]bool) (joined []netip.Prefix) {
 	return joined
 }
 
-// Expiry returns the name and the expiry time of the credential with the earliest expiry. If none
-// of the credentials expire, Expiry returns nil.
+// Expiry returns the name and the expiry time of the credential that expires first, or nil if none
+// expires.
 func Expiry(cfg *rest.Config) (first *adminapi.Expiry) {
 	if at, ok := tokenExpiry(cfg.BearerToken); ok {
 		first = &adminapi.Expiry{What: "token", At: at.UTC()}
@@ -309,9 +305,9 @@ func Expiry(cfg *rest.Config) (first *adminapi.Expiry) {
 	return first
 }
 
-// writable returns t in UTC. The JSON encoding of a time requires a year of four digits, so
-// writable returns the nearest possible time for other years. A certificate that is valid until the
-// end of the year 9999 may expire in the year 10000 in UTC.
+// writable returns t in UTC, or the nearest time with a year of four digits, because other years
+// cannot be encoded in JSON. A certificate that is valid until the end of the year 9999 may expire
+// in the year 10000 in UTC.
 func writable(t time.Time) time.Time {
 	if t = t.UTC(); t.Year() > 9999 {
 		return time.Unix(latest, 0).UTC()
@@ -324,8 +320,8 @@ func writable(t time.Time) time.Time {
 
 const latest = 253402300799 // end of the year 9999
 
-// tokenExpiry returns when a token expires. If the token is not a JSON Web Token with an expiry
-// time, tokenExpiry returns false. The token is not verified.
+// tokenExpiry returns when a token expires, without verifying the token. If the token is not a JSON
+// Web Token with an expiry time, tokenExpiry returns false.
 func tokenExpiry(token string) (at time.Time, ok bool) {
 	parts := strings.SplitN(token, ".", 4)
 	if len(parts) != 3 {

@@ -20,8 +20,8 @@ const (
 	anchorsEvery  = 10 * time.Second // shortest interval between two reads of trust anchors
 	networksEvery = time.Minute      // shortest interval between two reads of Pod networks
 	lookTimeout   = 10 * time.Second // timeout of one look at one cluster
-	// pauseAfter is the time for which a cluster is skipped after a look has timed out. Without the
-	// pause, an unresponsive cluster would keep other clusters waiting.
+	// pauseAfter is how long a cluster is skipped after a look has timed out, so that an
+	// unresponsive cluster does not keep other clusters waiting.
 	pauseAfter = time.Minute
 )
 
@@ -31,7 +31,7 @@ type Turns chan struct{}
 // NewTurns returns Turns for looksAtOnce clusters.
 func NewTurns() Turns { return make(Turns, looksAtOnce) }
 
-// take waits for a turn. If ctx ends first, take returns false. Nil Turns have no limit.
+// take waits for a turn. If ctx is done first, take returns false. Nil Turns do not limit anything.
 func (t Turns) take(ctx context.Context) bool {
 	if t == nil {
 		return true
@@ -50,7 +50,7 @@ func (t Turns) giveBack() {
 	}
 }
 
-// Keeper reads and caches the facts of one cluster. [NewKeeper] creates a Keeper.
+// Keeper reads and caches the facts of one cluster.
 type Keeper struct {
 	// fixed
 	client    *Client
@@ -62,13 +62,13 @@ type Keeper struct {
 	mu     sync.Mutex
 	facts  *Facts        // nil before the first read
 	looked chan struct{} // closed when the requested or running look ends; nil if there is none
-	// The anchorsTried and networksTried fields are the times of the last attempts to read the
-	// facts. After a timeout, looks are paused until the time in the paused field.
+	// anchorsTried and networksTried are the times of the last attempts to read the facts. After a
+	// timeout, looks are suspended until the time in paused.
 	anchorsTried, networksTried, paused time.Time
 }
 
-// NewKeeper returns a Keeper that has not read any facts yet. The namespace argument is the
-// namespace of the control plane.
+// NewKeeper returns a Keeper without facts. The namespace argument is the namespace of the control
+// plane.
 func NewKeeper(client *Client, namespace string, turns Turns) *Keeper {
 	return &Keeper{client: client, namespace: namespace, turns: turns, every: readAgain, asked: make(chan struct{}, 1)}
 }
@@ -81,8 +81,8 @@ func (k *Keeper) Facts() *Facts {
 }
 
 // Look makes Run read all facts that are due. The returned channel is closed once Run has read the
-// facts. If no facts are due, the channel is already closed. The channel remains open at least
-// until the API server has sent its first response.
+// facts, or immediately if no facts are due. The channel stays open at least until the API server
+// has sent its first response.
 func (k *Keeper) Look() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -102,7 +102,7 @@ func (k *Keeper) Look() <-chan struct{} {
 	return k.looked
 }
 
-// due returns the facts that a look may read now. The caller holds k.mu.
+// due reports which facts a look may read now. The caller holds k.mu.
 func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 	if now.Before(k.paused) {
 		return false, false
@@ -111,7 +111,7 @@ func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 }
 
 // Run reads the facts after the API server's first response, once the cluster's objects are listed.
-// Run reads the facts again every hour, and after calls to Look. When ctx ends, Run returns.
+// Run reads the facts again every hour and after calls to Look. Run returns when ctx is done.
 func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	defer k.endLook()
 	select {
@@ -142,8 +142,8 @@ func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	}
 }
 
-// serveLooks handles calls to Look until the given time has passed. If ctx ends first, serveLooks
-// returns false.
+// serveLooks handles calls to Look until the given time has passed. If ctx is done first,
+// serveLooks returns false.
 func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -159,7 +159,7 @@ func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// look reads the facts that are due. The trust anchors are read first, because they are small. If a
+// look reads the facts that are due, starting with the trust anchors, because they are small. If a
 // read fails without showing the current state, the cached facts and their age do not change.
 func (k *Keeper) look(ctx context.Context) {
 	defer k.endLook()
@@ -193,7 +193,6 @@ func (k *Keeper) look(ctx context.Context) {
 	}
 }
 
-// store replaces the cached facts, and records which facts Run has just tried to read.
 func (k *Keeper) store(f Facts, anchors, networks bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -206,14 +205,12 @@ func (k *Keeper) store(f Facts, anchors, networks bool) {
 	}
 }
 
-// pause suspends looks for pauseAfter, because the last look timed out.
 func (k *Keeper) pause() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.paused = time.Now().Add(pauseAfter)
 }
 
-// endLook closes the channel of the running look.
 func (k *Keeper) endLook() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -49,13 +49,11 @@ var errUnparsable = errors.New("kubeconfig can't be parsed")
 // unusable. A user who may write the Secret must not be able to make Isthmus run a program, read
 // files of its Pod, use a proxy or impersonate another user. Therefore, a kubeconfig may only
 // contain a server, its certificate authority, and a token or a client certificate, all of them
-// inline. The size and depth of the YAML are limited, and the YAML must not contain anchors,
-// aliases or merge keys. The length of RSA keys is also limited. Unknown fields are ignored, as in
-// client-go.
+// inline. Unknown fields are ignored, as in client-go.
 //
 // Errors and warnings never quote the kubeconfig, because quotes could reveal credentials. The only
-// exceptions are names of unknown fields that are unlikely to be secrets. Errors of parsers are not
-// wrapped, because they quote the input.
+// exceptions are names of unknown fields that are unlikely to be secrets. Errors from parsers are
+// not wrapped, because they quote the input.
 func ReadKubeconfig(data []byte) (*rest.Config, Warnings, error) {
 	var cfg *rest.Config
 	var insecure []string
@@ -72,14 +70,14 @@ func ReadKubeconfig(data []byte) (*rest.Config, Warnings, error) {
 	return nil, Warnings{}, err
 }
 
-// Warnings describe problems with a kubeconfig that do not make the kubeconfig unusable.
+// Warnings describe problems with a kubeconfig that do not make it unusable.
 type Warnings struct {
 	Insecure []string // insecure but accepted settings: disabled TLS verification, and plain HTTP
 	Ignored  []string // unknown fields, without their values
 }
 
-// readConfig returns the client configuration for the current context of a kubeconfig. For each
-// insecure setting, readConfig also returns a warning.
+// readConfig returns the client configuration for the current context, and a warning for each
+// insecure setting.
 func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string, err error) {
 	cluster, user, err := currentContext(file)
 	if err != nil {
@@ -121,9 +119,8 @@ func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string,
 	return cfg, warnings, nil
 }
 
-// decodeKubeconfig decodes the YAML of a kubeconfig and enforces limits. decodeKubeconfig returns a
-// description of each unknown field, even if decoding fails. Empty data is decoded as an empty
-// kubeconfig. Errors do not quote the data.
+// decodeKubeconfig decodes the YAML of a kubeconfig, and returns a description of each unknown
+// field, even if decoding fails. Empty data is decoded as an empty kubeconfig.
 func decodeKubeconfig(data []byte) (*clientcmdapi.Config, []string, error) {
 	if len(data) > maxKubeconfig {
 		return nil, nil, fmt.Errorf("kubeconfig is too large: %d bytes exceed the maximum of %d: "+
@@ -212,8 +209,8 @@ func refuse(list []refusal) error {
 	return nil
 }
 
-// readServer parses the URL of an API server. readServer refuses a URL with a user name or
-// password, because both would appear in logs.
+// readServer parses the URL of an API server. A URL with a user name or password is refused,
+// because both would appear in logs.
 func readServer(server string) (*url.URL, error) {
 	u, err := url.Parse(server)
 	switch {
@@ -227,8 +224,8 @@ func readServer(server string) (*url.URL, error) {
 	return u, nil
 }
 
-// ServerName returns the host and port of an API server's URL, for logs and pages. If the URL has a
-// path, the result includes the path, because several clusters may share a host.
+// ServerName returns the host and port of an API server's URL, for logs and pages. The result
+// includes any path of the URL, because several clusters may share a host.
 func ServerName(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -275,9 +272,8 @@ var harmless = regexp.MustCompile(`^[A-Za-z-]{1,40}$`)
 
 var errTwice = errors.New("kubeconfig contains the same field twice: remove one of the two")
 
-// dropUnknown removes all fields that client-go does not know. For each of the first maxIgnored
-// removed fields, dropUnknown returns a description. If a field occurs twice, dropUnknown returns
-// an error.
+// dropUnknown removes all fields that client-go does not know, and returns descriptions of the
+// first maxIgnored removed fields. A duplicate field is an error.
 func dropUnknown(document *yaml.Node) (ignored []string, err error) {
 	u := &unknownFields{}
 	for _, root := range document.Content {
@@ -289,15 +285,14 @@ func dropUnknown(document *yaml.Node) (ignored []string, err error) {
 	return u.texts, u.err
 }
 
-// unknownFields removes unknown fields and collects their descriptions.
 type unknownFields struct {
 	texts []string
 	count int
 	err   error
 }
 
-// visit removes unknown fields from a value that will be decoded as the given type. A value that
-// does not fit the type is left to the decoder, which returns an error.
+// visit removes unknown fields from a value that will be decoded as the given type. If the value
+// does not fit the type, visit leaves it to the decoder, which returns an error.
 func (u *unknownFields) visit(n *yaml.Node, as reflect.Type) {
 	switch as.Kind() {
 	case reflect.Pointer:
@@ -316,7 +311,6 @@ func (u *unknownFields) visit(n *yaml.Node, as reflect.Type) {
 	}
 }
 
-// visitFields implements visit for a YAML mapping.
 func (u *unknownFields) visitFields(n *yaml.Node, as reflect.Type) {
 	known := make(map[string]reflect.Type)
 	for field := range as.Fields() {
@@ -342,7 +336,6 @@ func (u *unknownFields) visitFields(n *yaml.Node, as reflect.Type) {
 	n.Content = kept
 }
 
-// note records a field that has been removed.
 func (u *unknownFields) note(key *yaml.Node) {
 	u.count++
 	if u.count > maxIgnored {
@@ -356,25 +349,22 @@ func (u *unknownFields) note(key *yaml.Node) {
 }
 
 const (
-	// maxDepth is the maximum nesting depth of maps and lists. A kubeconfig without extensions has
-	// at most 8 levels.
+	// maxDepth limits the nesting of maps and lists. A kubeconfig without extensions has at most 8
+	// levels.
 	maxDepth = 20
-	// maxRSA is the maximum length of the integers in an RSA key, in bits. The limit is the same as
-	// the limit of crypto/tls for a peer's key. The CPU time for a key grows with the cube of its
-	// length, and the computation cannot be canceled. Processing a key as large as a kubeconfig
-	// would take hours.
+	// maxRSA limits the integers in an RSA key, in bits. crypto/tls has the same limit for a peer's
+	// key. The CPU time for a key grows with the cube of its length, and the computation cannot be
+	// canceled. The computation for a key as large as a kubeconfig would take hours.
 	maxRSA = 8192
 )
 
 var errLongKey = errors.New("it contains an RSA key that is longer than 8192 bits: use a shorter key, or ECDSA")
 
-// plainYAML returns the only document of a YAML file. plainYAML refuses a document with an anchor,
-// because a decoder copies the content of each alias. With aliases, a few hundred kilobytes could
-// become gigabytes. plainYAML encodes the document again, because the decoder uses a different
-// parser. The decoder's parser could find an alias that the first parser did not find.
-//
-// Fields that do not exist in kubeconfigs are removed, and plainYAML returns a description of each
-// removed field.
+// plainYAML removes the unknown fields from the only document of a YAML file, and returns
+// descriptions of these fields. A document with an anchor is refused, because a decoder copies the
+// content of each alias. With aliases, a few hundred kilobytes could become gigabytes. The document
+// is encoded again, because the decoder uses a different parser, which could find an alias that the
+// first parser missed.
 func plainYAML(data []byte) (plain []byte, ignored []string, err error) {
 	documents := yaml.NewDecoder(bytes.NewReader(data))
 	var document, next yaml.Node
@@ -419,8 +409,8 @@ func checkNode(n *yaml.Node, depth int) error {
 	return nil
 }
 
-// checkKeyLengths returns an error if a PEM file contains a certificate or a private key whose RSA
-// integers are too long. The private key is not parsed with crypto/x509, because that package
+// checkKeyLengths returns an error if a PEM file contains a certificate or private key with an RSA
+// integer that is too long. The private key is not parsed with crypto/x509, because that package
 // performs expensive computations with all integers before it validates the key.
 func checkKeyLengths(text []byte) error {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -438,8 +428,7 @@ func checkKeyLengths(text []byte) error {
 	return nil
 }
 
-// hasLongNumber reports whether DER data contains an integer longer than maxRSA, at any nesting
-// level.
+// hasLongNumber reports whether DER data contains an integer longer than maxRSA, at any depth.
 func hasLongNumber(der []byte) bool {
 	for len(der) > 0 {
 		var v asn1.RawValue

@@ -14,8 +14,8 @@ import (
 	"isthmus/internal/guard"
 )
 
-// maxRefusals is the maximum number of refused requests that are recorded for one server. Isthmus
-// sends about thirty different requests.
+// maxRefusals limits the refused requests that are recorded per server. Isthmus sends about thirty
+// different requests.
 const maxRefusals = 100
 
 // observer records information about an API server from the server's responses.
@@ -36,8 +36,7 @@ func newObserver(printable func(error) error) *observer {
 	}
 }
 
-// over returns a RoundTripper that wraps another RoundTripper and observes all requests and
-// responses.
+// over returns a RoundTripper that observes the requests and responses of another RoundTripper.
 func (o *observer) over(next http.RoundTripper) http.RoundTripper { return observing{next, o} }
 
 type observing struct {
@@ -79,9 +78,9 @@ func (o *observer) answer(r *http.Request, response *http.Response, sent, receiv
 	}
 }
 
-// forget removes the refusals that a successful response disproves. A successful response disproves
-// refusals of the same request, and of API discovery for the resource. A successful watch also
-// removes the refusal of a list, because a client lists the objects again after a refused watch.
+// forget removes the refusals that a successful response disproves, which are refusals of the same
+// request and of API discovery for the resource. A successful watch also removes the refusal of a
+// list, because a client lists the objects again after a refused watch.
 func (o *observer) forget(kind adminapi.RefusedRequest, path string) {
 	delete(o.refused, kind)
 	if kind.Verb == "watch" {
@@ -106,10 +105,10 @@ func (o *observer) failure(err error) {
 	o.now.ClientCertificate = guard.RefusedCertificate(err)
 }
 
-// clockOf compares a server's clock with the local clock. If the response does not contain a date,
-// clockOf returns nil. The exact time of the response is unknown, and its date is truncated to
-// whole seconds. Therefore, clockOf compares the middle of the possible local times with the middle
-// of the possible server times.
+// clockOf compares a server's clock with the local clock, or returns nil if the response has no
+// date. The date is in whole seconds, and the response may have been sent at any time during the
+// request. Therefore, clockOf compares the middle of the possible local times with the middle of
+// the possible server times.
 func clockOf(date string, sent, received time.Time) *adminapi.Clock {
 	at, err := http.ParseTime(date)
 	if err != nil {
@@ -120,8 +119,7 @@ func clockOf(date string, sent, received time.Time) *adminapi.Clock {
 	return &adminapi.Clock{Ahead: at.Add(half).Sub(sent.Add(took / 2)).Seconds(), Within: (took/2 + half).Seconds()}
 }
 
-// kindOf returns the verb and the resource of a request as a RefusedRequest. The status in the
-// result of kindOf is not set.
+// kindOf returns the verb and the resource of a request. The status in the result is not set.
 func kindOf(r *http.Request) adminapi.RefusedRequest {
 	verb := map[string]string{
 		http.MethodPost:   "create",
@@ -158,8 +156,8 @@ func kindOf(r *http.Request) adminapi.RefusedRequest {
 	return adminapi.RefusedRequest{Verb: verb, Resource: resource}
 }
 
-// withoutBase removes the path that comes from the server's URL in the kubeconfig from the path of
-// a request. The path of the server's URL may contain a secret of a proxy.
+// withoutBase removes the path of the server's URL from the path of a request. The path of the
+// server's URL may contain a secret of a proxy.
 func withoutBase(path string) string {
 	for _, of := range []string{"/apis/", "/api/", "/version"} {
 		if i := strings.LastIndex(path, of); i >= 0 {

@@ -15,24 +15,24 @@ import (
 	"isthmus/federation"
 )
 
-// The following constants are the values of the label "client". Linkerd's destination controller
-// uses one client for Kubernetes resources and another for Linkerd resources.
+// These constants are the values of the label "client". Linkerd's destination controller uses one
+// client for Kubernetes resources and another for Linkerd resources.
 const (
 	clientKubernetes = "k8s"
 	clientLinkerd    = "l5dCrd"
 )
 
 // Requests provides metrics about the requests to the API server of each cluster. The time series
-// of a cluster exist from [New] until [Requests.Forget]. Later responses do not recreate the
-// series. Requests is a [prometheus.Collector]. A nil *Requests counts nothing.
+// of a cluster exist from [New] until [Requests.Forget], and later responses do not recreate them.
+// Requests is a [prometheus.Collector]. A nil *Requests counts nothing.
 type Requests struct {
 	mu        sync.Mutex
 	byCluster map[string]*clusterRequests // guarded by mu
 }
 
 // clusterRequests contains the metrics of one cluster. The metrics of the local cluster are the
-// same as those of Linkerd's destination controller. The metrics of a linked cluster have fewer
-// time series, because every replica exports them for every link.
+// same as those of Linkerd's destination controller. A linked cluster has fewer time series,
+// because every replica exports them for every link.
 type clusterRequests struct {
 	linked               bool
 	total, errors        *prometheus.CounterVec
@@ -40,7 +40,6 @@ type clusterRequests struct {
 	inFlight, qps, burst *prometheus.GaugeVec   // qps and burst only exist for the local cluster
 }
 
-// linkedLatency contains the latency buckets for linked clusters.
 var linkedLatency = []float64{.01, .05, .25, 1, 5, 20}
 
 // NewRequests returns Requests without any clusters. The caller registers the Requests with
@@ -104,7 +103,6 @@ func linkerdLatency() []float64 {
 	)
 }
 
-// answered counts a request that received a response.
 func (c *clusterRequests) answered(client, code, method string, took time.Duration) {
 	c.total.WithLabelValues(client, code, method).Inc()
 	labels := []string{client, code, method}
@@ -130,8 +128,7 @@ func (m *Requests) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Forget removes the time series of a cluster. Requests that are still in flight do not recreate
-// the series.
+// Forget removes the time series of a cluster. Requests in flight do not recreate the series.
 func (m *Requests) Forget(name federation.ClusterName) {
 	if m == nil {
 		return
@@ -141,7 +138,6 @@ func (m *Requests) Forget(name federation.ClusterName) {
 	delete(m.byCluster, name.String())
 }
 
-// cluster returns the metrics of a cluster, creating the metrics if they do not exist.
 func (m *Requests) cluster(name federation.ClusterName) *clusterRequests {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,7 +149,6 @@ func (m *Requests) cluster(name federation.ClusterName) *clusterRequests {
 	return c
 }
 
-// transport returns a RoundTripper that counts a cluster's requests.
 func (m *Requests) transport(name federation.ClusterName, next http.RoundTripper) http.RoundTripper {
 	if m == nil {
 		return next
@@ -161,7 +156,6 @@ func (m *Requests) transport(name federation.ClusterName, next http.RoundTripper
 	return &countingTransport{next, m.cluster(name)}
 }
 
-// countingTransport counts the requests of one cluster.
 type countingTransport struct {
 	next    http.RoundTripper
 	metrics *clusterRequests
@@ -195,8 +189,8 @@ func clientOf(path string) string {
 	return clientKubernetes
 }
 
-// codeOf returns the label value for a status code. All codes that HTTP does not define have the
-// value "unknown", because a hostile server could send many different codes.
+// codeOf returns the label value for a status code. All undefined codes share the value "unknown",
+// because a hostile server could send many different codes.
 func codeOf(code int) string {
 	if http.StatusText(code) == "" {
 		return "unknown"

@@ -17,11 +17,8 @@ import (
 	"isthmus/federation"
 )
 
-// The following timeouts make a request fail within seconds if the server does not respond. The
-// dial timeout detects unreachable servers. The timeouts for the TLS handshake and the response
-// header detect servers that accept connections but send nothing. Pings detect servers that become
-// unreachable later. API servers send the header of a watch immediately, so headerTimeout also
-// applies to watches.
+// These timeouts make a request fail within seconds if the server does not respond. API servers
+// send the header of a watch immediately, so headerTimeout also applies to watches.
 const (
 	dialTimeout   = 5 * time.Second
 	headerTimeout = 10 * time.Second
@@ -30,15 +27,15 @@ const (
 )
 
 // If a server closes each HTTP/2 connection with GOAWAY, net/http repeats the request hundreds of
-// times a second. If a server refuses each stream, net/http repeats the request for a minute.
-// Timeouts of connections do not prevent such repetitions. Therefore, maxTries and beginTimeout
-// limit everything that happens before the response.
+// times per second. If a server refuses each stream, net/http repeats the request for a minute.
+// Because connection timeouts do not prevent these repetitions, maxTries and beginTimeout limit
+// everything that happens before the response.
 const (
 	maxTries     = 3
 	beginTimeout = dialTimeout + dialTimeout + headerTimeout // maximum duration of one attempt
 )
 
-// The following errors mean that a request received no response.
+// These errors mean that a request received no response.
 var (
 	errTries = fmt.Errorf(
 		"the API server closed the connection or refused the request %d times: check the proxy in front of it",
@@ -47,15 +44,15 @@ var (
 	errNoAnswer = fmt.Errorf("the API server did not begin to respond within %v", beginTimeout)
 )
 
-// maxWaiting is the maximum number of bytes of a response that are buffered before the caller reads
-// them. The default of net/http is a buffer of 4 MiB for each watch.
+// maxWaiting limits the bytes of a response that are buffered before the caller reads them. By
+// default, net/http buffers up to 4 MiB for each watch.
 const maxWaiting = 512 << 10
 
 // maxHeader is the maximum size of a response header, in bytes.
 const maxHeader = 256 << 10
 
-// newRoundTripper returns a RoundTripper that sends requests with the credentials in the
-// configuration. The returned function closes all connections of the RoundTripper.
+// newRoundTripper returns a RoundTripper that sends requests with the configured credentials. The
+// returned function closes all connections of the RoundTripper.
 func newRoundTripper(name federation.ClusterName, cfg *rest.Config) (http.RoundTripper, func(), error) {
 	transport, err := newTransport(name, cfg)
 	if err != nil {
@@ -115,8 +112,8 @@ func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transpor
 	return t, nil
 }
 
-// newDialer returns a dialer that enables TCP keep-alives. Keep-alives detect dead hosts if the
-// server does not support HTTP/2.
+// newDialer returns a dialer with TCP keep-alives, which detect dead hosts if the server does not
+// support HTTP/2.
 func newDialer() *net.Dialer {
 	return &net.Dialer{
 		Timeout:         dialTimeout,
@@ -125,9 +122,8 @@ func newDialer() *net.Dialer {
 }
 
 // withoutRetryAfter hides the Retry-After header from client-go. With the header, client-go would
-// retry a request up to ten times, after the pauses that the server requests. Callers must decide
-// themselves when to retry. For example, the holder of a Lease would lose the Lease during a long
-// pause.
+// retry a request up to ten times, after the pauses that the server requests. During a long pause,
+// the holder of a Lease would lose the Lease.
 type withoutRetryAfter struct{ next http.RoundTripper }
 
 func (w withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -138,8 +134,8 @@ func (w withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, err
 	return response, err
 }
 
-// singleTry limits how often net/http retries a request. In addition, singleTry limits the bodies
-// of error responses, and removes Warning headers, which client-go would log.
+// singleTry limits how often net/http retries a request and how much is read of an error response.
+// In addition, singleTry removes Warning headers, which client-go would log.
 type singleTry struct{ next http.RoundTripper }
 
 func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -158,9 +154,8 @@ func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// begin sends a request and returns the response once its header has been received. If a request
-// exceeds maxTries or beginTimeout, begin returns an error. The cancel function cancels the context
-// of the request.
+// begin sends a request and returns the response once its header has been received, or an error
+// after maxTries or beginTimeout. The cancel function cancels the context of the request.
 func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) (*http.Response, error) {
 	var tries atomic.Int32
 	counted := httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{GetConn: func(string) {
@@ -181,13 +176,12 @@ func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) 
 	return nil, cause
 }
 
-// dialFunc opens a connection, like [net.Dialer.DialContext].
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// closedWith returns a dialFunc whose connections are closed when ctx ends. Closing only idle
-// connections is not enough. A connection whose last request was just canceled is not idle yet. A
-// connection that is still being opened for a canceled request only becomes idle later. Without
-// closedWith, both kinds of connections would stay open for IdleConnTimeout.
+// closedWith returns a dialFunc whose connections are closed when ctx is done. Closing only idle
+// connections is not enough. A connection whose last request was just canceled is not idle yet, and
+// neither is a connection that is still being opened for a canceled request. Both kinds of
+// connections would stay open for IdleConnTimeout.
 func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	return func(request context.Context, network, address string) (net.Conn, error) {
 		made, err := dial(request, network, address)
@@ -198,8 +192,8 @@ func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	}
 }
 
-// connection is a connection that is closed when a context ends. If the connection is closed
-// earlier, the connection removes its callback from the context.
+// connection is a connection that is closed when a context is done. Closing the connection earlier
+// removes its callback from the context.
 type connection struct {
 	net.Conn
 	forget func() bool
@@ -210,11 +204,9 @@ func (c connection) Close() error {
 	return c.Conn.Close()
 }
 
-// firstAlone delays all requests until the first request has a connection. Before net/http knows
-// that a server supports HTTP/2, it opens one connection for each request. Without firstAlone, a
-// new link would open seven connections, but later use only one of them.
-//
-// If the first request fails to open a connection, the delayed requests are sent independently.
+// firstAlone delays all requests until the first request has a connection, or has failed to open
+// one. Until net/http knows that a server supports HTTP/2, it opens one connection per request.
+// Without firstAlone, a new link would open seven connections and later use only one of them.
 type firstAlone struct {
 	next http.RoundTripper
 
@@ -248,23 +240,22 @@ func (f *firstAlone) alone(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 }
 
-// The maxError and errorTimeout constants limit the bodies of error responses. API servers send a
-// few hundred bytes, and load balancers send pages of a few kilobytes. Package decode limits the
-// bodies of other responses, and package guard limits responses for [Client.AddTyped].
+// maxError and errorTimeout limit the bodies of error responses. API servers send errors of a few
+// hundred bytes, and load balancers send pages of a few kilobytes. Package decode limits the bodies
+// of other responses, and package guard limits the responses for [Client.AddTyped].
 const (
 	maxError     = 64 << 10
 	errorTimeout = 5 * time.Second // from the end of the header
 )
 
-// boundBody limits the body of a response. The body of an error response is read immediately, and
-// may be truncated, because the status code is enough to report the error. For all other responses,
-// the cancel function is called when the body is closed. The cancel function cancels the context of
-// the request.
+// boundBody limits the size of a response's body. The body of an error response is read
+// immediately, and may be truncated, because the status code is enough to report the error. For all
+// other responses, closing the body calls the cancel function.
 func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *http.Response) error {
 	switch status := response.StatusCode; {
 	case status == http.StatusSwitchingProtocols:
-		// After a protocol switch, the body is the connection itself. This connection stays open
-		// when the context of the request ends.
+		// After a protocol switch, the body is the connection itself, which stays open even after
+		// the context of the request is done.
 		return fmt.Errorf(
 			"API server %s switched protocols unexpectedly: "+
 				"check that the kubeconfig's server URL points to an API server",
@@ -274,8 +265,8 @@ func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *
 		response.Body = body{response.Body, cancel}
 		return nil
 	}
-	// A blocked Read, even within the decompression, only ends when the context of the request is
-	// canceled.
+	// A blocked Read, even within the decompression, only returns when the context of the request
+	// is canceled.
 	late := time.AfterFunc(errorTimeout, func() { cancel(nil) })
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxError))
 	late.Stop()

@@ -36,8 +36,8 @@ type Clients struct {
 }
 
 // UserAgent returns the user agent of requests to API servers, in the form isthmus/VERSION
-// (OS/ARCHITECTURE). For written objects, API servers use the part of the user agent before the
-// slash as the field manager.
+// (OS/ARCHITECTURE). When Isthmus writes an object, the API server records the part of the user
+// agent before the slash as the field manager.
 func UserAgent() string {
 	version := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
@@ -47,8 +47,8 @@ func UserAgent() string {
 }
 
 // NewTyped returns typed clients for an API server, without sending a request. All clients share
-// the connections of the given HTTP client. The typed clients are safe for concurrent use. Only
-// watches start goroutines.
+// the connections of the HTTP client, and are safe for concurrent use. Only watches start
+// goroutines.
 func NewTyped(config *rest.Config, client *http.Client) (*Clients, error) {
 	authentication, err1 := authenticationv1.NewForConfigAndClient(config, client)
 	authorization, err2 := authorizationv1.NewForConfigAndClient(config, client)
@@ -61,8 +61,8 @@ func NewTyped(config *rest.Config, client *http.Client) (*Clients, error) {
 	}, cmp.Or(err1, err2, err3, err4, err5, err6)
 }
 
-// WithStatus is a client for a kind with a status subresource. WithStatus only contains the methods
-// of client-go that Isthmus uses.
+// WithStatus is a client for a kind with a status subresource. WithStatus contains only the
+// client-go methods that Isthmus uses.
 type WithStatus[T any] interface {
 	Get(context.Context, string, metav1.GetOptions) (T, error)
 	Create(context.Context, T, metav1.CreateOptions) (T, error)
@@ -71,14 +71,14 @@ type WithStatus[T any] interface {
 	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
-// MCS contains clients for one version of the MCS-API. Each client in MCS is for one namespace.
+// MCS contains clients for one version of the MCS-API, each for one namespace.
 type MCS struct {
 	ServiceImports func(namespace string) WithStatus[*mcs.ServiceImport]
 	ServiceExports func(namespace string) WithStatus[*mcs.ServiceExport]
 }
 
-// NewMCS returns clients for the MCS-API in the given version, without sending a request. The
-// version is v1beta1 or v1alpha1. Both versions have the same fields.
+// NewMCS returns clients for v1beta1 or v1alpha1 of the MCS-API, without sending a request. Both
+// versions have the same fields.
 func NewMCS(version string, config *rest.Config, client *http.Client) (MCS, error) {
 	v := schema.GroupVersion{Group: mcs.GroupName, Version: version}
 	s := runtime.NewScheme()
