@@ -14,21 +14,21 @@ import (
 type LocalCluster interface {
 	// Synced returns a channel that is closed when the cache is complete.
 	Synced() <-chan struct{}
-	// AssignedTo returns the name of the Pod, Service or Node to which an address is assigned. If
-	// the cache contains no such object, AssignedTo returns the empty string. AssignedTo must run
-	// in constant time, because it is called before each probe.
+	// AssignedTo returns the name of the Pod, Service or Node to which an address is assigned, or
+	// "" if the cache contains no such object. AssignedTo must run in constant time, because it is
+	// called before each probe.
 	AssignedTo(netip.Addr) string
 }
 
-// interfacesFor is the time for which the addresses of the network interfaces are cached.
+// interfacesFor is how long the addresses of the network interfaces are cached.
 const interfacesFor = time.Second
 
-// AddressFilter decides which addresses Isthmus may probe. A linked cluster chooses the addresses of
-// its own gateways. The filter prevents a linked cluster from making Isthmus send requests to the
-// local cluster or to itself, for example to the admin port.
+// AddressFilter decides which addresses Isthmus may probe. A linked cluster chooses the addresses
+// of its own gateways. The filter prevents a linked cluster from making Isthmus send requests to
+// the local cluster or to itself, for example to the admin port.
 //
-// The trackers of all clusters share one AddressFilter. Its exported fields must not be modified
-// once a tracker uses it.
+// The trackers of all clusters share one AddressFilter. The exported fields must not be modified
+// once a tracker uses the filter.
 type AddressFilter struct {
 	// Routable reports whether an address can belong to another host.
 	Routable func(netip.Addr) bool
@@ -45,10 +45,9 @@ type AddressFilter struct {
 	readAt  time.Time    // when host and hostErr were read
 }
 
-// refusal returns a displayable reason why an address may not be probed now. If the address may be
-// probed, refusal returns the empty string. The refusal method blocks until the local cluster's
-// cache is complete. If ctx ends first, refusal returns the empty string, and the caller must not
-// probe the address.
+// refusal returns a displayable reason why an address may not be probed now, or "" if it may be
+// probed. The refusal method blocks until the local cluster's cache is complete. If ctx is done
+// first, refusal returns "", and the caller must not probe the address.
 func (f *AddressFilter) refusal(ctx context.Context, ip netip.Addr) string {
 	ip = ip.Unmap().WithZone("")
 	if !f.Routable(ip) {
@@ -74,9 +73,8 @@ func (f *AddressFilter) refusal(ctx context.Context, ip netip.Addr) string {
 	return ""
 }
 
-// hostAddresses returns the addresses of the network interfaces. In a Pod, hostAddresses returns
-// the addresses of the Pod. hostAddresses leaves out loopback addresses, because Routable already
-// excludes them.
+// hostAddresses returns the addresses of the network interfaces, which in a Pod are those of the
+// Pod. Loopback addresses are left out, because Routable already excludes them.
 func (f *AddressFilter) hostAddresses() ([]netip.Addr, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

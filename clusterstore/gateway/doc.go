@@ -1,13 +1,11 @@
 // Package gateway adds clusters on other networks to services. Clients cannot reach the Pods of a
-// cluster on another network. Isthmus therefore sends clients the addresses of the cluster's
-// Linkerd gateways instead. In this package, a gateway is always a Linkerd gateway. A Linkerd
-// gateway is a Service through which other clusters reach a cluster ("linkerd multicluster
-// install").
+// cluster on another network, so Isthmus sends clients the addresses of the cluster's Linkerd
+// gateways instead. In this package, a gateway is always a Linkerd gateway, the Service through
+// which other clusters reach a cluster ("linkerd multicluster install").
 //
-// A [Tracker] tracks the gateways of one cluster. The Tracker resolves the names of the gateways,
-// probes the gateways' addresses, and lists each [Address] to use. A [Source] represents the
-// cluster with its gateways in place of its endpoints. A [Source] only contains gateways for
-// service ports with a ready endpoint.
+// A [Tracker] resolves the names of one cluster's gateways, probes their addresses, and lists each
+// [Address] to use. A [Source] represents the cluster, with gateways in place of endpoints. For a
+// service port without a ready endpoint, a [Source] contains no gateways.
 //
 //	t := gateway.New(gateway.Config{Changed: changed, Probed: observe, Filter: filter})
 //	t.Set(gateway.Targets(gateways))
@@ -15,7 +13,7 @@
 //	<-t.Settled()
 //	addresses := t.Addresses()
 //
-// Callers may rely on the following:
+// Probes follow these rules:
 //
 //   - A gateway counts as dead after three consecutive failed probes, and as alive again after one
 //     successful probe. Dead gateways are not used while another gateway of the cluster is alive.
@@ -31,6 +29,6 @@
 //   - Before each probe, the [AddressFilter] checks the exact address of the probe. An address that
 //     the filter refuses is not probed and counts as alive.
 //
-// [Tracker.Run] starts one goroutine for each probed IP, and waits until these goroutines have
-// ended. All other methods are safe for concurrent use.
+// [Tracker.Run] starts one goroutine per probed IP, and waits for all of them to end. All other
+// methods are safe for concurrent use.
 package gateway

@@ -20,8 +20,8 @@ const (
 	probeAnswer  = 4 << 10 // largest response header, in bytes
 )
 
-// transport sends probes. Probes are sent directly to the address, without a proxy. The transport
-// does not reuse connections and does not follow redirects.
+// transport sends probes directly to the address, without a proxy. The transport does not reuse
+// connections or follow redirects.
 var transport = &http.Transport{
 	DialContext:            (&net.Dialer{Timeout: probeTimeout}).DialContext,
 	DisableKeepAlives:      true,
@@ -29,8 +29,8 @@ var transport = &http.Transport{
 	MaxResponseHeaderBytes: probeAnswer,
 }
 
-// get probes an address with an HTTP GET request. The address counts as alive if the status code of
-// the response is 200. The probe does not read the body of the response.
+// get probes an address with an HTTP GET request. The address is alive if the response has status
+// 200. The body of the response is not read.
 func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	url := "http://" + net.JoinHostPort(ip.String(), strconv.Itoa(int(probe.Port))) + probe.Path
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -49,8 +49,7 @@ func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	return nil
 }
 
-// shorten converts an error to a short error for display. The shortened error does not quote the
-// response.
+// shorten converts an error to a short error for display, which does not quote the response.
 func shorten(err error) error {
 	var op *net.OpError
 	switch {
@@ -74,7 +73,6 @@ type probeKey struct {
 	path string
 }
 
-// health is the health of a gateway according to its last probes.
 type health struct {
 	failures int // in a row
 	failure  string
@@ -109,7 +107,6 @@ func periodsOf(list []Address) map[probeKey]time.Duration {
 	return periods
 }
 
-// note records the result of a probe.
 func (p *health) note(err error) {
 	dead := p.failures >= deadAfter
 	if err == nil {

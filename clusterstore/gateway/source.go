@@ -10,8 +10,8 @@ import (
 	"isthmus/federation"
 )
 
-// Source is a snapshot of a cluster behind gateways. A Source is immutable. When the gateways
-// change, a new Source replaces the old one.
+// Source is an immutable snapshot of a cluster behind gateways. When the gateways change, a new
+// Source replaces the old one.
 type Source struct {
 	Cluster   federation.Source // the cluster behind the gateways
 	Name      federation.ClusterName
@@ -57,7 +57,8 @@ func (s *Source) Reader(svc federation.ServiceID, port uint16) federation.Reader
 	}
 }
 
-// reader reads one service port. The endpoints of a gateway reader do not change.
+// reader reads one service port. The endpoints of a reader do not change, because its Source is
+// immutable.
 type reader struct {
 	behind    federation.Reader
 	endpoints func() []*federation.Endpoint
@@ -87,10 +88,9 @@ func (r *reader) Read() federation.Share {
 	return out
 }
 
-// count returns the number of endpoints in the slices. If several slices contain the same address,
-// the address counts once. An endpoint of a dual-stack Service has one IPv4 address and one IPv6
-// address. Therefore, count returns the number of IPv4 addresses or of IPv6 addresses, whichever is
-// larger.
+// count returns the number of endpoints in the slices, without duplicate addresses. An endpoint of
+// a dual-stack Service has an IPv4 and an IPv6 address, so the result is the number of IPv4
+// addresses or of IPv6 addresses, whichever is larger.
 func count(list []*federation.Slice) (n federation.Behind) {
 	var counted map[netip.AddrPort]bool // nil if there is only one slice, which has no duplicates
 	if len(list) > 1 {
@@ -120,8 +120,8 @@ func count(list []*federation.Slice) (n federation.Behind) {
 	return n
 }
 
-// endpoints returns the gateways as endpoints of a service port. The returned endpoints look like
-// those of a Linkerd mirror Service.
+// endpoints returns the gateways as endpoints of a service port, which look like the endpoints of a
+// Linkerd mirror Service.
 func (s *Source) endpoints(svc federation.ServiceID, port uint16) []*federation.Endpoint {
 	group := []federation.Label{
 		{Name: "namespace", Value: svc.Namespace}, {Name: "service", Value: svc.Name},
@@ -143,7 +143,7 @@ func (s *Source) endpoints(svc federation.ServiceID, port uint16) []*federation.
 }
 
 // Explain implements [federation.Explainer]. The explanation covers the endpoints behind the
-// gateways, and the reasons why a gateway is not used.
+// gateways, and why gateways are not used.
 func (s *Source) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return func(yield func(federation.Considered) bool) {
 		if x, ok := s.Cluster.(federation.Explainer); ok {

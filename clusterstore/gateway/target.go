@@ -10,7 +10,7 @@ import (
 )
 
 // MaxAddresses is the maximum number of gateway addresses that Isthmus uses for one cluster. If a
-// cluster has more gateway addresses, Isthmus uses the first ones in the order of the targets.
+// cluster has more addresses, Isthmus uses the first ones in the order of the targets.
 const MaxAddresses = 16
 
 // Target is the address or the name of a gateway.
@@ -23,7 +23,6 @@ type Target struct {
 	Within   *federation.Ranges // the allowed addresses; nil means all
 }
 
-// excludes reports whether an address lies outside the target's ranges.
 func (x *Target) excludes(ip netip.Addr) bool { return x.Within != nil && !x.Within.Contains(ip) }
 
 // Targets returns the targets of a cluster's gateway Services, in the order of the Services.
@@ -43,7 +42,7 @@ func Targets(list []*cluster.Gateway) (targets []Target) {
 	return targets
 }
 
-// Address is one address of a gateway, together with the current state of that address.
+// Address is one address of a gateway, together with the address's current state.
 type Address struct {
 	Addr     netip.AddrPort
 	Identity string
@@ -57,17 +56,15 @@ type Address struct {
 	Failure  string    // of the last probe; empty if it succeeded
 }
 
-// sameUse reports whether two lists look the same to clients.
 func sameUse(a, b []Address) bool {
 	return slices.EqualFunc(a, b, func(a, b Address) bool {
 		return a.Addr == b.Addr && a.Identity == b.Identity && a.Outside == b.Outside && a.Dead == b.Dead
 	})
 }
 
-// usable reports whether Isthmus may send the address to clients.
 func (a *Address) usable() bool { return !a.Outside && !a.IPv6Off }
 
-// AllDead reports whether a list contains usable addresses, and all usable addresses are dead.
+// AllDead reports whether a list contains usable addresses, and all of them are dead.
 func AllDead(list []Address) bool {
 	dead := false
 	for _, a := range list {
@@ -79,8 +76,8 @@ func AllDead(list []Address) bool {
 	return dead
 }
 
-// used returns the addresses that Isthmus sends to clients. Unless all addresses are dead, used
-// omits dead addresses.
+// used returns the addresses that Isthmus sends to clients. Dead addresses are only included if all
+// addresses are dead.
 func used(list []Address) []Address {
 	if AllDead(list) {
 		return list

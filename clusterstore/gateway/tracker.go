@@ -79,7 +79,7 @@ func New(cfg Config) *Tracker {
 func (t *Tracker) Set(targets []Target) { t.targets.Set(&targets) }
 
 // Settled returns a channel that is closed after the first attempt to resolve the names of the
-// targets. When the channel is closed, the Tracker also calls Config.Changed.
+// targets. When the Tracker closes the channel, it also calls Config.Changed.
 func (t *Tracker) Settled() <-chan struct{} { return t.settled }
 
 // Addresses returns the addresses of the gateways, in the order of the targets. Callers must not
@@ -89,8 +89,8 @@ func (t *Tracker) Addresses() []Address {
 	return list
 }
 
-// Run resolves and probes the targets until ctx ends. After Run has returned, Addresses keeps
-// returning the last list.
+// Run resolves and probes the targets until ctx is done. After Run has returned, Addresses still
+// returns the last list.
 func (t *Tracker) Run(ctx context.Context) {
 	defer func() {
 		for _, stop := range t.stopProbes {
@@ -131,7 +131,7 @@ func (t *Tracker) follow(ctx context.Context, targets []Target) (again <-chan ti
 	return again
 }
 
-// isClosed reports whether a channel has been closed. No values may be sent on the channel.
+// isClosed reports whether c has been closed, provided that no value is ever sent on c.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -142,7 +142,7 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // use updates the list of addresses and starts the probes of new addresses. If the probes for an IP
-// have changed, use restarts these probes. The probes for all other IPs continue.
+// have changed, use restarts only the probes for this IP.
 func (t *Tracker) use(ctx context.Context, targets []Target) {
 	list, left := t.addresses(targets)
 	if len(list) == 0 && len(targets) > 0 { // no name has been resolved yet: keep the previous addresses
@@ -178,8 +178,8 @@ func (t *Tracker) use(ctx context.Context, targets []Target) {
 	}
 }
 
-// addresses returns the known addresses of the targets, without duplicates. The second result of
-// the addresses method is the number of addresses beyond MaxAddresses.
+// addresses returns the known addresses of the targets, without duplicates, and the number of
+// addresses beyond MaxAddresses.
 func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 	seen := make(map[netip.AddrPort]bool)
 	names := namesOf(targets)
@@ -212,8 +212,7 @@ func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 	return list, left
 }
 
-// publish makes the list of addresses and the results of their probes available to Addresses. The
-// caller holds t.mu.
+// publish updates the result of Addresses. The caller holds t.mu.
 func (t *Tracker) publish() {
 	list := slices.Clone(t.list)
 	for i := range list {
@@ -237,8 +236,8 @@ func (t *Tracker) publish() {
 	}
 }
 
-// Problems returns messages for display. The returned messages report names that cannot be
-// resolved, and the number of addresses beyond MaxAddresses.
+// Problems returns messages for display about names that cannot be resolved, and about the number
+// of addresses beyond MaxAddresses.
 func (t *Tracker) Problems() (list []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -266,8 +265,8 @@ func namesOf(targets []Target) (names []string) {
 	return names
 }
 
-// resolve resolves the given names concurrently, and forgets all other names. The resolve method
-// reports whether addresses are known for all given names, from this attempt or an earlier one.
+// resolve resolves the given names concurrently, and forgets all other names. The result reports
+// whether addresses are known for all given names, from this attempt or an earlier one.
 func (t *Tracker) resolve(ctx context.Context, names []string) (known bool) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
@@ -311,7 +310,6 @@ func (t *Tracker) lookUp(ctx context.Context, name string) ([]netip.Addr, error)
 	return slices.Compact(list), nil
 }
 
-// resolved is the result of resolving a name.
 type resolved struct {
 	ips     []netip.Addr // sorted; of the last successful attempt
 	failure error        // of the last attempt
@@ -348,8 +346,7 @@ func (t *Tracker) remember(before []Address) {
 	}
 }
 
-// healthOf returns the health of an address in the previous list. If the health is unknown,
-// healthOf returns the zero value.
+// healthOf returns the last known health of an address in the previous list.
 func (t *Tracker) healthOf(before []Address, addr netip.AddrPort) health {
 	i := slices.IndexFunc(before, func(a Address) bool { return a.Addr == addr })
 	if i < 0 {
@@ -374,8 +371,8 @@ func hostsOf(before, now map[probeKey]time.Duration) map[netip.Addr]bool {
 	return ips
 }
 
-// startProbes starts to probe an IP. To stop the probes, call stopProbes[ip]. The ports and paths
-// of the IP are probed one after the other.
+// startProbes starts to probe an IP, one port and path after the other. To stop the probes, call
+// stopProbes[ip].
 func (t *Tracker) startProbes(ctx context.Context, ip netip.Addr) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -383,7 +380,6 @@ func (t *Tracker) startProbes(ctx context.Context, ip netip.Addr) {
 	go func() { defer close(done); t.probeHost(ctx, ip) }()
 }
 
-// probeHost probes an IP until ctx ends.
 func (t *Tracker) probeHost(ctx context.Context, ip netip.Addr) {
 	for {
 		key, at := t.next(ip)
@@ -394,7 +390,7 @@ func (t *Tracker) probeHost(ctx context.Context, ip netip.Addr) {
 	}
 }
 
-// next returns the next probe of an IP and the time at which it is due.
+// next returns the next probe of an IP and the time at which the probe is due.
 func (t *Tracker) next(ip netip.Addr) (key probeKey, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -442,14 +438,13 @@ func (t *Tracker) turn(ctx context.Context, key probeKey) {
 	t.publish()
 }
 
-// excluded reports whether an IP lies outside the ranges of the newest targets. Run may not have
-// processed the newest targets yet, because it may still be resolving names.
+// excluded reports whether an IP lies outside the ranges of the newest targets, which Run may not
+// have processed yet, because it may still be resolving names.
 func (t *Tracker) excluded(ip netip.Addr) bool {
 	targets, _ := t.targets.Get()
 	return len(*targets) > 0 && (*targets)[0].excludes(ip) // all targets of a link have the same ranges
 }
 
-// probe runs one probe.
 func (t *Tracker) probe(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

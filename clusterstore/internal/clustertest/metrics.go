@@ -10,8 +10,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// MetricLines returns one line for each time series, with the name, the labels and the value. The value
-// of a histogram is shown as 0.
+// MetricLines returns one line with the name, labels and value of each time series. For histograms,
+// the value is 0.
 func MetricLines(t testing.TB, g prometheus.Gatherer) (lines []string) {
 	t.Helper()
 	return render(t, g, func(*dto.Metric) bool { return true })

@@ -1,6 +1,6 @@
-// Package clustertest contains helpers that the tests of clusterstore and of the packages below it
-// share: random objects, the fields of objects that Isthmus uses, and comparisons of metrics. The
-// package does not import the packages under test.
+// Package clustertest contains helpers for the tests of clusterstore and of the packages below it:
+// random objects, the fields that Isthmus uses, and comparisons of metrics. The package does not
+// import the packages under test.
 package clustertest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Maker generates objects with random fields. Each field is set in some of the generated objects.
+// Maker generates objects with random fields. Each field is set in some of the objects.
 type Maker struct{ *rand.Rand }
 
 var madeTexts = []string{
@@ -31,8 +31,7 @@ var madeTexts = []string{
 
 func (m Maker) text() string { return madeTexts[m.IntN(len(madeTexts))] }
 
-// fill sets a value and its nested fields at random. The more deeply a field is nested, the less
-// often fill sets the field.
+// fill sets a value and its nested fields at random. Deeply nested fields are set less often.
 func (m Maker) fill(v reflect.Value, depth int) {
 	if m.IntN(4) == 0 && depth > 0 || depth > 9 {
 		return
@@ -85,8 +84,8 @@ func (m Maker) fill(v reflect.Value, depth int) {
 	}
 }
 
-// Make fills an object at random. The name of the object is never empty, and its namespace never
-// contains a slash, because package decode rejects a response with invalid names.
+// Make fills an object at random. The object's name is never empty and its namespace never contains
+// a slash, because package decode rejects a response with invalid names.
 func (m Maker) Make(o metav1.Object) {
 	m.fill(reflect.ValueOf(o).Elem(), 0)
 	o.SetName(fmt.Sprint("n", m.IntN(1000)))
@@ -106,7 +105,7 @@ const usedContainer = "Spec.%[1]s.Name Spec.%[1]s.Ports.Name Spec.%[1]s.Ports.Ho
 	"Spec.%[1]s.Ports.ContainerPort Spec.%[1]s.Ports.Protocol " +
 	"Spec.%[1]s.Env.Name Spec.%[1]s.Env.Value "
 
-// The following variables contain the paths of the fields that Isthmus uses for each kind.
+// These variables contain the paths of the fields that Isthmus uses for each kind.
 var (
 	UsedPod = UsedMeta + fmt.Sprintf(usedContainer, "Containers") + fmt.Sprintf(usedContainer, "InitContainers") +
 		"Spec.ServiceAccountName Spec.NodeName Spec.HostNetwork Status.Phase Status.HostIP Status.PodIP " +
@@ -167,7 +166,7 @@ func Prune(v reflect.Value, used []string) {
 	}
 }
 
-// Zero sets a field to its zero value in every struct within the value that contains the field.
+// Zero sets the field at a path to its zero value in every struct that contains the field.
 func Zero(v reflect.Value, path string) {
 	switch v.Kind() {
 	case reflect.Pointer:
