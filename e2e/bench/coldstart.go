@@ -16,16 +16,16 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// ColdScale is what a gateway finds when it starts.
+// ColdScale is the size of the clusters for a cold start.
 type ColdScale struct {
-	Clusters  int // the local one among them
-	Services  int // federated ones, each of all clusters
-	Endpoints int // of each in a cluster, all Pods of their own
+	Clusters  int // including the local cluster
+	Services  int // number of federated Services, which exist in all clusters
+	Endpoints int // endpoints per Service and cluster, each with its own Pod
 	Repeats   int
 }
 
-// coldStart starts the gateway again and again, and in turn what the floor is here: a process that
-// lists the same objects.
+// coldStart returns a trial that starts a replica repeatedly. Its floor is a process that lists the
+// same objects.
 func coldStart(s Scale, name, claims string, c ColdScale) Trial {
 	return Trial{
 		Name: name, Claims: claims, floor: true, repeats: c.Repeats,
@@ -55,7 +55,7 @@ func coldStart(s Scale, name, claims string, c ColdScale) Trial {
 	}
 }
 
-// list runs a process that lists everything. How long that takes is what all times of the gateway are compared with.
+// list runs a process that lists all objects. Its duration is the floor for the replica's times.
 func list(r *run, c ColdScale) {
 	began := time.Now()
 	p := must(harness.StartProcess(harness.ProcessConfig{
@@ -71,7 +71,7 @@ func list(r *run, c ColdScale) {
 	r.set("first", took)
 }
 
-// coldStartReplica starts a replica and requests a service of all clusters.
+// coldStartReplica starts a replica and requests a service with endpoints in all clusters.
 func coldStartReplica(r *run, c ColdScale) {
 	at := r.start()
 	stream := at.open(load.Config{Conns: 1, Targets: []load.Target{{Authority: federated(c.Services - 1), Keep: true}}})
@@ -86,7 +86,7 @@ func coldStartReplica(r *run, c ColdScale) {
 	r.set("cpu", at.cpu().Seconds())
 }
 
-// folded returns what a proxy knows that has had these messages.
+// folded returns the state of a proxy that has received the messages.
 func folded(messages [][]byte) (*proxy.GetState, error) {
 	state := &proxy.GetState{}
 	for _, m := range messages {

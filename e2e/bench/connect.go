@@ -5,14 +5,15 @@ import (
 	"isthmus/e2e/bench/load"
 )
 
-// ServicesScale is how many Services there are in each of three clusters, and their endpoints there.
+// ServicesScale is the number of Services in each of three clusters, and of endpoints per Service
+// and cluster.
 type ServicesScale struct{ Services, Endpoints int }
 
 func (c ServicesScale) fleet() fleet.Config {
 	return fleet.Config{Linked: 2, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Joined: true, Nodes: true}
 }
 
-// authorities returns those of Services, by number.
+// authorities returns the authority of a local or a federated Service by its number.
 func authorities(joined bool) func(int) string {
 	if joined {
 		return federated
@@ -20,7 +21,7 @@ func authorities(joined bool) func(int) string {
 	return local
 }
 
-// connect opens all streams at once, ends them at once and opens them again.
+// connect returns a trial that opens all streams at once, closes them and opens them again.
 func connect(s Scale) Trial {
 	return Trial{
 		Name: "connect", Claims: overview, floor: true, repeats: s.Repeats, fleet: s.web,
@@ -35,15 +36,15 @@ func connect(s Scale) Trial {
 	}
 }
 
-// ProxiesScale is how proxies connect, and what is changed under them.
+// ProxiesScale is the number of proxies and of changes during the trial.
 type ProxiesScale struct {
 	Crowd
-	Changed int // Services that are changed, twice each: so that all is as it was
-	Rate    int // changes a second
+	Changed int // number of Services to change; each is changed and changed back
+	Rate    int // changes per second
 }
 
-// proxies opens streams as proxies have them, changes some of their services, ends all streams at
-// once and opens them again.
+// proxies returns a trial that opens streams like real proxies, changes some of their services, and
+// then closes and reopens all streams at once.
 func proxies(s Scale) Trial {
 	return Trial{
 		Name: "proxies", Claims: optimizations, floor: true, repeats: s.Repeats, fleet: s.app,
@@ -62,8 +63,9 @@ func proxies(s Scale) Trial {
 	}
 }
 
-// serviceChanges returns changes of an endpoint of a service, in another cluster for each, and of
-// the profiles of the local Service and the federated one.
+// serviceChanges returns three changes to a service: to an endpoint, to the profile of the local
+// Service, and to the profile of the federated Service. The cluster of the endpoint depends on the
+// number of the service.
 func serviceChanges(i int) []change {
 	name := fleet.Service(i)
 	endpoint := change{cluster: i % 3, service: name, method: getMethod, authorities: []string{federated(i)}}
@@ -77,14 +79,14 @@ func serviceChanges(i int) []change {
 	}
 }
 
-// Crowd is so many proxies, each a connection of so many streams.
+// Crowd is a number of proxies, each with one connection and the given number of streams.
 type Crowd struct{ Conns, Streams int }
 
-// targets returns the streams of all proxies in the order of load.Config, of so many Services: half
-// are Get and half GetProfile, of either half the Services are federated. Each proxy has other
-// Services than the next one, and each of its streams another.
+// targets returns the streams of all proxies in the order of load.Config. Half of them are Get
+// streams and half are GetProfile streams. In both halves, half of the Services are federated.
+// Neighboring proxies use different services, and so do the streams of one proxy.
 func (c Crowd) targets(services int) []load.Target {
-	const apart = 251 // the Services of one proxy's streams
+	const apart = 251 // distance between the Services of one proxy
 	list := make([]load.Target, c.Conns*c.Streams)
 	for i := range list {
 		conn, n := i%c.Conns, i/c.Conns

@@ -9,16 +9,16 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// CopiesScale is the size of the clusters that are lost.
+// CopiesScale is the size of the clusters that become unreachable.
 type CopiesScale struct {
-	Linked    int // clusters, which are all lost at once
-	Services  int // of each cluster
-	Endpoints int // of each Service in a cluster
+	Linked    int // linked clusters, which all become unreachable at once
+	Services  int // Services per cluster
+	Endpoints int // endpoints per Service and cluster
 }
 
-// copies loses all linked clusters at once. The first replica has started before and writes the
-// copies. The second replica starts afterwards and reads the copies. The trial has no floor: the
-// start of the second replica is compared with the start of the first one.
+// copies returns a trial in which all linked clusters become unreachable at once. The first replica
+// already runs and writes the copies. The second replica starts afterwards and reads the copies.
+// There is no floor: the trial compares the start of the second replica with that of the first.
 func copies(s Scale) Trial {
 	c := s.Copies
 	return Trial{
@@ -80,11 +80,12 @@ func (c CopiesScale) do(r *run) {
 	r.set("copied ready", reader.ready.Seconds())
 }
 
-// startCost is what a replica takes from its start until a stream has the endpoints of all clusters.
+// startCost is the cost of a replica from its start until a stream has received the endpoints of
+// all clusters.
 type startCost struct{ took, cpu time.Duration }
 
-// completeSet waits until a stream has the endpoints of all clusters. A replica adds all endpoints of
-// a cluster in one step, so one Service stands for all.
+// completeSet waits until a stream has received the endpoints of all clusters. One Service is
+// enough, because a replica adds all endpoints of a cluster at once.
 func (c CopiesScale) completeSet(replica *server) startCost {
 	stream := replica.open(load.Config{
 		Conns:   1,

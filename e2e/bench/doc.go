@@ -1,27 +1,30 @@
-// Package bench measures what a Destination server costs, side by side with the floor: a bare gRPC
-// server that sends the same bytes (see package floor).
+// Package bench measures the cost of Isthmus and compares it with the floor, a minimal gRPC server
+// that sends the same bytes (ServeFloor).
 //
-// A [Trial] is a name, clusters, what is done to a server, and the figures that come of it, with their
-// targets. Each trial guards a claim of the documentation, and TestClaims checks that the claim names the
-// command that makes the trial.
+// A [Trial] consists of a name, clusters, a workload for a server, and the resulting figures with
+// their targets. Each trial guards a claim in the documentation. TestClaims checks that the text of
+// each claim contains the command that runs the trial.
 //
-// A trial is done to the gateway and to the floor in turn, several times, each time to a fresh process. The
-// medians count. The API servers are simulated (package fleet), in this process, which is the client too.
+// Isthmus and the floor run a trial in turn, several times, with a new process for each run. A
+// figure is the median of all runs. The API servers are simulated (package fleet). They run in the
+// bench process, which is also the client.
 //
-// What is done is written as a test is: a function of a run, whose helpers end it when something
-// fails (check). Starting and ending servers, repetitions, timeouts, the files and the tables are
-// the same for all trials: [Lab.Run] and [Report].
+// A workload is written like a test. It is a function with a run, whose helpers end the run on
+// failure (check). [Lab.Run] and [Report] start and stop servers, repeat trials, limit their time,
+// and write files and tables.
 //
-// The decisions behind it:
+// The measurements follow these rules:
 //
-//   - Processor time is the process's own clock, user and system. It is read a second after the
-//     work is done, so that what a garbage collector does later is in it.
-//   - Memory is resident memory (RSS) beyond what the process had before the streams, once that had settled.
-//   - Delays count from the write, or for the floor from the order to step, until the client
-//     has the whole message.
-//   - A run begins once the processors are idle, or after 20 s: what the one before leaves to
-//     collect or to compact would count.
-//   - The floor sends what the gateway's streams were sent in the trial before, so that sizes can't differ.
+//   - CPU time is the user and system time of the process. It is read a second after the work is
+//     done, so that it includes garbage collection.
+//   - Memory is the resident memory (RSS) in addition to the settled memory of the process before
+//     the streams.
+//   - A delay starts with the write of an object, or for the floor with the step command. It ends
+//     when the client has received the whole message.
+//   - A run begins when the processors are idle, or after 20 s at the latest, so that it does not
+//     include work left over from the previous run.
+//   - The floor sends the messages that Isthmus sent in the same trial, so that the sizes are
+//     equal.
 //
-// ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
+// ARCHITECTURE.md in the root of the repository describes all packages.
 package bench

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestAlone checks that each trial's name, given as BENCH, makes that trial and no other of its mode.
+// TestAlone checks that BENCH with the name of a trial runs only that trial.
 func TestAlone(t *testing.T) {
 	for _, mode := range []Mode{Costs, Growth} {
 		for _, one := range Trials(Full(), mode) {
@@ -28,10 +28,11 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// command is a command of the documentation that measures: make growth, or make bench with the trials that it chooses.
+// command matches the commands in the documentation that run trials: make growth, or make bench
+// with BENCH.
 var command = regexp.MustCompile(`make growth|BENCH=('[^']+'|[\w-]+)`)
 
-// TestClaims checks that each trial guards a claim: the section that it names has a command that makes the trial.
+// TestClaims checks that the section in Trial.Claims contains a command that runs the trial.
 func TestClaims(t *testing.T) {
 	for _, mode := range []Mode{Costs, Growth} {
 		for _, trial := range Trials(Full(), mode) {
@@ -51,7 +52,8 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// section returns the text of a page below a heading, which is written as links write it, up to the next heading.
+// section returns the text of a page from a heading to the next. The heading is given in the form
+// of a link fragment.
 func section(t *testing.T, page, heading string) string {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -68,7 +70,7 @@ func section(t *testing.T, page, heading string) string {
 	return ""
 }
 
-// TestDocumentedTrials: each make bench BENCH=REGEX in the documentation makes some trial.
+// TestDocumentedTrials checks that each make bench BENCH=REGEX in the documentation runs a trial.
 func TestDocumentedTrials(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
@@ -98,8 +100,8 @@ func TestDocumentedTrials(t *testing.T) {
 	}
 }
 
-// TestPerformancePage checks that README.md describes all trials of both modes, in their order. The page has a row for
-// each figure of make bench, with its target, and no other row.
+// TestPerformancePage checks that README.md describes all trials of both modes in order, and that
+// the page has exactly one row for each figure of make bench, with its target.
 func TestPerformancePage(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
@@ -137,7 +139,7 @@ func TestPerformancePage(t *testing.T) {
 	}
 }
 
-// TestGrowthPage: the page has all that make growth measures, at the sizes at which it does, and nothing else.
+// TestGrowthPage checks that the page contains exactly the figures and sizes of make growth.
 func TestGrowthPage(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
@@ -162,13 +164,13 @@ func TestGrowthPage(t *testing.T) {
 	}
 }
 
-// claims returns the link to the section that a trial guards, as README.md has it.
+// claims returns the link in README.md to the section that a trial guards.
 func claims(t Trial) string {
 	page, _, _ := strings.Cut(t.Claims, "#")
 	return fmt.Sprintf("[%s](../../docs/%s)", page, t.Claims)
 }
 
-// tableRows returns the cells of the table on a page that has this head.
+// tableRows returns the cells of the table with the given head.
 func tableRows(t *testing.T, page, head string) (list [][]string) {
 	t.Helper()
 	_, rest, ok := strings.Cut(page, head)

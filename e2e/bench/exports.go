@@ -10,15 +10,16 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// ExportsScale is a fleet whose clusters export Services.
+// ExportsScale is the number of exports in a fleet, and the rate of changes to them.
 type ExportsScale struct {
 	ManyScale
-	Exports int     // of each linked cluster
-	Changes float64 // of exports a second, in all clusters together
+	Exports int     // exports per linked cluster
+	Changes float64 // changes per second to exports in all clusters
 }
 
-// exports lets all clusters export at once, to two replicas of which one writes. Then endpoints
-// change under that one's streams, first while exports are at rest, and then while they change too.
+// exports returns a trial in which all clusters export their Services to two replicas, one of which
+// writes. Then endpoints change, first without and then with simultaneous changes to exports. The
+// streams are connected to the replica that writes.
 func exports(s Scale) Trial {
 	c := s.Exports
 	return Trial{
@@ -68,7 +69,7 @@ func (c ExportsScale) do(r *run) {
 	check(<-changing)
 }
 
-// change changes exports, drawn by chance, until the context ends.
+// change changes random exports until the context ends.
 func (c ExportsScale) change(ctx context.Context, f *fleet.Fleet) error {
 	random := rand.New(rand.NewPCG(manySeed, manySeed))
 	next := time.Now()

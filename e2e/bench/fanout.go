@@ -6,11 +6,12 @@ import (
 	"isthmus/e2e/bench/fleet"
 )
 
-// flipEvery is the time from one flip to the next.
+// flipEvery is the interval between flips.
 const flipEvery = 500 * time.Millisecond
 
-// fanOut opens all streams to one service, and flips one of its endpoints again and again. What a
-// stream takes is measured then: its goroutine's stack grows with what it has done.
+// fanOut returns a trial that opens all streams to one service and repeatedly flips one of its
+// endpoints. It measures the memory of a stream after the flips, because updates increase the stack
+// of the stream's goroutine.
 func fanOut(s Scale, name, claims string, joined bool) Trial {
 	flip := change{service: fleet.Service(0), method: getMethod, authorities: []string{authorities(joined)(0)}}
 	if joined {
@@ -43,11 +44,13 @@ func fanOut(s Scale, name, claims string, joined bool) Trial {
 	}
 }
 
-// MostScale is proxies at rest, and as many as a gateway with a memory limit of 512Mi admits.
+// MostScale is a small number of proxies, and the number that a replica with a memory limit of
+// 512Mi admits.
 type MostScale struct{ Few, Most Crowd }
 
-// mostStreams makes the same changes with few proxies, and then with as many as are admitted. The collector must not
-// take more and more of the processor as memory runs out.
+// mostStreams returns a trial that makes the same changes with few proxies and with the maximum
+// number of proxies. Garbage collection must not use an increasing share of the CPU as memory runs
+// out.
 func mostStreams(s Scale) Trial {
 	flip := change{service: fleet.Service(0), method: getMethod, authorities: []string{local(0)}}
 	return Trial{
@@ -59,7 +62,7 @@ func mostStreams(s Scale) Trial {
 			{Key: "peak", Label: "peak resident memory", Unit: "MB", Max: 512},
 		},
 		do: func(r *run) {
-			r.env = []string{"GOMEMLIMIT=460MiB"} // 90 % of 512Mi, as with that limit of a container
+			r.env = []string{"GOMEMLIMIT=460MiB"} // 90 % of 512Mi, as in a container with that limit
 			at := r.start()
 			measure := func(c Crowd) float64 {
 				streams := at.open(spread(c.Conns*c.Streams, c.Conns, 1, local))

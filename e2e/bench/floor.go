@@ -25,25 +25,24 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// The floor is what Isthmus's speed is compared with: a bare grpc-go server of the Destination
-// service that sends ready-made bytes.
+// The floor is a minimal grpc-go server of the Destination service, with which Isthmus is compared.
+// It sends encoded messages that were recorded from Isthmus.
 //
-// It is grpc.NewServer with one option, a codec that hands out the bytes as they are. Flow control,
-// buffers and everything else are grpc-go's defaults. A call is looked up by its authority in a
-// floorRecording of what another server has answered, sends the first messages of that, and waits.
-// Ordered to step, the server sends all streams of a method and authority one more message of the
-// recording, each by the goroutine that grpc-go has for it. That is the plain way to stream these
-// bytes by grpc-go.
+// The server is grpc.NewServer with a codec that returns the recorded bytes. All other settings,
+// such as flow control and buffers, are grpc-go's defaults. For each call, the server sends the
+// recorded first messages for the authority and waits. A step command sends the next recorded
+// message to all streams with a given method and authority. Each stream sends its messages from the
+// goroutine of its gRPC handler, which is the simplest way to stream with grpc-go.
 
-// ServeFloor runs a server of a recording on a free port of 127.0.0.1. It writes its address to out
-// as the first line, takes steps from in, one a line ("NUMBER METHOD AUTHORITY"), and ends with in.
+// ServeFloor serves a recording on a free port of 127.0.0.1. It writes its address to out, reads
+// steps from in (lines of "NUMBER METHOD AUTHORITY"), and returns at the end of in.
 func ServeFloor(recording string, in io.Reader, out io.Writer) (err error) {
 	r, err := readFloorRecording(recording)
 	if err != nil {
 		return err
 	}
 	s := newFloorServer(r)
-	debug.FreeOSMemory() // what reading took is not to be used by streams, or they would seem to take nothing
+	debug.FreeOSMemory() // streams must not reuse memory from reading, or they would seem to need none
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -73,14 +72,14 @@ func ServeFloor(recording string, in io.Reader, out io.Writer) (err error) {
 	return lines.Err()
 }
 
-// floorProcess is a floor run as a process of its own.
+// floorProcess is a floor in a separate process.
 type floorProcess struct {
 	proc *harness.Process
 	addr string
 }
 
-// startFloor runs a command that calls Serve with its standard input and output. The process ends with this one at the
-// latest.
+// startFloor runs a command that calls ServeFloor with its standard input and output. The process
+// never outlives this process.
 func startFloor(ctx context.Context, command ...string) (*floorProcess, error) {
 	p, err := harness.StartProcess(
 		harness.ProcessConfig{Path: command[0], Args: command[1:], Output: os.Stderr, Announces: true},
@@ -101,22 +100,22 @@ func (p *floorProcess) Addr() string { return p.addr }
 // Pid returns the process's id.
 func (p *floorProcess) Pid() int { return p.proc.Pid() }
 
-// Step sends the step of that number to all streams that have called a method for an authority.
+// Step sends a recorded step to all streams with the given method and authority.
 func (p *floorProcess) Step(method, authority string, number int) error {
 	_, err := fmt.Fprintf(p.proc, "%d %s %s\n", number, method, authority)
 	return err
 }
 
-// Stop ends the process, and returns its error if it has failed.
+// Stop ends the process. It returns an error if the process has failed.
 func (p *floorProcess) Stop() error { return p.proc.Close() }
 
-// floorServer answers with what has been recorded.
+// floorServer serves a recording.
 type floorServer struct {
 	pb.UnimplementedDestinationServer
-	gets, profiles map[string]*floorTopic // fixed
+	gets, profiles map[string]*floorTopic // read-only
 }
 
-// newFloorServer returns a server of that recording. It starts nothing; see GRPC.
+// newFloorServer returns a floorServer. GRPC returns the server to start.
 func newFloorServer(r floorRecording) *floorServer {
 	return &floorServer{gets: newFloorTopics(r.Get), profiles: newFloorTopics(r.GetProfile)}
 }
@@ -138,7 +137,8 @@ func (s *floorServer) GetProfile(req *pb.GetDestination, out grpc.ServerStreamin
 	return serveFloorTopic(s.profiles, req.GetPath(), out)
 }
 
-// Step sends all streams that have called a method, Get or GetProfile, for an authority the step of that number.
+// Step sends a recorded step to all streams with the given method (Get or GetProfile) and
+// authority.
 func (s *floorServer) Step(method, authority string, number int) error {
 	t := map[string]map[string]*floorTopic{"Get": s.gets, "GetProfile": s.profiles}[method][authority]
 	if t == nil || number < 0 || number >= len(t.steps) {
@@ -153,18 +153,18 @@ func (s *floorServer) Step(method, authority string, number int) error {
 	return nil
 }
 
-// floorTopic is one authority.
+// floorTopic is the recording for one authority, together with the steps made so far.
 type floorTopic struct {
-	first, steps []*floorFrame // fixed
+	first, steps []*floorFrame // read-only
 
 	mu   sync.Mutex
 	last *floorEvent
 }
 
-// floorEvent is a step that has been made. Who has it waits for the one after it.
+// floorEvent is a step in a linked list. Streams wait for the next event.
 type floorEvent struct {
 	frame  *floorFrame
-	passed chan struct{} // closed once after is set
+	passed chan struct{} // closed when after is set
 	after  *floorEvent
 }
 
@@ -190,7 +190,7 @@ func (t *floorTopic) newest() *floorEvent {
 	return t.last
 }
 
-// serveFloorTopic sends one stream its messages, until it ends.
+// serveFloorTopic sends messages to one stream until the stream ends.
 func serveFloorTopic(topics map[string]*floorTopic, authority string, out grpc.ServerStream) error {
 	t := topics[authority]
 	if t == nil {
@@ -215,7 +215,7 @@ func serveFloorTopic(topics map[string]*floorTopic, authority string, out grpc.S
 	}
 }
 
-// floorFrame is one encoded message.
+// floorFrame is an encoded message.
 type floorFrame mem.BufferSlice
 
 func newFloorFrames(messages [][]byte) []*floorFrame {
@@ -226,7 +226,7 @@ func newFloorFrames(messages [][]byte) []*floorFrame {
 	return frames
 }
 
-// floorCodec hands out frames as they are; requests are read by gRPC's own.
+// floorCodec returns frames without encoding. It decodes requests with gRPC's codec.
 type floorCodec struct{ encoding.CodecV2 }
 
 func (c floorCodec) Marshal(v any) (mem.BufferSlice, error) {
@@ -236,18 +236,18 @@ func (c floorCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// floorRecording is what a server has answered.
+// floorRecording contains recorded messages.
 type floorRecording struct {
 	Get, GetProfile map[string]floorAnswer // by authority
 }
 
-// floorAnswer is what one stream has been sent, as encoded.
+// floorAnswer contains the encoded messages of one stream.
 type floorAnswer struct {
-	First [][]byte // what the stream begins with
-	Steps [][]byte // one message for each kind of change that may follow
+	First [][]byte // messages at the start of the stream
+	Steps [][]byte // one message per step
 }
 
-// Of returns the answers to a method, Get or GetProfile.
+// Of returns the recorded messages for a method, Get or GetProfile.
 func (r floorRecording) Of(method string) map[string]floorAnswer {
 	if method == "GetProfile" {
 		return r.GetProfile
@@ -264,7 +264,7 @@ func (r floorRecording) Write(path string) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
-// readFloorRecording reads what Write has written.
+// readFloorRecording reads a file written by Write.
 func readFloorRecording(path string) (r floorRecording, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

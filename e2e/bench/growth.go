@@ -12,38 +12,38 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// GrowthScale is how far growth is measured.
+// GrowthScale contains the sizes at which growth is measured.
 type GrowthScale struct {
-	Endpoints, Clusters, Services []int // the sizes of each trial
-	Changes                       int   // made at each; an even number
+	Endpoints, Clusters, Services []int // sizes of each trial
+	Changes                       int   // changes at each size; an even number
 	Streams, Conns                int
 
 	Crowds CrowdScale
 	Linked LinkedScale
 }
 
-// CrowdScale is how many streams there are on how many connections, of the Services of two clusters.
+// CrowdScale contains numbers of streams and connections, for Services in two clusters.
 type CrowdScale struct {
-	Services, Endpoints int // in each of the clusters, and of each Service there
+	Services, Endpoints int // Services per cluster, and endpoints per Service and cluster
 
-	Streams []int // the sizes of one trial, with so many on each connection:
+	Streams []int // sizes of the trial with Each streams per connection
 	Each    int
-	Conns   []int // the sizes of the other one, with so many streams in all:
+	Conns   []int // sizes of the trial with Of streams in total
 	Of      int
 }
 
-// LinkedScale is how many clusters are linked.
+// LinkedScale contains numbers of linked clusters.
 type LinkedScale struct {
-	Clusters            []int // the sizes of the trial
-	Services, Endpoints int   // in each cluster, and of each Service there
-	Spread              int   // clusters that have the same Services
+	Clusters            []int // sizes of the trial
+	Services, Endpoints int   // Services per cluster, and endpoints per Service and cluster
+	Spread              int   // number of clusters with the same Services
 	Rest                time.Duration
 }
 
-// inSlice is how many endpoints a large Service has in each slice, as Kubernetes writes them.
+// inSlice is the number of endpoints per slice of a large Service, as in Kubernetes.
 const inSlice = 100
 
-// unpaced lets changes follow each other without a pause.
+// unpaced disables the pause between updates.
 const unpaced = "-pace=0s"
 
 func changeBySize(s Scale) Trial {
@@ -55,7 +55,7 @@ func changeBySize(s Scale) Trial {
 	return t
 }
 
-// changeByClusters has 20 endpoints in each cluster, in one slice.
+// changeByClusters uses one slice of 20 endpoints in each cluster.
 func changeByClusters(s Scale) Trial {
 	t := changeCost(s, "one change, by number of clusters", 1)
 	t.Sizes, t.Of = s.Growth.Clusters, "clusters"
@@ -65,8 +65,8 @@ func changeByClusters(s Scale) Trial {
 	return t
 }
 
-// changeCost is what one change of an endpoint costs that is sent to one stream. It is made in the
-// cluster of that number.
+// changeCost returns a trial that measures the CPU time for a change to an endpoint that is sent to
+// one stream. The change is made in the cluster with the given number.
 func changeCost(s Scale, name string, cluster int) Trial {
 	return Trial{
 		Name: name, Claims: sizing, repeats: s.Repeats,
@@ -86,8 +86,8 @@ func changeCost(s Scale, name string, cluster int) Trial {
 	}
 }
 
-// subscription is what one stream costs until it has its first message, when there are so many
-// Services of ten endpoints and the streams are spread over all of them.
+// subscription returns a trial that measures the CPU time for one stream until its first message.
+// The streams are spread over all Services, each with ten endpoints.
 func subscription(s Scale) Trial {
 	const name = "one stream, by number of Services"
 	return Trial{
@@ -122,8 +122,8 @@ func crowdByConns(s Scale) Trial {
 	return t
 }
 
-// crowd opens streams, all at once if there are no more than Of: else wave by wave, since some of
-// more would not be read within the time that the gateway gives a request.
+// crowd returns a trial that opens many streams. It opens up to CrowdScale.Of streams at once, and
+// more than that in waves, so that the replica reads each request within its time limit.
 func crowd(s Scale, kind string, of func(size int) (streams, conns int)) Trial {
 	c := s.Growth.Crowds
 	return Trial{
@@ -153,8 +153,9 @@ func crowd(s Scale, kind string, of func(size int) (streams, conns int)) Trial {
 	}
 }
 
-// linkedClusters is what clusters cost in which nothing changes, while no proxy is connected. Their API servers
-// are reached as real ones are, by TLS and HTTP/2: by plain HTTP each watch would be a connection of its own.
+// linkedClusters returns a trial that measures the cost of idle clusters without any proxy. The API
+// servers use TLS and HTTP/2 like real ones, because every watch over plain HTTP needs its own
+// connection.
 func linkedClusters(s Scale) Trial {
 	c := s.Growth.Linked
 	return Trial{
@@ -181,7 +182,7 @@ func linkedClusters(s Scale) Trial {
 			check(harness.Poll(r.ctx, runLimit, time.Second, func() error { return allRead(r.ctx, at.admin, r.size) }))
 			r.set("ready", time.Since(at.started).Seconds())
 			r.set("cpu", at.cpu().Seconds())
-			r.pause(c.Rest) // until connections and memory that the start took are given back
+			r.pause(c.Rest) // until the connections and the memory used at startup have been released
 			rested := at.cpu()
 			r.pause(c.Rest)
 			r.set("share", share(at.cpu()-rested, c.Rest))
@@ -191,7 +192,7 @@ func linkedClusters(s Scale) Trial {
 	}
 }
 
-// allRead checks that so many clusters are linked, and all have been read.
+// allRead checks that the given number of clusters is linked and that all have synced.
 func allRead(ctx context.Context, addr string, clusters int) error {
 	page, err := harness.ReadClusters(ctx, addr)
 	if err != nil {

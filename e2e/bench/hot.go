@@ -12,20 +12,20 @@ import (
 	"isthmus/e2e/bench/fleet"
 )
 
-// HotScale is a Service that everybody uses.
+// HotScale is the size of a Service that all streams use.
 type HotScale struct {
 	Proxies   Crowd
 	Slices    int
-	Endpoints int           // of each
-	Over      time.Duration // in which all Pods are restarted
+	Endpoints int           // endpoints per Service
+	Over      time.Duration // time in which all Pods are restarted
 }
 
 const (
-	folds  = 20 // streams whose messages are read
-	framed = 5  // bytes that gRPC adds to a message
+	folds  = 20 // number of streams whose messages are decoded
+	framed = 5  // size of the gRPC header of a message
 )
 
-// hotService opens all streams to one Service, and restarts all its Pods.
+// hotService returns a trial that opens all streams to one Service and restarts all its Pods.
 func hotService(s Scale) Trial {
 	c := s.Hot
 	return Trial{
@@ -61,7 +61,7 @@ func hotService(s Scale) Trial {
 	}
 }
 
-// removal returns how many bytes a message takes that removes addresses.
+// removal returns the size of a message that removes the addresses.
 func removal(addresses []netip.AddrPort) int {
 	set := &pb.AddrSet{}
 	for _, a := range addresses {

@@ -11,23 +11,23 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// ManyScale is how much there is with many clusters.
+// ManyScale is the size and the rate of changes for many clusters.
 type ManyScale struct {
-	Linked    int // clusters
-	Services  int // of each cluster
-	Endpoints int // of each of these
-	Spread    int // clusters that have the same Services: so many members a federated Service has
+	Linked    int // number of linked clusters
+	Services  int // Services per cluster
+	Endpoints int // endpoints per Service and cluster
+	Spread    int // number of clusters with the same Services, and thus of members per federated Service
 	Streams   int
 	Conns     int
 	Rates     Rates
-	Over      time.Duration // in which changes are measured
+	Over      time.Duration // duration of the changes
 }
 
-// Rates are how many changes there are in each cluster a second.
+// Rates are the changes per second in each cluster.
 type Rates struct{ Node, Endpoint, Label float64 }
 
-// manyClusters lets hundreds of clusters change as they do, under open streams. There is no floor:
-// it follows no clusters.
+// manyClusters returns a trial with open streams in which hundreds of clusters change like real
+// ones. There is no floor, because the floor does not watch clusters.
 func manyClusters(s Scale) Trial {
 	return Trial{
 		Name: "clusters", Claims: sizing, repeats: 1, fleet: s.Many.fleet,
@@ -61,7 +61,8 @@ func (c ManyScale) fleet(int) fleet.Config {
 	}
 }
 
-// meter opens all streams, spread over all federated Services, and measures once what that took is over.
+// meter opens all streams, spread over all federated Services. It starts the measurement after the
+// cost of opening has settled.
 func (c ManyScale) meter(at *server) *meter {
 	streams := at.open(spread(c.Streams, c.Conns, c.Linked/c.Spread*c.Services, federated))
 	at.pause(aftermath)
@@ -71,24 +72,24 @@ func (c ManyScale) meter(at *server) *meter {
 
 const (
 	manySeed = 19
-	// manyPause is how long the same endpoint or Pod is left alone: what changes and is undone
-	// before it is sent is not sent.
+	// manyPause is the minimum time between changes to the same endpoint or Pod. A change that is
+	// undone too soon would not be sent.
 	manyPause = time.Second
 )
 
-// manyChanges is what happens in many clusters: the same in every run, at times as they come by chance.
+// manyChanges makes random changes in many clusters. Every run makes the same changes.
 type manyChanges struct {
 	ManyScale
 	run  *run
 	rand *rand.Rand
 
-	count   int                    // of all changes
-	seen    map[string][]time.Time // those that streams are sent, by authority: when the API server had taken each
-	last    map[string]time.Time   // when an endpoint or Pod was last changed
-	changed map[string]bool        // Pods that have another label than at first
+	count   int                    // number of all changes
+	seen    map[string][]time.Time // changes that streams receive, by authority: the time after each write
+	last    map[string]time.Time   // time of the last change to each endpoint or Pod
+	changed map[string]bool        // Pods with a changed label
 }
 
-// make makes changes for as long as the scale has it.
+// make makes changes for the duration in ManyScale.Over.
 func (m *manyChanges) make() {
 	each := m.Rates.Node + m.Rates.Endpoint + m.Rates.Label
 	next := time.Now()
@@ -107,22 +108,22 @@ func (m *manyChanges) make() {
 	}
 }
 
-// node changes a label of a Node that no endpoint depends on.
+// node changes a label of a Node. The label has no effect on endpoints.
 func (m *manyChanges) node(cluster int) {
 	node := kube.Node("node-1", "zone-1")
 	node.Labels["seen"] = fmt.Sprint(m.count)
 	check(m.run.fleet.Server(cluster).Put(node))
 }
 
-// endpoint makes an endpoint not ready, or ready again.
+// endpoint flips the readiness of an endpoint.
 func (m *manyChanges) endpoint(cluster int) {
 	service := m.draw("endpoint", cluster)
 	check(m.run.fleet.Flip(cluster, fleet.Service(m.number(cluster, service))))
 	m.sent(cluster, service)
 }
 
-// label gives the first Pod of a Service's slice another template, as proxies see by a label, or
-// its first one again. It is not the Pod whose endpoint changes.
+// label changes or restores the template hash of a Service's first Pod, which proxies receive as a
+// label. The endpoint method changes another Pod.
 func (m *manyChanges) label(cluster int) {
 	service := m.draw("label", cluster)
 	pod := fleet.Pod(service * m.Endpoints)
@@ -134,7 +135,7 @@ func (m *manyChanges) label(cluster int) {
 	m.sent(cluster, service)
 }
 
-// draw returns which of a cluster's Services is changed: none that just has been.
+// draw returns a random Service of a cluster that has not changed recently.
 func (m *manyChanges) draw(what string, cluster int) int {
 	for {
 		i, now := m.rand.IntN(m.Services), time.Now()
@@ -146,23 +147,23 @@ func (m *manyChanges) draw(what string, cluster int) int {
 	}
 }
 
-// sent notes a change that streams are sent.
+// sent records the time of a change that streams receive.
 func (m *manyChanges) sent(cluster, service int) {
 	authority := federated(m.number(cluster, service))
 	m.seen[authority] = append(m.seen[authority], time.Now())
 }
 
-// number returns the number, among all, of a cluster's Service.
+// number returns the number of a Service in a cluster among all Services.
 func (m *manyChanges) number(cluster, service int) int {
 	return (cluster-1)/m.Spread*m.ManyScale.Services + service
 }
 
-// maxUnsent is how many changes in a hundred may come to nothing, since they were undone before they could be sent.
+// maxUnsent is the accepted percentage of changes that are undone before they are sent.
 const maxUnsent = 5
 
-// nextDelays returns, in order, how long after each change the last stream of its service had its
-// next message. Changes of one service that follow each other closely may be in one message, or in
-// none.
+// nextDelays returns sorted delays, one per change: the time until the last stream of the service
+// received its next message. A single message can contain several changes to a service, and changes
+// that undo each other can cause no message.
 func nextDelays(streams *load.Load, changed map[string][]time.Time) ([]float64, error) {
 	last, missing := map[string][]float64{}, map[string]int{}
 	streams.Arrivals(func(to load.Target, at []time.Time) {

@@ -13,7 +13,8 @@ import (
 	"isthmus/e2e/bench/load"
 )
 
-// meter measures, since a moment, what streams are sent and what that costs the server.
+// meter measures the messages that streams receive, and their cost for the server, from a start
+// time.
 type meter struct {
 	*server
 	streams *load.Load
@@ -23,7 +24,8 @@ type meter struct {
 	messagesBefore, bytesBefore int
 }
 
-// expect returns how many messages have come since the meter began. Other than so many end the run.
+// expect returns the number of messages since the start. Any other number than expected ends the
+// run.
 func (m *meter) expect(messages int) float64 {
 	got := m.messages()
 	if got != messages {
@@ -35,12 +37,13 @@ func (m *meter) expect(messages int) float64 {
 	return float64(got)
 }
 
-// flip makes a change that all streams are sent, again and again. It returns the processor time of all, how
-// many updates were delivered, and how long the last stream waited for each change, in milliseconds.
+// flip repeats a change that all streams receive. It returns the CPU time for all changes, the
+// number of delivered updates, and for each change the delay in milliseconds until the last stream
+// received it.
 func (m *meter) flip(c change, times int) (cpu time.Duration, updates float64, lasts []float64) {
 	for range times {
 		m.pause(flipEvery)
-		messages := m.streams.Received() / m.streams.Streams() // that each has had
+		messages := m.streams.Received() / m.streams.Streams() // messages per stream
 		changed := m.change(c)
 		check(m.streams.Await(m.ctx, messages+1))
 		lasts = append(lasts, milliseconds(latest(m.streams).Sub(changed)))
@@ -50,8 +53,8 @@ func (m *meter) flip(c change, times int) (cpu time.Duration, updates float64, l
 	return cpu, m.expect(times * m.streams.Streams()), lasts
 }
 
-// rolled sets what streams have been sent of a restart that is over, and for which so many bytes
-// would have been enough.
+// rolled sets the figures of a completed restart. The least argument is the number of bytes that
+// would have sufficed per stream.
 func (m *meter) rolled(over time.Time, least int) {
 	streams := float64(m.streams.Streams())
 	m.set("late", milliseconds(latest(m.streams).Sub(over)))
@@ -59,7 +62,7 @@ func (m *meter) rolled(over time.Time, least int) {
 	m.set("messages", float64(m.messages())/streams)
 }
 
-// roll makes all steps of the restart, and returns when the last endpoint was replaced.
+// roll makes all steps of the restart and returns the time of the last replaced endpoint.
 func (m *meter) roll(rolling *fleet.Rolling, within time.Duration) (over time.Time) {
 	began, every := time.Now(), within/time.Duration(rolling.Endpoints())
 	for i := 0; ; i++ {
@@ -75,9 +78,8 @@ func (m *meter) roll(rolling *fleet.Rolling, within time.Duration) (over time.Ti
 	}
 }
 
-// checkAll returns how large the message is that has all endpoints at the end. A stream that has
-// had nothing after the last change ends the run, and so does one of those that are read if its
-// messages do not lead to these endpoints.
+// checkAll checks that each stream received a message after the last change, and that the decoded
+// streams have exactly the wanted endpoints. It returns the size of a message with all endpoints.
 func (m *meter) checkAll(want []netip.AddrPort, over time.Time) int {
 	late := m.open(load.Config{Conns: 1, Targets: []load.Target{{Authority: local(0), Keep: true}}})
 	slices.SortFunc(want, netip.AddrPort.Compare)
@@ -99,8 +101,7 @@ func (m *meter) checkAll(want []netip.AddrPort, over time.Time) int {
 	return late.Bytes()
 }
 
-// happen lets the clusters change for a while, and returns, in order, how long after each change
-// the last of its streams had it.
+// happen lets the clusters change and returns the sorted delays of all changes (see nextDelays).
 func (m *meter) happen(c ManyScale) []float64 {
 	began, before := time.Now(), m.spent()
 	all := &manyChanges{
@@ -114,20 +115,20 @@ func (m *meter) happen(c ManyScale) []float64 {
 	return must(nextDelays(m.streams, all.seen))
 }
 
-// spent returns the processor time that the server has had.
+// spent returns the server's CPU time since the start.
 func (m *meter) spent() time.Duration { return m.cpu() - m.cpuBefore }
 
-// messages returns how many all streams have received.
+// messages returns the number of messages received since the start.
 func (m *meter) messages() int { return m.streams.Received() - m.messagesBefore }
 
-// bytes returns how large these were in all.
+// bytes returns the number of bytes received since the start.
 func (m *meter) bytes() float64 { return float64(m.streams.Bytes() - m.bytesBefore) }
 
-// spill scales the Services to nothing, scales them back, and waits until all has returned.
+// spill scales the Services to zero and back, and waits until all local endpoints are in use again.
 func (m *meter) spill(c SpillScale) {
 	gone := m.scale(c, false)
 	m.settle(m.streams)
-	var had []int // messages, of each stream
+	var had []int // number of messages per stream
 	m.streams.Arrivals(func(_ load.Target, at []time.Time) { had = append(had, len(at)) })
 	back := m.scale(c, true)
 	m.pause(c.After + c.Return)
@@ -140,8 +141,8 @@ func (m *meter) spill(c SpillScale) {
 	)
 }
 
-// scale makes all endpoints that Services have in the local cluster ready, or none, service after
-// service, and returns when the API server had taken each.
+// scale sets the readiness of all local endpoints, one Service after the other, and returns the
+// time after each write.
 func (m *meter) scale(c SpillScale, ready bool) map[string]time.Time {
 	taken := map[string]time.Time{}
 	began, every := time.Now(), c.Over/time.Duration(c.Services)
@@ -153,7 +154,8 @@ func (m *meter) scale(c SpillScale, ready bool) map[string]time.Time {
 	return taken
 }
 
-// slowest returns how long after a change of its service the last stream had a message.
+// slowest returns the maximum time from the change of a service to the selected message of a
+// stream.
 func (m *meter) slowest(
 	since map[string]time.Time,
 	message func(stream int, at []time.Time) time.Time,
@@ -166,7 +168,7 @@ func (m *meter) slowest(
 	return slowest
 }
 
-// recordSent records the messages that have been kept, and returns in order when they came.
+// recordSent records the stored messages and returns them as steps in order of receipt.
 func (m *meter) recordSent() (steps []step) {
 	m.record(m.streams)
 	m.streams.Arrivals(func(to load.Target, at []time.Time) {
@@ -180,7 +182,7 @@ func (m *meter) recordSent() (steps []step) {
 	return steps
 }
 
-// replay has the floor send each step when it is due.
+// replay makes the floor send each step when it is due.
 func (m *meter) replay(steps []step) {
 	ordered := map[string][]time.Time{}
 	for _, step := range steps {
@@ -189,7 +191,7 @@ func (m *meter) replay(steps []step) {
 		ordered[step.authority] = append(ordered[step.authority], time.Now())
 	}
 	m.settle(m.streams)
-	late := 0.0 // of all messages
+	late := 0.0 // maximum delay
 	m.streams.Arrivals(func(to load.Target, at []time.Time) {
 		for i, ordered := range ordered[to.Authority] {
 			late = max(late, milliseconds(at[1+i].Sub(ordered)))

@@ -11,30 +11,30 @@ import (
 	"strings"
 )
 
-// Report is what has been measured, as it is kept.
+// Report contains the results of all trials.
 type Report struct {
 	Machine Machine
 	Results []Result
 }
 
-// Machine is what was measured on.
+// Machine describes the machine that ran the trials.
 type Machine struct {
 	Cores    int
 	OS, Arch string
 	Go       string
 }
 
-// String describes the machine.
+// String formats the description on one line.
 func (m Machine) String() string {
 	return fmt.Sprintf("%d cores, %s/%s, %s", m.Cores, m.OS, m.Arch, m.Go)
 }
 
-// Result is what came of a trial at one size.
+// Result is the result of a trial at one size.
 type Result struct {
 	Trial   string
 	Figures []Figure
-	Size    int    `json:",omitempty"` // 0: the trial has one size
-	Of      string `json:",omitempty"` // what the size counts
+	Size    int    `json:",omitempty"` // 0 for a trial without sizes
+	Of      string `json:",omitempty"` // unit of the size
 	Samples map[Kind][]Sample
 }
 
@@ -45,7 +45,7 @@ func (r Result) name() string {
 	return fmt.Sprintf("%s, %d %s", r.Trial, r.Size, r.Of)
 }
 
-// NewReport returns the report of results of this machine.
+// NewReport returns a report with results from this machine.
 func NewReport(results []Result) *Report {
 	return &Report{
 		Machine{Cores: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version()},
@@ -53,7 +53,7 @@ func NewReport(results []Result) *Report {
 	}
 }
 
-// Write keeps the report as JSON.
+// Write writes the report to a JSON file.
 func (r *Report) Write(path string) error {
 	text, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
@@ -62,11 +62,11 @@ func (r *Report) Write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// Row is a figure of a result: the medians of its samples.
+// Row is a figure with the medians of its samples.
 type Row struct {
 	Figure
-	Trial           string  // with the size
-	Floor, Measured float64 // NaN: not measured
+	Trial           string  // name and size of the trial
+	Floor, Measured float64 // NaN if not measured
 }
 
 // Rows returns the figures of all results.
@@ -94,12 +94,12 @@ func (r Result) median(kind Kind, key string) float64 {
 	return median(values)
 }
 
-// Over reports whether the figure misses its target.
+// Over reports whether the figure exceeds its target.
 func (r Row) Over() bool {
 	return r.MaxRatio > 0 && r.Measured > r.MaxRatio*r.Floor || r.Max > 0 && r.Measured > r.Max
 }
 
-// Err returns which targets were missed.
+// Err returns an error that lists all missed targets.
 func (r *Report) Err() error {
 	var errs []error
 	for _, row := range r.Rows() {
@@ -110,13 +110,13 @@ func (r *Report) Err() error {
 	return errors.Join(errs...)
 }
 
-// sorted sorts values, and returns them.
+// sorted sorts the values in place and returns them.
 func sorted(values []float64) []float64 {
 	slices.Sort(values)
 	return values
 }
 
-// median returns the value in the middle, or the mean of the two that are; NaN of none.
+// median returns the median, or NaN without values.
 func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
@@ -126,7 +126,8 @@ func median(values []float64) float64 {
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// percentile returns the smallest of sorted values that p percent are not above; NaN of none.
+// percentile returns the smallest value that is not below p percent of the sorted values, or NaN
+// without values.
 func percentile(values []float64, p float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -135,7 +136,7 @@ func percentile(values []float64, p float64) float64 {
 	return values[max(0, i)]
 }
 
-// cells are a figure's, from its label on.
+// cells returns the table cells of a figure, starting with its label.
 func (r Row) cells() []string {
 	ratio, target, verdict := "", "", ""
 	if r.Floor > 0 && !math.IsNaN(r.Measured) {
@@ -156,7 +157,7 @@ func (r Row) cells() []string {
 	return []string{r.Label, number(r.Floor, r.Unit), number(r.Measured, r.Unit), ratio, target, verdict}
 }
 
-// number writes a number with about three digits.
+// number formats a number with about three significant digits.
 func number(v float64, unit string) string {
 	if math.IsNaN(v) {
 		return "–"
@@ -171,7 +172,7 @@ func number(v float64, unit string) string {
 	return strings.TrimSpace(fmt.Sprintf("%.*f %s", digits, v, unit))
 }
 
-// Table returns the figures as a page has them.
+// Table returns the figures as a Markdown table.
 func (r *Report) Table() string {
 	head := fmt.Sprintf("Measured with %v:\n\n", r.Machine)
 	if len(r.Results) > 0 && r.Results[0].Of != "" {
@@ -185,7 +186,7 @@ func (r *Report) Table() string {
 	return b.String()
 }
 
-// bySize returns a table with a line for each figure, and its value at each size.
+// bySize returns a table with one row per figure and one column per size.
 func (r *Report) bySize() string {
 	var b strings.Builder
 	b.WriteString("| cost of | at | | |\n|---|---|---|---|\n")

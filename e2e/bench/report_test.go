@@ -27,7 +27,7 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// TestErr: the figures that are over their targets are named, and no others.
+// TestErr checks that exactly the figures over their targets are reported.
 func TestErr(t *testing.T) {
 	report := NewReport([]Result{{Trial: "trial", Figures: []Figure{
 		{Key: "a", Label: "ratio met", MaxRatio: 1.5}, {Key: "a", Label: "ratio missed", MaxRatio: 1.4},

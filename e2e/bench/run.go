@@ -14,61 +14,60 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// Lab is where trials are made, and with what. All fields have to be set, but for Isthmus.
+// Lab contains the environment of trials. All fields are required, except Isthmus.
 type Lab struct {
 	Scale   Scale
-	Dir     string   // for files
-	Isthmus string   // the gateway's program; empty: harness.Isthmus
-	Floor   []string // the command that runs ServeFloor; the recording's path is appended
-	List    []string // the command that runs fleet.List and prints the number; the kubeconfig's path is appended
+	Dir     string   // directory for temporary files
+	Isthmus string   // path of the isthmus command; the default is harness.Isthmus
+	Floor   []string // command that runs ServeFloor; the path of the recording is appended
+	List    []string // command that runs fleet.List and prints the number; the path of the kubeconfig is appended
 
-	Log func(format string, args ...any) // gets a line for each step
+	Log func(format string, args ...any) // called for each step
 }
 
-// run is one run of a trial on servers of one kind. One goroutine may use it.
+// run is one run of a trial on one kind of server. It must only be used by one goroutine.
 type run struct {
 	*Lab
 	ctx        context.Context
 	kind       Kind
-	size       int // one of the trial's Sizes
+	size       int // one of Trial.Sizes
 	fleet      *fleet.Fleet
-	kubeconfig string   // of the cluster that the gateway is local to
-	recording  string   // the file from which the floor sends
-	env        []string // KEY=VALUE, of the gateway, beyond the environment of this process
+	kubeconfig string   // kubeconfig of the replica's local cluster
+	recording  string   // file with the floor's messages
+	env        []string // KEY=VALUE, in addition to the environment of this process, for the replica
 	samples    map[Kind]Sample
 	ends       []func() error
 }
 
-// failed is what check panics with.
+// failed is the panic value of check.
 type failed struct{ error }
 
-// check ends the run that calls it if there is an error, as a test is ended. Other goroutines than
-// the run's must not call it.
+// check ends the run if err is not nil, similar to testing.T.Fatal. Only the goroutine of the run
+// may call it.
 func check(err error) {
 	if err != nil {
 		panic(failed{err})
 	}
 }
 
-// must returns a value, or ends the run as check does.
+// must returns a value, or ends the run if err is not nil.
 func must[T any](value T, err error) T {
 	check(err)
 	return value
 }
 
-// atEnd has something ended with the run; what comes last is ended first.
+// atEnd registers a cleanup function. The functions run in reverse order.
 func (r *run) atEnd(end func() error) { r.ends = append(r.ends, end) }
 
-// set sets a figure of the run's kind of server.
+// set stores a figure for the run's kind of server.
 func (r *run) set(key string, value float64) { r.samples[r.kind][key] = value }
 
-// pause waits.
 func (r *run) pause(d time.Duration) { check(harness.Pause(r.ctx, d)) }
 
-// quiet is how long after the last message a server is assumed to have sent all.
+// quiet is the time without messages after which a server has probably sent everything.
 const quiet = time.Second
 
-// settle waits until nothing has come for a while.
+// settle waits until no messages arrive for a while.
 func (r *run) settle(streams *load.Load) {
 	for before := -1; before != streams.Received(); {
 		before = streams.Received()
@@ -76,7 +75,7 @@ func (r *run) settle(streams *load.Load) {
 	}
 }
 
-// once makes the run, and ends what it has started.
+// once runs the trial once and then calls the cleanup functions.
 func (r *run) once(ctx context.Context, do func(*run)) (err error) {
 	var cancel context.CancelFunc
 	r.ctx, cancel = context.WithTimeout(ctx, runLimit)
@@ -99,7 +98,7 @@ func (r *run) once(ctx context.Context, do func(*run)) (err error) {
 	return nil
 }
 
-// Run makes trials. When one fails, the results are those of the others before it.
+// Run runs trials. If a trial fails, Run also returns the results of the previous trials.
 func (l *Lab) Run(ctx context.Context, trials []Trial) (results []Result, err error) {
 	for _, t := range trials {
 		sizes := t.Sizes
@@ -119,7 +118,7 @@ func (l *Lab) Run(ctx context.Context, trials []Trial) (results []Result, err er
 	return results, nil
 }
 
-// sample makes a trial at one size, as often as it is to be made.
+// sample runs a trial repeatedly at one size.
 func (l *Lab) sample(ctx context.Context, t Trial, size int) (samples map[Kind][]Sample, err error) {
 	r := run{
 		Lab:        l,
@@ -154,10 +153,10 @@ func (l *Lab) sample(ctx context.Context, t Trial, size int) (samples map[Kind][
 	return samples, nil
 }
 
-// awaitIdle waits until less than a tenth of the processors is in use, for Scale.Idle at most: what
-// is left to do of the run before does not belong to this one. Then it logs how much is in use,
-// since that makes the figures worse, of the floor too. The bench's own garbage is collected
-// before.
+// awaitIdle waits until less than a tenth of the CPU is in use, so that a run does not include work
+// left over from the previous run. It collects the bench's own garbage first, and waits at most for
+// Scale.Idle. If the CPU is still in use after that, awaitIdle logs the share, because the figures
+// are then unreliable.
 func (l *Lab) awaitIdle(ctx context.Context, run string) error {
 	const enough, look = 0.1, 250 * time.Millisecond
 	runtime.GC()
@@ -182,7 +181,7 @@ func (l *Lab) awaitIdle(ctx context.Context, run string) error {
 // Methods of the Destination service.
 const getMethod, profileMethod = "Get", "GetProfile"
 
-// spread returns Get streams, spread over some services.
+// spread returns Get streams spread evenly over the services.
 func spread(streams, conns, services int, authority func(service int) string) load.Config {
 	cfg := load.Config{Conns: conns}
 	for i := range streams {
@@ -194,11 +193,11 @@ func spread(streams, conns, services int, authority func(service int) string) lo
 	return cfg
 }
 
-// local and federated return the authorities of Services, by number.
+// local and federated return the authority of a Service by its number.
 func local(i int) string     { return fleet.Authority(fleet.Service(i)) }
 func federated(i int) string { return fleet.Authority(fleet.Federated(fleet.Service(i))) }
 
-// keepFirst has the messages of the first stream of each service and method kept.
+// keepFirst makes the first stream of each service and method store its messages.
 func keepFirst(targets []load.Target) {
 	kept := map[[2]string]bool{}
 	for i, t := range targets {
@@ -207,7 +206,7 @@ func keepFirst(targets []load.Target) {
 	}
 }
 
-// record writes what streams have been sent whose messages are kept: the floor sends that.
+// record writes the stored messages to the recording for the floor.
 func (r *run) record(streams *load.Load) {
 	recording := floorRecording{Get: map[string]floorAnswer{}, GetProfile: map[string]floorAnswer{}}
 	streams.Messages(func(to load.Target, messages [][]byte) {
@@ -218,7 +217,7 @@ func (r *run) record(streams *load.Load) {
 	check(recording.Write(r.recording))
 }
 
-// awaitEndpoints waits until one stream has so many endpoints.
+// awaitEndpoints waits until a stream has the given number of endpoints.
 func (r *run) awaitEndpoints(stream *load.Load, endpoints int) {
 	for {
 		var kept [][]byte
@@ -230,10 +229,10 @@ func (r *run) awaitEndpoints(stream *load.Load, endpoints int) {
 	}
 }
 
-// start starts a server of the run's kind, with more flags if it is the gateway.
+// start starts a server of the run's kind. The flags only apply to a replica.
 func (r *run) start(flags ...string) *server { return r.startReplica("", flags...) }
 
-// startReplica is start for a replica of a name of its own, if it is the gateway.
+// startReplica is like start, but sets the name of a replica.
 func (r *run) startReplica(name string, flags ...string) *server {
 	s := &server{run: r, started: time.Now(), steps: map[string]int{}}
 	switch {

@@ -9,23 +9,24 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// aftermath is how long after the work what it costs is read.
+// aftermath is the time between the end of the work and the measurement.
 const aftermath = time.Second
 
-// server is a running floor or gateway, until its run ends.
+// server is a running floor or replica. It stops at the end of the run.
 type server struct {
 	*run
 	addr    string
 	pid     int
-	admin   string        // HOST:PORT of the gateway's pages
-	started time.Time     // when its process was
-	ready   time.Duration // it took to start
+	admin   string        // HOST:PORT of the replica's admin server
+	started time.Time     // start of the process
+	ready   time.Duration // time until ready
 
-	floor *floorProcess  // nil: it is no floor
-	steps map[string]int // that the floor has made, by method and authority
+	floor *floorProcess  // nil for a replica
+	steps map[string]int // number of the floor's steps by method and authority
 }
 
-// gatewayArgs are the flags of a Linkerd install, beyond those of harness.BaseArgs, and an end without delay.
+// gatewayArgs returns the flags of a Linkerd installation in addition to harness.BaseArgs, without
+// shutdown delays.
 func gatewayArgs() []string {
 	return []string{
 		"-log-level=info",
@@ -36,23 +37,23 @@ func gatewayArgs() []string {
 	}
 }
 
-// cpu returns the processor time that the server has had.
+// cpu returns the server's total CPU time.
 func (s *server) cpu() time.Duration { return must(harness.CPUTime(s.pid)) }
 
-// rss returns the server's resident memory, in bytes.
+// rss returns the server's resident memory in bytes.
 func (s *server) rss() float64 { return float64(must(harness.ReadMemory(s.pid)).RSS) }
 
-// settled is rss once that sinks no more.
+// settled returns the server's resident memory when it no longer shrinks.
 func (s *server) settled() float64 {
 	return float64(must(harness.Settled(s.ctx, s.pid, s.Scale.Settle)).RSS)
 }
 
-// peak returns the server's highest resident memory since its start, or since resetPeak.
+// peak returns the server's peak resident memory since its start or the last resetPeak.
 func (s *server) peak() float64 { return float64(must(harness.PeakMemory(s.pid))) }
 
 func (s *server) resetPeak() { check(harness.ResetPeak(s.pid)) }
 
-// open opens streams, until the run ends at the latest.
+// open opens streams, which are closed at the end of the run at the latest.
 func (s *server) open(cfg load.Config) *load.Load {
 	cfg.Addr = s.addr
 	streams := must(load.Open(s.ctx, cfg))
@@ -60,7 +61,7 @@ func (s *server) open(cfg load.Config) *load.Load {
 	return streams
 }
 
-// cost does something, and returns the processor time that it takes the server until a while later.
+// cost returns the server's CPU time from the start of do until a while after its end.
 func (s *server) cost(do func()) time.Duration {
 	before := s.cpu()
 	do()
@@ -68,15 +69,16 @@ func (s *server) cost(do func()) time.Duration {
 	return s.cpu() - before
 }
 
-// change is something that happens to clusters, and of which streams of one method are sent a message.
+// change is a change in the clusters that some streams of one method receive.
 type change struct {
 	cluster     int
-	service     string // one of its endpoints goes, or comes back
-	method      string // profileMethod: no endpoint, but the protocol of the local cluster's Service's port
+	service     string // Service with the changed endpoint or port
+	method      string // profileMethod changes the protocol of a local port instead of an endpoint
 	authorities []string
 }
 
-// change makes a change, which the floor is ordered to send, and returns when the streams could be sent it.
+// change makes a change, or makes the floor send the matching step. It returns the time after the
+// change.
 func (s *server) change(c change) time.Time {
 	switch {
 	case s.floor != nil:
@@ -93,7 +95,7 @@ func (s *server) change(c change) time.Time {
 	return time.Now()
 }
 
-// meter measures from now on.
+// meter starts a measurement.
 func (s *server) meter(streams *load.Load) *meter {
 	return &meter{
 		server:         s,
@@ -105,7 +107,7 @@ func (s *server) meter(streams *load.Load) *meter {
 	}
 }
 
-// connectTwice opens all streams at once and lets something be done under them, ends them at once and opens them again.
+// connectTwice opens all streams, calls do, and then closes and reopens all streams at once.
 func (s *server) connectTwice(cfg load.Config, do func(*load.Load)) {
 	keepFirst(cfg.Targets)
 	before := s.settled()
@@ -121,7 +123,8 @@ func (s *server) connectTwice(cfg load.Config, do func(*load.Load)) {
 	s.set("reconnect", cpu.Seconds())
 }
 
-// connect ends the streams that there were, if any, and opens all, and returns what that cost.
+// connect closes the previous streams, if any, and opens new ones. It returns the server's CPU time
+// for both.
 func (s *server) connect(cfg load.Config, before *load.Load) (streams *load.Load, cpu time.Duration) {
 	cpu = s.cost(func() {
 		if before != nil {
@@ -132,10 +135,11 @@ func (s *server) connect(cfg load.Config, before *load.Load) (streams *load.Load
 	return streams, cpu
 }
 
-// update changes services under open streams: endpoints, which the federated Service has and the
-// local one if the endpoint is local, and the profiles of both.
+// update changes services with open streams. It changes endpoints, which affect the federated
+// Service and, in the local cluster, also the local Service. It also changes the profiles of both
+// Services.
 func (s *server) update(streams *load.Load, scale ProxiesScale) {
-	of := map[[2]string]int{} // streams
+	of := map[[2]string]int{} // number of streams by method and authority
 	streams.Arrivals(func(t load.Target, _ []time.Time) { of[[2]string{t.Method, t.Authority}]++ })
 	m, expected, every := s.meter(streams), 0, time.Second/time.Duration(scale.Rate)
 	next := time.Now()
@@ -161,22 +165,22 @@ func (s *server) update(streams *load.Load, scale ProxiesScale) {
 	s.set("update bytes", m.bytes()/updates)
 }
 
-// writes reports whether a replica is the one that writes what is exported.
+// writes reports whether the replica holds the Lease for writing exports.
 func (s *server) writes() bool {
 	samples := must(harness.ReadMetrics(s.ctx, s.admin))
 	leads, _ := harness.SumSamples(samples, regexp.MustCompile("^isthmus_exports_leader"))
 	return leads == 1
 }
 
-// share returns what part of one core processor time is, in percent.
+// share returns CPU time as a percentage of one core.
 func share(cpu, took time.Duration) float64 { return 100 * cpu.Seconds() / took.Seconds() }
 
-// perStream returns the kilobytes that each of so many streams has.
+// perStream returns the kilobytes per stream.
 func perStream(bytes float64, streams *load.Load) float64 {
 	return bytes / 1000 / float64(streams.Streams())
 }
 
-// latest returns when the last message came.
+// latest returns the time of the last message.
 func latest(streams *load.Load) (last time.Time) {
 	streams.Arrivals(func(_ load.Target, at []time.Time) {
 		if newest := at[len(at)-1]; newest.After(last) {

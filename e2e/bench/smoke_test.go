@@ -17,7 +17,7 @@ import (
 	"isthmus/e2e/bench/fleet"
 )
 
-// With this variable set, the test's binary is the floor, or lists a fleet.
+// If beOther is set, the test binary runs the floor or lists a fleet.
 const beOther = "TEST_BENCH_OTHER"
 
 func TestMain(m *testing.M) {
@@ -42,12 +42,12 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// selfCommand runs the test's binary as another program.
+// selfCommand returns a command that runs the test binary as another program.
 func selfCommand(other string) []string {
 	return []string{"/usr/bin/env", beOther + "=" + other, os.Args[0]}
 }
 
-// smokeScale is so small that all trials take seconds.
+// smokeScale is small enough for all trials to take only seconds.
 var smokeScale = Scale{
 	Web: ServicesScale{4, 5}, App: ServicesScale{10, 2}, Streams: 40, Conns: 4,
 	Flips: 2, Repeats: 1, Settle: time.Second, Idle: 100 * time.Millisecond,
@@ -89,8 +89,8 @@ var smokeScale = Scale{
 	},
 }
 
-// smoke makes trials, small, with the gateway as a process, all at once: they mostly wait. At this
-// size it means nothing whether targets are met.
+// smoke runs small trials in parallel, because they mostly wait. At this size, missed targets do
+// not matter.
 func smoke(t *testing.T, trials []Trial, check func(*testing.T, []Result)) {
 	for _, trial := range trials {
 		t.Run(trial.Name, func(t *testing.T) {
@@ -111,15 +111,16 @@ func smoke(t *testing.T, trials []Trial, check func(*testing.T, []Result)) {
 	}
 }
 
-// TestSmoke makes all trials of make bench. The floor sends what the gateway sends, and every figure is measured.
+// TestSmoke runs all trials of make bench. It checks that the floor sends the same messages as
+// Isthmus, and that every figure is measured.
 func TestSmoke(t *testing.T) {
-	alone := map[string]bool{ // figures of trials with a floor that it does not have
+	alone := map[string]bool{ // figures without a floor in trials that have one
 		"CPU": true, "settled resident memory": true, "peak memory relative to settled memory": true,
 	}
 	smoke(t, Trials(smokeScale, Costs), func(t *testing.T, results []Result) {
 		for _, r := range results {
 			if r.Samples[Floor] == nil ||
-				strings.HasPrefix(r.Trial, "cold start") { // these floors send nothing of their own
+				strings.HasPrefix(r.Trial, "cold start") { // the floor of a cold start does not send messages
 				continue
 			}
 			for _, key := range []string{"bytes", "update bytes"} {
@@ -138,14 +139,14 @@ func TestSmoke(t *testing.T) {
 	})
 }
 
-// TestGrowthSmoke makes all trials of make growth.
+// TestGrowthSmoke runs all trials of make growth.
 func TestGrowthSmoke(t *testing.T) {
 	smoke(t, Trials(smokeScale, Growth), func(t *testing.T, results []Result) {
 		if len(results) != 2 {
 			t.Errorf("%d results, not one for each size", len(results))
 		}
 		for _, row := range NewReport(results).Rows() {
-			nothing := strings.Contains(row.Label, "CPU at rest") // so short a rest may cost no tick of the clock
+			nothing := strings.Contains(row.Label, "CPU at rest") // can be zero in such a short time
 			if !(row.Measured > 0) && !nothing {
 				t.Errorf("nothing measured: %+v", row)
 			}
@@ -153,7 +154,8 @@ func TestGrowthSmoke(t *testing.T) {
 	})
 }
 
-// TestCheck: an error ends a run at once, and what it has started is ended, the newest first.
+// TestCheck checks that an error ends a run at once and that the cleanup functions run in reverse
+// order.
 func TestCheck(t *testing.T) {
 	var ended []int
 	wrong, second := errors.New("wrong"), errors.New("can't end")

@@ -7,23 +7,23 @@ import (
 	"isthmus/e2e/bench/fleet"
 )
 
-// SpillScale is how much spills.
+// SpillScale is the size of the spill trial.
 type SpillScale struct {
-	Services  int           // federated ones, each of three clusters
-	Endpoints int           // of each in a cluster
-	Pods      int           // in each cluster, several Services having the same
-	Over      time.Duration // in which all Services are scaled to nothing, one after the other, and then back
-	After     time.Duration // return-after
-	Return    time.Duration // return-over
+	Services  int           // federated Services, each with members in three clusters
+	Endpoints int           // endpoints per Service and cluster
+	Pods      int           // Pods per cluster, which several Services share
+	Over      time.Duration // time in which all Services are scaled to zero, and then again back
+	After     time.Duration // value of return-after
+	Return    time.Duration // value of return-over
 }
 
-// spill opens all streams to services that prefer the local cluster, scales that to nothing,
-// service after service, and back. Then the floor sends what one stream of each service was sent,
-// when it was. The clusters are simulated: 150,000 endpoints would make those of the other trials
-// too large.
+// spill returns a trial with streams to services that prefer the local cluster. One after the
+// other, the services are scaled to zero in the local cluster, and then back. The floor replays the
+// recorded messages at the same times. The trial uses its own clusters, because 150,000 endpoints
+// are too many for the other trials.
 func spill(s Scale) Trial {
 	c := s.Spill
-	var sent []step // to the gateway's streams
+	var sent []step // messages that the replica sent
 	return Trial{
 		Name: "spill", Claims: sizing, floor: true, repeats: 1,
 		Figures: []Figure{
@@ -73,7 +73,7 @@ func spill(s Scale) Trial {
 	}
 }
 
-// step is a message of a service, so long after the meter has begun.
+// step is a message for a service at a time since the start of the measurement.
 type step struct {
 	after     time.Duration
 	authority string

@@ -7,35 +7,36 @@ import (
 	"isthmus/e2e/bench/fleet"
 )
 
-// Trial is one thing that is measured: with what clusters, what is done to a server, and the figures that come of it.
+// Trial is a workload for a server in a fleet of clusters, together with the figures that it
+// measures.
 type Trial struct {
 	Name    string
-	Claims  string // the section of the documentation that rests on the figures: PAGE.md#HEADING, below docs
+	Claims  string // section of the documentation that relies on the figures: PAGE.md#HEADING in docs
 	Figures []Figure
-	Sizes   []int  // the trial is made at each size, to show how costs grow. If nil, the trial has one size
-	Of      string // what the sizes count, such as clusters
+	Sizes   []int  // sizes at which the trial runs, to measure growth; nil means a single size
+	Of      string // unit of the sizes, such as clusters
 
-	// it is done to the gateway, and then to the floor, which sends what one stream of each service
-	// was sent
+	// If floor is set, the trial also runs on the floor, after the replica. The floor sends the
+	// messages that one stream of each service received from the replica.
 	floor   bool
 	repeats int
-	fleet   func(size int) fleet.Config // the clusters
-	do      func(*run)                  // sets the figures, for the run's kind of server
+	fleet   func(size int) fleet.Config // the clusters for a size
+	do      func(*run)                  // the workload, which sets the figures for the run's kind of server
 }
 
-// Figure is one number of a trial, and its target.
+// Figure is a measured number with its targets.
 type Figure struct {
-	Key      string  // in a Sample
-	Label    string  // what it is, in words
+	Key      string  // key in a Sample
+	Label    string  // description of the figure
 	Unit     string  `json:",omitempty"`
-	MaxRatio float64 `json:",omitempty"` // times the floor's; 0: there is no such target
-	Max      float64 `json:",omitempty"` // in the unit; 0: there is no such target
+	MaxRatio float64 `json:",omitempty"` // target relative to the floor; 0 means no target
+	Max      float64 `json:",omitempty"` // absolute target in the figure's unit; 0 means no target
 }
 
-// Sample is what one run of a trial measured, by the figures' keys. It may have more.
+// Sample contains the figures of one run by their keys. It may contain additional keys.
 type Sample map[string]float64
 
-// Kind is which server a number belongs to.
+// Kind is a kind of server.
 type Kind string
 
 // The kinds of servers.
@@ -44,7 +45,7 @@ const (
 	Gateway Kind = "gateway"
 )
 
-// kinds returns the kinds of servers that the trial is done to, in this order.
+// kinds returns the kinds of servers for the trial, in the order of their runs.
 func (t Trial) kinds() []Kind {
 	if t.floor {
 		return []Kind{Gateway, Floor}
@@ -52,16 +53,16 @@ func (t Trial) kinds() []Kind {
 	return []Kind{Gateway}
 }
 
-// Targets, times the floor.
+// Targets relative to the floor.
 const (
-	atFloor   = 1.5 // of nearly all figures
-	asProxies = 1.3 // of streams that are spread as proxies have them
+	atFloor   = 1.5 // default target
+	asProxies = 1.3 // target for streams distributed as in real proxies
 )
 
-// runLimit is how long one run of a trial may take.
+// runLimit is the timeout of one run.
 const runLimit = 6 * time.Minute
 
-// Sections of the documentation that rest on trials.
+// Sections of the documentation that rely on trials.
 const (
 	overview      = "performance.md#what-isthmus-costs"
 	optimizations = "performance.md#optimizations-and-their-gains"
@@ -69,16 +70,16 @@ const (
 	sizing        = "operations.md#sizing"
 )
 
-// Mode chooses trials.
+// Mode selects trials.
 type Mode string
 
 // The modes.
 const (
-	Costs  Mode = "bench"  // trials of one size: make bench
-	Growth Mode = "growth" // trials of several sizes, which show how costs grow: make growth
+	Costs  Mode = "bench"  // trials at one size: make bench
+	Growth Mode = "growth" // trials at several sizes, which measure growth: make growth
 )
 
-// Trials returns the trials of a mode, in the order in which they are made.
+// Trials returns the trials of a mode in the order of execution.
 func Trials(s Scale, mode Mode) []Trial {
 	all := []Trial{
 		connect(s),
@@ -104,13 +105,13 @@ func Trials(s Scale, mode Mode) []Trial {
 	return slices.DeleteFunc(all, func(t Trial) bool { return (t.Sizes != nil) != (mode == Growth) })
 }
 
-// Scale is how much is measured with.
+// Scale contains the sizes of all trials.
 type Scale struct {
 	Web, App ServicesScale
 	Streams  int
 	Conns    int
-	Flips    int // of one endpoint under open streams
-	Repeats  int // of short trials
+	Flips    int // flips of one endpoint while streams are open
+	Repeats  int // number of runs of a short trial
 	Proxies  ProxiesScale
 	Most     MostScale
 
@@ -123,11 +124,11 @@ type Scale struct {
 	Copies          CopiesScale
 	Growth          GrowthScale
 
-	Settle time.Duration // how long a fresh server has, at most, to give back memory that it needed to start
-	Idle   time.Duration // how long each run of a trial waits, at most, for idle processors
+	Settle time.Duration // maximum time for a new server to release the memory used at startup
+	Idle   time.Duration // maximum wait for idle processors before each run
 }
 
-// Full is the scale that the targets are for.
+// Full returns the scale for the targets.
 func Full() Scale {
 	return Scale{
 		Web: ServicesScale{100, 50}, App: ServicesScale{1000, 5},
@@ -185,7 +186,8 @@ func Full() Scale {
 	}
 }
 
-// web is Services with many Pods, and app Services with few, in three clusters.
+// web returns the clusters for trials of Services with many Pods, and app those for trials of
+// Services with few Pods.
 func (s Scale) web(int) fleet.Config { return s.Web.fleet() }
 
 func (s Scale) app(int) fleet.Config { return s.App.fleet() }

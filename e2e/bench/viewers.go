@@ -11,13 +11,14 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// ViewersScale is a fleet that changes while people look at the gateway's page.
+// ViewersScale is a fleet with changes, and the number of viewers of the page.
 type ViewersScale struct {
 	ManyScale
 	Viewers int
 }
 
-// viewers lets a fleet change, first unseen, and then while some look at the page.
+// viewers returns a trial in which a fleet changes, first without and then with viewers of the
+// page.
 func viewers(s Scale) Trial {
 	c := s.Viewers
 	return Trial{
@@ -50,12 +51,12 @@ func viewers(s Scale) Trial {
 	}
 }
 
-// viewer asks as the page's script does.
+// viewer sends the same requests as the page's script.
 type viewer struct {
-	err error // that has ended it
+	err error // error that ended the viewer
 }
 
-// look asks for the four lists until the context ends, a second after it has them.
+// look requests the four lists repeatedly until the context ends, with a pause of a second.
 func (v *viewer) look(ctx context.Context, addr string) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()

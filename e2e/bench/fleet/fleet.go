@@ -1,7 +1,7 @@
-// Package fleet runs many light Kubernetes clusters at once, for measuring how costs grow: fifty
-// real API servers are too much for one machine. Its API servers are those of package apisim, over
-// plain HTTP unless Config.TLS is set, so that they cost little besides what is measured. [Config]
-// is what there is, and [Fleet.Flip] changes it.
+// Package fleet simulates many Kubernetes clusters in one process, to measure how costs grow. One
+// machine cannot run fifty real API servers. The API servers come from package apisim. They use
+// plain HTTP unless Config.TLS is set, so that they add little to the measured cost. [Config]
+// describes the clusters, and [Fleet.Flip] changes them.
 package fleet
 
 import (
@@ -25,41 +25,42 @@ import (
 	"isthmus/internal/apisim"
 )
 
-// Config is what there is.
+// Config describes a fleet.
 type Config struct {
-	Linked    int // clusters besides the one that the gateway is local to
-	Services  int // in each cluster
-	Slices    int // of each Service
-	Endpoints int // of each slice, all meshed Pods
-	// in each cluster, which endpoints are in turn, so that several Services have the same; 0: each
-	// its own
+	Linked    int // clusters in addition to the replica's local cluster
+	Services  int // Services per cluster
+	Slices    int // slices per Service
+	Endpoints int // endpoints per slice, which are all meshed Pods
+	// Pods is the number of Pods per cluster, which are shared by the endpoints in turn. 0 means
+	// that each endpoint has its own Pod.
 	Pods int
 
-	// Spread is how many linked clusters have the same Services, which the next so many have not:
-	// federated Services join these alone. 0: all have the same.
+	// Spread is the number of linked clusters with the same Services. A federated Service only
+	// joins the Services of such a group. 0 means that all clusters have the same Services.
 	Spread int
 
-	// Services of each linked cluster that [Fleet.Export] exports: the even ones as mirrors, the
-	// odd ones, of equal names, as members
+	// Exports is the number of Services per linked cluster that [Fleet.Export] exports. Even
+	// Services are exported as mirrors. Odd Services have the same names in all clusters and are
+	// exported as members.
 	Exports int
 
-	// Copies makes the local cluster accept copies of lost clusters, which [Fleet.Copied] counts. Names
-	// and addresses of Pods are random, because numbers in order compress better than those of real
-	// clusters.
+	// Copies makes the local cluster accept copies of lost clusters, which [Fleet.Copied] counts.
+	// It randomizes the names and addresses of Pods, because consecutive numbers compress better
+	// than those in real clusters.
 	Copies bool
 
-	Nodes bool // the local cluster has the clients' nodes, in three zones, so that there are three kinds of clients
-	// API servers are reached by TLS and HTTP/2, as real ones are, and not by plain HTTP/1.1, which
-	// costs them less
+	Nodes bool // create the Nodes of clients in three zones of the local cluster
+	// TLS makes the API servers use TLS and HTTP/2, like real ones. The default, plain HTTP/1.1, is
+	// cheaper for them.
 	TLS bool
 
-	Joined      bool              // federated Services join the local cluster's Services too
-	Annotations map[string]string // of federated Services
+	Joined      bool              // federated Services also join the Services of the local cluster
+	Annotations map[string]string // annotations on federated Services
 }
 
-// Fleet is the running clusters, all alike except for their Pods' addresses. In the local one there
-// is also a federated Service for each, which joins the linked clusters' and, if it is to, the
-// local one's. Only one goroutine at a time may use it.
+// Fleet is a set of running clusters that only differ in their Pods' addresses. The local cluster
+// also contains federated Services, which join the linked clusters' Services and, if Config.Joined
+// is set, its own. Only one goroutine at a time may use a Fleet.
 type Fleet struct {
 	cfg      Config
 	clusters []*member
@@ -70,14 +71,14 @@ type Fleet struct {
 type member struct {
 	api      *apisim.Server
 	number   int
-	services map[string]*corev1.Service              // by name
-	slices   map[string][]*discoveryv1.EndpointSlice // by Service
-	pods     int                                     // written so far
+	services map[string]*corev1.Service              // Services by name
+	slices   map[string][]*discoveryv1.EndpointSlice // slices by Service
+	pods     int                                     // number of Pods written so far
 	random   []int                                   // numbers of Pods in random order; nil means in order
 	exports  []*corev1.Service
 }
 
-// Start runs a fleet until Close.
+// Start starts a fleet, which runs until Close.
 func Start(cfg Config) (f *Fleet, err error) {
 	f = &Fleet{cfg: cfg}
 	defer func() {
@@ -119,7 +120,7 @@ func Start(cfg Config) (f *Fleet, err error) {
 	return f, f.federate()
 }
 
-// Close ends the fleet, and whatever watches it.
+// Close stops the API servers, which closes all connections.
 func (f *Fleet) Close() error {
 	var errs []error
 	for _, c := range f.clusters {
@@ -128,10 +129,10 @@ func (f *Fleet) Close() error {
 	return errors.Join(errs...)
 }
 
-// user is who reads the clusters.
+// user is the name of Isthmus's user in all clusters.
 const user = "gateway"
 
-// Server returns the API server of a cluster, by number.
+// Server returns the API server of a cluster by number.
 func (f *Fleet) Server(cluster int) *apisim.Server { return f.clusters[cluster].api }
 
 // first returns the number of a cluster's first Service.
@@ -142,7 +143,7 @@ func (c Config) first(cluster int) int {
 	return (cluster - 1) / c.Spread * c.Services
 }
 
-// WriteKubeconfig writes the kubeconfig of the cluster that the gateway is local to.
+// WriteKubeconfig writes a kubeconfig for the local cluster.
 func (f *Fleet) WriteKubeconfig(path string) error {
 	text, err := f.kubeconfig(0)
 	if err != nil {
@@ -156,7 +157,7 @@ func (f *Fleet) kubeconfig(i int) ([]byte, error) {
 	return api.Kubeconfig(api.Addr(), user)
 }
 
-// Flip makes one endpoint of a Service in a cluster not ready, or ready again if that has been done.
+// Flip changes the readiness of one endpoint in a cluster.
 func (f *Fleet) Flip(cluster int, service string) error {
 	c := f.clusters[cluster]
 	slice, err := c.middle(service)
@@ -168,8 +169,8 @@ func (f *Fleet) Flip(cluster int, service string) error {
 	return c.api.Put(slice)
 }
 
-// FlipProfile makes the port of a Service of the local cluster opaque, or plain again if that has
-// been done, which changes its profile but no endpoint.
+// FlipProfile makes the port of a local Service opaque, or removes the setting again. This changes
+// the profile but no endpoint.
 func (f *Fleet) FlipProfile(service string) error {
 	local := f.clusters[0]
 	o := local.services[service]
@@ -184,7 +185,7 @@ func (f *Fleet) FlipProfile(service string) error {
 	return local.api.Put(o)
 }
 
-// middle returns the slice of a Service that is changed.
+// middle returns the slice of a Service to change.
 func (c *member) middle(service string) (*discoveryv1.EndpointSlice, error) {
 	all := c.slices[service]
 	if all == nil {
@@ -193,7 +194,7 @@ func (c *member) middle(service string) (*discoveryv1.EndpointSlice, error) {
 	return all[len(all)/2], nil
 }
 
-// Scale makes all endpoints of a Service's slice in a cluster ready, or none, in one write.
+// Scale sets the readiness of all endpoints in a Service's slice in a cluster with one write.
 func (f *Fleet) Scale(cluster int, service string, ready bool) error {
 	c := f.clusters[cluster]
 	slice, err := c.middle(service)
@@ -206,9 +207,9 @@ func (f *Fleet) Scale(cluster int, service string, ready bool) error {
 	return c.api.Put(slice)
 }
 
-// federate adds to the local cluster the links, and the Services that join the linked clusters'.
+// federate writes the links and the federated Services to the local cluster.
 func (f *Fleet) federate() error {
-	members := map[int][]string{} // of each federated Service, by number
+	members := map[int][]string{} // by number of the federated Service
 	local := f.clusters[0]
 	for i := 1; i <= f.cfg.Linked; i++ {
 		kubeconfig, err := f.kubeconfig(i)
@@ -239,7 +240,8 @@ func (f *Fleet) federate() error {
 	return nil
 }
 
-// fill writes a cluster's Services, slices and Pods, and into the local one the clients' nodes.
+// fill writes a cluster's Services, slices and Pods. In the local cluster, it also writes the Nodes
+// of clients.
 func (c *member) fill(cfg Config) error {
 	f := filler{member: c, cfg: cfg}
 	for s := range cfg.Services {
@@ -266,15 +268,15 @@ func (c *member) putService(o *corev1.Service) error {
 	return c.api.Put(o)
 }
 
-// filler fills a cluster.
+// filler writes the objects of a cluster.
 type filler struct {
 	*member
 	cfg       Config
-	written   int // slices
+	written   int // number of slices
 	endpoints int
 }
 
-// service writes a Service with its slices, and their Pods.
+// service writes a Service with its slices and Pods.
 func (f *filler) service(i, slices, endpoints int) error {
 	name := Service(i)
 	if err := f.putService(kube.Service(Namespace, name)); err != nil {
@@ -298,7 +300,7 @@ func (f *filler) service(i, slices, endpoints int) error {
 	return nil
 }
 
-// endpoint returns the next endpoint, and writes its Pod if there is none yet.
+// endpoint returns the next endpoint, and writes its Pod unless the Pod exists.
 func (f *filler) endpoint() (discoveryv1.Endpoint, error) {
 	i := f.endpoints
 	f.endpoints++
@@ -308,7 +310,7 @@ func (f *filler) endpoint() (discoveryv1.Endpoint, error) {
 	return f.newPod()
 }
 
-// newPod writes the next Pod, and returns its endpoint.
+// newPod writes the next Pod and returns its endpoint.
 func (c *member) newPod() (discoveryv1.Endpoint, error) {
 	i := c.pods
 	c.pods++
@@ -318,15 +320,15 @@ func (c *member) newPod() (discoveryv1.Endpoint, error) {
 	return c.endpointOf(i), c.api.Put(Pod(i))
 }
 
-// endpointOf returns the endpoint of a Pod.
+// endpointOf returns the endpoint for a Pod.
 func (c *member) endpointOf(pod int) discoveryv1.Endpoint {
 	return kube.PodEndpoint(address(c.number, pod), Namespace, podName(pod))
 }
 
 const (
-	podBits = 18 // of an address
+	podBits = 18 // bits of an address that contain the number of the Pod
 	maxPods = 1 << podBits
-	seed    = 55 // the random order is the same in every run
+	seed    = 55 // makes the random order the same in every run
 )
 
 func address(cluster, i int) string {
@@ -336,26 +338,27 @@ func address(cluster, i int) string {
 
 func podName(i int) string { return fmt.Sprintf("web-5f79f964bc-%06d", i) }
 
-// Pod returns a Pod of any cluster, by number, as it is at first.
+// Pod returns a Pod in its original state, by its number in any cluster.
 func Pod(i int) *corev1.Pod {
 	p := kube.Mesh(kube.Pod(Namespace, podName(i), ""))
 	p.Labels[kube.HashLabel] = "5f79f964bc"
 	return p
 }
 
-// Rolling restarts all Pods of a Service in the local cluster, one after the other. A new Pod is
-// there some steps before its endpoint takes the place of the old one, and the old Pod as long
-// after that, as it is in real clusters.
+// Rolling restarts the Pods of a Service in the local cluster one after the other. As in real
+// clusters, a new Pod exists some steps before its endpoint replaces the old one, and the old Pod
+// exists for as many steps afterwards.
 type Rolling struct {
 	fleet  *Fleet
 	slices []*discoveryv1.EndpointSlice
 	ahead  int
-	next   int                    // step
-	made   []discoveryv1.Endpoint // of new Pods, in the order in which they are used
-	old    []string               // Pods, likewise
+	next   int                    // number of the next step
+	made   []discoveryv1.Endpoint // endpoints of new Pods in order of use
+	old    []string               // names of old Pods in order of removal
 }
 
-// Restart returns what restarts a Service's Pods, each of which is there that many steps before and after it is used.
+// Restart returns a Rolling for a Service. Each Pod exists for the given number of steps before and
+// after its endpoint is in use.
 func (f *Fleet) Restart(service string, ahead int) (*Rolling, error) {
 	slices := f.clusters[0].slices[service]
 	if slices == nil {
@@ -364,7 +367,7 @@ func (f *Fleet) Restart(service string, ahead int) (*Rolling, error) {
 	return &Rolling{fleet: f, slices: slices, ahead: ahead}, nil
 }
 
-// Endpoints returns how many endpoints the Service has.
+// Endpoints returns the number of endpoints.
 func (r *Rolling) Endpoints() (n int) {
 	for _, s := range r.slices {
 		n += len(s.Endpoints)
@@ -372,7 +375,8 @@ func (r *Rolling) Endpoints() (n int) {
 	return n
 }
 
-// Step makes the next step. It returns whether that has replaced an endpoint, and whether all steps have been made.
+// Step makes the next step. It reports whether the step replaced an endpoint, and whether it was
+// the last step.
 func (r *Rolling) Step() (replaced, done bool, err error) {
 	c, all := r.fleet.clusters[0], r.Endpoints()
 	create, replace, remove := r.next, r.next-r.ahead, r.next-2*r.ahead
@@ -385,7 +389,7 @@ func (r *Rolling) Step() (replaced, done bool, err error) {
 		r.made = append(r.made, e)
 	}
 	if replaced = replace >= 0 && replace < all; replaced {
-		slice := r.slices[replace%len(r.slices)] // their order in the slices is not that in which Pods are restarted
+		slice := r.slices[replace%len(r.slices)] // Pods restart in another order than that of the slices
 		at := &slice.Endpoints[replace/len(r.slices)]
 		r.old = append(r.old, at.TargetRef.Name)
 		*at = r.made[replace]
@@ -399,7 +403,7 @@ func (r *Rolling) Step() (replaced, done bool, err error) {
 	return replaced, remove == all-1, err
 }
 
-// Addresses returns the addresses of all endpoints, by the port that they have.
+// Addresses returns the addresses of all endpoints.
 func (r *Rolling) Addresses() (list []netip.AddrPort) {
 	for _, s := range r.slices {
 		for _, e := range s.Endpoints {
@@ -409,16 +413,17 @@ func (r *Rolling) Addresses() (list []netip.AddrPort) {
 	return list
 }
 
-// perNamespace is how many exports of a cluster are in one namespace.
+// perNamespace is the number of a cluster's exports per namespace.
 const perNamespace = 50
 
-// exportLabels are Linkerd's, by which the even and the odd exports are exported.
+// exportLabels contains Linkerd's labels for even and odd exports.
 var exportLabels = [...][2]string{
 	{"mirror.linkerd.io/exported", "remote-discovery"},
 	{"mirror.linkerd.io/federated", "member"},
 }
 
-// fillExports writes the Services that are exported later, into the local cluster their namespaces.
+// fillExports writes Services for later export. In the local cluster, it only writes their
+// namespaces.
 func (c *member) fillExports(n int) error {
 	for i := range n {
 		o := kube.Service(fmt.Sprintf("exports-%02d", i/perNamespace), fmt.Sprintf("export-%05d", i))
@@ -437,7 +442,7 @@ func (c *member) fillExports(n int) error {
 	return nil
 }
 
-// Export exports all exports.
+// Export exports all Services prepared for export.
 func (f *Fleet) Export() error {
 	for i := range f.cfg.Exports {
 		for _, c := range f.clusters[1:] {
@@ -450,35 +455,36 @@ func (f *Fleet) Export() error {
 	return nil
 }
 
-// Exported returns how many Services are to be written for all exports.
+// Exported returns the number of Services that Isthmus must write for all exports.
 func (f *Fleet) Exported() int { return f.cfg.Exports/2 + (f.cfg.Exports-f.cfg.Exports/2)*f.cfg.Linked }
 
-// ChangeExport gives an export of a linked cluster another value of a label that is copied to what
-// is written. One goroutine may call it while another uses the fleet for something else.
+// ChangeExport changes a label of an export in a linked cluster. Isthmus copies this label to the
+// Services that it writes. ChangeExport may run at the same time as one other method.
 func (f *Fleet) ChangeExport(cluster, export int, value string) error {
 	c := f.clusters[cluster]
 	c.exports[export].Labels["team"] = value
 	return c.api.Put(c.exports[export])
 }
 
-// writes is what gateways have written into the local cluster: Services, and ConfigMaps with copies
-// of lost clusters.
+// writes records the Services and the copies of lost clusters that Isthmus has written to the local
+// cluster.
 type writes struct {
 	mu     sync.Mutex
-	there  int       // more than at first
-	last   time.Time // when it was last written
+	there  int       // number of Services that still exist
+	last   time.Time // time of the last write
 	copies copies
 }
 
-// Written returns how many of the Services that gateways created still exist, and when gateways last wrote one.
+// Written returns the number of existing Services that Isthmus created, and the time of the last
+// write to a Service.
 func (f *Fleet) Written() (there int, last time.Time) {
 	f.writes.mu.Lock()
 	defer f.writes.mu.Unlock()
 	return f.writes.there, f.writes.last
 }
 
-// Lose makes the API servers of all linked clusters fail. The servers end all watches, and respond
-// to every later request with an error.
+// Lose makes the API servers of all linked clusters unavailable. The servers end all watches and
+// reject later requests with an error.
 func (f *Fleet) Lose() {
 	for _, c := range f.clusters[1:] {
 		c.api.Misbehave(apisim.Faults{Failing: http.StatusServiceUnavailable})
@@ -486,14 +492,14 @@ func (f *Fleet) Lose() {
 	}
 }
 
-// Copied returns the complete copies that replicas have written. Copied also counts deleted copies.
+// Copied describes the complete copies that replicas have written, including deleted copies.
 func (f *Fleet) Copied() Copied {
 	f.writes.mu.Lock()
 	defer f.writes.mu.Unlock()
 	return f.writes.copies.complete()
 }
 
-// note takes note of a write.
+// note records a write.
 func (w *writes) note(before, after runtime.Object) {
 	if m, ok := after.(*corev1.ConfigMap); ok && before == nil {
 		w.mu.Lock()
@@ -503,7 +509,7 @@ func (w *writes) note(before, after runtime.Object) {
 	}
 	_, was := before.(*corev1.Service)
 	_, is := after.(*corev1.Service)
-	if !was && !is { // a Lease
+	if !was && !is { // for example a Lease
 		return
 	}
 	w.mu.Lock()
@@ -516,25 +522,25 @@ func (w *writes) note(before, after runtime.Object) {
 	}
 }
 
-// Namespace is where all Services are.
+// Namespace is the namespace of all Services.
 const Namespace = "bench"
 
-const nodes, zones = 20, 3 // of clients
+const nodes, zones = 20, 3 // Nodes of clients
 
-// Name returns the name of a cluster, by number: 0 is the local one.
+// Name returns the name of a cluster by number. The local cluster has the number 0.
 func Name(i int) string { return fmt.Sprintf("c%02d", i) }
 
-// Service returns the name of a Service, by number. All clusters that have it name it so.
+// Service returns the name of a Service by number. The name is the same in all clusters.
 func Service(i int) string { return fmt.Sprintf("svc-%05d", i) }
 
-// Federated returns the name of the Service that joins those of a name.
+// Federated returns the name of the federated Service for a Service.
 func Federated(service string) string { return service + "-all" }
 
-// Authority returns what a proxy asks for to reach a Service.
+// Authority returns the authority of a Service.
 func Authority(service string) string { return kube.Authority(Namespace, service) }
 
-// Token returns the context token that a client's proxy sends. Clients are spread over all nodes,
-// and so over the zones.
+// Token returns the context token of a client's proxy by number. Clients are spread over all nodes
+// and zones.
 func Token(i int) string {
 	return fmt.Sprintf(`{"ns":"%s", "nodeName":"%s", "pod":"client-%d"}`, Namespace, node(i), i)
 }

@@ -16,9 +16,8 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// List lists the Pods, Services and EndpointSlices of a fleet's clusters, all at once, in the plain
-// way of client-go, and returns how many there are. It finds the linked clusters by their link
-// Secrets.
+// List lists the Pods, Services and EndpointSlices of all clusters in a fleet in parallel with
+// client-go, and returns the number of objects. It finds the linked clusters by their link Secrets.
 func List(ctx context.Context, kubeconfig string) (objects int, err error) {
 	local, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -51,13 +50,13 @@ func List(ctx context.Context, kubeconfig string) (objects int, err error) {
 
 const protobuf = "application/vnd.kubernetes.protobuf"
 
-// lister is lists under way.
+// lister runs lists in parallel.
 type lister struct {
 	errgroup.Group
 	objects atomic.Int64
 }
 
-// start begins to list a cluster.
+// start starts the lists of a cluster.
 func (l *lister) start(ctx context.Context, cfg *rest.Config) (kubernetes.Interface, error) {
 	cfg.QPS, cfg.ContentType, cfg.AcceptContentTypes = -1, protobuf, protobuf+",application/json"
 	client, err := kubernetes.NewForConfig(cfg)

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Labels and annotation of the ConfigMaps that a copy of a lost cluster consists of.
+// Labels of the ConfigMaps that contain the copy of a lost cluster.
 const (
 	copyCluster    = "isthmus.io/cache-cluster"
 	copyGeneration = "isthmus.io/cache-generation"
@@ -16,12 +16,12 @@ const (
 
 // Copied describes the complete copies of lost clusters in the local cluster.
 type Copied struct {
-	Clusters int       // with a complete copy
-	Bytes    int       // of these copies
-	Last     time.Time // when the newest ConfigMap was written
+	Clusters int       // number of clusters with a complete copy
+	Bytes    int       // total size of these copies
+	Last     time.Time // time of the last write to a ConfigMap
 }
 
-// copies are the written copies of lost clusters, by cluster and generation.
+// copies contains the copies of lost clusters by cluster and generation.
 type copies struct {
 	all  map[[2]string]*written
 	last time.Time
@@ -29,15 +29,15 @@ type copies struct {
 
 // written is one copy.
 type written struct {
-	count int // of its ConfigMaps
-	parts int // ConfigMaps that exist
-	bytes int // of these
+	count int // expected number of ConfigMaps
+	parts int // number of existing ConfigMaps
+	bytes int // total size of the existing ConfigMaps
 }
 
-// add adds a new ConfigMap.
+// add adds a new ConfigMap to its copy.
 func (c *copies) add(m *corev1.ConfigMap) {
 	var head struct {
-		Parts int `json:"parts"` // number of ConfigMaps
+		Parts int `json:"parts"` // the ConfigMap is not part of a copy
 	}
 	if json.Unmarshal([]byte(m.Annotations[copyHead]), &head) != nil {
 		return // the ConfigMap belongs to no copy

@@ -22,30 +22,30 @@ import (
 
 const (
 	service      = "/io.linkerd.proxy.destination.Destination/"
-	streamWindow = 64<<10 - 1 // HTTP/2's default
+	streamWindow = 64<<10 - 1 // the default in HTTP/2
 	connWindow   = 1 << 20
-	mostBuffer   = 32 << 10 // of a connection, each way
-	// of the buffer: that of thousands of connections of few streams is a large part of what they
-	// cost here
+	mostBuffer   = 32 << 10 // maximum read and write buffers of a connection
+	// ofStream is the buffer size per stream of a connection. With thousands of connections that
+	// have few streams each, buffers are a large part of the memory.
 	ofStream = 1 << 10
 )
 
-// conn is one connection and its streams.
+// conn is a connection with its streams.
 type conn struct {
 	load *Load
 	tcp  net.Conn
 
-	write  sync.Mutex // guards what follows; frames are read without
+	write  sync.Mutex // guards writes through out and framer; frames are read without this lock
 	out    *bufio.Writer
 	framer *http2.Framer
 
-	mu      sync.Mutex // guards what follows
-	streams []*stream  // their ids are 1, 3, 5, …
+	mu      sync.Mutex // guards the fields below
+	streams []*stream  // in order of their ids 1, 3, 5, …
 
-	unacked int // bytes read since the last window update; of the reading goroutine
+	unacked int // bytes read since the last window update; only used by the reading goroutine
 }
 
-// dial connects and grants the server a window.
+// dial opens a connection and sends the client's settings and window.
 func dial(ctx context.Context, cfg Config, l *Load) (*conn, error) {
 	var d net.Dialer
 	tcp, err := d.DialContext(ctx, "tcp", cfg.Addr)
@@ -71,14 +71,14 @@ func dial(ctx context.Context, cfg Config, l *Load) (*conn, error) {
 	return c, nil
 }
 
-// send writes frames at once.
+// send writes and flushes frames.
 func (c *conn) send(frames func(*http2.Framer) error) error {
 	c.write.Lock()
 	defer c.write.Unlock()
 	return errors.Join(frames(c.framer), c.out.Flush())
 }
 
-// open makes a call for each target.
+// open starts a call for each target.
 func (c *conn) open(cfg Config, targets []Target) error {
 	c.mu.Lock()
 	for _, t := range targets {
@@ -116,7 +116,7 @@ func (c *conn) open(cfg Config, targets []Target) error {
 	})
 }
 
-// read takes what comes until the connection ends.
+// read reads frames until the connection ends.
 func (c *conn) read() {
 	for {
 		frame, err := c.framer.ReadFrame()
@@ -155,7 +155,7 @@ func (c *conn) take(frame http2.Frame) error {
 	return nil
 }
 
-// EndError is the end of a stream, which no stream should come to.
+// EndError reports the unexpected end of a stream.
 type EndError struct {
 	Code    codes.Code
 	Message string
@@ -165,7 +165,7 @@ func (e *EndError) Error() string {
 	return fmt.Sprintf("a stream has ended: %v: %s", e.Code, e.Message)
 }
 
-// ended reads the trailers of a stream.
+// ended converts the trailers of a stream to an error.
 func ended(fields []hpack.HeaderField) error {
 	e := &EndError{Code: codes.Unknown}
 	for _, f := range fields {
@@ -181,7 +181,8 @@ func ended(fields []hpack.HeaderField) error {
 	return e
 }
 
-// data counts the messages that a frame completes, and opens windows again that are half used up.
+// data counts the messages that a frame completes, and sends window updates when half of a window
+// is used.
 func (c *conn) data(f *http2.DataFrame) error {
 	i, size := int(f.StreamID/2), len(f.Data())
 	c.mu.Lock()
@@ -213,7 +214,7 @@ func (c *conn) data(f *http2.DataFrame) error {
 	})
 }
 
-// each calls a function for each stream, one after the other.
+// each calls a function for each stream.
 func (c *conn) each(do func(*stream)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

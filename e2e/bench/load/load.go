@@ -1,9 +1,10 @@
-// Package load holds many streams open to a Destination server, as many proxies would, and notes when each message
-// comes.
+// Package load opens many streams to a Destination server, as many proxies would, and records the
+// time of each message.
 //
-// It is made to cost little, since it shares the machine with the server that is measured: one goroutine for a
-// connection, none for a stream, HTTP/2 frames read as they come, messages counted by their length and never decoded.
-// Towards the server it is a proxy: plain text, windows of 64 KiB a stream and 1 MiB a connection, no pings.
+// The package uses little CPU and memory, because it shares the machine with the measured server.
+// It runs one goroutine per connection, reads HTTP/2 frames directly, and counts messages by their
+// length without decoding. Its connections look like those of a proxy: plain text, windows of 64
+// KiB per stream and 1 MiB per connection, and no pings.
 package load
 
 import (
@@ -20,34 +21,34 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// Config is what to open.
+// Config configures a Load.
 type Config struct {
 	Addr    string
 	Conns   int
-	Targets []Target // one stream each; the first go to the first connection, and so on in turn
-	Newest  bool     // of the times when a stream's messages came, keep the newest only
+	Targets []Target // one stream each, distributed in turn over the connections
+	Newest  bool     // only store the time of the last message per stream
 }
 
-// Target is what one stream subscribes to.
+// Target is the subscription of one stream.
 type Target struct {
 	Authority, Token string
-	Method           string // Get or GetProfile; empty: Get
-	Keep             bool   // keep the bytes of all messages
+	Method           string // Get or GetProfile; the default is Get
+	Keep             bool   // store all messages
 }
 
 // Load is a set of open streams.
 type Load struct {
 	conns []*conn
-	total atomic.Int64 // messages that have come
-	bytes atomic.Int64 // of HTTP/2 data
+	total atomic.Int64 // number of received messages
+	bytes atomic.Int64 // number of received HTTP/2 data bytes
 
 	mu      sync.Mutex
-	err     error // why the first stream has ended
+	err     error // error of the first stream that ended
 	running sync.WaitGroup
 }
 
-// Open makes connections and calls, and returns once each stream has had its first message. When it
-// fails, nothing is left open.
+// Open opens all connections and streams, and waits for the first message on each stream. On
+// failure, it closes all connections.
 func Open(ctx context.Context, cfg Config) (*Load, error) {
 	l := &Load{}
 	for range min(cfg.Conns, len(cfg.Targets)) {
@@ -73,7 +74,7 @@ func Open(ctx context.Context, cfg Config) (*Load, error) {
 	return l, nil
 }
 
-// Close ends all streams by ending their connections. To call it again does nothing.
+// Close closes all connections. Later calls have no effect.
 func (l *Load) Close() error {
 	l.fail(errors.New("closed"))
 	var errs []error
@@ -86,7 +87,8 @@ func (l *Load) Close() error {
 	return errors.Join(errs...)
 }
 
-// Await returns once each stream has had n messages or more since it was opened. It looks every millisecond.
+// Await waits until each stream has received at least n messages since it was opened. It checks
+// every millisecond.
 func (l *Load) Await(ctx context.Context, n int) error {
 	for {
 		if err := l.failed(); err != nil {
@@ -102,13 +104,13 @@ func (l *Load) Await(ctx context.Context, n int) error {
 	}
 }
 
-// missing returns how many messages have to come so that each stream has n.
+// missing returns the number of messages still missing until each stream has n.
 func (l *Load) missing(n int) (missing int64) {
 	l.each(func(s *stream) { missing += int64(max(0, n-s.count)) })
 	return missing
 }
 
-// fail notes that a stream has ended, which none should.
+// fail records the error of a stream that ended.
 func (l *Load) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,14 +119,13 @@ func (l *Load) fail(err error) {
 	}
 }
 
-// failed returns why the first stream has ended; nil: none has.
+// failed returns the error of the first stream that ended, or nil.
 func (l *Load) failed() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
 }
 
-// Streams returns the number of streams.
 func (l *Load) Streams() (n int) {
 	for _, c := range l.conns {
 		n += len(c.streams)
@@ -132,19 +133,20 @@ func (l *Load) Streams() (n int) {
 	return n
 }
 
-// Received returns how many messages have come.
+// Received returns the number of received messages.
 func (l *Load) Received() int { return int(l.total.Load()) }
 
-// Bytes returns how large all that has come is, as encoded, with five bytes more for each message.
+// Bytes returns the size of all received messages, including five bytes of header per message.
 func (l *Load) Bytes() int { return int(l.bytes.Load()) }
 
-// Arrivals calls a function for each stream with the times when its messages came, in order. With
-// Config.Newest there is only the last.
+// Arrivals calls yield for each stream with the times of its messages in order. If Config.Newest is
+// set, there is only the last time.
 func (l *Load) Arrivals(yield func(t Target, at []time.Time)) {
 	l.each(func(s *stream) { yield(s.target, s.arrivals) })
 }
 
-// Messages calls a function for each stream with its messages, if they have been kept.
+// Messages calls yield for each stream with its stored messages, or nil if the stream does not
+// store them.
 func (l *Load) Messages(yield func(t Target, messages [][]byte)) {
 	l.each(func(s *stream) { yield(s.target, s.kept) })
 }
@@ -155,24 +157,24 @@ func (l *Load) each(do func(*stream)) {
 	}
 }
 
-// prefix is how many bytes stand before each message: whether it is compressed, and its length.
+// prefix is the size of the header before each message: a compression flag and the length.
 const prefix = 5
 
-// stream is one call: where the next message ends, and when the others came.
+// stream is the state of one call.
 type stream struct {
 	target   Target
 	newest   bool
-	count    int // of messages
+	count    int // number of messages
 	arrivals []time.Time
 	kept     [][]byte
 
-	head    []byte // of the next message, as far as it has come
-	left    int    // bytes of the message that are still to come, once head is whole
-	message []byte // the message so far, if messages are kept
+	head    []byte // received part of the next message's header
+	left    int    // missing bytes of the message, once the header is complete
+	message []byte // received part of the message, if messages are stored
 	unacked int    // bytes since the last window update
 }
 
-// take reads the next bytes of the stream, and returns how many messages they completed.
+// take reads data from the stream and returns the number of completed messages.
 func (s *stream) take(data []byte, now time.Time) (done int) {
 	for len(data) > 0 || len(s.head) == prefix && s.left == 0 {
 		if n := min(prefix-len(s.head), len(data)); n > 0 {
@@ -204,7 +206,7 @@ func (s *stream) take(data []byte, now time.Time) (done int) {
 	return done
 }
 
-// appendMessage appends a message with its prefix.
+// appendMessage appends a message with its header.
 func appendMessage(b, message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(append(b, 0), uint32(len(message))), message...)
 }
