@@ -23,7 +23,8 @@ type Access struct {
 }
 
 // ReadAccesses parses Secrets as a Store does, and returns one Access per link Secret, oldest
-// Secret first. All Secrets must be in the same namespace. Other types of Secrets are skipped.
+// Secret first. All Secrets must be in the same namespace. ReadAccesses skips Secrets that are not
+// link Secrets.
 func ReadAccesses(secrets []corev1.Secret) []Access {
 	var list []*credentials
 	for i := range secrets {
@@ -55,8 +56,8 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 // that Isthmus watches contains far fewer than maxSecrets Secrets.
 const secretsOfPage, maxSecrets = 200, 4000
 
-// ListSecrets lists the Secrets in a namespace that match the list options. It overwrites the Limit
-// of the list options.
+// ListSecrets lists the Secrets in a namespace that match the list options. ListSecrets overwrites
+// the Limit of the list options.
 func ListSecrets(
 	ctx context.Context, api *kube.Clients, namespace string, which metav1.ListOptions,
 ) (all []corev1.Secret, err error) {

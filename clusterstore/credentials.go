@@ -79,8 +79,8 @@ func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credent
 	return c
 }
 
-// readContent parses the annotations and the kubeconfig. With an error, it also returns the reason
-// for the metric.
+// readContent parses the annotations and the kubeconfig. If readContent fails, it also returns the
+// reason for the metric.
 func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	trustDomain, ok := s.Annotations[TrustDomainAnnotation]
 	if !ok {
@@ -135,8 +135,8 @@ func (c *credentials) describe(used *credentials) adminapi.Cluster {
 	return d
 }
 
-// explain adds an explanation to an error that means that the API server rejects the credentials.
-// Without it, the error of the server (Unauthorized or a TLS alert) looks like a network or server
+// If the API server rejects the credentials, explain adds an explanation to the error. Without the
+// explanation, the error of the server (Unauthorized or a TLS alert) looks like a network or server
 // failure. All other errors are returned unchanged.
 func (c *credentials) explain(err error) error {
 	refused := ""
@@ -160,10 +160,10 @@ func (c *credentials) explain(err error) error {
 	return fmt.Errorf("the API server refuses the %s: %w; recreate the link Secret", refused, err)
 }
 
-// CheckLink checks a link Secret as a Store does. It returns an error if the Secret cannot be used.
-// Otherwise, it returns the cluster name and warnings about insecure or invalid settings. The
-// results never quote the kubeconfig. The exports argument is the Settings function in
-// ExportOptions.
+// CheckLink checks a link Secret as a Store does. If the Secret cannot be used, CheckLink returns
+// an error. If the Secret can be used, CheckLink returns the cluster name and warnings about
+// insecure or invalid settings. The results never quote the kubeconfig. The exports argument is the
+// Settings function in ExportOptions.
 func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (any, []string)) (
 	name federation.ClusterName, warnings []string, err error,
 ) {
@@ -174,7 +174,7 @@ func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (an
 	return c.cluster, slices.Concat(c.warnings, c.ignored, c.settings.warnings), c.refused
 }
 
-// readClusterName returns the cluster name in the label. It rejects the name "local", because
+// readClusterName returns the cluster name in the label. The name "local" is rejected, because
 // labels, pages, annotations and metrics use "local" for the local cluster.
 func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	name, ok := s.Labels[ClusterNameLabel]
@@ -194,8 +194,8 @@ func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	return federation.ClusterName(name), nil
 }
 
-// hash returns the SHA-256 hash of a list of byte strings. The length of each string is hashed too,
-// so that moving bytes from one string to the next changes the result.
+// hash returns the SHA-256 hash of a list of byte strings. The hash includes the length of each
+// string, so that moving bytes from one string to the next changes the result.
 func hash(parts ...[]byte) [sha256.Size]byte {
 	h := sha256.New()
 	for _, p := range parts {
@@ -213,9 +213,9 @@ func sortCredentials(list []*credentials) {
 }
 
 // pick returns the credentials to use for a cluster, or nil if none are valid. The list contains
-// all credentials of the cluster, oldest first. The oldest valid credentials win. However, if the
-// Secret in use still exists but has become invalid, pick returns the accepted credentials, so that
-// an invalid edit to a Secret cannot take the cluster down.
+// all credentials of the cluster, oldest first. Usually, pick returns the oldest valid credentials.
+// If the Secret in use still exists but has become invalid, pick returns the accepted credentials,
+// so that an invalid edit to a Secret cannot take the cluster down.
 func pick(list []*credentials, accepted *credentials) *credentials {
 	if accepted != nil {
 		now := slices.IndexFunc(list, func(c *credentials) bool { return c.secret == accepted.secret })

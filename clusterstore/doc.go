@@ -15,8 +15,7 @@
 //   - A cluster stays linked as long as a link Secret with its name exists. While a cluster is
 //     unreachable, the Store keeps retrying, and the cached endpoints stay in use.
 //   - If new objects would exceed the memory cap of a cluster, its cache stays unchanged, and the
-//     Store retries. The state of such a cluster is stale, or unreachable if the cluster has never
-//     synced.
+//     Store retries. A cluster over its memory cap is stale, or unreachable if it has never synced.
 //   - At most 32 clusters start concurrently. A starting cluster makes way for the next one when it
 //     has synced, when a request has failed, or after a second at the latest.
 //   - If several Secrets have the same cluster name, the Store uses the oldest valid Secret. If an
@@ -27,20 +26,20 @@
 //   - If a cluster is unreachable when the Store starts, the Store serves a copy of the cluster's
 //     cache, which [Options].ReadCopy returns. [Store.Caches] returns the caches to copy.
 //   - Rotating credentials does not affect proxies. The Store starts another Cluster with the new
-//     credentials, which replaces the serving Cluster in one step. Before that, the new Cluster
-//     must have listed all kinds of objects that the serving Cluster has cached. For exceptions,
-//     see successor.go.
+//     credentials, which replaces the serving Cluster in one step. Before the switch, the new
+//     Cluster lists all kinds of objects that the serving Cluster has cached. The file successor.go
+//     describes the exceptions.
 //   - When Run returns, the table still contains the links and their endpoints.
 //   - [Store.Exports] returns the exports of the local cluster and of all linked clusters. The
-//     exports of an unusable or unreachable cluster do not change. If a list removes several
+//     exports of an unusable or unreachable cluster do not change. If a new list lacks several
 //     exports, all removals take effect in one step.
 //   - [Store.Status] returns an entry for every link Secret, including the reason if the Secret is
 //     not used. Logs, pages and errors never contain credentials.
 //
 // [Store.Run] starts one goroutine that watches Secrets, and one goroutine per cluster name. Only
 // the goroutine of a cluster name changes the link with that name. [LocalLink.Run] runs the same
-// code for the local cluster. Each Cluster starts further goroutines. Run returns after all of
-// these goroutines have stopped. All other methods are safe for concurrent use.
+// code for the local cluster. Each Cluster starts further goroutines. Run returns after all
+// goroutines have stopped. All other methods are safe for concurrent use.
 //
 // Package clusterstore uses these packages:
 //

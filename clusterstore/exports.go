@@ -15,8 +15,8 @@ type ExportOptions struct {
 	// Hooks returns the hooks for the cluster with the given name, which is empty for the local
 	// cluster. The Store sets the Changed field of the returned hooks.
 	Hooks func(cluster string) cluster.ExportHooks
-	// Settings parses the annotations on a link Secret. It returns non-nil settings, and at most
-	// one warning per annotation.
+	// Settings parses the annotations on a link Secret. The returned settings must not be nil. At
+	// most one warning per annotation is allowed.
 	Settings func(annotations map[string]string) (settings any, warnings []string)
 }
 
@@ -25,16 +25,16 @@ type ClusterExports struct {
 	Name   string    // empty for the local cluster
 	Domain string    // DNS domain of the cluster, such as "cluster.local"
 	Linked time.Time // when the link Secret was created
-	// Settings is the result of ExportOptions.Settings. It is nil for the local cluster, and for a
-	// linked cluster without a usable Secret.
+	// Settings is the result of ExportOptions.Settings. Settings is nil for the local cluster, and
+	// for a linked cluster without a usable Secret.
 	Settings     any
 	OtherNetwork bool                   // proxies reach the cluster through Linkerd gateways
 	Exports      *cluster.CachedExports // nil if the exports are unknown
 }
 
 // Exports returns the exports of the local cluster, followed by those of all links, sorted by name.
-// If the link Secrets have not been listed yet, linksListed is false. The running time is
-// proportional to the number of links and, after a change, to the number of exports.
+// If the link Secrets have not been listed yet, linksListed is false. The running time of Exports
+// is proportional to the number of links and, after a change, to the number of exports.
 //
 // Exports, ExportsChanged, NotifyExports and RelistServices require Options.Exports.
 func (s *Store) Exports() (all []ClusterExports, linksListed bool) {
@@ -56,12 +56,12 @@ func (s *Store) ExportsChanged() <-chan struct{} {
 }
 
 // NotifyExports closes the channel that ExportsChanged returned. The Store calls NotifyExports
-// after each change that may affect Exports. Other code must call it after other changes that
-// affect the plan of exports.
+// after each change that may affect Exports. Other code must call NotifyExports after other changes
+// that affect the plan of exports.
 func (s *Store) NotifyExports() { s.notifyExports() }
 
-// RelistServices makes a cluster call its export hooks again for all Services. The name is empty
-// for the local cluster. RelistServices does not block.
+// RelistServices makes a cluster call its export hooks again for all Services. For the local
+// cluster, the name argument is empty. RelistServices does not block.
 func (s *Store) RelistServices(name string) {
 	l := s.opts.LocalLink.link
 	if name != "" {

@@ -22,9 +22,9 @@ import (
 	"isthmus/internal/panics"
 )
 
-// linkEnv contains the dependencies of links. [NewStore] creates one for all linked clusters, and
-// [NewLocalLink] creates one for the local cluster. The fields do not change after the first link
-// has started.
+// linkEnv contains the dependencies of links. [NewStore] creates the linkEnv of all linked
+// clusters, and [NewLocalLink] creates the linkEnv of the local cluster. The fields of a linkEnv do
+// not change after the first link has started.
 type linkEnv struct {
 	rules      cluster.Rules
 	table      *federation.Table
@@ -74,12 +74,13 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 // runs the link, and only that goroutine writes its fields. The link receives lists of Secrets
 // through its mailbox.
 //
-// A link has up to two clusters. The table reads endpoints from the serving cluster. The cluster in
-// the next field replaces the serving cluster once it has synced. A new link has only the cluster
-// in the next field. During a rotation, it has both.
+// A link has up to two clusters. The table reads endpoints from the serving cluster. Once the
+// cluster in the next field has synced, it replaces the serving cluster. A new link has only the
+// cluster in the next field. During a rotation, a link has both a serving cluster and a cluster in
+// the next field.
 //
 // If the cluster in the next field cannot sync after the replica has started, the table may read
-// from a copy of its cache until it has synced.
+// from a copy of the cluster's cache until the cluster has synced.
 type link struct {
 	env   *linkEnv
 	store *Store     // nil for the local cluster
@@ -90,9 +91,10 @@ type link struct {
 
 	mailbox federation.Latest[[]*credentials] // all Secrets with this cluster name, oldest first
 	changed *pace.Signal                      // set when the region or the gateways of a cluster change
-	// probed is set when the addresses or the health of the gateways change. It is separate from
-	// the changed signal, because a signal delays a change that closely follows another. A gateway
-	// could otherwise not be used promptly after the cluster has announced it.
+	// probed is set when the addresses or the health of the gateways change. The probed signal is
+	// separate from the changed signal, because a signal delays a change that closely follows
+	// another. With a shared signal, a change to the gateways would be delayed by the change to the
+	// cluster that announced them.
 	probed    *pace.Signal
 	published atomic.Pointer[linkStatus] // for status and metrics
 	// settled becomes true when the state of the link is no longer pending, or when only the names
@@ -144,8 +146,8 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 }
 
 // useSettings reads the settings from the newest version of the Secret in use. The credentials in
-// use may come from an older version. For example, a cordon takes effect even if the kubeconfig in
-// the Secret has become invalid. If inUse is nil, useSettings resets the standing.
+// use may come from an older version of the Secret. For example, a cordon takes effect even if the
+// kubeconfig in the Secret has become invalid. If inUse is nil, useSettings resets the standing.
 func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	s := &l.standing
 	if inUse == nil {
@@ -165,8 +167,8 @@ func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	s.secret = l.env.namespace + "/" + c.secret
 }
 
-// useCredentials ensures that one of the link's clusters uses the given credentials. If want is
-// nil, it removes the link's clusters.
+// useCredentials ensures that one of the link's clusters uses the given credentials. If the want
+// argument is nil, useCredentials removes the link's clusters.
 func (l *link) useCredentials(ctx context.Context, want *credentials) {
 	l.accepted = want
 	switch {
@@ -257,7 +259,7 @@ func (l *link) logLinked(creds *credentials) {
 }
 
 // useGateways makes the tracker follow the gateways of the cluster. If Isthmus can reach the Pods
-// of the cluster directly, it stops the tracker instead.
+// of the cluster directly, useGateways stops the tracker instead.
 func (l *link) useGateways(ctx context.Context) {
 	g := &l.gateways
 	from := cmp.Or(l.serving, l.copy.cluster, l.next)
@@ -313,8 +315,8 @@ func (l *link) readable(from *runningCluster) federation.Source {
 }
 
 // promote replaces the serving cluster with the cluster in the next field once that cluster has
-// synced, which admitSuccessor may delay. The table switches to the new cluster in one step, and
-// then the old cluster stops.
+// synced. The admitSuccessor method may delay the sync. The table switches to the new cluster in
+// one step, and then the old cluster stops.
 func (l *link) promote(ctx context.Context) {
 	if l.next == nil || !closed(l.next.cluster.Synced()) || l.copyStays() ||
 		l.serving == nil && l.awaitsGateways() {
@@ -347,7 +349,7 @@ func (l *link) promote(ctx context.Context) {
 	}
 }
 
-// setLink passes the current state of the link to the table. It must be called after each change
+// setLink passes the current state of the link to the table. Callers call setLink after each change
 // that may affect the table.
 func (l *link) setLink() {
 	s := &l.standing
@@ -465,7 +467,8 @@ func because(text string, why error) string {
 }
 
 // admitSuccessor lets the successor complete its first sync once it does not have to wait for any
-// more kinds of objects. Its arguments are the current health of both clusters.
+// more kinds of objects. The arguments of admitSuccessor contain the current health of both
+// clusters.
 func (l *link) admitSuccessor(serving, next cluster.Health) {
 	n := l.next
 	n.noteAdvantage(serving, next)
@@ -486,7 +489,7 @@ func (l *link) admitSuccessor(serving, next cluster.Health) {
 }
 
 // whyNotWait returns the reason why a successor should no longer wait for the kinds of objects that
-// it has not listed, or "" if it should wait.
+// it has not listed, or "" if the successor should wait.
 func (l *link) whyNotWait(serving, next cluster.Health) string {
 	switch {
 	case l.otherCluster():
@@ -529,8 +532,8 @@ func (l *link) noteProblem(problem error) {
 // cluster's cache as stale.
 
 // noteFailures schedules the replacement of failed clusters. The pauses before replacements are the
-// same as those of a Supervisor. After a cluster that ran for at least MaxPause, the next pause is
-// the shortest.
+// same as those of a Supervisor. If the failed cluster ran for at least MaxPause, the next pause is
+// the shortest possible.
 func (l *link) noteFailures() {
 	now := time.Now()
 	for _, r := range [...]*runningCluster{l.next, l.serving} {
@@ -626,8 +629,8 @@ func (l *link) logGateways() {
 	}
 }
 
-// logDuplicates logs, only once, each Secret that is unused because an older Secret has the same
-// cluster name.
+// logDuplicates logs each Secret that is unused because an older Secret has the same cluster name.
+// Each unused Secret is logged only once.
 func (l *link) logDuplicates(list []*credentials) {
 	var duplicates []string
 	for _, c := range list {
@@ -666,7 +669,8 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var overdue, again <-chan time.Time
 	if l.next != nil {
 		next = l.next.healthChanged
-		// Otherwise, promote still waits for the gateways, or for kinds of objects in the copy.
+		// If these conditions do not hold, promote still waits for the gateways, or for kinds of
+		// objects in the copy.
 		if l.gateways.settled() && !(closed(l.next.cluster.Synced()) && time.Now().Before(l.copy.release)) {
 			synced = l.next.cluster.Synced()
 		}

@@ -36,19 +36,20 @@ type LocalLinkOptions struct {
 	SetLink func(federation.Link)
 	// Create returns the cluster.
 	Create func(cluster.Config) (Cluster, error)
-	// Prepare is called once, after the cluster has synced and before its link becomes ready. Its
-	// argument is the context passed to Run.
+	// Prepare is called once, after the cluster has synced and before its link becomes ready. The
+	// argument of Prepare is the context that was passed to Run.
 	Prepare func(ctx context.Context)
 }
 
-// LocalLink runs the local cluster. It has no Secret, and never replaces its cluster.
+// LocalLink runs the local cluster. A LocalLink has no Secret, and never replaces its cluster.
 type LocalLink struct {
 	link    *link
 	prepare func(context.Context)
 	synced  chan struct{}
 }
 
-// NewLocalLink creates the local cluster and its link. It performs no I/O and starts no goroutines.
+// NewLocalLink creates the local cluster and its link. NewLocalLink performs no I/O and starts no
+// goroutines.
 func NewLocalLink(o LocalLinkOptions) (*LocalLink, error) {
 	local := &LocalLink{prepare: o.Prepare, synced: make(chan struct{})}
 	local.link = newLocalLink(&o)
@@ -95,7 +96,7 @@ func newLocalLink(o *LocalLinkOptions) *link {
 }
 
 // Run lists and watches the cluster until ctx is done, and returns once the cluster has stopped.
-// The table then still contains the link of the cluster. Run must be called only once.
+// When Run returns, the table still contains the link of the cluster. Run must be called only once.
 func (l *LocalLink) Run(ctx context.Context) { l.link.run(ctx) }
 
 // Synced returns a channel that is closed once the cluster has synced and its link is ready.

@@ -27,7 +27,7 @@ type Cluster interface {
 	Exports() *cluster.CachedExports // nil if exports are unknown or not cached
 	RelistServices()                 // only called if exports are cached
 	Copy(limit int) (map[string][]byte, error)
-	// Look makes the cluster read its facts again. It returns a channel that is closed once Health
+	// Look makes the cluster read its facts again. The returned channel is closed once Health
 	// contains the new facts.
 	Look() <-chan struct{}
 }
@@ -58,11 +58,11 @@ type runningCluster struct {
 	done   chan struct{}
 }
 
-// noteAdvantage records when the successor gained an advantage over the serving cluster. It has an
-// advantage if it watches all required kinds of objects, and the serving cluster is stale or has
-// rejected credentials. The time at which the serving cluster became stale would be too early:
-// after a long outage of the API server, the successor may just be the first of the two to resume
-// its watches.
+// noteAdvantage records when the successor gained an advantage over the serving cluster. The
+// successor has an advantage if it watches all required kinds of objects, and the serving cluster
+// is stale or has rejected credentials. The time at which the serving cluster became stale would be
+// too early: after a long outage of the API server, the successor may just be the first of the two
+// to resume its watches.
 func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	switch {
 	case serving.StaleSince.IsZero() && !revoked(serving), !watchesNeeded(next):
@@ -106,7 +106,8 @@ func (r *runningCluster) stop() {
 }
 
 // noteHealth returns the health of the cluster, and records whether a panic has stopped its lists
-// and watches. It sets healthChanged to a channel that is closed at the next change to the health.
+// and watches. The healthChanged field is set to a channel that is closed at the next change to the
+// health.
 func (r *runningCluster) noteHealth() cluster.Health {
 	r.healthChanged = r.cluster.HealthChanged()
 	h := r.cluster.Health()
@@ -125,8 +126,8 @@ func (r *runningCluster) noteProgress() {
 	r.overdue = !r.deadline.IsZero() && !time.Now().Before(r.deadline)
 }
 
-// problem returns the reason why a cluster has not synced, as of the last call to noteProgress. It
-// returns nil if no problem is known.
+// problem returns the reason why a cluster has not synced, as of the last call to noteProgress. If
+// no problem is known, problem returns nil.
 func (r *runningCluster) problem(h cluster.Health) error {
 	switch {
 	case len(r.awaits) > 0:
@@ -192,7 +193,7 @@ type starts struct{ *semaphore.Weighted }
 
 func newStarts(limit int64) starts { return starts{semaphore.NewWeighted(limit)} }
 
-// take waits for a turn. It returns false if ctx is done first.
+// take waits for a turn. If ctx is done before the turn begins, take returns false.
 func (s starts) take(ctx context.Context) bool { return s.Acquire(ctx, 1) == nil }
 
 // giveBack ends the turn of a cluster once the cluster has synced or failed, the maximum duration

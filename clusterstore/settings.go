@@ -17,7 +17,7 @@ import (
 	"isthmus/federation"
 )
 
-// These annotations on a link Secret set the standing and the location of its cluster. An
+// The following annotations on a link Secret set the standing and the location of its cluster. An
 // annotation with an invalid value is ignored.
 const (
 	CordonAnnotation     = "isthmus.io/cordon"      // false, last-resort or true
@@ -26,8 +26,8 @@ const (
 	lostAfterAnnotation  = "isthmus.io/lost-after"  // from MinLostAfter to MaxLostAfter
 	regionAnnotation     = "isthmus.io/region"      // overrides the region label of the cluster's Nodes
 
-	// NetworkAnnotation contains the name of the network of the cluster's Pods. If it differs from
-	// the network of Isthmus, Isthmus cannot reach the Pods directly.
+	// NetworkAnnotation contains the name of the network of the cluster's Pods. If Isthmus is on a
+	// different network, Isthmus cannot reach the Pods directly.
 	NetworkAnnotation = "isthmus.io/network"
 	// gatewayAddressesAnnotation contains a list of HOST:PORT items, which override the addresses
 	// of the cluster's gateways.
@@ -36,7 +36,7 @@ const (
 )
 
 // RangesAnnotation contains the address ranges that endpoints of a cluster may use, as
-// comma-separated CIDRs. Without this annotation, the endpoints may use any address.
+// comma-separated CIDRs. Without this annotation, endpoints of the cluster may use any address.
 const RangesAnnotation = "isthmus.io/address-ranges"
 
 // Limits for durations. A broken watch is usually replaced within a second. If MinLostAfter were
@@ -60,13 +60,14 @@ type linkSettings struct {
 	gateways   []gateway.Target // without identities; if nil, the gateways found in the cluster
 	identity   string           // identity of all gateways; if empty, each gateway uses its own identity
 	unread     bool             // the annotation for gateway addresses or identities is invalid
-	// readExports is ExportOptions.Settings. If it is nil, exports are not cached.
+	// readExports is ExportOptions.Settings. If the readExports field is nil, exports are not
+	// cached.
 	readExports func(annotations map[string]string) (settings any, warnings []string)
 	exports     any
 	warnings    []string // one for each invalid annotation
 }
 
-// readSettings parses the annotations on a link Secret. It returns at most one warning per
+// readSettings parses the annotations on a link Secret. The result contains at most one warning per
 // annotation.
 func readSettings(annotations map[string]string, defaults linkSettings) linkSettings {
 	r := settingsReader{annotations, defaults}
@@ -149,9 +150,9 @@ func (r *linkSettings) namedTargets(
 }
 
 // probeFor returns the probe for a gateway address in a link Secret: the probe of the gateway
-// Service with the same port. If there is no such Service, or if several have different probes, it
-// returns the zero Probe. The address is then not probed, because a wrong probe would mark a
-// healthy gateway as dead.
+// Service with the same port. If no gateway Service has this port, or if several have it with
+// different probes, probeFor returns the zero Probe. An address with the zero Probe is not probed,
+// because a wrong probe would mark a healthy gateway as dead.
 func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	for _, g := range found {
 		if g.NodePort == port { // node ports are unique within a cluster
@@ -180,8 +181,8 @@ type settingsReader struct {
 }
 
 // readValue parses an annotation into a variable, ignoring surrounding white space. If the
-// annotation is missing or invalid, the variable does not change. If it is invalid, readValue
-// returns false.
+// annotation is missing or invalid, the variable does not change. If the annotation is invalid,
+// readValue returns false.
 func readValue[T any](r *settingsReader, annotation string, into *T, read func(string) (T, error)) bool {
 	text, ok := r.annotations[annotation]
 	if !ok {
@@ -254,8 +255,8 @@ func (r *settingsReader) readNetwork() {
 	}
 }
 
-// unreadableNetwork is the network of a cluster with an invalid annotation. It is not a valid
-// network name, and therefore never equals the network of Isthmus. As long as the network is
+// unreadableNetwork is the network of a cluster with an invalid annotation. The value is not a
+// valid network name, and therefore never equals the network of Isthmus. As long as the network is
 // unknown, Isthmus must not send traffic to Pods that may be unreachable.
 const unreadableNetwork = "(can't be read)"
 
@@ -298,12 +299,12 @@ func readGatewayIdentity(text string) (string, error) {
 	return text, nil
 }
 
-// maxRanges is the maximum number of CIDRs in an annotation. It limits the memory used for a
-// Secret, and clusters have far fewer address ranges.
+// maxRanges is the maximum number of CIDRs in an annotation. Clusters have far fewer address
+// ranges, and the limit bounds the memory that a Secret can use.
 const maxRanges = 256
 
-// readRanges parses the value of RangesAnnotation, ignoring white space around CIDRs. It rejects
-// ambiguous CIDRs, and an empty list because that could mean all addresses or none.
+// readRanges parses the value of RangesAnnotation, ignoring white space around CIDRs. Ambiguous
+// CIDRs are rejected. An empty list is also rejected, because it could mean all addresses or none.
 func readRanges(value string) (federation.Ranges, error) {
 	items := strings.SplitN(value, ",", maxRanges+1)
 	if len(items) > maxRanges {

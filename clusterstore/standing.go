@@ -11,7 +11,7 @@ import (
 )
 
 // linkStanding holds the region and the standing of a link's cluster, and the reasons for the
-// standing. Only the goroutine of the link writes it. Other goroutines receive copies.
+// standing. Only the goroutine of the link writes a linkStanding. Other goroutines receive copies.
 type linkStanding struct {
 	settings  linkSettings // settings from the newest version of the Secret in use
 	secret    string       // namespace and name of the Secret in use; empty if there is none

@@ -23,8 +23,8 @@ type linkStatus struct {
 	standing linkStanding
 }
 
-// shown returns the serving cluster, or the cluster that is still syncing, or nil if the link has
-// no cluster.
+// shown returns the serving cluster, the cluster that is still syncing if none is serving, or nil
+// if the link has no cluster.
 func (v *linkStatus) shown() *runningCluster { return cmp.Or(v.serving, v.next) }
 
 // served returns the cluster from which the table reads, or nil if there is none.

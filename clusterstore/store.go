@@ -40,7 +40,8 @@ type Options struct {
 	Network    string                // network of Isthmus, which cannot reach Pods on other networks
 	IPv6       bool                  // clients get IPv6 addresses, as in the Options of the Table
 	// LocalCluster is the cache of the local cluster. Isthmus never probes addresses of the local
-	// cluster as gateways of linked clusters. If LocalCluster is nil, these addresses are unknown.
+	// cluster as gateways of linked clusters. If LocalCluster is nil, the addresses of the local
+	// cluster are unknown.
 	LocalCluster gateway.LocalCluster
 
 	// WhenLost and LostAfter are defaults that link Secrets may override. WhenLost is the standing
@@ -49,15 +50,16 @@ type Options struct {
 	WhenLost  federation.Standing
 	LostAfter time.Duration // zero means DefaultLostAfter
 
-	// Exports makes the Store cache the exports of all clusters. If it is nil, exports are neither
-	// listed nor cached. Otherwise, LocalLink is required and must use the same ExportOptions.
+	// Exports makes the Store cache the exports of all clusters. If Exports is nil, exports are
+	// neither listed nor cached. If Exports is set, LocalLink is required and must use the same
+	// ExportOptions.
 	Exports   *ExportOptions
 	LocalLink *LocalLink
 
-	// ReadCopy returns the copy of a cluster, or nil if no copy exists. It is only called before
-	// the Store has settled, and only for links that exist when the Store starts. Unless the error
-	// is an [UnusableCopy], ReadCopy is called again after a second. If ReadCopy is nil, copies are
-	// not used.
+	// ReadCopy returns the copy of a cluster, or nil if no copy exists. The Store only calls
+	// ReadCopy before the Store has settled, and only for links that exist when the Store starts.
+	// Unless the error is an [UnusableCopy], ReadCopy is called again after a second. If ReadCopy
+	// is nil, copies are not used.
 	ReadCopy func(context.Context, federation.ClusterName) (*Copy, error)
 
 	// Supervisor recovers from panics in the code that processes changes to a cluster. If
@@ -65,8 +67,8 @@ type Options struct {
 	Supervisor *panics.Supervisor
 
 	// Report is called after each change to the state, standing or credentials of a link, and for
-	// each rejected link Secret. It may be called concurrently and must not block. Report may be
-	// nil.
+	// each rejected link Secret. Report may be called concurrently and must not block. Report may
+	// be nil.
 	Report func(cluster.Change)
 }
 
@@ -121,7 +123,7 @@ type Store struct {
 	links      map[federation.ClusterName]*link
 }
 
-// NewStore validates the options and registers the metrics. It performs no I/O and starts no
+// NewStore validates the options and registers the metrics. NewStore performs no I/O and starts no
 // goroutines. The client must connect to the local cluster, and needs permission to list and watch
 // Secrets in the namespace of the link Secrets.
 func NewStore(client *kube.Client, o Options) (*Store, error) {
@@ -180,8 +182,8 @@ func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (Cluster, erro
 }
 
 // Run watches the link Secrets and runs their clusters until ctx is done, and returns when all
-// clusters have stopped. The table then still contains their links, so proxies do not lose
-// endpoints during a shutdown. Run must be called only once.
+// clusters have stopped. When Run returns, the table still contains the links, so proxies do not
+// lose endpoints during a shutdown. Run must be called only once.
 func (s *Store) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -239,7 +241,7 @@ func snapshotOf(all follow.Map[*credentials]) snapshot {
 }
 
 // reportReadable records whether link Secrets can be read, and logs each change. If err is nil,
-// they can be read.
+// link Secrets can be read.
 func (s *Store) reportReadable(err error) {
 	log := s.log.With(zap.String("namespace", s.namespace))
 	if err == nil {
@@ -310,8 +312,8 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 	s.NotifyExports()
 }
 
-// removeIfUnused removes a link without Secrets. It returns false if the link has received Secrets
-// in the meantime.
+// removeIfUnused removes a link without Secrets. If the link has received Secrets in the meantime,
+// removeIfUnused returns false.
 func (s *Store) removeIfUnused(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,7 +335,7 @@ func (s *Store) markSettled(l *link) {
 	s.checkSettled()
 }
 
-// checkSettled closes s.settled if all links are settled. It must not be called before the first
+// checkSettled closes s.settled if all links are settled. Do not call checkSettled before the first
 // dispatch. The caller must hold s.mu.
 func (s *Store) checkSettled() {
 	if closed(s.settled) {
@@ -349,12 +351,12 @@ func (s *Store) checkSettled() {
 
 // Settled returns a channel that is closed once the Secrets have been listed and no link is
 // pending. A link is no longer pending if it is ready, unreachable or rejected, or after it has
-// waited one second for the names of its gateways to resolve. Links added later do not affect the
+// waited one second for the names of its gateways to resolve. Links added later do not reopen the
 // channel.
 func (s *Store) Settled() <-chan struct{} { return s.settled }
 
-// SecretsListed reports whether the link Secrets have been listed. If they currently cannot be
-// read, err says why, and links do not change.
+// SecretsListed reports whether the link Secrets have been listed. If the link Secrets currently
+// cannot be read, err says why, and links do not change.
 func (s *Store) SecretsListed() (listed bool, err error) {
 	now, _ := s.secrets.Get()
 	if why := s.readErr.Load(); why != nil {
@@ -449,9 +451,9 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkStatus {
 	return links
 }
 
-// LinkedCluster returns the serving cluster of a link, or the cluster that is still syncing, and
-// the state of the link. The cluster is nil if the link has none. The state is empty if no link has
-// the given name.
+// LinkedCluster returns the serving cluster of a link and the state of the link. If no cluster is
+// serving, LinkedCluster returns the cluster that is still syncing. If the link has no cluster, the
+// returned cluster is nil. If no link has the given name, the returned state is empty.
 func (s *Store) LinkedCluster(name federation.ClusterName) (*cluster.Cluster, cluster.State) {
 	s.mu.Lock()
 	l := s.links[name]
@@ -471,7 +473,8 @@ func (s *Store) LinkedCluster(name federation.ClusterName) (*cluster.Cluster, cl
 }
 
 // Look makes all ready clusters read their trust anchors and Pod networks again, and waits until
-// they have read them or ctx is done. Status shows these facts with their age.
+// they have read them or ctx is done. Status shows the trust anchors and Pod networks with their
+// age.
 func (s *Store) Look(ctx context.Context) {
 	var looks []<-chan struct{}
 	for _, v := range s.publishedLinks() {

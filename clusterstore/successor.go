@@ -11,11 +11,11 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// A successor is a cluster with new credentials that starts while another cluster is serving. If it
-// took over before it had listed a kind of object, all objects of that kind would seem to be
-// deleted: endpoints would vanish, and opaque ports would no longer be opaque. A successor
+// A successor is a cluster with new credentials that starts while another cluster is serving. If a
+// successor took over before it had listed a kind of object, all objects of that kind would seem to
+// be deleted: endpoints would vanish, and opaque ports would no longer be opaque. A successor
 // therefore completes its first sync only after it has listed each kind of object that the serving
-// cluster has cached. The admitSuccessor method may end this wait early.
+// cluster has cached. The admitSuccessor method may end the wait for these kinds early.
 
 // awaitable is an optional kind of object that affects endpoints.
 type awaitable struct {
@@ -66,12 +66,12 @@ func (a *awaitedKind) describe() string {
 const awaitedPause = 5 * time.Second
 
 // maxStale limits how long a successor waits for missing kinds while the serving cluster is stale.
-// Only time during which the successor watches all required kinds counts.
+// Only time during which the successor watches all required kinds counts toward maxStale.
 const maxStale = time.Minute
 
 // maxRevoked limits how long a successor waits for missing kinds while the API server rejects the
-// credentials of the serving cluster. It is longer than the pause before a cluster retries its
-// requests, because an API server may briefly reject all credentials.
+// credentials of the serving cluster. The limit is longer than the pause before a cluster retries
+// its requests, because an API server may briefly reject all credentials.
 const maxRevoked = 10 * time.Second
 
 // awaitedKinds returns the kinds that a successor must list before it replaces the serving cluster.

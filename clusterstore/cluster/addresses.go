@@ -42,8 +42,8 @@ func (x *addressIndex) index(at *location) map[netip.Addr][]*pod {
 }
 
 // claimants returns the strongest claim to an address, and the objects with this claim. If no
-// object claims the address, it returns noClaim. ExternalWorkloads are only looked up if no Pod has
-// a stronger claim, because any number of them may have the same address.
+// object claims the address, the returned claim is noClaim. ExternalWorkloads are only looked up if
+// no Pod has a stronger claim, because any number of them may have the same address.
 func (x *addressIndex) claimants(addr netip.AddrPort) ([]*pod, claim) {
 	pods, byPods := x.claimed(x.pods, addr)
 	if byPods < byWorkload {
@@ -79,8 +79,8 @@ func unindex[K, V comparable](index map[K][]V, key K, value V) {
 const (
 	maxConflictsAt = 10
 	// At one IP, conflictsAt compares at most maxPortsAt ports and looks up at most maxCrowdedAt
-	// duplicate ports. Both constants limit how long cache.mu is held, because a single Pod may
-	// have 65,535 host ports.
+	// duplicate ports. The limits maxPortsAt and maxCrowdedAt bound how long cache.mu is held,
+	// because a single Pod may have 65,535 host ports.
 	maxPortsAt   = 20_000
 	maxCrowdedAt = 1000
 	maxConflicts = 100
@@ -130,8 +130,8 @@ func (x *addressIndex) conflictsAt(ip netip.Addr, since time.Time) (list []confl
 }
 
 // crowdedPorts returns a sorted list of the duplicates among the host ports of Pods and the ports
-// of ExternalWorkloads at an IP. It compares only the first maxPortsAt ports and returns at most
-// maxCrowdedAt ports.
+// of ExternalWorkloads at an IP. To limit the running time, crowdedPorts compares only the first
+// maxPortsAt ports and returns at most maxCrowdedAt ports.
 func (x *addressIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
 	pods, workloads := x.pods[ip], x.workloads[ip]
 	if len(pods) < 2 && len(workloads) < 2 {
@@ -170,8 +170,8 @@ func (x *addressIndex) portsAt(pods, workloads []*pod) iter.Seq[uint16] {
 	}
 }
 
-// conflict describes an address that several objects claim. The address is not assigned to any of
-// these objects.
+// conflict describes an address that several objects claim. An address with a conflict is not
+// assigned to any of the claiming objects.
 type conflict struct {
 	addr    netip.AddrPort // port 0 means all ports
 	claimed string         // see Found.Claimed
@@ -203,7 +203,7 @@ func (c *conflicts) all() (list []conflict) {
 	return list
 }
 
-// set replaces all conflicts at an IP. A conflict that already existed keeps its detection time.
+// set replaces all conflicts at an IP. An existing conflict keeps its detection time.
 func (c *conflicts) set(ip netip.Addr, found []conflict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"isthmus/internal/pace"
 )
 
-// cache holds the cached objects of one cluster. Event handlers use its indexes to find the
-// services that an event affects. The cache does not perform I/O.
+// cache holds the cached objects of one cluster. Event handlers use the indexes of a cache to find
+// the services that an event affects. The cache does not perform I/O.
 //
 // Objects refer to each other through pointers. A pointer to an object that has not been read
 // refers to a placeholder, so objects may arrive in any order. For example, a slice omits an
@@ -19,34 +19,36 @@ import (
 //
 // Each index is one type with all of its methods:
 //
-//   - services contains each Service with its slices, by name. An entry is removed when it contains
-//     neither a Service nor slices.
-//   - slices contains each EndpointSlice or Endpoints object, by key. Each slice has a stamp, which
-//     changes whenever an object on which the slice depends changes. Readers compare stamps to find
-//     the slices to join again.
-//   - pods contains Pods and ExternalWorkloads, by key, in 64 shards. Slices and Pods point to each
-//     other, so that a change to a Pod touches its slices. The attachPods and detachPods methods of
-//     sliceIndex keep both sides consistent. The podIndex.sweep method removes unused placeholders.
-//   - owners contains ReplicaSets and Jobs together with their Pods, by key. A change to an owner
-//     touches its Pods. The attach and detach methods of ownerIndex keep both sides consistent.
-//   - policies contains the Servers that make ports opaque, by key and by namespace. For each
-//     namespace, it contains sets of Pods and the opaque ports of each set, so that a join only has
-//     to look up each Pod. The setServer and evaluate methods update the sets after a change to a
-//     Server, and the regroup method after a change to a Pod.
-//   - nodes contains the zone and region of each Node, by name, and the number of Nodes in each
-//     region. In the local cluster, it also contains the addresses of Nodes.
-//   - gateways contains the Services that are Linkerd gateways, by name.
-//   - unusable contains the reason why an object cannot be used, by kind and key. Cluster.Health
-//     returns the reasons.
-//   - exports contains the results of the export hooks, if Config.Exports is set. Hooks return
-//     values for Services and ServiceExports, and in the local cluster also for Namespaces and
-//     ServiceImports. Because a ServiceExport may arrive later than its Service, the values of all
-//     Services are cached. Otherwise, each new ServiceExport would require another list of
-//     Services, and anybody who may create ServiceExports could cause endless lists.
-//   - local, which is only set in the local cluster, contains the addresses of Pods,
-//     ExternalWorkloads, Services and Nodes, and the ServiceProfiles. It also contains the data
-//     from which EndpointSlices for ExternalWorkloads are created. [Local] provides access to this
-//     data. Each update marks the profiles to be read again.
+//   - The services index contains each Service with its slices, by name. An entry is removed when
+//     it contains neither a Service nor slices.
+//   - The slices index contains each EndpointSlice or Endpoints object, by key. Each slice has a
+//     stamp, which changes whenever an object on which the slice depends changes. Readers compare
+//     stamps to find the slices to join again.
+//   - The pods index contains Pods and ExternalWorkloads, by key, in 64 shards. Slices and Pods
+//     point to each other, so that a change to a Pod touches its slices. The attachPods and
+//     detachPods methods of sliceIndex keep both sides consistent. The podIndex.sweep method
+//     removes unused placeholders.
+//   - The owners index contains ReplicaSets and Jobs together with their Pods, by key. A change to
+//     an owner touches its Pods. The attach and detach methods of ownerIndex keep both sides
+//     consistent.
+//   - The policies index contains the Servers that make ports opaque, by key and by namespace. For
+//     each namespace, the policies index contains sets of Pods and the opaque ports of each set, so
+//     that a join only has to look up each Pod. The setServer and evaluate methods update the sets
+//     after a change to a Server, and the regroup method after a change to a Pod.
+//   - The nodes index contains the zone and region of each Node, by name, and the number of Nodes
+//     in each region. In the local cluster, the nodes index also contains the addresses of Nodes.
+//   - The gateways index contains the Services that are Linkerd gateways, by name.
+//   - The unusable index contains the reason why an object cannot be used, by kind and key.
+//     Cluster.Health returns the reasons.
+//   - The exports index contains the results of the export hooks, if Config.Exports is set. Hooks
+//     return values for Services and ServiceExports, and in the local cluster also for Namespaces
+//     and ServiceImports. The values of all Services are cached, because a ServiceExport may arrive
+//     later than its Service. If each new ServiceExport required another list of Services, anybody
+//     who may create ServiceExports could cause endless lists.
+//   - The local field, which is only set in the local cluster, contains the addresses of Pods,
+//     ExternalWorkloads, Services and Nodes, and the ServiceProfiles. The local field also contains
+//     the data from which EndpointSlices for ExternalWorkloads are created. Each update marks the
+//     profiles that must be read again.
 type cache struct {
 	cluster             federation.ClusterName
 	trustDomain         string
@@ -94,22 +96,22 @@ func (c *cache) lock() {
 	c.now = now
 }
 
-// store is the [follow.Store] for one kind of object. Its methods lock the cache. Except for
-// prepare, the functions in its fields are called with cache.mu held.
+// store is the [follow.Store] for one kind of object. The methods of a store lock the cache. The
+// functions in the fields of a store, except for prepare, are called with cache.mu held.
 type store[T any] struct {
 	cache *cache
 	get   func(key string) (T, bool) // may be called with a read lock on cache.mu
 	keys  func(yield func(key string) bool)
 	same  func(a, b T) bool
-	// set stores an object, or removes the object if exists is false.
+	// set stores an object, or removes the object if the exists argument is false.
 	set     func(key string, to T, exists bool)
 	prepare func(key string, to T) T // if set, completes an object before set stores it
 	release func(key string)         // if set, releases the addresses of an object that is about to be removed
 }
 
 // mapStore returns the store for a kind whose objects are stored in a map. After each change to the
-// map, the store calls changed. The before argument is the zero value for a new object, and the now
-// argument is the zero value for a removed object.
+// map, the store calls the changed function. The before argument is the zero value for a new
+// object, and the now argument is the zero value for a removed object.
 func mapStore[T any](
 	c *cache, all map[string]T, same func(a, b T) bool, changed func(key string, before, now T),
 ) store[T] {
@@ -199,8 +201,8 @@ func (c *cache) mark(id federation.ServiceID) {
 	c.local.markInstances(id)
 }
 
-// without removes one element from a list without preserving the order. It returns nil instead of
-// an empty list, to release the memory.
+// without removes one element from a list without preserving the order. If no elements remain, the
+// result is nil, so that the memory is released.
 func without[T comparable](list []T, x T) []T {
 	i := slices.Index(list, x)
 	if i < 0 {

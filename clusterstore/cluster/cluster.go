@@ -30,9 +30,9 @@ type Config struct {
 	Log         *zap.Logger
 	Metrics     *Metrics          // the same for all clusters; nil disables metrics
 	Memory      *follow.MemoryCap // limits the cache; nil means no limit
-	// Supervisor recovers from panics in Changed and during the evaluation of Servers. For the
-	// local cluster, it also recovers from panics while profiles and address conflicts are updated.
-	// If Supervisor is nil, every panic ends the process.
+	// Supervisor recovers from panics in Changed and during the evaluation of Servers. Supervisor
+	// also recovers from panics while the profiles and address conflicts of the local cluster are
+	// updated. If Supervisor is nil, every panic ends the process.
 	//
 	// A panic during a list or watch of a linked cluster stops all lists and watches of that
 	// cluster. Health then reports Failed, and the cache remains readable. A panic during a list or
@@ -78,14 +78,13 @@ type Rules struct {
 	LoopbackGateways    bool   // for tests: gateways of other networks may have loopback addresses
 }
 
-// GatewayRoutable reports whether a Linkerd gateway can use the given IP, which requires that the
-// IP can belong to another host.
+// GatewayRoutable reports whether an IP can belong to a Linkerd gateway on another host.
 func (r Rules) GatewayRoutable(ip netip.Addr) bool {
 	return Routable(ip) || r.LoopbackGateways && ip.IsLoopback()
 }
 
 // Cluster caches the objects of one cluster, and is a [federation.Source] of the cluster's
-// endpoints. It keeps its cache for its whole lifetime, no matter how long the API server is
+// endpoints. A Cluster keeps its cache for its whole lifetime, no matter how long the API server is
 // unreachable.
 type Cluster struct {
 	cfg       Config
@@ -99,7 +98,7 @@ type Cluster struct {
 
 var _ federation.Source = (*Cluster)(nil)
 
-// New validates the configuration and returns a Cluster. It performs no network I/O and starts no
+// New validates the configuration and returns a Cluster. New performs no network I/O and starts no
 // goroutines.
 func New(cfg Config) (*Cluster, error) {
 	if cfg.Copied != nil {
@@ -205,8 +204,8 @@ func (c *Cluster) Run(ctx context.Context) {
 	c.cfg.Client.Close()
 }
 
-// untilPanic calls f and recovers from a panic in f. After a panic, it stops all lists and watches
-// of the cluster, because a partial update may remain in the cache.
+// untilPanic calls f and recovers from a panic in f. A panic stops all lists and watches of the
+// cluster, because a partial update may remain in the cache.
 func (c *Cluster) untilPanic(part string, f func()) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -242,9 +241,9 @@ func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
 	c.cfg.Supervisor.Do(work, func() { c.cfg.Changed(svc, at) }, func() { c.changed(svc, at) })
 }
 
-// updateLink calls update, and then Config.LinkChanged if update reports a change to the result of
-// Region or Gateways. It must only be called after a complete list or a single event, so that
-// LinkChanged never sees a partial list.
+// updateLink calls the update function, and then Config.LinkChanged if the result of Region or
+// Gateways has changed. Callers call updateLink only after a complete list or a single event, so
+// that LinkChanged never sees a partial list.
 func (c *Cluster) updateLink(update func() (changed bool)) {
 	c.cache.mu.Lock()
 	changed := update()
@@ -257,14 +256,14 @@ func (c *Cluster) updateLink(update func() (changed bool)) {
 // Listed returns a channel that is closed once the first sync only waits for Config.Admit.
 func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 
-// Synced returns a channel that is closed when the first sync is complete. Services, Pods, and
-// EndpointSlices or Endpoints have then been listed. Each optional resource has also been listed,
-// unless the API server rejected the list or did not respond in time. All listed Servers have been
-// evaluated.
+// Synced returns a channel that is closed when the first sync is complete. After the first sync,
+// Services, Pods, and EndpointSlices or Endpoints have been listed. Each optional resource has also
+// been listed, unless the API server rejected the list or did not respond in time. All listed
+// Servers have also been evaluated.
 func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
 
-// Look makes the cluster read its trust anchors and Pod networks again. It returns a channel that
-// is closed once Health reflects the new values. See [kube.Keeper.Look].
+// Look makes the cluster read its trust anchors and Pod networks again. The returned channel is
+// closed once Health reflects the new values. See [kube.Keeper.Look].
 func (c *Cluster) Look() <-chan struct{} { return c.facts.Look() }
 
 // HealthChanged returns a channel that is closed when the synced state, Health.Err or
@@ -324,9 +323,9 @@ func (c *Cluster) Region() (region string, known bool) {
 }
 
 // Exports returns the cached results of the export hooks. While the API server is unreachable,
-// Exports returns the last known results. It returns nil if Config.Exports is nil or Services have
-// not been listed since the start or the last call to RelistServices. The running time depends on
-// the number of exports, not on the number of Services.
+// Exports returns the last known results. Exports returns nil if Config.Exports is nil, or if
+// Services have not been listed since the start or the last call to RelistServices. The running
+// time of Exports depends on the number of exports, not on the number of Services.
 func (c *Cluster) Exports() *CachedExports { return c.cache.exports.current() }
 
 // RelistServices makes the Cluster list all Services again and call the export hook for each
@@ -349,8 +348,8 @@ func (c *Cluster) Reader(svc federation.ServiceID, port uint16) federation.Reade
 	return &reader{cache: c.cache, service: svc, port: port}
 }
 
-// Explain implements [federation.Explainer]. It locks the cache for one EndpointSlice at a time, so
-// readers and events are never blocked for long.
+// Explain implements [federation.Explainer]. Explain locks the cache for only one EndpointSlice at
+// a time, so that readers and events are not blocked for long.
 func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return explain(c.cache, svc, port)
 }

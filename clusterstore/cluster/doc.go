@@ -1,9 +1,9 @@
 // Package cluster reads the endpoints of one Kubernetes cluster. A [Cluster] lists and watches
-// Services, EndpointSlices, Pods and the other objects that determine endpoints. It caches only the
-// fields that it needs. To answer a reader, a Cluster joins the cached objects. Cluster implements
-// [federation.Source].
+// Services, EndpointSlices, Pods and the other objects that determine endpoints. A Cluster caches
+// only the fields that it needs. To answer a reader, a Cluster joins the cached objects. Cluster
+// implements [federation.Source].
 //
-// The package knows nothing about links or other clusters. It treats the local cluster like any
+// The package knows nothing about links or other clusters. The local cluster is treated like any
 // linked cluster, except that [Local] also caches ServiceProfiles and the objects to which
 // addresses are assigned.
 //
@@ -19,13 +19,13 @@
 //   - The resulting endpoints depend only on the objects, not on the order of events. For example,
 //     an EndpointSlice may arrive before its Pod.
 //   - The content of an object cannot crash the process or prevent a message from being encoded. A
-//     Cluster ignores endpoints that contain invalid UTF-8. It also ignores endpoints with
+//     Cluster ignores endpoints that contain invalid UTF-8. A Cluster also ignores endpoints with
 //     loopback, link-local, multicast or unspecified addresses, because API servers reject these
 //     addresses in EndpointSlices.
 //   - The Servers, Pods and Pod labels in one namespace do not slow down other namespaces. A
 //     dedicated goroutine evaluates the selectors of changed Servers, one namespace at a time and
-//     without blocking other goroutines. The maxPolicy constant limits the number of Servers per
-//     namespace. All replicas ignore the same surplus Servers.
+//     without blocking other goroutines. The maxPolicy constant limits the total cost of the
+//     Servers in each namespace. All replicas ignore the same Servers beyond the limit.
 //   - If an object has not changed, a Reader or [Local.ServiceProfile] returns the same pointer as
 //     before.
 //   - ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles, ServiceExports and
@@ -55,19 +55,19 @@
 //
 // Each resource has one goroutine that updates the cache. Two more goroutines call Config.Changed,
 // and one evaluates policies. For the local cluster, another goroutine calls
-// LocalConfig.ProfileChanged. Goroutines that report changes merge bursts and rotate through the
-// namespaces, so no namespace delays the others for long.
+// LocalConfig.ProfileChanged. Goroutines that report changes merge bursts of changes and rotate
+// through the namespaces, so no namespace delays the others for long.
 //
 // # Adding a kind
 //
 // To add a kind of object, create a file with the structure of node.go, and add the kind to
-// newResources. Such a file defines the cached form of an object, the compact function that
+// newResources. The file of a kind defines the cached form of an object, the compact function that
 // extracts it, its size and its index.
 //
-// [Cluster.Copy] returns the cached objects of a linked cluster as Kubernetes lists. With
-// [Config].Copied, a Cluster reads such lists instead of an API server. Each kind therefore also
-// has an expand function, which returns the smallest object that compacts to a given cached form.
-// Cluster.Copy must list each new kind.
+// [Cluster.Copy] returns the cached objects of a linked cluster as Kubernetes lists. If
+// [Config].Copied is set, a Cluster reads these lists instead of sending requests to an API server.
+// Each kind therefore has an expand function, which returns the smallest object that compacts to a
+// given cached form. A new kind must also be added to Cluster.Copy.
 //
 // ARCHITECTURE.md in the root directory of the module describes how the packages work together.
 package cluster

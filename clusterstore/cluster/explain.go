@@ -11,8 +11,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// explain returns the verdict on each address of a Service. It locks the cache for one slice at a
-// time, so readers and events are never blocked for long.
+// explain returns the verdict on each address of a Service. The cache is locked for only one slice
+// at a time, so that readers and events are not blocked for long.
 func explain(c *cache, svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return func(yield func(federation.Considered) bool) {
 		var list []federation.Considered
@@ -73,8 +73,8 @@ func considered(l *slice, a *address, at *addressFacts, port uint16, why federat
 	return x
 }
 
-// DescribeTarget describes the Pod or ExternalWorkload in the Twin field of an endpoint. It returns
-// "" for a bare address.
+// DescribeTarget describes the Pod or ExternalWorkload in the Twin field of an endpoint. For a bare
+// address, DescribeTarget returns "".
 func DescribeTarget(target string) string {
 	switch targetKind(target) {
 	case federation.Pod:

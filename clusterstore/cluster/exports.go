@@ -28,14 +28,14 @@ type ExportHooks struct {
 	// is never nil. Other Services are listed only if a ServiceExport has the same namespace and
 	// name.
 	Listed func(value any) bool
-	// ServiceExport returns the value to cache for a ServiceExport. If it is nil, the Cluster does
-	// not read ServiceExports.
+	// ServiceExport returns the value to cache for a ServiceExport. If ServiceExport is nil, the
+	// Cluster does not read ServiceExports.
 	ServiceExport func(*mcs.ServiceExport) any
-	// ServiceImport returns the value to cache for a ServiceImport in the local cluster. If it is
-	// nil, the Cluster does not read ServiceImports.
+	// ServiceImport returns the value to cache for a ServiceImport in the local cluster. If
+	// ServiceImport is nil, the Cluster does not read ServiceImports.
 	ServiceImport func(*mcs.ServiceImport) any
-	// Changed is called after the result of Cluster.Exports has changed. It may call methods of the
-	// Cluster.
+	// Changed is called after the result of Cluster.Exports has changed. Changed may call methods
+	// of the Cluster.
 	Changed func()
 }
 
@@ -47,22 +47,22 @@ type Export struct {
 	ServiceExport any // nil if there is no ServiceExport
 }
 
-// CachedExports contains the results of the export hooks for the objects of a cluster. It never
-// reflects a partial list, and callers must not modify it.
+// CachedExports contains the results of the export hooks for the objects of a cluster. A
+// CachedExports never reflects a partial list, and must not be modified.
 type CachedExports struct {
 	// List contains all ServiceExports and the Services accepted by ExportHooks.Listed, in no
 	// particular order. Each name occurs only once.
 	List []Export
-	// ServiceExports reports whether List contains all ServiceExports. It is true if ServiceExports
-	// have been listed, or if the API server does not serve them. In the latter case, Emptied is
-	// also true.
+	// ServiceExports reports whether List contains all ServiceExports. ServiceExports is true if
+	// ServiceExports have been listed, or if the API server does not serve them. If the API server
+	// does not serve ServiceExports, Emptied is also true.
 	ServiceExports, Emptied bool
 
 	// The following fields are only set for the local cluster.
 	Namespaces map[string]bool              // Namespaces that are not being deleted; nil before the first list
 	Imports    map[federation.ServiceID]any // nil before the first list
-	// MCSVersion is the API version of Imports. It is empty if ServiceImports have not been listed
-	// or are not served.
+	// MCSVersion is the API version of Imports. MCSVersion is empty if ServiceImports have not been
+	// listed or are not served.
 	MCSVersion string
 
 	// cache is nil for a linked cluster, so that an old CachedExports does not keep the cache of a
@@ -72,8 +72,8 @@ type CachedExports struct {
 }
 
 // Unlisted reports whether the local cluster currently contains a Service with the given ID that is
-// not in List. It returns false for a linked cluster and for a CachedExports not returned by a
-// Cluster.
+// not in List. Unlisted returns false for a linked cluster and for a CachedExports not returned by
+// a Cluster.
 func (x *CachedExports) Unlisted(id federation.ServiceID) bool {
 	if x.cache == nil {
 		return false
@@ -84,7 +84,8 @@ func (x *CachedExports) Unlisted(id federation.ServiceID) bool {
 	return e.state() != federation.Missing && !x.cache.exports.isListed(id)
 }
 
-// exportIndex contains the results of the export hooks. It is nil for a cluster without hooks.
+// exportIndex contains the results of the export hooks. The exportIndex of a cluster without hooks
+// is nil.
 type exportIndex struct {
 	cache      *cache
 	hooks      *ExportHooks
@@ -243,10 +244,10 @@ func (x *exportIndex) forgetServices() {
 	x.latest.Store(nil)
 }
 
-// applied publishes the changes to one kind of object. It is called after a complete list or a
-// single event, so that Exports never reflects a partial list. The wantsList function reports
-// whether objects must be listed again before the hook has seen all of them. The receiver may be
-// nil.
+// applied publishes the changes to one kind of object. Callers call applied only after a complete
+// list or a single event, so that Exports never reflects a partial list. The wantsList function
+// reports whether objects must be listed again before the hook has seen all of them. The receiver
+// may be nil.
 func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	if x == nil {
 		return
@@ -336,7 +337,7 @@ func serviceImportKind(c *Cluster) follow.Kind[*mcs.ServiceImport, any] {
 }
 
 // exportKind defines how a kind of object other than Services is cached for exports. The results of
-// compact are stored in the given map.
+// the compact function are stored in the given map.
 func exportKind[O decode.Object](
 	c *Cluster, kind int, name string, from decode.Source[O], all map[string]any, compact func(O) (any, bool),
 ) follow.Kind[O, any] {

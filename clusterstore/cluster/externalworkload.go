@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// workloadPrefix is the prefix of the keys of ExternalWorkloads in cache.pods. These keys
-	// contain two slashes, whereas the keys of Pods contain one.
+	// workloadPrefix is the prefix of the keys of ExternalWorkloads in cache.pods. The keys of
+	// ExternalWorkloads contain two slashes, whereas the keys of Pods contain one.
 	workloadPrefix = "workload/"
 	// proxyPortName is the name of the port on which an ExternalWorkload's proxy accepts inbound
 	// traffic. The proxy of an ExternalWorkload without such a port uses proxyInboundPort.
@@ -25,8 +25,9 @@ const (
 )
 
 // workloadKind defines how ExternalWorkloads are listed, watched and cached. An ExternalWorkload is
-// cached as a pod with different facts. It is in the same namespace as its slice, and its proxy
-// handles all of its ports. The slice determines its zone and readiness.
+// cached as a pod with different facts. An ExternalWorkload is in the namespace of its slice, and
+// its proxy handles all of its ports. The slice determines the zone and readiness of an
+// ExternalWorkload.
 func workloadKind(c *Cluster) follow.Kind[*decode.ExternalWorkload, compactedPod] {
 	k := follow.Kind[*decode.ExternalWorkload, compactedPod]{
 		Name:    "externalworkloads",
@@ -80,7 +81,7 @@ func workloadFactsOf(o *decode.ExternalWorkload, r Rules) podFacts {
 }
 
 // expandWorkload returns the smallest ExternalWorkload that compactWorkload compacts to p in a
-// linked cluster. If p is invalid, it returns nil.
+// linked cluster. If p is invalid, expandWorkload returns nil.
 func expandWorkload(p compactedPod, r Rules) *decode.ExternalWorkload {
 	t := p.facts.fullTemplate()
 	if t.invalid != "" {
@@ -147,8 +148,8 @@ func sameSelected(a, b *decode.ExternalWorkload) bool {
 		slices.Equal(a.Status.Conditions, b.Status.Conditions)
 }
 
-// workloadTarget returns the key of the ExternalWorkload to which an address refers, and whether it
-// refers to one. The ExternalWorkload is always in the namespace of the slice.
+// workloadTarget returns the key of the ExternalWorkload to which an address refers, if any. The
+// ExternalWorkload is always in the namespace of the slice.
 func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	if ref == nil || ref.Kind != "ExternalWorkload" || !nameable(ref.Name) {
 		return "", false

@@ -126,8 +126,8 @@ func (g *Gateway) expand(o *corev1.Service) {
 	o.Status.LoadBalancer.Ingress = ingress
 }
 
-// Problem describes why the gateway or some of its addresses cannot be used. It returns "" if there
-// is no problem.
+// Problem describes why the gateway or some of its addresses cannot be used. If there is no
+// problem, Problem returns "".
 func (g *Gateway) Problem() string {
 	switch {
 	case g.Port == 0:
@@ -146,8 +146,8 @@ func (g *Gateway) Problem() string {
 	return ""
 }
 
-// addHost adds an address or a hostname to the gateway. If it cannot belong to another host or
-// exceeds the limit, addHost only increments the More field.
+// addHost adds an address or a hostname to the gateway. If the host cannot be used or exceeds the
+// limit, addHost only increments the More field.
 func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
 	ip, isIP := parseIP(text)
 	switch {

@@ -55,14 +55,14 @@ type Health struct {
 	// invalid. Isthmus serves these Pods without a transport header.
 	MalformedProxies int
 	// Unusable lists the malformed Servers, ExternalWorkloads and ServiceProfiles, with reasons.
-	// Isthmus ignores malformed Servers and ExternalWorkloads. It still uses the valid parts of a
-	// malformed ServiceProfile. A ServiceProfile without valid parts still hides other
+	// Isthmus ignores malformed Servers and ExternalWorkloads. Isthmus still uses the valid parts
+	// of a malformed ServiceProfile. A ServiceProfile without valid parts still hides other
 	// ServiceProfiles for the same Service.
 	Unusable []string
 	// RejectedProfiles is the number of ServiceProfiles that cannot be used at all.
 	RejectedProfiles int
-	// Memory describes the memory that counts toward the cluster's memory cap. It is the zero value
-	// for a cluster without a memory cap.
+	// Memory describes the memory that counts toward the cluster's memory cap. Memory is the zero
+	// value for a cluster without a memory cap.
 	Memory adminapi.Memory
 	// API describes the API server, except for the expiry of the credentials.
 	API adminapi.APIServer

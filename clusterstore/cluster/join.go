@@ -10,8 +10,8 @@ import (
 	"isthmus/federation"
 )
 
-// reader is a [federation.Reader] for one port of a Service. It caches the joined endpoints of each
-// slice, together with the stamp of the slice.
+// reader is a [federation.Reader] for one port of a Service. A reader caches the joined endpoints
+// of each slice, together with the stamp of the slice.
 type reader struct {
 	cache   *cache
 	service federation.ServiceID
@@ -20,7 +20,7 @@ type reader struct {
 	share federation.Share
 	spec  *Service      // the Service from which share was created
 	parts []joinedSlice // sorted by key
-	// If explained is set, the verdict on each address is appended to it.
+	// If the explained field is set, the reader appends the verdict on each address to this list.
 	explained *[]federation.Considered
 }
 
@@ -32,9 +32,8 @@ type joinedSlice struct {
 }
 
 // Read returns the current endpoints in this cluster for the Service and port. If the Service does
-// not exist, the Share is empty, even if slices for the Service exist. An unchanged slice is the
-// same pointer as in the previous result. In a changed slice, unchanged endpoints keep their
-// pointers.
+// not exist, the Share is empty, even if slices for the Service exist. For an unchanged slice, Read
+// returns the same pointer as before. In a changed slice, unchanged endpoints keep their pointers.
 func (r *reader) Read() federation.Share {
 	r.cache.mu.RLock()
 	defer r.cache.mu.RUnlock()
@@ -91,8 +90,8 @@ func (r *reader) read(list []*slice, ref portRef) {
 }
 
 // join creates endpoints from the ready and unready addresses of a slice. The before argument is
-// the previous result. If nothing has changed, join returns the previous result. Otherwise, it
-// reuses each unchanged endpoint.
+// the previous result. If nothing has changed, join returns the previous result. If something has
+// changed, join reuses the unchanged endpoints.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
 	j := joiner{cache: r.cache, requested: r.port, mirror: &l.mirror, group: groupLabels(l, r.cache.cluster)}
 	if len(before.Endpoints) > 0 {
@@ -172,9 +171,8 @@ func (j *joiner) useAddress(at unique.Handle[addressFacts]) {
 	}
 }
 
-// endpoint creates the endpoint for an address and appends it to the list. It reuses an equal
-// endpoint in the previous result. If the address cannot be served, endpoint only returns the
-// reason.
+// endpoint creates the endpoint for an address and appends it to the list. An equal endpoint in the
+// previous result is reused. If the address cannot be served, endpoint only returns the reason.
 func (j *joiner) endpoint(
 	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
 ) ([]*federation.Endpoint, federation.Verdict) {
@@ -240,8 +238,8 @@ func (j *joiner) share(c federation.Common) *federation.Common {
 	return j.common
 }
 
-// bare sets the fields of an endpoint without a Pod or ExternalWorkload. Such an address was added
-// by a user, or belongs to a Linkerd gateway of another cluster.
+// bare sets the fields of an endpoint without a Pod or ExternalWorkload. An address without a Pod
+// or ExternalWorkload was added by a user, or belongs to a Linkerd gateway of another cluster.
 func (j *joiner) bare(e *federation.Endpoint) {
 	e.Kind = federation.Address
 	common := federation.Common{Identity: federation.Identity{DNS: j.mirror.identity}}

@@ -12,12 +12,13 @@ import (
 // labelSet is a set of labels, encoded as strings that can be compared and shared. Keys and values
 // are in separate strings, because Pods of different workloads often have the same keys. Each key
 // and each value is followed by labelEnd. Keys are sorted, except that templateHashLabel is always
-// first. Endpoints need no other label, and an object may have tens of thousands of labels.
+// first. Endpoints need only the label templateHashLabel, and an object may have tens of thousands
+// of labels.
 type labelSet struct{ keys, values string }
 
 // labelEnd cannot occur in a valid label, because API servers accept only letters, digits, "-",
-// "_", "." and "/". If a malicious server sends labelEnd in a label, it garbles only the labels of
-// that object.
+// "_", "." and "/". If a malicious server sends labelEnd in a label, only the labels of that object
+// become garbled.
 const labelEnd = "\x00"
 
 func newLabelSet(from map[string]string) labelSet {
@@ -67,7 +68,8 @@ func (s *labelSet) all(yield func(key, value string) bool) {
 	}
 }
 
-// templateHash returns the value of templateHashLabel. It reads only the first label.
+// templateHash returns the value of templateHashLabel. The templateHash method reads only the first
+// label.
 func (s *labelSet) templateHash() (value string, exists bool) {
 	if !strings.HasPrefix(s.keys, templateHashLabel+labelEnd) {
 		return "", false
@@ -118,8 +120,8 @@ func reserved(kind string) bool {
 
 // groupLabels returns the labels that all endpoints of a slice have in common, sorted by name. Only
 // a slice in the local cluster may specify the cluster behind a gateway, because the local service
-// mirror writes that name. A linked cluster could otherwise pass off its endpoints as endpoints of
-// another cluster.
+// mirror writes that name. If slices in linked clusters could do so, a linked cluster could pass
+// off its endpoints as endpoints of another cluster.
 func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 	labels := []federation.Label{
 		{Name: "namespace", Value: l.service.Namespace},

@@ -17,12 +17,12 @@ import (
 	"isthmus/internal/panics"
 )
 
-// Local represents the cluster that Isthmus runs in. In addition to the objects of a Cluster, it
-// caches ServiceProfiles, the zones of Nodes, and the objects to which addresses are assigned. All
-// methods except Run are safe for concurrent use.
+// Local represents the cluster that Isthmus runs in. In addition to the objects of a Cluster, a
+// Local caches ServiceProfiles, the zones of Nodes, and the objects to which addresses are
+// assigned. All methods except Run are safe for concurrent use.
 //
-// Other files of this package use cache.local, which is nil for a linked cluster. The methods that
-// they call accept a nil receiver.
+// Other files of this package use cache.local, which is nil for a linked cluster. Methods of Local
+// that other files call accept a nil receiver.
 type Local struct {
 	*Cluster
 	dirty     *pace.Dirty[Topic] // by the namespace of the changed object
@@ -56,9 +56,9 @@ type LocalConfig struct {
 	ProfileChanged func(about Topic, at time.Time)
 
 	// SliceManager is the value of the endpointslice.kubernetes.io/managed-by label on the
-	// EndpointSlices written for ExternalWorkloads. If it is set, the cluster caches the data
-	// required to write these slices. Config.Changed is then also called after each change to a
-	// marked slice or its Service.
+	// EndpointSlices written for ExternalWorkloads. If SliceManager is set, the cluster caches the
+	// data required to write these EndpointSlices. Config.Changed is then also called after each
+	// change to a marked slice or its Service.
 	SliceManager string
 	// WorkloadChanged is called for every added, changed or deleted ExternalWorkload. A single
 	// goroutine calls WorkloadChanged in the order of the changes. The before argument is nil for
@@ -67,8 +67,8 @@ type LocalConfig struct {
 	WorkloadChanged func(before, after *decode.ExternalWorkload)
 }
 
-// NewLocal validates the configuration and returns a Local. It performs no network I/O and starts
-// no goroutines.
+// NewLocal validates the configuration and returns a Local. NewLocal performs no network I/O and
+// starts no goroutines.
 func NewLocal(cfg Config, local LocalConfig) (*Local, error) {
 	cfg.local = &local
 	c, err := New(cfg)
@@ -103,12 +103,12 @@ type Found struct {
 	Service *Service
 
 	// Endpoint is the endpoint of the Pod or ExternalWorkload at the address. If no Pod or
-	// ExternalWorkload at the address is cached, Endpoint describes the bare address. It is nil if
-	// the address is a cluster IP or ambiguous.
+	// ExternalWorkload at the address is cached, Endpoint describes the bare address. Endpoint is
+	// nil if the address is a cluster IP or ambiguous.
 	Endpoint *federation.Endpoint
 
 	// Claimed describes the objects that claim an ambiguous address, as in "2 Pods with IP
-	// 10.0.0.1". It is empty if the address is not ambiguous.
+	// 10.0.0.1". Claimed is empty if the address is not ambiguous.
 	Claimed string
 }
 
@@ -181,8 +181,8 @@ func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 }
 
 // endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. If the object is not
-// running or cannot be sent to proxies, it returns the endpoint of the bare address. The behind
-// argument is the container port behind a host port, or zero if the port is not a host port.
+// running or cannot be sent to proxies, endpointAt returns the endpoint of the bare address. The
+// behind argument is the container port behind a host port, or zero if the port is not a host port.
 func (l *Local) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: l.cfg.Name}
 	j := joiner{cache: l.cache, behind: behind}
@@ -207,8 +207,8 @@ var _ federation.AddressOwners = (*Local)(nil)
 // node if it uses host networking or host ports.
 //
 // AddressOwner ignores ExternalWorkloads, because a machine outside of Kubernetes may belong to
-// several clusters. It also ignores the hostIP of a host port, because whoever creates a Pod can
-// specify any address there.
+// several clusters. AddressOwner also ignores the hostIP of a host port, because whoever creates a
+// Pod can specify any hostIP.
 func (l *Local) AddressOwner(ip netip.Addr) string {
 	c := l.cache
 	c.mu.RLock()
@@ -350,7 +350,8 @@ func (l *Local) AllManagedSlices() map[federation.ServiceID]int {
 }
 
 // LinkerdMirrors returns the Services written by Linkerd's service mirror, by the name of the
-// mirrored cluster. It omits federated Services, and Services that Isthmus has written or adopted.
+// mirrored cluster. LinkerdMirrors omits federated Services, and Services that Isthmus has written
+// or adopted.
 func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 	l.cache.mu.RLock()
 	defer l.cache.mu.RUnlock()
@@ -380,7 +381,7 @@ type Topic struct {
 	Instances    bool
 }
 
-// subject describes the topic, except for its Service, in reports of panics.
+// subject describes the topic, except for its Service, for reports of panics.
 func (t Topic) subject() string {
 	switch {
 	case t.AddressOwner:
@@ -419,8 +420,8 @@ func (l *Local) markLocation(p *pod) {
 	}
 }
 
-// topicChanged reports a change to a topic. For the owner of an address, it first updates the
-// conflicts at that address.
+// topicChanged reports a change to a topic. If the owner of an address has changed, topicChanged
+// first updates the conflicts at that address.
 func (l *Local) topicChanged(about Topic, at time.Time) {
 	if about.AddressOwner {
 		work := panics.Work{Where: panics.Change, Object: "conflicts at " + about.IP.String()}
@@ -526,7 +527,7 @@ func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) 
 	}
 }
 
-// location returns the location of a Pod or ExternalWorkload. It returns nil if the location is
+// location returns the location of a Pod or ExternalWorkload. The result is nil if the location is
 // unknown or the cluster is a linked cluster.
 func (l *Local) location(p *pod) *location {
 	if l == nil {
@@ -572,8 +573,8 @@ func (l *Local) setSelected(key string, to *decode.ExternalWorkload) {
 	}
 }
 
-// countManaged adds n to the number of marked slices of a Service. It ignores slices that are not
-// marked. The receiver may be nil.
+// countManaged adds n to the number of marked slices of a Service. Slices that are not marked are
+// ignored. The receiver may be nil.
 func (l *Local) countManaged(of *slice, n int) {
 	if l == nil || of == nil || of.managed == "" {
 		return

@@ -64,8 +64,8 @@ func (l *location) containerPort(addr netip.AddrPort) (container uint16) {
 	return container
 }
 
-// portBehind returns the container port behind a host port at an address of the Pod's node. It
-// returns zero if the address belongs to the Pod itself or to an ExternalWorkload.
+// portBehind returns the container port behind a host port at an address of the Pod's node. The
+// result is zero if the address belongs to the Pod itself or to an ExternalWorkload.
 func (l *location) portBehind(addr netip.AddrPort) uint16 {
 	if !l.hostNetwork && slices.Contains(l.ips, addr.Addr()) {
 		return 0
@@ -108,11 +108,12 @@ func (l *location) all(yield func(netip.Addr) bool) {
 // TCP ports count.
 //
 // A Pod that is being deleted but still running keeps its address until another Pod claims it, so
-// clients can identify a draining Pod. If several such Pods claim an address, it is not assigned to
-// any of them.
+// clients can identify a draining Pod. If several Pods that are being deleted claim the same
+// address, the address is not assigned to any of them.
 //
-// A host port with a hostIP is only claimed at that address. If the kubelet does not report the
-// address for the node, it may not exist on the node. Such a claim is therefore the weakest.
+// If a host port specifies a hostIP, the Pod claims the port only at that address. A claim to a
+// hostIP that the kubelet does not report for the node is the weakest, because the address may not
+// exist on the node.
 type claim uint8
 
 const (
@@ -124,8 +125,8 @@ const (
 	noClaim
 )
 
-// claimWords describes several objects with the same claim. The description for byDraining is
-// empty, because several Pods that are being deleted never share a claim.
+// claimWords contains the words that describe several objects with the same claim. The description
+// for byDraining is empty, because several Pods that are being deleted never share a claim.
 var claimWords = [noClaim]string{
 	byIP:        "Pods with IP ",
 	byHostPort:  "Pods with host port ",

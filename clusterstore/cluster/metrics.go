@@ -156,8 +156,8 @@ func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric 
 	return list
 }
 
-// troubles returns the metrics for problems with a resource. For a linked cluster, it omits zero
-// values, so that the number of series does not grow with the number of links.
+// troubles returns the metrics for problems with a resource. Zero values are omitted for linked
+// clusters, so that the number of series does not grow with the number of links.
 func troubles(name federation.ClusterName, r adminapi.Resource) (list []prometheus.Metric) {
 	if name == federation.Local || r.Refused > 0 {
 		list = append(list, gauge(refusedDesc, float64(r.Refused), name, r.Resource))

@@ -20,8 +20,8 @@ const (
 
 type node struct {
 	zone, region unique.Handle[string]
-	// addresses is sorted and contains no duplicates. It is only set for Nodes of the local
-	// cluster.
+	// addresses is sorted and contains no duplicates. The addresses field is only set for Nodes of
+	// the local cluster.
 	addresses []netip.Addr
 }
 
@@ -29,8 +29,8 @@ func (n node) equal(o node) bool {
 	return n.zone == o.zone && n.region == o.region && slices.Equal(n.addresses, o.addresses)
 }
 
-// size returns the bytes of memory used by a Node. It ignores the addresses, because only linked
-// clusters have a memory cap.
+// size returns the bytes of memory used by a Node. The addresses of Nodes are not counted, because
+// only linked clusters have a memory cap.
 func (n node) size(string) int64 { return indexEntry[node]() }
 
 // shared yields the zone and the region of a Node. The region is also a key of nodeIndex.regions.
@@ -38,8 +38,8 @@ func (n node) shared(yield func(any, int64) bool) {
 	_ = yield(n.zone, uniqueText(n.zone)) && yield(n.region, uniqueText(n.region)+indexEntry[int]())
 }
 
-// localNodeKind defines how the Nodes of the local cluster are listed, watched and cached. These
-// Nodes are cached with their addresses.
+// localNodeKind defines how the Nodes of the local cluster are listed, watched and cached. The
+// Nodes of the local cluster are cached with their addresses.
 func localNodeKind(c *Cluster) follow.Kind[*corev1.Node, node] {
 	k := nodeKind(c, c.cfg.Client.Sources.Nodes, compactLocalNode)
 	k.Changed = func(name string, n node, exists bool) {
@@ -52,8 +52,8 @@ func localNodeKind(c *Cluster) follow.Kind[*corev1.Node, node] {
 	return k
 }
 
-// linkedNodeKind defines how the Nodes of a linked cluster are listed, watched and cached. Isthmus
-// reads only the metadata of these Nodes.
+// linkedNodeKind defines how the Nodes of a linked cluster are listed, watched and cached. In a
+// linked cluster, Isthmus reads only the metadata of Nodes.
 func linkedNodeKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, node] {
 	k := nodeKind(c, c.cfg.Client.Sources.NodeMetadata, compactLinkedNode)
 	k.Aside = true // only the region depends on these Nodes
@@ -73,8 +73,8 @@ func nodeKind[O decode.Object](c *Cluster, source decode.Source[O], compact func
 	}
 }
 
-// compactLocalNode returns the zone, region and IP addresses of a Node. It ignores addresses that
-// are hostnames.
+// compactLocalNode returns the zone, region and IP addresses of a Node. Addresses that are
+// hostnames are ignored.
 func compactLocalNode(o *corev1.Node) (node, bool) {
 	n := nodeOf(o.Labels)
 	for _, a := range o.Status.Addresses {
@@ -140,7 +140,7 @@ func (x *nodeIndex) set(name string, before, now node) {
 }
 
 // updateRegion updates the region that all Nodes share, and reports whether the region has changed.
-// It must only be called after a complete list or a single event.
+// Callers call updateRegion only after a complete list or a single event.
 func (x *nodeIndex) updateRegion() (changed bool) {
 	now := x.commonRegion()
 	changed = now != x.region || !x.regionKnown
@@ -159,7 +159,7 @@ func (x *nodeIndex) commonRegion() string {
 	return ""
 }
 
-// countRegion adds n to the number of Nodes in a region. It ignores the zero handle.
+// countRegion adds n to the number of Nodes in a region. The zero handle is ignored.
 func (x *nodeIndex) countRegion(region unique.Handle[string], n int) {
 	var none unique.Handle[string]
 	if x.regions[region] += n; x.regions[region] == 0 || region == none {

@@ -185,8 +185,9 @@ func (x *ownerIndex) store(kind string) store[unique.Handle[ownerRef]] {
 
 var ownersOfReplicaSets = []string{kindJob, "statefulset", "daemonset", "deployment"}
 
-// topOwner returns the workload to which a Pod belongs, such as a Deployment. This is usually the
-// topmost known owner. If a Pod has no owner, topOwner returns the Pod itself.
+// topOwner returns the workload to which a Pod belongs, such as a Deployment. The workload is
+// usually the topmost known owner of the Pod. If a Pod has no owner, topOwner returns the Pod
+// itself.
 func topOwner(p *pod, t *template) ownerRef {
 	switch {
 	case t.owner == ownerRef{}:

@@ -10,7 +10,7 @@ import (
 	"isthmus/federation"
 )
 
-// intern returns a string equal to s that shares its memory with other interned strings.
+// intern returns a copy of s that shares memory with all equal interned strings.
 func intern(s string) string { return unique.Make(s).Value() }
 
 // portNumber returns the port number in an API object, and whether the number is valid.
@@ -21,8 +21,8 @@ func portNumber(p *int32) (uint16, bool) {
 	return uint16(*p), true
 }
 
-// parseIP parses the address of an endpoint. It converts an IPv4-mapped IPv6 address to IPv4. It
-// rejects an address with a zone, because a zone has no meaning on other hosts.
+// parseIP parses the address of an endpoint. An IPv4-mapped IPv6 address is converted to IPv4. An
+// address with a zone is rejected, because a zone has no meaning on other hosts.
 func parseIP(s string) (netip.Addr, bool) {
 	ip, err := netip.ParseAddr(s)
 	if err != nil || ip.Zone() != "" {
@@ -36,9 +36,9 @@ var thisNetwork = netip.PrefixFrom(netip.IPv4Unspecified(), 8)
 
 var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// Routable reports whether the address can belong to another host. Without this check, another
-// cluster could make proxies send requests to themselves. The reserved range 240.0.0.0/4 is
-// routable except for the broadcast address, because Linux connects to these addresses and some Pod
+// Routable reports whether the address can belong to another host. The check prevents another
+// cluster from making proxies send requests to themselves. Except for the broadcast address, the
+// reserved range 240.0.0.0/4 is routable, because Linux connects to its addresses and some Pod
 // networks use them.
 func Routable(ip netip.Addr) bool {
 	return !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsMulticast() && !ip.IsLinkLocalUnicast() &&
@@ -65,7 +65,8 @@ func value(s *string) string {
 	return *s
 }
 
-// maxIPs is the maximum number of IPs read from one object. API servers allow at most two.
+// maxIPs is the maximum number of IPs read from one object. API servers allow at most two IPs per
+// object.
 const maxIPs = 16
 
 func addIP(list []netip.Addr, text string) []netip.Addr {

@@ -77,8 +77,8 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	return newFacts(t, o.Spec.NodeName)
 }
 
-// expandPod returns the smallest Pod that compactPod compacts to p in a linked cluster. It omits
-// opaque ports that equal the default, so that the default of the reading replica applies.
+// expandPod returns the smallest Pod that compactPod compacts to p in a linked cluster. Opaque
+// ports that equal the default are omitted, so that the default of the reading replica applies.
 func expandPod(p compactedPod, r Rules) *corev1.Pod {
 	t := p.facts.fullTemplate()
 	o := &corev1.Pod{ObjectMeta: t.expandMetadata(r)}
@@ -142,14 +142,15 @@ func lifeOf(o *corev1.Pod) life {
 	return podStarting
 }
 
-// compactedPod is the cached form of a Pod or ExternalWorkload. Its location is only set in the
-// local cluster.
+// compactedPod is the cached form of a Pod or ExternalWorkload. The location of a compactedPod is
+// only set in the local cluster.
 type compactedPod struct {
 	facts    podFacts
 	location *location
 	selected *decode.ExternalWorkload // fields that determine EndpointSlices; only set with LocalConfig.SliceManager
-	// set is a new set that was evaluated for this Pod before the Pod was added to the cache. It is
-	// nil if the namespace has no Servers, or if a sibling of the Pod is already cached.
+	// The set field contains a new set that was evaluated for this Pod before the Pod was added to
+	// the cache. The set field is nil if the namespace has no Servers, or if a sibling of the Pod
+	// is already cached.
 	set *podSet
 }
 
@@ -182,12 +183,12 @@ func (p compactedPod) shared(yield func(any, int64) bool) {
 }
 
 // pod represents a Pod in the cache. Each pod uses 80 bytes for itself, plus memory for its name
-// and traits. Siblings in a ReplicaSet or Job share their traits. All other data is shared with
-// other Pods.
+// and traits. Siblings in a ReplicaSet or Job share their traits. All other data of a Pod is shared
+// with other Pods.
 //
 // With realistic labels and without slices, a Pod with siblings in a ReplicaSet or StatefulSet was
-// measured to use 220 to 280 bytes. The only Pod of a Job uses up to 530 bytes. A label key that no
-// other Pod has adds 600 to 700 bytes.
+// measured to use 220 to 280 bytes. The only Pod of a Job uses up to 530 bytes. A label key that
+// only one Pod uses adds 600 to 700 bytes.
 //
 // A pod may also represent an ExternalWorkload, because both become endpoints in the same way. The
 // key of an ExternalWorkload never equals the key of a Pod.
@@ -206,8 +207,8 @@ func (p *pod) id(t *template) (namespace, name string) {
 	return follow.SplitKey(p.key)
 }
 
-// namespace returns the namespace of the Pod or ExternalWorkload. Unlike id, it also works for
-// placeholders.
+// namespace returns the namespace of the Pod or ExternalWorkload. Unlike id, the namespace method
+// also works for placeholders.
 func (p *pod) namespace() string { return namespaceOfPod(p.key) }
 
 func namespaceOfPod(key string) string {
@@ -224,9 +225,9 @@ type podFacts struct {
 	template unique.Handle[template] // without traits
 	node     unique.Handle[string]
 	// traits contains the values that a Pod shares with few or no other Pods: the name of its
-	// owner, the name of its service account, and its label values. Each value is followed by
-	// labelEnd. If templates contained these values, each workload or even each Pod would need its
-	// own template.
+	// owner, the name of its service account, and its label values. In the traits string, each
+	// value is followed by labelEnd. If templates contained these values, each workload or even
+	// each Pod would need its own template.
 	traits string
 }
 
@@ -257,8 +258,8 @@ func (f podFacts) siblings(o podFacts) bool { return f.template == o.template &&
 // alike returns the facts without the node, which are the same for all siblings.
 func (f podFacts) alike() podFacts { return podFacts{template: f.template, traits: f.traits} }
 
-// external reports whether the facts belong to an ExternalWorkload. It must not be called for
-// placeholders.
+// external reports whether the facts belong to an ExternalWorkload. The external method must not be
+// called for placeholders.
 func (f podFacts) external() bool {
 	t := f.template.Value()
 	return t.external()
@@ -398,7 +399,7 @@ func (x *podIndex) cached(key string) (o compactedPod, ok bool) {
 	return compactedPod{facts: p.facts, location: x.cache.local.location(p)}, true
 }
 
-// set adds or replaces a Pod or ExternalWorkload. If the facts are empty, it removes the object.
+// set adds or replaces a Pod or ExternalWorkload. If the facts are empty, set removes the object.
 func (x *podIndex) set(key string, to compactedPod) {
 	p := x.entry(key)
 	if p.facts != to.facts {

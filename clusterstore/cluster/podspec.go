@@ -61,8 +61,8 @@ func readProxy(spec *corev1.PodSpec) proxyPorts {
 	return proxyPorts{}
 }
 
-// environment is the inverse of readProxy. It returns the environment variables of a proxy with the
-// given ports, or nil if the ports are unknown.
+// environment returns the environment variables from which readProxy reads the given ports, or nil
+// if the ports are unknown.
 func (p proxyPorts) environment() []corev1.EnvVar {
 	if p == (proxyPorts{}) {
 		return nil
@@ -84,8 +84,8 @@ func listenPort(addr string) uint16 {
 	return a.Port()
 }
 
-// containerPorts returns the named TCP ports of a Pod's containers. It includes their host ports
-// under the same names.
+// containerPorts returns the named TCP ports of a Pod's containers. Host ports are included under
+// the names of their container ports.
 func containerPorts(spec *corev1.PodSpec) namedPorts {
 	var ports []byte
 	for c := range containers(spec) {
@@ -106,8 +106,8 @@ type hostPort struct {
 	bound     netip.Addr // hostIP, the only address with this port; the zero Addr means all addresses of the node
 }
 
-// readHostPorts returns the TCP host ports of a Pod, sorted by compareHostPorts. It ignores host
-// ports that are bound to addresses such as 127.0.0.1, which other hosts cannot reach.
+// readHostPorts returns the TCP host ports of a Pod, sorted by compareHostPorts. Host ports bound
+// to addresses such as 127.0.0.1 are ignored, because other hosts cannot reach them.
 func readHostPorts(spec *corev1.PodSpec) (list []hostPort) {
 	for c := range containers(spec) {
 		for i := range c.Ports {

@@ -13,14 +13,14 @@ import (
 	"isthmus/internal/pace"
 )
 
-// policy contains the Servers in one namespace that make ports opaque or are malformed. It also
-// contains the ports that these Servers make opaque for Pods and ExternalWorkloads. The cache.mu
-// mutex guards it, but is not held during an evaluation.
+// policy contains the Servers in one namespace that make ports opaque or are malformed. A policy
+// also contains the ports that these Servers make opaque for Pods and ExternalWorkloads. The
+// cache.mu mutex guards a policy, but is not held during an evaluation.
 //
-// Siblings form a set: Pods whose facts differ only in their nodes. The opaque ports of a set are
-// evaluated only once. After a change to a Server, a dedicated worker evaluates all sets in the
-// namespace, while Pods keep their previous opaque ports. A new or changed Pod without an existing
-// set is evaluated before it is added to the cache.
+// Pods whose facts differ only in their nodes are siblings and form a set. The opaque ports of a
+// set are evaluated only once. After a change to a Server, a dedicated worker evaluates all sets in
+// the namespace, while Pods keep their previous opaque ports. A new or changed Pod without an
+// existing set is evaluated before it is added to the cache.
 type policy struct {
 	servers map[string]*serverFacts // by name
 	changed bool                    // a Server has changed since the worker last read the Servers
@@ -48,8 +48,9 @@ type podSet struct {
 	lacks  bool // the opaque ports of this set exceed maxOpaqueBytes
 }
 
-// opaquePorts contains all opaque ports of a Pod for which Servers make ports opaque. Otherwise, it
-// is the zero value, and the opaque ports of the Pod itself apply. Equal values share memory.
+// opaquePorts contains all opaque ports of a Pod for which Servers make ports opaque. The zero
+// value means that no Server makes a port of the Pod opaque, so that the opaque ports of the Pod
+// itself apply. Equal values share memory.
 type opaquePorts = unique.Handle[Ports]
 
 const (
@@ -77,8 +78,8 @@ func (p *policy) portsOf(of *pod, own Ports) Ports {
 	return own
 }
 
-// join adds a Pod to the set of its siblings. If they have no set yet, it adds the evaluated set to
-// the policy, or a new set if the evaluated set is nil.
+// join adds a Pod to the set of its siblings. If the siblings have no set yet, join adds the
+// evaluated set to the policy, or a new set if the evaluated set is nil.
 func (p *policy) join(of *pod, evaluated *podSet) *podSet {
 	facts := of.facts.alike()
 	set := p.sets[facts]
@@ -168,8 +169,8 @@ type usedServers struct {
 	cost int // total cost of all Servers, including those that are not evaluated
 }
 
-// useServers returns the Servers to evaluate. It omits malformed Servers, and the last Servers by
-// name that exceed maxPolicy.
+// useServers returns the Servers to evaluate. Malformed Servers are omitted, as well as Servers
+// beyond maxPolicy in the order of their names.
 func useServers(servers map[string]*serverFacts) *usedServers {
 	used := &usedServers{}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
@@ -183,7 +184,7 @@ func useServers(servers map[string]*serverFacts) *usedServers {
 }
 
 // opaque returns the ports that are opaque for Pods with the given facts, either without any Server
-// or because of a Server. It returns the zero value if no Server makes a port opaque.
+// or because of a Server. The result is the zero value if no Server makes a port opaque.
 func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	t := facts.fullTemplate()
 	of := labels.Set(maps.Collect(t.labels.all))
@@ -314,8 +315,8 @@ func (x *policyIndex) mark(namespace string) {
 }
 
 // evaluate evaluates the sets in a namespace for which Servers have changed, and the sets whose
-// opaque ports exceeded the memory limit. If the Servers start to exceed a limit, it returns the
-// message to log. Calls for the same namespace must not overlap.
+// opaque ports exceeded the memory limit. If the Servers start to exceed a limit, evaluate returns
+// the message to log. Calls for the same namespace must not overlap.
 func (x *policyIndex) evaluate(namespace string) (reason string) {
 	p, servers, found := x.toEvaluate(namespace)
 	if p == nil {
@@ -375,7 +376,7 @@ func (x *policyIndex) toEvaluate(namespace string) (
 }
 
 // use stores the results of an evaluation, and touches the Pods whose opaque ports have changed. If
-// the Servers start to exceed a limit, it returns the message to log.
+// the Servers start to exceed a limit, use returns the message to log.
 func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts) (reason string) {
 	x.cache.lock()
 	defer x.cache.mu.Unlock()

@@ -76,8 +76,8 @@ func (f *serverFacts) read() (err error) {
 	return nil
 }
 
-// size returns the bytes of memory used by a Server, including its parsed selectors. It also
-// includes the policy of the namespace, because the Server may be the only one there.
+// size returns the bytes of memory used by a Server, including its parsed selectors. The size
+// includes the policy of the namespace, because the Server may be the only Server in the namespace.
 func (f *serverFacts) size(key string) int64 {
 	return sizeof[serverFacts]() + 2*indexEntry[*serverFacts]() + indexEntry[*policy]() + policySize +
 		selectorMemory(f.spec.PodSelector) + selectorMemory(f.spec.ExternalWorkloadSelector) +

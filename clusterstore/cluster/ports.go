@@ -15,8 +15,8 @@ import (
 // Ports is an immutable set of port numbers. The zero value is the empty set. Sets with the same
 // ports are equal when compared with ==.
 type Ports struct {
-	// ranges contains four bytes for each range: the first and the last port, both big-endian.
-	// Strings are comparable, so Pods with equal sets can share memory.
+	// ranges contains four bytes for each range: the first and the last port, both big-endian. The
+	// encoding as a string makes sets comparable, so that Pods with equal sets can share memory.
 	ranges string
 }
 
@@ -56,7 +56,7 @@ func (p Ports) String() string {
 }
 
 // unlike formats the set as a list for ParsePorts, in which no item equals one of the given names.
-// If a name looks like an item, unlike adds leading zeros to the item.
+// If an item equals a name, unlike adds leading zeros to the item.
 func (p Ports) unlike(named map[string]uint16) string {
 	items := strings.Split(p.String(), ",")
 	for i := range items {
@@ -105,8 +105,8 @@ const maxNamed = 10
 
 type portRange struct{ from, to uint16 }
 
-// newPorts creates a set from ranges. It sorts the ranges and merges adjacent ranges, so that sets
-// with the same ports are equal and lookups are fast.
+// newPorts creates a set from ranges. The ranges are sorted, and adjacent ranges are merged, so
+// that sets with the same ports are equal and lookups are fast.
 func newPorts(list []portRange) Ports {
 	slices.SortFunc(list, func(a, b portRange) int { return cmp.Compare(a.from, b.from) })
 	var ranges []byte
@@ -137,16 +137,16 @@ func parsePort(s string) (uint16, bool) {
 }
 
 // namedPorts contains the named TCP ports of an object, for Servers that refer to a port by name.
-// Each port is encoded as its name, labelEnd, and its big-endian number. The ports are in no
-// particular order, and several ports may have the same name. Strings are comparable, so objects
-// can share memory.
+// Each port is encoded as its name, labelEnd, and its big-endian number. The encoded ports are in
+// no particular order, and several ports may have the same name. The encoding as a string makes
+// namedPorts comparable, so that objects can share memory.
 type namedPorts string
 
 // maxNamedPorts limits the named ports of one object, in bytes.
 const maxNamedPorts = 16 << 10
 
-// appendPort appends a port to encoded namedPorts. It ignores ports without a name or with an
-// invalid number.
+// appendPort appends a port to encoded namedPorts. Ports without a name or with an invalid number
+// are ignored.
 func appendPort(ports []byte, name string, number int32) []byte {
 	n, ok := portNumber(&number)
 	if len(ports) > maxNamedPorts || name == "" || !ok || strings.Contains(name, labelEnd) {

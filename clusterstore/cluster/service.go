@@ -30,8 +30,8 @@ type Service struct {
 	Labels      map[string]string // only keys with a prefix in cachedPrefixes
 	Annotations map[string]string // only keys with a prefix in cachedPrefixes
 
-	// selecting encodes the fields that determine EndpointSlices. It is nil if the Service has no
-	// selector or LocalConfig.SliceManager is empty.
+	// selecting encodes the fields that determine EndpointSlices. The selecting field is nil if the
+	// Service has no selector or LocalConfig.SliceManager is empty.
 	selecting *string
 }
 
@@ -99,8 +99,8 @@ func (s *Service) size() int64 {
 }
 
 // serviceEntrySize returns the bytes of memory used by a serviceEntry, with or without a Service.
-// One of the counted allocations is a safety margin. Without it, the estimate for many small
-// Services would differ from the heap by less than 1%.
+// One of the counted allocations is a safety margin. Without the safety margin, the estimate for
+// many small Services would differ from the heap by less than 1%.
 func serviceEntrySize() int64 {
 	place := mapEntry(sizeof[federation.ServiceID]() + sizeof[*serviceEntry]())
 	return 3*allocation + sizeof[serviceEntry]() + place + listedSize
@@ -139,7 +139,7 @@ func compactService(o *corev1.Service, r Rules, full bool) *Service {
 }
 
 // expandService returns the smallest Service that compactService compacts to s in a linked cluster.
-// It omits the value for exports.
+// The value for exports is omitted.
 func expandService(s *Service) *corev1.Service {
 	o := &corev1.Service{}
 	if s.ExternalName {
@@ -162,8 +162,8 @@ func (s *Service) HasPort(port uint16) bool {
 	return slices.ContainsFunc(s.Ports, func(p ServicePort) bool { return p.Number == port })
 }
 
-// numbers maps the name of each named TCP port to its number. The first of several ports with the
-// same name wins.
+// numbers maps the name of each named TCP port to its number. If several ports have the same name,
+// the first port is returned.
 func (s *Service) numbers() map[string]uint16 {
 	numbers := make(map[string]uint16)
 	for _, p := range s.Ports {
@@ -175,7 +175,7 @@ func (s *Service) numbers() map[string]uint16 {
 }
 
 // clusterIPs returns the cluster IPs of a Service. Headless Services and Services of type
-// ExternalName have none.
+// ExternalName have no cluster IPs.
 func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
 	if o.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil

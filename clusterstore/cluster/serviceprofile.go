@@ -92,8 +92,8 @@ func profiled(name string) (federation.ServiceID, bool) {
 
 const (
 	// maxProfile is the maximum size, in bytes, of an encoded ServiceProfile. Proxies accept
-	// messages of up to 4 MiB. The estimate is an upper bound, except that the encoding of a method
-	// in capital letters may be 50% larger.
+	// messages of up to 4 MiB. The estimated size is an upper bound, except that the encoding of a
+	// method in capital letters may be 50% larger.
 	maxProfile = 2 << 20
 	// sizePerPart is the estimated size of one part of a ServiceProfile, without its strings.
 	sizePerPart = 48
@@ -105,8 +105,8 @@ const (
 // translatedProfile is the immutable result of translating a ServiceProfile.
 type translatedProfile struct {
 	Profile *federation.ServiceProfile // nil if the ServiceProfile cannot be used
-	// Problem describes why Isthmus or proxies cannot use all or part of the ServiceProfile. It is
-	// empty if there is no problem.
+	// Problem describes why Isthmus or proxies cannot use all or part of the ServiceProfile.
+	// Problem is empty if there is no problem.
 	Problem string
 }
 
@@ -123,7 +123,7 @@ type translatedProfile struct {
 //	method: GET
 //	pathRegex: /cart/.*
 //
-// All fields of a condition must match. This condition therefore becomes one [federation.Match] of
+// Because all fields of a condition must match, this condition becomes one [federation.Match] of
 // kind MatchAll with two elements in Sub. A status range with only one bound becomes a range that
 // contains only this status. Proxies receive weights as integers: a weight of "500m" becomes 5,000,
 // and a weight of 1 becomes 10,000.
@@ -133,15 +133,15 @@ type translatedProfile struct {
 //   - For any spec, translateProfile runs quickly, and its result can be encoded and sent. All
 //     strings are valid UTF-8. The nesting depth of conditions and the total size stay below the
 //     limits of proxies.
-//   - A Problem begins with the path of the field, as in "routes[0] \"r\": condition: …". It
+//   - A Problem begins with the path of the field, as in "routes[0] \"r\": condition: …". A Problem
 //     contains at most 500 bytes and is safe to log and display.
-//   - Equal specs have equal results.
-//   - The function is safe for concurrent use.
+//   - The results for equal specs are equal.
+//   - The translateProfile function is safe for concurrent use.
 //
 // If a part of a ServiceProfile is invalid, the whole ServiceProfile is rejected, because a part of
-// a policy may have the opposite meaning of the whole. As the only exception, an invalid timeout is
-// ignored. Opaque ports in a ServiceProfile are ignored, because proxies receive the opaque ports
-// of the Service.
+// a policy may have the opposite meaning of the whole. The only exception is an invalid timeout,
+// which is ignored. Opaque ports in a ServiceProfile are ignored, because proxies receive the
+// opaque ports of the Service.
 //
 // Proxies discard the following values, although API servers accept them:
 //
@@ -150,7 +150,7 @@ type translatedProfile struct {
 //   - a retry budget with minRetriesPerSecond above 2,147,483,647
 //   - a status without bounds
 //
-// These values are translated unchanged, and each of them is mentioned in the Problem.
+// The translation preserves these values, and the Problem mentions each of them.
 func translateProfile(o *decode.ServiceProfile) *translatedProfile {
 	if o.Invalid != "" {
 		return &translatedProfile{Problem: text.Clean(o.Invalid, text.Long)}
@@ -269,8 +269,8 @@ func (t *translator) override(d *decode.WeightedDst) (federation.Override, error
 	return federation.Override{Authority: d.Authority, Weight: w}, nil
 }
 
-// spend adds the size of one part to the estimated size. It returns an error if the ServiceProfile
-// becomes too large, or if the part is not valid UTF-8.
+// spend adds the size of one part to the estimated size. The spend method returns an error if the
+// ServiceProfile becomes too large, or if the part is not valid UTF-8.
 func (t *translator) spend(part string) error {
 	t.size += sizePerPart + len(part)
 	switch {
@@ -336,8 +336,8 @@ func discarded(b *federation.RetryBudget) string {
 var (
 	errNull  = errors.New("null or missing")
 	errEmpty = errors.New("no field is set")
-	// errEmptyStatus describes a condition that proxies ignore. It does not cause the
-	// ServiceProfile to be rejected.
+	// errEmptyStatus describes a condition that proxies ignore. A ServiceProfile with such a
+	// condition is not rejected.
 	errEmptyStatus = errors.New("responseClasses: a status has neither min nor max, so proxies ignore it")
 )
 
@@ -467,8 +467,8 @@ func translateWeight(value string) (uint32, error) {
 	return uint32(q.MilliValue() * (weightUnits / 1000)), nil
 }
 
-// readQuantity parses a Kubernetes quantity. It rejects quantities such as 1e999999999, which would
-// take a long time to parse.
+// readQuantity parses a Kubernetes quantity. Quantities such as 1e999999999, which would take a
+// long time to parse, are rejected.
 func readQuantity(value string) (quantity.Quantity, error) {
 	number, exponent, _ := strings.Cut(strings.ToLower(value), "e")
 	if len(number) > 40 || len(exponent) > 3 {

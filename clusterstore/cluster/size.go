@@ -10,11 +10,12 @@ import (
 // Each kind of object in a linked cluster has a size method, which estimates the bytes of memory
 // that the cache uses for one object. The estimates count toward the memory cap (see
 // [follow.Kind].Size). Data that only the local cluster caches is not counted, because the local
-// cluster has no memory cap. TestBudget compares the sums of the estimates with the heap.
+// cluster has no memory cap. TestBudget compares the sums of these estimates with the size of the
+// heap.
 
 const (
-	// allocation is the overhead of one allocation, in bytes. It is an upper bound for the average
-	// over all allocation sizes.
+	// allocation is the overhead of one allocation, in bytes. The constant is an upper bound for
+	// the average overhead over all allocation sizes.
 	allocation = 16
 	// listedSize is the number of bytes used by one pointer in a growing list.
 	listedSize = 16

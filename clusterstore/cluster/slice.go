@@ -64,8 +64,8 @@ func (s subset) alike(o subset, shown bool) bool {
 		slices.EqualFunc(s.others(shown), o.others(shown), address.same)
 }
 
-// others returns the addresses that are not ready. If shown is true, it omits addresses that are
-// only used for explanations.
+// others returns the addresses that are not ready. If the shown argument is true, addresses that
+// are only used for explanations are omitted.
 func (s subset) others(shown bool) []address {
 	list := s.addresses[s.ready:]
 	if !shown || len(list) == 0 {
@@ -103,8 +103,8 @@ type addressFacts struct {
 	nodes string             // nodes in the hints, encoded like zones; only set in the local cluster
 	node  string             // only set for a Pod that is not ready; other addresses use the node of their Pod
 	why   federation.Verdict // Served if the address is ready
-	// leftOut means that the address is not an endpoint of any port. It is only used for
-	// explanations, and for profiles that look up the address by its hostname.
+	// leftOut means that the address is not an endpoint of any port. An address that is left out is
+	// only used for explanations, and for profiles that look it up by its hostname.
 	leftOut bool
 	other   string // target that is neither a Pod nor an ExternalWorkload
 	text    string // original text that is not an IP address
@@ -132,8 +132,8 @@ type (
 	coreEndpointAddress = corev1.EndpointAddress
 )
 
-// endpointsKind defines how Endpoints objects are listed, watched and cached. They replace
-// EndpointSlices if Rules.EndpointSlices is false.
+// endpointsKind defines how Endpoints objects are listed, watched and cached. Endpoints objects
+// replace EndpointSlices if Rules.EndpointSlices is false.
 func endpointsKind(c *Cluster) follow.Kind[*coreEndpoints, *slice] {
 	return sliceKind(c, "endpoints", c.cfg.Client.Sources.Endpoints, func(o *coreEndpoints) (*slice, bool) {
 		return compactEndpoints(o, c.cfg.local != nil), true
@@ -153,10 +153,10 @@ func sliceKind[O decode.Object](
 	}
 }
 
-// compactSlice returns the cached form of an EndpointSlice. It omits slices that contain DNS names
-// (FQDN) or belong to no Service, because Isthmus cannot serve them. A slice with neither ports nor
-// addresses is cached only if it is managed by the given manager. API servers treat an empty list
-// of ports like a missing list.
+// compactSlice returns the cached form of an EndpointSlice. Slices that contain DNS names (FQDN) or
+// belong to no Service are not cached, because Isthmus cannot serve them. A slice with neither
+// ports nor addresses is cached only if it is managed by the given manager. API servers treat an
+// empty list of ports like a missing list.
 func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*slice, bool) {
 	service := sliceService(o)
 	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
@@ -180,7 +180,7 @@ func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*sl
 }
 
 // sliceService returns the Service in the label of a slice. If a handwritten slice lacks the label,
-// it returns the first owner that is a Service.
+// sliceService returns the first owner that is a Service.
 func sliceService(o *discoveryv1.EndpointSlice) string {
 	if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
 		return name
@@ -193,8 +193,8 @@ func sliceService(o *discoveryv1.EndpointSlice) string {
 	return ""
 }
 
-// compactEndpoints returns the cached form of an Endpoints object. Its addresses have no zones and
-// never refer to ExternalWorkloads.
+// compactEndpoints returns the cached form of an Endpoints object. Addresses in an Endpoints object
+// have no zones and never refer to ExternalWorkloads.
 func compactEndpoints(o *coreEndpoints, local bool) *slice {
 	l := &slice{
 		service: federation.ServiceID{Namespace: intern(o.Namespace), Name: strings.Clone(o.Name)},
@@ -374,8 +374,8 @@ func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at ad
 	return a, at
 }
 
-// hints returns the zones and nodes in the hints of an endpoint. It ignores node hints in linked
-// clusters, because a client's node may have the same name as a node there.
+// hints returns the zones and nodes in the hints of an endpoint. Node hints in linked clusters are
+// ignored, because a client's node may have the same name as a node in a linked cluster.
 func (r *endpointReader) hints(h *discoveryv1.EndpointHints) (zones, nodes string) {
 	if h == nil {
 		return "", ""
@@ -401,7 +401,7 @@ func joinHints[T any](list []T, name func(T) string) string {
 }
 
 // withIP returns a copy of the address with the given IP and facts. If the IP is unusable, withIP
-// removes the hostname and sets leftOut.
+// removes the hostname and marks the address as left out.
 func (a address) withIP(text string, at addressFacts) address {
 	ip, why := readIP(text)
 	if a.ip = ip; why != federation.Served {
@@ -480,7 +480,8 @@ func endpointTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 }
 
 // podTarget returns the key of the Pod to which an address refers, or "" for a bare address. If the
-// address refers to another kind of object, it cannot be served, and podTarget returns false.
+// address refers to another kind of object, the address cannot be served, and podTarget returns
+// false.
 func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	switch {
 	case ref == nil:
@@ -530,9 +531,9 @@ func trim[T any](list []T) []T {
 	return list
 }
 
-// connected iterates over the addresses that are connected to their Pods. These are the ready
-// addresses and, in the local cluster, the addresses with a hostname, because profiles look them
-// up. Isthmus ignores changes to the Pods of all other addresses.
+// connected iterates over the addresses that are connected to their Pods. All ready addresses are
+// connected. In the local cluster, addresses with a hostname are also connected, because profiles
+// look up these addresses. Isthmus ignores changes to the Pods of all other addresses.
 func (l *slice) connected(local bool) iter.Seq[*address] {
 	return func(yield func(*address) bool) {
 		for _, sub := range l.subsets {
@@ -545,8 +546,8 @@ func (l *slice) connected(local bool) iter.Seq[*address] {
 	}
 }
 
-// size returns the bytes of memory used by a slice in a linked cluster. It includes memory for the
-// Service and Pods to which the slice refers, even if they do not exist.
+// size returns the bytes of memory used by a slice in a linked cluster. The size includes memory
+// for the Service and Pods to which the slice refers, even if they do not exist.
 func (l *slice) size(string) int64 {
 	n := sizeof[slice]() + indexEntry[*slice]() + serviceEntrySize() + textSize(l.service.Namespace) +
 		textSize(l.service.Name) + textSize(l.mirror.cluster) + textSize(l.mirror.identity) +
@@ -568,7 +569,8 @@ func (l *slice) size(string) int64 {
 	return n
 }
 
-// shared yields the facts of the addresses in a slice. Consecutive equal facts are yielded once.
+// shared yields the facts of the addresses in a slice. Equal facts of consecutive addresses are
+// yielded once.
 func (l *slice) shared(yield func(any, int64) bool) {
 	var last unique.Handle[addressFacts]
 	for _, sub := range l.subsets {
@@ -585,8 +587,8 @@ func (l *slice) shared(yield func(any, int64) bool) {
 // same reports whether all fields copied from the object are equal.
 func (l *slice) same(o *slice) bool { return l.alike(o, false) }
 
-// alike reports whether two slices are equivalent. If shown is true, it ignores the fields that are
-// only used for explanations.
+// alike reports whether two slices are equivalent. If the shown argument is true, fields that are
+// only used for explanations are ignored.
 func (l *slice) alike(o *slice, shown bool) bool {
 	return l.service == o.service && l.mirror == o.mirror && l.managed == o.managed &&
 		slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool { return a.alike(b, shown) })
