@@ -32,15 +32,13 @@ type Options struct {
 	Log           *zap.Logger
 	Metrics       *cluster.Metrics // same as for linked clusters; optional
 
-	// Preference is the preference of Services without annotations. Preference must not be modified
-	// after New.
+	// Preference applies to Services without annotations. It must not be modified after New.
 	Preference *federation.Preference
-	// Cordon determines whether the cluster's endpoints are in service.
-	Cordon federation.Standing
-	// Region is the region of the cluster. If Region is empty, the labels of the cluster's Nodes
+	Cordon     federation.Standing
+	// Region is the region of the cluster. If it is empty, the labels of the cluster's Nodes
 	// determine the region.
 	Region string
-	// Writer writes EndpointSlices for ExternalWorkloads of the cluster. If Writer is nil, no
+	// Writer writes EndpointSlices for the cluster's ExternalWorkloads. If Writer is nil, no
 	// EndpointSlices are written.
 	Writer *externalworkload.Writer
 	// Exports makes the cluster cache its exports and the objects with the names of exports. Pass
@@ -50,8 +48,8 @@ type Options struct {
 	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change
 	// is processed. If Supervisor is nil, a panic ends the process.
 	Supervisor *panics.Supervisor
-	// Report is called when the cluster's state changes, and at the start if the cluster's standing
-	// is not in service. Report must not block.
+	// Report is called when the cluster's state changes, and once initially if the cluster's
+	// standing is not in service. Report must not block.
 	Report func(cluster.Change)
 }
 
@@ -70,7 +68,6 @@ type localCluster interface {
 	ServiceProfileProblem(namespace, name string) (problem string, exists bool)
 }
 
-// Cluster is the local cluster.
 type Cluster struct {
 	// fixed
 	table    *federation.Table
@@ -88,7 +85,7 @@ type Cluster struct {
 	supervisor *panics.Supervisor
 }
 
-// New returns the local cluster. New does no network I/O and starts no goroutine.
+// New returns the local cluster. It performs no network I/O and starts no goroutine.
 func New(o Options) (*Cluster, error) {
 	return create(o, func(c cluster.Config, own cluster.LocalConfig) (localCluster, error) {
 		client, err := kube.New(federation.Local, o.REST, o.Metrics.Requests())
@@ -173,8 +170,8 @@ func (l *Cluster) prepare(ctx context.Context) {
 }
 
 // Run lists and watches the cluster until ctx ends, and returns once all its goroutines have ended.
-// If the API cannot be reached, Run retries. Run does not change the table when it returns. Call
-// Run once.
+// If the API cannot be reached, Run retries. The table stays unchanged when Run returns. Call Run
+// once.
 func (l *Cluster) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -196,11 +193,10 @@ func (l *Cluster) Run(ctx context.Context) error {
 // cluster is ready.
 func (l *Cluster) Synced() <-chan struct{} { return l.link.Synced() }
 
-// Status returns the current status of the cluster.
 func (l *Cluster) Status() adminapi.Cluster { return l.link.Status() }
 
-// Look makes Isthmus read the cluster's trust anchors and Pod networks again. Look returns once
-// Isthmus has read the trust anchors and Pod networks, or ctx ends.
+// Look makes Isthmus read the cluster's trust anchors and Pod networks again. It returns once they
+// have been read, or ctx ends.
 func (l *Cluster) Look(ctx context.Context) { l.link.Look(ctx) }
 
 // LocalLink returns the cluster's link, for clusterstore.Options.
@@ -210,8 +206,8 @@ func (l *Cluster) LocalLink() *clusterstore.LocalLink { return l.link }
 // namespace. A large definition may take long, because Isthmus reads all its members.
 const maxDefiners = 4
 
-// superviseDefine calls define. After a panic, the Service keeps its definition. The Service is
-// defined again later, when its namespace has its turn.
+// superviseDefine calls define. If define panics, the Service keeps its definition, and define runs
+// again when the Service's namespace has its next turn.
 func (l *Cluster) superviseDefine(id federation.ServiceID, _ time.Time) {
 	work := panics.Work{Where: panics.Definition, Service: id}
 	l.supervisor.Do(work, func() { l.define(id) }, func() { l.defineSoon(id) })
@@ -220,7 +216,7 @@ func (l *Cluster) superviseDefine(id federation.ServiceID, _ time.Time) {
 func (l *Cluster) defineSoon(id federation.ServiceID) { l.services.Add(id.Namespace, id, time.Now()) }
 
 // define updates the definition of a Service in the table, or removes it if the Service no longer
-// exists. Callers must not call define concurrently for the same Service.
+// exists. Concurrent calls for the same Service are not allowed.
 func (l *Cluster) define(id federation.ServiceID) {
 	svc := l.cluster.Service(id)
 	if svc == nil {
@@ -233,18 +229,16 @@ func (l *Cluster) define(id federation.ServiceID) {
 	l.problems.Set(id, list)
 }
 
-// Problems returns the problems of all Services with invalid annotations or labels, sorted by
-// Service.
+// Problems returns all Services with invalid annotations or labels, sorted by Service.
 func (l *Cluster) Problems() []adminapi.Problem { return l.problems.All() }
 
-// ProblemsOf returns the problems of one Service's annotations and labels.
 func (l *Cluster) ProblemsOf(id federation.ServiceID) []string { return l.problems.Of(id) }
 
 // Service returns the cached data of a Service of the cluster, or nil if there is no such Service.
 func (l *Cluster) Service(id federation.ServiceID) *cluster.Service { return l.cluster.Service(id) }
 
-// Ports returns the TCP ports that a Service declares, in the order of the Service. If there is no
-// such Service, it returns nil.
+// Ports returns the TCP ports that a Service declares, in their original order. It returns nil if
+// there is no such Service.
 func (l *Cluster) Ports(id federation.ServiceID) (ports []uint16) {
 	svc := l.cluster.Service(id)
 	if svc == nil {
@@ -256,8 +250,8 @@ func (l *Cluster) Ports(id federation.ServiceID) (ports []uint16) {
 	return ports
 }
 
-// ServiceOfImport returns the Service that was derived from a ServiceImport. ServiceOfImport
-// returns false if that Service does not exist, for example because the ServiceImport is headless.
+// ServiceOfImport returns the Service that was derived from a ServiceImport. It returns false if
+// that Service does not exist, for example because the ServiceImport is headless.
 func (l *Cluster) ServiceOfImport(serviceImport federation.ServiceID) (federation.ServiceID, bool) {
 	id := plan.DerivedService(plan.ID(serviceImport))
 	svc := l.cluster.Service(federation.ServiceID(id))
@@ -274,17 +268,16 @@ func (l *Cluster) LinkerdMirrors() map[string][]federation.ServiceID {
 	return l.cluster.LinkerdMirrors()
 }
 
-// AddressOwner names the objects that an address is assigned to. The zero value means that the
+// AddressOwner identifies the objects that an address is assigned to. The zero value means that the
 // address is not assigned to any object.
 type AddressOwner struct {
 	Name    string                // such as "Pod shop/web-1"
 	Service *federation.ServiceID // nil unless the address is the cluster IP of exactly one Service
-	// Claimed describes the objects that claim the whole address, such as "2 Pods with IP
-	// 10.0.0.1". Claimed is empty if there is no conflict.
+	// Claimed describes the objects in conflict over the whole address, such as "2 Pods with IP
+	// 10.0.0.1". It is empty if there is no conflict.
 	Claimed string
 }
 
-// AddressOwner returns the objects that an address is assigned to.
 func (l *Cluster) AddressOwner(ip netip.Addr) AddressOwner {
 	at := l.cluster.LookupAddress(netip.AddrPortFrom(ip, 0))
 	owner := AddressOwner{Name: l.cluster.AddressOwner(ip), Claimed: at.Claimed}
@@ -294,25 +287,25 @@ func (l *Cluster) AddressOwner(ip netip.Addr) AddressOwner {
 	return owner
 }
 
-// AddressConflicts returns the cluster's addresses that several objects claim, with the oldest
-// conflicts first. The result more is the number of conflicts that are not in the list.
+// AddressConflicts returns the addresses that several objects claim, with the oldest conflicts
+// first, and the number of conflicts that the list omits.
 func (l *Cluster) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	return l.cluster.AddressConflicts()
 }
 
 // AssignedTo returns the name of the Pod, Service or Node that a request to the address would
-// reach. If the cache has no such object, AssignedTo returns "".
+// reach, or "" if no such object is cached.
 func (l *Cluster) AssignedTo(ip netip.Addr) string { return l.cluster.AssignedTo(ip) }
 
 // Zone returns the zone of a node, and a channel that is closed when the zone may have changed. The
 // zone is empty if the node is unknown or has no zone. All unknown nodes share one channel, which
-// is closed when any node appears. Names that clients invent therefore use no memory. If node is
+// is closed when any node appears, so node names that clients invent use no memory. If node is
 // empty, the channel is nil.
 func (l *Cluster) Zone(node string) (zone string, changed <-chan struct{}) { return l.zones.get(node) }
 
 // Profile watches the profile of a destination. Once Synced is closed, the watch always has a
-// profile. Watches with the same key share one profile. Profile does not publish a profile that
-// equals the previous one. The caller must close the watch.
+// profile. Watches with the same key share one profile, which is published only when it changes.
+// The caller must close the watch.
 func (l *Cluster) Profile(k federation.ProfileKey) *federation.Watch[*federation.Profile] {
 	return l.profiles.watch(k)
 }
@@ -346,9 +339,9 @@ func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 // portProfile returns the profile of a service port for clients of a namespace.
 //
 // A ServiceProfile in the client's namespace overrides the ServiceProfile in the Service's
-// namespace. Even an invalid ServiceProfile overrides the other one, because its existence shows
-// that users do not want the other ServiceProfile. Opaque ports come from the Service's annotation
-// or the default, never from a ServiceProfile.
+// namespace, even if the overriding one is invalid, because its existence shows that users do not
+// want the other. Opaque ports come from the Service's annotation or the default, never from a
+// ServiceProfile.
 func (l *Cluster) portProfile(
 	id federation.ServiceID, svc *cluster.Service, port uint16, client string,
 ) *federation.Profile {
@@ -375,15 +368,12 @@ func (l *Cluster) portProfile(
 	return p
 }
 
-// profileName returns the fully qualified name of a Service, which is the name of its
-// ServiceProfiles.
 func (l *Cluster) profileName(id federation.ServiceID) string {
 	return fmt.Sprintf("%s.%s.svc.%s", id.Name, id.Namespace, l.domain)
 }
 
 // ProfileProblem describes the invalid parts of the ServiceProfile that applies to a Service for
-// clients of a namespace. ProfileProblem returns "" for a valid ServiceProfile, and if no
-// ServiceProfile applies.
+// clients of a namespace. It returns "" if there are none.
 func (l *Cluster) ProfileProblem(id federation.ServiceID, client string) string {
 	name := l.profileName(id)
 	for _, namespace := range []string{client, id.Namespace} {
@@ -409,11 +399,10 @@ var (
 	)
 )
 
-// Describe implements prometheus.Collector. Describe sends no descriptors. The registry therefore
-// checks the metrics when it collects them.
+// Describe implements prometheus.Collector. It sends no descriptors, so the registry checks the
+// metrics on each collection.
 func (l *Cluster) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector.
 func (l *Cluster) Collect(ch chan<- prometheus.Metric) {
 	h := l.cluster.Health()
 	for _, m := range cluster.Series(federation.Local, l.Status().State, h) {

@@ -19,15 +19,15 @@ const (
 	remoteService   = "multicluster.linkerd.io/remote-service"   // label
 )
 
-// These limits are far above what a mesh needs. With these limits, the annotation of one Service
-// cannot slow down other Services.
+// These limits are far above what a mesh needs. They prevent the annotation of one Service from
+// slowing down other Services.
 const (
 	maxMembers = 256  // members of one service
 	maxItems   = 1024 // items of one annotation
 )
 
 // define returns a Service's definition, and the problems with its annotations and labels. The
-// argument gateway is the default preference. The Service's annotations override it.
+// Service's annotations override the default preference.
 func define(
 	id federation.ServiceID, svc *cluster.Service, gateway *federation.Preference,
 ) (*federation.Definition, []string) {
@@ -42,11 +42,11 @@ func define(
 // defineMembers returns a definition without its preference, and the problems with annotations and
 // labels.
 //
-// Each of the two annotations makes a Service federated and overrides the labels of a mirror, even
-// if the annotation is empty. An empty annotation is not a problem, because the service mirror
-// leaves empty annotations behind. If a mirror names a cluster but not a Service, its definition
-// has no members, and its clients are refused. A Service with an empty remote-discovery label is an
-// ordinary Service, because the label does not name a cluster.
+// Either of the two annotations makes a Service federated and overrides the labels of a mirror,
+// even if the annotation is empty. An empty annotation is not a problem, because the service mirror
+// leaves empty annotations behind. If a mirror's labels identify a cluster but not a Service, its
+// definition has no members, and its clients are rejected. A Service with an empty remote-discovery
+// label is an ordinary Service, because the label does not identify a cluster.
 func defineMembers(id federation.ServiceID, svc *cluster.Service) (*federation.Definition, []string) {
 	local, hasLocal := svc.Annotations[localDiscovery]
 	remote, hasRemote := svc.Annotations[remoteDiscovery]
@@ -76,9 +76,9 @@ func defineMirror(namespace, cluster, service string) (*federation.Definition, [
 	return &federation.Definition{Members: []federation.Member{member(namespace, service, cluster)}}, nil
 }
 
-// defineFederated parses the two annotations of a federated Service. The first annotation is a
-// Service name. The second is a list of items of the form service@cluster. The local member comes
-// first. The other members keep their order.
+// defineFederated parses the two annotations of a federated Service. The local annotation is a
+// Service name. The remote annotation is a list of items of the form service@cluster. The local
+// member comes first, and the other members keep their order.
 func defineFederated(namespace, local, remote string) (*federation.Definition, []string) {
 	d := &federation.Definition{Federated: true}
 	var problems []string
@@ -119,7 +119,7 @@ func defineFederated(namespace, local, remote string) (*federation.Definition, [
 	return d, compact(problems)
 }
 
-// parseItem parses service@cluster. For an invalid item, parseItem also returns the reason.
+// parseItem parses service@cluster. For an invalid item, it returns the reason.
 func parseItem(namespace, item string) (m federation.Member, why string) {
 	service, cluster, ok := strings.Cut(strings.TrimSpace(item), "@")
 	switch {
@@ -149,7 +149,6 @@ func member(namespace, service, cluster string) federation.Member {
 	}
 }
 
-// invalidName returns the reason why s is not a valid Service name, or "" for a valid name.
 func invalidName(s string) string {
 	if s == "" {
 		return "empty"
@@ -160,7 +159,7 @@ func invalidName(s string) string {
 	return ""
 }
 
-// compact removes duplicates. The function replaces all problems after the first ten with a count.
+// compact removes duplicate problems, and replaces all after the first ten with a count.
 func compact(problems []string) []string {
 	const listed = 10
 	slices.Sort(problems)

@@ -14,23 +14,22 @@ import (
 	"isthmus/internal/text"
 )
 
-// preferenceDomain is the prefix of annotations such as isthmus.io/prefer, which set a Service's
-// preference.
+// preferenceDomain is the prefix of the annotations that set a Service's preference, such as
+// isthmus.io/prefer.
 const preferenceDomain = "isthmus.io/"
 
-// These limits are far above what a mesh needs.
 const (
 	maxTiers    = 16
 	maxTerms    = 64 // in all tiers
 	maxMinReady = 100_000
 )
 
-// namedCluster is the prefix of a term that names a linked cluster. The prefix is needed if the
-// name of the cluster equals another term.
+// namedCluster is the optional prefix of a linked cluster's name in a tier. It is needed if the
+// name equals another term.
 const namedCluster = "cluster/"
 
-// preferenceFields lists the fields of a preference. The name of a field is the name of its
-// annotation without the prefix isthmus.io/, and the name of its flag without the dashes.
+// preferenceFields lists the fields of a preference. Each name is that of an annotation without its
+// prefix isthmus.io/, and that of a flag without its leading dashes.
 var preferenceFields = []struct {
 	name string
 	set  func(p *federation.Preference, value string) error
@@ -58,9 +57,9 @@ func DefaultPreference() federation.Preference {
 	return federation.Preference{MinReady: federation.MinReady{Count: 1}, ReturnAfter: 10 * time.Second}
 }
 
-// SetPreference parses one value of a preference, as users write it, into p. The argument name is
-// prefer, min-ready, return-after or return-over, as in annotations and flags. If the value is
-// invalid, p stays unchanged, and the error explains the valid values.
+// SetPreference parses one value of a preference, as users write it, into p. The name is prefer,
+// min-ready, return-after or return-over, as in annotations and flags. If the value is invalid, p
+// stays unchanged, and the error describes the valid values.
 func SetPreference(p *federation.Preference, name, value string) error {
 	for _, f := range preferenceFields {
 		if f.name == name {
@@ -75,8 +74,8 @@ func SetPreference(p *federation.Preference, name, value string) error {
 	return fmt.Errorf("%q is not a setting of a preference", name)
 }
 
-// preference returns a Service's preference. The default preference applies to missing and invalid
-// annotations. A Service without annotations gets the pointer to the default.
+// preference returns a Service's preference, in which the default replaces missing and invalid
+// annotations. For a Service without annotations, it returns the pointer to the default.
 func preference(svc *cluster.Service, gateway *federation.Preference) (p *federation.Preference, problems []string) {
 	p = gateway
 	for _, f := range preferenceFields {
@@ -98,7 +97,7 @@ func preference(svc *cluster.Service, gateway *federation.Preference) (p *federa
 }
 
 // parseTiers parses comma-separated tiers in order of preference. Plus signs separate the terms of
-// a tier. If the only tier contains all clusters, parseTiers returns nil.
+// a tier. It returns nil if the only tier contains all clusters.
 func parseTiers(value string) ([]federation.Tier, error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, errors.New(
@@ -146,7 +145,6 @@ func parseTiers(value string) ([]federation.Tier, error) {
 	return tiers, nil
 }
 
-// parseTerm parses a term without surrounding white space.
 func parseTerm(word string) (federation.Term, error) {
 	for kind, w := range federation.TermWords {
 		switch {
@@ -193,7 +191,6 @@ func isClusterName(name string) bool {
 	return name != "" && len(name) <= validation.LabelValueMaxLength && len(validation.IsValidLabelValue(name)) == 0
 }
 
-// parseMinReady parses a number of endpoints, or a percentage.
 func parseMinReady(value string) (federation.MinReady, error) {
 	number, isPercentage := strings.CutSuffix(strings.TrimSpace(value), "%")
 	largest := uint64(maxMinReady)
@@ -215,8 +212,7 @@ func parseMinReady(value string) (federation.MinReady, error) {
 	return federation.MinReady{Count: int(n)}, nil
 }
 
-// parseReturn parses a duration that must not exceed longest. Error messages show the maximum as
-// longestText.
+// parseReturn parses a duration up to longest, which error messages show as longestText.
 func parseReturn(value string, longest time.Duration, longestText string) (time.Duration, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(value))
 	if err != nil || d < 0 || d > longest {

@@ -13,20 +13,19 @@ import (
 
 // profiles holds the profiles that clients watch.
 //
-// A change carries no data. Each change rebuilds the affected profiles from the current objects. A
-// profile is registered for changes before it is first built, so it does not miss any change.
-// Changes of endpoints do not affect the profiles of service ports.
+// Each change rebuilds the affected profiles from the current objects. A profile is registered for
+// changes before it is first built, so that it does not miss any change. Changes to endpoints do
+// not affect the profiles of service ports.
 type profiles struct {
 	build      func(federation.ProfileKey) *federation.Profile // fixed; builds a profile from the present objects
 	supervisor *panics.Supervisor                              // fixed
 
-	// Code holds mu only to access the maps, and acquires no other lock while it holds mu.
+	// mu guards the maps. Code that holds mu acquires no other lock.
 	mu      sync.Mutex
 	watched map[federation.ProfileKey]*watched
 	topics  map[cluster.Topic]map[*watched]struct{}
 }
 
-// watched is a profile that clients watch.
 type watched struct {
 	key    federation.ProfileKey // fixed
 	work   panics.Work           // fixed
@@ -67,8 +66,7 @@ func workOf(k federation.ProfileKey) panics.Work {
 	return w
 }
 
-// watch watches one profile. Watches with the same key share one profile. The profile is removed
-// when its last watch is closed.
+// watch removes the profile when its last watch is closed.
 func (p *profiles) watch(k federation.ProfileKey) *federation.Watch[*federation.Profile] {
 	w := p.acquire(k)
 	watch := federation.NewWatch(&w.latest, func() { p.release(w) })
@@ -83,7 +81,6 @@ func (p *profiles) watch(k federation.ProfileKey) *federation.Watch[*federation.
 	return watch
 }
 
-// acquire returns the watched profile with the given key, and adds a reference to the profile.
 func (p *profiles) acquire(k federation.ProfileKey) *watched {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +99,6 @@ func (p *profiles) acquire(k federation.ProfileKey) *watched {
 	return w
 }
 
-// release drops a reference to a profile. If no references are left, it removes the profile.
 func (p *profiles) release(w *watched) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,15 +112,14 @@ func (p *profiles) release(w *watched) {
 	}
 }
 
-// changed refreshes the profiles that a change affects.
 func (p *profiles) changed(t cluster.Topic) {
 	for _, w := range p.about(t) {
 		p.refresh(w)
 	}
 }
 
-// refresh rebuilds and publishes a profile. After a panic, clients keep the previous profile until
-// a retry succeeds. If a profile has no watches, refresh does not rebuild it, and its retries end.
+// refresh rebuilds and publishes a profile, unless it has no watches. After a panic, clients keep
+// the previous profile until a retry succeeds.
 func (p *profiles) refresh(w *watched) {
 	publish := func() {
 		if p.isWatched(w) {
@@ -140,16 +135,14 @@ func (p *profiles) isWatched(w *watched) bool {
 	return w.refs > 0
 }
 
-// about returns the profiles that a change of the given topic affects.
 func (p *profiles) about(t cluster.Topic) []*watched {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.topics[t]))
 }
 
-// publish builds the profile, and publishes it if it has changed. If again is false and a profile
-// is already published, publish does nothing. The last of several concurrent calls sees the newest
-// objects.
+// publish builds the profile, and publishes it if it has changed. If again is false, an already
+// published profile stays. The last of several concurrent calls sees the newest objects.
 func (w *watched) publish(build func(federation.ProfileKey) *federation.Profile, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,10 +8,9 @@ import (
 	"isthmus/internal/pace"
 )
 
-// zones holds the zone of every node. The Cluster publishes the first change immediately and the
-// changes of the following second together, as for regions. Each published change wakes the streams
-// of a node. A user with permission to label, create and delete Nodes must not be able to keep
-// Isthmus busy.
+// zones holds the zone of every node. The Cluster publishes the first change immediately, and the
+// changes of the following second together. Each published change wakes the streams of a node, and
+// a user with permission to edit Nodes must not be able to keep Isthmus busy.
 type zones struct {
 	changed *pace.Signal // apply is due
 
@@ -21,7 +20,6 @@ type zones struct {
 	appeared federation.Latest[struct{}] // replaced when a node appears
 }
 
-// zoneChange is the new zone of a node. If the node was deleted, exists is false.
 type zoneChange struct {
 	zone   string
 	exists bool
@@ -48,7 +46,6 @@ func (z *zones) get(node string) (string, <-chan struct{}) {
 	return "", appeared
 }
 
-// set records a node's zone for apply. If the node was deleted, exists is false.
 func (z *zones) set(node, zone string, exists bool) {
 	z.mu.Lock()
 	z.pending[node] = zoneChange{zone, exists}
@@ -56,7 +53,6 @@ func (z *zones) set(node, zone string, exists bool) {
 	z.changed.Changed()
 }
 
-// run applies changes until ctx ends.
 func (z *zones) run(ctx context.Context) {
 	for {
 		select {
@@ -68,7 +64,6 @@ func (z *zones) run(ctx context.Context) {
 	}
 }
 
-// apply publishes all recorded changes.
 func (z *zones) apply() {
 	z.mu.Lock()
 	defer z.mu.Unlock()

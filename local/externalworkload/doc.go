@@ -14,21 +14,20 @@
 // Callers may rely on the following contents of slices:
 //
 //   - Slices with the writer's mark contain exactly the ExternalWorkloads in the Service's
-//     namespace that the Service's selector matches. Each workload has one endpoint per address
+//     namespace that match the Service's selector. Each workload has one endpoint per address
 //     family of the Service.
 //   - An endpoint has the readiness, zone and ports of its workload. In a headless Service, the
 //     endpoint also has the workload's name as its hostname.
 //   - A Service without a selector has no slices with the mark. The writer does not change slices
 //     without the mark.
-//   - Slices depend only on the current objects, not on the order or history of the objects. The
-//     writer corrects slices that others edit or delete. While ExternalWorkloads cannot be read,
-//     slices do not change.
-//   - Every endpoint is in at least one slice between two writes. After a write for a Service has
-//     failed, the writer does not delete slices of the Service. A slice keeps an endpoint until the
-//     slice that receives the endpoint has been written.
-//   - Endpoints and ports that an API server would reject are left out. Status and one log line
-//     report the omitted endpoints and ports. The writer still writes the other endpoints and ports
-//     of the Service.
+//   - Slices depend only on the current objects, not on their order or history. The writer corrects
+//     slices that others edit or delete. While ExternalWorkloads cannot be read, slices do not
+//     change.
+//   - Every endpoint is in at least one slice between two writes. A slice keeps an endpoint until
+//     the slice that receives the endpoint has been written. After a failed write for a Service,
+//     the writer does not delete the Service's slices.
+//   - The writer omits endpoints and ports that an API server would reject, and still writes the
+//     others. Status and one log line report the omissions.
 //
 // Callers may rely on the following rules for writes:
 //
@@ -37,31 +36,31 @@
 //   - When Run's context ends, Run finishes pending writes and then releases the Lease, so that
 //     another replica continues within seconds. Each write takes at most 10 s, however the API
 //     server behaves, so Run always returns.
-//   - Run does not end early, whatever the API server responds and whatever the objects contain. A
-//     failed write does not delay other Services. The writer retries the write indefinitely, with a
-//     back-off from 1 s to 5 min.
+//   - No response of the API server and no content of objects makes Run return early. A failed
+//     write does not delay other Services. The writer retries it indefinitely, with a back-off from
+//     1 s to 5 min.
 //   - Namespaces take turns, and each namespace may have only a few writes in progress (see
 //     local/lease). A write that hangs for 10 s is canceled. Other Services of the namespace are
 //     delayed only if several of its writes hang.
-//   - The writer waits 50 ms after a change to collect further changes. After a change of a
-//     workload, the writer first finds the workload's Services and then waits another 50 ms. In a
-//     namespace with more than 500 Services, the writer waits up to a second.
-//   - Each Service is written at most once a second. Each slice that differs needs one write, or
-//     two writes if slices exchange endpoints.
+//   - The writer waits 50 ms after a change to collect further changes. After a change to a
+//     workload, it finds the workload's Services and then waits another 50 ms, or up to a second in
+//     a namespace with more than 500 Services.
+//   - Each Service is written at most once a second. Each differing slice needs one write, or two
+//     if slices exchange endpoints.
 //
 // The Lease, the mark, and the names and contents of slices are the same as those of Linkerd's
 // controller. Either program can take over from the other without a write, unless a Service has
 // unnamed ports.
 //
 // The writer watches nothing itself. The local cluster ([Cluster]) caches Services,
-// ExternalWorkloads and the number of marked slices. The writer does not cache slices: before it
-// writes a Service, it lists the Service's slices. This list is never stale. Cached Services and
+// ExternalWorkloads and the number of marked slices. The writer does not cache slices, but lists a
+// Service's slices before it writes the Service. A slice list is never stale. Cached Services and
 // ExternalWorkloads may be stale, because a stalled watch is detected only after about 100 s. A new
 // leader with stale watches may replace newer endpoints with older ones until its watches catch up.
 //
 // Call New, SetCluster and Run once. The other methods may be called at any time. The leader uses
-// several goroutines for writes. On other replicas, only the goroutine of Run and the goroutine of
-// the election run.
+// several goroutines for writes. The other replicas use only the goroutines of Run and of the
+// election.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package externalworkload

@@ -20,18 +20,16 @@ const (
 	maxAddresses = 100
 )
 
-// endpointGroups holds all endpoints that the slices of a Service must have. The endpoints are
-// grouped by address type, and then by ports.
+// endpointGroups holds all endpoints of a Service, grouped by address type and then by ports.
 type endpointGroups map[discoveryv1.AddressType]map[portsKey]*group
 
-// group holds the endpoints that have the same address type and the same ports.
 type group struct {
 	ports     []discoveryv1.EndpointPort
 	endpoints map[string]discoveryv1.Endpoint // by name of the workload
 }
 
-// fill moves endpoints of the group into its slices that have room. The function first fills the
-// slices that have to be written anyway.
+// fill moves endpoints of the group into its slices that have room. It first fills the slices that
+// have to be written anyway.
 func (g *group) fill(kept []*packed) {
 	names := slices.Sorted(maps.Keys(g.endpoints))
 	for _, written := range []bool{true, false} {
@@ -44,7 +42,6 @@ func (g *group) fill(kept []*packed) {
 	}
 }
 
-// take removes endpoints from the group and returns them.
 func (g *group) take(names []string) (list []discoveryv1.Endpoint) {
 	for _, name := range names {
 		list = append(list, g.endpoints[name])
@@ -53,17 +50,17 @@ func (g *group) take(names []string) (list []discoveryv1.Endpoint) {
 	return list
 }
 
-// selects reports whether the writer writes slices for a Service. The writer also writes slices for
-// Services in the namespace kube-system.
+// selects reports whether the writer writes slices for a Service. Services in kube-system are not
+// excluded.
 func selects(svc *corev1.Service) bool {
 	return svc.Spec.Type != corev1.ServiceTypeExternalName && len(svc.Spec.Selector) > 0
 }
 
 func isHeadless(svc *corev1.Service) bool { return svc.Spec.ClusterIP == corev1.ClusterIPNone }
 
-// newEndpointGroups converts the workloads that a Service selects to endpoints. newEndpointGroups
-// omits invalid workloads, addresses and ports, and reports each of them as a problem. If ctx ends,
-// the result is incomplete.
+// newEndpointGroups converts the workloads that a Service selects to endpoints. It omits invalid
+// workloads, addresses and ports, and reports them as problems. If ctx ends, the result is
+// incomplete.
 func newEndpointGroups(
 	ctx context.Context, svc *corev1.Service, workloads []*decode.ExternalWorkload,
 ) (endpointGroups, leftOut) {
@@ -103,8 +100,8 @@ func newEndpointGroups(
 	return byType, left
 }
 
-// addressTypes returns the address types of a Service. For a Service without IP families, it
-// returns both types.
+// addressTypes returns the address types of a Service, or both types for a Service without IP
+// families.
 func addressTypes(svc *corev1.Service) []discoveryv1.AddressType {
 	var types []discoveryv1.AddressType
 	for _, f := range svc.Spec.IPFamilies {
@@ -121,15 +118,15 @@ func addressTypes(svc *corev1.Service) []discoveryv1.AddressType {
 	return types
 }
 
-// noHost reports whether an address cannot belong to a host. The addresses in 0.0.0.0/8 and the
-// limited broadcast address cannot belong to a host.
+// noHost reports whether an address cannot belong to a host, which is the case for 0.0.0.0/8 and
+// the limited broadcast address.
 func noHost(ip netip.Addr) bool {
 	return ip.Is4() && (ip.As4()[0] == 0 || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}))
 }
 
 // addressesOf returns a workload's distinct addresses by type, in their original order. IPv4-mapped
-// IPv6 addresses count as IPv4. addressesOf omits addresses that API servers would reject, or that
-// cannot belong to a host.
+// IPv6 addresses count as IPv4. It omits addresses that API servers would reject, or that cannot
+// belong to a host.
 func addressesOf(w *decode.ExternalWorkload, problem func(string, ...any)) map[discoveryv1.AddressType][]string {
 	found := make(map[discoveryv1.AddressType][]string, 1)
 	for _, x := range w.Spec.WorkloadIPs {
@@ -158,9 +155,9 @@ func addressesOf(w *decode.ExternalWorkload, problem func(string, ...any)) map[d
 	return found
 }
 
-// newEndpoint returns a workload's endpoint, which is ready if the workload is ready. The field
-// publishNotReadyAddresses has no effect. In a headless Service, the endpoint's hostname is the
-// workload's name if the name is a DNS label.
+// newEndpoint returns a workload's endpoint, which is ready if the workload is ready. The Service
+// field publishNotReadyAddresses has no effect. In a headless Service, the endpoint's hostname is
+// the workload's name, if the name is a DNS label.
 func newEndpoint(svc *corev1.Service, w *decode.ExternalWorkload, addresses []string) discoveryv1.Endpoint {
 	ready := isReady(w)
 	e := discoveryv1.Endpoint{

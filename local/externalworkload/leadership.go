@@ -23,27 +23,26 @@ import (
 )
 
 const (
-	// writeInterval is the minimum time between two writes of a Service. A single change of a
-	// Service is written after 50 ms, and a single change of a workload after 100 ms. A thousand
+	// writeInterval is the minimum time between two writes of a Service. A single change to a
+	// Service is written after 50 ms, and a single change to a workload after 100 ms. A thousand
 	// changes within a second cause only two or three writes.
 	writeInterval = time.Second
-	// manyFailures is the number of consecutive failures after which an error is logged. A Service
-	// reaches this number of failures after about four minutes.
+	// After manyFailures consecutive failures of a Service, or about four minutes, an error is
+	// logged.
 	manyFailures = 8
 	// readyCheck is the time between two checks that ExternalWorkloads can be read.
 	readyCheck = time.Second
-	// maxChanges is the maximum number of changed workloads of a namespace that are matched against
-	// the namespace's Services. If more workloads change at once, the writer syncs all Services of
-	// the namespace, because matching would take as long.
+	// maxChanges is the maximum number of changed workloads in a namespace that are matched against
+	// its Services. After more changes, the writer syncs all Services of the namespace, because
+	// matching would take as long.
 	maxChanges = 1000
-	// manyServices is a number of Services. In a namespace with more Services, the writer matches
-	// changed workloads only once a second. Each match reads all Services of the namespace. With
-	// 5,000 Services, frequent matching would keep a CPU core busy.
+	// In a namespace with more than manyServices Services, the writer matches changed workloads
+	// only once a second. Each match reads all Services of the namespace. With 5,000 Services,
+	// frequent matching would keep a CPU core busy.
 	manyServices = 500
 )
 
-// leadership is a period during which this replica holds the Lease. A leadership holds the Services
-// to sync and the Services already written. The leadership is discarded when the Lease is lost.
+// leadership holds the Services to sync and the Services already written, until the Lease is lost.
 type leadership struct {
 	// fixed after construction
 	*Writer
@@ -56,8 +55,8 @@ type leadership struct {
 	waiting map[federation.ServiceID]time.Time // start of the wait, by Service to sync
 	begun   map[federation.ServiceID]time.Time // start of the sync, by Service being synced
 	written map[federation.ServiceID]bool      // Services whose slices this leadership has written
-	// The map changes contains the labels of changed workloads before and after each change, by
-	// namespace. If a namespace has more than maxChanges changes, its list is incomplete.
+	// changes contains the labels of changed workloads before and after each change, by namespace.
+	// A list with more than maxChanges changes is incomplete.
 	changes map[string][]map[string]string
 }
 
@@ -77,8 +76,8 @@ func newLeadership(w *Writer, held lease.Lease) *leadership {
 	return t
 }
 
-// run syncs all Services that have workloads or slices, and all Services that change. The function
-// ends when its context ends and the last writes have ended.
+// run syncs all Services that have workloads or slices, and all Services that change. It returns
+// when its context and the last writes have ended.
 func (t *leadership) run(work context.Context) {
 	select {
 	case <-work.Done():
@@ -94,7 +93,6 @@ func (t *leadership) run(work context.Context) {
 	t.loop.Run(work)
 }
 
-// mark queues a Service to be synced.
 func (t *leadership) mark(svc federation.ServiceID) {
 	t.mu.Lock()
 	if _, ok := t.waiting[svc]; !ok {
@@ -105,18 +103,18 @@ func (t *leadership) mark(svc federation.ServiceID) {
 	t.changed.Set(struct{}{})
 }
 
-// serviceChanged queues a Service that may have slices for ExternalWorkloads. Few Services do. The
-// cost of serviceChanged does not depend on the number of objects, because serviceChanged blocks
-// the goroutine that watches the cluster.
+// serviceChanged queues a Service that may have slices for ExternalWorkloads, as few Services do.
+// It blocks the goroutine that watches the cluster, so its cost does not depend on the number of
+// objects.
 func (t *leadership) serviceChanged(svc federation.ServiceID) {
 	if t.cluster.HasWorkloads(svc.Namespace) || t.mayHaveSlices(svc) || len(t.problems.Of(svc)) > 0 {
 		t.mark(svc)
 	}
 }
 
-// workloadChanged records that a workload has changed. For a new workload, the argument before is
-// nil. For a deleted workload, the argument after is nil. The affected Services are found later, in
-// the namespace's turn, because a namespace may have thousands of workloads and Services.
+// workloadChanged records a changed workload. The before argument is nil for a new workload, and
+// after is nil for a deleted workload. The affected Services are found later, in the namespace's
+// turn, because a namespace may have thousands of workloads and Services.
 func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.mu.Lock()
 	for i, w := range []*decode.ExternalWorkload{before, after} {
@@ -131,8 +129,8 @@ func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.changed.Set(struct{}{})
 }
 
-// markConcerned marks the Services that select a changed workload of a namespace, by its labels
-// before or after the change. markConcerned returns true if the namespace has many Services.
+// markConcerned queues the Services that select a changed workload of a namespace, by its labels
+// before or after the change. It returns true if the namespace has many Services.
 func (t *leadership) markConcerned(namespace string) (long bool) {
 	t.mu.Lock()
 	list := t.changes[namespace]
@@ -148,8 +146,8 @@ func (t *leadership) markConcerned(namespace string) (long bool) {
 	return len(all) > manyServices
 }
 
-// isSelected reports whether a Service selects workloads of its namespace with these labels. A
-// Service without a selector does not select any workloads.
+// isSelected reports whether a Service selects workloads with these labels in its namespace. A
+// Service without a selector selects no workloads.
 func isSelected(svc *corev1.Service, labels map[string]string) bool {
 	for key, want := range svc.Spec.Selector {
 		if value, ok := labels[key]; !ok || value != want {
@@ -163,8 +161,8 @@ func nameOf(svc *corev1.Service) federation.ServiceID {
 	return federation.ServiceID{Namespace: svc.Namespace, Name: svc.Name}
 }
 
-// mayHaveSlices reports whether a Service may have slices with the writer's mark. The cache of the
-// cluster may still lack slices that this leadership has written.
+// mayHaveSlices reports whether a Service may have slices with the writer's mark. The cluster's
+// cache may still lack slices that this leadership has written.
 func (t *leadership) mayHaveSlices(svc federation.ServiceID) bool {
 	t.mu.Lock()
 	written := t.written[svc]
@@ -172,9 +170,9 @@ func (t *leadership) mayHaveSlices(svc federation.ServiceID) bool {
 	return written || t.cluster.ManagedSlices(svc) > 0
 }
 
-// pass returns one task for each Service to sync. For each namespace with changed workloads, pass
-// also returns a task whose key has an empty name. That task finds and marks the affected Services.
-// Namespaces take turns.
+// pass returns one task for each Service to sync. For each namespace with changed workloads, it
+// also returns a task whose key has an empty name. That task finds and queues the affected
+// Services.
 func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	if !t.ready() {
 		return lease.Pass[federation.ServiceID]{Unknown: true, Due: time.Now().Add(readyCheck)}
@@ -197,8 +195,8 @@ func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	return pass
 }
 
-// do syncs one Service. The function first checks again that ExternalWorkloads can be read, because
-// some time may have passed since the pass. If the sync fails, the Service is marked again.
+// do syncs one Service. It checks again that ExternalWorkloads can be read, because some time may
+// have passed since the pass. If the sync fails, do queues the Service again.
 func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Outcome {
 	if !t.ready() {
 		return lease.Outcome{Again: true}
@@ -234,12 +232,11 @@ func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Ou
 	return lease.Outcome{Problem: err.Error()}
 }
 
-// sync writes a Service's slices until they are correct, and returns whether it wrote a slice. The
-// function begins no more writes after its context has ended or the Lease is lost.
+// sync writes a Service's slices until they are correct, and returns whether it wrote a slice. It
+// begins no more writes after its context has ended or the Lease is lost.
 //
-// sync lists the slices first. An update or deletion applies only to the version of the slice that
-// sync has read. If a Service has no slices and does not select any workloads, sync sends no
-// requests.
+// sync lists the slices first, and updates or deletes only the versions that it has read. If a
+// Service has no slices and selects no workloads, sync sends no requests.
 func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrote bool, err error) {
 	svc := t.cluster.Selecting(name)
 	if svc == nil { // deleted; garbage collection removes its slices
@@ -266,8 +263,8 @@ func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrot
 	return len(p.create)+len(p.update)+len(p.move)+len(p.remove) > 0, t.execute(work, p, name)
 }
 
-// slicesOf lists the slices of a Service that have the writer's mark. slicesOf omits slices that
-// are being deleted, because a finalizer may delay their deletion for a long time.
+// slicesOf lists the slices of a Service that have the writer's mark. It omits slices that are
+// being deleted, because a finalizer may delay their deletion for a long time.
 //
 // The list is never stale, because the request does not set resourceVersion. The request also does
 // not set a limit, because some API servers cannot serve a limited request from their cache.
@@ -289,7 +286,6 @@ func (t *leadership) slicesOf(
 	return list, nil
 }
 
-// selected lists the workloads that a Service selects, sorted by name.
 func (t *leadership) selected(svc *corev1.Service) []*decode.ExternalWorkload {
 	if !selects(svc) {
 		return nil
@@ -301,9 +297,9 @@ func (t *leadership) selected(svc *corev1.Service) []*decode.ExternalWorkload {
 	return list
 }
 
-// execute executes a plan, and stops at the first error, with one exception. If the API server
-// rejects a slice as invalid, execute continues. In that case, execute does not delete slices, and
-// a slice keeps the endpoints that the rejected slice should receive from it.
+// execute executes a plan, and usually stops at the first error. If the API server rejects a slice
+// as invalid, execute continues without deleting slices, and a slice keeps the endpoints that the
+// rejected slice should receive from it.
 func (t *leadership) execute(work context.Context, p plan, name federation.ServiceID) error {
 	var refused []error
 	versions := make(map[string]string) // by name of written slices; some slices are written twice
@@ -348,8 +344,8 @@ func (t *leadership) execute(work context.Context, p plan, name federation.Servi
 	return errors.Join(refused...)
 }
 
-// write writes one slice, and returns the slice as the API server stored it. For a deletion, the
-// result is the argument.
+// write writes one slice, and returns the slice as the API server stored it. For a deletion, it
+// returns its argument.
 func (t *leadership) write(
 	ctx context.Context, op operation, s *discoveryv1.EndpointSlice,
 ) (*discoveryv1.EndpointSlice, error) {
@@ -384,10 +380,9 @@ func (t *leadership) underWay() (sum, longest float64) {
 	return sum, longest
 }
 
-// requestTimeout limits one request for slices.
 const requestTimeout = 10 * time.Second
 
-// operation is a kind of write. Its values are also values of a metric label.
+// operation is a kind of write, and also the value of a metric label.
 type operation string
 
 const (

@@ -17,32 +17,31 @@ import (
 // plan holds the writes that correct a Service's slices, in order of execution.
 type plan struct {
 	create, update []*discoveryv1.EndpointSlice
-	// The move list contains updates of slices that give endpoints to other slices. These updates
-	// are executed after the other slices have received the endpoints.
+	// move contains updates of slices that give endpoints to other slices. They are executed after
+	// the other slices have received the endpoints.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
-	// The map instead contains replacements for the updates in move. A replacement is used after
-	// the API server has rejected a slice, and keeps the endpoints that the update would give to
-	// other slices. An update has no replacement if the slice would not change. An update also has
-	// no replacement if ports change, because the kept endpoints would have wrong ports.
+	// instead contains replacements for the updates in move. A replacement is used after the API
+	// server has rejected a slice, and keeps the endpoints that the update would give to other
+	// slices. An update has no replacement if the slice would not change, or if its ports change,
+	// because the kept endpoints would have the wrong ports.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
 // newPlan plans the writes for a Service from the workloads that the Service selects and from the
-// existing slices. newPlan does not modify its arguments. If ctx ends, the plan is incomplete.
+// existing slices. It does not modify its arguments. If ctx ends, the plan is incomplete.
 //
 // Unchanged endpoints stay in their slice, and only slices that differ are written. New endpoints
-// are first added to slices that are written anyway, then to other slices with room. The next
+// are first added to slices that are written anyway, and then to other slices with room. The next
 // choice is a slice that would otherwise be deleted, and the last choice is a new slice. With this
 // strategy, full slices stay full, but sparse slices are not merged.
 //
 // Endpoints are never missing between two writes, because a slice that gives endpoints to other
-// slices is written after those slices. The only exception are slices with more than 900 endpoints,
-// which only other programs create. Endpoints of these slices may be missing while slices exchange
-// endpoints, or after a slice was rejected, because API servers accept at most 1,000 endpoints in a
-// slice.
+// slices is written after those slices. The only exception is slices with more than 900 endpoints,
+// which only other programs create. Their endpoints may be missing while slices exchange endpoints,
+// or after a slice was rejected, because API servers accept at most 1,000 endpoints in a slice.
 //
-// The plan does not create new slices for a Service that is being deleted. Existing slices of the
+// The plan does not create slices for a Service that is being deleted. Existing slices of the
 // Service are updated until garbage collection removes them.
 func newPlan(
 	ctx context.Context,
@@ -73,7 +72,6 @@ func newPlan(
 	return p, left
 }
 
-// pack distributes the endpoints of one address type over slices.
 func (p *plan) pack(
 	svc *corev1.Service, t discoveryv1.AddressType, groups map[portsKey]*group, existing []*discoveryv1.EndpointSlice,
 ) {
@@ -158,9 +156,9 @@ func (p *plan) order(svc *corev1.Service, t discoveryv1.AddressType, all []*pack
 	}
 }
 
-// writeFirst breaks a cycle of slices that wait for each other. First, the plan adds the new
-// endpoints to the slice x. Later, the plan removes the other endpoints from x. The ports of a
-// spare slice change, so a new slice replaces a spare x, unless the Service is being deleted.
+// writeFirst breaks a cycle of slices that wait for each other. The plan first adds the new
+// endpoints to slice x, and later removes the other endpoints from x. A new slice replaces a spare
+// x, whose ports change, unless the Service is being deleted.
 func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	x.has = true
 	switch {
@@ -176,7 +174,6 @@ func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	}
 }
 
-// write plans the write of a slice, if needed.
 func (p *plan) write(svc *corev1.Service, t discoveryv1.AddressType, x *packed) {
 	x.has = true
 	switch {
@@ -207,8 +204,8 @@ type packed struct {
 	has       bool                   // a planned write adds its endpoints
 }
 
-// keep moves the endpoints that a slice already contains from the group g to the slice. The
-// endpoints get their wanted state. If g is nil, the slice does not keep any endpoints.
+// keep moves the endpoints that a slice already contains from group g to the slice, and sets their
+// wanted state. If g is nil, the slice keeps no endpoints.
 func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	x := &packed{slice: s, group: g}
 	if g == nil {
@@ -223,7 +220,7 @@ func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	return x
 }
 
-// give finds the endpoints that a slice gives to other slices. It returns the receiving slices.
+// give finds the endpoints that a slice gives to other slices, and returns those slices.
 func (x *packed) give(to map[string]*packed) (others []*packed) {
 	if x.slice == nil {
 		return nil
@@ -238,8 +235,8 @@ func (x *packed) give(to map[string]*packed) (others []*packed) {
 }
 
 // both returns the slice with its wanted endpoints and the endpoints that it gives to other slices,
-// up to maxKept in total. The function returns nil if the slice already has that content, because
-// an earlier plan was rejected.
+// up to maxKept in total. It returns nil if the slice already has that content, because an earlier
+// plan was rejected.
 func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
 	all := slices.Concat(x.endpoints, x.gives)
 	both := withContents(x.slice, svc, x.group.ports, all[:min(len(all), maxKept)])
@@ -249,8 +246,7 @@ func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
 	return both
 }
 
-// sameContents reports whether two slices have the same labels and the same endpoints. The order of
-// the endpoints does not matter.
+// sameContents reports whether two slices have the same labels and the same endpoints in any order.
 func sameContents(a, b *discoveryv1.EndpointSlice) bool {
 	sorted := func(s *discoveryv1.EndpointSlice) []discoveryv1.Endpoint {
 		return slices.SortedFunc(slices.Values(s.Endpoints), func(x, y discoveryv1.Endpoint) int {
@@ -263,14 +259,13 @@ func sameContents(a, b *discoveryv1.EndpointSlice) bool {
 // maxKept is the maximum number of endpoints that API servers accept in a slice.
 const maxKept = 1000
 
-// leftOut collects the reasons why parts of a Service are missing from its slices. leftOut stores
-// the first maxProblems reasons, and counts the others.
+// leftOut collects the reasons why parts of a Service are missing from its slices. It stores the
+// first maxProblems reasons, and counts the others.
 type leftOut struct {
 	named []string
 	more  int
 }
 
-// add adds a problem with an object.
 func (p *leftOut) add(object, format string, args ...any) {
 	if len(p.named) == maxProblems {
 		p.more++
@@ -279,7 +274,6 @@ func (p *leftOut) add(object, format string, args ...any) {
 	p.named = append(p.named, object+": "+fmt.Sprintf(format, args...))
 }
 
-// list returns the stored problems, followed by the number of other problems.
 func (p *leftOut) list() []string {
 	if p.more == 0 {
 		return p.named
@@ -287,5 +281,4 @@ func (p *leftOut) list() []string {
 	return append(p.named[:len(p.named):len(p.named)], fmt.Sprintf("%d more", p.more))
 }
 
-// maxProblems limits the number of stored problems of a Service.
 const maxProblems = 10

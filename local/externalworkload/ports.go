@@ -35,8 +35,6 @@ func newPortsKey(ports []discoveryv1.EndpointPort) portsKey {
 	return portsKey(strings.Join(parts, ","))
 }
 
-// usedPorts returns the first maxPorts ports of a Service. If a Service has more ports, usedPorts
-// reports a problem.
 func usedPorts(svc *corev1.Service, left *leftOut) []corev1.ServicePort {
 	ports := svc.Spec.Ports
 	if len(ports) > maxPorts {
@@ -46,8 +44,8 @@ func usedPorts(svc *corev1.Service, left *leftOut) []corev1.ServicePort {
 	return ports
 }
 
-// portsAt returns a Service's ports with the port numbers of one workload. portsAt omits and
-// reports ports that the workload lacks.
+// portsAt returns a Service's ports with the port numbers of one workload. It omits and reports
+// ports that the workload lacks.
 func portsAt(
 	ports []corev1.ServicePort, w *decode.ExternalWorkload, problem func(string, ...any),
 ) []discoveryv1.EndpointPort {
@@ -71,7 +69,7 @@ type target struct {
 }
 
 // portsOf returns a workload's ports by name and by number. If several ports share a name or
-// number, the first of these ports applies.
+// number, the first of them applies.
 func portsOf(w *decode.ExternalWorkload) map[target]int32 {
 	found := make(map[target]int32, 2*len(w.Spec.Ports))
 	for _, x := range w.Spec.Ports {
@@ -96,7 +94,6 @@ func targetOf(p *corev1.ServicePort) target {
 	return target{protocolOf(p), intstr.FromInt32(port.IntVal)}
 }
 
-// targetPort returns the name or number of the workload port that a Service port targets.
 func targetPort(p *corev1.ServicePort) *intstr.IntOrString {
 	if p.TargetPort == (intstr.IntOrString{}) {
 		return new(intstr.FromInt32(p.Port))
@@ -106,7 +103,6 @@ func targetPort(p *corev1.ServicePort) *intstr.IntOrString {
 
 func protocolOf(p *corev1.ServicePort) corev1.Protocol { return protocolOr(p.Protocol) }
 
-// protocolOr returns the given protocol, or TCP if it is empty.
 func protocolOr(p corev1.Protocol) corev1.Protocol {
 	if p == "" {
 		return corev1.ProtocolTCP

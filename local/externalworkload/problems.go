@@ -11,10 +11,10 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Problems holds the problems of Services: which parts of a Service cannot be used, and why. It logs
-// the problems of a Service once, when they appear or change. A [Writer] uses a Problems for what is
-// missing from slices. Package local uses one for annotations and labels of Services. All methods
-// are safe for concurrent use.
+// Problems holds the problems of Services, which say what cannot be used and why. It logs the
+// problems of a Service once, when they appear or change. A [Writer] uses it for missing parts of
+// slices, and package local for annotations and labels of Services. All methods are safe for
+// concurrent use.
 type Problems struct {
 	log     *zap.Logger
 	message string
@@ -23,7 +23,7 @@ type Problems struct {
 	all map[federation.ServiceID][]string
 }
 
-// NewProblems returns an empty Problems, which logs the problems of a Service under the given
+// NewProblems returns an empty Problems that logs the problems of a Service under the given
 // message.
 func NewProblems(log *zap.Logger, message string) *Problems {
 	return &Problems{log: log, message: message, all: make(map[federation.ServiceID][]string)}
@@ -49,14 +49,12 @@ func (p *Problems) replace(svc federation.ServiceID, list []string) (before []st
 	return before
 }
 
-// Clear removes all problems.
 func (p *Problems) Clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.all)
 }
 
-// Of returns the problems of a Service.
 func (p *Problems) Of(svc federation.ServiceID) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// Mark is the value of the label endpointslice.kubernetes.io/managed-by in the slices that the
-	// Writer writes. Linkerd's controller uses the same value, so each of the two programs takes
-	// over the other's slices.
+	// Mark is the value of the label endpointslice.kubernetes.io/managed-by in slices of the
+	// Writer. Linkerd's controller uses the same value, so either program takes over the slices of
+	// the other.
 	Mark       = "linkerd-external-workloads-controller"
 	namePrefix = "linkerd-external-"
 	// maxEndpoints is the maximum number of endpoints that the Writer puts into a slice.
@@ -57,8 +57,8 @@ func withContents(
 }
 
 // sliceLabels returns the labels of a Service's slices, which are the Service's labels and the
-// labels that all slices have. If others add labels to a slice, the writer removes these labels, at
-// most once a second per Service.
+// labels that all slices have. The writer removes other labels from slices, at most once a second
+// per Service.
 func sliceLabels(svc *corev1.Service) map[string]string {
 	l := maps.Clone(svc.Labels)
 	if l == nil {
@@ -73,15 +73,13 @@ func sliceLabels(svc *corev1.Service) map[string]string {
 	return l
 }
 
-// isOwned reports whether the Service is an owner of a slice.
 func isOwned(s *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
 	return slices.ContainsFunc(s.OwnerReferences, func(o metav1.OwnerReference) bool {
 		return o.UID == svc.UID && o.Kind == "Service" && o.APIVersion == "v1"
 	})
 }
 
-// workloadOf returns the name of the workload that an endpoint refers to. If the endpoint does not
-// refer to a workload, workloadOf returns "".
+// workloadOf returns the name of the workload that an endpoint refers to, or "".
 func workloadOf(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) string {
 	if r := e.TargetRef; r != nil && r.Kind == workloadKind && r.Namespace == s.Namespace {
 		return r.Name

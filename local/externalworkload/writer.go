@@ -18,22 +18,21 @@ import (
 	"isthmus/local/lease"
 )
 
-// leaseName is the name of the Lease. Linkerd's controller uses the same Lease.
+// leaseName is the name of the Lease, which Linkerd's controller uses too.
 const leaseName = "linkerd-destination-endpoint-write"
 
 // Options configure a Writer. All fields are required.
 type Options struct {
-	Client    *kube.Clients // of the local cluster
-	Namespace string        // namespace of the control plane, and so of the Lease
-	Identity  string        // the Lease's holder; unique among replicas
-	// QueueMetrics enables the metrics of the work queue.
+	Client       *kube.Clients // of the local cluster
+	Namespace    string        // namespace of the control plane, and so of the Lease
+	Identity     string        // the Lease's holder; unique among replicas
 	QueueMetrics bool
 	Registerer   prometheus.Registerer
 	Log          *zap.Logger
 }
 
-// Cluster gives a Writer access to the cached objects of the local cluster. [cluster.Local]
-// implements Cluster and documents the methods.
+// Cluster provides the cached objects of the local cluster to a Writer. [cluster.Local] implements
+// Cluster and documents the methods.
 //
 // [cluster.Local]: isthmus/clusterstore/cluster
 type Cluster interface {
@@ -63,7 +62,7 @@ type Writer struct {
 	unread      bool // a log entry says that ExternalWorkloads are unreadable
 }
 
-// New returns a Writer and registers its metrics. New sends no requests and starts no goroutines.
+// New returns a Writer and registers its metrics. It sends no requests and starts no goroutines.
 func New(o Options) (*Writer, error) {
 	w := &Writer{
 		o:        o,
@@ -81,34 +80,32 @@ func New(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// SetCluster sets the cluster. Call SetCluster once, before Run, Changed and WorkloadChanged.
+// SetCluster must be called once, before Run, Changed and WorkloadChanged.
 func (w *Writer) SetCluster(c Cluster) { w.cluster = c }
 
-// Once the cluster has synced, call Changed after each change of a Service or of its marked slices.
-// It does not block.
+// Changed must be called after each change to a Service or its marked slices, once the cluster has
+// synced. It does not block.
 func (w *Writer) Changed(svc federation.ServiceID) {
 	if t := w.leading(); t != nil {
 		t.serviceChanged(svc)
 	}
 }
 
-// Call WorkloadChanged after each change of an ExternalWorkload. For a new workload, the argument
-// before is nil. For a deleted workload, the argument after is nil. WorkloadChanged does not block.
+// WorkloadChanged must be called after each change to an ExternalWorkload. The before argument is
+// nil for a new workload, and after is nil for a deleted workload. WorkloadChanged does not block.
 func (w *Writer) WorkloadChanged(before, after *decode.ExternalWorkload) {
 	if t := w.leading(); t != nil {
 		t.workloadChanged(before, after)
 	}
 }
 
-// Run takes part in elections, and writes while this replica holds the Lease, until ctx ends. When
-// ctx ends, Run finishes pending writes, releases the Lease if this replica holds it, and returns
-// nil within seconds. Run is called once.
+// Run takes part in elections, and writes while this replica holds the Lease, until ctx ends. It
+// then finishes pending writes, releases the Lease, and returns nil within seconds. Call Run once.
 func (w *Writer) Run(ctx context.Context) error {
 	return w.candidate.Run(ctx, func(lease *lease.Leadership) *leadership { return newLeadership(w, lease) }, w.lead)
 }
 
-// lead writes until its context ends. When the context ends, pending writes still finish, unless
-// the Lease is lost.
+// lead writes until its context ends. Pending writes still finish, unless the Lease is lost.
 func (w *Writer) lead(work context.Context, t *leadership) {
 	t.run(work)
 	w.problems.Clear()
@@ -118,10 +115,8 @@ func (w *Writer) lead(work context.Context, t *leadership) {
 	w.lastFailure = failure{}
 }
 
-// leading returns the current leadership. If this replica is not the leader, the result is nil.
 func (w *Writer) leading() *leadership { return w.candidate.Leadership() }
 
-// Status returns the current state. Status is safe for concurrent use.
 func (w *Writer) Status() adminapi.SliceWriter {
 	unread := make(map[string]string)
 	var slicesOf map[federation.ServiceID]int
@@ -151,15 +146,14 @@ func (w *Writer) Status() adminapi.SliceWriter {
 	return s
 }
 
-// setFailure stores the last error for Status.
 func (w *Writer) setFailure(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lastFailure = failure{err.Error(), time.Now()}
 }
 
-// ready reports whether ExternalWorkloads can be read. While ExternalWorkloads cannot be read,
-// slices do not change. It logs each transition.
+// ready reports whether ExternalWorkloads can be read, and logs each transition. While they cannot
+// be read, slices do not change.
 func (w *Writer) ready() bool {
 	listed, err := w.cluster.Reads(workloadsName)
 	failed := err != nil && !apierrors.IsNotFound(err) // Linkerd's CRDs are optional
@@ -183,5 +177,4 @@ type failure struct {
 	at   time.Time
 }
 
-// workloadsName is the cluster's name for the kind ExternalWorkload.
 const workloadsName = "externalworkloads"

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Candidate takes part in elections on behalf of its replica. Candidate records the holder of the
-// Lease and, while its replica is the leader, the leadership of type T. It logs changes. Use
+// Candidate takes part in elections on behalf of its replica. It records the holder of the Lease
+// and, while its replica is the leader, the leadership of type T. It logs changes. Use
 // [NewCandidate] to create one. All methods of a Candidate are safe for concurrent use.
 type Candidate[T any] struct {
 	// fixed after construction
@@ -31,16 +31,16 @@ type Status struct {
 	Since   time.Time // when Leading last changed
 }
 
-// NewCandidate returns the Candidate of a replica that is not the leader yet. The argument what
-// names the objects that the leader writes, for log messages. NewCandidate sets c.Observe.
+// NewCandidate returns the Candidate of a replica that is not the leader yet, and sets c.Observe.
+// Log messages describe the objects that the leader writes with the string what.
 func NewCandidate[T any](what string, c Config, log *zap.Logger) *Candidate[T] {
 	s := &Candidate[T]{config: c, what: what, log: log, seen: Status{Since: time.Now()}}
 	s.config.Observe = s.observe
 	return s
 }
 
-// Run calls the function [Run]. The function begin returns a leadership, which Run stores until the
-// function lead returns.
+// Run calls the package's [Run]. The begin function returns a leadership, which the Candidate
+// stores until the lead function returns.
 func (s *Candidate[T]) Run(ctx context.Context, begin func(*Leadership) *T, lead func(context.Context, *T)) error {
 	return Run(ctx, s.config, func(work context.Context, lease *Leadership) { s.lead(work, begin(lease), lead) })
 }
@@ -79,22 +79,21 @@ func (s *Candidate[T]) set(leadership *T) {
 	s.seen.Since = time.Now()
 }
 
-// Leadership returns the current leadership. If this replica is not the leader, the result is nil.
+// Leadership returns the current leadership, or nil if this replica is not the leader.
 func (s *Candidate[T]) Leadership() *T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.leadership
 }
 
-// Status returns the last observed state of the Lease.
 func (s *Candidate[T]) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.seen
 }
 
-// Gauge returns a metric whose value is computed from the current leadership. If this replica is
-// not the leader, the value is 0.
+// Gauge returns a metric whose value is computed from the current leadership. The value is 0 if
+// this replica is not the leader.
 func (s *Candidate[T]) Gauge(name, help string, labels prometheus.Labels, value func(*T) float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 {
 		if t := s.Leadership(); t != nil {

@@ -4,7 +4,7 @@
 // suspended.
 //
 // A [Candidate] takes part in an election. While its replica holds the Lease, the Candidate has a
-// [Leadership]. The leader decides in passes what to write, and a [Loop] executes the writes.
+// [Leadership]. The leader determines the necessary writes in passes, and a [Loop] executes them.
 // Packages local/exports and local/externalworkload use a Candidate and a Loop:
 //
 //	c := lease.NewCandidate[leadership]("EndpointSlices", lease.Config{
@@ -21,19 +21,19 @@
 // Callers may rely on the following behavior of an election:
 //
 //   - Before each write, [Leadership.Write] checks the age of the last renewal. A write never
-//     begins more than 10 s after the last renewal. Another replica takes the Lease no earlier than
-//     30 s after the last renewal. A process that was suspended therefore never writes at the same
-//     time as the new leader.
+//     begins more than 10 s after the last renewal. Another replica acquires the Lease no earlier
+//     than 30 s after the last renewal. A process that was suspended therefore never writes at the
+//     same time as the new leader.
 //   - Pending writes are canceled as soon as the replica sees that it no longer holds the Lease,
 //     and no later than 10 s after the last renewal.
-//   - When Run's context ends, Run renews the Lease until the last write has ended. Run then
-//     releases the Lease, so that another replica takes the Lease within seconds. Run never
-//     releases the Lease of another holder.
+//   - When Run's context ends, Run renews the Lease until the last write has ended. It then
+//     releases the Lease, so that another replica can acquire it within seconds. Run never releases
+//     the Lease of another holder.
 //   - A request for the Lease takes at most 4 s, and the release at most 10 s.
 //   - The clocks of replicas may differ, because each replica measures the time since it last saw
-//     the Lease change. The times in the Lease are only informational.
-//   - Callers may call Run again after it has returned. A replica can therefore take part in
-//     elections only while there is something to write.
+//     the Lease change. Nothing depends on the times in the Lease.
+//   - Callers may call Run again after it has returned, so that a replica takes part in elections
+//     only while there is something to write.
 //   - Elections for different Leases are independent.
 //
 // The contents and times of the Lease are the same as those of Linkerd's controller, so either
@@ -42,14 +42,14 @@
 // Callers may rely on the following behavior of a Loop:
 //
 //   - A pass begins 50 ms after a change, to collect further changes. Slow passes run less often,
-//     so that passes use at most a tenth of the time. Even then, the next pass begins within a
-//     second of a change.
-//   - At most 32 writes are in progress, and at most 4 writes per turn (a link or a namespace). A
-//     turn whose writes hang therefore does not block other turns. Turns alternate, and the groups
-//     within a turn alternate too.
+//     so that passes use at most a tenth of the time. The next pass always begins within a second
+//     of a change.
+//   - At most 32 writes are in progress at once, and at most 4 of them in one turn, which is a link
+//     or a namespace. Hanging writes of one turn therefore do not block other turns. Turns
+//     alternate, and the groups within a turn alternate too.
 //   - An object is written at most once a second. If MaxPause is set, an object that keeps changing
 //     is written less often.
-//   - A failed write does not delay other objects. The Loop retries the write indefinitely, with a
+//   - A failed write does not delay other objects. The Loop retries it indefinitely, with a
 //     back-off from 1 s to 5 min.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.

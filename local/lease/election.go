@@ -29,12 +29,11 @@ var (
 type Config struct {
 	Leases          func(namespace string) coordinationv1.LeaseInterface
 	Namespace, Name string // of the Lease; created if it does not exist
-	// Identity is the holder's name in the Lease. Identity must be unique among replicas.
+	// Identity is the holder's name in the Lease, which must be unique among replicas.
 	Identity string
 	// Observe is called after each request for the Lease. After a successful request, holder is the
-	// Lease's holder. If the Lease does not have a holder, the argument holder is empty. After a
-	// failed request, err is the reason why the Lease cannot be used. Calls are never concurrent.
-	// Observe must not block.
+	// Lease's holder, or empty if there is none. After a failed request, err says why the Lease
+	// cannot be used. Calls are never concurrent. Observe must not block.
 	Observe func(holder string, err error)
 }
 
@@ -46,7 +45,7 @@ type Leadership struct {
 }
 
 // Write calls a function with a context that is canceled when the Lease is lost. If the Lease is
-// already lost, or was not renewed in time, Write returns an error and does not call the function.
+// already lost or was not renewed in time, Write returns an error without calling the function.
 func (t *Leadership) Write(write func(context.Context) error) error {
 	if t.ctx.Err() != nil {
 		return context.Cause(t.ctx)
@@ -57,18 +56,18 @@ func (t *Leadership) Write(write func(context.Context) error) error {
 	return write(t.ctx)
 }
 
-// renewed reports whether the last renewal is recent. The function reads the clock instead of using
-// a timer. When a suspended process continues, the clock shows the delay before timers fire.
+// renewed reports whether the last renewal is recent. It reads the clock instead of using a timer,
+// because timers may fire late when a suspended process continues.
 func (t *Leadership) renewed() bool {
 	until := t.until.Load()
 	return until != nil && time.Now().Before(*until)
 }
 
 // Run takes part in elections until ctx ends, and calls lead each time this replica is elected. The
-// context that the function lead receives ends when ctx ends or the Lease is lost. Its cause is the
-// reason. When its context ends, the function lead must return as soon as its last write has ended.
+// context passed to lead ends when ctx ends or the Lease is lost, with the reason as its cause.
+// After that, lead must return as soon as its last write has ended.
 //
-// Run returns nil once ctx has ended and the Lease is released. Run returns an error only if the
+// Run returns nil once ctx has ended and the Lease is released. It returns an error only if the
 // Config is invalid.
 func Run(ctx context.Context, c Config, lead func(context.Context, *Leadership)) error {
 	for ctx.Err() == nil {
@@ -83,7 +82,6 @@ func Run(ctx context.Context, c Config, lead func(context.Context, *Leadership))
 	return nil
 }
 
-// elect runs one election. If this replica wins, elect also runs the leadership.
 func elect(ctx context.Context, c Config, lead func(context.Context, *Leadership)) error {
 	beyond := context.WithoutCancel(ctx) // the Lease is released only after the last write
 	held, end := context.WithCancelCause(beyond)

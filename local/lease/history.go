@@ -21,16 +21,15 @@ const (
 type Outcome struct {
 	Problem string // why the task failed; empty on success
 	Nothing bool   // no write needed: already correct, or not managed by Isthmus
-	// If Later is true, the next attempt is delayed as it is after a write. It only applies with
-	// Nothing. The delay lets the cache catch up with the object, or limits how often a slow task
-	// runs.
+	// Later delays the next attempt as after a write, if Nothing is set. The delay lets the cache
+	// catch up with the object, or limits how often a slow task runs.
 	Later    bool
 	Again    bool   // another writer was faster; read the object again
 	Reverted bool   // somebody else had reverted the last write
 	Managers string // other field managers of the object
 	Content  string // hash of the written content
-	// If the object differs from the wanted state after the write, Left identifies the state of the
-	// object. Otherwise Left is empty.
+	// Left identifies the state of an object that differs from the wanted state even after the
+	// write.
 	Left string
 }
 
@@ -51,7 +50,6 @@ type History struct {
 // ChangedBack reports whether other controllers keep reverting the object.
 func (h *History) ChangedBack() bool { return len(h.reverts) >= maxReverts }
 
-// add records the outcome of an attempt.
 func (h *History) add(r Outcome, now time.Time, maxPause time.Duration) {
 	if r.Again {
 		h.next = now.Add(minRetry)

@@ -16,13 +16,13 @@ const (
 	// leaseTimeout limits one request for the Lease, so that a hanging request leaves time for
 	// another.
 	leaseTimeout = 4 * time.Second
-	// maxReleases is the number of attempts to release a Lease that others edit at the same time.
+	// maxReleases is the maximum number of attempts to release a Lease that others edit at the same
+	// time.
 	maxReleases = 3
 )
 
-// lock is client-go's lock with two additions. The lock ends the leadership as soon as this replica
-// no longer holds the Lease. The lock also records when each renewal began. A lock is not safe for
-// concurrent use.
+// lock extends client-go's lock. It ends the leadership as soon as this replica no longer holds the
+// Lease, and records when each renewal began. A lock is not safe for concurrent use.
 type lock struct {
 	resourcelock.LeaseLock
 	// fixed after construction
@@ -34,7 +34,6 @@ type lock struct {
 	expiry  *time.Timer // ends the leadership; nil if we never held the Lease
 }
 
-// clients implements the interface LeasesGetter of client-go.
 type clients func(namespace string) coordinationv1.LeaseInterface
 
 func (c clients) Leases(namespace string) coordinationv1.LeaseInterface { return c(namespace) }
@@ -46,7 +45,6 @@ func newLock(c Config, leadership *Leadership, end context.CancelCauseFunc) *loc
 	}}
 }
 
-// Get implements [resourcelock.Interface].
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	ctx, stop := context.WithTimeout(ctx, leaseTimeout)
 	defer stop()
@@ -65,20 +63,18 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return record, raw, nil
 }
 
-// Create implements [resourcelock.Interface].
 func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	return l.claim(ctx, r, l.LeaseLock.Create)
 }
 
-// Update implements [resourcelock.Interface].
 func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	return l.claim(ctx, r, l.LeaseLock.Update)
 }
 
 type put func(context.Context, resourcelock.LeaderElectionRecord) error
 
-// claim takes or renews the Lease. After the leadership has ended, claim returns an error, so that
-// the Lease is not taken again before the next election.
+// claim acquires or renews the Lease. After the leadership has ended, it returns an error, so that
+// the Lease is not acquired again before the next election.
 func (l *lock) claim(ctx context.Context, r resourcelock.LeaderElectionRecord, put put) error {
 	if l.leadership.ctx.Err() != nil {
 		return context.Cause(l.leadership.ctx)
@@ -102,7 +98,6 @@ func (l *lock) claim(ctx context.Context, r resourcelock.LeaderElectionRecord, p
 // refused reports whether the API server rejected a write because another writer was faster.
 func refused(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-// write writes the Lease with the function put, and reports the result to Observe.
 func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord, put put) error {
 	ctx, stop := context.WithTimeout(ctx, leaseTimeout)
 	defer stop()
@@ -114,9 +109,8 @@ func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord, p
 }
 
 // release releases the Lease if this replica holds it, so that other replicas do not have to wait
-// until the Lease expires. It takes at most renewDeadline. The function replaces the release of
-// client-go's elector, which could take the Lease from a new holder that the elector has not seen
-// yet.
+// until the Lease expires. It takes at most renewDeadline. It replaces the release of client-go's
+// elector, which could take the Lease from a new holder that the elector has not seen yet.
 func (l *lock) release(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, renewDeadline)
 	defer stop()
@@ -141,7 +135,6 @@ func (l *lock) release(ctx context.Context) {
 	}
 }
 
-// lost ends the leadership, if one has begun.
 func (l *lock) lost(why error) {
 	if l.expiry != nil {
 		l.end(why)

@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// BatchDelay is the delay between a change and the next pass. During the delay, further changes
-	// are collected.
+	// BatchDelay is the delay between a change and the next pass, during which further changes are
+	// collected.
 	BatchDelay = 50 * time.Millisecond
-	// PassShare is the ratio of the time between passes to the duration of a pass. MaxBatch limits
-	// the resulting time.
+	// PassShare is the minimum ratio of the time between passes to the duration of a pass. MaxBatch
+	// limits the resulting time.
 	PassShare = 10
 	// MaxBatch is the maximum time after a change in which writes of an older pass may still begin.
 	MaxBatch = time.Second
-	// maxAtOnce limits the number of writes in progress, and maxOfTurn the number of writes in
-	// progress for one turn.
+	// maxAtOnce limits the number of writes in progress, and maxOfTurn their number in one turn.
 	maxAtOnce, maxOfTurn = 32, 4
 	// tick is the time between attempts to begin queued writes.
 	tick = 20 * time.Millisecond
@@ -37,11 +36,11 @@ type Lease interface {
 type Task[K comparable] struct {
 	Key          K
 	Turn, Within string // tasks alternate by Turn, and within a turn by Within
-	// If Passing is true, a task that cannot begin immediately is dropped. The next pass decides
-	// again whether the task is needed.
+	// Passing means that the task is dropped if it cannot begin immediately. The next pass
+	// determines again whether the task is needed.
 	Passing bool
-	// Do executes the task in its own goroutine. If Do is nil, the task currently has nothing to
-	// do.
+	// Do executes the task in its own goroutine. Nil means that the task has nothing to do at
+	// present.
 	Do func(work context.Context) Outcome
 }
 
@@ -50,20 +49,19 @@ type Pass[K comparable] struct {
 	Tasks []Task[K] // including tasks that must wait; the Loop delays them
 	Due   time.Time // when to run the next pass without a change; zero means never
 	Idle  bool      // nothing to write, and nothing that was written exists
-	// Unknown means that the required tasks are not known yet. If Unknown is true, Tasks is empty,
-	// and the Loop keeps the histories of all objects.
+	// Unknown means that the required tasks are not known yet. Tasks is then empty, and the Loop
+	// keeps the histories of all objects.
 	Unknown bool
 }
 
-// Options configure a Loop.
 type Options[K comparable] struct {
 	// Changed returns a channel that is closed when the result of Pass may have changed since the
 	// call.
 	Changed func() <-chan struct{}
 	Pass    func() Pass[K]
 	Limiter *rate.Limiter // limits the rate of writes; nil means no limit
-	// MaxPause is the longest time between writes of an object that keeps changing. MaxPause must
-	// be at least 1 s.
+	// MaxPause is the longest time between writes of an object that keeps changing. It must be at
+	// least 1 s.
 	MaxPause time.Duration
 	// IdleTime is how long all passes must be idle before Run returns.
 	IdleTime time.Duration
@@ -89,7 +87,6 @@ type result[K comparable] struct {
 	Outcome
 }
 
-// NewLoop returns a Loop with empty histories.
 func NewLoop[K comparable](o Options[K]) *Loop[K] {
 	return &Loop[K]{
 		Options: o,
@@ -99,14 +96,13 @@ func NewLoop[K comparable](o Options[K]) *Loop[K] {
 	}
 }
 
-// History returns the history of an object.
 func (l *Loop[K]) History(key K) History {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.objects[key]
 }
 
-// Run executes tasks until its context ends, or until passes have been idle for IdleTime. Run
+// Run executes tasks until its context ends, or until passes have been idle for IdleTime. It
 // returns after all writes have ended.
 func (l *Loop[K]) Run(work context.Context) {
 	defer func() {
@@ -139,9 +135,9 @@ func (l *Loop[K]) Run(work context.Context) {
 	}
 }
 
-// rest waits until the next pass is due. The argument wait is the delay of the pass without
-// changes, and batch is the delay after a change. While the Loop waits, it begins queued writes.
-// The function returns false once its context has ended.
+// rest waits until the next pass is due, and begins queued writes meanwhile. The wait argument is
+// the delay without changes, and batch is the delay after a change. rest returns false once its
+// context has ended.
 func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
 	due := time.Now().Add(wait)
 	for {
@@ -169,8 +165,8 @@ func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batc
 	}
 }
 
-// pass calls the Pass function and queues the tasks that may begin. The function returns the time
-// to wait before the next pass, and whether the pass is idle.
+// pass calls the Pass function and queues the tasks that may begin. It returns the time to wait
+// before the next pass, and whether the pass is idle.
 func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	p := l.Pass()
 	wait = time.Hour
@@ -239,7 +235,6 @@ func inTurn[K comparable](tasks []Task[K], pass int) []Task[K] {
 	})
 }
 
-// begin starts queued writes, up to the limits.
 func (l *Loop[K]) begin(work context.Context) {
 	ofTurn := make(map[string]int)
 	for _, t := range l.writing {
@@ -260,7 +255,6 @@ func (l *Loop[K]) begin(work context.Context) {
 	})
 }
 
-// done processes the result of a write.
 func (l *Loop[K]) done(r result[K]) {
 	delete(l.writing, r.Key)
 	l.mu.Lock()
