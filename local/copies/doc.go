@@ -30,7 +30,7 @@
 //     deleted late, or written once more.
 //   - A copy never contains credentials. Any user with permission to write ConfigMaps in the
 //     namespace of Isthmus can forge a copy. A replica therefore checks the size, checksum and age
-//     of a copy, and decodes the copy exactly like a response from a linked cluster. At most two
+//     of a copy, and decodes the copy exactly like a response from a linked cluster. At most four
 //     copies are in memory at the same time.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.
