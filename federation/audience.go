@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// audience holds the sets that a port publishes for the whole service or for one instance, keyed by
-// the names of the clients' nodes.
+// audience holds the sets that a port publishes for the whole service, or for one instance. The
+// keys are the names of the clients' nodes.
 type audience map[string][]*published
 
 func (a audience) find(c Client) *published {

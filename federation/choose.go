@@ -5,8 +5,8 @@ import "slices"
 // pass publishes a port to some of its clients. Results that several clients share are computed
 // only once.
 //
-// For each client, tally finds the available endpoints, port.decideTiers determines how much of
-// each tier is in use, and get returns the client's endpoints.
+// For each client, tally finds the available endpoints. Next, port.decideTiers determines how much
+// of each tier is in use. Finally, get chooses the client's endpoints.
 type pass struct {
 	port       *port
 	ipv6       bool
@@ -67,8 +67,8 @@ type gatewaySlice struct {
 	cluster ClusterName
 }
 
-// tally holds the endpoints that clients with the same instance, node and zone can use, and the
-// number of these endpoints per tier.
+// tally holds the endpoints that clients with one instance, node and zone can use, and their number
+// per tier.
 type tally struct {
 	zone   string // the clients' zone, if zone is a term of the preference
 	counts tierCounts
@@ -213,8 +213,7 @@ func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 
 	list := x.omitted.note(TierNotUsed, t.list, t.inUse(u))
 	// The EndpointSlices for IPv4 and IPv6 are not updated at the same time. Without this filter,
-	// the only endpoint with a hint for a client could have an IPv6 address that the client cannot
-	// receive.
+	// hints could leave a client with only an IPv6 address that the client cannot receive.
 	list = x.omitted.note(IPv6Off, list, servable(list, x.ipv6))
 	switch {
 	case x.ignoresHints():
@@ -316,7 +315,7 @@ func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 }
 
 // inZone removes the local endpoints without a hint for the given zone. As in kube-proxy, zone
-// hints are ignored unless every local endpoint has one, and at least one endpoint has a hint for
+// hints are ignored unless every local endpoint has one. At least one endpoint must have a hint for
 // this zone. Endpoints of linked clusters are never removed.
 func inZone(list []*Endpoint, zone string) []*Endpoint {
 	hinted := false

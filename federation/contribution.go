@@ -75,7 +75,6 @@ type screening struct {
 	partial map[*Slice]*screened // slices of raw with refused endpoints; replaced, never modified
 }
 
-// replace stores a new offer and screens the slices that have changed.
 func (s *screening) replace(raw offer) {
 	before, after := sameEnds(s.raw, raw)
 	s.screen(raw, func(i int, _ *Slice) bool { return i >= before && i < len(raw)-after })

@@ -202,8 +202,8 @@ func newExplainedAddress(member int, l *Slice, e *Endpoint) ExplainedAddress {
 	}
 }
 
-// leftOut explains the addresses that are not in the member's cached share, and returns the time of
-// the last change to each slice.
+// leftOut explains the addresses that are not in the member's cached share. The result contains the
+// time of the last change to each slice.
 func (x *inquiry) leftOut(
 	ctx context.Context, i int, byName map[string]*Slice, source Explainer,
 ) (changed map[string]time.Time) {
@@ -264,7 +264,6 @@ func (x *inquiry) add(a ExplainedAddress) {
 	}
 }
 
-// describe adds details that take longer to compute than the verdict.
 func (x *inquiry) describe(a *ExplainedAddress) {
 	st := x.port.steering
 	if st != nil && a.Endpoint != nil && st.members[a.Member].standingOf(a.Endpoint) != Withdrawn {
@@ -368,8 +367,8 @@ const (
 	OtherNode
 	// Unpreferred means that the address is outside all tiers of the service's preference.
 	Unpreferred
-	// TierNotUsed means that clients do not use the address's tier, or that they have already
-	// dropped the address's part of the tier.
+	// TierNotUsed means that clients do not use the address's tier, or have already dropped this
+	// part of the tier.
 	TierNotUsed
 	// HintedToOtherNodes means that the endpoint has only hints for other nodes, while another
 	// endpoint has a hint for the client's node.

@@ -56,9 +56,9 @@ func compareImpacts(a, b *ServiceImpact) int {
 	)
 }
 
-// Impact predicts the effect of setting the standing of cluster c to s, for every service with a
-// member in the cluster. With the standing InService, Impact predicts the effect of removing a
-// cordon. The result is sorted by service and port.
+// Impact predicts the effect of setting the standing of cluster c to s. The result describes every
+// service with a member in the cluster. With the standing InService, Impact predicts the effect of
+// removing a cordon. The list is sorted by service and port.
 //
 // Impact chooses endpoints in the same way as for clients, and takes about as long as the change
 // itself. If ctx ends first, Impact returns an error.
@@ -91,8 +91,6 @@ func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]Servic
 	return list, nil
 }
 
-// cordoned returns the inputs that a service would have after the cluster's standing has completely
-// changed to s.
 func (in inputs) cordoned(c ClusterName, s Standing) inputs {
 	in.links = slices.Clone(in.links)
 	for i := range in.links {
@@ -192,7 +190,6 @@ func (x *trial) impact(id ServiceID, in inputs, o Options) ServiceImpact {
 	return *worst
 }
 
-// after returns the endpoints that new clients would receive from a service with the given inputs.
 func (x *trial) after(in inputs, o Options) map[Client][]*Endpoint {
 	p := x.port
 	allowed := make([]offer, len(x.members))

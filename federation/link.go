@@ -135,7 +135,6 @@ func (l *tableLink) standings(now time.Time) (standings, time.Time) {
 	return list.atLeast(l.Lost), next
 }
 
-// bounds returns the restrictions on the addresses that cluster c may offer.
 func (l tableLink) bounds(c ClusterName, owners AddressOwners) bounds {
 	if c == Local {
 		return bounds{}
@@ -204,7 +203,6 @@ func uniform(s Standing) (list standings) {
 	return list
 }
 
-// atLeast raises all lower standings to s.
 func (list standings) atLeast(s Standing) standings {
 	for i := range list {
 		list[i] = max(list[i], s)

@@ -32,7 +32,6 @@ type memberOffer struct {
 	offer
 }
 
-// at iterates over the slices that contain an address, with the indices of their members.
 func (o offers) at(a netip.AddrPort) iter.Seq2[int, *Slice] {
 	return func(yield func(int, *Slice) bool) {
 		for _, one := range o {
@@ -152,8 +151,8 @@ func touchedAddrs(old, new offer) []touched {
 }
 
 // forEachOffered calls f for the endpoints that differ between two offers. Slices that both offers
-// share at the beginning and at the end are skipped. An address that moves to another slice may be
-// reported as removed and as added, because the remaining slices are compared by index.
+// share at the beginning and at the end are skipped. Other slices are compared by index, so an
+// address that moves to another slice may be reported as removed and as added.
 func forEachOffered(old, new offer, f func(a, b *Endpoint)) {
 	before, after := sameEnds(old, new)
 	old = old[before : len(old)-after]
@@ -198,7 +197,6 @@ func combine(list []touched) []touched {
 	return list[:n]
 }
 
-// endpointsAt returns the endpoints in the slice at index i, or nil if there is no such slice.
 func endpointsAt(o offer, i int) []*Endpoint {
 	if i < len(o) {
 		return o[i].Endpoints

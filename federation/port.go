@@ -50,8 +50,8 @@ type origin struct {
 // other members are reused. If scratch is true, rebuild reads all members, counts all their
 // addresses as offered, and publishes to all clients.
 //
-// rebuild modifies the port only after the last call that may panic, so that the port can still be
-// described after a panic.
+// The port is modified only after the last call that may panic. After a panic, the port can
+// therefore still be described.
 func (p *port) rebuild(in inputs, scratch bool) {
 	s := p.service
 	before := p.members
@@ -116,8 +116,6 @@ func (p *port) readMembers(in inputs, scratch bool) []contribution {
 	return members
 }
 
-// screenMembers screens the members whose bounds have changed, and returns the allowed part of each
-// member's offer.
 func screenMembers(members []contribution, in inputs) []offer {
 	allowed := make([]offer, 0, len(members))
 	for i, l := range in.links {
@@ -239,8 +237,6 @@ func (p *port) replaceMembers(list []memberChange, why origin) {
 	}
 }
 
-// replaceOffer stores the allowed part of a member's offer, and merges the offer into the merged
-// list.
 func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoint {
 	inService, lastResort := p.steering.divide(i, allowed)
 	for at := range p.offers {
@@ -339,8 +335,8 @@ func undeclared(members []contribution) bool {
 }
 
 // concerned returns the clients that may be affected by the change from the given lists to the
-// port's current lists, in the order of port.all. The summary and the steering must not have
-// changed.
+// port's current lists. The result has the order of port.all. The summary and the steering must not
+// have changed.
 //
 // Clients may request any number of invented names. To keep updates fast for other clients,
 // concerned omits clients that the change cannot affect:

@@ -63,8 +63,8 @@ type Profile struct {
 	// Endpoint describes the endpoint at the address. In the profile of a service, Endpoint is nil.
 	// Endpoint has no Group, because Labels contains all its labels.
 	//
-	// If the address is not assigned to a known object, Endpoint has the Kind Address, and Opaque
-	// is true for default opaque ports.
+	// If no known object has the address, Endpoint has the Kind Address, and Opaque is true for
+	// default opaque ports.
 	Endpoint *Endpoint
 }
 

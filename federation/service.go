@@ -89,8 +89,8 @@ func (s *watchedService) change(f func()) {
 	})
 }
 
-// finish reschedules the service and reports its tiers. finish must be called after all ports of
-// the service have been updated.
+// finish reschedules the service and reports its tiers. Call finish after updating all ports of the
+// service.
 func (s *watchedService) finish() {
 	s.reschedule()
 	s.reportTiers()
@@ -145,8 +145,8 @@ func (s *watchedService) restore() {
 // If the service is broken, the set of a watched key may be out of date. Adding a key restores a
 // broken service.
 //
-// If the port is undeclared and MaxUndeclaredPorts is reached, watch does not add the key, and
-// returns a set with the reason TooManyPorts.
+// If the port is undeclared and MaxUndeclaredPorts is reached, the key is not added. The result is
+// then a set with the reason TooManyPorts.
 func (s *watchedService) watch(k Key) (latest *Latest[*Set], added bool) {
 	s.locked(func() {
 		to := s.published(k)
@@ -200,10 +200,10 @@ func (s *watchedService) add(k Key) *published {
 	return to
 }
 
-// undeclaredPorts returns the number of watched ports that no member is known to declare. Ports of
-// services in pending clusters count, because their streams stay open even if the cluster turns out
-// not to declare them. Only new links are affected, because a starting replica does not serve
-// proxies while any cluster is pending.
+// undeclaredPorts returns the number of watched ports that no member is known to declare. While a
+// cluster is pending, its ports count too, because the cluster may turn out not to declare them.
+// Only new links are affected, because a starting replica does not serve proxies while any cluster
+// is pending.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
 		if !slices.ContainsFunc(p.members, contribution.declares) {
@@ -301,8 +301,8 @@ func (s *watchedService) reportTiers() {
 	}
 }
 
-// worst returns two maps by zone: the client that uses the most tiers now, and the largest number
-// of tiers used at the last report.
+// worst returns two maps by zone. The first contains the client that uses the most tiers now. The
+// second contains the largest number of tiers used at the last report.
 func (s *watchedService) worst() (now map[string]tierUser, before map[string]int) {
 	now = make(map[string]tierUser)
 	before = make(map[string]int)
@@ -329,8 +329,8 @@ type tierUser struct {
 }
 
 // worse orders clients by the number of tiers they use. If two clients use the same number, the
-// client whose tiers changed later is worse, because its tiers explain the reported change. The
-// remaining criteria only make the order deterministic.
+// client whose tiers changed later is worse, because it explains the reported change. The remaining
+// criteria only make the order deterministic.
 func (u tierUser) worse(than tierUser) bool {
 	return cmp.Or(
 		cmp.Compare(u.tierUsage.inUse, than.tierUsage.inUse),

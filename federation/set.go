@@ -26,8 +26,8 @@ type Key struct {
 
 func (k Key) String() string { return k.Service.String() + ":" + strconv.Itoa(int(k.Port)) }
 
-// concernsService reports whether starting or ending a watch of the key may change the service's
-// next due time or its reported tiers. Watching one more instance does not have this effect.
+// concernsService reports whether starting or ending a watch of the key may affect when the service
+// is due, or its reported tiers. Watching one more instance does not have this effect.
 func (k Key) concernsService(p *port) bool {
 	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
 }
@@ -71,9 +71,8 @@ const (
 	// Unknown means that a member's cluster is pending or unreachable, and that the other members
 	// do not offer endpoints.
 	Unknown
-	// TooManyPorts means that no member is known to declare the port, and that MaxUndeclaredPorts
-	// other undeclared ports of the service are watched. A set with the reason TooManyPorts never
-	// changes.
+	// TooManyPorts means that the port is undeclared, and that MaxUndeclaredPorts other undeclared
+	// ports of the service are watched. A set with the reason TooManyPorts never changes.
 	TooManyPorts
 )
 

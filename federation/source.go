@@ -58,7 +58,6 @@ type Slice struct {
 	Behind *Behind
 }
 
-// hasAddr reports whether the slice contains an endpoint with the address, on any port.
 func (s *Slice) hasAddr(a netip.Addr) bool {
 	i, _ := find(s.Endpoints, netip.AddrPortFrom(a, 0))
 	return i < len(s.Endpoints) && s.Endpoints[i].Addr.Addr() == a
@@ -83,8 +82,8 @@ func (b *Behind) scale(addresses, of int) *Behind {
 // An AddressOwners must be safe for concurrent use, and must never call the Table. After every
 // change to the owner of an address, [Table.AddressOwnerChanged] must be called.
 type AddressOwners interface {
-	// AddressOwner returns the object that the address is assigned to, such as "Pod shop/web-1", or
-	// an empty string if there is no such object.
+	// AddressOwner returns the object that the address is assigned to, such as "Pod shop/web-1". If
+	// there is no such object, the result is an empty string.
 	AddressOwner(netip.Addr) string
 }
 

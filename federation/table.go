@@ -13,7 +13,7 @@ type Options struct {
 	// If IPv6 is false, sets omit IPv6 addresses.
 	IPv6 bool
 	// Report is called when a member of a watched service stops serving, starts serving again, or
-	// fails for a different reason than before. Report must not block, and must not call the Table.
+	// fails for a new reason. Report must not block, and must not call the Table.
 	Report func(ServiceID, Member, MemberStatus)
 	// ReportRefused is called when the table begins to refuse addresses that a linked cluster
 	// offers for a watched port. The arguments include one of the refused addresses and their total
@@ -384,8 +384,8 @@ func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 }
 
 // Watch returns a watch on the sets for a key. All watches with the same key share the same sets.
-// If the service is not defined, or too many of its undeclared ports are watched, the watch
-// provides a Set with a Reason. Watch panics if a source panics while the table reads the source.
+// If the service is not defined, or too many undeclared ports are watched, the watch provides a Set
+// with a Reason. Watch panics if a source panics while the table reads the source.
 func (t *Table) Watch(k Key) *Watch[*Set] {
 	s := t.acquire(k.Service)
 	var latest *Latest[*Set]

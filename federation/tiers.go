@@ -29,8 +29,8 @@ type placement struct {
 	// standing field is then the lowest of them.
 	spread *standings
 	// If partlyLastResort is true, the cluster is changing gradually to or from last resort.
-	// Clients then still use the parts of last resort, because the few parts in service might not
-	// be able to handle all requests.
+	// Clients then still use the parts of last resort, because the parts in service may be too few
+	// to handle all requests.
 	partlyLastResort bool
 	// If unused is true, the cluster's endpoints are never served. Clients do not wait for an
 	// unused cluster, and its endpoints do not compete for addresses.
@@ -204,7 +204,6 @@ func (p *placement) only(o offer, s Standing) offer {
 	return list
 }
 
-// countsUnready reports whether the number of unready endpoints affects clients.
 func (st *steering) countsUnready() bool { return st != nil && st.preference.MinReady.Percent > 0 }
 
 // unready returns the offered endpoints that are not ready, except at addresses where another

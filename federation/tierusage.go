@@ -68,7 +68,6 @@ func (u use) has(place int, e *Endpoint) bool {
 	return u[place] == 0 || partOf(e) >= int(u[place])
 }
 
-// decidedBy reports whether the last decision was based on the same tiers as the given steering.
 func (v *tierUsage) decidedBy(st *steering) bool {
 	return sameTiers(v.steering.preference.Tiers, st.preference.Tiers)
 }

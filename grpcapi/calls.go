@@ -14,8 +14,8 @@ import (
 var statusNoRequest = status.New(codes.DeadlineExceeded, "the request did not arrive in time")
 
 // callMetrics counts calls and their messages, and converts panics into errors. The metrics have
-// the same names as in go-grpc-prometheus. The counters of each method are cached, because looking
-// them up for each message took a tenth of the time of an update.
+// the same names as in go-grpc-prometheus. The counters of each method are cached, because lookups
+// for each message took a tenth of an update's time.
 type callMetrics struct {
 	panicked       func(method string, reason any) error // fixed
 	requestTimeout time.Duration                         // Options.Request; fixed
@@ -181,7 +181,7 @@ func transportOf(ctx context.Context) (statusWriter, error) {
 }
 
 // streamRegistrar registers each unary method as a stream with one request and one response, which
-// looks the same to clients. gRPC receives the request of a unary method before calling an
+// looks the same to clients. For a unary method, gRPC waits for the request before calling an
 // interceptor. For a stream, the interceptor can refuse the call immediately, or end it if the
 // request does not arrive.
 type streamRegistrar struct {

@@ -99,7 +99,6 @@ type servicePort struct {
 	port    uint16
 }
 
-// openViews returns the views that Get streams use, grouped by service and port.
 func (c collector) openViews() map[servicePort][]getUse {
 	views := make(map[servicePort][]getUse)
 	for _, u := range c.server.getViews.uses() {
@@ -161,7 +160,6 @@ func (c collector) openGets(yield func([]string) bool) {
 	}
 }
 
-// openProfiles yields the name and port of each service with an open GetProfile stream.
 func (c collector) openProfiles(yield func([]string) bool) {
 	for _, u := range c.server.profileViews.uses() {
 		to, ok := serviceOf(u.key, u.newest)
@@ -331,8 +329,8 @@ func shareOf(
 type profileSeries struct{ namespace, profile string }
 
 // profileSeriesOf returns the series in which streams with the given key are counted. A stream is
-// counted for the ServiceProfile in the client's namespace, which takes precedence, and for the one
-// in the service's namespace. If the key identifies an endpoint, ok is false.
+// counted both for the ServiceProfile in the client's namespace, which takes precedence, and for
+// that in the service's namespace. If the key identifies an endpoint, ok is false.
 func profileSeriesOf(k federation.ProfileKey, p *federation.Profile, domain string) (list []profileSeries, ok bool) {
 	to, ok := serviceOf(k, p)
 	if !ok {

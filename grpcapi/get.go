@@ -172,9 +172,9 @@ func (st *getStream) produce() []*wire.Frame {
 // advance returns the messages, if any, that update the proxy to the given set, and stores the set
 // as sent.
 //
-// If a set is empty while a cluster is pending, advance holds it back for Options.FirstFrame,
-// because the pending cluster may have endpoints. After Options.FirstFrame, advance sends the empty
-// set, because the proxy must not use outdated endpoints for long.
+// While a cluster is pending, an empty set is held back for Options.FirstFrame, because the pending
+// cluster may have endpoints. After Options.FirstFrame, advance sends the empty set, because the
+// proxy must not use outdated endpoints for long.
 func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 	all := st.tiersChanged(set) || st.view.key.Client.Zone != st.sentZone
 	if set == st.sent && !all {

@@ -137,9 +137,8 @@ func (q *quota) refuse(what string) error {
 // tap is a tap.ServerInHandle, which gRPC calls when the headers of a call have arrived. Each call
 // counts until the call's context is canceled.
 //
-// A refused call with a deadline is passed to the interceptor, which then refuses it. If tap
-// refused such a call, its context would not be canceled, and the context's timer would stay in
-// memory until the deadline.
+// A refused call with a deadline is passed to the interceptor, which then refuses it. If tap itself
+// refused the call, the timer of the call's context would stay in memory until the deadline.
 func (q *quota) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	client := connectionOf(ctx).client()
 	if q.take(client) {

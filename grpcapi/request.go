@@ -141,8 +141,8 @@ type token struct {
 }
 
 const (
-	// maxLabel is the maximum length of a DNS label, and therefore of the name of a Service, a
-	// namespace or an endpoint.
+	// maxLabel is the maximum length of a DNS label, and therefore of Service names, namespaces and
+	// hostnames.
 	maxLabel = 63
 	maxName  = 253
 )

@@ -14,7 +14,6 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// sink sends the messages of a stream. A grpc.ServerStream implements sink.
 type sink interface{ SendMsg(m any) error }
 
 // producer produces the messages of one stream. The serve function calls begin and first once, and
@@ -193,8 +192,8 @@ func (st *stream) guardSend(now int64) {
 	}
 }
 
-// guardAge stops the timer for a send. After the first messages, the timer is reused to detect that
-// the connection has reached its maximum age, because a second timer would use more memory.
+// guardAge stops the timer for a send. After the first messages, the timer is reused for the
+// connection's maximum age, because a second timer would use more memory.
 func (st *stream) guardAge() {
 	st.sending.Store(0)
 	end := st.endAt.Load()
@@ -249,12 +248,12 @@ const turnsPerProcessor = 8
 //
 // Go runs goroutines roughly in the order in which they become runnable. A change to a popular
 // service makes tens of thousands of streams runnable. Without turns, the goroutines that read
-// watches and publish sets would have to wait for all these updates, several times per event. With
-// turns, these goroutines only wait until each runnable stream has queued for a turn. A stream that
-// waits for a turn also skips sets that are replaced in the meantime.
+// watches and publish sets would wait for all these updates, several times per event. With turns,
+// these goroutines only wait until each runnable stream has queued for a turn. A stream that waits
+// for a turn also skips sets that are replaced in the meantime.
 //
-// A stream holds its turn while it looks up its set and encodes messages, or waits for another
-// stream that encodes the same messages. The first messages of a stream do not need a turn.
+// A stream holds its turn while it looks up its set, and while it or another stream encodes the
+// messages. The first messages of a stream do not need a turn.
 type turns chan struct{}
 
 func newTurns() turns { return make(turns, turnsPerProcessor*runtime.GOMAXPROCS(0)) }

@@ -11,7 +11,7 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// viewBase contains the state that views of both RPCs have in common: the key shared by the view's
+// viewBase contains the state common to the views of both RPCs: the key shared by the view's
 // streams, and a watch on the newest value.
 type viewBase[K comparable, T any] struct {
 	key K
@@ -80,7 +80,7 @@ func (b *viewBase[K, T]) base() *viewBase[K, T] { return b }
 type cachedView[K comparable, T any] interface {
 	comparable
 	base() *viewBase[K, T]
-	// becomeIdle is called when the last stream has stopped using the view. becomeIdle frees memory
+	// becomeIdle is called when the last stream has stopped using the view. The method frees memory
 	// that an idle view does not need, and returns the estimated size of the rest in bytes. If the
 	// result is zero, the view is not cached.
 	becomeIdle() int
@@ -227,7 +227,6 @@ func (c *viewCache[K, T, V]) evictOldest() *viewBase[K, T] {
 	return b
 }
 
-// makeRoom closes idle views, starting with the oldest, until the quota has room.
 func (c *viewCache[K, T, V]) makeRoom() {
 	for !c.quota.hasRoom() {
 		c.mu.Lock()
@@ -327,8 +326,7 @@ func newGetView(k federation.Key, enc wire.Encoder) *getView {
 // endpointBytes is the estimated memory used by an endpoint in a set and in the set's messages.
 const endpointBytes = 300
 
-// viewBytes is the estimated memory used by a view without endpoints and members. memberBytes is
-// the estimated memory used by each member of each port.
+// A view uses about viewBytes of memory, plus memberBytes for each member of the service.
 const (
 	viewBytes   = 1 << 10
 	memberBytes = 400
@@ -382,9 +380,9 @@ func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
 }
 
 // messagesAfterHints returns the messages for the step from a set that node hints have chosen. When
-// node hints are no longer used, the streams of all nodes take such a step at the same time, each
-// from a different small set. The messages add all endpoints, as for a new stream, so that all
-// these streams can share the large messages.
+// node hints stop being used, the streams on all nodes take such a step at once, each from a
+// different small set. The messages add all endpoints, as for a new stream, so that all these
+// streams can share the large messages.
 func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 	return append(slices.Clip(v.messages(nil, to, false)), v.enc.Removal(from, to)...)
 }

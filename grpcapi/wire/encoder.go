@@ -108,7 +108,7 @@ func (e *Encoder) Removal(from, to *federation.Set) []*Frame {
 	return nil
 }
 
-// add encodes an update that adds the given endpoints.
+// add encodes an update that adds the given endpoints. The list must not be empty.
 func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
 	return e.addSharing(e.sharedLabels(list), list, anyNumber)
 }
@@ -125,7 +125,7 @@ func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpo
 	})
 }
 
-// remove encodes the removal of the given addresses.
+// remove encodes the removal of the given addresses. The list must not be empty.
 func remove(addrs []netip.AddrPort) []*Frame {
 	return pack(updateRemove, nil, len(addrs), anyNumber, func(b []byte, i int) []byte {
 		return nested(b, setAddrs, func(b []byte) []byte { return appendTCP(b, addrs[i]) })
@@ -262,8 +262,8 @@ const weight = 10000
 // message contains them only once. The endpoints of a typical Deployment differ only in name and
 // locality, so the message is a third smaller.
 //
-// For a single endpoint, only the labels of the endpoint's slice are shared, so that the message
-// has the same form as in Linkerd's controller.
+// For a single endpoint, only the labels of its slice are shared, as in messages from Linkerd's
+// controller.
 func (e *Encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
 	if len(list) == 1 {
 		return list[0].Common.Get().Group
@@ -331,7 +331,7 @@ func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
 
 // ofAddress reports whether a label must be sent with the address instead of being shared. For
 // example, "linkerd diagnostics endpoints" expects the endpoint's name among the labels of the
-// address, and proxies expect the label zone_locality there.
+// address. Proxies expect the label zone_locality among these labels.
 //
 // Each label must be sent in the same place in every message. If its place changed, proxies would
 // treat the endpoint as changed and rebuild it.

@@ -29,10 +29,10 @@ const maxProfile = 4 << 20
 // other fields of a profile, which are numbers and names of limited length.
 const maxRouting = maxProfile - 1<<10
 
-// Routing is the part of a service port's encoded profile that is derived from a ServiceProfile:
-// routes, retry budget and traffic splits. A Routing can be large, and the clients in each
-// namespace have their own profile. Each Routing is therefore encoded only once, when it is first
-// needed, and all messages share its bytes.
+// Routing is the part of a service port's encoded profile that comes from a ServiceProfile: routes,
+// retry budget and traffic splits. A Routing can be large, and the clients in each namespace have
+// their own profile. Each Routing is therefore encoded only once, when it is first needed, and all
+// messages share its bytes.
 type Routing struct {
 	profile *federation.ServiceProfile
 	data    func() mem.SliceBuffer

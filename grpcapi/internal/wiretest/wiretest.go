@@ -1,6 +1,6 @@
-// Package wiretest contains helpers shared by the tests of grpcapi and grpcapi/wire: a short
-// notation for messages, and example endpoints and profiles. To avoid import cycles, wiretest does
-// not import these packages.
+// Package wiretest contains helpers for the tests of grpcapi and grpcapi/wire: a short notation for
+// messages, and example endpoints and profiles. To avoid import cycles, wiretest does not import
+// these packages.
 package wiretest
 
 import (
@@ -32,7 +32,6 @@ func Until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Unmarshal uses the codec of a frame to decode the frame into a message.
 func Unmarshal(codec encoding.CodecV2, frame any, to proto.Message) error {
 	data, err := codec.Marshal(frame)
 	if err != nil {
@@ -59,7 +58,6 @@ func Decode[Frame any](t testing.TB, codec encoding.CodecV2, frames []Frame) []*
 	return all
 }
 
-// Labels returns labels from alternating names and values.
 func Labels(kv ...string) []federation.Label {
 	var list []federation.Label
 	for i := 0; i < len(kv); i += 2 {
@@ -103,10 +101,8 @@ func Many(n, labelBytes int) []*federation.Endpoint {
 	return list
 }
 
-// Web is the service that most tests use.
 var Web = federation.ServiceID{Namespace: "shop", Name: "web"}
 
-// WebProfile returns a profile of Web with the given routes.
 func WebProfile(routes ...string) *federation.Profile {
 	p := &federation.Profile{Service: Web, Port: 80, Name: "web.shop.svc.cluster.local"}
 	if len(routes) > 0 {
@@ -115,7 +111,6 @@ func WebProfile(routes ...string) *federation.Profile {
 	return p
 }
 
-// ServiceProfile returns a ServiceProfile of Web with the given routes.
 func ServiceProfile(routes ...string) *federation.ServiceProfile {
 	sp := &federation.ServiceProfile{Namespace: "shop", Name: "web.shop.svc.cluster.local"}
 	for _, r := range routes {
@@ -172,7 +167,6 @@ func ProfileLine(p *pb.DestinationProfile) string {
 	return strings.Join(words, " ")
 }
 
-// AddrOf converts an address from a message to a netip.AddrPort.
 func AddrOf(a *net.TcpAddress) netip.AddrPort {
 	var ip netip.Addr
 	switch a := a.Ip.Ip.(type) {
