@@ -1,7 +1,9 @@
-// Command assets prints which ready-made kube-apiserver and etcd clusters are run with. It fails if those that
-// KUBEBUILDER_ASSETS names cannot be used. See package isthmus/e2e/harness/assets.
+// Command assets prints the prebuilt kube-apiserver and etcd that clusters use. It fails if the
+// programs in the directory from KUBEBUILDER_ASSETS cannot be used. See package
+// isthmus/e2e/harness/assets.
 //
-// The command imports nothing else, because make runs it before the first build.
+// The command only imports the standard library and that package, because make runs it before the
+// first build.
 package main
 
 import (

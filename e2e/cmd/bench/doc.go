@@ -1,5 +1,5 @@
-// Command bench measures what the gateway costs: processor time, memory and delays, next to those
-// of a bare gRPC server that sends the same bytes. See package bench for what is measured and how.
+// Command bench measures the CPU time, memory and delays of Isthmus, and compares them with a
+// minimal gRPC server that sends the same bytes. See package bench for the measurements.
 //
-// It exits with 1 when a target is missed or a trial fails, and with 2 for mistakes in its arguments.
+// The exit code is 1 if a target is missed or a trial fails, and 2 for invalid arguments.
 package main

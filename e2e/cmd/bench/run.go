@@ -29,7 +29,7 @@ busy then, the log has how much of them is in use.
 Flags:
 `
 
-// options are the command line.
+// options contains the command-line options.
 type options struct {
 	bin, out, run string
 	growth        bool
@@ -82,7 +82,7 @@ func (o options) lab() (*bench.Lab, error) {
 	return lab, os.MkdirAll(o.out, 0o755)
 }
 
-// run is the command without its process. When it returns, nothing that it started is left.
+// run runs the command. When it returns, all processes that it started have ended.
 func run(ctx context.Context, args []string) error {
 	verb := ""
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
@@ -115,7 +115,8 @@ func run(ctx context.Context, args []string) error {
 	return measure(ctx, o, lab)
 }
 
-// measure makes the trials that the options choose. It prints the table and keeps the results, also if a trial fails.
+// measure runs the selected trials. It prints the table and writes the results even if a trial
+// fails.
 func measure(ctx context.Context, o options, lab *bench.Lab) error {
 	trials := bench.Trials(lab.Scale, o.mode())
 	asked, err := regexp.Compile(o.run)
@@ -136,7 +137,7 @@ func measure(ctx context.Context, o options, lab *bench.Lab) error {
 	return errors.Join(failed, keep(bench.NewReport(results), time.Since(began), path))
 }
 
-// keep writes and prints what has been measured. It is an error if a target is missed.
+// keep writes and prints the results. It returns an error if a target is missed.
 func keep(report *bench.Report, took time.Duration, path string) error {
 	if err := report.Write(path); err != nil {
 		return err

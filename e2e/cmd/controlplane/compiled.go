@@ -21,7 +21,6 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 )
 
-// startCompiled starts etcd and the API server in this process.
 func startCompiled(ctx context.Context, o serverOptions) (*servers, error) {
 	etcd, err := startEtcd(o.dir)
 	if err != nil {
@@ -41,8 +40,8 @@ func startCompiled(ctx context.Context, o serverOptions) (*servers, error) {
 	return s, nil
 }
 
-// What no test has objects of, and the admission plugins that follow such objects: a fifth of what a start costs, and
-// of what a cluster costs at rest.
+// Tests do not use these APIs and admission plugins. They cause a fifth of the startup cost and of
+// a cluster's cost at rest.
 const (
 	fewerGroups = "--runtime-config=storage.k8s.io/v1=false,resource.k8s.io/v1=false,certificates.k8s.io/v1=false," +
 		"scheduling.k8s.io/v1=false,autoscaling/v1=false,autoscaling/v2=false,node.k8s.io/v1=false," +
@@ -51,8 +50,8 @@ const (
 		"RuntimeClass,DefaultIngressClass,PodTopologyLabels,NodeDeclaredFeatureValidator,MutatingAdmissionPolicy"
 )
 
-// newAPIServer builds the API server and starts nothing. It may be called once
-// in a process, because feature gates and logging are global to it.
+// newAPIServer builds the API server without starting it. It must be called at most once per
+// process, because feature gates and logging are global.
 func newAPIServer(ctx context.Context, o serverOptions) (*aggregator.APIAggregator, error) {
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 	opts := options.NewServerRunOptions()
@@ -95,7 +94,7 @@ func newAPIServer(ctx context.Context, o serverOptions) (*aggregator.APIAggregat
 	} {
 		generic.EffectiveVersion = published{generic.EffectiveVersion}
 	}
-	if !o.all { // the API server of CRDs keeps its own, by which it merges what is applied
+	if !o.all { // the API server for CRDs still uses its own schemas to merge applied objects
 		config.KubeAPIs.ControlPlane.Generic.SkipOpenAPIInstallation = true
 		config.Aggregator.GenericConfig.OpenAPIConfig = nil
 	}
@@ -106,8 +105,8 @@ func newAPIServer(ctx context.Context, o serverOptions) (*aggregator.APIAggregat
 	return app.CreateServerChain(chain)
 }
 
-// runAPIServer serves until ctx ends. It is ready when the CRDs are served; the
-// controllers start meanwhile.
+// runAPIServer runs the API server until ctx ends. The server is ready when it serves the CRDs. The
+// controllers start in the meantime.
 func runAPIServer(ctx context.Context, server *aggregator.APIAggregator, controllers []string,
 	credentials clusterCredentials,
 ) error {
@@ -129,8 +128,8 @@ func runAPIServer(ctx context.Context, server *aggregator.APIAggregator, control
 	return prepared.Run(ctx)
 }
 
-// published is a version that clients can parse. A build sets Kubernetes'
-// version by linker flags; without them it is no version at all.
+// published replaces the version by one that clients can parse. Kubernetes' own builds set the
+// version with linker flags, and without these flags the version is invalid.
 type published struct{ compatibility.EffectiveVersion }
 
 func (p published) Info() *apimachineryversion.Info {
@@ -143,7 +142,7 @@ func (p published) Info() *apimachineryversion.Info {
 	return info
 }
 
-// kubernetesVersion is that of the Kubernetes module in this binary.
+// kubernetesVersion returns the version of the Kubernetes module in this binary.
 func kubernetesVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -33,24 +33,24 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// defaultControllers are the least that a cluster needs to be of use: deleted
-// namespaces go, and Pods are admitted because their ServiceAccount exists.
+// defaultControllers is the minimum for a usable cluster: deleted namespaces disappear, and Pods
+// are admitted because their ServiceAccount exists.
 var defaultControllers = []string{"namespace", "serviceaccount"}
 
-// controllerDeps is what controllers are made of.
+// controllerDeps contains the dependencies of controllers.
 type controllerDeps struct {
 	client      kubernetes.Interface
 	metadata    metadata.Interface
 	informers   informers.SharedInformerFactory
-	started     chan struct{} // closed when the informers have been started
+	started     chan struct{} // closed when the informers have started
 	credentials clusterCredentials
 }
 
 // controllerLoop runs a controller until the context ends.
 type controllerLoop func(context.Context)
 
-// controllers make the controllers that can be run, by name. They register with
-// the informers and start nothing.
+// controllers contains the constructors of all supported controllers by name. A constructor
+// registers the controller with the informers, but does not start anything.
 var controllers = map[string]func(context.Context, *controllerDeps) (controllerLoop, error){
 	"namespace":      newNamespaceController,
 	"serviceaccount": newServiceAccountController,
@@ -64,7 +64,7 @@ var controllers = map[string]func(context.Context, *controllerDeps) (controllerL
 
 func controllerNames() []string { return slices.Sorted(maps.Keys(controllers)) }
 
-// parseControllers parses a comma-separated list; an empty one is none.
+// parseControllers parses a comma-separated list, which may be empty.
 func parseControllers(list string) ([]string, error) {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
@@ -84,7 +84,7 @@ func parseControllers(list string) ([]string, error) {
 	return names, nil
 }
 
-// startControllers starts the named controllers; they end with ctx.
+// startControllers starts the named controllers, which run until ctx ends.
 func startControllers(
 	ctx context.Context,
 	loopback *rest.Config,
@@ -141,7 +141,8 @@ func newServiceAccountController(ctx context.Context, d *controllerDeps) (contro
 	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
 }
 
-// newTokenController fills Secrets of type kubernetes.io/service-account-token.
+// newTokenController returns the controller that fills Secrets of type
+// kubernetes.io/service-account-token.
 func newTokenController(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
 	ca, err := os.ReadFile(d.credentials.CA)
 	if err != nil {
@@ -172,16 +173,15 @@ func newEndpointSliceController(ctx context.Context, d *controllerDeps) (control
 	return func(ctx context.Context) { c.Run(ctx, workers) }, nil
 }
 
-// newClusterRoleController fills aggregated ClusterRoles: without it, view, edit
-// and admin allow nothing.
+// newClusterRoleController returns the controller that fills aggregated ClusterRoles. Without this
+// controller, the roles view, edit and admin grant nothing.
 func newClusterRoleController(_ context.Context, d *controllerDeps) (controllerLoop, error) {
 	const workers = 2
 	c := clusterroleaggregation.NewClusterRoleAggregation(d.informers.Rbac().V1().ClusterRoles(), d.client.RbacV1())
 	return func(ctx context.Context) { c.Run(ctx, workers) }, nil
 }
 
-// newGarbageCollector deletes what belongs to owners that are gone, or that
-// never were.
+// newGarbageCollector returns the controller that deletes objects whose owners do not exist.
 func newGarbageCollector(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
 	const resync, workers = 30 * time.Second, 10
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d.client.Discovery()))
@@ -199,7 +199,7 @@ func newGarbageCollector(ctx context.Context, d *controllerDeps) (controllerLoop
 	}, nil
 }
 
-// newDeploymentController rolls Deployments out, by ReplicaSets.
+// newDeploymentController returns the controller that creates ReplicaSets for Deployments.
 func newDeploymentController(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
 	const workers = 2
 	apps := d.informers.Apps().V1()
@@ -216,7 +216,7 @@ func newDeploymentController(ctx context.Context, d *controllerDeps) (controller
 	return func(ctx context.Context) { c.Run(ctx, workers) }, nil
 }
 
-// newReplicaSetController creates and deletes Pods.
+// newReplicaSetController returns the controller that creates and deletes Pods.
 func newReplicaSetController(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
 	const workers = 2
 	c := replicaset.NewReplicaSetController(ctx, d.informers.Apps().V1().ReplicaSets(), d.informers.Core().V1().Pods(),

@@ -21,8 +21,8 @@ import (
 //go:embed crds.yaml
 var crdsYAML []byte
 
-// installCRDs applies the CRDs and returns when the API serves every one of
-// them, to clients that discover resources too.
+// installCRDs applies the CRDs and waits until the API server serves all of them and lists them in
+// discovery.
 func installCRDs(ctx context.Context, loopback *rest.Config) error {
 	crds, err := parseCRDs(crdsYAML)
 	if err != nil {
@@ -58,7 +58,7 @@ func installCRDs(ctx context.Context, loopback *rest.Config) error {
 	return nil
 }
 
-// served reports whether discovery lists the resource.
+// served reports whether discovery contains the resource.
 func served(finder *discovery.DiscoveryClient, crd crd) bool {
 	version := metav1.GroupVersion{Group: crd.Spec.Group, Version: crd.Spec.Versions[0].Name}
 	list, err := finder.ServerResourcesForGroupVersion(version.String())
@@ -67,7 +67,7 @@ func served(finder *discovery.DiscoveryClient, crd crd) bool {
 	})
 }
 
-// crd is a definition and the YAML that it was read from.
+// crd is a CustomResourceDefinition together with its YAML.
 type crd struct {
 	apiextensionsv1.CustomResourceDefinition
 	yaml []byte

@@ -1,25 +1,22 @@
-// Command controlplane runs a Kubernetes control plane on a machine that has
-// nothing but this binary: for tests, for the demo, and for looking around.
+// Command controlplane runs a Kubernetes control plane for tests and the demo. It needs no other
+// programs.
 //
-// `controlplane serve` is one cluster in one process: etcd, kube-apiserver and
-// a few controllers, on loopback, with the state in a folder. RBAC is on,
-// ServiceAccount tokens work, and the CRDs that Isthmus knows are installed
-// before the cluster is ready. There are no nodes: a Pod is what
-// clients write to the API.
+// `controlplane serve` runs one cluster in one process: etcd, kube-apiserver and a few controllers,
+// which listen on loopback and store their state in a directory. RBAC is enabled, ServiceAccount
+// tokens work, and the CRDs for Isthmus are installed before the cluster is ready. There are no
+// nodes. Clients write the status of Pods.
 //
-// The decisions behind it:
+// The command is designed as follows:
 //
-//   - It is built from the published modules of Kubernetes and etcd, so that
-//     nothing has to be installed. It reports the version of the
-//     Kubernetes module it was built with, read from its own build information.
-//   - If KUBEBUILDER_ASSETS names a folder with kube-apiserver and etcd, it runs
-//     these as child processes. Built with -tags=assets, it has no others: that
-//     skips the longest part of the build. The controllers are compiled in.
-//   - It is crash-only. There is no orderly shutdown that could go wrong or be
-//     skipped: after any signal that ends the process, the same folder can be
-//     served again. etcd does not sync to disk, so data survives the end of the
-//     process, not that of the machine.
-//   - etcd's sockets have short names relative to the cluster's folder, which
-//     the process makes its working directory: paths of sockets may only be
-//     about a hundred characters long, those of folders may be longer.
+//   - It is built from the published Go modules of Kubernetes and etcd, so that users need not
+//     install anything. It reports the version of its Kubernetes module.
+//   - If KUBEBUILDER_ASSETS contains a directory with kube-apiserver and etcd, the command runs
+//     these as child processes. With -tags=assets, the build leaves out the built-in servers, which
+//     are the slowest part to compile. The controllers are always built in.
+//   - It has no orderly shutdown. After any signal that ends the process, another process can serve
+//     the same directory. etcd does not sync to disk, so the data survives a crash of the process
+//     but not of the machine.
+//   - etcd's sockets use short paths relative to the cluster's directory, which becomes the working
+//     directory of the process. Unlike a directory, a socket cannot have a path longer than about a
+//     hundred characters.
 package main

@@ -12,16 +12,16 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
-// startEtcd starts etcd in the working directory, tuned for one member that starts often and keeps
-// nothing for years. It wakes ten times a second: with a hundred times, dozens of clusters at rest
-// would keep half a processor busy.
+// startEtcd starts etcd in the working directory. It is configured for a single member that starts
+// often and needs no long history. It ticks ten times per second, because a hundred ticks per
+// second in dozens of idle clusters use half a core.
 func startEtcd(dir stateDir) (*embed.Etcd, error) {
-	wal.SegmentSizeBytes = 4 << 20 // the default allocates 64 MB at once
+	wal.SegmentSizeBytes = 4 << 20 // the default allocates 64 MB immediately
 	cfg := embed.NewConfig()
 	cfg.Dir = dir.EtcdData()
 	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Host: "etcd:0"}}
 	cfg.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: "peer:0"}}
-	// Nothing reads these, but they have to look like addresses.
+	// Nothing uses these URLs, but etcd requires valid ones.
 	cfg.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
 	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:2"}}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
@@ -32,7 +32,7 @@ func startEtcd(dir stateDir) (*embed.Etcd, error) {
 	return embed.StartEtcd(cfg)
 }
 
-// awaitEtcd waits until etcd has elected itself, which takes up to a second.
+// awaitEtcd waits until etcd has elected itself as leader, which takes up to a second.
 func awaitEtcd(etcd *embed.Etcd) error {
 	const limit = 30 * time.Second
 	select {

@@ -15,8 +15,9 @@ import (
 	"isthmus/e2e/harness/assets"
 )
 
-// startAssets starts the ready-made etcd and kube-apiserver as child processes. They end with this process. Elsewhere
-// than on Linux they stay if only this process is killed, and not its process group.
+// startAssets starts the prebuilt etcd and kube-apiserver as child processes, which end with this
+// process. On other systems than Linux, they survive if only this process is killed and not its
+// process group.
 func startAssets(ctx context.Context, o serverOptions) (*servers, error) {
 	found, err := assets.Find(ctx)
 	if err != nil {
@@ -37,7 +38,7 @@ func startAssets(ctx context.Context, o serverOptions) (*servers, error) {
 		return nil, errors.Join(fmt.Errorf("etcd: %w", err), etcd.Kill())
 	}
 	address := o.listener.Addr().(*net.TCPAddr)
-	if err := o.listener.Close(); err != nil { // kube-apiserver binds the port itself, so keep it until now
+	if err := o.listener.Close(); err != nil { // reserved until now; kube-apiserver binds the port itself
 		return nil, errors.Join(err, etcd.Kill())
 	}
 	args := append(o.apiServerArgs(), "--secure-port="+strconv.Itoa(address.Port))
@@ -71,7 +72,7 @@ func startAssets(ctx context.Context, o serverOptions) (*servers, error) {
 	return s, nil
 }
 
-// dialEtcd fails until etcd listens on its socket.
+// dialEtcd returns an error unless etcd accepts connections on its socket.
 func dialEtcd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -13,7 +13,6 @@ func main() {
 	harness.Main("controlplane", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
 }
 
-// run is the command line without its process.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 0 {
 		fmt.Fprint(stdout, help)

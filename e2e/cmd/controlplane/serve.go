@@ -38,7 +38,7 @@ To look around:
 Flags:
 `
 
-// serveOptions are how to run one cluster.
+// serveOptions configures a cluster.
 type serveOptions struct {
 	name        string
 	dir         stateDir
@@ -47,7 +47,7 @@ type serveOptions struct {
 	all         bool
 }
 
-// announcement is what serve prints when the cluster is ready.
+// announcement is the output of serve when the cluster is ready.
 type announcement struct {
 	Name       string `json:"name"`
 	Server     string `json:"server"`
@@ -105,15 +105,15 @@ func serveCommand(ctx context.Context, args []string, stdout io.Writer) error {
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
 		go func() {
-			_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end, too
+			_, _ = io.Copy(io.Discard, os.Stdin) // an error means the end too
 			cancel()
 		}()
 	}
 	return serve(ctx, opts, stdout)
 }
 
-// serve runs a cluster until ctx ends or one of its parts fails. It returns
-// without waiting for the parts: the end of the process is their end.
+// serve runs a cluster until ctx ends or a component fails. It does not wait for the components,
+// because they end with the process.
 func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error) {
 	began := time.Now()
 	defer func() {
@@ -122,7 +122,7 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 		}
 	}()
 	limitMemory()
-	signal.Ignore(syscall.SIGPIPE) // who read our output may go before us
+	signal.Ignore(syscall.SIGPIPE) // the reader of the output may end first
 	listener, err := awaitPort(ctx, opts)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 		case err = <-ready:
 		}
 		if ctx.Err() != nil {
-			return nil // asked to end; errors of the parts do not matter
+			return nil // canceled; errors of the components no longer matter
 		}
 		if err != nil {
 			return err
@@ -168,7 +168,7 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 		}); err != nil {
 			return err
 		}
-		// Most of what the start needed is garbage by now; give it back.
+		// Most memory used at startup is garbage now, so it is returned to the system.
 		time.AfterFunc(5*time.Second, func() {
 			collect(garbage)
 			debug.FreeOSMemory()
@@ -176,7 +176,8 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 	}
 }
 
-// awaitPort binds the cluster's port. The kube-apiserver of a process that was killed a moment ago may still have it.
+// awaitPort binds the cluster's port. The kube-apiserver of a killed process may hold the port for
+// a moment.
 func awaitPort(ctx context.Context, opts serveOptions) (net.Listener, error) {
 	const limit = 5 * time.Second
 	for began := time.Now(); ; {
@@ -192,13 +193,13 @@ func awaitPort(ctx context.Context, opts serveOptions) (net.Listener, error) {
 	}
 }
 
-// Garbage in percent of what is in use, at the start and later. To collect more often would take a
-// third of what a start costs, and a tenth of what clusters of tests cost afterwards.
+// GOGC at startup and afterwards. A lower value would increase the startup cost by a third, and the
+// later cost of a test cluster by a tenth.
 const starting, garbage = 400, 200
 
-// limitMemory bounds peaks, unless the environment sets another limit. With 5,000 Pods, and some
-// minutes of many writes, 240 MiB are in use. A limit near that lets the garbage collector take
-// half of all processors.
+// limitMemory sets a memory limit unless the environment sets one. With 5,000 Pods and minutes of
+// frequent writes, 240 MiB are in use. A limit close to that would make the garbage collector use
+// half of the CPU.
 func limitMemory() {
 	collect(starting)
 	if os.Getenv("GOMEMLIMIT") == "" {
@@ -206,7 +207,7 @@ func limitMemory() {
 	}
 }
 
-// collect sets how much garbage there may be, unless the environment does.
+// collect sets GOGC unless the environment does.
 func collect(percent int) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)

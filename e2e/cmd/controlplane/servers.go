@@ -14,33 +14,32 @@ import (
 	"isthmus/e2e/harness/assets"
 )
 
-// etcdURL is where the API server finds etcd: a socket named "etcd:0" in the
-// working directory.
+// etcdURL is the socket of etcd for the API server: a file named "etcd:0" in the working directory.
 const etcdURL = "unix://etcd:0"
 
-// serverOptions are what the API server and etcd of one cluster need. The working directory is dir.
+// serverOptions configures the API server and etcd of a cluster. The working directory must be dir.
 type serverOptions struct {
 	dir         stateDir
-	listener    net.Listener // of the API server
+	listener    net.Listener // for the API server
 	credentials clusterCredentials
 	controllers []string
-	all         bool // serve all API groups and /openapi
+	all         bool // serve all API groups and the OpenAPI description
 }
 
-// apiServerArgs returns the flags of kube-apiserver.
+// apiServerArgs returns the flags for kube-apiserver.
 func (o serverOptions) apiServerArgs() []string {
 	c, host := o.credentials, o.listener.Addr().(*net.TCPAddr).IP
 	reconciler := "lease"
 	if host.IsLoopback() {
-		reconciler = "none" // an endpoint on loopback would be refused
+		reconciler = "none" // Kubernetes rejects endpoints on loopback
 	}
 	return []string{
 		"--etcd-servers=" + etcdURL,
 		"--bind-address=" + host.String(),
 		"--advertise-address=" + host.String(),
 		"--endpoint-reconciler-type=" + reconciler,
-		"--kubelet-preferred-address-types=InternalIP", // no DNS has the names of nodes
-		"--enable-priority-and-fairness=false",         // --max-requests-inflight bounds requests without its work
+		"--kubelet-preferred-address-types=InternalIP", // node names are not in DNS
+		"--enable-priority-and-fairness=false",         // --max-requests-inflight is a cheaper limit for requests
 		"--cert-dir=" + o.dir.Certificates(),
 		"--tls-cert-file=" + c.ServerCert,
 		"--tls-private-key-file=" + c.ServerKey,
@@ -53,7 +52,7 @@ func (o serverOptions) apiServerArgs() []string {
 	}
 }
 
-// etcdArgs returns the flags of etcd, which correspond to what startEtcd sets.
+// etcdArgs returns the flags for etcd, which match the settings in startEtcd.
 func (o serverOptions) etcdArgs() []string {
 	return []string{
 		"--data-dir=" + o.dir.EtcdData(),
@@ -70,11 +69,11 @@ func (o serverOptions) etcdArgs() []string {
 	}
 }
 
-// servers are a running etcd and API server, and the cluster's controllers.
+// servers contains a running etcd and API server with the cluster's controllers.
 type servers struct {
-	ready chan error // gets nil once the cluster is ready, or why it cannot become ready
-	ended chan error // gets why one of the servers has ended
-	kill  func()     // ends what would outlive this process
+	ready chan error // receives nil when the cluster is ready, or the error that prevents that
+	ended chan error // receives an error when a server ends
+	kill  func()     // kills child processes that could outlive this process
 }
 
 func newServers() *servers {
@@ -82,10 +81,11 @@ func newServers() *servers {
 	return &servers{ready: make(chan error, 1), ended: make(chan error, sources), kill: func() {}}
 }
 
-// end reports that a server has ended.
+// end reports the end of a server.
 func (s *servers) end(server string, err error) { s.ended <- fmt.Errorf("%s ended: %w", server, err) }
 
-// startServers starts the servers that KUBEBUILDER_ASSETS names, or else those in this binary.
+// startServers starts the servers from KUBEBUILDER_ASSETS if set, and otherwise the built-in
+// servers.
 func startServers(ctx context.Context, o serverOptions) (*servers, error) {
 	if assets.Named() {
 		return startAssets(ctx, o)
@@ -93,7 +93,7 @@ func startServers(ctx context.Context, o serverOptions) (*servers, error) {
 	return startCompiled(ctx, o)
 }
 
-// awaitReady waits until the API server answers /readyz with 200.
+// awaitReady waits until /readyz of the API server returns 200.
 func awaitReady(ctx context.Context, loopback *rest.Config) error {
 	client, err := kubernetes.NewForConfig(unlimited(loopback))
 	if err != nil {
@@ -108,7 +108,7 @@ func awaitReady(ctx context.Context, loopback *rest.Config) error {
 	})
 }
 
-// unlimited returns the configuration without a client-side rate limit.
+// unlimited returns a copy of the configuration without a client-side rate limit.
 func unlimited(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1

@@ -23,35 +23,36 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// stateDir is what one cluster keeps on disk: a folder with its data, port, credentials and, while
-// it runs, its process id.
+// stateDir is the directory with a cluster's data, port, credentials and, while the cluster runs,
+// its process id.
 //
-// Serving the folder again serves the same cluster, at the same address and with the same credentials, even after the
-// process was killed in the middle of a write.
+// Serving a directory again restores the same cluster with the same address and credentials, even
+// if the previous process was killed during a write.
 //
-// A cluster runs as long as a process has its port, which the kernel releases with the process. A second server can
-// therefore do no harm, unless two serve a new folder, which has no port yet, at the same time. Credentials appear as a
-// whole, by one rename.
+// The port is the lock of a running cluster, because the kernel releases it with the process. A
+// second server for the directory therefore fails. Only if two processes serve a new directory at
+// the same time, before it contains a port, the lock does not work. Credentials appear atomically,
+// with a single rename.
 type stateDir string
 
 func (d stateDir) path(name string) string { return filepath.Join(string(d), name) }
 
-// Kubeconfig is the path of the administrator's kubeconfig.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (d stateDir) Kubeconfig() string { return d.path("kubeconfig") }
 
-// EtcdData is the path of etcd's data.
+// EtcdData returns the path of etcd's data.
 func (d stateDir) EtcdData() string { return d.path("etcd") }
 
-// Certificates is the path of the folder that the API server may write
-// certificates to. It needs none there, but requires the flag.
+// Certificates returns the value for the API server's certificate directory. The API server
+// requires the flag, but does not write certificates.
 func (d stateDir) Certificates() string { return d.path("certificates") }
 
-// WritePID notes this process, for people to read.
+// WritePID writes the process id, as information for users.
 func (d stateDir) WritePID() error {
 	return writeFile(d.path("pid"), []byte(strconv.Itoa(os.Getpid())+"\n"))
 }
 
-// writeFile writes a file as a whole: a reader sees the old text or the new.
+// writeFile writes a file atomically: readers see either the old or the new content.
 func writeFile(path string, text []byte) error {
 	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
 		return err
@@ -59,14 +60,13 @@ func writeFile(path string, text []byte) error {
 	return os.Rename(path+".new", path)
 }
 
-// Ports are picked below those that systems hand out by themselves (32768 and
-// up on Linux) and those of NodePorts. A connection could otherwise take the
-// port of a cluster that is down, or even connect to itself.
+// The ports are below the ephemeral ports of the system (on Linux, from 32768) and the NodePorts.
+// Otherwise a connection could use the port of a stopped cluster, or even connect to itself.
 const firstPort, lastPort = 20000, 29999
 
-// Listen binds the cluster's port: the one of last time, or a free one. It remembers the port, and
-// makes the folder if need be. Once it has a port, it fails while another process serves the
-// folder.
+// Listen binds and stores the cluster's port: the stored port, or else a free one. It creates the
+// directory if necessary. If the directory contains a port, Listen fails while another process
+// serves the directory.
 func (d stateDir) Listen(host net.IP) (net.Listener, error) {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (d stateDir) Listen(host net.IP) (net.Listener, error) {
 	return listener, nil
 }
 
-// port returns the port of last time, 0 if there is none.
+// port returns the stored port, or 0 if there is none.
 func (d stateDir) port() (int, error) {
 	text, err := os.ReadFile(d.path("port"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -125,19 +125,19 @@ func listenAny(host net.IP) (net.Listener, error) {
 	return nil, fmt.Errorf("no free port after %d tries: %w", tries, err)
 }
 
-// clusterCredentials are the paths of a cluster's PEM files.
+// clusterCredentials contains the paths of a cluster's PEM files.
 type clusterCredentials struct {
-	CA                    string // the authority for servers and clients
-	ServerCert, ServerKey string // of the API server
-	AdminCert, AdminKey   string // of a client in group system:masters
-	AccountKey            string // signs ServiceAccount tokens
+	CA                    string // certificate authority for servers and clients
+	ServerCert, ServerKey string // for the API server
+	AdminCert, AdminKey   string // for a client in the group system:masters
+	AccountKey            string // key for signing ServiceAccount tokens
 }
 
-// certificateValidity is long: a cluster's folder is kept for days, not years.
+// certificateValidity is long enough, because the directories of clusters are deleted after days.
 const certificateValidity = 10 * 365 * 24 * time.Hour
 
-// Credentials returns the cluster's credentials, and makes them, for a server on
-// that host, if there are none yet.
+// Credentials returns the cluster's credentials. It creates them for a server on the given host if
+// necessary.
 func (d stateDir) Credentials(host net.IP) (clusterCredentials, error) {
 	dir := d.path("pki")
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
@@ -156,7 +156,7 @@ func (d stateDir) Credentials(host net.IP) (clusterCredentials, error) {
 	}, nil
 }
 
-// makeCredentials fills the folder, which appears only when it is complete.
+// makeCredentials creates the directory with credentials atomically.
 func makeCredentials(dir string, host net.IP) error {
 	unfinished := dir + ".new"
 	if err := os.RemoveAll(unfinished); err != nil {
@@ -177,7 +177,7 @@ func makeCredentials(dir string, host net.IP) error {
 		"server": {
 			Subject:     pkix.Name{CommonName: "kube-apiserver"},
 			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-			// the last is that of the Service kubernetes
+			// The last address is that of the kubernetes Service.
 			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, host, net.IPv4(10, 0, 0, 1)},
 			DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
 		},
@@ -185,7 +185,7 @@ func makeCredentials(dir string, host net.IP) error {
 			Subject:     pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}},
 			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		},
-		"serviceaccount": {}, // of which the key is used
+		"serviceaccount": {}, // only the key is used
 	} {
 		leaf.KeyUsage = x509.KeyUsageDigitalSignature
 		if _, err := issue(unfinished, name, leaf, ca, authority); err != nil {
@@ -195,7 +195,8 @@ func makeCredentials(dir string, host net.IP) error {
 	return os.Rename(unfinished, dir)
 }
 
-// issue makes a key and a certificate for it, and writes both. Without an authority's key the certificate signs itself.
+// issue creates a key and a certificate for it, and writes both. Without an authority, the
+// certificate is self-signed.
 func issue(dir, name string, cert, parent *x509.Certificate, authority crypto.Signer) (crypto.Signer, error) {
 	text, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
@@ -228,8 +229,8 @@ func issue(dir, name string, cert, parent *x509.Certificate, authority crypto.Si
 	)
 }
 
-// WriteKubeconfig writes the administrator's kubeconfig: one context, named
-// like the cluster, with everything inline.
+// WriteKubeconfig writes a kubeconfig for the administrator. It contains the credentials and a
+// single context with the cluster's name.
 func (d stateDir) WriteKubeconfig(name, server string, c clusterCredentials) error {
 	cluster, user := clientcmdapi.Cluster{Server: server}, clientcmdapi.AuthInfo{}
 	for _, file := range []struct {

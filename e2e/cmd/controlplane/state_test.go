@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestListen: a folder keeps its port, which only one process has at a time.
+// TestListen checks that a directory keeps its port and that only one process at a time can bind
+// it.
 func TestListen(t *testing.T) {
 	dir, host := stateDir(t.TempDir()), net.IPv4(127, 0, 0, 1)
 	first, err := dir.Listen(host)

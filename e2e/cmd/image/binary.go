@@ -26,17 +26,18 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// binary is a program for one platform, and what the Go tool has noted in it.
+// binary is a program for one platform with its build information.
 type binary struct {
 	path     string
 	data     []byte
 	info     *debug.BuildInfo
 	settings map[string]string
 	version  string
-	time     time.Time // of all that is in its image
+	time     time.Time // for all files in the image
 }
 
-// readBinary reads a program that the Go tool has built. Without a version it has the one that the Go tool has found.
+// readBinary reads a program built by the Go tool. The default version is that from the build
+// information.
 func readBinary(path, version string) (*binary, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -63,8 +64,7 @@ func readBinary(path, version string) (*binary, error) {
 	return b, err
 }
 
-// when returns the time that SOURCE_DATE_EPOCH names, or that of the commit that the program was
-// built from, or else 1970.
+// when returns the time from SOURCE_DATE_EPOCH, the time of the program's commit, or 1970.
 func (b *binary) when() (time.Time, error) {
 	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" {
 		seconds, err := strconv.ParseInt(epoch, 10, 64)
@@ -83,10 +83,10 @@ func (b *binary) platform() v1.Platform {
 	return v1.Platform{OS: b.settings["GOOS"], Architecture: b.settings["GOARCH"]}
 }
 
-// std is what the standard library is called where others are called by their module's path.
+// std is used in place of a module path for the standard library.
 const std = "std"
 
-// linked is a package that is linked into a program, as go list prints it.
+// linked is a package that is linked into a program, in the format of go list.
 type linked struct {
 	ImportPath string
 	Dir        string
@@ -103,7 +103,8 @@ func (p *linked) module() string {
 	return p.Module.Path
 }
 
-// packages lists what is linked into the program: the working directory must be the one that it was built in.
+// packages lists the packages that are linked into the program. It must run in the program's source
+// directory.
 func (b *binary) packages(ctx context.Context) ([]linked, error) {
 	out, err := output(
 		ctx,
@@ -138,7 +139,7 @@ func (b *binary) packages(ctx context.Context) ([]linked, error) {
 			return nil, fmt.Errorf("module %s is in the binary, but not in what is here: build the binary anew", m.Path)
 		}
 	}
-	if n := len(b.info.Deps) + 2; len(modules) != n { // the program's own, and the standard library
+	if n := len(b.info.Deps) + 2; len(modules) != n { // plus the main module and the standard library
 		return nil, fmt.Errorf(
 			"%d modules are in the binary, %d in what is here: build the binary anew",
 			n,
@@ -148,8 +149,8 @@ func (b *binary) packages(ctx context.Context) ([]linked, error) {
 	return all, nil
 }
 
-// papers returns what goes with a program: its SBOM, and the licences and notices of all that is
-// linked in, by file name.
+// papers returns a program's SBOM, and the licenses and notices of all linked packages by file
+// name.
 func (b *binary) papers(ctx context.Context) (texts map[string][]byte, sbom []byte, err error) {
 	packages, err := b.packages(ctx)
 	if err != nil {
@@ -167,7 +168,7 @@ func (b *binary) papers(ctx context.Context) (texts map[string][]byte, sbom []by
 	return texts, sbom, err
 }
 
-// image makes the image of one binary.
+// image builds the image for the binary.
 func (b *binary) image(ctx context.Context) (platformImage, error) {
 	fail := func(err error) (platformImage, error) { return platformImage{}, err }
 	texts, sbom, err := b.papers(ctx)
@@ -199,7 +200,7 @@ func (b *binary) image(ctx context.Context) (platformImage, error) {
 	return platformImage{image, b.platform(), sbom}, err
 }
 
-// added is a layer with its line of history.
+// added returns a layer with its history entry.
 func (b *binary) added(layer v1.Layer, what string) mutate.Addendum {
 	return mutate.Addendum{
 		Layer:   layer,
@@ -207,8 +208,8 @@ func (b *binary) added(layer v1.Layer, what string) mutate.Addendum {
 	}
 }
 
-// config is how the image is run: the user is the one that manifests/install names. Arguments come from there, or from
-// Linkerd's chart; without any the program prints its help.
+// config returns the image's configuration. The user is the one from manifests/install. Arguments
+// come from there or from Linkerd's chart, and without arguments the program prints its help.
 func (b *binary) config() *v1.ConfigFile {
 	return &v1.ConfigFile{
 		OS: b.platform().OS, Architecture: b.platform().Architecture, Created: v1.Time{Time: b.time},
@@ -222,7 +223,7 @@ func (b *binary) config() *v1.ConfigFile {
 	}
 }
 
-// labels are those that the OCI has names for.
+// labels returns the image's OCI annotations.
 func (b *binary) labels() map[string]string {
 	labels := map[string]string{
 		"title":       "Isthmus",
@@ -239,8 +240,8 @@ func (b *binary) labels() map[string]string {
 	return named
 }
 
-// sbom lists the modules in the program, and what each takes from which, in CycloneDX's JSON. It
-// has no serial number, which would have to be another one each time.
+// sbom returns a list of the program's modules and their dependencies in CycloneDX JSON. It has no
+// serial number, because that would differ in each build.
 func (b *binary) sbom(dependencies map[string][]string) ([]byte, error) {
 	refs := make(map[string]string)
 	program := component(cdx.ComponentTypeApplication, b.info.Main.Path, b.version)
@@ -279,7 +280,7 @@ func (b *binary) sbom(dependencies map[string][]string) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// dependencies returns which modules the packages of each module import.
+// dependencies returns the modules that the packages of each module import.
 func dependencies(packages []linked) map[string][]string {
 	of := make(map[string]string)
 	for _, p := range packages {
@@ -301,7 +302,7 @@ func dependencies(packages []linked) map[string][]string {
 	return all
 }
 
-// output returns what a command prints.
+// output runs a command and returns its output.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stderr = os.Stderr

@@ -28,7 +28,8 @@ type platformImage struct {
 	sbom     []byte
 }
 
-// writeLayout writes images as one OCI layout, and returns the digest of its only entry: their index.
+// writeLayout writes the images to an OCI layout and returns the digest of their index, the only
+// entry.
 func writeLayout(dir string, tag name.Tag, images map[string]platformImage) (v1.Hash, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, platform := range slices.Sorted(maps.Keys(images)) {
@@ -52,7 +53,7 @@ func writeLayout(dir string, tag name.Tag, images map[string]platformImage) (v1.
 	return index.Digest()
 }
 
-// load gives a docker daemon the image for its platform. Without docker the layout is all that is asked for.
+// load loads the image for the docker daemon's platform. Without docker, it only prints the reason.
 func load(ctx context.Context, w io.Writer, tag name.Tag, images map[string]platformImage) error {
 	note := func(format string, args ...any) error {
 		fmt.Fprintf(w, "  docker      not loaded: "+format+"\n", args...)
@@ -77,7 +78,7 @@ func load(ctx context.Context, w io.Writer, tag name.Tag, images map[string]plat
 	cmd.Stdin, cmd.Stderr = out, os.Stderr
 	go func() { in.CloseWithError(tarball.Write(tag, p.image, in)) }()
 	err = cmd.Run()
-	out.Close() // ends the writer, if docker has not read all
+	out.Close() // unblocks the writer if docker has not read everything
 	if err != nil {
 		return fmt.Errorf("docker load: %w", err)
 	}
@@ -85,7 +86,8 @@ func load(ctx context.Context, w io.Writer, tag name.Tag, images map[string]plat
 	return nil
 }
 
-// daemon returns the platform that a docker daemon runs containers for, or why none can be asked.
+// daemon returns the platform of the docker daemon's containers, or the reason why the daemon is
+// not available.
 func daemon(ctx context.Context) (platform string, err error) {
 	ctx, done := context.WithTimeout(ctx, 20*time.Second)
 	defer done()
@@ -96,7 +98,7 @@ func daemon(ctx context.Context) (platform string, err error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// containerdName is a tag as containerd writes it, where what no registry is named for is docker.io's.
+// containerdName returns a tag in containerd's format, in which the default registry is docker.io.
 func containerdName(tag name.Tag) string {
 	return strings.Replace(tag.Name(), name.DefaultRegistry+"/", "docker.io/", 1)
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 )
 
-// TestWhen: SOURCE_DATE_EPOCH wins over the commit's time; without both it is 1970.
+// TestWhen checks that SOURCE_DATE_EPOCH takes precedence over the commit's time, and that the
+// default is 1970.
 func TestWhen(t *testing.T) {
 	for _, c := range []struct{ epoch, commit, want string }{
 		{"", "", "1970-01-01 00:00:00 +0000 UTC"},
@@ -32,7 +33,7 @@ func TestWhen(t *testing.T) {
 	}
 }
 
-// TestReadBinary: what the Go tool has not built without cgo is refused.
+// TestReadBinary checks that only programs built by the Go tool without cgo are accepted.
 func TestReadBinary(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(text, []byte("#!/bin/sh\n"), 0o755); err != nil {
@@ -45,7 +46,7 @@ func TestReadBinary(t *testing.T) {
 	}
 }
 
-// tree writes empty files.
+// tree creates empty files.
 func tree(t *testing.T, names ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -65,7 +66,8 @@ func inModule(root, dir string) linked {
 	return linked{ImportPath: "m/" + dir, Dir: filepath.Join(root, dir), Module: &struct{ Path, Dir string }{"m", root}}
 }
 
-// TestNotices: licences and notices are taken from a package's folder and those above, and no others; Go has its own.
+// TestNotices checks that licenses and notices only come from the package's directory, its parents,
+// and Go itself.
 func TestNotices(t *testing.T) {
 	goroot := tree(t, "LICENSE", "PATENTS", "src/net/http/server.go")
 	root := tree(
@@ -97,7 +99,8 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// TestNoLicence: what nobody has allowed to use is not put into an image; a notice allows nothing.
+// TestNoLicence checks that a module without a license is an error, even if the module has a
+// notice.
 func TestNoLicence(t *testing.T) {
 	root := tree(t, "NOTICE", "a/a.go", "other/LICENSE")
 	if _, err := notices([]linked{inModule(root, "a")}, ""); err == nil || err.Error() != "module m has no licence" {
@@ -109,8 +112,8 @@ func TestNoLicence(t *testing.T) {
 	}
 }
 
-// TestLoad: without a docker that can take the image, a line states why, and that is no failure; it
-// is one if docker refuses.
+// TestLoad checks that a missing docker only prints a message, and that an error from docker is a
+// failure.
 func TestLoad(t *testing.T) {
 	tag, err := name.NewTag("isthmus:dev")
 	if err != nil {
@@ -165,7 +168,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestNamed: an image has a tag, for docker and for containerd; a digest is none.
+// TestNamed checks the name of an image for docker and for containerd. A digest is not accepted.
 func TestNamed(t *testing.T) {
 	for _, c := range []struct{ image, version, docker, containerd string }{
 		{"isthmus", "", "isthmus:dev", "docker.io/library/isthmus:dev"},
@@ -195,8 +198,8 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// TestNotes checks that the section of CHANGELOG.md about a version becomes the notes of that release, and
-// that a version without a section is an error. The heading of a section may have a date.
+// TestNotes checks that a version's section in CHANGELOG.md becomes the release notes, and that a
+// missing section is an error. The heading of a section may contain a date.
 func TestNotes(t *testing.T) {
 	const changes = "# Changelog\n\n## Unreleased\n\n### Added\n\n- more\n\n" +
 		"## v0.2.0 - 2026-11-30\n\n### Added\n\n- two\n\n### Fixed\n\n- three\n\n## v0.1.0\n\nThe first release.\n"
@@ -213,7 +216,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestReleaseRefuses: a release needs a version that Helm and Go take.
+// TestReleaseRefuses checks that a release requires a version that Helm and Go accept.
 func TestReleaseRefuses(t *testing.T) {
 	for _, version := range []string{"", "0.1.0", "v0.1", "v1", "v0.1.0+dirty", "latest"} {
 		r := release{version: version}
@@ -224,8 +227,8 @@ func TestReleaseRefuses(t *testing.T) {
 	}
 }
 
-// TestReleaseRefusesPrograms checks that only a program built from the tagged commit, without
-// changes, can be released.
+// TestReleaseRefusesPrograms checks that a release only accepts programs built from the tagged
+// commit without changes.
 func TestReleaseRefusesPrograms(t *testing.T) {
 	const changed = "it was not built from a commit alone"
 	const untagged = "give the commit the tag v0.1.0 first"

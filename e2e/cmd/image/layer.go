@@ -23,7 +23,7 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// layer has some files, which anybody may read and nobody write.
+// layer returns a layer with files that everybody can read and nobody can write.
 func layer(files map[string][]byte, mode fs.FileMode, when time.Time) (v1.Layer, error) {
 	text, err := archive(files, func(string) fs.FileMode { return mode }, when)
 	if err != nil {
@@ -39,7 +39,7 @@ func layer(files map[string][]byte, mode fs.FileMode, when time.Time) (v1.Layer,
 	)
 }
 
-// archive is a tar file of some files, with the folders that they are in. The same files make the same bytes.
+// archive returns a reproducible tar file with the files and their directories.
 func archive(files map[string][]byte, mode func(name string) fs.FileMode, when time.Time) ([]byte, error) {
 	var text bytes.Buffer
 	w := tar.NewWriter(&text)
@@ -76,7 +76,7 @@ func archive(files map[string][]byte, mode func(name string) fs.FileMode, when t
 	return text.Bytes(), err
 }
 
-// folders returns the folders that a file is in, outermost first.
+// folders returns the parent directories of a file, outermost first.
 func folders(name string) []string {
 	dir := path.Dir(name)
 	if dir == "." {
@@ -85,11 +85,11 @@ func folders(name string) []string {
 	return append(folders(dir), dir)
 }
 
-// rootsModule has Mozilla's root certificates, as Go's own maintainers take them from Mozilla.
+// rootsModule contains Mozilla's root certificates and is maintained by the Go team.
 const rootsModule = "golang.org/x/crypto/x509roots/fallback"
 
-// roots returns Mozilla's root certificates as PEM. Those that Mozilla trusts in part only, such as for certificates of
-// before a date, are left out: a file can't say so.
+// roots returns Mozilla's root certificates as PEM. It omits certificates that Mozilla trusts only
+// with constraints, such as a date, because a PEM file cannot express constraints.
 func roots() []byte {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "# Mozilla's root certificates, by %s %s\n", rootsModule, moduleVersion(rootsModule))
@@ -101,7 +101,7 @@ func roots() []byte {
 	return text.Bytes()
 }
 
-// rootsLicence returns the licence that the root certificates come with.
+// rootsLicence returns the license of the root certificates.
 func rootsLicence(ctx context.Context) ([]byte, error) {
 	dir, err := output(ctx, "go", "-C", "e2e", "list", "-m", "-f", "{{.Dir}}", rootsModule)
 	if err != nil {
@@ -110,7 +110,7 @@ func rootsLicence(ctx context.Context) ([]byte, error) {
 	return os.ReadFile(filepath.Join(dir, "LICENSE"))
 }
 
-// moduleVersion returns the version of a module that this program is built with.
+// moduleVersion returns the version of a module in this program's build information.
 func moduleVersion(path string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {

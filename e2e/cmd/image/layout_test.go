@@ -1,7 +1,7 @@
-// Tests of package main_test run make image and make build as users do. They copy the repository's
-// files to folders of their own, with a commit that has a fixed time, and run make there, with a
-// docker that is a shell script. They read the layout by the OCI's specification, not by the
-// library that writes it, and run the program with nothing but the image's files.
+// Package main_test runs make image and make build like a user. The tests copy the repository's
+// files to temporary directories, commit them with a fixed time, and run make with a shell script
+// in place of docker. They read the layout according to the OCI specification instead of using the
+// library that wrote it, and run the program with only the image's files.
 package main_test
 
 import (
@@ -22,7 +22,7 @@ import (
 	"testing"
 )
 
-// sources copies the repository's files to a folder, which git does not know.
+// sources copies the repository's files to a directory without git metadata.
 func sources(t *testing.T, to string) {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
@@ -39,7 +39,7 @@ func sources(t *testing.T, to string) {
 		switch {
 		case slices.Contains([]string{".git", "bin", "out"}, below) && d.IsDir():
 			return fs.SkipDir
-		case below == ".git": // of a worktree: what is done to a copy would be done to that
+		case below == ".git": // in a worktree, a copy of this file would refer to the original repository
 			return nil
 		case d.IsDir():
 			return os.MkdirAll(target, 0o755)
@@ -64,7 +64,8 @@ func sources(t *testing.T, to string) {
 	}))
 }
 
-// commitAll makes a folder git's, with one commit, which is the same wherever the same files are, and returns that.
+// commitAll creates a git repository with one commit in a directory and returns the commit. The
+// same files always result in the same commit.
 func commitAll(t *testing.T, dir string) string {
 	t.Helper()
 	git := func(args ...string) string {
@@ -82,7 +83,7 @@ func commitAll(t *testing.T, dir string) string {
 	return strings.TrimSpace(git("rev-parse", "HEAD"))
 }
 
-// output is what a command prints, which must not fail.
+// output runs a command, which must succeed, and returns its output.
 func output(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	var out, log bytes.Buffer
@@ -93,7 +94,7 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 	return out.String()
 }
 
-// makes runs make in a folder as a user would, with a docker of the test's: a shell script.
+// makes runs make in a directory with a shell script in place of docker.
 func makes(t *testing.T, dir, docker string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "make", append([]string{"-C", dir}, args...)...)
@@ -101,7 +102,8 @@ func makes(t *testing.T, dir, docker string, args ...string) string {
 	return output(t, cmd)
 }
 
-// withDocker is this process's environment, with a docker of its own, and nothing of a make that has started it.
+// withDocker returns the environment of this process with a shell script in place of docker, and
+// without the variables of a parent make.
 func withDocker(t *testing.T, script string) []string {
 	t.Helper()
 	bin := t.TempDir()
@@ -127,10 +129,9 @@ func withDocker(t *testing.T, script string) []string {
 
 const noDocker = "echo 'Cannot connect to the Docker daemon.' >&2; exit 1\n"
 
-// thisPlatform is the one that the test runs on.
 const thisPlatform = "linux/" + runtime.GOARCH
 
-// content describes a blob of a layout, or a manifest, as the OCI's specification has it.
+// content is a descriptor or a manifest from the OCI specification.
 type content struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
@@ -139,7 +140,7 @@ type content struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// imageConfig is what these tests read of an image's configuration.
+// imageConfig contains the fields of an image's configuration that the tests read.
 type imageConfig struct {
 	OS           string `json:"os"`
 	Architecture string `json:"architecture"`
@@ -154,7 +155,7 @@ type imageConfig struct {
 	} `json:"rootfs"`
 }
 
-// blob reads a blob of an OCI layout, which must be what its digest and size name.
+// blob reads a blob from an OCI layout and checks its digest and size.
 func blob(t *testing.T, layout string, c content) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(layout, "blobs", strings.Replace(c.Digest, ":", "/", 1)))
@@ -183,13 +184,13 @@ func parse[T any](t *testing.T, text []byte) T {
 	return value
 }
 
-// file is one in an image.
+// file is a file in an image.
 type file struct {
 	header tar.Header
 	data   []byte
 }
 
-// unpack reads a layer, of which the uncompressed digest is known.
+// unpack unpacks a layer and checks its uncompressed digest.
 func unpack(t *testing.T, layer []byte, diffID string) map[string]file {
 	t.Helper()
 	text := unzip(t, layer)
@@ -208,7 +209,7 @@ func unzip(t *testing.T, data []byte) []byte {
 	return text
 }
 
-// untar returns the files of an archive.
+// untar returns the files in an archive.
 func untar(t *testing.T, text []byte) map[string]file {
 	t.Helper()
 	files := make(map[string]file)

@@ -23,7 +23,7 @@ func main() {
 	}
 }
 
-// command does what the arguments ask for.
+// command runs the subcommand in the arguments.
 func command(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("image", flag.ExitOnError)
 	version := flags.String("version", "", "The program's version, if the linker was given one.")
@@ -45,16 +45,16 @@ func command(ctx context.Context, args []string) error {
 		)
 		flags.StringVar(&r.manifests, "manifests", "manifests", "The program that prints manifests.")
 		flags.StringVar(&r.out, "out", "out/release", "The folder that is written. It must not be there.")
-		_ = flags.Parse(args[1:]) // it exits
+		_ = flags.Parse(args[1:]) // exits on an error
 		r.version = *version
 		return r.make(ctx, flags.Args())
 	}
 	tag := flags.String("tag", "isthmus", "The image's name. Its tag, if it has none, is the version, or dev.")
-	_ = flags.Parse(args) // it exits
+	_ = flags.Parse(args) // exits on an error
 	return run(ctx, *tag, *version, flags.Args())
 }
 
-// run makes the image of some binaries, and prints where it is.
+// run builds the image from the binaries and prints its path.
 func run(ctx context.Context, tagged, version string, paths []string) error {
 	tag, err := named(tagged, version)
 	if err != nil {
@@ -91,7 +91,7 @@ func run(ctx context.Context, tagged, version string, paths []string) error {
 	return load(ctx, os.Stdout, tag, images)
 }
 
-// imagesOf makes the images of binaries, by platform.
+// imagesOf builds the images of all binaries by platform.
 func imagesOf(ctx context.Context, binaries []*binary) (map[string]platformImage, error) {
 	images := make(map[string]platformImage)
 	for _, b := range binaries {
@@ -108,11 +108,11 @@ func imagesOf(ctx context.Context, binaries []*binary) (map[string]platformImage
 	return images, nil
 }
 
-// named returns the image's name and tag, which is the version if the name has none.
+// named returns the image's name and tag. The default tag is the version.
 func named(image, version string) (name.Tag, error) {
 	tag, err := name.NewTag(image, name.WithDefaultTag(cmp.Or(version, "dev")))
 	if err == nil && !strings.HasSuffix(image, ":"+tag.TagStr()) {
-		tag, err = name.NewTag(image + ":" + tag.TagStr()) // docker is given it as it is written
+		tag, err = name.NewTag(image + ":" + tag.TagStr()) // keep the name as the user wrote it for docker
 	}
 	if err != nil {
 		return tag, fmt.Errorf("name of the image: %w", err)

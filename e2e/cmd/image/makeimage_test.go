@@ -20,17 +20,17 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// image is one for one platform, as it is in an OCI layout.
+// image is a single-platform image in an OCI layout.
 type image struct {
 	layout string
-	index  content // the layout's only entry
+	index  content // the only entry of the layout
 	config imageConfig
-	digest string // of the configuration
+	digest string // digest of the configuration
 	files  map[string]file
-	built  *debug.BuildInfo // of its program
+	built  *debug.BuildInfo // build information of the program
 }
 
-// readImage reads a layout that has one image.
+// readImage reads a layout with a single image.
 func readImage(t *testing.T, layout string) image {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(layout, "index.json"))
@@ -62,9 +62,9 @@ func readImage(t *testing.T, layout string) image {
 	return i
 }
 
-// TestImage checks the image that make image writes: its contents, that docker loads it, and that it
-// runs as manifests/install runs it. TestLoad covers machines without docker. TestRelease compares
-// the bytes of two clones.
+// TestImage checks the image from make image: its contents, that docker loads it, and that it runs
+// with the settings in manifests/install. TestLoad covers machines without docker, and TestRelease
+// compares the builds of two clones.
 func TestImage(t *testing.T) {
 	dir := t.TempDir()
 	sources(t, dir)
@@ -85,7 +85,7 @@ func TestImage(t *testing.T) {
 	checkRuns(t, i, commit)
 }
 
-// sameFiles: two folders have the same files.
+// sameFiles checks that two directories contain the same files.
 func sameFiles(t *testing.T, one, other string) {
 	t.Helper()
 	sums := func(dir string) map[string]string {
@@ -109,7 +109,7 @@ func sameFiles(t *testing.T, one, other string) {
 	}
 }
 
-// checkLoaded: docker was given the image, under its name.
+// checkLoaded checks that docker received the image under the right name.
 func checkLoaded(t *testing.T, path string, i image) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "tar", "xOf", path, "manifest.json")
@@ -123,7 +123,8 @@ func checkLoaded(t *testing.T, path string, i image) {
 	}
 }
 
-// checkConfig: the image runs as the user that manifests/install names, and names the commit and its time.
+// checkConfig checks that the image runs as the user from manifests/install, and that its labels
+// contain the commit and the time.
 func checkConfig(t *testing.T, i image, commit string) {
 	t.Helper()
 	c := i.config.Config
@@ -152,7 +153,8 @@ func checkConfig(t *testing.T, i image, commit string) {
 	}
 }
 
-// checkFiles: nobody may write what is in the image, and nothing is there that need not be: no shell, no other program.
+// checkFiles checks that the image's files are read-only and that there are no other files, such as
+// a shell.
 func checkFiles(t *testing.T, i image) {
 	t.Helper()
 	for name, f := range i.files {
@@ -177,7 +179,8 @@ func checkFiles(t *testing.T, i image) {
 	}
 }
 
-// checkBill: the SBOM lists the modules in the program, and each has a licence in the image.
+// checkBill checks that the SBOM lists all modules of the program, and that the image contains a
+// license for each.
 func checkBill(t *testing.T, i image, binary string) {
 	t.Helper()
 	type component struct{ Name, Version, Purl string }
@@ -232,11 +235,11 @@ func checkBill(t *testing.T, i image, binary string) {
 	}
 }
 
-// checkRuns: the program runs with the image's files alone, none of which it may write, as the image's user.
+// checkRuns checks that the program runs as the image's user with only the image's files.
 func checkRuns(t *testing.T, i image, commit string) {
 	t.Helper()
 	root := t.TempDir()
-	must(t, os.Chmod(root, 0o755)) // for the image's user
+	must(t, os.Chmod(root, 0o755)) // readable for the image's user
 	for _, name := range slices.Sorted(maps.Keys(i.files)) {
 		f, path := i.files[name], filepath.Join(root, name)
 		if f.header.FileInfo().IsDir() {
@@ -246,7 +249,7 @@ func checkRuns(t *testing.T, i image, commit string) {
 		must(t, os.WriteFile(path, f.data, f.header.FileInfo().Mode()))
 	}
 	must(t, os.Chmod(root, 0o555))
-	defer os.Chmod(root, 0o755) // so that it can be deleted
+	defer os.Chmod(root, 0o755) // allows deletion
 	var out harness.Tail
 	p, err := harness.StartProcess(harness.ProcessConfig{
 		Path:   i.config.Config.Entrypoint[0],
@@ -262,7 +265,7 @@ func checkRuns(t *testing.T, i image, commit string) {
 	}
 }
 
-// TestBuildWithoutGit: what git does not know can be built too, under a name that the user gives it.
+// TestBuildWithoutGit checks that sources without git metadata can be built under a given version.
 func TestBuildWithoutGit(t *testing.T) {
 	dir := t.TempDir()
 	sources(t, dir)

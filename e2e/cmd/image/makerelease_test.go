@@ -12,8 +12,9 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// TestRelease: make release writes the same bytes in any clone of a commit; the version that was
-// asked for is in all of it, and what is installed names the image by the digest that it has.
+// TestRelease checks that make release is reproducible across clones of a commit. It also checks
+// that all files contain the requested version, and that manifests and chart refer to the image by
+// its digest.
 func TestRelease(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "a", "second")
 	for _, dir := range []string{first, second} {
@@ -102,7 +103,7 @@ func TestRelease(t *testing.T) {
 		}
 	}
 
-	// Helm takes both archives.
+	// Helm must accept both archives.
 	helm, err := harness.Helm.Path(t.Context())
 	must(t, err)
 	home := t.TempDir()

@@ -20,17 +20,18 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// release is all that a user installs without a clone. The same commit makes the same bytes.
+// release contains everything that users install without a clone. The same commit always results in
+// the same files.
 type release struct {
-	version   string // as v0.1.0
-	registry  string // of image and chart; empty: the image is called isthmus
-	manifests string // the program that prints manifests
-	out       string // the folder with all of it
+	version   string // such as v0.1.0
+	registry  string // for image and chart; if empty, the image is called isthmus
+	manifests string // path of the program that prints manifests
+	out       string // output directory
 
-	when time.Time // of all that is in it
+	when time.Time // for all files
 }
 
-// make makes a release of binaries. The working directory is the root of the sources.
+// make builds a release from binaries. The working directory must be the root of the sources.
 func (r *release) make(ctx context.Context, paths []string) error {
 	if semver.Canonical(r.version) != r.version || r.version == "" {
 		return fmt.Errorf("VERSION=%s is no version: give it as v0.1.0, or v0.2.0-rc.1", r.version)
@@ -79,14 +80,14 @@ func (r *release) make(ctx context.Context, paths []string) error {
 	return r.sums()
 }
 
-// number is the version as it is in names of files.
+// number returns the version for file names.
 func (r *release) number() string { return strings.TrimPrefix(r.version, "v") }
 
 func (r *release) write(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(r.out, name), data, 0o644)
 }
 
-// packed writes files as NAME, a compressed archive.
+// packed writes files as a compressed archive.
 func (r *release) packed(name string, files map[string][]byte, when time.Time) error {
 	data, err := archive(files, func(name string) fs.FileMode {
 		if name == "isthmus" {
@@ -111,7 +112,7 @@ func (r *release) packed(name string, files map[string][]byte, when time.Time) e
 	return r.write(name, small.Bytes())
 }
 
-// archive packs a program with its licences and SBOM, which is also written beside it.
+// archive packs a program with its licenses and SBOM. It also writes the SBOM as a separate file.
 func (r *release) archive(ctx context.Context, b *binary) error {
 	if b.settings["vcs.revision"] == "" || b.settings["vcs.modified"] != "false" {
 		return errors.New("it was not built from a commit alone: commit what is changed, and build it in a clone")
@@ -139,7 +140,7 @@ func (r *release) archive(ctx context.Context, b *binary) error {
 	return r.packed(name+".tar.gz", files, b.time)
 }
 
-// image writes the image's layout as one file, and returns its digest.
+// image writes the image's layout as a single file and returns the image's digest.
 func (r *release) image(ctx context.Context, binaries []*binary) (digest string, err error) {
 	images, err := imagesOf(ctx, binaries)
 	if err != nil {
@@ -177,7 +178,7 @@ func (r *release) imageName() string {
 	return strings.TrimSuffix(r.registry, "/") + "/isthmus"
 }
 
-// install writes what is applied to a cluster. Without a registry nobody can pull a digest.
+// install writes the manifests. Without a registry, they cannot refer to the image by digest.
 func (r *release) install(ctx context.Context, digest string) error {
 	image := r.imageName() + ":" + r.version
 	if r.registry != "" {
@@ -192,7 +193,7 @@ func (r *release) install(ctx context.Context, digest string) error {
 	return r.write("install.yaml", text)
 }
 
-// chart packs the Helm chart, with the release's version and image.
+// chart packs the Helm chart with the version and image of the release.
 func (r *release) chart(ctx context.Context, digest string) error {
 	files, err := committed(ctx, "manifests/chart")
 	if err != nil {
@@ -218,7 +219,7 @@ func (r *release) chart(ctx context.Context, digest string) error {
 	return r.packed("isthmus-"+r.number()+".tgz", below("isthmus", files), r.when)
 }
 
-// plugin packs the plugin by which Helm 4 runs isthmus post-render.
+// plugin packs the Helm 4 plugin that runs isthmus post-render.
 func (r *release) plugin(ctx context.Context) error {
 	files, err := committed(ctx, "manifests/linkerd/helm-plugin")
 	if err != nil {
@@ -230,7 +231,7 @@ func (r *release) plugin(ctx context.Context) error {
 	return r.packed("isthmus-post-render-"+r.number()+".tgz", below("isthmus-post-render", files), r.when)
 }
 
-// set sets what a file, of those that are packed, has on its only line that begins with a key.
+// set sets the value on the only line of a file that begins with a key.
 func set(files map[string][]byte, file, key, value string) error {
 	line := regexp.MustCompile(`(?m)^( *` + key + `: ).*$`)
 	if found := line.FindAll(files[file], -1); len(found) != 1 {
@@ -240,7 +241,7 @@ func set(files map[string][]byte, file, key, value string) error {
 	return nil
 }
 
-// sums writes SHA256SUMS, which sha256sum --check reads.
+// sums writes SHA256SUMS in the format of sha256sum --check.
 func (r *release) sums() error {
 	files, err := readAll(r.out)
 	if err != nil {
@@ -254,7 +255,8 @@ func (r *release) sums() error {
 	return r.write("SHA256SUMS", []byte(strings.Join(lines, "")))
 }
 
-// notesOf returns the section of CHANGELOG.md about a version. Its heading may end in a date: "## v0.1.0 - 2026-11-30".
+// notesOf returns the section about a version in CHANGELOG.md. The section's heading may end in a
+// date: "## v0.1.0 - 2026-11-30".
 func notesOf(changes, version string) (string, error) {
 	heading := regexp.MustCompile(`(?m)^## ` + regexp.QuoteMeta(version) + `( - \d{4}-\d{2}-\d{2})?$`)
 	found := heading.FindStringIndex(changes)
@@ -265,7 +267,7 @@ func notesOf(changes, version string) (string, error) {
 	return strings.TrimSpace(text) + "\n", nil
 }
 
-// below puts files into a folder, as Helm wants archives.
+// below moves files into a directory, as Helm requires.
 func below(dir string, files map[string][]byte) map[string][]byte {
 	packed := make(map[string][]byte)
 	for name, text := range files {
@@ -274,7 +276,8 @@ func below(dir string, files map[string][]byte) map[string][]byte {
 	return packed
 }
 
-// committed reads the files of a folder that git knows, by their path in it: editors leave others there.
+// committed reads the files in a directory that are tracked by git, by their relative path. It
+// skips files such as backups from editors.
 func committed(ctx context.Context, dir string) (map[string][]byte, error) {
 	list, err := output(ctx, "git", "ls-files", "--", dir)
 	if err != nil {
@@ -290,7 +293,7 @@ func committed(ctx context.Context, dir string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// readAll reads all files below a folder, by their path in it.
+// readAll reads all files in a directory by their relative path.
 func readAll(dir string) (map[string][]byte, error) {
 	files, tree := make(map[string][]byte), os.DirFS(dir)
 	err := fs.WalkDir(tree, ".", func(path string, d fs.DirEntry, err error) error {

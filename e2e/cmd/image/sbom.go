@@ -12,13 +12,13 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// component is a module in an SBOM. Its package URL is its name there too.
+// component returns a module's entry in an SBOM. Its reference is the package URL.
 func component(kind cdx.ComponentType, path, version string) cdx.Component {
 	url := "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")
 	return cdx.Component{BOMRef: url, Type: kind, Name: path, Version: version, PackageURL: url}
 }
 
-// used returns the module that is linked in: m, or the module that replaces m.
+// used returns the linked module: m, or its replacement.
 func used(m *debug.Module) *debug.Module {
 	if m.Replace != nil {
 		return m.Replace
@@ -34,17 +34,19 @@ func paths(modules []*debug.Module) []string {
 	return list
 }
 
-// notice is the name of a file whose text has to go with a program, licence that of one which grants its use.
+// notice matches the names of files that must accompany a program. licence matches those that grant
+// its use.
 var (
 	notice  = regexp.MustCompile(`(?i)^(licen[cs]es?|copying|unlicense|notices?|copyright|patents)([-._].*)?$`)
 	licence = regexp.MustCompile(`(?i)^(licen[cs]es?|copying|unlicense)([-._].*)?$`)
 )
 
-// notices returns the licences and notices of all packages, by file name: those beside a package,
-// and in each folder from there to its module's, or to Go's. Each module must have a licence.
+// notices returns the licenses and notices of all packages by file name. It searches the directory
+// of each package and all parents up to the root of its module or of Go. It returns an error if a
+// module has no license.
 func notices(packages []linked, goroot string) (map[string][]byte, error) {
 	files := make(map[string][]byte)
-	seen := make(map[string]bool) // by folder: whether there is a licence, in it or above
+	seen := make(map[string]bool) // by directory: whether it or a parent contains a license
 	licensed := make(map[string]bool)
 	for _, p := range packages {
 		module, root := p.module(), goroot
@@ -77,7 +79,8 @@ func notices(packages []linked, goroot string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// readNotices adds the licences and notices in one folder of a module, and reports whether there is a licence.
+// readNotices adds the licenses and notices from one directory of a module and reports whether
+// there is a license.
 func readNotices(files map[string][]byte, module, root, dir string) (found bool, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A folder of manifests that can be printed.
+// folder describes a directory of manifests that can be printed.
 type folder struct {
-	image     bool   // it has one
-	namespace bool   // it can be put into any
-	linkerd   bool   // it is a component, which changes Linkerd's own manifest
-	alerts    bool   // it has the PrometheusRule
-	home      string // its default namespace, if it has cluster-scoped names
+	image     bool   // it contains an image
+	namespace bool   // its namespace can be changed
+	linkerd   bool   // it is a component that modifies Linkerd's manifest
+	alerts    bool   // it contains the PrometheusRule
+	home      string // default namespace, if there are cluster-scoped names
 }
 
 var folders = map[string]folder{
@@ -35,7 +35,8 @@ var folders = map[string]folder{
 
 var variables = []string{"FOLDER", "WITH", "IMAGE", "VERSION", "NAMESPACE", "LINKERD", "RUNBOOKS"}
 
-// build returns the objects of a folder of manifests, as YAML. Each argument is NAME=VALUE.
+// build returns the objects from a directory of manifests as YAML. The arguments have the form
+// NAME=VALUE.
 func build(manifests fs.FS, args []string) ([]byte, error) {
 	v, err := parse(args)
 	if err != nil {
@@ -56,7 +57,8 @@ func build(manifests fs.FS, args []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Everything is in memory: nothing is written, and a kustomization reaches no file but those of manifests.
+	// The file system in memory ensures that build writes no files, and that a kustomization only
+	// reads files in manifests.
 	disk := filesys.MakeFsInMemory()
 	if err := copyAll(disk, manifests); err != nil {
 		return nil, err
@@ -93,7 +95,7 @@ func parse(args []string) (map[string]string, error) {
 	return v, nil
 }
 
-// check refuses what would have no effect, and a namespace that no cluster takes.
+// check rejects variables without an effect, and invalid namespaces.
 func (f folder) check(v map[string]string) error {
 	for _, name := range []string{"IMAGE", "VERSION"} {
 		if v[name] != "" && !f.image {
@@ -164,12 +166,12 @@ func run(disk filesys.FileSystem, k types.Kustomization, v map[string]string) ([
 	case err != nil:
 		return nil, err
 	case built.Size() == 0:
-		return nil, errors.New("there is no object") // else an empty text would be applied
+		return nil, errors.New("there is no object") // instead of an empty manifest
 	}
 	return built.AsYaml()
 }
 
-// overlay is the kustomization that a user would write.
+// overlay returns the kustomization that a user would write.
 func (f folder) overlay(manifests fs.FS, v map[string]string) (types.Kustomization, error) {
 	k := types.Kustomization{
 		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
@@ -201,7 +203,7 @@ func (f folder) overlay(manifests fs.FS, v map[string]string) (types.Kustomizati
 		return k, err
 	}
 	k.Images = []types.Image{image}
-	// Linkerd's objects have labels of their own.
+	// Linkerd's objects have their own labels.
 	if version != "" && !f.linkerd && len(validation.IsValidLabelValue(version)) == 0 {
 		k.Labels = []types.Label{
 			{Pairs: map[string]string{"app.kubernetes.io/version": version}, IncludeTemplates: true},
@@ -210,8 +212,8 @@ func (f folder) overlay(manifests fs.FS, v map[string]string) (types.Kustomizati
 	return k, nil
 }
 
-// transformers returns the transformers by which cluster-scoped names of some folders carry the namespace.
-// In the default namespace these names stay as they are.
+// transformers returns the transformers that add the namespace to the cluster-scoped names in some
+// directories. The default namespace does not change these names.
 func (f folder) transformers(manifests fs.FS, namespace string, folders []string) (found []string) {
 	if namespace == "" || namespace == f.home {
 		return nil
@@ -225,9 +227,9 @@ func (f folder) transformers(manifests fs.FS, namespace string, folders []string
 	return found
 }
 
-// components lists the folders of a folder that are components.
+// components returns the subdirectories that contain components.
 func components(manifests fs.FS, folder string) (names []string) {
-	paths, _ := fs.Glob(manifests, folder+"/*/kustomization.yaml") // the pattern is right
+	paths, _ := fs.Glob(manifests, folder+"/*/kustomization.yaml") // the pattern is valid
 	for _, path := range paths {
 		if name := strings.Split(path, "/")[1]; name != "names" {
 			names = append(names, name)
@@ -236,11 +238,11 @@ func components(manifests fs.FS, folder string) (names []string) {
 	return names
 }
 
-// imageOf returns what is to stand in the place of image isthmus, and its version if it is known.
+// imageOf returns the replacement for the image isthmus, and its version if known.
 func imageOf(v map[string]string) (image types.Image, version string, err error) {
 	given, version := v["IMAGE"], v["VERSION"]
 	if given == "" && version == "" {
-		given = "isthmus:dev" // as the kustomization has it
+		given = "isthmus:dev" // the default in the kustomization
 	} else if given == "" {
 		given = "isthmus"
 	}

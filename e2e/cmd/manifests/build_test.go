@@ -17,7 +17,7 @@ var tree = os.DirFS(filepath.Join(root, "manifests"))
 
 const linkerd = "../../testdata/linkerd/destination.yaml"
 
-// TestBuild: what is printed has the image, the version and the namespace that were asked for.
+// TestBuild checks that the output contains the requested image, version and namespace.
 func TestBuild(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0a", 32)
 	for _, c := range []struct {
@@ -131,7 +131,8 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestRefused: what can't be printed as asked is an error that names the variable, and prints nothing.
+// TestRefused checks that invalid arguments print nothing and return an error with the variable's
+// name.
 func TestRefused(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "other.yaml")
 	if err := os.WriteFile(
@@ -177,7 +178,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestMake: make passes its variables on, and prints nothing else to standard output.
+// TestMake checks that make passes its variables to the command and prints nothing else to standard
+// output.
 func TestMake(t *testing.T) {
 	for _, args := range []string{
 		"FOLDER=install WITH=podmonitor IMAGE=registry.example.com/isthmus VERSION=v1 NAMESPACE=mesh",
@@ -202,7 +204,7 @@ func TestMake(t *testing.T) {
 func runMake(t *testing.T, args ...string) (out, complaint string, err error) {
 	cmd := exec.CommandContext(t.Context(), "make", append([]string{"manifests"}, args...)...)
 	cmd.Dir = root
-	// Of a make that runs this test nothing is passed on.
+	// The variables of a parent make must not reach this make.
 	cmd.Env = slices.DeleteFunc(
 		os.Environ(),
 		func(v string) bool { return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS=") },

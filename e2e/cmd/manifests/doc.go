@@ -1,7 +1,8 @@
-// Command manifests prints what would be applied to a cluster: a folder of manifests, built as
-// kubectl kustomize builds it, with the image and its version filled in.
+// Command manifests prints a directory of manifests for kubectl apply. It builds them like kubectl
+// kustomize and sets the image and its version.
 //
 //	make manifests IMAGE=registry.example.com/isthmus VERSION=v1 | kubectl apply -f -
 //
-// Its arguments are make's variables, so that its errors name what the user has written.
+// The arguments are variables of make, so that error messages contain the names that users have
+// typed.
 package main

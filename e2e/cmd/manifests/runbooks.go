@@ -9,10 +9,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// rulesFile has the alerts.
+// rulesFile contains the alerts.
 const rulesFile = "/manifests/monitoring/prometheusrule.yaml"
 
-// checkRunbooks refuses what can't be a page's address. Prometheus would take {{ in it for a template.
+// checkRunbooks rejects an invalid URL of a page. It also rejects {{, which Prometheus would expand
+// as a template.
 func checkRunbooks(page string) error {
 	u, err := url.Parse(page)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.ContainsAny(page, "#{} ") {
@@ -25,7 +26,7 @@ func checkRunbooks(page string) error {
 	return nil
 }
 
-// addRunbooks gives each alert the annotation runbook_url: its heading on that page.
+// addRunbooks adds the annotation runbook_url to each alert: the URL of its heading on the page.
 func addRunbooks(disk filesys.FileSystem, page string) error {
 	text, err := disk.ReadFile(rulesFile)
 	if err != nil {

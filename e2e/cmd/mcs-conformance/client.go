@@ -19,17 +19,17 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// Environment variables of the programs that Pods run. They name addresses of the Pod's cluster.
+// Environment variables of the programs in Pods. They contain addresses in the Pod's cluster.
 const (
-	dnsEnv     = "MCS_DNS"     // CoreDNS
-	isthmusEnv = "MCS_ISTHMUS" // gRPC, of Isthmus
+	dnsEnv     = "MCS_DNS"     // address of CoreDNS
+	isthmusEnv = "MCS_ISTHMUS" // gRPC address of Isthmus
 )
 
-// podPrograms are the programs that a command in a Pod finds in $PATH, by name. This command is
-// each of them: it runs under that name.
+// podPrograms contains the programs that Pods find in $PATH, by name. Each of them is this command
+// under another name.
 var podPrograms = map[string]func(context.Context) error{"nslookup": nslookup, "nc": nc}
 
-// resolver returns a resolver that asks the CoreDNS of the Pod's cluster.
+// resolver returns a resolver that uses the CoreDNS of the Pod's cluster.
 func resolver() *net.Resolver {
 	return &net.Resolver{
 		PreferGo: true,
@@ -39,7 +39,7 @@ func resolver() *net.Resolver {
 	}
 }
 
-// nslookup prints DNS records as the program of that name does: nslookup -type=A|AAAA|SRV NAME.
+// nslookup prints DNS records in the format of the real program: nslookup -type=A|AAAA|SRV NAME.
 func nslookup(ctx context.Context) error {
 	flags := flag.NewFlagSet("nslookup", flag.ContinueOnError)
 	kind := flags.String("type", "A", "")
@@ -61,7 +61,7 @@ func nslookup(ctx context.Context) error {
 	return nil
 }
 
-// records returns the records of a name, as nslookup prints them.
+// records returns the records of a name in the format of nslookup.
 func records(ctx context.Context, kind, name string) (lines []string, err error) {
 	label := strings.TrimSuffix(name, ".")
 	if kind == "SRV" {
@@ -83,8 +83,8 @@ func records(ctx context.Context, kind, name string) (lines []string, err error)
 	return lines, err
 }
 
-// nc connects and copies both ways: nc [-v] [-w SECONDS] [-4|-6] HOST PORT. As in a Pod of the
-// mesh, the connection goes to an endpoint that Isthmus names for the address.
+// nc connects and copies data in both directions: nc [-v] [-w SECONDS] [-4|-6] HOST PORT. As in a
+// meshed Pod, it connects to an endpoint that Isthmus returns for the address.
 func nc(ctx context.Context) error {
 	flags := flag.NewFlagSet("nc", flag.ContinueOnError)
 	flags.Bool("v", false, "")
@@ -123,8 +123,8 @@ func nc(ctx context.Context) error {
 	return err
 }
 
-// endpoint returns the address to which a proxy connects for a client that dials an address: an
-// endpoint of the Service that has the address. Without such a Service it is the address itself.
+// endpoint returns the address to which a proxy would connect: an endpoint of the Service with the
+// given address, or the address itself if there is no such Service.
 func endpoint(ctx context.Context, address string) (string, error) {
 	conn, err := proxy.Dial(os.Getenv(isthmusEnv))
 	if err != nil {

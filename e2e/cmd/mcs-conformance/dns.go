@@ -16,11 +16,10 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// dnsLimit bounds how long CoreDNS may take until it answers.
 const dnsLimit = time.Minute
 
-// startDNS starts CoreDNS at a port and waits until it answers for the cluster. Its Corefile has
-// the block that docs/mcs.md shows.
+// startDNS starts CoreDNS on a port and waits until it responds for the cluster. Its Corefile
+// contains the block from docs/mcs.md.
 func startDNS(
 	ctx context.Context, cluster string, port int, kubeconfig string, log *os.File,
 ) (stop func() error, err error) {
@@ -48,7 +47,7 @@ func startDNS(
 	return process.Kill, nil
 }
 
-// documentedBlock returns the block of a Corefile that docs/mcs.md shows.
+// documentedBlock returns the Corefile block from docs/mcs.md.
 func documentedBlock() (string, error) {
 	path := filepath.Join(docs, "mcs.md")
 	text, err := os.ReadFile(path)

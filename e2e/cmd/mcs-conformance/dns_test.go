@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDocumentedBlock checks that docs/mcs.md has the block of a Corefile that CoreDNS is started
-// with, and that access to a cluster can be added to it.
+// TestDocumentedBlock checks that docs/mcs.md contains a Corefile block that works with CoreDNS and
+// to which credentials can be added.
 func TestDocumentedBlock(t *testing.T) {
 	t.Chdir("../../..")
 	block, err := documentedBlock()

@@ -12,13 +12,13 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// Folders, from the repository's root, where make runs this command.
+// Directories relative to the repository, which is the working directory under make.
 const (
 	bin       = "bin"
 	manifests = "manifests"
 	docs      = "docs"
-	out       = "out/mcs-conformance" // for logs and reports
-	state     = out + "/state"        // of what runs, removed at the end
+	out       = "out/mcs-conformance" // logs and reports
+	state     = out + "/state"        // temporary state, removed at the end
 )
 
 func main() {
@@ -45,7 +45,7 @@ func main() {
 	})
 }
 
-// run runs the suite. When it returns, nothing that it started is left.
+// run runs the suite. When it returns, all processes that it started have ended.
 func run(ctx context.Context, suite string) (err error) {
 	suite, err = filepath.Abs(suite)
 	if err != nil {

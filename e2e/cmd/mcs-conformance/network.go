@@ -14,11 +14,12 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// podRanges are the addresses of all Pods. In the network namespace they are local addresses, so
-// that a listener at every address serves all Pods.
+// podRanges contains the addresses of all Pods. They are local addresses in the network namespace,
+// so that one listener can serve all Pods.
 var podRanges = []string{"10.128.0.0/15", "fd00:128::/32"}
 
-// lookForTools returns an error that names what this machine lacks, and how to get it.
+// lookForTools returns an error with a hint if the ip program is missing, or if this process may
+// not create network namespaces.
 func lookForTools() error {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return errors.New("ip is missing in $PATH: install iproute2 (Debian: apt-get install iproute2)")
@@ -33,9 +34,8 @@ func lookForTools() error {
 	return nil
 }
 
-// namespaced returns attributes by which a process starts in a network namespace of its own, and
-// ends with this process. If this process is not root, it also starts in a user namespace of its
-// own, as root.
+// namespaced returns the attributes of a process with its own network namespace that ends with this
+// process. Unless this process runs as root, the process is root in its own user namespace.
 func namespaced() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if uid := os.Geteuid(); uid != 0 {
@@ -46,7 +46,7 @@ func namespaced() *syscall.SysProcAttr {
 	return a
 }
 
-// inNetwork runs this command again, in a network namespace of its own.
+// inNetwork runs this command again in a new network namespace.
 func inNetwork(ctx context.Context, suite string) error {
 	if err := lookForTools(); err != nil {
 		return err
@@ -66,8 +66,7 @@ func inNetwork(ctx context.Context, suite string) error {
 	return err
 }
 
-// setUpNetwork gives the network namespace of this process its loopback interface and the addresses
-// of Pods.
+// setUpNetwork adds the loopback interface and the addresses of Pods to the network namespace.
 func setUpNetwork(ctx context.Context) error {
 	commands := [][]string{{"link", "set", "lo", "up"}}
 	for _, addresses := range podRanges {

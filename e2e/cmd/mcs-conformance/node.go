@@ -24,18 +24,17 @@ import (
 
 const (
 	nodeName    = "node"
-	podPort     = 42               // at which the suite's Pods listen
-	answerLimit = 2 * time.Second  // of a connection to a Pod
-	execLimit   = 10 * time.Second // of a command in a Pod
+	podPort     = 42               // port of the suite's Pods
+	answerLimit = 2 * time.Second  // timeout of a connection to a Pod
+	execLimit   = 10 * time.Second // timeout of a command in a Pod
 )
 
-// podProgramsDir is the $PATH of Pods, before the machine's.
+// podProgramsDir is the first directory in the $PATH of Pods.
 const podProgramsDir = state + "/programs"
 
-// podProgram returns the path of a program of podPrograms.
 func podProgram(name string) string { return filepath.Join(podProgramsDir, name) }
 
-// installPodPrograms makes the programs of Pods.
+// installPodPrograms creates the programs for Pods.
 func installPodPrograms() error {
 	self, err := os.Executable()
 	if err != nil {
@@ -48,13 +47,13 @@ func installPodPrograms() error {
 	return err
 }
 
-// answers plays the servers of all Pods of all clusters: at every address of a Pod, port 42 answers
-// with the Pod's first address, as the suite's containers do.
+// answers stands in for the servers in all Pods. As in the suite's containers, port 42 of each Pod
+// address returns the Pod's first address.
 type answers struct {
 	listener net.Listener
 
 	mu    sync.Mutex
-	first map[netip.Addr]netip.Addr // the first address of the Pod that has an address
+	first map[netip.Addr]netip.Addr // maps each Pod address to the first address of the Pod
 }
 
 func newAnswers() (*answers, error) {
@@ -77,8 +76,8 @@ func (a *answers) serve() {
 	}
 }
 
-// answer answers a client. Then it reads what the client still sends, because a connection that is
-// closed with unread data is reset, and the client may lose the answer.
+// answer responds to a client and then reads the remaining data. Closing a connection with unread
+// data would reset it, and the client could lose the response.
 func (a *answers) answer(conn *net.TCPConn) {
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(answerLimit))
@@ -112,16 +111,16 @@ func (a *answers) remove(ips []corev1.PodIP) {
 	}
 }
 
-// node stands in for scheduler and nodes of a cluster.
+// node stands in for the scheduler and the nodes of a cluster.
 type node struct {
 	client  *kube.Client
-	cluster int // its number, of which the addresses of Pods are made
+	cluster int // number of the cluster, which is part of the Pods' addresses
 	answers *answers
-	pods    int // that have got addresses
+	pods    int // number of Pods with addresses
 }
 
-// runNode runs the Pods of a cluster until it is undone. env is the environment of what is executed
-// in Pods, beyond this process's.
+// runNode runs the Pods of a cluster until the end of the run. The variables in env are added to
+// the environment of commands in Pods.
 func runNode(
 	ctx context.Context, c *kube.Client, cluster int, answers *answers, env []string,
 ) (undo func() error, err error) {
@@ -145,7 +144,7 @@ func runNode(
 	}, nil
 }
 
-// pass brings every Pod one step on. The next pass repeats what fails.
+// pass performs the next step for every Pod. A step that fails is retried in the next pass.
 func (n *node) pass(ctx context.Context) {
 	list, err := n.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -170,7 +169,7 @@ func (n *node) pass(ctx context.Context) {
 	}
 }
 
-// run gives a Pod addresses and the status of one that is ready.
+// run assigns addresses to a Pod and marks the Pod as ready.
 func (n *node) run(pod *corev1.Pod) {
 	n.pods++
 	high, low := byte(n.pods>>8), byte(n.pods)
@@ -183,7 +182,7 @@ func (n *node) run(pod *corev1.Pod) {
 	pod.Status.PodIPs = []corev1.PodIP{{IP: four.String()}, {IP: six.String()}}
 }
 
-// execute runs a command of a Pod, which prints to out.
+// execute runs a command in a Pod and writes its output to out.
 func execute(env, command []string, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), execLimit)
 	defer cancel()

@@ -18,10 +18,10 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// filter selects the specs that need no EndpointSlices of imports.
+// filter selects the specs that do not need EndpointSlices for imports.
 const filter = "!EndpointSlice && !(DNS && Headless)"
 
-// describe prints which suite a program is.
+// describe prints the version of a suite.
 func describe(suite string) error {
 	info, err := buildinfo.ReadFile(suite)
 	if err != nil {
@@ -35,14 +35,13 @@ func describe(suite string) error {
 	return nil
 }
 
-// module is the suite's.
 const module = "sigs.k8s.io/mcs-api/conformance"
 
-// test runs the specs against the clusters of these kubeconfigs, and prints what became of each.
+// test runs the specs against the clusters and prints the result of each spec.
 func test(ctx context.Context, suite string, kubeconfigs []string) error {
 	cmd := exec.CommandContext(ctx, suite, "-contexts="+strings.Join(names, ","), "-project=Isthmus",
 		"-ginkgo.label-filter="+filter, "-ginkgo.json-report=specs.json", "-ginkgo.no-color", "-ginkgo.v")
-	cmd.Dir = out // where it writes report.html, too
+	cmd.Dir = out // where it writes report.html
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+strings.Join(kubeconfigs, string(filepath.ListSeparator)))
 	text, failed := cmd.CombinedOutput()
 	if err := errors.Join(os.WriteFile(filepath.Join(out, "suite.log"), text, 0o644), ctx.Err()); err != nil {
@@ -62,7 +61,7 @@ func test(ctx context.Context, suite string, kubeconfigs []string) error {
 	return nil
 }
 
-// spec is what Ginkgo reports of one, and of what comes before and after all of them.
+// spec is an entry of Ginkgo's report. Setup and teardown have entries too.
 type spec struct {
 	LeafNodeType, LeafNodeText, State       string
 	ContainerHierarchyTexts, LeafNodeLabels []string
@@ -81,8 +80,7 @@ func (s spec) row() string {
 	return fmt.Sprintf("| %.300s | %s | %s |", text, labels, name)
 }
 
-// show prints a table of all specs, of which the filter leaves out those that are skipped. It
-// returns how many passed.
+// show prints a table of all specs that are not skipped, and returns the number of passed specs.
 func show(all []spec) (passed int) {
 	var rows []string
 	for _, s := range all {

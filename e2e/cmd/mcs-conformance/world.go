@@ -18,20 +18,19 @@ import (
 
 const (
 	remoteNamespace = "linkerd-multicluster"
-	firstDNSPort    = 5301 // of the first cluster's CoreDNS, in the network namespace
+	firstDNSPort    = 5301 // port of the first cluster's CoreDNS in the network namespace
 
-	// massHold is how long Isthmus holds what a mass loss would delete. The suite deletes exports so
-	// fast that they are a mass loss, and waits 20 s for a ServiceImport to be deleted.
-	massHold = "10s" // the least that Isthmus accepts
+	// massHold is the time for which Isthmus delays a mass deletion. The suite deletes exports so
+	// fast that they count as a mass loss, and only waits 20 s until a ServiceImport is deleted.
+	massHold = "10s" // the minimum
 )
 
 var (
-	// names are those of the clusters, and of their contexts. To the suite the first is the one
-	// that exports.
+	// names are the names of the clusters and contexts. The suite exports from the first cluster.
 	names = []string{"west", "east"}
-	// controllers are those of a real cluster that play a part.
+	// controllers are the Kubernetes controllers that the suite needs.
 	controllers = []string{"namespace", "serviceaccount", "gc", "endpointslice", "deployment", "replicaset"}
-	// applied are the manifests that each cluster gets.
+	// applied contains the manifests for each cluster.
 	applied = []string{
 		"install/mcs-crds/serviceexports.yaml",
 		"install/mcs-crds/serviceimports.yaml",
@@ -43,9 +42,9 @@ var (
 	}
 )
 
-// world is the clusters with their gateways.
+// world contains the clusters with their replicas.
 type world struct {
-	kubeconfigs []string // administrators', in the order of names
+	kubeconfigs []string // kubeconfigs of administrators, in the order of names
 	undo        []func() error
 }
 
@@ -104,7 +103,7 @@ func (w *world) start(ctx context.Context) error {
 	return nil
 }
 
-// serve links another cluster, and starts Isthmus, CoreDNS and the node of a cluster.
+// serve links another cluster, and starts Isthmus, CoreDNS and the simulated node of a cluster.
 func (w *world) serve(ctx context.Context, number int, c, other *kube.Client, answers *answers) error {
 	isthmus, err := w.link(ctx, c, other)
 	if err != nil {
@@ -128,7 +127,7 @@ func (w *world) serve(ctx context.Context, number int, c, other *kube.Client, an
 	return err
 }
 
-// log creates a log file, which is closed at the end.
+// log creates a log file, which is closed at the end of the run.
 func (w *world) log(name string) (*os.File, error) {
 	log, err := os.Create(filepath.Join(out, name))
 	if err == nil {
@@ -137,7 +136,7 @@ func (w *world) log(name string) (*os.File, error) {
 	return log, err
 }
 
-// install applies definitions and rights.
+// install applies the CRDs and permissions.
 func install(ctx context.Context, c *kube.Client) error {
 	if err := c.Apply(ctx, kube.Namespace(kube.LinkNamespace), kube.Namespace(remoteNamespace)); err != nil {
 		return err
@@ -154,7 +153,7 @@ func install(ctx context.Context, c *kube.Client) error {
 	return nil
 }
 
-// link links another cluster, starts Isthmus, and returns its gRPC address.
+// link links another cluster, starts Isthmus and returns its gRPC address.
 func (w *world) link(ctx context.Context, c, other *kube.Client) (string, error) {
 	remote, err := access(ctx, other, remoteNamespace, "isthmus-remote-access")
 	if err != nil {
@@ -189,7 +188,7 @@ func (w *world) link(ctx context.Context, c, other *kube.Client) (string, error)
 	return g.Addr(), nil
 }
 
-// access returns a kubeconfig of a ServiceAccount.
+// access returns a kubeconfig for a ServiceAccount.
 func access(ctx context.Context, c *kube.Client, namespace, account string) ([]byte, error) {
 	token, err := c.Token(ctx, namespace, account)
 	if err != nil {

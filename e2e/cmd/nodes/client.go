@@ -24,18 +24,18 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// Report is what one client knows of its stream.
+// Report describes the stream of one client.
 type Report struct {
 	Name     string
-	Open     bool // and has had a message
+	Open     bool // the stream is open and has received a message
 	Openings []proxy.Opening
 	Faults   []proxy.Fault
-	Addrs    []string // of a Get stream
-	Fewest   int      // addresses since the mark
-	Thinner  string   // the replica that sent so few
+	Addrs    []string // addresses of a Get stream
+	Fewest   int      // fewest addresses since the mark
+	Thinner  string   // replica that sent the fewest addresses
 }
 
-const subscribers = 10 // of each kind, in a Pod
+const subscribers = 10 // per kind in each Pod
 
 var asked = []struct {
 	kind      proxy.Kind
@@ -46,8 +46,8 @@ var asked = []struct {
 	{proxy.GetProfile, "web-federated.shop.svc.cluster.local:80"},
 }
 
-// runClient runs clients of the replicas of a Service, and reports at port 8080 what they see:
-// since the last request with ?mark, as far as it is about how many endpoints there were.
+// runClient subscribes to the replicas of a Service and serves reports on port 8080. The minimum
+// number of endpoints in a report refers to the time since the last request with ?mark.
 func runClient(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -109,8 +109,8 @@ func reportOf(c *proxy.Subscriber, i int) Report {
 	return r
 }
 
-// connect connects as Linkerd's proxies do by default: within a second, with a keepalive of 10 s
-// and a user timeout of 30 s.
+// connect connects with the default settings of Linkerd's proxies: a connection timeout of a
+// second, a keepalive of 10 s and a user timeout of 30 s.
 func connect(ctx context.Context, addr string) (proxy.Conn, error) {
 	return proxy.ConnectBy(
 		ctx,
@@ -135,7 +135,7 @@ func connect(ctx context.Context, addr string) (proxy.Conn, error) {
 	)
 }
 
-// follow keeps the records as DNS has them, and looks up whenever the answer's time to live is over.
+// follow keeps DNS records up to date. It repeats the lookup when the TTL of the response expires.
 func follow(ctx context.Context, server, host, port string, records *atomic.Value) {
 	for ctx.Err() == nil {
 		addrs, ttl, err := lookUp(server, host)
@@ -154,7 +154,7 @@ func follow(ctx context.Context, server, host, port string, records *atomic.Valu
 	}
 }
 
-// lookUp asks for a name's IPv4 addresses. A name without any is an answer too.
+// lookUp returns the IPv4 addresses for a name. It is not an error if there are none.
 func lookUp(server, host string) (addrs []string, ttl time.Duration, err error) {
 	name, err := dnsmessage.NewName(host + ".")
 	if err != nil {
@@ -189,7 +189,7 @@ func lookUp(server, host string) (addrs []string, ttl time.Duration, err error) 
 	if m.ID != query.ID || m.RCode != dnsmessage.RCodeSuccess && m.RCode != dnsmessage.RCodeNameError {
 		return nil, 0, fmt.Errorf("the answer is %v", m.RCode)
 	}
-	ttl = 5 * time.Second // of no answer
+	ttl = 5 * time.Second // for an empty response
 	for i, r := range m.Answers {
 		if a, ok := r.Body.(*dnsmessage.AResource); ok {
 			addrs = append(addrs, net.IP(a.A[:]).String())
@@ -214,7 +214,7 @@ func nameserver() (string, error) {
 	return "", errors.New("/etc/resolv.conf has no nameserver")
 }
 
-// runWeb answers at port 8080; with a URL, only if that answers.
+// runWeb responds on port 8080. If there is a URL, it only responds while the URL does.
 func runWeb(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -240,8 +240,8 @@ func listen(ctx context.Context) error {
 	return nil
 }
 
-// runHog joins a memory cgroup, given as its path, and uses that many MiB there. The kernel rather
-// kills the container's process: the kubelet has offered that.
+// runHog joins the memory cgroup at the given path and allocates that many MiB. The kernel kills
+// the container's process first, because the kubelet has raised its OOM score.
 func runHog(args []string) error {
 	size, err := strconv.Atoi(args[1])
 	if err == nil {

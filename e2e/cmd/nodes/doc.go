@@ -1,12 +1,8 @@
-// Command nodes runs clusters with real nodes, installs the gateway in them as the README has it,
-// and prints what clients in Pods notice of what happens to it. See README.md in this folder.
+// Command nodes runs clusters with real nodes, installs Isthmus as described in the README, and
+// prints how disruptions affect clients in Pods. See README.md in this directory.
 //
-// All of it is below one process, which is the first in namespaces of its own for mounts, network
-// and processes: what it makes ends with it, however it ends. A node (node.sh) is the same once
-// more, and a bridge joins the nodes. The process outside removes what is left: cgroups, and the
-// folder of the nodes.
-//
-// Files: main is the process outside, world the clusters and their nodes, image what nodes run,
-// client what runs in Pods, install the gateway, events and moves what happens to it, table what
-// comes of that.
+// The command runs itself again as the first process in new mount, network and process namespaces,
+// so that everything inside ends with that process. A node (node.sh) does the same again, and a
+// bridge connects the nodes. The outer process removes the remaining cgroups and the nodes'
+// directory.
 package main

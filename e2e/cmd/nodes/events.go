@@ -23,35 +23,36 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// event is something that happens while clients have streams.
+// event is a disruption while clients have streams.
 type event struct {
 	name string
 	do   func(context.Context, *window) error
 }
 
-// window is when an event happened.
+// window is the time of an event.
 type window struct {
 	began time.Time
 	note  string // for the table
-	// silent is since when the replica at this address has been silent, although connections to it were not closed.
+	// silent is the time since which the replica at this address has not responded, although its
+	// connections stayed open.
 	silent  time.Time
 	address string
 
-	restarted bool            // one replica was not ready
+	restarted bool            // whether a replica was not ready
 	linkerds  map[string]bool // addresses of Linkerd's own replicas
 }
 
-// gateway is the Deployment that is asked: its name and the labels of its Pods.
+// gateway identifies the Deployment under test by its name and the labels of its Pods.
 type gateway struct{ deployment, selector string }
 
 var own = gateway{"isthmus", "app.kubernetes.io/name=isthmus"}
 
-// events makes events happen to the replicas of Isthmus while clients hold streams.
+// events causes disruptions of the replicas while clients hold streams.
 type events struct{ *world }
 
-// all plays every event for Isthmus without Linkerd's controller, and prints the table. Clients are
-// spread over both replicas before a drain and before an update. A client that loses its replica
-// connects to the other one, and stays there.
+// all plays every event for a standalone Isthmus and prints the table. Before a drain and before an
+// update, the clients are distributed over both replicas. A client that loses its replica connects
+// to the other one and stays there.
 func (e events) all(ctx context.Context) error {
 	return e.play(ctx, []event{
 		{"nothing, for 20 s", func(ctx context.Context, _ *window) error { return harness.Pause(ctx, 20*time.Second) }},
@@ -72,7 +73,8 @@ func (e events) all(ctx context.Context) error {
 	})
 }
 
-// play makes events happen, while endpoints come and go in both clusters, and prints what the streams noticed.
+// play plays the events while endpoints change in both clusters, and prints the effects on the
+// streams.
 func (e events) play(ctx context.Context, list []event) error {
 	var rows []row
 	var failed error
@@ -99,7 +101,7 @@ func (e events) play(ctx context.Context, list []event) error {
 		r := rowOf(one.name, n, took, e.streams, err)
 		e.log("  %s", r)
 		rows = append(rows, r)
-		if n.restarted { // until DNS has all replicas again
+		if n.restarted { // wait until DNS contains all replicas again
 			if err := harness.Pause(ctx, 35*time.Second); err != nil {
 				return err
 			}
@@ -117,7 +119,8 @@ func (e events) play(ctx context.Context, list []event) error {
 	return failed
 }
 
-// churn lets a third Pod of web come and go in both clusters. An API server may be down.
+// churn starts and stops a third Pod of web in both clusters. It ignores errors, because an API
+// server may be down.
 func (e events) churn(ctx context.Context) {
 	for i := 1; harness.Pause(ctx, 5*time.Second) == nil; i++ {
 		for _, client := range e.clients {
@@ -146,7 +149,7 @@ func (e events) check(ctx context.Context, n *window) error {
 	return nil
 }
 
-// pods returns the gateway's Pods that run and are ready, and at least that many.
+// pods waits for a minimum number of running and ready Pods and returns them.
 func (e events) pods(ctx context.Context, least int) (ready []corev1.Pod, err error) {
 	err = await(ctx, "the gateway's Pods", func() error {
 		list, err := e.clients["west"].CoreV1().
@@ -169,7 +172,7 @@ func (e events) pods(ctx context.Context, least int) (ready []corev1.Pod, err er
 	return ready, err
 }
 
-// busiest returns the Pod that most streams are at, and its process.
+// busiest returns the Pod with the most streams, and its process id.
 func (e events) busiest(ctx context.Context) (pod corev1.Pod, pid int, err error) {
 	pods, err := e.pods(ctx, 2)
 	if err != nil {
@@ -192,7 +195,7 @@ func (e events) busiest(ctx context.Context) (pod corev1.Pod, pid int, err error
 
 func addressOf(p corev1.Pod) string { return p.Status.PodIP + ":8086" }
 
-// processOf finds a gateway's process by its Pod's cgroup.
+// processOf finds the process of a replica by its Pod's cgroup.
 func processOf(pod corev1.Pod) (pid int, err error) {
 	paths, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, path := range paths {
@@ -206,7 +209,7 @@ func processOf(pod corev1.Pod) (pid int, err error) {
 	return 0, fmt.Errorf("no process isthmus in Pod %s", pod.Name)
 }
 
-// awaitRestart waits until the Pod's container has been started again, and serves.
+// awaitRestart waits until the Pod's container has restarted and is ready.
 func (e events) awaitRestart(ctx context.Context, n *window, before corev1.Pod) error {
 	n.restarted = true
 	err := await(ctx, before.Name+" is restarted", func() error {
@@ -254,7 +257,8 @@ func (e events) kill(ctx context.Context, n *window) error {
 	return e.awaitRestart(ctx, n, pod)
 }
 
-// outOfMemory fills the container's memory from beside the gateway, which the kernel then kills.
+// outOfMemory uses up the container's memory with another process, so that the kernel kills the
+// replica.
 func (e events) outOfMemory(ctx context.Context, n *window) error {
 	pod, pid, err := e.busiest(ctx)
 	if err != nil {
@@ -300,7 +304,7 @@ func (e events) killAPI(name string) func(context.Context, *window) error {
 	}
 }
 
-// restartAPI returns once all nodes and two replicas are ready.
+// restartAPI restarts a cluster's API server and waits until all nodes and two replicas are ready.
 func (e events) restartAPI(ctx context.Context, name string) error {
 	if err := e.clusters[name].Restart(ctx); err != nil {
 		return err
@@ -329,7 +333,7 @@ func (e events) drain(ctx context.Context, n *window) error {
 
 func (e events) setTTL(ctx context.Context, ttl string) error {
 	text := strings.NewReplacer("CLUSTER", "west", "TTL", ttl).Replace(objectsYAML)
-	text, _, _ = strings.Cut(text, "---\napiVersion: v1\nkind: Namespace") // not the Pods
+	text, _, _ = strings.Cut(text, "---\napiVersion: v1\nkind: Namespace") // without the Pods
 	if _, err := e.kubectl(ctx, text, "west", "apply", "-f", "-"); err != nil {
 		return err
 	}
@@ -353,7 +357,8 @@ func (e events) update(ctx context.Context, n *window) error {
 	return e.finish(ctx, n, began)
 }
 
-// updateWithoutEast replaces all replicas while east's API server is down, once east's cache is copied.
+// updateWithoutEast replaces all replicas while east's API server is down, after a copy of east's
+// cache has been written.
 func (e events) updateWithoutEast(ctx context.Context, n *window) error {
 	if err := e.clusters["east"].Kill(); err != nil {
 		return err
@@ -373,7 +378,7 @@ func (e events) updateWithoutEast(ctx context.Context, n *window) error {
 	return errors.Join(err, e.restartAPI(ctx, "east"))
 }
 
-// finish waits until a rolling update is complete, and the Pods of before have gone.
+// finish waits until a rolling update is complete and the previous Pods have disappeared.
 func (e events) finish(ctx context.Context, n *window, began time.Time) error {
 	if err := e.rollout(ctx, "west", "linkerd/"+e.gateway.deployment); err != nil {
 		return err
@@ -391,7 +396,7 @@ func (e events) finish(ctx context.Context, n *window, began time.Time) error {
 	})
 }
 
-// lose cuts the power of the node that no client is on, and gives it back.
+// lose cuts the power of a node without clients and restores it.
 func (e events) lose(ctx context.Context, n *window) error {
 	pods, err := e.pods(ctx, 2)
 	if err != nil {
@@ -423,7 +428,7 @@ func (e events) lose(ctx context.Context, n *window) error {
 	return err
 }
 
-// change is an update by a command of kubectl.
+// change returns an event that updates the Deployment with a kubectl command.
 func (e events) change(args ...string) func(context.Context, *window) error {
 	return func(ctx context.Context, n *window) error {
 		began := time.Now()

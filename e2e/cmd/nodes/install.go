@@ -24,7 +24,8 @@ import (
 //go:embed clients.yaml
 var clientsYAML string
 
-// readInstall returns the README's commands for a gateway on its own, after that which makes the image.
+// readInstall returns the README's commands for a standalone installation, after the command that
+// builds the image.
 func readInstall() ([]string, error) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
@@ -40,7 +41,7 @@ func readInstall() ([]string, error) {
 	return lines[1:], nil
 }
 
-// install installs the gateway, links the other cluster, and starts clients.
+// install installs Isthmus, links the other cluster and starts clients.
 func install(ctx context.Context, w *world) error {
 	commands, err := readInstall()
 	if err != nil {
@@ -67,10 +68,11 @@ func install(ctx context.Context, w *world) error {
 
 const (
 	linkerdImage = "nodes.test/linkerd-controller:1"
-	isthmusImage = "registry.example.com/isthmus:v1" // as the README and the Makefile name it
+	isthmusImage = "registry.example.com/isthmus:v1" // the name in the README and the Makefile
 )
 
-// inLinkerdsPlace runs Linkerd's real destination controller, and lets the gateway take its place and leave it.
+// inLinkerdsPlace runs Linkerd's real destination controller, replaces it by Isthmus, and switches
+// back.
 func inLinkerdsPlace(ctx context.Context, w *world) error {
 	if w.linkerd == "" {
 		w.log("  left out: LINKERD_CONTROLLER=FILE, Linkerd's controller, is not given (e2e/cmd/nodes/README.md)")
@@ -115,8 +117,8 @@ func inLinkerdsPlace(ctx context.Context, w *world) error {
 	})
 }
 
-// onlyDestination leaves the Deployment the container that is real, without the proxy in front of
-// it. It gets a second replica.
+// onlyDestination removes all containers from the Deployment except the destination controller, and
+// sets two replicas.
 func onlyDestination(deployment *unstructured.Unstructured) {
 	spec := deployment.Object["spec"].(map[string]any)
 	spec["replicas"] = int64(2)
@@ -129,7 +131,7 @@ func onlyDestination(deployment *unstructured.Unstructured) {
 	pod["containers"].([]any)[0].(map[string]any)["image"] = linkerdImage
 }
 
-// writeImage writes an image of one static program, named as the image is, in the form of `docker save`.
+// writeImage writes an image with one static program in the format of `docker save`.
 func writeImage(path, name, program string) (err error) {
 	data, err := os.ReadFile(program)
 	if err != nil {
@@ -165,7 +167,7 @@ func writeImage(path, name, program string) (err error) {
 	return writeTar(path, map[string][]byte{"config.json": config, "manifest.json": manifest, "layer.tar": layer})
 }
 
-// writeLayout writes what is in a folder, such as an image's layout, as one file.
+// writeLayout writes a directory, such as an OCI layout, as a single tar file.
 func writeLayout(path, dir string) error {
 	f, err := os.Create(path)
 	if err != nil {

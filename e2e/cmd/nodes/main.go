@@ -34,7 +34,7 @@ Flags:
 type options struct {
 	repository, bin, linkerd, run string
 	look                          bool
-	inside                        string // the folder of this run: this is the process inside
+	inside                        string // directory of this run, if this is the inner process
 }
 
 func main() {
@@ -87,7 +87,7 @@ func main() {
 	})
 }
 
-// missing lists what the machine has not.
+// missing lists the missing requirements of the machine.
 func missing() (list []string) {
 	if os.Geteuid() != 0 {
 		list = append(list, "root: namespaces and mounts are made")
@@ -118,7 +118,7 @@ func missing() (list []string) {
 	return list
 }
 
-// runOutside runs the process inside, and removes what is left of it.
+// runOutside runs the inner process and cleans up after it.
 func runOutside(ctx context.Context, o options) (err error) {
 	if list := missing(); len(list) > 0 || o.look {
 		if len(list) == 0 {
@@ -131,7 +131,7 @@ func runOutside(ctx context.Context, o options) (err error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return err
 	}
-	removeCgroups(prefix) // of runs that were killed
+	removeCgroups(prefix) // from killed runs
 	dir, err := os.MkdirTemp(parent, prefix)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func runOutside(ctx context.Context, o options) (err error) {
 	inside.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS |
 			syscall.CLONE_NEWIPC,
-		Setpgid:   true, // Ctrl-C is this process's to handle
+		Setpgid:   true, // only this process handles Ctrl-C
 		Pdeathsig: syscall.SIGKILL,
 	}
 	err = inside.Run()
@@ -157,8 +157,9 @@ func runOutside(ctx context.Context, o options) (err error) {
 	return os.RemoveAll(dir)
 }
 
-// removeCgroups removes all trees of cgroups whose name has a prefix. One with processes stays:
-// another run is under way, or, for a name, they take long to end.
+// removeCgroups removes all cgroup trees whose name begins with a prefix. Cgroups that contain
+// processes cannot be removed. If the prefix ends with a dash, they belong to another run and are
+// ignored. Otherwise removeCgroups waits until the processes have ended.
 func removeCgroups(prefix string) error {
 	var trees []string
 	for range 50 {
@@ -168,7 +169,7 @@ func removeCgroups(prefix string) error {
 				trees = append(trees, path)
 				return fs.SkipDir
 			}
-			return nil // what has gone meanwhile need not be removed
+			return nil // skip cgroups that have disappeared
 		})
 		for _, tree := range trees {
 			removeTree(tree)
@@ -190,11 +191,11 @@ func removeTree(tree string) {
 			used = used || len(processes) > 0
 			paths = append(paths, path)
 		}
-		return nil // what has gone meanwhile need not be removed
+		return nil // skip cgroups that have disappeared
 	})
 	if !used {
 		for _, path := range slices.Backward(paths) {
-			os.Remove(path) // again a moment later, if it can't be yet
+			os.Remove(path) // removeCgroups retries failures
 		}
 	}
 }

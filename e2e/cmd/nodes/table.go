@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// row is what the streams noticed of an event.
+// row contains the effects of an event on the streams.
 type row struct {
 	name, note   string
 	took         time.Duration
 	streams      int
 	moved        int
-	median, most time.Duration // blind: from the end of a stream until the next message
-	short        int           // streams that had fewer endpoints than stay
-	faults       int           // of messages
+	median, most time.Duration // time from the end of a stream to the next message
+	short        int           // number of streams that had fewer endpoints than expected
+	faults       int           // number of invalid messages
 	failed       bool
 }
 
-// rowOf counts. The clients' marks were made at the event's begin.
+// rowOf computes the row of an event. The clients must have been marked at the start of the event.
 func rowOf(name string, n *window, took time.Duration, streams map[string]Report, err error) row {
 	r := row{name: name, note: n.note, took: took, streams: len(streams), failed: err != nil}
 	var blind []time.Duration
@@ -39,7 +39,7 @@ func rowOf(name string, n *window, took time.Duration, streams map[string]Report
 			}
 			blind = append(blind, o.First.Sub(lost))
 		}
-		// Two Pods of each cluster stay.
+		// Two Pods of each cluster always exist.
 		stays := 2
 		if strings.Contains(name, "federated") {
 			stays = 4

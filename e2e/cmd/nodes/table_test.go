@@ -10,7 +10,8 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// TestRowOf: only what happened in the window counts, and a replica that hangs is missed from when it did.
+// TestRowOf checks that a row only includes what happened in the window, and that the outage of a
+// hanging replica counts from the time at which it stopped responding.
 func TestRowOf(t *testing.T) {
 	at := func(seconds int) time.Time { return time.Unix(1000+int64(seconds), 0) }
 	streams := map[string]Report{

@@ -31,9 +31,9 @@ var nodeScript []byte
 //go:embed objects.yaml
 var objectsYAML string
 
-const hub = "172.31.0.1" // where the API servers are; node N is 172.31.0.N
+const hub = "172.31.0.1" // address of the API servers; node N has 172.31.0.N
 
-// place is where a node is. node.sh knows its number, and which numbers there may be.
+// place is the position of a node. The valid numbers are defined in node.sh.
 type place struct {
 	cluster, name string
 	number        int
@@ -41,7 +41,7 @@ type place struct {
 
 var places = []place{{"west", "west-1", 11}, {"west", "west-2", 12}, {"east", "east-1", 13}}
 
-// world is the clusters with their nodes.
+// world contains the clusters with their nodes.
 type world struct {
 	options
 	clusters map[string]*harness.Cluster
@@ -49,9 +49,9 @@ type world struct {
 	nodes    map[string]*exec.Cmd
 	began    time.Time
 
-	gateway gateway           // that is asked
-	asked   string            // the clients' Deployment
-	streams map[string]Report // of the clients, when they had settled last
+	gateway gateway           // Deployment under test
+	asked   string            // Deployment of the clients
+	streams map[string]Report // reports of the clients when they last settled
 }
 
 func runInside(ctx context.Context, o options) error {
@@ -63,7 +63,7 @@ func runInside(ctx context.Context, o options) error {
 		began:    time.Now(),
 		gateway:  own,
 	}
-	// the README's make is one of its own
+	// The make command in the README must not inherit variables from a parent make.
 	if err := errors.Join(os.Chdir(o.repository), os.Unsetenv("MAKELEVEL"), os.Unsetenv("MAKEFLAGS"),
 		os.Setenv("KUBECONFIG", o.inside+"/west/kubeconfig:"+o.inside+"/east/kubeconfig"),
 		os.Setenv("KUBECACHEDIR", o.inside+"/kubecache"),
@@ -103,7 +103,7 @@ func (w *world) log(format string, args ...any) {
 	fmt.Printf("%6.1f s  %s\n", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// prepare makes the bridge, and what the nodes import and run.
+// prepare creates the bridge, the images and the programs for the nodes.
 func (w *world) prepare(ctx context.Context) error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (w *world) startNodes(ctx context.Context) error {
 	return nil
 }
 
-// startNode starts a node, which may have been there before, and connects it to the bridge.
+// startNode starts or restarts a node and connects it to the bridge.
 func (w *world) startNode(ctx context.Context, p place) error {
 	dir := filepath.Join(w.inside, p.name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -244,11 +244,11 @@ func (w *world) startNode(ctx context.Context, p place) error {
 	return nil
 }
 
-// loseNode ends a node with all of its Pods, as when its power is cut: nobody hears of their end.
+// loseNode kills a node with all its Pods like a power failure, without any notification.
 func (w *world) loseNode(ctx context.Context, name string) error {
 	_, err := run(ctx, "", "ip", "link", "set", name, "down")
 	w.nodes[name].Process.Kill()
-	w.nodes[name].Wait() // its error is the kill
+	w.nodes[name].Wait() // the error is the kill signal
 	return err
 }
 
@@ -267,7 +267,8 @@ func (w *world) awaitNode(ctx context.Context, p place, ready bool) error {
 	})
 }
 
-// startPods starts DNS and what clients ask for, and waits until a Pod has reached another one by a Service's name.
+// startPods starts DNS and the Pods that clients use, and waits until a Pod has reached another one
+// through a Service name.
 func (w *world) startPods(ctx context.Context) error {
 	for name := range w.clusters {
 		text := strings.NewReplacer("CLUSTER", name, "TTL", "30").Replace(objectsYAML)
@@ -303,12 +304,12 @@ func (w *world) rollout(ctx context.Context, cluster, deployment string) error {
 	return err
 }
 
-// kubectl runs the real one, with this as its input.
+// kubectl runs kubectl with the given standard input.
 func (w *world) kubectl(ctx context.Context, input, cluster string, args ...string) (string, error) {
 	return run(ctx, input, append([]string{"kubectl", "--context", cluster}, args...)...)
 }
 
-// run runs a command, in the repository and as a user of both clusters, and returns what it prints.
+// run runs a command in the repository with access to both clusters, and returns its output.
 func run(ctx context.Context, input string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	var complaint strings.Builder
@@ -322,7 +323,7 @@ func run(ctx context.Context, input string, args ...string) (string, error) {
 
 const limit = 4 * time.Minute
 
-// await waits for something of a real node, which may take its time.
+// await waits for a condition on a real node, with a long timeout.
 func await(ctx context.Context, what string, check func() error) error {
 	if err := harness.Poll(ctx, limit, 200*time.Millisecond, check); err != nil {
 		return fmt.Errorf("%s: %w", what, errors.Join(err, ctx.Err()))
@@ -330,7 +331,8 @@ func await(ctx context.Context, what string, check func() error) error {
 	return nil
 }
 
-// startClients starts clients of the replicas of a Service, and waits until they have what EndpointSlices have.
+// startClients starts clients of a Service's replicas and waits until their endpoints match the
+// EndpointSlices.
 func (w *world) startClients(ctx context.Context, name, server string) error {
 	text := strings.NewReplacer("CLIENTS", name, "SERVER", server).Replace(clientsYAML)
 	if _, err := w.kubectl(ctx, text, "west", "apply", "-f", "-"); err != nil {
@@ -347,7 +349,7 @@ func (w *world) startClients(ctx context.Context, name, server string) error {
 	return nil
 }
 
-// reports asks the clients; with mark they count anew.
+// reports collects the reports of all clients. If mark is set, the clients then start a new count.
 func (w *world) reports(ctx context.Context, mark bool) (map[string]Report, error) {
 	pods, err := w.clients["west"].CoreV1().Pods("shop").List(ctx, metav1.ListOptions{LabelSelector: "app=" + w.asked})
 	if err != nil {
@@ -375,7 +377,7 @@ func (w *world) reports(ctx context.Context, mark bool) (map[string]Report, erro
 	return all, nil
 }
 
-// settle waits until all streams are open, and have what kubectl says there is.
+// settle waits until all streams are open and their endpoints match the cluster's state.
 func (w *world) settle(ctx context.Context) error {
 	return await(ctx, "clients", func() (err error) {
 		web := map[string][]string{}

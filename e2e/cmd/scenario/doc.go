@@ -1,6 +1,7 @@
-// Command scenario runs case files against three clusters and a gateway, and prints which pass.
+// Command scenario runs case files against three clusters and an Isthmus replica, and prints the
+// results.
 //
-// It is the runner of the test in the e2e folder with a command line: for writing cases, for the
-// same case many times, and for a gateway that runs elsewhere, such as in a debugger. It exits with
-// 1 when a case fails and with 2 for mistakes in its own arguments or in case files.
+// It is the command-line form of the test in e2e. Use it to develop a case, to repeat a case, or to
+// test a replica that runs elsewhere, for example in a debugger. The exit code is 1 if a case
+// fails, and 2 for mistakes in the arguments or in case files.
 package main

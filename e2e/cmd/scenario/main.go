@@ -41,7 +41,7 @@ streams, and the end of the gateway's log. The exit code is 1 when a case failed
 flags:
 `
 
-// arguments is the command line.
+// arguments contains the command-line arguments.
 type arguments struct {
 	start   cases.StartConfig
 	verbose bool
@@ -89,7 +89,7 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	return a, nil
 }
 
-// load parses all cases; mistakes in any of them are reported together.
+// load parses all cases and reports all mistakes together.
 func load(a arguments) ([]*cases.Case, error) {
 	var all []*cases.Case
 	var errs []error
@@ -121,7 +121,7 @@ func load(a arguments) ([]*cases.Case, error) {
 	return all, nil
 }
 
-// list prints what each case checks. A star marks the cases that also apply to other servers.
+// list prints a description of each case. A star marks cases that also apply to other servers.
 func list(out io.Writer, all []*cases.Case) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, c := range all {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestList checks that -list prints each case with a sentence about it.
+// TestList checks that -list prints each case with its description.
 func TestList(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/cases/*.txtar")
 	if err != nil {

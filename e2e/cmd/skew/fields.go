@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// fields are the values of trees, as JSON, by the path to each.
+// fields maps the path of each value in a JSON tree to the value.
 type fields map[string]string
 
-// add adds the values of a tree of JSON. An empty object or list is a value too: Linkerd's protocol
-// hints are empty objects.
+// add adds the values of a JSON tree. Empty objects and lists count as values, because Linkerd's
+// protocol hints are empty objects.
 func (f fields) add(path string, tree any) {
 	switch t := tree.(type) {
 	case map[string]any:
@@ -39,7 +39,7 @@ func (f fields) add(path string, tree any) {
 	}
 }
 
-// differences has a line for each field that differs.
+// differences returns a line for each field that differs.
 func (f fields) differences(after fields) (lines []string) {
 	paths := maps.Clone(f)
 	maps.Copy(paths, after)
@@ -58,8 +58,8 @@ func (f fields) differences(after fields) (lines []string) {
 	return lines
 }
 
-// compareMeshed returns an error unless the fields have protocol hints and identities, which only
-// meshed endpoints have. Without them a difference would not be noticed.
+// compareMeshed returns an error unless the fields contain protocol hints and identities, which
+// only meshed endpoints have. Without them, the comparison would miss differences.
 func (f fields) compareMeshed() error {
 	for _, name := range []string{" protocolHint ", " tlsIdentity "} {
 		named := func(path string) bool { return strings.Contains(path, name) }
@@ -70,12 +70,12 @@ func (f fields) compareMeshed() error {
 	return nil
 }
 
-// listed are the differences between the previous version and this one that are meant. CHANGELOG.md
-// has each. After a release the list begins anew.
+// listed contains the intended differences between the previous version and this one. CHANGELOG.md
+// describes each of them. The list is emptied after a release.
 var listed = []*regexp.Regexp{
 	regexp.MustCompile(`^ServiceImport web status endpointSliceObjects: "Absent" is new$`),
 
-	// The replicas run with --enable-ipv6=false: written Services have no IPv6 addresses.
+	// The replicas run with --enable-ipv6=false, so that written Services have no IPv6 addresses.
 	regexp.MustCompile(`^Service web-[a-z]+ metadata annotations isthmus\.io/single-stack: "true" is new$`),
 	regexp.MustCompile(`^Service web-[a-z]+ spec ipFamilyPolicy: "SingleStack" instead of "PreferDualStack"$`),
 	regexp.MustCompile(`^Service(Import)? web[-a-z]* spec ipFamilies\[1\]: "IPv6" is gone$`),
@@ -83,7 +83,7 @@ var listed = []*regexp.Regexp{
 	regexp.MustCompile(`^ServiceImport web spec ips\[1\]: "fd00:[0-9a-f:]+" is gone$`),
 }
 
-// isListed reports whether a line about a difference is meant.
+// isListed reports whether a difference is intended.
 func isListed(line string) bool {
 	return slices.ContainsFunc(listed, func(meant *regexp.Regexp) bool { return meant.MatchString(line) })
 }

@@ -16,8 +16,8 @@ func service(version, label string) unstructured.Unstructured {
 	}}
 }
 
-// TestChanged: every write is found, also one that changes nothing, and each field that differs has
-// a line.
+// TestChanged checks that every write is detected, even without a change, and that each changed
+// field has a line.
 func TestChanged(t *testing.T) {
 	const web = "Service web"
 	before := objects{web: service("1", "a")}
@@ -45,8 +45,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestDifferences: lists are compared element by element, and an empty object differs from a
-// missing one.
+// TestDifferences checks that lists are compared element by element, and that an empty object
+// differs from a missing one.
 func TestDifferences(t *testing.T) {
 	before, after := make(fields), make(fields)
 	hint := map[string]any{"h2": map[string]any{}}
@@ -60,7 +60,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestCompareMeshed: a run in which no endpoint is meshed compares too little.
+// TestCompareMeshed checks that a run without meshed endpoints is an error.
 func TestCompareMeshed(t *testing.T) {
 	meshed := map[string]any{
 		"protocolHint": map[string]any{"h2": map[string]any{}},

@@ -12,11 +12,11 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// Folders, from the repository's root, where make runs this command.
+// Directories relative to the repository, which is the working directory under make.
 const (
 	bin   = "bin"
-	out   = "out/skew"     // for logs
-	state = out + "/state" // of what runs, removed at the end
+	out   = "out/skew"     // logs
+	state = out + "/state" // temporary state, removed at the end
 )
 
 func main() {
@@ -28,7 +28,8 @@ func main() {
 	})
 }
 
-// run upgrades and rolls back. When it returns, nothing that it started is left.
+// run performs the upgrade and the rollback. When it returns, all processes that it started have
+// ended.
 func run(ctx context.Context, previous string) (err error) {
 	if _, err := os.Stat(previous); err != nil {
 		return harness.Usage(err)
@@ -51,7 +52,7 @@ func run(ctx context.Context, previous string) (err error) {
 	return s.tell(ctx)
 }
 
-// knowsExports reports whether a version has the flag --exports.
+// knowsExports reports whether a version supports the --exports flag.
 func knowsExports(ctx context.Context, binary string) (bool, error) {
 	help, err := exec.CommandContext(ctx, binary, "gateway", "--help").CombinedOutput()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// objects are those of kinds that leaders write, in west, by kind and name.
+// objects contains the objects in west that leaders can write, by kind and name.
 type objects map[string]unstructured.Unstructured
 
 var written = []schema.GroupVersionResource{
@@ -37,8 +37,8 @@ func readObjects(ctx context.Context, c *kube.Client) (objects, error) {
 	return all, nil
 }
 
-// generated returns the name of an object. Of one whose name is generated it is that of the
-// Service.
+// generated returns the name of an object. If the name is generated, it returns the name of the
+// Service instead.
 func generated(o unstructured.Unstructured) string {
 	if o.GetGenerateName() != "" {
 		return o.GetGenerateName() + "*"
@@ -46,7 +46,7 @@ func generated(o unstructured.Unstructured) string {
 	return o.GetName()
 }
 
-// changed returns the objects that were written since, and their fields that differ.
+// changed returns the names of objects written since then, and lines for the changed fields.
 func (o objects) changed(now objects) (names, lines []string) {
 	all := maps.Clone(o)
 	maps.Copy(all, now)
@@ -65,8 +65,7 @@ func (o objects) changed(now objects) (names, lines []string) {
 	return names, lines
 }
 
-// contentsOf returns the fields of an object without those that the API server sets with each
-// write.
+// contentsOf returns the fields of an object except those that the API server sets on each write.
 func contentsOf(name string, o unstructured.Unstructured) fields {
 	all := make(fields)
 	if o.Object == nil {

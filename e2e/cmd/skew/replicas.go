@@ -15,13 +15,13 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// The versions, which begin the names of their replicas.
+// The versions are prefixes of the replicas' names.
 const (
 	older = "previous"
 	newer = "new"
 )
 
-// replicas are those of Isthmus in west. Its methods may be called from several goroutines.
+// replicas contains the Isthmus replicas in west. All methods are safe for concurrent use.
 type replicas struct {
 	of       *world
 	binaries map[string]string // by version
@@ -36,7 +36,7 @@ func newReplicas(of *world, binaries map[string]string) *replicas {
 	return &replicas{of: of, binaries: binaries, running: make(map[string]*harness.Replica)}
 }
 
-// start starts a replica of a version, and returns once it is ready.
+// start starts a replica of a version and waits until it is ready.
 func (r *replicas) start(ctx context.Context, version string) error {
 	r.mu.Lock()
 	r.started++
@@ -63,8 +63,8 @@ func (r *replicas) start(ctx context.Context, version string) error {
 	return nil
 }
 
-// stop ends all replicas of a version, as Kubernetes does: proxies find them no longer, and they
-// get SIGTERM.
+// stop stops all replicas of a version like Kubernetes does: proxies no longer find them, and they
+// receive SIGTERM.
 func (r *replicas) stop(version string) (err error) {
 	r.mu.Lock()
 	var ending []*harness.Replica
@@ -81,7 +81,7 @@ func (r *replicas) stop(version string) (err error) {
 	return err
 }
 
-// addresses returns the addresses at which proxies find replicas.
+// addresses returns the replicas' addresses for proxies.
 func (r *replicas) addresses() (list []string) {
 	for _, g := range r.all() {
 		list = append(list, g.Addr())

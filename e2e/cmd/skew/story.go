@@ -11,33 +11,33 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// limit is how long it may take until all streams and objects are as they should be.
+// limit is the timeout until all streams and objects have settled.
 const limit = time.Minute
 
-// The Leases, each of which one replica holds at a time.
+// The names of the Leases.
 const (
 	slicesLease  = "linkerd-destination-endpoint-write"
 	exportsLease = "isthmus-exports-write"
 )
 
-// story is an upgrade and a rollback.
+// story is an upgrade followed by a rollback.
 type story struct {
 	*world
 	*replicas
 	streams *streams
-	number  int      // of the newest change
-	usual   []string // the objects that the first leader wrote for a change
+	number  int      // number of the newest change
+	usual   []string // objects that the first leader wrote for a change
 	failed  bool
 }
 
-// step changes which replicas there are. Then the leader of both Leases is of a version.
+// step changes the set of replicas. Afterwards, both Leases have a leader of the given version.
 type step struct {
 	title  string
 	do     func(ctx context.Context) error
 	leader string
 }
 
-// tell plays all steps, and prints what differs after each.
+// tell plays all steps and prints the differences after each.
 func (s *story) tell(ctx context.Context) error {
 	if err := errors.Join(s.replicas.start(ctx, older), s.replicas.start(ctx, older)); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *story) tell(ctx context.Context) error {
 	return nil
 }
 
-// end closes the streams, and ends the replicas.
+// end closes the streams and stops the replicas.
 func (s *story) end() error {
 	if s.streams != nil {
 		s.streams.stop()
@@ -77,8 +77,8 @@ func (s *story) end() error {
 	return s.replicas.end()
 }
 
-// play plays a step: nothing may change with the replicas, and the leader writes what the first one
-// did for a change.
+// play plays a step. It checks that the new replicas change nothing, and that the leader writes the
+// same objects for a change as the first leader.
 func (s *story) play(ctx context.Context, one step) error {
 	fmt.Printf("%s\n", one.title)
 	if err := s.settled(ctx, one, s.number == 0); err != nil {
@@ -118,7 +118,7 @@ func (s *story) play(ctx context.Context, one step) error {
 	return s.changes(ctx, one, after)
 }
 
-// changes has everything change once, and compares which objects the leader writes.
+// changes makes one change to everything and compares the objects that the leader writes.
 func (s *story) changes(ctx context.Context, one step, before objects) error {
 	s.number++
 	s.streams.mark()
@@ -145,8 +145,8 @@ func (s *story) changes(ctx context.Context, one step, before objects) error {
 	return nil
 }
 
-// settled waits until all streams have the newest change, and everything is written. If led is set,
-// the leader of both Leases must be of the step's version.
+// settled waits until all streams and objects reflect the newest change. If led is set, both Leases
+// must have a leader of the step's version.
 func (s *story) settled(ctx context.Context, one step, led bool) error {
 	return s.await(ctx, "streams, Leases and written objects are up to date", func(ctx context.Context) error {
 		if err := s.streams.have(s.number); err != nil {
@@ -169,8 +169,8 @@ func (s *story) settled(ctx context.Context, one step, led bool) error {
 	})
 }
 
-// hasWritten returns an error unless the leader has nothing to write, and has written the newest
-// change.
+// hasWritten returns an error unless the leader has written the newest change and has no more
+// pending writes.
 func (s *story) hasWritten(ctx context.Context) error {
 	if !s.exports {
 		return nil
@@ -183,7 +183,7 @@ func (s *story) hasWritten(ctx context.Context) error {
 		}
 		exports := page.Exports
 		if exports == nil || !exports.Leading {
-			continue // another version may want to write something else
+			continue // another version may have different pending writes
 		}
 		led = true
 		if exports.Unread != "" || exports.Pending > 0 {
@@ -216,7 +216,7 @@ func (s *story) await(ctx context.Context, what string, check func(context.Conte
 	return nil
 }
 
-// report prints differences. Those that are not listed are a failure.
+// report prints differences. Unlisted differences are failures.
 func (s *story) report(what string, lines []string) {
 	for _, line := range lines {
 		if isListed(line) {

@@ -11,22 +11,22 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// streams are the subscriptions of proxies, each at any replica that it finds.
+// streams contains the subscriptions of proxies, each at any known replica.
 type streams struct {
 	list  []*stream
-	known func() []string // the addresses of the replicas
+	known func() []string // returns the addresses of the replicas
 	stop  func()
 }
 
-// stream is a subscription. addrs returns what it has after the change of a number. It is nil for
-// profiles.
+// stream is a subscription. The addrs function returns the expected addresses after the change with
+// the given number. It is nil for profiles.
 type stream struct {
 	*proxy.Subscriber
 	title string
 	addrs func(number int) []string
 }
 
-// openStreams opens streams of every kind, those of imports only if there are imports.
+// openStreams opens streams of every kind. Streams for imports are optional.
 func openStreams(ctx context.Context, known func() []string, imports bool) *streams {
 	west := func(n int) []string { return []string{westAddr(1), westAddr(2 + n)} }
 	east := func(n int) []string { return []string{eastAddr(1), eastAddr(2 + n)} }
@@ -62,7 +62,7 @@ func openStreams(ctx context.Context, known func() []string, imports bool) *stre
 	return all
 }
 
-// endpoints returns what a Get stream has after the change of a number.
+// endpoints returns the expected endpoints of a Get stream after the change with the given number.
 func (s *stream) endpoints(number int) (list []netip.AddrPort) {
 	if s.addrs == nil {
 		return nil
@@ -74,8 +74,8 @@ func (s *stream) endpoints(number int) (list []netip.AddrPort) {
 	return list
 }
 
-// have returns an error unless all streams are open at replicas that still run, and have what there
-// is after the change of a number.
+// have returns an error unless all streams are open at running replicas and reflect the change with
+// the given number.
 func (s *streams) have(number int) error {
 	replicas := s.known()
 	for _, one := range s.list {
@@ -95,15 +95,15 @@ func (s *streams) have(number int) error {
 	return nil
 }
 
-// mark begins to watch for endpoints that are lost.
+// mark starts the detection of lost endpoints.
 func (s *streams) mark() {
 	for _, one := range s.list {
 		one.Stream().Mark()
 	}
 }
 
-// lost returns which endpoints proxies have lost since the mark, of those that there are after the
-// change of a number, and what proxies must not be sent.
+// lost returns lines for faults and for lost endpoints. It only considers the endpoints expected
+// after the change with the given number.
 func (s *streams) lost(number int) (lines []string) {
 	for _, one := range s.list {
 		there := one.endpoints(number)
@@ -122,7 +122,7 @@ func (s *streams) lost(number int) (lines []string) {
 	return lines
 }
 
-// contents returns all that proxies are told, by stream.
+// contents returns all data that proxies have received, by stream.
 func (s *streams) contents() (fields, error) {
 	all := make(fields)
 	for _, one := range s.list {

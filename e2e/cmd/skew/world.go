@@ -17,14 +17,14 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// namespace has all that is exported and served.
+// namespace contains all exported and served objects.
 const namespace = "shop"
 
-// world is west, whose replicas change, and east, which west links.
+// world contains west, which runs the replicas, and east, which west links.
 type world struct {
 	west, east *kube.Client
-	kubeconfig string // of west's administrator
-	exports    bool   // the replicas write exports
+	kubeconfig string // west's administrator
+	exports    bool   // whether the replicas write exports
 	undo       []func() error
 }
 
@@ -70,7 +70,7 @@ func (w *world) start(ctx context.Context) error {
 	return errors.Join(w.link(ctx), w.export(ctx), w.change(ctx, 0))
 }
 
-// link links east, with the permissions that isthmus link grants.
+// link links east with the permissions granted by isthmus link.
 func (w *world) link(ctx context.Context) error {
 	const account, remote = "isthmus-remote-access", "linkerd-multicluster"
 	manifest, err := os.ReadFile("manifests/link/remote-access.yaml")
@@ -94,7 +94,7 @@ func (w *world) link(ctx context.Context) error {
 	return w.west.Apply(ctx, kube.Link("east", kubeconfig))
 }
 
-// export has both clusters export the Service web, and west serve ExternalWorkloads.
+// export exports the Service web from both clusters and lets west serve ExternalWorkloads.
 func (w *world) export(ctx context.Context) error {
 	for c, ip := range map[*kube.Client]string{w.west: westAddr(1), w.east: eastAddr(1)} {
 		pod, err := meshedPod(ip)
@@ -125,8 +125,8 @@ func (w *world) export(ctx context.Context) error {
 	return w.west.Apply(ctx, west, vm, workload("vm-1", westAddr(100)))
 }
 
-// meshedPod returns a Pod that runs, with a proxy: endpoints have its identity, its labels and a
-// protocol hint, and its address has a profile.
+// meshedPod returns a running Pod with a proxy, so that its endpoints have an identity, labels and
+// a protocol hint, and its address has a profile.
 func meshedPod(ip string) (*unstructured.Unstructured, error) {
 	pod, err := kube.Unstructured(kube.Mesh(kube.Pod(namespace, "web-0", "web")))
 	if err != nil {
@@ -138,8 +138,8 @@ func meshedPod(ip string) (*unstructured.Unstructured, error) {
 	return pod, nil
 }
 
-// change changes the number of a label of east's Service, of an endpoint of each Service, and of an
-// ExternalWorkload.
+// change changes a label of east's Service, an endpoint of each Service, and an ExternalWorkload.
+// The new values depend on the number.
 func (w *world) change(ctx context.Context, number int) error {
 	east := kube.Service(namespace, "web")
 	east.Labels = map[string]string{
@@ -155,7 +155,8 @@ func (w *world) change(ctx context.Context, number int) error {
 func westAddr(host int) string { return fmt.Sprint("10.134.0.", host) }
 func eastAddr(host int) string { return fmt.Sprint("10.136.0.", host) }
 
-// slice has an endpoint that stays, which a Pod is behind, and the one of a number.
+// slice returns a slice with two endpoints: one that stays, with a Pod, and one that depends on the
+// number.
 func slice(addr func(int) string, number int) *discoveryv1.EndpointSlice {
 	return kube.Slice(namespace, "web", "1",
 		kube.PodEndpoint(addr(1), namespace, "web-0"), kube.Endpoint(addr(2+number)))
