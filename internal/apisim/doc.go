@@ -1,8 +1,8 @@
 // Package apisim provides a lightweight Kubernetes API server for tests. A server handles lists and
 // watches of the kinds that Isthmus reads, over HTTPS, for clients with a known token. Tests can
-// cause a server to misbehave. Hundreds of servers fit into one process. Tests write objects with
-// Put and Delete, and clients can write objects after a call to TakeWrites. Except for the behavior
-// below, servers do not validate, default or garbage-collect objects.
+// make a server misbehave. Hundreds of servers fit into one process. Tests write objects with Put
+// and Delete, and clients can write objects after a call to TakeWrites. Servers do not validate,
+// default or garbage-collect objects beyond the behavior below.
 //
 //	s, err := apisim.Start("east", authority)
 //	s.Admit("token")
@@ -21,15 +21,15 @@
 //     always encoded in JSON. If the client requests only metadata, responses do not contain whole
 //     objects.
 //   - After a call to TakeWrites, clients can read, create, update and delete individual objects.
-//   - Creating an object that already exists fails. A write whose version or UID does not match
-//     also fails.
+//   - The creation of an object that already exists fails, and so does a write whose version or UID
+//     does not match.
 //   - When a client creates a Service, the server assigns a permanent ClusterIP.
 //   - Custom resources have a status subresource.
 //   - The response to a failed request contains a Status.
 //   - API discovery lists the API groups, and the resources in each version. Aggregated discovery
 //     is not supported.
 //
-// The server refuses all requests that this list does not cover. Examples of refused requests are
-// patches, field selectors other than the type of a Secret, subresources other than the status of a
-// custom resource, and requests to delete several objects.
+// The server rejects all other requests, such as patches, field selectors other than the type of a
+// Secret, subresources other than the status of a custom resource, and requests to delete several
+// objects.
 package apisim

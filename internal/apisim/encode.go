@@ -25,7 +25,6 @@ const (
 	protobufType = "application/vnd.kubernetes.protobuf"
 )
 
-// marshaler is implemented by client-go's types.
 type marshaler interface{ Marshal() ([]byte, error) }
 
 // encode encodes a runtime.Object with the receiver's version, UID and creation time, and stores
@@ -52,7 +51,6 @@ func (o *object) encode(k kind, from runtime.Object) error {
 	return err
 }
 
-// decode decodes the object.
 func (o *object) decode(k kind) (runtime.Object, error) {
 	if o.protobuf == nil {
 		u := &unstructured.Unstructured{}
@@ -65,7 +63,6 @@ func (o *object) decode(k kind) (runtime.Object, error) {
 	return typed, typed.(interface{ Unmarshal([]byte) error }).Unmarshal(o.protobuf)
 }
 
-// text returns the object as JSON.
 func (o *object) text(k kind) ([]byte, error) {
 	if o.protobuf == nil {
 		return o.json, nil
@@ -78,7 +75,6 @@ func (o *object) text(k kind) ([]byte, error) {
 	return json.Marshal(whole)
 }
 
-// contentType returns the content type of the response.
 func (r *request) contentType() string {
 	switch {
 	case !r.protobuf:
@@ -90,8 +86,8 @@ func (r *request) contentType() string {
 	}
 }
 
-// typeMeta returns the kind of the requested objects. If the suffix is "List", typeMeta returns the
-// kind of the list.
+// typeMeta returns the kind of the requested objects, or the kind of their list if the suffix is
+// "List".
 func (r *request) typeMeta(suffix string) metav1.TypeMeta {
 	if r.metadata {
 		return metav1.TypeMeta{Kind: "PartialObjectMetadata" + suffix, APIVersion: "meta.k8s.io/v1"}
@@ -102,7 +98,6 @@ func (r *request) typeMeta(suffix string) metav1.TypeMeta {
 // objectFunc returns the object at an index of a list, in encoded form.
 type objectFunc func(i int) ([]byte, error)
 
-// until returns an objectFunc that returns an error once ctx has ended.
 func (f objectFunc) until(ctx context.Context) objectFunc {
 	return func(i int) ([]byte, error) {
 		if err := ctx.Err(); err != nil {
@@ -112,8 +107,8 @@ func (f objectFunc) until(ctx context.Context) objectFunc {
 	}
 }
 
-// writeList writes a list of n objects. If ctx ends, writeList stops and returns an error. A
-// protobuf list begins with its length, so each object is encoded twice.
+// writeList writes a list of n objects. If ctx ends, it stops and returns an error. A protobuf list
+// begins with its length, so each object is encoded twice.
 func (r *request) writeList(ctx context.Context, w io.Writer, head metav1.ListMeta, n int, object objectFunc) error {
 	object = object.until(ctx)
 	out := bufio.NewWriter(w)
@@ -201,8 +196,7 @@ func (r *request) encode(o *object) ([]byte, error) {
 	return json.Marshal(&partial)
 }
 
-// metadata returns the encoded metadata of an object in protobuf. In the protobuf encoding of all
-// kinds, field 1 contains the metadata.
+// In the protobuf encoding of all kinds, field 1 contains the metadata.
 func metadata(object []byte) []byte {
 	for rest := object; len(rest) > 0; {
 		number, _, n := protowire.ConsumeField(rest)
@@ -229,7 +223,6 @@ func wrap(of metav1.TypeMeta, raw []byte) ([]byte, error) {
 	return append(bytes.Clone(protobufPrefix), text...), err
 }
 
-// writeEvent writes a watch event that contains an encoded object.
 func (r *request) writeEvent(w io.Writer, kind watch.EventType, of metav1.TypeMeta, object []byte) error {
 	if !r.protobuf {
 		_, err := fmt.Fprintf(w, "{\"type\":%q,\"object\":%s}\n", kind, object)

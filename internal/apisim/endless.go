@@ -15,11 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Endless selects a kind of practically endless response. An endless response ends after 512 MiB,
-// so that even a client that reads the whole response finishes.
+// Endless selects a kind of practically endless response. It ends after 512 MiB, so that even a
+// client that reads the whole response finishes.
 type Endless string
 
-// Endless responses.
 const (
 	// EndlessEvent makes every watch receive one endless event.
 	EndlessEvent Endless = "event"
@@ -33,9 +32,9 @@ const (
 	// EndlessLists makes the server respond to every list with one compressed page of 48 MiB.
 	EndlessLists Endless = "lists"
 	// EndlessElements makes the server respond to every list with one page of 700,000 empty
-	// objects. With EndlessElements, every watch receives an event with an object that contains
-	// 700,000 empty elements. Both responses have a size of about 2 MiB, and decode to more than a
-	// hundred times as much data.
+	// objects. Every watch receives an event with an object that contains 700,000 empty elements.
+	// Both responses have a size of about 2 MiB, and decode to more than a hundred times as much
+	// data.
 	EndlessElements Endless = "elements"
 	// EndlessObject makes every watch receive the same event as EndlessElements, but the server
 	// handles lists normally.
@@ -49,14 +48,13 @@ const (
 	endlessEmpty = 700_000
 )
 
-// filler makes objects large.
 var filler = strings.Repeat("x", 256)
 
 // endlessAnswer writes an endless response until ctx ends or a write fails.
 type endlessAnswer func(ctx context.Context, w http.ResponseWriter) error
 
-// answer returns the endless response to a request. If answer returns nil, the server must handle
-// the request normally.
+// answer returns the endless response to a request, or nil if the server must handle the request
+// normally.
 func (e Endless) answer(r *request) endlessAnswer {
 	head := metav1.ListMeta{ResourceVersion: "1"}
 	switch watches := r.options.Watch; {
@@ -93,7 +91,6 @@ func (e Endless) answer(r *request) endlessAnswer {
 	return nil
 }
 
-// empty is an object without fields.
 type empty struct{}
 
 func (empty) Marshal() ([]byte, error) { return nil, nil }
@@ -102,7 +99,6 @@ func (r *request) endlessList(head metav1.ListMeta, n int, object objectFunc) en
 	return func(ctx context.Context, w http.ResponseWriter) error { return r.writeList(ctx, w, head, n, object) }
 }
 
-// manyElements returns an object with many empty elements.
 func (r *request) manyElements() []byte {
 	if !r.protobuf {
 		return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"name":"x","managedFields":[%s{}]}}`,
@@ -129,8 +125,8 @@ func (r *request) endlessBlanks(_ context.Context, w http.ResponseWriter) error 
 	return repeat(w, begin, strings.Repeat("\n", len(filler)))
 }
 
-// repeat writes the beginning of a response, and then repeats a string until the response is as
-// large as an endless response.
+// repeat writes the beginning of a response, and then repeats a string up to the size of an endless
+// response.
 func repeat(w io.Writer, begin, text string) error {
 	_, err := io.WriteString(w, begin)
 	for sent := 0; err == nil && sent < endlessBytes; sent += len(text) {
@@ -139,8 +135,7 @@ func repeat(w io.Writer, begin, text string) error {
 	return err
 }
 
-// endlessObjects generates objects of the requested kind. The names of the objects begin with the
-// given prefix.
+// endlessObjects generates objects of the requested kind, whose names begin with the given prefix.
 func (r *request) endlessObjects(names string) objectFunc {
 	return func(i int) ([]byte, error) {
 		o := &metav1.PartialObjectMetadata{TypeMeta: r.typeMeta(""), ObjectMeta: metav1.ObjectMeta{

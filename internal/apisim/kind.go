@@ -9,13 +9,12 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// kind is a kind of object that the server serves.
 type kind struct {
 	schema.GroupVersionKind
 	resource string // the plural name in paths
 }
 
-// The server serves the following kinds, which Isthmus reads or writes.
+// The server serves these kinds, which Isthmus reads or writes.
 var kinds = [...]kind{
 	{schema.GroupVersionKind{Version: "v1", Kind: "Service"}, "services"},
 	{schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "namespaces"},
@@ -54,8 +53,8 @@ func (k kind) prefix() string {
 	return "/apis/" + k.Group + "/" + k.Version + "/"
 }
 
-// kindOf returns the kind of an object. If the TypeMeta of a typed object is empty, kindOf derives
-// the kind from the Go type.
+// kindOf returns the kind of an object. If the TypeMeta of a typed object is empty, it derives the
+// kind from the Go type.
 func kindOf(o runtime.Object) (kind, error) {
 	of := o.GetObjectKind().GroupVersionKind()
 	if of.Empty() {
@@ -77,11 +76,10 @@ func (k kind) group() schema.GroupResource {
 	return schema.GroupResource{Group: k.Group, Resource: k.resource}
 }
 
-// namespaced reports whether objects of the kind have a namespace.
 func (k kind) namespaced() bool { return k.Kind != "Node" && k.Kind != "Namespace" }
 
-// target identifies the objects to which a request refers. A request may refer to all objects of a
-// kind, to all objects of a kind in a namespace, or to one object.
+// target identifies the objects to which a request refers. They are all objects of a kind, all
+// objects of a kind in a namespace, or one object.
 type target struct {
 	kind
 	namespace string // empty for all namespaces or a cluster-scoped object
@@ -89,7 +87,6 @@ type target struct {
 	status    bool   // only the object's status
 }
 
-// parsePath parses the URL path of a request.
 func parsePath(path string) (target, bool) {
 	for _, k := range kinds {
 		rest, ok := strings.CutPrefix(path, k.prefix())

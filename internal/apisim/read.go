@@ -25,8 +25,8 @@ type request struct {
 	keep     func(*object) bool
 }
 
-// page contains the objects in a list that the server has not sent yet. The server stores the most
-// recent pages. Older pages have expired.
+// page contains the objects in a list that the server has not sent yet. The server stores only the
+// most recent pages, so older pages have expired.
 type page struct {
 	token   uint64
 	objects []*object
@@ -35,8 +35,8 @@ type page struct {
 
 const keptPages = 64
 
-// keepPage stores the rest of a list, and returns a continue token with which the client can
-// request the rest. The caller must not hold s.mu.
+// keepPage stores the rest of a list, and returns a continue token for it. The caller must not hold
+// s.mu.
 func (s *store) keepPage(p page) (token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,6 @@ func (s *store) findPage(token string) (page, bool) {
 	return p, err == nil && id > 0 && p.token == id
 }
 
-// list sends a page of a list.
 func (s *Server) list(ctx context.Context, w http.ResponseWriter, r *request) {
 	var p page
 	if token := r.options.Continue; token == "" {
@@ -86,7 +85,6 @@ func (s *Server) list(ctx context.Context, w http.ResponseWriter, r *request) {
 // bookmarkEvery is the interval between bookmarks on watches that allow bookmarks.
 const bookmarkEvery = 10 * time.Second
 
-// watcher is a watch in progress.
 type watcher struct {
 	*request
 	store *store
@@ -118,7 +116,6 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, r *request) {
 	v.follow(ctx)
 }
 
-// begin sends all existing objects to the client as events.
 func (v *watcher) begin() error {
 	objects, version := v.store.snapshot(v.target, v.keep)
 	for _, o := range objects {
@@ -130,7 +127,6 @@ func (v *watcher) begin() error {
 	return nil
 }
 
-// follow sends new events.
 func (v *watcher) follow(ctx context.Context) {
 	tick := time.NewTicker(bookmarkEvery)
 	defer tick.Stop()
@@ -179,7 +175,6 @@ func (v *watcher) bookmark() error {
 	}})
 }
 
-// write sends an event with an object that is not in the store.
 func (v *watcher) write(kind watch.EventType, of metav1.TypeMeta, o marshaler) error {
 	text, err := v.marshal(o)
 	if err != nil {
@@ -189,8 +184,7 @@ func (v *watcher) write(kind watch.EventType, of metav1.TypeMeta, o marshaler) e
 }
 
 // discover responds to API discovery requests for the API groups, or for the resources in one
-// version. Absent kinds are omitted. If the path is not an API discovery path, discover returns
-// false.
+// version, without absent kinds. It returns false for any other path.
 func discover(w http.ResponseWriter, path string, absent []string) bool {
 	there := slices.DeleteFunc(slices.Clone(kinds[:]), func(k kind) bool { return slices.Contains(absent, k.resource) })
 	if path == "/apis" {

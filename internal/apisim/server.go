@@ -31,7 +31,7 @@ import (
 )
 
 // Authority is a certificate authority for servers. Several servers can share one Authority,
-// because creating an Authority is slow.
+// because its creation is slow.
 type Authority struct {
 	pem         []byte
 	certificate tls.Certificate // for 127.0.0.1
@@ -54,26 +54,25 @@ type Server struct {
 	alive  context.Context    // ends the current watches when it is canceled
 }
 
-// Faults specifies how a server misbehaves. With the zero value of Faults, a server does not
-// misbehave. Network faults are not part of Faults.
+// Faults specifies how a server misbehaves. A server with the zero value does not misbehave.
+// Network faults are not part of Faults.
 type Faults struct {
 	Unauthorized bool // reject all tokens with 401
 	// Forbidden contains the resources for which the server rejects requests with a 403. The
 	// element "*" stands for all resources.
 	Forbidden []string
-	// Failing is the status code of all responses. If Failing is zero, the server handles requests
+	// Failing is the status code of all responses. Zero means that the server handles requests
 	// normally.
 	Failing int
 	// Absent contains the resources for which the server responds with a 404, as if their CRDs had
 	// been deleted. The objects of absent resources stay in the store.
 	Absent []string
-	// Endless makes some responses endless. If Endless is empty, all responses end normally.
+	// Endless makes some responses endless, unless it is empty.
 	Endless Endless
 }
 
-// Start starts a server on a free port of 127.0.0.1. Close stops the server. If the authority is
-// nil, the server uses plain HTTP/1.1, and does not check tokens, because clients do not send
-// tokens over plain HTTP.
+// Start starts a server on a free port of 127.0.0.1. If the authority is nil, the server uses plain
+// HTTP/1.1 and does not check tokens, because clients do not send tokens over plain HTTP.
 func Start(name string, authority *Authority) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -106,7 +105,6 @@ func StartAt(l net.Listener, name string, authority *Authority) *Server {
 	return s
 }
 
-// Close stops the server and closes all connections.
 func (s *Server) Close() error {
 	s.CutWatches()
 	err := s.http.Close()
@@ -114,7 +112,6 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Addr returns the host and port that the server listens on.
 func (s *Server) Addr() string { return s.addr }
 
 // Put creates or replaces an object. The server sets the version, the UID and the creation time of
@@ -137,7 +134,6 @@ func (s *Server) Delete(o runtime.Object) error {
 	})
 }
 
-// change locks the store and calls f.
 func (s *Server) change(o runtime.Object, f func(kind, metav1.Object) error) error {
 	k, m, err := describe(o)
 	if err == nil {
@@ -154,20 +150,20 @@ func (s *Server) change(o runtime.Object, f func(kind, metav1.Object) error) err
 // TakeWrites makes the server accept writes from clients and serve Leases. Both functions may be
 // nil.
 //
-// The server calls the before function at the start of each write. The before function may change
-// objects with Put and Delete.
+// The server calls before at the start of each write. The before function may change objects with
+// Put and Delete.
 //
-// The server calls the after function at the end of each write, with the old and the new object.
-// When an object is created, the old object is nil. When an object is deleted, the new object is
-// nil. The after function must return quickly and must not call methods of the Server.
+// The server calls after at the end of each write, with the old and the new object. The old object
+// is nil for a creation, and the new object is nil for a deletion. The after function must return
+// quickly and must not call methods of the Server.
 func (s *Server) TakeWrites(before func(resource, namespace, name string), after func(before, after runtime.Object)) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	s.store.writes = &writes{before, after}
 }
 
-// Objects returns the objects of a namespace, sorted by name. The objects contain the fields that
-// the server has set.
+// Objects returns the objects of a namespace, sorted by name. They contain the fields that the
+// server has set.
 func (s *Server) Objects(resource, namespace string) ([]runtime.Object, error) {
 	i := slices.IndexFunc(kinds[:], func(k kind) bool { return k.resource == resource })
 	list, _ := s.store.snapshot(target{kind: kinds[i]}, func(o *object) bool { return o.namespace == namespace })
@@ -181,7 +177,6 @@ func (s *Server) Objects(resource, namespace string) ([]runtime.Object, error) {
 	return objects, nil
 }
 
-// Admit makes the server accept a token.
 func (s *Server) Admit(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,8 +190,7 @@ func (s *Server) Revoke(token string) {
 	delete(s.tokens, token)
 }
 
-// Misbehave replaces the faults that the server shows in responses to new requests. Open watches
-// continue.
+// Misbehave replaces the server's faults for new requests. Open watches continue.
 func (s *Server) Misbehave(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +216,7 @@ func (s *Server) Compact() { s.store.compact() }
 func (s *Server) Backup() (restore func()) { return s.store.backup() }
 
 // Kubeconfig returns a kubeconfig for the server. The addr argument is the address of the server,
-// or of a proxy in front of the server.
+// or of a proxy in front of it.
 func (s *Server) Kubeconfig(addr, token string) ([]byte, error) {
 	cluster := clientcmdapi.Cluster{Server: "http://" + addr}
 	if s.authority != nil {
@@ -363,7 +357,6 @@ func NewAuthority() (*Authority, error) {
 	}, nil
 }
 
-// statusOf converts an error to a Status.
 func statusOf(err error) *metav1.Status {
 	known := apierrors.APIStatus(nil)
 	if !errors.As(err, &known) {
@@ -374,13 +367,11 @@ func statusOf(err error) *metav1.Status {
 	return &status
 }
 
-// refuse sends a response that contains the Status of an error.
 func refuse(w http.ResponseWriter, err error) {
 	status := statusOf(err)
 	answerJSON(w, int(status.Code), status)
 }
 
-// failing returns the error of a server that responds to all requests with the given status code.
 func failing(code int) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,

@@ -36,7 +36,6 @@ type writes struct {
 	after  func(before, after runtime.Object)
 }
 
-// table holds the objects of one kind.
 type table struct {
 	objects *btree.BTreeG[*object] // ordered by key, so that large lists need no sorting
 	events  []event                // the newest events, in ascending order of versions
@@ -44,7 +43,7 @@ type table struct {
 	changed chan struct{}          // closed and replaced after each event
 }
 
-// object is one version of an object. An object is immutable.
+// object is one immutable version of an object.
 type object struct {
 	namespace, name string
 	uid             types.UID
@@ -130,7 +129,7 @@ func (s *store) note(t *table, e event) {
 	t.changed = make(chan struct{})
 }
 
-// drop drops the oldest events. At least one event must be dropped.
+// drop drops the oldest n events. The number must be at least 1.
 func (t *table) drop(n int) {
 	t.oldest = t.events[n-1].version
 	t.events = slices.Clone(t.events[n:])
@@ -149,7 +148,6 @@ func (s *store) compact() {
 	}
 }
 
-// backup returns a function that restores the current objects and version.
 func (s *store) backup() (restore func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,16 +187,14 @@ func (s *store) snapshot(of target, keep func(*object) bool) ([]*object, uint64)
 	return list, s.version
 }
 
-// changes contains the events between two versions.
 type changes struct {
 	events  []event
 	version uint64
 	changed <-chan struct{} // closed after the next event
 }
 
-// since returns all changes since a version. If some of the changes since the version have been
-// dropped, since returns false. The begins argument must be true if a new watch begins at the
-// version.
+// since returns all changes since a version, or false if some of them have been dropped. The begins
+// argument must be true if a new watch begins at the version.
 func (s *store) since(resource string, version uint64, begins bool) (changes, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,10 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// maxBody is the maximum size of a request body, in bytes.
 const maxBody = 3 << 20
 
-// write handles a request that creates, updates or deletes an object.
 func (s *Server) write(w http.ResponseWriter, from io.Reader, r *request) {
 	given, err := readBody(from, r.method)
 	m, isObject := given.(metav1.Object)
@@ -69,7 +67,6 @@ func readBody(from io.Reader, method string) (runtime.Object, error) {
 	return u, json.Unmarshal(body, &u.Object)
 }
 
-// answer sends a response that contains an object or an error.
 func (r *request) answer(w http.ResponseWriter, code int, o *object, err error) {
 	var body []byte
 	if err == nil {
@@ -93,7 +90,7 @@ func (s *store) get(of target) (*object, error) {
 	return s.find(of)
 }
 
-// find returns the object with the given name. The caller holds s.mu.
+// The caller of find holds s.mu.
 func (s *store) find(of target) (*object, error) {
 	o, ok := s.tables[of.resource].objects.Get(&object{namespace: of.namespace, name: of.name})
 	if !ok {
@@ -197,9 +194,9 @@ func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Ob
 	return made, s.wrote(of.kind, old, made)
 }
 
-// splitStatus separates writes to the status from other writes. If the request writes the status,
-// all other fields of the old object stay unchanged. If the request writes other fields, the status
-// of the old object stays unchanged. The old argument is nil if no old object exists.
+// splitStatus separates writes to the status from other writes. A write to the status changes no
+// other field, and any other write leaves the status unchanged. The old argument is nil for a new
+// object.
 func splitStatus(of target, old *object, given *unstructured.Unstructured) error {
 	var have unstructured.Unstructured
 	if old != nil {
@@ -217,8 +214,8 @@ func splitStatus(of target, old *object, given *unstructured.Unstructured) error
 	return nil
 }
 
-// giveIP sets the ClusterIP of a Service that needs a ClusterIP. If the Service already had a
-// ClusterIP, giveIP reuses that IP.
+// giveIP sets the ClusterIP of a Service that needs one. It reuses the ClusterIP that the Service
+// already had.
 func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
 	if spec.ClusterIP != "" || spec.Type == corev1.ServiceTypeExternalName {
 		return
@@ -230,16 +227,14 @@ func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
 	}
 }
 
-// taken returns the functions to call for writes by clients. If clients may not write, taken
-// returns nil.
+// taken returns the functions to call for writes by clients, or nil if clients may not write.
 func (s *store) taken() *writes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.writes
 }
 
-// wrote calls the function that was passed to TakeWrites for completed writes. The caller holds
-// s.mu.
+// wrote calls the after function that was passed to TakeWrites. The caller holds s.mu.
 func (s *store) wrote(k kind, before, after *object) error {
 	if s.writes.after == nil {
 		return nil

@@ -1,8 +1,7 @@
-// Package guard protects clients that send single requests to a possibly hostile server. The
-// package limits the size of responses, and ensures that credentials are only sent to the server
-// itself. The commands of Isthmus use the package for requests to API servers and replicas. For
-// lists and watches, package clusterstore/decode enforces its own limits, and uses [Limited] for
-// whole responses.
+// Package guard protects clients that send single requests to a possibly hostile server. It limits
+// the size of responses, and ensures that credentials are only sent to the server itself. The
+// commands of Isthmus use it for requests to API servers and replicas. For lists and watches,
+// package clusterstore/decode enforces its own limits, and uses [Limited] for whole responses.
 //
 //	config.Wrap(guard.Transport) // all clients of config, with exec plugins, proxies, upgrades
 //	err := json.NewDecoder(guard.JSON(body, limits)).Decode(&page)
@@ -10,10 +9,9 @@
 // Callers may rely on the following:
 //
 //   - A client never follows redirects, and never sends a token over plain HTTP.
-//   - The size of a response is limited to [MaxAnswer] bytes. The limit for a page of a list is
-//     [MaxList], and the limit for an error is [MaxError]. All limits apply after decompression.
-//   - A client only accepts JSON. YAML is rejected, because the aliases in YAML can expand without
-//     limit.
+//   - The size of a response is limited to [MaxAnswer] bytes. The limit is [MaxList] for a page of
+//     a list, and [MaxError] for an error. All limits apply after decompression.
+//   - A client only accepts JSON. YAML is rejected, because its aliases can expand without limit.
 //   - The number of JSON elements is limited before decoding, because three bytes of JSON can
 //     become a struct of one kilobyte.
 //   - [Certificate] describes what is wrong with a server's certificate. [RefusedCertificate]

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Limits are the maximum numbers of elements and fields in a JSON document. The limits count
-// elements and fields at all nesting depths.
+// Limits are the maximum numbers of elements and fields in a JSON document, at all nesting depths
+// together.
 type Limits struct {
 	Elements int // of arrays; each may decode to a struct
 	Fields   int // of objects; each may decode to a map entry
@@ -22,9 +22,8 @@ var (
 	errDepth    = errors.New("the JSON is nested too deeply")
 )
 
-// JSON returns a reader that passes through the bytes of another reader. If the JSON exceeds the
-// limits, the returned reader fails with an error. The returned reader does not validate the JSON,
-// because the decoder does so.
+// JSON returns a reader that passes through the bytes of another reader, and fails if the JSON
+// exceeds the limits. It does not validate the JSON, because the decoder does so.
 func JSON(from io.Reader, limits Limits) io.Reader { return &counter{from: from, left: limits} }
 
 type counter struct {

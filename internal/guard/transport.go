@@ -15,13 +15,13 @@ import (
 	"isthmus/internal/text"
 )
 
-// These constants are the maximum sizes of a response body after decompression, in bytes.
+// These are the maximum sizes of a response body after decompression, in bytes.
 const (
-	// MaxAnswer applies to all successful responses, except for pages of lists. Examples of such
-	// responses are those that contain an object, an access review or a token.
+	// MaxAnswer applies to all successful responses except pages of lists, for example to an
+	// object, an access review or a token.
 	MaxAnswer = 1 << 20
-	// MaxList applies to pages of lists. A response counts as a page if the request has the
-	// parameter "limit".
+	// MaxList applies to pages of lists, which are the responses to requests with the parameter
+	// "limit".
 	MaxList = 16 << 20
 	// MaxError applies to error responses. Longer error responses are truncated.
 	MaxError = 64 << 10
@@ -38,8 +38,8 @@ var errPlain = errors.New("tokens are never sent over plain HTTP: use an address
 // that add credentials. Connection upgrades are only allowed for port forwarding.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next, false} }
 
-// Sized is like [Transport], but also accepts protobuf responses. For a protobuf response, Sized
-// only limits the size, so the client must limit the number of elements.
+// Sized is like [Transport], but also accepts protobuf responses. It limits only their size, so the
+// client must limit the number of their elements.
 func Sized(next http.RoundTripper) http.RoundTripper { return transport{next, true} }
 
 type transport struct {
@@ -80,8 +80,7 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// bound limits the body of a response. If the response must not be read at all, bound returns an
-// error.
+// bound limits the body of a response. It returns an error if the response must not be read at all.
 func bound(response *http.Response, limit int64, protobuf bool) error {
 	status := response.StatusCode
 	kind, _, err := mime.ParseMediaType(cmp.Or(response.Header.Get("Content-Type"), "application/json"))
@@ -110,8 +109,8 @@ func bound(response *http.Response, limit int64, protobuf bool) error {
 	return nil
 }
 
-// Limited returns a reader that passes through at most the given number of bytes. If the input
-// contains more bytes, the returned reader then fails with the given error.
+// Limited returns a reader that passes through at most the given number of bytes, and then fails
+// with the given error if the input contains more.
 func Limited(from io.Reader, size int64, beyond error) io.Reader {
 	return &limitedReader{from, size, beyond}
 }
@@ -140,9 +139,9 @@ func (l *limitedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Certificate returns a printable description of what is wrong with a server's certificate. If err
-// has a different cause, Certificate returns the empty string. The authority result reports whether
-// the certificate was issued by a certificate authority that the client does not trust.
+// Certificate returns a printable description of what is wrong with a server's certificate, or ""
+// if err has a different cause. The authority result reports whether the client does not trust the
+// certificate authority that issued the certificate.
 func Certificate(err error) (why string, authority bool) {
 	failed, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	if !ok {
@@ -156,8 +155,7 @@ func Certificate(err error) (why string, authority bool) {
 }
 
 // RefusedCertificate returns the TLS alert with which a server rejected the client's certificate,
-// or the lack of a certificate. If err has a different cause, RefusedCertificate returns the empty
-// string.
+// or the lack of a certificate. It returns "" if err has a different cause.
 func RefusedCertificate(err error) string {
 	alert, ok := errors.AsType[*net.OpError](err)
 	if !ok || alert.Op != "remote error" { // crypto/tls uses this Op for alerts of the peer

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Dirty is a set of keys that have to be handled. If a key is added again before its turn, the key
-// is handled only once. All methods are safe for concurrent use.
+// Dirty is a set of keys that have to be handled. A key that is added again before its turn is
+// handled only once. All methods are safe for concurrent use.
 type Dirty[K comparable] struct {
 	wake chan struct{} // has one token while the set may have keys
 
@@ -22,7 +22,6 @@ type tenantKey[K comparable] struct {
 	key    K
 }
 
-// NewDirty returns an empty set.
 func NewDirty[K comparable]() *Dirty[K] {
 	return &Dirty[K]{
 		wake:  make(chan struct{}, 1),
@@ -31,8 +30,8 @@ func NewDirty[K comparable]() *Dirty[K] {
 	}
 }
 
-// Add adds a key for a tenant. The handler receives the key and the time at which the key was first
-// added. Add never blocks.
+// Add adds a key for a tenant, with the time of the change. The handler receives the time at which
+// the key was first added. Add never blocks.
 func (d *Dirty[K]) Add(tenant string, key K, at time.Time) {
 	defer d.signal()
 	o := tenantKey[K]{tenant, key}
@@ -68,8 +67,7 @@ func (d *Dirty[K]) Drain(ctx context.Context, handle func(key K, at time.Time)) 
 	}
 }
 
-// handle handles one key and then frees the tenant for its next key. Even if the handler panics,
-// handle frees the tenant.
+// handle handles one key and then frees the tenant for its next key, even if the handler panics.
 func (d *Dirty[K]) handle(tenant string, key K, at time.Time, handle func(K, time.Time)) {
 	defer d.done(tenant)
 	handle(key, at)
@@ -84,7 +82,7 @@ func (d *Dirty[K]) done(tenant string) {
 	}
 }
 
-// next returns the next key to handle. If more keys are waiting, next wakes another worker.
+// next returns the next key to handle. If more keys are waiting, it wakes another worker.
 func (d *Dirty[K]) next() (tenant string, key K, at time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,14 +102,13 @@ func (d *Dirty[K]) signal() {
 	}
 }
 
-// The turns type is a queue of keys in which tenants take turns. Only one key of each tenant is
-// handled at a time. The queue does not detect duplicate keys, and is not safe for concurrent use.
+// turns is a queue of keys in which tenants take turns. Only one key of each tenant is handled at a
+// time. The queue does not detect duplicate keys, and is not safe for concurrent use.
 type turns[K comparable] struct {
 	tenants map[string]*tenant[K] // the tenants with waiting keys or a key that is being handled
 	order   []*tenant[K]          // the tenants that can start a waiting key; the first is next
 }
 
-// tenant holds the keys of one tenant.
 type tenant[K comparable] struct {
 	name    string
 	waiting []K // in the order in which they were added
@@ -122,11 +119,10 @@ func newTurns[K comparable]() *turns[K] {
 	return &turns[K]{tenants: make(map[string]*tenant[K])}
 }
 
-// len returns the number of tenants that have a waiting key and no key that is being handled. If
-// len returns 0, pop does not return a key.
+// len returns the number of tenants that have a waiting key and no key that is being handled. The
+// pop method returns a key only if this number is not 0.
 func (q *turns[K]) len() int { return len(q.order) }
 
-// push adds a key for a tenant.
 func (q *turns[K]) push(name string, key K) {
 	o := q.tenants[name]
 	if o == nil {
@@ -139,8 +135,8 @@ func (q *turns[K]) push(name string, key K) {
 	o.waiting = append(o.waiting, key)
 }
 
-// pop removes the next key from the queue, and returns the key and its tenant. If no tenant can
-// start a key, pop returns false. The tenant's next key waits until done is called.
+// pop removes and returns the next key and its tenant, or returns false if no tenant can start a
+// key. The tenant's next key waits until done is called.
 func (q *turns[K]) pop() (name string, key K, ok bool) {
 	if len(q.order) == 0 {
 		return name, key, false
@@ -154,7 +150,7 @@ func (q *turns[K]) pop() (name string, key K, ok bool) {
 	return o.name, key, true
 }
 
-// done marks the tenant's key that pop last returned as handled.
+// done marks the key that pop last returned for a tenant as handled.
 func (q *turns[K]) done(name string) {
 	o := q.tenants[name]
 	o.busy = false

@@ -5,9 +5,9 @@
 //	go d.Run(ctx, func(id federation.ServiceID, at time.Time) { … })
 //	d.Add(id.Namespace, id, time.Now())
 //
-// A [Dirty] is a set of keys that workers handle, one tenant after the other. If a key is added
-// several times before its turn, the key is handled only once. A [Signal] reports changes, at most
-// once per second. [Sleep] pauses, but returns early if a context ends.
+// A [Dirty] is a set of keys that workers handle, one tenant after the other. A key that is added
+// several times before its turn is handled only once. A [Signal] reports changes, at most once per
+// second. [Sleep] pauses, but returns early if a context ends.
 //
 // Callers may rely on the following:
 //

@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// SignalPause is the minimum time between two reports of a [Signal].
 const SignalPause = time.Second
 
-// Signal reports changes at a limited rate. The first change is reported immediately, and all
-// changes during the next second are reported as one. A Signal is meant for changes that affect all
-// services of a cluster, such as a change of the region. Without a Signal, a user with permission
-// to label the cluster's Nodes could keep the replica busy.
+// Signal reports changes at most once per [SignalPause]. The first change is reported immediately,
+// and all changes during the following pause are reported as one. Signals suit changes that affect
+// all services of a cluster, such as a new region. Without a Signal, a user with permission to
+// label the cluster's Nodes could keep the replica busy.
 type Signal struct {
 	C chan struct{} // receives a value after a change; its capacity is one
 
@@ -21,11 +20,10 @@ type Signal struct {
 	pending bool      // a send is scheduled for next
 }
 
-// NewSignal returns a Signal. If a Cluster is replaced, the old and the new Cluster may share the
-// Signal.
+// NewSignal returns a Signal. If a Cluster is replaced, the old and the new Cluster may share it.
 func NewSignal() *Signal { return &Signal{C: make(chan struct{}, 1)} }
 
-// Changed records a change. Changed does not block.
+// Changed records a change. It does not block.
 func (s *Signal) Changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +52,7 @@ func (s *Signal) send() {
 	}
 }
 
-// Sleep waits until the given time has passed or ctx ends. If ctx ends first, Sleep returns false.
+// Sleep waits until the given time has passed, or returns false if ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

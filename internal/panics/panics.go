@@ -30,8 +30,8 @@ const (
 	maxStacks = 1000      // maximum number of stacks that are cached as logged; further stacks are only counted
 )
 
-// Where is a kind of work. Each Where is a value of the "where" label of the isthmus_panics_total
-// metric.
+// Where is a kind of work, and also a value of the "where" label of the metric
+// isthmus_panics_total.
 type Where string
 
 const (
@@ -51,10 +51,9 @@ type Work struct {
 	Where   Where
 	Service federation.ServiceID // the service that the work is for; zero if there is none
 	Object  string               // another object that the work is for, such as an address, a namespace or a cluster
-	// Of distinguishes pieces of work for the same service or object. The value of the Of field is
-	// a pointer to the data that the work updates, or nil. For example, if proxies watch a service
-	// again, the service has new data. A successful update of the old data does not end a failure
-	// of the new data.
+	// Of distinguishes pieces of work for the same service or object. It is a pointer to the data
+	// that the work updates, or nil. For example, a service that proxies watch again has new data,
+	// and a successful update of its old data does not end a failure of the new data.
 	Of any
 }
 
@@ -87,7 +86,7 @@ type failure struct {
 	again  func() // nil while the retry is running
 }
 
-// New returns a Supervisor. New does not start any goroutines.
+// New returns a Supervisor. It starts no goroutines.
 func New(log *zap.Logger) *Supervisor {
 	s := &Supervisor{
 		log: log,
@@ -106,13 +105,10 @@ func New(log *zap.Logger) *Supervisor {
 	return s
 }
 
-// Describe implements prometheus.Collector.
 func (s *Supervisor) Describe(ch chan<- *prometheus.Desc) { s.count.Describe(ch) }
 
-// Collect implements prometheus.Collector.
 func (s *Supervisor) Collect(ch chan<- prometheus.Metric) { s.count.Collect(ch) }
 
-// Count returns the number of panics counted for a kind of work.
 func (s *Supervisor) Count(where Where) int {
 	var m dto.Metric
 	if err := s.count.WithLabelValues(string(where)).Write(&m); err != nil {
@@ -121,9 +117,9 @@ func (s *Supervisor) Count(where Where) int {
 	return int(m.GetCounter().GetValue())
 }
 
-// Do calls the function f. If f panics, [Supervisor.Run] calls the retry function after a pause.
-// The retry function must cause another call to Do for the same work. If f returns without a panic,
-// the failure ends, unless the work has panicked again since Do was called.
+// Do calls f. If f panics, [Supervisor.Run] calls again after a pause. The again function must
+// cause another call to Do for the same work. If f returns without a panic, the failure ends,
+// unless the work has panicked again since Do was called.
 func (s *Supervisor) Do(w Work, f, again func()) {
 	if s == nil {
 		f()
@@ -139,7 +135,7 @@ func (s *Supervisor) Do(w Work, f, again func()) {
 	}
 }
 
-// call calls f, and returns the value with which f panicked, or nil if f did not panic.
+// call calls f, and returns the value with which f panicked, or nil.
 func (s *Supervisor) call(w Work, f func()) (reason any) {
 	defer func() {
 		if reason = recover(); reason != nil {
@@ -150,7 +146,7 @@ func (s *Supervisor) call(w Work, f func()) (reason any) {
 	return nil
 }
 
-// Report counts and logs a panic. Report must be called in the deferred function that has just
+// Report counts and logs a panic. It must be called in the deferred function that has just
 // recovered from the panic.
 func (s *Supervisor) Report(w Work, reason any) {
 	s.count.WithLabelValues(string(w.Where)).Inc()
@@ -168,8 +164,8 @@ func (s *Supervisor) Report(w Work, reason any) {
 	s.log.Error("panic: this is a bug in Isthmus; the same stack is logged once an hour", fields...)
 }
 
-// Text formats the reason for a panic so that it is safe for logs and pages. The reason for a panic
-// may contain text from a cluster or a client.
+// Text formats the reason for a panic so that it is safe for logs and pages. The reason may contain
+// strings from a cluster or a client.
 func Text(reason any) string { return text.Clean(fmt.Sprint(reason), text.Long) }
 
 // newStack reports whether the stack of the panic has not been logged within the last hour.
@@ -198,8 +194,8 @@ func (s *Supervisor) newStack() bool {
 	return true
 }
 
-// newestPanic returns the number of the last panic of a piece of work. If the work has never
-// panicked, or has succeeded since, newestPanic returns zero.
+// newestPanic returns the number of the last panic of a piece of work. It returns zero if the work
+// has never panicked, or has succeeded since.
 func (s *Supervisor) newestPanic(w Work) uint64 {
 	if s.failing.Load() == 0 { // the common case
 		return 0
@@ -212,7 +208,6 @@ func (s *Supervisor) newestPanic(w Work) uint64 {
 	return 0
 }
 
-// failed records a panic and schedules the retry.
 func (s *Supervisor) failed(w Work, reason any, again func()) {
 	now := time.Now()
 	s.mu.Lock()
@@ -287,8 +282,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// due removes and returns the retries that are due, sorted by time. The second result is the time
-// of the next retry, or the zero time if no retry is scheduled.
+// due removes and returns the retries that are due, sorted by time. It also returns the time of the
+// next retry, or the zero time if none is scheduled.
 func (s *Supervisor) due(now time.Time) (due []func(), next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Mesh contains the settings of Linkerd in a cluster.
 type Mesh struct {
 	TrustDomain         string
 	ControllerNamespace string
@@ -23,8 +22,8 @@ type Mesh struct {
 }
 
 // Namespace contains the objects in one namespace of a cluster, by name. The endpoints of a Service
-// depend only on objects in the namespace of the Service. Namespace does not model the slices that
-// Linkerd's service mirror writes, node hints, and ports that bypass the proxy.
+// depend only on objects in its namespace. Namespace does not model the slices that Linkerd's
+// service mirror writes, node hints, and ports that bypass the proxy.
 type Namespace struct {
 	Name string
 	Mesh
@@ -97,7 +96,7 @@ func (b Backend) endpoint() Endpoint {
 	return e
 }
 
-// Annotations and labels that determine the endpoints of a Service.
+// These annotations and labels determine the endpoints of a Service.
 const (
 	opaquePortsKey   = "config.linkerd.io/opaque-ports"
 	controlPlaneKey  = "linkerd.io/control-plane-ns"
@@ -117,14 +116,12 @@ const (
 // ServiceState is the state of a Service in its own cluster.
 type ServiceState int
 
-// These are the states of a Service.
 const (
 	Missing      ServiceState = iota // it does not exist
 	Present                          // it exists and has endpoints
 	ExternalName                     // its type is ExternalName, so it has no endpoints
 )
 
-// State returns the state of a Service.
 func (n *Namespace) State(service string) ServiceState {
 	switch s := n.Services[service]; {
 	case s == nil:
@@ -147,7 +144,6 @@ func (n *Namespace) Declares(service string, port uint16) bool {
 	return declared
 }
 
-// declared returns the name of a Service's TCP port.
 func (n *Namespace) declared(service string, port uint16) (name string, declared bool) {
 	for _, p := range n.Services[service].Spec.Ports {
 		if p.Port == int32(port) && isTCP(p.Protocol) {
@@ -160,7 +156,7 @@ func (n *Namespace) declared(service string, port uint16) (name string, declared
 func isTCP(p corev1.Protocol) bool { return p == "" || p == corev1.ProtocolTCP }
 
 // Backends returns the endpoints of a Service for a port, by slice. The slices are sorted by name.
-// Slices without endpoints for the port are left out.
+// Slices without endpoints for the port are omitted.
 func (n *Namespace) Backends(service string, port uint16) (list []BackendSlice) {
 	if n.State(service) != Present {
 		return nil
@@ -181,8 +177,8 @@ func (n *Namespace) Backends(service string, port uint16) (list []BackendSlice) 
 	return list
 }
 
-// target returns the port number of a slice to which a port of a Service leads. An undeclared port
-// leads to the same number.
+// target returns the port number in a slice for a port of a Service. For an undeclared port, it is
+// the same number.
 func (n *Namespace) target(l *discoveryv1.EndpointSlice, service string, port uint16) (number uint16, ok bool) {
 	if ServiceOf(l) != service || l.AddressType == discoveryv1.AddressTypeFQDN || len(l.Ports) == 0 {
 		return 0, false
@@ -214,7 +210,7 @@ func ServiceOf(l *discoveryv1.EndpointSlice) string {
 }
 
 // ready returns the ready endpoints of a slice. If several endpoints have the same address, the
-// first of them that clients can use wins.
+// first endpoint that clients can use wins.
 func (n *Namespace) ready(l *discoveryv1.EndpointSlice, service string, port uint16) []Backend {
 	found := make(map[netip.AddrPort]Backend)
 	for _, e := range l.Endpoints {
@@ -234,8 +230,8 @@ func (n *Namespace) ready(l *discoveryv1.EndpointSlice, service string, port uin
 	return sorted(found)
 }
 
-// unready returns the endpoints of a slice that are not ready but may become ready. Addresses that
-// are also ready are left out.
+// unready returns the endpoints of a slice that are not ready but may become ready. It omits
+// addresses that are also ready.
 func unready(l *discoveryv1.EndpointSlice, port uint16, ready []Backend) []Backend {
 	found := make(map[netip.AddrPort]Backend)
 	for _, e := range l.Endpoints {
@@ -288,8 +284,8 @@ func value(s *string) string {
 	return *s
 }
 
-// backend returns the endpoint at an address of a slice. If the address belongs to an object that
-// does not exist or cannot be used, the result is false.
+// backend returns the endpoint at an address of a slice, or false if the address belongs to an
+// object that does not exist or cannot be used.
 func (n *Namespace) backend(e discoveryv1.Endpoint, addr netip.AddrPort) (b Backend, ok bool) {
 	switch ref := e.TargetRef; {
 	case ref == nil:
@@ -383,8 +379,7 @@ func (n *Namespace) OfWorkload(w *Workload, addr netip.AddrPort) Backend {
 	return b
 }
 
-// controller returns the owner of a ReplicaSet. For any other owner of a Pod, controller returns
-// the owner itself.
+// controller returns the owner of a ReplicaSet, and any other owner of a Pod unchanged.
 func (n *Namespace) controller(owner metav1.OwnerReference) metav1.OwnerReference {
 	if owner.Kind != kindReplicaSet || n.ReplicaSets[owner.Name] == nil {
 		return owner
@@ -395,8 +390,8 @@ func (n *Namespace) controller(owner metav1.OwnerReference) metav1.OwnerReferenc
 	return owner
 }
 
-// podPorts returns the TCP ports of a Pod's containers by name. If the hosts argument is true, the
-// result also contains the host port of each container port.
+// podPorts returns the TCP ports of a Pod's containers by name. If hosts is true, the result also
+// contains the host port of each container port.
 func podPorts(p *corev1.Pod, hosts bool) map[string][]int32 {
 	ports := make(map[string][]int32)
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
@@ -413,8 +408,9 @@ func podPorts(p *corev1.Pod, hosts bool) map[string][]int32 {
 	return ports
 }
 
-// inboundPort returns the port of a Pod's proxy for opaque transport. The variables of the proxy
-// must contain all its ports. Connections to the other ports of the proxy bypass the inbound port.
+// inboundPort returns the port of a Pod's proxy for opaque transport. The proxy's environment
+// variables must list all its ports. Connections to the other ports of the proxy bypass the inbound
+// port.
 func inboundPort(p *corev1.Pod, port uint16) uint16 {
 	listen := make(map[string]uint16)
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
@@ -431,8 +427,8 @@ func inboundPort(p *corev1.Pod, port uint16) uint16 {
 	return inbound
 }
 
-// opaque reports whether the annotation for opaque ports contains a port. If the annotation does
-// not exist, the default ports apply. The annotation contains numbers, ranges and names of ports.
+// opaque reports whether the annotation for opaque ports contains a port. Without the annotation,
+// the default ports apply. The annotation contains numbers, ranges and names of ports.
 func (n *Namespace) opaque(port uint16, list string, annotated bool, ports map[string][]int32) bool {
 	if !annotated {
 		return slices.Contains(n.OpaquePorts, port)

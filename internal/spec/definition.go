@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Definition is the meaning of a Service of the local cluster: the Services that it consists of.
+// Definition lists the Services of which a Service of the local cluster consists.
 type Definition struct {
 	Federated bool
 	Members   []MemberName // in order of precedence
@@ -17,21 +17,21 @@ type MemberName struct {
 	Service string
 }
 
-// The following annotations and labels of a Service define it.
+// These annotations and labels of a Service define it.
 const (
 	LocalDiscoveryKey  = "multicluster.linkerd.io/local-discovery"  // annotation
 	RemoteDiscoveryKey = "multicluster.linkerd.io/remote-discovery" // annotation and label
 	RemoteServiceKey   = "multicluster.linkerd.io/remote-service"   // label
 )
 
-// The following limits apply to the annotation RemoteDiscoveryKey.
+// These limits apply to the annotation RemoteDiscoveryKey.
 const (
 	maxItems   = 1024
 	maxMembers = 256 // of the Service, including the local member
 )
 
 // Define returns the definition of a Service. The annotations take precedence over the labels. A
-// Service that has neither is defined by itself.
+// Service that has neither consists of itself.
 func Define(name string, labels, annotations map[string]string) Definition {
 	local, hasLocal := annotations[LocalDiscoveryKey]
 	remote, hasRemote := annotations[RemoteDiscoveryKey]
@@ -65,9 +65,9 @@ func federatedMembers(local, remote string) (list []MemberName) {
 	return list
 }
 
-// Exists reports whether clients are told that a service exists. A federated service always exists.
-// Any other service exists unless its cluster is known to have no such Service. If clients can never
-// receive endpoints of the cluster, the service exists and is empty.
+// Exists reports whether a service exists for clients. A federated service always exists. Any other
+// service exists unless its cluster is known to have no such Service. If clients can never receive
+// endpoints from the cluster, the service exists and is empty.
 func (s *Service) Exists() bool {
 	if s.Federated || len(s.Members) == 0 || s.Unused(&s.Members[0]) {
 		return true
@@ -75,7 +75,7 @@ func (s *Service) Exists() bool {
 	return !s.NotLinked() && (s.Members[0].Unlisted || s.Members[0].Service != Missing)
 }
 
-// NotLinked reports whether new clients of a service are refused, because its only cluster is not
+// NotLinked reports whether new clients of a service are rejected, because its only cluster is not
 // linked.
 func (s *Service) NotLinked() bool {
 	return !s.Federated && len(s.Members) == 1 && s.Members[0].Unlinked && !s.Unused(&s.Members[0])

@@ -1,13 +1,13 @@
-// Package spec is the reference implementation of the rules that users rely on. Only tests use the
-// package. The simulator compares whole replicas with it. The tests of packages federation,
-// clusterstore, clusterstore/cluster, clusterstore/gateway, local and local/exports/plan compare the
-// functions of these packages with it. The implementation is as simple as possible, computes every result from scratch,
-// and does not share code with Isthmus.
+// Package spec is the reference implementation of the rules that users rely on. Only tests use it.
+// The simulator compares whole replicas with the reference. Unit tests compare the functions of
+// packages federation, clusterstore, clusterstore/cluster, clusterstore/gateway, local and
+// local/exports/plan with it. The implementation is as simple as possible, computes every result
+// from scratch, and does not share code with Isthmus.
 //
 // The first part reads the objects of clusters. [Namespace.Backends] joins the EndpointSlices of a
-// Service with Pods, owners, Servers and ExternalWorkloads. [Route.Through] replaces the endpoints of
-// a cluster on another network with Linkerd gateways. [Define] parses the members of a federated or
-// mirror Service, and [LinkSettings.With] parses the annotations of a link Secret.
+// Service with Pods, owners, Servers and ExternalWorkloads. [Route.Through] replaces the endpoints
+// of a cluster on another network with Linkerd gateways. [Define] parses the members of a federated
+// or mirror Service, and [LinkSettings.With] parses the annotations of a link Secret.
 //
 // The second part computes which endpoints of a service a client receives, according to
 // docs/preference.md. It implements tiers, min-ready, failing back, cordons, Linkerd gateways, and
@@ -17,16 +17,15 @@
 //	n := st.Needed()                     // number of tiers that clients need
 //	list := spec.Sent(instants, now)     // endpoints that clients get at now
 //
-// The [Sent] function needs the states of a service at all earlier instants, because clients
-// gradually drop the tiers that they no longer need. [Preference.With] parses the annotations of a
-// Service.
+// [Sent] needs the states of a service at all earlier instants, because clients gradually drop the
+// tiers that they no longer need. [Preference.With] parses the annotations of a Service.
 //
 // The third part computes which Services and ServiceImports Isthmus writes for exports, and which
 // clusters contribute to each object, according to docs/exports.md and docs/mcs.md:
 //
 //	written := spec.WrittenFor(exporters)
 //
-// The [WrittenFor] function assumes that all clusters are readable, and that the names of written
-// objects are not already in use. It does not compute the contents of objects, such as ports, labels
-// and types. The tests of package local/exports/plan check the contents.
+// [WrittenFor] assumes that all clusters are readable, and that the names of written objects are
+// not already in use. It does not compute the contents of objects, such as ports, labels and types.
+// The tests of package local/exports/plan check the contents.
 package spec

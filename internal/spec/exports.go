@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// ID identifies an object by namespace and name.
 type ID struct{ Namespace, Name string }
 
 // Export is a Service that a cluster offers to other clusters.
@@ -15,36 +14,34 @@ type Export struct {
 	Federated     bool // whether the Service requests to be a member of a federated Service
 	ServiceExport bool // whether a ServiceExport of this name exists
 	Headless      bool
-	// If Unusable is true, the Service cannot be exported. A Service is unusable if it does not
-	// exist, has the type ExternalName, or was written for exports of other clusters.
+	// Unusable means that the Service cannot be exported, because it does not exist, has the type
+	// ExternalName, or was written for exports of other clusters.
 	Unusable bool
 }
 
 // Joins is the set of exports that a link Secret allows for its cluster.
 type Joins int
 
-// These constants are the values of the isthmus.io/exports annotation.
+// The values of the annotation isthmus.io/exports.
 const (
 	JoinAll Joins = iota
 	JoinOnlyMirrors
 	JoinNone
 )
 
-// Exporter describes a cluster and the Services that it exports.
 type Exporter struct {
 	Name    string // empty for the local cluster
 	Joins   Joins
 	Exports []Export
 }
 
-// Written contains the clusters that contribute to each object. The clusters are in the same order
-// as in the argument of [WrittenFor]. The Services field does not contain Services that the cluster
-// derives from ServiceImports.
+// Written contains the clusters that contribute to each object, in the order of the argument of
+// [WrittenFor]. Services omits those that the cluster derives from ServiceImports.
 type Written struct{ Services, Imports map[ID][]string }
 
-// WrittenFor returns the objects that Isthmus writes for the exports of the given clusters. All
-// given clusters must be linked to the local cluster. The list may also contain the local cluster
-// itself, with an empty name.
+// WrittenFor returns the objects that Isthmus writes for the exports of the given clusters, which
+// must be linked to the local cluster. The list may contain the local cluster itself, with an empty
+// name.
 func WrittenFor(clusters []Exporter) Written {
 	w := Written{Services: make(map[ID][]string), Imports: make(map[ID][]string)}
 	for _, c := range clusters {
@@ -76,9 +73,9 @@ func (c *Exporter) mayExport(namespace string) bool {
 	return c.Joins != JoinNone && (c.Name == "" || !strings.HasPrefix(namespace, "kube-") && namespace != "linkerd")
 }
 
-// MirrorOwner returns the name of the link to which a mirror Service belongs, according to the
-// Service's name. The name of a mirror Service ends with a hyphen and the name of the link. If
-// several links match, the longest name wins.
+// MirrorOwner returns the name of the link to which a mirror Service belongs. The name of a mirror
+// Service ends with a hyphen and the name of the link. If several links match, the longest name
+// wins.
 func MirrorOwner(clusters []Exporter, mirror string) (owner string) {
 	for _, c := range clusters {
 		before, fits := strings.CutSuffix(mirror, "-"+c.Name)
@@ -89,11 +86,8 @@ func MirrorOwner(clusters []Exporter, mirror string) (owner string) {
 	return owner
 }
 
-// The serviceName expression matches valid Service names.
 var serviceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// add records that a cluster contributes to an object. If the object's name is not a valid Service
-// name, add does nothing.
 func add(objects map[ID][]string, id ID, cluster string) {
 	if serviceName.MatchString(id.Name) {
 		objects[id] = append(objects[id], cluster)

@@ -18,7 +18,7 @@ type LinkSettings struct {
 	Network    string // of the cluster's Pods
 }
 
-// The following annotations of a link Secret define the settings.
+// These annotations of a link Secret define the settings.
 const (
 	CordonKey     = "isthmus.io/cordon"
 	CordonOverKey = "isthmus.io/cordon-over"
@@ -28,14 +28,14 @@ const (
 	NetworkKey    = "isthmus.io/network"
 )
 
-// The following limits apply to the durations in annotations.
+// These limits apply to the durations in annotations.
 const (
 	maxCordonOver = time.Hour
 	minLostAfter  = time.Second
 	maxLostAfter  = 24 * time.Hour
 )
 
-// The following lists contain the value of an annotation for each Standing.
+// These lists contain the value of an annotation for each Standing.
 var (
 	cordonWords   = []string{"false", "last-resort", "true"}
 	whenLostWords = []string{"keep", "last-resort", "withdraw"}
@@ -47,7 +47,7 @@ const OtherNetwork = "(invalid)"
 
 // With returns the settings of a cluster whose link Secret has the given annotations. The receiver
 // contains the default settings, which apply if an annotation is absent or invalid. There is no
-// default network. If the network is invalid, the cluster counts as being on another network.
+// default network. A cluster with an invalid network counts as being on another network.
 func (s LinkSettings) With(annotations map[string]string) LinkSettings {
 	text := func(key string) string { return strings.TrimSpace(annotations[key]) }
 	if standing := slices.Index(cordonWords, text(CordonKey)); standing >= 0 {
@@ -73,8 +73,8 @@ func (s LinkSettings) With(annotations map[string]string) LinkSettings {
 }
 
 // Standing returns the standing of a cluster. A cluster is lost if its API has been unavailable for
-// LostAfter. The argument gatewaysDead tells whether clients reach the cluster through gateways,
-// and all of these gateways are dead.
+// LostAfter. The gatewaysDead argument means that clients reach the cluster through gateways that
+// are all dead.
 func (s LinkSettings) Standing(lost, gatewaysDead bool) Standing {
 	standing := s.Cordon
 	if lost {
@@ -86,8 +86,8 @@ func (s LinkSettings) Standing(lost, gatewaysDead bool) Standing {
 	return standing
 }
 
-// CommonRegion returns the region of a cluster whose Nodes are in the given regions. If the Nodes
-// are not all in the same region, or if there are no Nodes, the region is unknown.
+// CommonRegion returns the region of a cluster whose Nodes are in the given regions. The region is
+// unknown if there are no Nodes, or if they are in different regions.
 func CommonRegion(ofNodes []string) string {
 	if len(slices.Compact(slices.Sorted(slices.Values(ofNodes)))) == 1 && labelValue.MatchString(ofNodes[0]) {
 		return ofNodes[0]
@@ -95,7 +95,6 @@ func CommonRegion(ofNodes []string) string {
 	return ""
 }
 
-// LinkSecret is a link Secret of a cluster.
 type LinkSecret struct {
 	Name   string
 	Usable bool // whether its credentials are valid
@@ -118,14 +117,12 @@ func UsedSecret(list []LinkSecret, inUse string) string {
 	return ""
 }
 
-// Gateway is an address of a Linkerd gateway.
 type Gateway struct {
 	Addr     netip.AddrPort
 	Identity string
 	Dead     bool // whether probes fail
 }
 
-// AllDead reports whether there are gateways, and all of them are dead.
 func AllDead(list []Gateway) bool {
 	return len(list) > 0 && !slices.ContainsFunc(list, func(g Gateway) bool { return !g.Dead })
 }
@@ -137,9 +134,9 @@ type Route struct {
 	Port               uint16
 }
 
-// Through returns the endpoints of a Service in a cluster that clients reach through gateways, in
-// place of the given slices. The endpoints are the gateways that are not dead or, if all are dead,
-// all gateways. If no endpoint is ready, the result contains no gateways.
+// Through returns the gateways as the endpoints of a Service, in place of the given slices. It
+// omits dead gateways, unless all are dead. If no endpoint is ready, the result contains no
+// gateways.
 func (r Route) Through(list []Gateway, slices []BackendSlice) (through []Backend, behind Behind) {
 	behind = count(slices)
 	if behind.Ready == 0 {
@@ -167,7 +164,7 @@ func (r Route) Through(list []Gateway, slices []BackendSlice) (through []Backend
 }
 
 // count returns the numbers of endpoints in slices. An address counts once, and an address that is
-// ready in one slice counts as ready. Each endpoint of a dual-stack Service has an address of both
+// ready in one slice counts as ready. Each endpoint of a dual-stack Service has an address in both
 // families, so the family with more addresses counts.
 func count(list []BackendSlice) Behind {
 	ready := make(map[netip.AddrPort]bool)

@@ -8,28 +8,27 @@ import (
 	"time"
 )
 
-// Preference is the preference of a service.
 type Preference struct {
-	// Tiers contains the list of terms of each tier, from the best tier to the worst. A term is
-	// "zone", "local", "region", "remote", "any" or "cluster/NAME". If Tiers is empty, the
-	// preference has one tier with the term "any".
+	// Tiers lists the terms of each tier, from the best tier to the worst. A term is "zone",
+	// "local", "region", "remote", "any" or "cluster/NAME". An empty list means one tier with the
+	// term "any".
 	Tiers                   [][]string
 	Count                   int // number of endpoints that must be ready; zero means 1
 	Percent                 int // percentage of all endpoints that must be ready; zero means that Count applies
 	ReturnAfter, ReturnOver time.Duration
 }
 
-// Explicit is the prefix of every term that names a linked cluster.
+// Explicit is the prefix of a linked cluster's name in a term.
 const Explicit = "cluster/"
 
-// Cluster contains the properties of a cluster that determine which terms name the cluster.
+// Cluster contains the properties of a cluster that determine which terms match it.
 type Cluster struct {
 	Name   string // empty for the local cluster
 	Region bool   // whether it is known to be in the local cluster's region; always true for the local cluster
 }
 
-// Names reports whether a term names the endpoints in a cluster and zone, for clients in the given
-// client zone. An empty zone means that the zone is unknown.
+// Names reports whether a term matches the endpoints in a cluster and zone, for clients in the
+// given client zone. An empty zone means that the zone is unknown.
 func Names(term string, c Cluster, zone, clientZone string) bool {
 	switch term {
 	case "any":
@@ -46,9 +45,9 @@ func Names(term string, c Cluster, zone, clientZone string) bool {
 	return c.Name != "" && term == Explicit+c.Name
 }
 
-// Tier returns the index of the first tier that names the endpoints in a cluster and zone, for
-// clients in the given client zone. If no tier names the endpoints, Tier returns -1. For a service
-// that is not federated, every term except "zone" names all endpoints.
+// Tier returns the index of the first tier that matches the endpoints in a cluster and zone, for
+// clients in the given client zone, or -1 if none does. For a service that is not federated, every
+// term except "zone" matches all endpoints.
 func (p *Preference) Tier(federated bool, c Cluster, zone, clientZone string) int {
 	return slices.IndexFunc(p.tiers(), func(terms []string) bool {
 		return slices.ContainsFunc(terms, func(term string) bool {
@@ -57,7 +56,6 @@ func (p *Preference) Tier(federated bool, c Cluster, zone, clientZone string) in
 	})
 }
 
-// Zoned reports whether the preference contains the term "zone".
 func (p *Preference) Zoned() bool {
 	return slices.ContainsFunc(p.Tiers, func(terms []string) bool { return slices.Contains(terms, "zone") })
 }
@@ -69,8 +67,7 @@ func (p *Preference) tiers() [][]string {
 	return p.Tiers
 }
 
-// enough reports whether tiers suffice if they contain the given numbers of ready endpoints and
-// known endpoints.
+// enough reports whether tiers with the given numbers of ready and known endpoints suffice.
 func (p *Preference) enough(ready, known int) bool {
 	if p.Percent > 0 {
 		return ready > 0 && 100*ready >= p.Percent*known
@@ -78,7 +75,7 @@ func (p *Preference) enough(ready, known int) bool {
 	return ready >= max(1, p.Count)
 }
 
-// The following annotations of a Service define its preference.
+// These annotations of a Service define its preference.
 const (
 	PreferKey      = "isthmus.io/prefer"
 	MinReadyKey    = "isthmus.io/min-ready"
@@ -86,10 +83,9 @@ const (
 	ReturnOverKey  = "isthmus.io/return-over"
 )
 
-// Keys contains the keys of the annotations that define a preference.
 var Keys = []string{PreferKey, MinReadyKey, ReturnAfterKey, ReturnOverKey}
 
-// The following limits apply to the values of annotations.
+// These limits apply to the values of annotations.
 const (
 	MaxTiers       = 16
 	MaxTerms       = 64 // in all tiers together
@@ -98,7 +94,7 @@ const (
 	maxReturnOver  = 10 * time.Minute
 )
 
-// The terms variable lists all terms that do not name a cluster.
+// The terms variable lists all terms except those for a single cluster.
 var terms = []string{"any", "zone", "local", "region", "remote"}
 
 // labelValue matches the valid values of labels, which are also the valid names of linked clusters,
@@ -145,7 +141,7 @@ func readTiers(text string) (tiers [][]string, ok bool) {
 	return tiers, len(tiers) <= MaxTiers && len(all) <= MaxTerms
 }
 
-// readTerm parses one term. If the term names a cluster, the result has the prefix [Explicit].
+// readTerm parses one term. The result for a cluster has the prefix [Explicit].
 func readTerm(word string) (term string, ok bool) {
 	for _, known := range terms {
 		if strings.EqualFold(word, known) {
@@ -168,8 +164,8 @@ func readMinReady(text string) (count, percent int, ok bool) {
 	return int(n), 0, true
 }
 
-// ReadDuration parses a duration. If the duration is malformed, is negative or exceeds the limit,
-// the result is false.
+// ReadDuration parses a duration. It returns false if the duration is malformed, is negative or
+// exceeds the limit.
 func ReadDuration(text string, limit time.Duration) (time.Duration, bool) {
 	d, err := time.ParseDuration(strings.TrimSpace(text))
 	return d, err == nil && d >= 0 && d <= limit

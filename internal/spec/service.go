@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// Standing is the extent to which endpoints are taken out of service. If two standings apply to an
-// endpoint, the greater standing wins.
+// Standing is the extent to which endpoints are withdrawn from service. If two standings apply to
+// an endpoint, the greater standing wins.
 type Standing int
 
-// These are the standings.
 const (
 	InService Standing = iota
 	LastResort
@@ -46,9 +45,8 @@ type Endpoint struct {
 	member   *Member
 }
 
-// Slice contains some of a member's endpoints. If the Behind field is set, the endpoints of the
-// slice are Linkerd gateways. A client can reach all endpoints of the member through any of the
-// gateways.
+// Slice contains some of a member's endpoints. If Behind is set, these endpoints are Linkerd
+// gateways, through each of which a client can reach all endpoints of the member.
 type Slice struct {
 	Ready, Unready []Endpoint
 	Behind         *Behind
@@ -68,9 +66,9 @@ type Member struct {
 	Slices    []Slice // the slices that the local cluster accepts from the member
 }
 
-// Accept adds slices to the member. The local cluster only accepts those addresses of a linked
-// cluster that are within the ranges of the link. It does not accept ready addresses that are
-// assigned to its own objects.
+// Accept adds slices to the member. The local cluster accepts only addresses of a linked cluster
+// within the ranges of the link. It does not accept ready addresses that are assigned to its own
+// objects.
 func (m *Member) Accept(list []Slice, within, assigned func(netip.Addr) bool) {
 	for _, l := range list {
 		if m.Name != "" {
@@ -92,12 +90,11 @@ type Service struct {
 	Zone, Node, Instance string // properties of the clients; empty if unknown or not requested
 }
 
-// State is a service together with its endpoints by tier.
 type State struct {
 	Service
 	// Ready contains the ready endpoints, sorted by address. If several endpoints have the same
-	// address, Ready only contains the endpoint that takes precedence. Ready includes endpoints
-	// that no tier names.
+	// address, it contains only the endpoint that takes precedence. It includes endpoints that no
+	// tier matches.
 	Ready   []Endpoint
 	unready []Endpoint
 	ready   []int // by tier; last resort follows the tiers
@@ -105,7 +102,6 @@ type State struct {
 	others  int   // ready endpoints in tiers, of clusters without parts of last resort
 }
 
-// State computes the state of the service.
 func (s *Service) State() *State {
 	st := &State{Service: *s}
 	st.Members = slices.Clone(s.Members)
@@ -131,8 +127,8 @@ func (s *Service) State() *State {
 	return st
 }
 
-// Applied returns the standing that applies to the endpoints of a cluster with the given standing. A
-// service that is not federated has no other endpoints, so LastResort has no effect.
+// Applied returns the standing that applies to the endpoints of a cluster with the given standing.
+// A service that is not federated has no other endpoints, so LastResort has no effect.
 func (s *Service) Applied(standing Standing) Standing {
 	if standing == LastResort && !s.Federated {
 		return InService
@@ -140,11 +136,11 @@ func (s *Service) Applied(standing Standing) Standing {
 	return standing
 }
 
-// LastResort returns the index of the tier of last resort, which follows all other tiers.
+// LastResort returns the index of the last-resort tier, which follows all other tiers.
 func (st *State) LastResort() int { return len(st.tiers()) }
 
-// TierOf returns the index of an endpoint's tier. If no tier names the endpoint, TierOf returns
-// LastResort() + 1.
+// TierOf returns the index of an endpoint's tier, or LastResort() + 1 if no tier matches the
+// endpoint.
 func (st *State) TierOf(e Endpoint) int {
 	tier := st.Tier(st.Federated, e.member.Cluster, e.Zone, st.Zone)
 	switch {
@@ -156,9 +152,8 @@ func (st *State) TierOf(e Endpoint) int {
 	return tier
 }
 
-// tierOfFormer returns the current tier of an endpoint that clients already have. If no tier
-// currently names the endpoint, or if the endpoint's cluster is no longer a member, the result is
-// 0.
+// tierOfFormer returns the current tier of an endpoint that clients already have. It returns 0 if
+// no tier matches the endpoint, or if the endpoint's cluster is no longer a member.
 func (st *State) tierOfFormer(e Endpoint) int {
 	i := slices.IndexFunc(st.Members, func(m Member) bool { return m.Name == e.member.Name })
 	if i < 0 {
@@ -182,15 +177,15 @@ func (m *Member) lastResorts() (n int) {
 }
 
 // Unused reports whether clients can never receive an endpoint of the member, because the member is
-// withdrawn or no tier can name it.
+// withdrawn or no tier can match it.
 func (s *Service) Unused(m *Member) bool {
 	return m.Standings == All(Withdrawn) || !s.Zoned() && s.Tier(s.Federated, m.Cluster, "", "") < 0
 }
 
 // offered returns one endpoint for each address, separately for ready and unready endpoints. If
-// several endpoints have the same address, endpoints in service take precedence over endpoints of
-// last resort. Among endpoints with the same standing, the order of the members decides. The
-// results do not contain endpoints that are withdrawn or that no tier can name.
+// several endpoints have the same address, endpoints in service take precedence over last-resort
+// endpoints, and then the order of the members applies. The results do not contain endpoints that
+// are withdrawn or that no tier can match.
 func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 	ready = make(map[netip.AddrPort]Endpoint)
 	unready = make(map[netip.AddrPort]Endpoint)
@@ -217,8 +212,8 @@ func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 	return ready, unready
 }
 
-// forClients filters the endpoints by the requested instance and by internalTrafficPolicy. The
-// remaining endpoints are sorted by address.
+// forClients filters the endpoints by the requested instance and by internalTrafficPolicy, and
+// sorts the remaining endpoints by address.
 func (st *State) forClients(all map[netip.AddrPort]Endpoint) (list []Endpoint) {
 	for _, e := range all {
 		elsewhere := st.NodeLocal && e.member.Name == "" && (st.Node == "" || e.Node != st.Node)
@@ -240,9 +235,9 @@ func (st *State) count(list []Endpoint) []int {
 	return n
 }
 
-// oneFamily removes duplicate endpoints of dual-stack Pods. If clients do not receive IPv6
-// addresses, oneFamily removes all IPv6 addresses. Otherwise, oneFamily removes the IPv4 address of
-// each Pod that also has an IPv6 address.
+// oneFamily removes duplicate endpoints of dual-stack Pods. If clients receive IPv6 addresses, it
+// removes the IPv4 address of each Pod that also has an IPv6 address. Otherwise, it removes all
+// IPv6 addresses.
 func (st *State) oneFamily(list []Endpoint) (out []Endpoint) {
 	for _, e := range list {
 		drop := e.Addr.Addr().Is6() && !st.IPv6
@@ -258,9 +253,8 @@ func (st *State) oneFamily(list []Endpoint) (out []Endpoint) {
 	return out
 }
 
-// countBehind replaces the numbers of Linkerd gateways with the numbers of endpoints behind the
-// gateways. If clients do not receive any of the gateways, none of the endpoints behind the
-// gateways count as ready.
+// countBehind replaces the numbers of Linkerd gateways with the numbers of endpoints behind them.
+// If clients do not receive any of the gateways, no endpoint behind the gateways counts as ready.
 func (st *State) countBehind() {
 	got := st.oneFamily(st.Ready)
 	for i := range st.Members {
@@ -274,8 +268,8 @@ func (st *State) countBehind() {
 	}
 }
 
-// countGateways counts the endpoints behind the gateways with the given standing. If only some of
-// the gateways have this standing, countGateways counts a proportional share of the endpoints.
+// countGateways counts the endpoints behind the gateways with the given standing. If only some
+// gateways have this standing, it counts a proportional share of the endpoints.
 func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint) {
 	var these []Endpoint
 	for _, g := range l.Ready {
@@ -318,10 +312,9 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 	}
 }
 
-// suffices reports whether the given number of tiers, counted from the best tier, suffices. If the
-// number is greater than LastResort(), suffices reports whether clients can do without the tier of
-// last resort. Clients do not need the tier of last resort while a ready endpoint exists in a
-// cluster without parts of last resort.
+// suffices reports whether the best n tiers suffice. If n is greater than LastResort(), it reports
+// whether clients can do without the last-resort tier, which is the case while a ready endpoint
+// exists in a cluster without parts of last resort.
 func (st *State) suffices(n int) bool {
 	ready, known := 0, 0
 	for i := range min(n, st.LastResort()) {
@@ -336,7 +329,7 @@ func (st *State) suffices(n int) bool {
 	return st.enough(ready, known)
 }
 
-// Needed returns how many tiers clients need. Clients always need the first tier.
+// Needed returns how many tiers clients need, which is at least 1.
 func (st *State) Needed() int {
 	if st.alone() {
 		return st.LastResort() + 1
@@ -349,11 +342,11 @@ func (st *State) Needed() int {
 	return st.LastResort()
 }
 
-// alone reports whether every ready endpoint is in a cluster that has parts of last resort.
+// alone reports whether every ready endpoint is in a cluster with parts of last resort.
 func (st *State) alone() bool { return st.others == 0 && st.ready[st.LastResort()] > 0 }
 
-// finish applies hints and the address family to the endpoints in the chosen tiers. If the
-// preference contains the term "zone", hints are ignored.
+// finish applies hints and the address family to the endpoints in the chosen tiers. Hints are
+// ignored if the preference contains the term "zone".
 func (st *State) finish(list []Endpoint) []Endpoint {
 	list = st.servable(list)
 	switch {
@@ -398,7 +391,6 @@ func hinted(list []Endpoint, zone string) []Endpoint {
 	return only(list, func(e Endpoint) bool { return e.member.Name != "" || slices.Contains(e.Zones, zone) })
 }
 
-// servable removes IPv6 addresses unless clients receive IPv6 addresses.
 func (st *State) servable(list []Endpoint) []Endpoint {
 	return only(list, func(e Endpoint) bool { return st.IPv6 || e.Addr.Addr().Is4() })
 }

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// Link describes the state of a cluster's link and cordon from the time in the At field onwards.
+// Link describes the state of a cluster's link and cordon from the time At onwards.
 type Link struct {
 	At     time.Time
 	Linked bool
@@ -48,20 +48,20 @@ func Cordoned(links []Link, now time.Time) (list Standings, next []time.Time) {
 	return at(now)
 }
 
-// Instant describes the state of a service from the time in the At field onwards.
+// Instant describes the state of a service from the time At onwards.
 type Instant struct {
 	At time.Time
 	*State
 }
 
 // Sent returns the current endpoints of clients that have watched the service since the first
-// instant. The returned endpoints are sorted by address.
+// instant, sorted by address.
 func Sent(instants []Instant, now time.Time) []Endpoint {
 	return instants[len(instants)-1].finish(InUse(instants, now))
 }
 
-// InUse returns the endpoints in the tiers that are in use. Sent applies the rules that follow the
-// choice of tiers to these endpoints.
+// InUse returns the endpoints in the tiers that are in use. Sent then applies the remaining rules
+// to these endpoints.
 func InUse(instants []Instant, now time.Time) []Endpoint {
 	var seen []Instant  // instants since the tiers of the preference last changed
 	var list []Endpoint // endpoints in use

@@ -1,5 +1,5 @@
 // Package text makes strings from clusters, clients and users safe for logs, pages and terminals.
-// Package text also formats counts and short lists for display.
+// It also formats counts and short lists for display.
 package text
 
 import (
@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// These constants are maximum lengths for [Clean] and [Truncate], in bytes.
+// These are maximum lengths for [Clean] and [Truncate], in bytes.
 const (
 	Long  = 500 // for a string that is shown or logged on its own
 	Short = 80  // for a string that is quoted in an error
@@ -19,9 +19,9 @@ const (
 const ellipsis = "…"
 
 // Clean replaces characters that could control a terminal, and truncates the string to the given
-// number of bytes. Each white-space character is replaced with a space. Every other unprintable
-// character is replaced with U+FFFD. If the string is truncated, the result ends with an ellipsis.
-// If s is already safe and short enough, Clean returns s itself.
+// number of bytes. Each white-space character is replaced with a space, and every other unprintable
+// character with U+FFFD. A truncated string ends with an ellipsis. If s is already safe and short
+// enough, Clean returns s itself.
 func Clean(s string, limit int) string {
 	if len(s) <= limit && plain(s) {
 		return s
@@ -56,9 +56,9 @@ func CleanAll(list []string, limit int) []string {
 	return out
 }
 
-// Truncate shortens a string to the given number of bytes, and appends an ellipsis. If the string
-// is not longer than that, Truncate returns the string unchanged. Truncate removes an incomplete
-// UTF-8 sequence at the end, but does not replace characters.
+// Truncate shortens a string to the given number of bytes, and appends an ellipsis. It returns a
+// shorter string unchanged. Truncate removes an incomplete UTF-8 sequence at the end, but does not
+// replace characters.
 func Truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -66,8 +66,8 @@ func Truncate(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit], "") + ellipsis
 }
 
-// Quoted returns a string as a quoted Go string if the string is empty or contains unprintable
-// characters. Otherwise, it returns s. Quoted never shortens s.
+// Quoted quotes a string as in Go if it is empty or contains unprintable characters, and otherwise
+// returns it unchanged. Quoted never shortens the string.
 func Quoted(s string) string {
 	if s == "" || !utf8.ValidString(s) || strings.ContainsFunc(s, Unprintable) {
 		return strconv.Quote(s)
@@ -75,10 +75,8 @@ func Quoted(s string) string {
 	return s
 }
 
-// Unprintable reports whether a character could control a terminal.
 func Unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// plain reports whether a string contains only printable ASCII characters.
 func plain(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
@@ -96,8 +94,8 @@ func Count(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// First returns at most the given number of strings from the beginning of a list. If the list
-// contains more strings, First appends a string such as "and 3 more".
+// First returns at most the given number of strings from the beginning of a list. It appends a
+// string such as "and 3 more" if the list is longer.
 func First(list []string, most int) []string {
 	if more := len(list) - most; more > 0 {
 		return append(list[:most:most], fmt.Sprintf("and %d more", more))
