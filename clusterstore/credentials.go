@@ -66,7 +66,7 @@ type credentials struct {
 	expiry      *adminapi.Expiry  // nil if the credentials do not expire
 }
 
-// readSecret parses a link Secret without I/O. The defaults replace missing annotations.
+// The defaults apply if annotations are missing.
 func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credentials {
 	c := &credentials{secret: s.Name, version: s.ResourceVersion, created: s.CreationTimestamp.Time, read: now}
 	c.settings = readSettings(s.Annotations, defaults)
@@ -79,8 +79,7 @@ func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credent
 	return c
 }
 
-// readContent parses the annotations and the kubeconfig. If readContent fails, it also returns the
-// reason for the metric.
+// If readContent fails, it also returns the reason for the metric.
 func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	trustDomain, ok := s.Annotations[TrustDomainAnnotation]
 	if !ok {
@@ -205,7 +204,6 @@ func hash(parts ...[]byte) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// sortCredentials sorts credentials by the age of their Secrets, oldest first.
 func sortCredentials(list []*credentials) {
 	slices.SortFunc(list, func(a, b *credentials) int {
 		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.secret, b.secret))

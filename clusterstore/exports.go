@@ -81,8 +81,7 @@ func (s *Store) RelistServices(name string) {
 	}
 }
 
-// exports returns the exports of the link's cluster, or nil if they are unknown. The receiver may
-// be nil.
+// If the exports are unknown, the result is nil. The receiver may be nil.
 func (v *linkStatus) exports() *cluster.CachedExports {
 	if v == nil || v.shown() == nil {
 		return nil

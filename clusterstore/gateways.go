@@ -25,8 +25,6 @@ type linkGateways struct {
 	dead    map[string]bool    // addresses that were logged as dead
 }
 
-// follow updates the targets of the tracker from the settings of the link and the gateways of the
-// cluster.
 func (g *linkGateways) follow(r *linkSettings, from *runningCluster, routable func(netip.Addr) bool) {
 	found, more := from.cluster.Gateways()
 	targets, problem := r.targets(found, more, routable)
@@ -70,7 +68,7 @@ func (g *linkGateways) start(ctx context.Context, cfg gateway.Config) {
 	go func() { defer close(done); t.Run(ctx) }()
 }
 
-// end stops the tracker, and reports whether a tracker was running.
+// end reports whether a tracker was running.
 func (g *linkGateways) end() bool {
 	if g.tracker == nil {
 		return false

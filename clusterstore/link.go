@@ -120,7 +120,7 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// reconcile updates the link to match its Secrets and the health of its clusters. It is idempotent.
+// reconcile is idempotent.
 func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	want := pick(list, l.accepted)
 	l.useSettings(list, want)
@@ -229,7 +229,6 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.start(ctx, l.env.starts)
 }
 
-// config returns the configuration of a cluster, except for the client.
 func (l *link) config(creds *credentials) cluster.Config {
 	return cluster.Config{
 		Exports:     l.exports(),
@@ -292,7 +291,6 @@ func (l *link) awaitsGateways() bool {
 	return l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled())
 }
 
-// readable returns the source from which the table reads a serving cluster.
 func (l *link) readable(from *runningCluster) federation.Source {
 	g := &l.gateways
 	switch {
@@ -458,7 +456,6 @@ func (l *link) setState(s cluster.State, why error) {
 	}
 }
 
-// because appends an error to a message. The error may be nil.
 func because(text string, why error) string {
 	if why == nil {
 		return text
@@ -550,7 +547,6 @@ func (l *link) noteFailures() {
 	}
 }
 
-// newest returns the newest cluster with the given credentials, or nil if there is none.
 func (l *link) newest(creds *credentials) *runningCluster {
 	for _, r := range [...]*runningCluster{l.next, l.serving} {
 		if r != nil && creds != nil && r.creds.hash == creds.hash {
@@ -560,8 +556,6 @@ func (l *link) newest(creds *credentials) *runningCluster {
 	return nil
 }
 
-// mustReplace reports whether the newest cluster with the given credentials has failed and is due
-// for replacement.
 func (l *link) mustReplace(creds *credentials) bool {
 	r := l.newest(creds)
 	return r != nil && !r.replaceAt.IsZero() && !time.Now().Before(r.replaceAt)

@@ -34,8 +34,7 @@ type LocalLinkOptions struct {
 
 	// SetLink is called with the link of the cluster whenever the link may have changed.
 	SetLink func(federation.Link)
-	// Create returns the cluster.
-	Create func(cluster.Config) (Cluster, error)
+	Create  func(cluster.Config) (Cluster, error)
 	// Prepare is called once, after the cluster has synced and before its link becomes ready. The
 	// argument of Prepare is the context that was passed to Run.
 	Prepare func(ctx context.Context)
@@ -75,8 +74,6 @@ func NewLocalLink(o LocalLinkOptions) (*LocalLink, error) {
 	return local, nil
 }
 
-// newLocalLink returns the link of the local cluster. The link does not belong to a Store, because
-// the local cluster has no Secret.
 func newLocalLink(o *LocalLinkOptions) *link {
 	env := &linkEnv{
 		rules:      o.Rules,

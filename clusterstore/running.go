@@ -27,8 +27,6 @@ type Cluster interface {
 	Exports() *cluster.CachedExports // nil if exports are unknown or not cached
 	RelistServices()                 // only called if exports are cached
 	Copy(limit int) (map[string][]byte, error)
-	// Look makes the cluster read its facts again. The returned channel is closed once Health
-	// contains the new facts.
 	Look() <-chan struct{}
 }
 
@@ -72,13 +70,10 @@ func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	}
 }
 
-// isBetter reports whether the successor has had an advantage over the serving cluster for at least
-// d.
 func (r *runningCluster) isBetter(d time.Duration) bool {
 	return !r.betterSince.IsZero() && time.Since(r.betterSince) >= d
 }
 
-// start waits for the cluster's turn, and then runs the cluster.
 func (r *runningCluster) start(ctx context.Context, turns starts) {
 	ctx, r.cancel = context.WithCancel(ctx)
 	r.started = time.Now()
@@ -188,7 +183,6 @@ const (
 	startStep  = 50 * time.Millisecond
 )
 
-// starts limits the number of clusters that start at the same time.
 type starts struct{ *semaphore.Weighted }
 
 func newStarts(limit int64) starts { return starts{semaphore.NewWeighted(limit)} }

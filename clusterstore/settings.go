@@ -118,8 +118,6 @@ func (r *linkSettings) targets(
 	return list, problem
 }
 
-// namedTargets returns the targets in the annotation on the link Secret, and describes any
-// problems.
 func (r *linkSettings) namedTargets(
 	found []*cluster.Gateway, routable func(netip.Addr) bool,
 ) (list []gateway.Target, problem []string) {
@@ -354,7 +352,6 @@ func isAddr(text string) bool {
 	return err == nil
 }
 
-// maxQuoted is the maximum number of bytes of a value that warnings and errors quote.
 const maxQuoted = 64
 
 // quote returns an untrusted string in quotes, truncated to maxQuoted bytes.

@@ -55,13 +55,11 @@ func (v *linkStatus) health() cluster.Health {
 	return h
 }
 
-// replacing reports whether the link is replacing a failed cluster with another cluster that has
-// the same credentials.
+// A link replaces a failed cluster with another cluster that has the same credentials.
 func (l *linkStatus) replacing() bool {
 	return l.serving != nil && l.next != nil && l.serving.creds.hash == l.next.creds.hash
 }
 
-// describe adds the status of the link's cluster to the given status.
 func (v *linkStatus) describe(st *adminapi.Cluster) {
 	at := v.shown()
 	h := v.health()
@@ -119,8 +117,6 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 	}
 }
 
-// describeGateways adds the status of Linkerd gateways to the given status, if the cluster is on
-// another network.
 func (v *linkStatus) describeGateways(st *cluster.Status) {
 	if v.gateways.tracker == nil {
 		return

@@ -72,7 +72,6 @@ type Options struct {
 	Report func(cluster.Change)
 }
 
-// defaultSettings returns the settings of a link Secret without annotations.
 func (o *Options) defaultSettings() linkSettings {
 	d := linkSettings{whenLost: o.WhenLost, lostAfter: o.LostAfter}
 	if o.Exports != nil {
@@ -166,8 +165,8 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 	return s, nil
 }
 
-// newCluster returns a Cluster that uses the given credentials, or a copy if the configuration
-// contains one.
+// If the configuration contains a copy, the new Cluster reads the copy instead of using the
+// credentials.
 func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (Cluster, error) {
 	cfg.Memory = follow.NewMemoryCap(s.opts.Memory) // not shared with a successor
 	if cfg.Copied != nil {
@@ -326,8 +325,6 @@ func (s *Store) removeIfUnused(l *link) bool {
 	return true
 }
 
-// markSettled records that a link is no longer pending, or is only delayed by the names of its
-// gateways.
 func (s *Store) markSettled(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,8 +31,6 @@ var awaitables = []awaitable{
 	{resource: "jobs", name: "jobs.batch"},
 }
 
-// awaitedKind is a kind of object that a successor must list before it replaces the serving
-// cluster.
 type awaitedKind struct {
 	kind   awaitable
 	serves int                // number of objects in the serving cluster
@@ -92,7 +90,6 @@ func awaitedKinds(serving, next cluster.Health) (list []awaitedKind) {
 	return list
 }
 
-// watchesNeeded reports whether all required kinds in a cluster are listed and watched.
 func watchesNeeded(h cluster.Health) bool {
 	return !slices.ContainsFunc(h.Resources, func(r adminapi.Resource) bool {
 		return r.Needed && (!r.Synced || r.Err != "")
@@ -106,15 +103,13 @@ func revoked(h cluster.Health) bool {
 	})
 }
 
-// overBudget reports whether the objects in a cluster exceed its memory cap.
 func overBudget(h cluster.Health) bool {
 	return slices.ContainsFunc(h.Resources, func(r adminapi.Resource) bool {
 		return r.Failure == adminapi.OverBudget
 	})
 }
 
-// resourceOf returns the health of a kind in a cluster. If the cluster does not watch the kind, the
-// result contains only its name.
+// If the cluster does not watch the kind, the result contains only its name.
 func resourceOf(h cluster.Health, name string) *adminapi.Resource {
 	for i := range h.Resources {
 		if h.Resources[i].Resource == name {
@@ -124,7 +119,6 @@ func resourceOf(h cluster.Health, name string) *adminapi.Resource {
 	return &adminapi.Resource{Resource: name}
 }
 
-// awaitedError describes the kinds for which a successor waits.
 func awaitedError(list []awaitedKind) error {
 	var texts []string
 	for _, a := range list {

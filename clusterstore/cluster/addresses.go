@@ -170,8 +170,8 @@ func (x *addressIndex) portsAt(pods, workloads []*pod) iter.Seq[uint16] {
 	}
 }
 
-// conflict describes an address that several objects claim. An address with a conflict is not
-// assigned to any of the claiming objects.
+// conflict describes an address that is not assigned to any object, because several objects claim
+// it.
 type conflict struct {
 	addr    netip.AddrPort // port 0 means all ports
 	claimed string         // see Found.Claimed
@@ -186,8 +186,8 @@ func (x *conflict) address() string {
 	return x.addr.String()
 }
 
-// conflicts contains the ambiguous addresses of the local cluster. The worker for profiles updates
-// the conflicts after each change to an object that claims an address.
+// The worker for profiles updates the conflicts after each change to an object that claims an
+// address.
 type conflicts struct {
 	mu   sync.Mutex // held only for map access
 	byIP map[netip.Addr][]conflict
@@ -203,7 +203,7 @@ func (c *conflicts) all() (list []conflict) {
 	return list
 }
 
-// set replaces all conflicts at an IP. An existing conflict keeps its detection time.
+// If a conflict already exists, set preserves its detection time.
 func (c *conflicts) set(ip netip.Addr, found []conflict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -89,7 +89,7 @@ func newCache(cluster federation.ClusterName, trustDomain, controllerNamespace s
 	return c
 }
 
-// lock locks the cache to handle one event. The caller must unlock mu.
+// The caller of lock must unlock mu.
 func (c *cache) lock() {
 	now := time.Now()
 	c.mu.Lock()
@@ -218,8 +218,8 @@ func without[T comparable](list []T, x T) []T {
 	return list[:last]
 }
 
-// setUnusable records why an object cannot be used. The reason is empty if the object is usable or
-// deleted.
+// setUnusable records why an object cannot be used. An empty reason means that the object is usable
+// or deleted.
 func (c *cache) setUnusable(object, reason string) {
 	if reason == "" {
 		delete(c.unusable, object)
@@ -228,8 +228,7 @@ func (c *cache) setUnusable(object, reason string) {
 	}
 }
 
-// unusableObjects returns a sorted list of the unusable objects with the reasons, and the number of
-// rejected ServiceProfiles.
+// unusableObjects also returns the number of rejected ServiceProfiles.
 func (c *cache) unusableObjects() (list []string, profiles int) {
 	c.mu.RLock()
 	reasons := maps.Clone(c.unusable) // sorted after unlocking, because there may be many

@@ -11,8 +11,6 @@ import (
 	"isthmus/internal/text"
 )
 
-// explain returns the verdict on each address of a Service. The cache is locked for only one slice
-// at a time, so that readers and events are not blocked for long.
 func explain(c *cache, svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return func(yield func(federation.Considered) bool) {
 		var list []federation.Considered
@@ -27,8 +25,8 @@ func explain(c *cache, svc federation.ServiceID, port uint16) iter.Seq[federatio
 	}
 }
 
-// explainSlice joins a slice with a temporary reader, and appends the verdict on each address of
-// the slice to the list.
+// explainSlice uses a temporary reader to append the verdict on each address of a slice to the
+// list.
 func explainSlice(
 	c *cache, list []federation.Considered, l *slice, svc federation.ServiceID, port uint16,
 ) []federation.Considered {

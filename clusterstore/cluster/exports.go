@@ -84,8 +84,6 @@ func (x *CachedExports) Unlisted(id federation.ServiceID) bool {
 	return e.state() != federation.Missing && !x.cache.exports.isListed(id)
 }
 
-// exportIndex contains the results of the export hooks. The exportIndex of a cluster without hooks
-// is nil.
 type exportIndex struct {
 	cache      *cache
 	hooks      *ExportHooks
@@ -108,7 +106,6 @@ type exportedKind struct {
 	absent  bool // the API server does not serve the kind; the kind then counts as listed
 }
 
-// The kinds of objects with export hooks.
 const (
 	ofServices = iota
 	ofNamespaces
@@ -213,8 +210,8 @@ func (x *exportIndex) isListed(id federation.ServiceID) bool {
 	return listed
 }
 
-// setService updates the cached value of a Service. The from argument is nil for a new Service, and
-// the to argument is nil for a deleted Service. The receiver may be nil.
+// The from argument is nil for a new Service, and the to argument is nil for a deleted Service. The
+// receiver may be nil.
 func (x *exportIndex) setService(key string, from, to *Service) {
 	if x == nil {
 		return
@@ -281,8 +278,7 @@ func (x *exportIndex) setAbsent(kind int, absent bool) {
 	}
 }
 
-// size returns the bytes of memory used for the value of a Service in a linked cluster, including
-// its entry in the result of Exports.
+// The size of an export value includes its entry in the result of Exports.
 func (x *exportIndex) size(value any) int64 {
 	if value == nil {
 		return 0
@@ -294,8 +290,7 @@ func (x *exportIndex) size(value any) int64 {
 	return n
 }
 
-// serviceExportSize returns the bytes of memory used for a ServiceExport in a linked cluster,
-// including its entry in the result of Exports.
+// The size of a ServiceExport includes its entry in the result of Exports.
 func serviceExportSize(value any, _ string) int64 {
 	return valueSize(value) + indexEntry[any]() + exportPlace
 }
@@ -306,8 +301,7 @@ var exportPlace = listSize[Export](3)
 
 func sameExport(a, b any) bool { return reflect.DeepEqual(a, b) }
 
-// namespaceKind defines how Namespaces are listed, watched and cached. The cached value is false if
-// the Namespace is being deleted.
+// The cached value is false if the Namespace is being deleted.
 func namespaceKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, any] {
 	compact := func(o *metav1.PartialObjectMetadata) (any, bool) { return o.DeletionTimestamp == nil, true }
 	return exportKind(
@@ -315,8 +309,7 @@ func namespaceKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, any] {
 	)
 }
 
-// serviceExportKind defines how ServiceExports are listed, watched and cached. A ServiceExport with
-// a deletion timestamp is treated as deleted.
+// A ServiceExport with a deletion timestamp is treated as deleted.
 func serviceExportKind(c *Cluster) follow.Kind[*mcs.ServiceExport, any] {
 	compact := func(o *mcs.ServiceExport) (any, bool) {
 		return c.cfg.Exports.ServiceExport(o), o.DeletionTimestamp == nil
@@ -336,8 +329,7 @@ func serviceImportKind(c *Cluster) follow.Kind[*mcs.ServiceImport, any] {
 	))
 }
 
-// exportKind defines how a kind of object other than Services is cached for exports. The results of
-// the compact function are stored in the given map.
+// exportKind defines how a kind of object other than Services is cached for exports.
 func exportKind[O decode.Object](
 	c *Cluster, kind int, name string, from decode.Source[O], all map[string]any, compact func(O) (any, bool),
 ) follow.Kind[O, any] {

@@ -24,10 +24,9 @@ const (
 	proxyInboundPort = 4143
 )
 
-// workloadKind defines how ExternalWorkloads are listed, watched and cached. An ExternalWorkload is
-// cached as a pod with different facts. An ExternalWorkload is in the namespace of its slice, and
-// its proxy handles all of its ports. The slice determines the zone and readiness of an
-// ExternalWorkload.
+// workloadKind caches each ExternalWorkload as a pod with different facts. An ExternalWorkload is
+// in the namespace of its slice, and its proxy handles all of its ports. The slice determines the
+// zone and readiness of an ExternalWorkload.
 func workloadKind(c *Cluster) follow.Kind[*decode.ExternalWorkload, compactedPod] {
 	k := follow.Kind[*decode.ExternalWorkload, compactedPod]{
 		Name:    "externalworkloads",
@@ -80,8 +79,7 @@ func workloadFactsOf(o *decode.ExternalWorkload, r Rules) podFacts {
 	return newFacts(t, "")
 }
 
-// expandWorkload returns the smallest ExternalWorkload that compactWorkload compacts to p in a
-// linked cluster. If p is invalid, expandWorkload returns nil.
+// If p is invalid, expandWorkload returns nil.
 func expandWorkload(p compactedPod, r Rules) *decode.ExternalWorkload {
 	t := p.facts.fullTemplate()
 	if t.invalid != "" {
@@ -106,8 +104,8 @@ func workloadPorts(spec *decode.ExternalWorkloadSpec) namedPorts {
 	return namedPorts(ports)
 }
 
-// workloadLocation returns the addresses of an ExternalWorkload. Every ExternalWorkload is treated
-// as running, because only slices indicate its readiness.
+// workloadLocation treats every ExternalWorkload as running, because only slices indicate
+// readiness.
 func workloadLocation(o *decode.ExternalWorkload) *location {
 	s := &location{life: podRunning, workload: true}
 	for _, ip := range o.Spec.WorkloadIPs {
@@ -122,8 +120,7 @@ func workloadLocation(o *decode.ExternalWorkload) *location {
 	return s
 }
 
-// compactSelected returns a copy of an ExternalWorkload with only the fields from which
-// EndpointSlices are built.
+// compactSelected copies only the fields from which EndpointSlices are built.
 func compactSelected(o *decode.ExternalWorkload) *decode.ExternalWorkload {
 	kept := &decode.ExternalWorkload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, Labels: o.Labels},
@@ -157,8 +154,7 @@ func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 	return workloadPrefix + follow.JoinKey(namespace, ref.Name), true
 }
 
-// setWorkload updates the data that exists only for ExternalWorkloads. The to argument is empty if
-// the ExternalWorkload has been deleted.
+// The to argument is empty if the ExternalWorkload has been deleted.
 func setWorkload(c *cache, key string, to compactedPod) {
 	invalid := ""
 	if to.facts.isRead() {

@@ -58,8 +58,7 @@ type Probe struct {
 	Period time.Duration
 }
 
-// readGateway returns the Gateway that a Service represents, or nil if the Service is not a Linkerd
-// gateway.
+// If the Service is not a Linkerd gateway, readGateway returns nil.
 func readGateway(o *corev1.Service, r Rules) *Gateway {
 	if o.Annotations[gatewayAnnotation] != "true" || !IsHostname(o.Namespace) || !IsHostname(o.Name) {
 		return nil
@@ -211,7 +210,7 @@ func readPeriod(text string) time.Duration {
 	return min(max(d, minProbePeriod), maxProbePeriod)
 }
 
-// size returns the bytes of memory used by a gateway. The receiver may be nil.
+// The receiver may be nil.
 func (g *Gateway) size() int64 {
 	if g == nil {
 		return 0
@@ -230,7 +229,6 @@ func (g *Gateway) equal(o *Gateway) bool {
 		slices.Equal(g.IPs, o.IPs) && slices.Equal(g.Names, o.Names)
 }
 
-// gatewayIndex contains the Linkerd gateways of a cluster. The cache.mu mutex guards it.
 type gatewayIndex struct {
 	byService map[federation.ServiceID]*Gateway
 	changed   bool
@@ -240,8 +238,8 @@ func newGatewayIndex() gatewayIndex {
 	return gatewayIndex{byService: make(map[federation.ServiceID]*Gateway)}
 }
 
-// set updates the index after a change to a Service. The from argument is nil if the Service was
-// not a gateway before, and the to argument is nil if the Service is no longer a gateway.
+// The from argument is nil if the Service was not a gateway before, and the to argument is nil if
+// it is no longer a gateway.
 func (x *gatewayIndex) set(id federation.ServiceID, from, to *Gateway) {
 	if from.equal(to) {
 		return
@@ -254,7 +252,6 @@ func (x *gatewayIndex) set(id federation.ServiceID, from, to *Gateway) {
 	}
 }
 
-// takeChanged reports whether a gateway has changed since the previous call.
 func (x *gatewayIndex) takeChanged() bool {
 	changed := x.changed
 	x.changed = false

@@ -136,7 +136,7 @@ func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federati
 }
 
 // joiner creates the endpoints of one slice. The Pod determines the node, identity, opaque ports,
-// skipped ports and proxy ports of an endpoint. The slice determines the zone.
+// skipped ports and proxy ports of an endpoint, and the slice determines the zone.
 type joiner struct {
 	cache     *cache
 	requested uint16  // the service port
@@ -282,13 +282,11 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 	return federation.Served
 }
 
-// hasPort reports whether a set of ports contains the port of an endpoint. For a host port, the set
-// may contain either the host port or the container port.
+// For a host port, the set may contain either the host port or the container port.
 func (j *joiner) hasPort(set Ports, port uint16) bool {
 	return set.Contains(port) || j.behind != 0 && set.Contains(j.behind)
 }
 
-// usePod sets the fields of the joiner that depend on a Pod and its namespace.
 func (j *joiner) usePod(p *pod) {
 	if j.node != p.facts.node {
 		j.node = p.facts.node

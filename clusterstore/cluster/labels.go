@@ -44,7 +44,6 @@ func newLabelSet(from map[string]string) labelSet {
 	return labelSet{keys.String(), values.String()}
 }
 
-// compareLabels sorts templateHashLabel before all other keys.
 func compareLabels(a, b string) int {
 	switch {
 	case a == b:

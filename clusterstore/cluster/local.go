@@ -381,7 +381,6 @@ type Topic struct {
 	Instances    bool
 }
 
-// subject describes the topic, except for its Service, for reports of panics.
 func (t Topic) subject() string {
 	switch {
 	case t.AddressOwner:
@@ -394,15 +393,12 @@ func (t Topic) subject() string {
 	return "profiles"
 }
 
-// markTopic records that a change to an object in the namespace may affect profiles for the topic.
 func (l *Local) markTopic(namespace string, t Topic) {
 	if l != nil && l.cache.live {
 		l.dirty.Add(namespace, t, l.cache.now)
 	}
 }
 
-// markAddress records that a change to an object in the namespace may affect the result of
-// LookupAddress for the given IP.
 func (l *Local) markAddress(namespace string, ip netip.Addr) { l.markTopic(namespace, Topic{IP: ip}) }
 
 func (l *Local) markInstances(id federation.ServiceID) {
@@ -439,7 +435,7 @@ func (l *Local) profileChanged(about Topic, at time.Time) {
 	l.cfg.Supervisor.Do(work, report, again)
 }
 
-// findConflicts updates the conflicts at an IP. Calls must not overlap.
+// Calls to findConflicts must not overlap.
 func (l *Local) findConflicts(ip netip.Addr, at time.Time) {
 	l.conflicts.set(ip, l.conflictsAt(ip, at))
 }
@@ -499,8 +495,7 @@ func (l *Local) setLocation(p *pod, to *location) {
 	}
 }
 
-// setServiceAddresses updates the cluster IPs and external addresses of a Service. The from
-// argument is nil for a new Service, and the to argument is nil for a deleted Service.
+// The from argument is nil for a new Service, and the to argument is nil for a deleted Service.
 func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) {
 	if l == nil {
 		return
@@ -527,8 +522,7 @@ func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) 
 	}
 }
 
-// location returns the location of a Pod or ExternalWorkload. The result is nil if the location is
-// unknown or the cluster is a linked cluster.
+// The result is nil if the location is unknown or the cluster is a linked cluster.
 func (l *Local) location(p *pod) *location {
 	if l == nil {
 		return nil
@@ -536,8 +530,7 @@ func (l *Local) location(p *pod) *location {
 	return l.addresses.locations[p]
 }
 
-// setSelecting caches a Service if it has a selector. The to argument is nil for a deleted Service.
-// The receiver may be nil.
+// The to argument is nil for a deleted Service. The receiver may be nil.
 func (l *Local) setSelecting(id federation.ServiceID, to *Service) {
 	switch {
 	case l == nil:
@@ -548,8 +541,7 @@ func (l *Local) setSelecting(id federation.ServiceID, to *Service) {
 	}
 }
 
-// selectedAt returns the cached fields of the ExternalWorkload with the given key, or nil if the
-// ExternalWorkload does not exist. The receiver may be nil.
+// The receiver may be nil.
 func (l *Local) selectedAt(key string) *decode.ExternalWorkload {
 	if l == nil {
 		return nil
@@ -558,8 +550,7 @@ func (l *Local) selectedAt(key string) *decode.ExternalWorkload {
 	return l.selected[namespace][name]
 }
 
-// setSelected caches the fields of an ExternalWorkload that determine EndpointSlices. The to
-// argument is nil for a deleted ExternalWorkload. The receiver may be nil.
+// The to argument is nil for a deleted ExternalWorkload. The receiver may be nil.
 func (l *Local) setSelected(key string, to *decode.ExternalWorkload) {
 	if l == nil {
 		return
@@ -573,8 +564,7 @@ func (l *Local) setSelected(key string, to *decode.ExternalWorkload) {
 	}
 }
 
-// countManaged adds n to the number of marked slices of a Service. Slices that are not marked are
-// ignored. The receiver may be nil.
+// countManaged ignores slices that are not marked. The receiver may be nil.
 func (l *Local) countManaged(of *slice, n int) {
 	if l == nil || of == nil || of.managed == "" {
 		return

@@ -125,8 +125,8 @@ const (
 	noClaim
 )
 
-// claimWords contains the words that describe several objects with the same claim. The description
-// for byDraining is empty, because several Pods that are being deleted never share a claim.
+// claimWords has no words for byDraining, because several Pods that are being deleted never share a
+// claim.
 var claimWords = [noClaim]string{
 	byIP:        "Pods with IP ",
 	byHostPort:  "Pods with host port ",
@@ -158,7 +158,6 @@ func (l *location) claim(addr netip.AddrPort) claim {
 	return c
 }
 
-// claimed describes several objects that have the same claim to an address.
 func claimed(n int, by claim, addr netip.AddrPort) string {
 	if by == byIP {
 		return fmt.Sprintf("%d %s%v", n, claimWords[by], addr.Addr())

@@ -61,7 +61,6 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// lag returns the observer for the lag of a resource, or nil if the lag is not measured.
 func (m *Metrics) lag(resource string) prometheus.Observer {
 	if m == nil {
 		return nil

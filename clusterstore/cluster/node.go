@@ -29,8 +29,7 @@ func (n node) equal(o node) bool {
 	return n.zone == o.zone && n.region == o.region && slices.Equal(n.addresses, o.addresses)
 }
 
-// size returns the bytes of memory used by a Node. The addresses of Nodes are not counted, because
-// only linked clusters have a memory cap.
+// The addresses of Nodes are not counted, because only linked clusters have a memory cap.
 func (n node) size(string) int64 { return indexEntry[node]() }
 
 // shared yields the zone and the region of a Node. The region is also a key of nodeIndex.regions.
@@ -38,8 +37,7 @@ func (n node) shared(yield func(any, int64) bool) {
 	_ = yield(n.zone, uniqueText(n.zone)) && yield(n.region, uniqueText(n.region)+indexEntry[int]())
 }
 
-// localNodeKind defines how the Nodes of the local cluster are listed, watched and cached. The
-// Nodes of the local cluster are cached with their addresses.
+// localNodeKind caches the addresses of Nodes in addition to their zones and regions.
 func localNodeKind(c *Cluster) follow.Kind[*corev1.Node, node] {
 	k := nodeKind(c, c.cfg.Client.Sources.Nodes, compactLocalNode)
 	k.Changed = func(name string, n node, exists bool) {
@@ -52,8 +50,7 @@ func localNodeKind(c *Cluster) follow.Kind[*corev1.Node, node] {
 	return k
 }
 
-// linkedNodeKind defines how the Nodes of a linked cluster are listed, watched and cached. In a
-// linked cluster, Isthmus reads only the metadata of Nodes.
+// Isthmus reads only the metadata of Nodes in a linked cluster.
 func linkedNodeKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, node] {
 	k := nodeKind(c, c.cfg.Client.Sources.NodeMetadata, compactLinkedNode)
 	k.Aside = true // only the region depends on these Nodes
@@ -73,8 +70,7 @@ func nodeKind[O decode.Object](c *Cluster, source decode.Source[O], compact func
 	}
 }
 
-// compactLocalNode returns the zone, region and IP addresses of a Node. Addresses that are
-// hostnames are ignored.
+// compactLocalNode ignores addresses that are hostnames.
 func compactLocalNode(o *corev1.Node) (node, bool) {
 	n := nodeOf(o.Labels)
 	for _, a := range o.Status.Addresses {
@@ -89,7 +85,6 @@ func compactLocalNode(o *corev1.Node) (node, bool) {
 
 func compactLinkedNode(o *metav1.PartialObjectMetadata) (node, bool) { return nodeOf(o.Labels), true }
 
-// expandNode returns the smallest Node that compactLinkedNode compacts to n.
 func expandNode(n node) *metav1.PartialObjectMetadata {
 	labels := nonEmpty(map[string]string{zoneLabel: n.zone.Value(), regionLabel: n.region.Value()})
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: labels}}
@@ -105,8 +100,6 @@ func nodeOf(labels map[string]string) node {
 	return node{zone: unique.Make(labels[zoneLabel]), region: unique.Make(region)}
 }
 
-// nodeIndex contains the Nodes of a cluster, and the region that all Nodes share. The cache.mu
-// mutex guards it.
 type nodeIndex struct {
 	cache       *cache
 	byName      map[string]node
@@ -123,8 +116,6 @@ func newNodeIndex(c *cache) nodeIndex {
 	}
 }
 
-// set updates the index after a change to a Node. The before argument is the zero value for a new
-// Node, and the now argument is the zero value for a deleted Node.
 func (x *nodeIndex) set(name string, before, now node) {
 	x.countRegion(before.region, -1)
 	x.countRegion(now.region, 1)
@@ -139,8 +130,8 @@ func (x *nodeIndex) set(name string, before, now node) {
 	}
 }
 
-// updateRegion updates the region that all Nodes share, and reports whether the region has changed.
-// Callers call updateRegion only after a complete list or a single event.
+// updateRegion reports whether the region that all Nodes share has changed. Callers call
+// updateRegion only after a complete list or a single event.
 func (x *nodeIndex) updateRegion() (changed bool) {
 	now := x.commonRegion()
 	changed = now != x.region || !x.regionKnown
@@ -159,7 +150,6 @@ func (x *nodeIndex) commonRegion() string {
 	return ""
 }
 
-// countRegion adds n to the number of Nodes in a region. The zero handle is ignored.
 func (x *nodeIndex) countRegion(region unique.Handle[string], n int) {
 	var none unique.Handle[string]
 	if x.regions[region] += n; x.regions[region] == 0 || region == none {

@@ -12,7 +12,6 @@ import (
 	"isthmus/clusterstore/follow"
 )
 
-// owner is the cached form of a ReplicaSet or Job.
 type owner struct {
 	key    string
 	parent unique.Handle[ownerRef] // owner of the ReplicaSet or Job; the zero Handle for a placeholder
@@ -63,7 +62,6 @@ func compactOwner(o *metav1.PartialObjectMetadata) (unique.Handle[ownerRef], boo
 	return unique.Make(onlyOwner(o.OwnerReferences)), true
 }
 
-// expandOwner returns the smallest object that compactOwner compacts to parent.
 func expandOwner(parent unique.Handle[ownerRef]) *metav1.PartialObjectMetadata {
 	owners := parent.Value().references()
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owners}}
@@ -77,19 +75,14 @@ func (r ownerRef) references() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{Kind: r.kind, Name: r.name}}
 }
 
-// ownerSize returns the bytes of memory used by a ReplicaSet, Job or placeholder, except for its
-// key.
+// ownerSize is the same for a ReplicaSet, a Job and a placeholder, and does not include the key.
 func ownerSize() int64 { return allocation + sizeof[owner]() + indexEntry[*owner]() + listedSize }
 
-// parentSize returns the bytes of memory that a ReplicaSet or Job uses for the name of its owner.
 func parentSize(parent unique.Handle[ownerRef]) int64 {
 	ref := parent.Value()
 	return uniqueSize + sizeof[ownerRef]() + textSize(ref.kind) + textSize(ref.name)
 }
 
-// ownerIndex contains the ReplicaSets and Jobs of a cluster, by key. If a Pod refers to a
-// ReplicaSet or Job that has not been read, the index contains a placeholder. The cache.mu mutex
-// guards it.
 type ownerIndex struct {
 	cache       *cache
 	replicaSets map[string]*owner
@@ -100,7 +93,7 @@ func newOwnerIndex(c *cache) ownerIndex {
 	return ownerIndex{cache: c, replicaSets: make(map[string]*owner), jobs: make(map[string]*owner)}
 }
 
-// ofKind returns the map of owners of the given kind, or nil if Isthmus does not read that kind.
+// If Isthmus does not read owners of the given kind, ofKind returns nil.
 func (x *ownerIndex) ofKind(kind string) map[string]*owner {
 	switch kind {
 	case kindReplicaSet:
@@ -111,7 +104,6 @@ func (x *ownerIndex) ofKind(kind string) map[string]*owner {
 	return nil
 }
 
-// attach connects a Pod to its ReplicaSet or Job, or to a placeholder.
 func (x *ownerIndex) attach(p *pod) {
 	t := p.facts.fullTemplate()
 	ref := t.owner

@@ -41,8 +41,7 @@ func podKind(c *Cluster) follow.Kind[*corev1.Pod, compactedPod] {
 	}
 }
 
-// compactPod returns the cached form of a Pod. Only Pods of the local cluster are cached with their
-// addresses.
+// Only Pods of the local cluster are cached with their addresses.
 func compactPod(c *Cluster, o *corev1.Pod) (p compactedPod, ok bool) {
 	p.facts = podFactsOf(o, c.cfg.Rules)
 	if c.cache.local != nil {
@@ -106,7 +105,7 @@ func (t *template) expandMetadata(r Rules) metav1.ObjectMeta {
 	}
 }
 
-// podLocation returns the addresses of a Pod, or nil if the Pod has no address yet.
+// If the Pod has no address yet, podLocation returns nil.
 func podLocation(o *corev1.Pod) *location {
 	s := &location{life: lifeOf(o), hostNetwork: o.Spec.HostNetwork}
 	s.ips = addIP(s.ips, o.Status.PodIP)
@@ -142,8 +141,8 @@ func lifeOf(o *corev1.Pod) life {
 	return podStarting
 }
 
-// compactedPod is the cached form of a Pod or ExternalWorkload. The location of a compactedPod is
-// only set in the local cluster.
+// compactedPod is the cached form of a Pod or ExternalWorkload. The location field is only set in
+// the local cluster.
 type compactedPod struct {
 	facts    podFacts
 	location *location
@@ -158,8 +157,7 @@ func (p compactedPod) same(o compactedPod) bool {
 	return p.facts == o.facts && p.location.equal(o.location) && sameSelected(p.selected, o.selected)
 }
 
-// size returns the bytes of memory used by a Pod or ExternalWorkload in a linked cluster, including
-// its owner or a placeholder.
+// The size of a Pod includes its owner or a placeholder for the owner.
 func (p compactedPod) size(key string) int64 {
 	t := p.facts.fullTemplate()
 	n := sizeof[pod]() + indexEntry[*pod]() + groupedSize + textSize(p.facts.traits)
@@ -177,7 +175,6 @@ func (p compactedPod) size(key string) int64 {
 // podSet, although siblings may share it.
 const groupedSize = 144
 
-// shared yields the values that most Pods share with other Pods.
 func (p compactedPod) shared(yield func(any, int64) bool) {
 	_ = yield(p.facts.template, p.facts.template.Value().size()) && yield(p.facts.node, uniqueText(p.facts.node))
 }
@@ -199,7 +196,7 @@ type pod struct {
 	slices []*slice // slices with an address of this Pod
 }
 
-// id returns the namespace and name of the Pod or ExternalWorkload to which the template belongs.
+// The argument of id must be the template of the same Pod or ExternalWorkload.
 func (p *pod) id(t *template) (namespace, name string) {
 	if t.external() {
 		return follow.SplitKey(strings.TrimPrefix(p.key, workloadPrefix))
@@ -241,7 +238,6 @@ func newFacts(t template, node string) podFacts {
 	return podFacts{template: unique.Make(t), node: unique.Make(node), traits: traits}
 }
 
-// fullTemplate returns the template including the traits.
 func (f podFacts) fullTemplate() template {
 	t := f.template.Value()
 	var rest string
@@ -258,8 +254,7 @@ func (f podFacts) siblings(o podFacts) bool { return f.template == o.template &&
 // alike returns the facts without the node, which are the same for all siblings.
 func (f podFacts) alike() podFacts { return podFacts{template: f.template, traits: f.traits} }
 
-// external reports whether the facts belong to an ExternalWorkload. The external method must not be
-// called for placeholders.
+// The external method must not be called for placeholders.
 func (f podFacts) external() bool {
 	t := f.template.Value()
 	return t.external()
@@ -286,7 +281,6 @@ func (t *template) external() bool { return t.identity != unique.Handle[federati
 // malformed Pod have no inbound port, and [Health] reports the number of malformed Pods.
 func (t template) malformed() bool { return t.controlPlane != "" && t.proxy == proxyPorts{} }
 
-// size returns the bytes of memory used by a template, which several Pods may share.
 func (t template) size() int64 {
 	n := uniqueSize + sizeof[template]() +
 		textSize(t.owner.kind) + textSize(t.controlPlane) + textSize(t.opaque.ranges) +
@@ -449,7 +443,6 @@ func (x *podIndex) touch(p *pod) {
 	x.cache.local.markLocation(p)
 }
 
-// entry returns the pod with the given key, creating a placeholder if necessary.
 func (x *podIndex) entry(key string) *pod {
 	pods := x.near(namespaceOfPod(key))
 	p := pods[key]

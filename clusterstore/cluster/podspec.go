@@ -22,7 +22,6 @@ const (
 // ports are unknown.
 type proxyPorts struct{ inbound, admin, control uint16 }
 
-// containers iterates over the init containers and regular containers of a Pod.
 func containers(spec *corev1.PodSpec) func(yield func(*corev1.Container) bool) {
 	return func(yield func(*corev1.Container) bool) {
 		for _, list := range [...][]corev1.Container{spec.InitContainers, spec.Containers} {
@@ -75,7 +74,6 @@ func (p proxyPorts) environment() []corev1.EnvVar {
 	}
 }
 
-// listenPort returns the port of an address in the form IP:port, or zero if the address is invalid.
 func listenPort(addr string) uint16 {
 	a, err := netip.ParseAddrPort(addr)
 	if err != nil {
@@ -128,8 +126,6 @@ func readHostPorts(spec *corev1.PodSpec) (list []hostPort) {
 	return slices.Clone(list) // frees unused capacity
 }
 
-// readHostPort returns the host port of a container port. The ok result is false if there is no
-// valid host port.
 func readHostPort(p *corev1.ContainerPort) (h hostPort, ok bool) {
 	port, isHostPort := portNumber(&p.HostPort)
 	container, valid := portNumber(&p.ContainerPort)
@@ -151,8 +147,6 @@ func readHostPort(p *corev1.ContainerPort) (h hostPort, ok bool) {
 	return h, Routable(ip)
 }
 
-// compareHostPorts orders host ports by port number, and then by the address to which they are
-// bound.
 func compareHostPorts(a, b hostPort) int {
 	return cmp.Or(cmp.Compare(a.port, b.port), a.bound.Compare(b.bound))
 }

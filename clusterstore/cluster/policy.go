@@ -38,8 +38,6 @@ type policy struct {
 // maps.
 const policySize = 1600
 
-// podSet represents the Pods or ExternalWorkloads in a namespace whose facts differ only in their
-// nodes.
 type podSet struct {
 	facts  podFacts
 	pods   int
@@ -95,7 +93,7 @@ func (p *policy) join(of *pod, evaluated *podSet) *podSet {
 	return set
 }
 
-// cacheOpaque caches the opaque ports of a set, unless the policy would exceed maxOpaqueBytes.
+// The opaque ports of a set are not cached if the policy would exceed maxOpaqueBytes.
 func (p *policy) cacheOpaque(set *podSet) {
 	set.lacks = false
 	if set.opaque == (opaquePorts{}) || p.lists[set.opaque] {
@@ -212,8 +210,6 @@ func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	return all
 }
 
-// policyIndex contains the Servers of a cluster, and their effects on the Pods of each namespace.
-// The cache.mu mutex guards it.
 type policyIndex struct {
 	cache *cache
 	dirty *pace.Dirty[string] // namespaces whose policies must be evaluated

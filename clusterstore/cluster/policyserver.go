@@ -35,8 +35,7 @@ func serverKind(c *Cluster) follow.Kind[*decode.Server, *serverFacts] {
 	}
 }
 
-// compactServer returns the cached form of a Server. Servers that make no port opaque are not
-// cached.
+// Servers that make no port opaque are not cached.
 func compactServer(o *decode.Server) (*serverFacts, bool) {
 	if o.Invalid != "" {
 		return &serverFacts{invalid: o.Invalid}, true
@@ -51,8 +50,7 @@ func compactServer(o *decode.Server) (*serverFacts, bool) {
 	return f, true
 }
 
-// expandServer returns the smallest Server that compactServer compacts to f. If the Server could
-// not be decoded, the result has no specification, so compactServer ignores it.
+// If f is invalid, expandServer returns nil.
 func expandServer(f *serverFacts) *decode.Server { return &decode.Server{Spec: f.spec} }
 
 func (f *serverFacts) read() (err error) {
@@ -76,16 +74,15 @@ func (f *serverFacts) read() (err error) {
 	return nil
 }
 
-// size returns the bytes of memory used by a Server, including its parsed selectors. The size
-// includes the policy of the namespace, because the Server may be the only Server in the namespace.
+// The size of a Server includes the policy of its namespace, because the Server may be the only
+// Server in the namespace.
 func (f *serverFacts) size(key string) int64 {
 	return sizeof[serverFacts]() + 2*indexEntry[*serverFacts]() + indexEntry[*policy]() + policySize +
 		selectorMemory(f.spec.PodSelector) + selectorMemory(f.spec.ExternalWorkloadSelector) +
 		textSize(f.spec.Port.StrVal) + textSize(f.spec.ProxyProtocol) + unusableSize("Server "+key, f.invalid)
 }
 
-// selectorMemory returns the bytes of memory used by a selector, both as a specification and in its
-// parsed form.
+// selectorMemory includes both the specification and the parsed form of a selector.
 func selectorMemory(s *metav1.LabelSelector) int64 {
 	if s == nil {
 		return 0
@@ -115,7 +112,6 @@ func (f *serverFacts) cost() int {
 	return 1 + selectorSize(f.spec.PodSelector) + selectorSize(f.spec.ExternalWorkloadSelector)
 }
 
-// maxSelectorSize is the maximum number of keys and values in a selector.
 const maxSelectorSize = 500
 
 // readSelector parses a selector. A nil selector matches nothing.

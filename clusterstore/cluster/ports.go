@@ -105,8 +105,8 @@ const maxNamed = 10
 
 type portRange struct{ from, to uint16 }
 
-// newPorts creates a set from ranges. The ranges are sorted, and adjacent ranges are merged, so
-// that sets with the same ports are equal and lookups are fast.
+// newPorts sorts the ranges and merges adjacent ranges, so that sets with the same ports are equal
+// and lookups are fast.
 func newPorts(list []portRange) Ports {
 	slices.SortFunc(list, func(a, b portRange) int { return cmp.Compare(a.from, b.from) })
 	var ranges []byte
@@ -145,8 +145,7 @@ type namedPorts string
 // maxNamedPorts limits the named ports of one object, in bytes.
 const maxNamedPorts = 16 << 10
 
-// appendPort appends a port to encoded namedPorts. Ports without a name or with an invalid number
-// are ignored.
+// appendPort ignores ports without a name or with an invalid number.
 func appendPort(ports []byte, name string, number int32) []byte {
 	n, ok := portNumber(&number)
 	if len(ports) > maxNamedPorts || name == "" || !ok || strings.Contains(name, labelEnd) {
@@ -175,7 +174,7 @@ func (p namedPorts) number(name string) (uint16, bool) {
 	return 0, false
 }
 
-// numbers maps each name to the first port with that name.
+// If several ports have the same name, numbers contains the first port.
 func (p namedPorts) numbers() map[string]uint16 {
 	numbers := make(map[string]uint16)
 	for name, number := range p.all {

@@ -87,8 +87,7 @@ func serviceKind(c *Cluster) follow.Kind[*corev1.Service, *Service] {
 	return k
 }
 
-// size returns the bytes of memory used by a Service in a linked cluster, except for its value for
-// exports.
+// The size of a Service does not include its value for exports.
 func (s *Service) size() int64 {
 	n := serviceEntrySize() + allocation + sizeof[Service]() +
 		listSize[ServicePort](cap(s.Ports)) + s.leads.size()
@@ -138,8 +137,7 @@ func compactService(o *corev1.Service, r Rules, full bool) *Service {
 	return s
 }
 
-// expandService returns the smallest Service that compactService compacts to s in a linked cluster.
-// The value for exports is omitted.
+// The expanded Service does not contain the value for exports.
 func expandService(s *Service) *corev1.Service {
 	o := &corev1.Service{}
 	if s.ExternalName {
@@ -162,8 +160,7 @@ func (s *Service) HasPort(port uint16) bool {
 	return slices.ContainsFunc(s.Ports, func(p ServicePort) bool { return p.Number == port })
 }
 
-// numbers maps the name of each named TCP port to its number. If several ports have the same name,
-// the first port is returned.
+// If several ports have the same name, numbers contains the first port.
 func (s *Service) numbers() map[string]uint16 {
 	numbers := make(map[string]uint16)
 	for _, p := range s.Ports {
@@ -174,8 +171,7 @@ func (s *Service) numbers() map[string]uint16 {
 	return numbers
 }
 
-// clusterIPs returns the cluster IPs of a Service. Headless Services and Services of type
-// ExternalName have no cluster IPs.
+// Headless Services and Services of type ExternalName have no cluster IPs.
 func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
 	if o.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -190,8 +186,7 @@ func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
 	return ips
 }
 
-// externalIPs returns the sorted addresses of a Service outside of the cluster, even if there are
-// more than maxIPs.
+// The number of external IPs may exceed maxIPs.
 func externalIPs(o *corev1.Service) (ips []netip.Addr) {
 	add := func(text string) {
 		if ip, ok := parseIP(text); ok {
@@ -283,8 +278,6 @@ func (s *Service) decodeSelecting(id federation.ServiceID) *corev1.Service {
 	return o
 }
 
-// serviceIndex contains the Services of a cluster together with their slices. The cache.mu mutex
-// guards it.
 type serviceIndex struct {
 	cache *cache
 	byID  map[federation.ServiceID]*serviceEntry

@@ -19,9 +19,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// profileKind defines how ServiceProfiles are listed, watched and cached. A ServiceProfile is
-// translated when it is read. Unusable ServiceProfiles are cached with the reason, because they
-// hide other ServiceProfiles for the same Service.
+// profileKind translates each ServiceProfile when it is read. Unusable ServiceProfiles are cached
+// with the reason, because they hide other ServiceProfiles for the same Service.
 func profileKind(c *Cluster) follow.Kind[*decode.ServiceProfile, *translatedProfile] {
 	profiles := &c.cache.local.profiles
 	return follow.Kind[*decode.ServiceProfile, *translatedProfile]{
@@ -45,7 +44,6 @@ func logUnusable(log *zap.Logger, key string, f *translatedProfile, exists bool)
 	log.Warn(message, zap.String("profile", key), zap.String("reason", f.Problem))
 }
 
-// profileIndex contains the ServiceProfiles of the local cluster. The cache.mu mutex guards it.
 type profileIndex struct {
 	local    *Local
 	byKey    map[string]*translatedProfile
@@ -56,8 +54,6 @@ func newProfileIndex(l *Local) profileIndex {
 	return profileIndex{local: l, byKey: make(map[string]*translatedProfile)}
 }
 
-// set updates the index after a change to a ServiceProfile. The before argument is nil for a new
-// ServiceProfile, and the now argument is nil for a deleted ServiceProfile.
 func (x *profileIndex) set(key string, before, now *translatedProfile) {
 	if before != nil && before.Profile == nil {
 		x.rejected--
@@ -173,8 +169,6 @@ type translator struct {
 	emptyStatus bool   // a status without bounds was translated
 }
 
-// describe returns a message about the parts of a translated ServiceProfile that cannot be used, or
-// "" if there are none.
 func (t *translator) describe(p *federation.ServiceProfile) string {
 	if why := discarded(p.Budget); why != "" {
 		budget := "retryBudget: proxies discard it and do not retry requests to the Service: " + why
@@ -212,7 +206,6 @@ func (t *translator) profile(o *decode.ServiceProfile) (*federation.ServiceProfi
 	return p, nil
 }
 
-// madeRoute contains a translated route, and the reason why parts of it were omitted, if any.
 type madeRoute struct {
 	federation.Route
 	problem error
@@ -269,8 +262,8 @@ func (t *translator) override(d *decode.WeightedDst) (federation.Override, error
 	return federation.Override{Authority: d.Authority, Weight: w}, nil
 }
 
-// spend adds the size of one part to the estimated size. The spend method returns an error if the
-// ServiceProfile becomes too large, or if the part is not valid UTF-8.
+// The spend method returns an error if the ServiceProfile becomes too large, or if the part is not
+// valid UTF-8.
 func (t *translator) spend(part string) error {
 	t.size += sizePerPart + len(part)
 	switch {

@@ -71,7 +71,6 @@ func listSize[T any](room int) int64 {
 // and numbers, but must not contain cycles.
 func valueSize(value any) int64 { return referredSize(reflect.ValueOf(value)) }
 
-// referredSize returns the memory to which a value refers.
 func referredSize(v reflect.Value) (n int64) {
 	switch v.Kind() {
 	case reflect.String:
@@ -100,8 +99,7 @@ func referredSize(v reflect.Value) (n int64) {
 	return n
 }
 
-// referredMapSize returns the memory used by a map and its entries. Even a small map allocates room
-// for eight entries.
+// Even a small map allocates room for eight entries.
 func referredMapSize(v reflect.Value) int64 {
 	if v.IsNil() {
 		return 0
@@ -115,12 +113,10 @@ func referredMapSize(v reflect.Value) int64 {
 	return n
 }
 
-// uniqueText returns the memory used by an interned string.
 func uniqueText(text unique.Handle[string]) int64 {
 	return uniqueSize + sizeof[string]() + textSize(text.Value())
 }
 
-// unusableSize returns the memory used for the reason why an object cannot be used.
 func unusableSize(object, reason string) int64 {
 	if reason == "" {
 		return 0

@@ -80,7 +80,6 @@ type slicePort struct {
 	number uint16 // zero if the number is invalid; the port is then not served
 }
 
-// portRef identifies a port of a slice, either by name or by number.
 type portRef struct {
 	name   string
 	number uint16
@@ -132,8 +131,7 @@ type (
 	coreEndpointAddress = corev1.EndpointAddress
 )
 
-// endpointsKind defines how Endpoints objects are listed, watched and cached. Endpoints objects
-// replace EndpointSlices if Rules.EndpointSlices is false.
+// Endpoints objects replace EndpointSlices if Rules.EndpointSlices is false.
 func endpointsKind(c *Cluster) follow.Kind[*coreEndpoints, *slice] {
 	return sliceKind(c, "endpoints", c.cfg.Client.Sources.Endpoints, func(o *coreEndpoints) (*slice, bool) {
 		return compactEndpoints(o, c.cfg.local != nil), true
@@ -223,8 +221,6 @@ func compactEndpoints(o *coreEndpoints, local bool) *slice {
 	return l
 }
 
-// expandSlice returns the smallest EndpointSlice that compactSlice compacts to l in a linked
-// cluster.
 func expandSlice(l *slice) *discoveryv1.EndpointSlice {
 	o := &discoveryv1.EndpointSlice{ObjectMeta: l.mirror.expand()}
 	o.Labels[discoveryv1.LabelServiceName] = l.service.Name
@@ -251,8 +247,6 @@ func expandSlice(l *slice) *discoveryv1.EndpointSlice {
 // maxEndpointAddresses is the maximum number of addresses per endpoint that API servers accept.
 const maxEndpointAddresses = 100
 
-// expandEndpoints returns the smallest Endpoints object that compactEndpoints compacts to l in a
-// linked cluster.
 func expandEndpoints(l *slice) *coreEndpoints {
 	o := &coreEndpoints{ObjectMeta: l.mirror.expand()}
 	for _, sub := range l.subsets {
@@ -337,7 +331,6 @@ func (r *endpointReader) read(ports []slicePort, endpoints []discoveryv1.Endpoin
 	return subset{ports: ports, ready: len(ready), addresses: trim(append(ready, others...))}
 }
 
-// readEndpoint returns the fields that all addresses of an endpoint have in common.
 func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at addressFacts) {
 	target, known := r.target(e.TargetRef, r.namespace)
 	a.target = target
@@ -387,7 +380,6 @@ func (r *endpointReader) hints(h *discoveryv1.EndpointHints) (zones, nodes strin
 	return zones, nodes
 }
 
-// joinHints sorts the names and appends hintEnd to each of them.
 func joinHints[T any](list []T, name func(T) string) string {
 	if len(list) == 0 {
 		return ""
@@ -455,7 +447,6 @@ func (a address) same(b address) bool {
 	return a.ip == b.ip && a.target == b.target && a.facts == b.facts && value(a.hostname) == value(b.hostname)
 }
 
-// size returns the bytes of memory to which an address refers.
 func (a *address) size() int64 {
 	n := textSize(a.target)
 	if a.hostname != nil {
@@ -464,7 +455,6 @@ func (a *address) size() int64 {
 	return n
 }
 
-// size returns the bytes of memory used by an addressFacts, which several addresses may share.
 func (p addressFacts) size() int64 {
 	return uniqueSize + sizeof[addressFacts]() +
 		textSize(p.zone) + textSize(p.zones) + textSize(p.nodes) + textSize(p.node) + textSize(string(p.why)) +
@@ -546,8 +536,8 @@ func (l *slice) connected(local bool) iter.Seq[*address] {
 	}
 }
 
-// size returns the bytes of memory used by a slice in a linked cluster. The size includes memory
-// for the Service and Pods to which the slice refers, even if they do not exist.
+// The size of a slice includes memory for the Service and Pods to which the slice refers, even if
+// they do not exist.
 func (l *slice) size(string) int64 {
 	n := sizeof[slice]() + indexEntry[*slice]() + serviceEntrySize() + textSize(l.service.Namespace) +
 		textSize(l.service.Name) + textSize(l.mirror.cluster) + textSize(l.mirror.identity) +
@@ -584,7 +574,6 @@ func (l *slice) shared(yield func(any, int64) bool) {
 	}
 }
 
-// same reports whether all fields copied from the object are equal.
 func (l *slice) same(o *slice) bool { return l.alike(o, false) }
 
 // alike reports whether two slices are equivalent. If the shown argument is true, fields that are
@@ -594,8 +583,6 @@ func (l *slice) alike(o *slice, shown bool) bool {
 		slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool { return a.alike(b, shown) })
 }
 
-// sliceIndex contains the EndpointSlices or Endpoints objects of a cluster. The cache.mu mutex
-// guards it.
 type sliceIndex struct {
 	cache *cache
 	byKey map[string]*slice
@@ -604,8 +591,6 @@ type sliceIndex struct {
 
 func newSliceIndex(c *cache) sliceIndex { return sliceIndex{cache: c, byKey: make(map[string]*slice)} }
 
-// set updates the index after a change to a slice. The before argument is nil for a new slice, and
-// the now argument is nil for a deleted slice.
 func (x *sliceIndex) set(key string, before, now *slice) {
 	x.cache.local.countManaged(before, -1)
 	x.cache.local.countManaged(now, 1)
@@ -651,7 +636,6 @@ func (x *sliceIndex) touch(l *slice) {
 
 func compareKey(l *slice, key string) int { return cmp.Compare(l.key, key) }
 
-// attachPods connects the addresses of a slice to Pods, ExternalWorkloads or placeholders.
 func (x *sliceIndex) attachPods(l *slice) {
 	for a := range l.connected(x.cache.local != nil) {
 		if a.target == "" {
