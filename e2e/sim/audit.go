@@ -41,15 +41,15 @@ func newAudit(w *world, cs *clients) *audit {
 // client that waits for a first message may hold what is long gone.
 func (a *audit) mark(cs *clients) {
 	for v, old := range a.known {
-		now := a.world.ask(v)
+		now := ask(a.world, v)
 		k := &known{now.offers, map[offer]bool{}, now.least}
 		for o := range now.offers {
 			c := a.world.named(o.cluster)
 			was, stayed := old.always[o]
 			switch {
-			case (c.shaken || c.spreading()) && !stayed:
+			case (c.shaken || spreading(c)) && !stayed:
 				delete(k.always, o)
-			case c.shaken || c.spreading():
+			case c.shaken || spreading(c):
 				k.always[o] = min(k.always[o], was)
 				k.before[o] = old.before[o]
 			default:
@@ -94,7 +94,7 @@ func (a *audit) written(service string) {
 			continue
 		}
 		for _, v := range all {
-			now, k := a.world.ask(v), a.known[v]
+			now, k := ask(a.world, v), a.known[v]
 			k.least = min(k.least, now.least)
 			for o, was := range k.always {
 				if g, ok := now.offers[o]; ok {

@@ -15,7 +15,7 @@ import (
 )
 
 // away returns the clusters whose changes do not reach the gateway for now.
-func (w *world) away() map[*cluster]bool {
+func away(w *world) map[*cluster]bool {
 	away := map[*cluster]bool{}
 	for _, c := range w.clusters {
 		if c.fault != nil && c.fault.away {
@@ -27,16 +27,16 @@ func (w *world) away() map[*cluster]bool {
 
 // wrong returns why a client does not hold what the oracle computes; nil: it does, as far as that is known. What is in
 // clusters that are away is not.
-func (w *world) wrong(c *client, a answer, away map[*cluster]bool) error {
+func wrong(w *world, c *client, a answer, away map[*cluster]bool) error {
 	if !c.wanted.Load() || c.stalled {
 		return nil
 	}
 	now := c.stream.Snapshot()
 	if c.kind == proxy.GetProfile {
-		return w.wrongProfile(c.service, now)
+		return wrongProfile(w, c.service, now)
 	}
 	if of := w.clusters[0].services[c.service]; of != nil {
-		if m := w.named(of.Labels[kube.RemoteDiscovery]); away[m] && !w.takenOut(m) {
+		if m := w.named(of.Labels[kube.RemoteDiscovery]); away[m] && !takenOut(w, m) {
 			return nil
 		}
 	}
@@ -44,7 +44,7 @@ func (w *world) wrong(c *client, a answer, away map[*cluster]bool) error {
 		return refused(now, a.code)
 	}
 	known := func(addr netip.AddrPort, c *cluster) bool {
-		return len(away) == 0 || !shared(addr) && (!away[c] || w.takenOut(c))
+		return len(away) == 0 || !shared(addr) && (!away[c] || takenOut(w, c))
 	}
 	all := a.endpoints
 	if a.vague {
@@ -52,7 +52,7 @@ func (w *world) wrong(c *client, a answer, away map[*cluster]bool) error {
 	}
 	want, got := map[netip.AddrPort]string{}, map[netip.AddrPort]string{}
 	for addr, e := range now.Get.Endpoints() {
-		if known(addr, w.clusterOf(e)) {
+		if known(addr, clusterOf(w, e)) {
 			got[addr] = textOf(e)
 		}
 	}
@@ -136,7 +136,7 @@ func shared(addr netip.AddrPort) bool {
 }
 
 // clusterOf returns the cluster that an endpoint names in its labels.
-func (w *world) clusterOf(e proxy.Endpoint) *cluster {
+func clusterOf(w *world, e proxy.Endpoint) *cluster {
 	if name := e.Labels()["target_cluster"]; name != "" {
 		return w.named(name)
 	}

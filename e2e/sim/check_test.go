@@ -144,7 +144,7 @@ func TestWrong(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			s := newStage(t)
 			s.receive(x.updates...)
-			expect(t, s.world.wrong(s.client, s.world.ask(view{"s00", ""}), nil), x.want)
+			expect(t, wrong(s.world, s.client, ask(s.world, view{"s00", ""}), nil), x.want)
 		})
 	}
 }
@@ -154,7 +154,7 @@ func TestWrongProfile(t *testing.T) {
 	s := newStage(t)
 	local := s.world.clusters[0]
 	s.world.put(local, "s00", newProfile("s00", []string{"/a", "/b"}))
-	s.world.toggleOpaque(local, "s00")
+	toggleOpaque(s.world, local, "s00")
 	routes := func(names ...string) (list []*pb.Route) {
 		for _, name := range names {
 			list = append(list, &pb.Route{MetricsLabels: map[string]string{"route": name}})
@@ -181,7 +181,7 @@ func TestWrongProfile(t *testing.T) {
 		state := &proxy.ProfileState{}
 		state.Apply(x.profile)
 		now := proxy.Snapshot{Status: proxy.Status{Phase: proxy.Open, First: &proxy.Message{}}, Profile: state}
-		expect(t, s.world.wrongProfile(x.service, now), x.want)
+		expect(t, wrongProfile(s.world, x.service, now), x.want)
 	}
 }
 

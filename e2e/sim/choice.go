@@ -34,32 +34,32 @@ func (c *choice) add(m spec.MemberName) {
 		c.Members = append(c.Members, spec.Member{Cluster: spec.Cluster{Name: m.Cluster}, Unlinked: true})
 		return
 	}
-	standing, _ := c.world.standing(of)
+	standing, _ := standing(c.world, of)
 	one := spec.Member{
-		Cluster:   c.world.terms(of),
-		Service:   of.namespace().State(m.Service),
+		Cluster:   termsOf(c.world, of),
+		Service:   asSpec(of).State(m.Service),
 		Standings: spec.All(standing),
 	}
 	if one.Service == spec.Present {
 		anywhere := func(netip.Addr) bool { return true }
-		one.Accept(c.world.offered(of, m.Service), anywhere, c.world.owned)
+		one.Accept(offered(c.world, of, m.Service), anywhere, func(a netip.Addr) bool { return owned(c.world, a) })
 		c.shares = append(c.shares, share{of, m.Service, one.Slices})
 	}
 	c.Members = append(c.Members, one)
 }
 
-// terms is what terms name a cluster by.
-func (w *world) terms(c *cluster) spec.Cluster {
+// termsOf is what terms name a cluster by.
+func termsOf(w *world, c *cluster) spec.Cluster {
 	if c.number == 0 {
 		return spec.Cluster{Region: true}
 	}
-	region := w.region(c)
-	return spec.Cluster{Name: c.name, Region: region != "" && region == w.region(w.clusters[0])}
+	region := regionOf(w, c)
+	return spec.Cluster{Name: c.name, Region: region != "" && region == regionOf(w, w.clusters[0])}
 }
 
 // standing returns how far a cluster is taken out of this service.
 func (c *choice) standing(of *cluster) spec.Standing {
-	s, _ := c.world.standing(of)
+	s, _ := standing(c.world, of)
 	return c.Applied(s)
 }
 
@@ -79,7 +79,7 @@ func (c *choice) answer(a *answer) {
 	a.least = max(1, c.Count)
 	a.vague = c.vague(min(use, st.LastResort()))
 	for _, s := range c.shares {
-		if c.world.behind(s.cluster) {
+		if behind(c.world, s.cluster) {
 			a.least = 1 // one gateway may stand for all
 		}
 		for _, l := range s.slices {
@@ -95,12 +95,12 @@ func (c *choice) answer(a *answer) {
 // answerLasting adds the Pods that clients have a way to whichever network their cluster is on: they
 // can be reached themselves, and through some gateway.
 func (c *choice) answerLasting(a *answer, s share) {
-	if len(s.cluster.played()) == 0 {
+	if len(specGateways(s.cluster)) == 0 {
 		return
 	}
-	for _, l := range s.cluster.namespace().Backends(s.service, kube.ServicePort) {
+	for _, l := range asSpec(s.cluster).Backends(s.service, kube.ServicePort) {
 		for _, b := range l.Ready {
-			if shared(b.Addr) || c.world.owned(b.Addr.Addr()) {
+			if shared(b.Addr) || owned(c.world, b.Addr.Addr()) {
 				continue
 			}
 			if c.grade(s.cluster, b.Addr, b.Zone) > unused && c.grade(s.cluster, b.Addr, "") > unused {
@@ -118,7 +118,7 @@ const eitherWay = " (either way)"
 // its region, may have changed.
 func (c *choice) mayName(terms []string, of *cluster) bool {
 	return slices.ContainsFunc(terms, func(term string) bool {
-		return !c.Federated || term == "zone" || term == "region" || spec.Names(term, c.world.terms(of), "", "")
+		return !c.Federated || term == "zone" || term == "region" || spec.Names(term, termsOf(c.world, of), "", "")
 	})
 }
 
@@ -127,12 +127,12 @@ func (c *choice) vague(use int) bool {
 	w := c.world
 	reserve := slices.ContainsFunc(c.shares, func(s share) bool {
 		return c.standing(s.cluster) == spec.LastResort ||
-			s.cluster.fault != nil && w.settings(s.cluster).WhenLost == spec.LastResort
+			s.cluster.fault != nil && settings(w, s.cluster).WhenLost == spec.LastResort
 	})
 	if len(c.Tiers) <= 1 && !reserve {
 		return false
 	}
-	for of := range w.away() {
+	for of := range away(w) {
 		if c.standing(of) == spec.Withdrawn {
 			continue
 		}
@@ -147,12 +147,12 @@ func (c *choice) vague(use int) bool {
 // grade returns how certain it is that clients hold what a cluster in that zone offers. Of an
 // address that several clusters have it is only if there is nothing to choose.
 func (c *choice) grade(of *cluster, addr netip.AddrPort, zone string) grade {
-	s, doubtful := c.world.standing(of)
+	s, doubtful := standing(c.world, of)
 	if doubtful {
-		s = max(s, c.world.settings(of).WhenLost)
+		s = max(s, settings(c.world, of).WhenLost)
 	}
 	s = c.Applied(s)
-	tier := c.Tier(c.Federated, c.world.terms(of), zone, c.Zone)
+	tier := c.Tier(c.Federated, termsOf(c.world, of), zone, c.Zone)
 	if s == spec.Withdrawn || tier < 0 {
 		return unused
 	}
@@ -160,7 +160,7 @@ func (c *choice) grade(of *cluster, addr netip.AddrPort, zone string) grade {
 		return unused
 	}
 	switch {
-	case s == spec.LastResort || of.probing && c.world.behind(of):
+	case s == spec.LastResort || of.probing && behind(c.world, of):
 		return reserved
 	case tier == 0:
 		return certain

@@ -76,7 +76,7 @@ func newClients(w *world, addr string) (*clients, error) {
 		if w.chance(5) {
 			kind = proxy.GetProfile
 		}
-		cs.all = append(cs.all, newClient(cs.links[i%len(cs.links)], kind, w.anyAuthority(), node, w.zones[node]))
+		cs.all = append(cs.all, newClient(cs.links[i%len(cs.links)], kind, anyAuthority(w), node, w.zones[node]))
 	}
 	return cs, nil
 }
@@ -91,7 +91,7 @@ func newClient(conn *proxy.Exchange, kind proxy.Kind, service, node, zone string
 }
 
 // anyAuthority returns the name of a Service to subscribe to.
-func (w *world) anyAuthority() string {
+func anyAuthority(w *world) string {
 	s := pick(w, w.services)
 	switch n := w.rng.IntN(10); {
 	case n < 6:
@@ -99,7 +99,7 @@ func (w *world) anyAuthority() string {
 	case n < 8:
 		return s
 	}
-	return mirrorName(s, pick(w, w.mirrored(s)))
+	return mirrorName(s, pick(w, mirrored(w, s)))
 }
 
 func (c *client) view() view { return view{c.service, c.zone} }

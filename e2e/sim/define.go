@@ -12,15 +12,15 @@ import (
 // definitionSteps change what the local cluster makes of the services.
 var definitionSteps = []step{
 	{"members", 12, func(w *world, _ *cluster, s string) string {
-		o := keepPreference(w.federated(s), w.clusters[0].services[federatedName(s)])
+		o := keepPreference(federated(w, s), w.clusters[0].services[federatedName(s)])
 		w.put(w.clusters[0], s, o)
 		return fmt.Sprintf("%q and %q", o.Annotations[kube.LocalDiscovery], o.Annotations[kube.RemoteDiscovery])
 	}},
-	{"preference", 14, (*world).changePreference},
-	{"mirror", 3, (*world).toggleMirror},
-	{"definition", 1, (*world).toggleDefinition},
-	{"opaque Service", 2, (*world).toggleOpaque},
-	{"ServiceProfile", 4, (*world).changeProfile},
+	{"preference", 14, changePreference},
+	{"mirror", 3, toggleMirror},
+	{"definition", 1, toggleDefinition},
+	{"opaque Service", 2, toggleOpaque},
+	{"ServiceProfile", 4, changeProfile},
 }
 
 // federatedName is the Service that stands for a service of all clusters, mirrorName for one of one cluster.
@@ -28,7 +28,7 @@ func federatedName(s string) string          { return s + "-all" }
 func mirrorName(s string, c *cluster) string { return s + "-" + c.name }
 
 // federated makes a Service of most clusters' shares, in any order.
-func (w *world) federated(s string) *corev1.Service {
+func federated(w *world, s string) *corev1.Service {
 	local := ""
 	if !w.chance(4) {
 		local = s
@@ -47,7 +47,7 @@ func mirror(s string, c *cluster) *corev1.Service {
 }
 
 // mirrored returns the remote clusters whose share of the service has a mirror: two, if there are as many.
-func (w *world) mirrored(s string) []*cluster {
+func mirrored(w *world, s string) []*cluster {
 	remote := w.clusters[1:]
 	at := slices.Index(w.services, s) % len(remote)
 	list := []*cluster{remote[at]}
@@ -58,8 +58,8 @@ func (w *world) mirrored(s string) []*cluster {
 }
 
 // toggleMirror deletes a mirror, or makes one.
-func (w *world) toggleMirror(_ *cluster, s string) string {
-	local, of := w.clusters[0], pick(w, w.mirrored(s))
+func toggleMirror(w *world, _ *cluster, s string) string {
+	local, of := w.clusters[0], pick(w, mirrored(w, s))
 	if o := local.services[mirrorName(s, of)]; o != nil {
 		w.delete(local, s, o)
 		return o.Name + " deleted"
@@ -70,19 +70,19 @@ func (w *world) toggleMirror(_ *cluster, s string) string {
 }
 
 // toggleDefinition deletes the federated Service, or makes one.
-func (w *world) toggleDefinition(_ *cluster, s string) string {
+func toggleDefinition(w *world, _ *cluster, s string) string {
 	local := w.clusters[0]
 	if o := local.services[federatedName(s)]; o != nil {
 		w.delete(local, s, o)
 		return o.Name + " deleted"
 	}
-	o := w.federated(s)
+	o := federated(w, s)
 	w.put(local, s, o)
 	return o.Name + " created"
 }
 
 // toggleOpaque makes the port of a local Service opaque, or undoes that. Clients learn it from the profile.
-func (w *world) toggleOpaque(local *cluster, s string) string {
+func toggleOpaque(w *world, local *cluster, s string) string {
 	o := local.services[s]
 	if o == nil {
 		return ""
@@ -99,8 +99,8 @@ func (w *world) toggleOpaque(local *cluster, s string) string {
 }
 
 // changeProfile deletes a ServiceProfile, makes one, or gives it other routes.
-func (w *world) changeProfile(local *cluster, s string) string {
-	of := pick(w, []string{s, federatedName(s), mirrorName(s, w.mirrored(s)[0])})
+func changeProfile(w *world, local *cluster, s string) string {
+	of := pick(w, []string{s, federatedName(s), mirrorName(s, mirrored(w, s)[0])})
 	if o := local.profiles[fullName(of)]; o != nil && w.chance(3) {
 		w.delete(local, s, o)
 		return of + " deleted"

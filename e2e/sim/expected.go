@@ -56,13 +56,13 @@ type members []string
 
 // exportsExpected returns which Services and ServiceImports are to be written, as package spec says. Services of
 // ServiceImports are not among the Services.
-func (w *world) exportsExpected() (services, imports map[string]members, err error) {
+func exportsExpected(w *world) (services, imports map[string]members, err error) {
 	var clusters []spec.Exporter
 	for _, c := range w.clusters {
 		if !c.linked() {
 			continue
 		}
-		one, err := c.exports()
+		one, err := exports(c)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -83,14 +83,14 @@ func byName(written map[spec.ID][]string) map[string]members {
 }
 
 // exports returns what a cluster exports, read from its objects.
-func (c *cluster) exports() (spec.Exporter, error) {
+func exports(c *cluster) (spec.Exporter, error) {
 	one := spec.Exporter{}
 	if c.number > 0 {
 		one.Name = c.name
 		one.Joins = map[string]spec.Joins{
 			"mirrors": spec.JoinOnlyMirrors,
 			"none":    spec.JoinNone,
-		}[c.annotations()[exportsKey]]
+		}[annotations(c)[exportsKey]]
 	}
 	list, err := c.api.Objects("services", exportNamespace)
 	exports, err2 := read[mcs.ServiceExport](c, "serviceexports")
@@ -115,14 +115,14 @@ func (c *cluster) exports() (spec.Exporter, error) {
 // exported waits until what is written for exports is what it should be, every other round, since
 // that takes long: the gateway writes what changes often ever less often. It returns what the
 // gateway must not have written.
-func (s *simulation) exported(ctx context.Context, round int) (err error) {
+func exported(ctx context.Context, s *simulation, round int) (err error) {
 	w := s.world
 	if round%2 == 0 {
 		err = harness.Poll(
 			ctx,
 			exportsWithin,
 			50*time.Millisecond,
-			func() error { return errors.Join(w.exportsWrong(), s.pending(ctx)) },
+			func() error { return errors.Join(exportsWrong(w), pending(ctx, s)) },
 		)
 	}
 	w.exports.mu.Lock()
@@ -135,13 +135,13 @@ func (s *simulation) exported(ctx context.Context, round int) (err error) {
 const exportsWithin = 150 * time.Second
 
 // exportsWrong returns how what is written differs from what is expected.
-func (w *world) exportsWrong() error {
-	want, imports, err := w.exportsExpected()
+func exportsWrong(w *world) error {
+	want, imports, err := exportsExpected(w)
 	if err != nil {
 		return err
 	}
 	list, err := w.exports.services()
-	if err := errors.Join(err, w.importsWrong(imports, want)); err != nil {
+	if err := errors.Join(err, importsWrong(w, imports, want)); err != nil {
 		return err
 	}
 	w.exports.right = 0
@@ -149,7 +149,7 @@ func (w *world) exportsWrong() error {
 		should, wanted := want[o.Name]
 		delete(want, o.Name)
 		switch is := membersOf(o); {
-		case !marked(o), wanted && should == nil, w.vague(is), w.vague(should): // a user's; or not known
+		case !marked(o), wanted && should == nil, vague(w, is), vague(w, should): // a user's; or not known
 		case !slices.Equal(is, should):
 			return fmt.Errorf("the Service %s is of %q, should be of %q", o.Name, is, should)
 		default:
@@ -157,7 +157,7 @@ func (w *world) exportsWrong() error {
 		}
 	}
 	for name, should := range want {
-		if should != nil && !w.vague(should) {
+		if should != nil && !vague(w, should) {
 			return fmt.Errorf("there is no Service %s of %q", name, should)
 		}
 	}
@@ -182,8 +182,8 @@ func membersOf(o *corev1.Service) (list members) {
 }
 
 // vague reports whether one of the clusters is not known as it is.
-func (w *world) vague(of members) bool {
-	away := w.away()
+func vague(w *world, of members) bool {
+	away := away(w)
 	return slices.ContainsFunc(of, func(name string) bool {
 		c := w.named(name)
 		return c != nil && (away[c] || !c.link.good())

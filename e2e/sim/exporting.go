@@ -38,33 +38,33 @@ var exportArgs = []string{"-exports=on", "-unlinked-after=10s"}
 
 // exportSteps change what clusters export, and what users have at the names of that.
 var exportSteps = []step{
-	{"export", 12, (*world).export},
-	{"unexport", 5, func(w *world, c *cluster, _ string) string { return w.unexport(c, w.exportName()) }},
-	{"unexport all", 1, (*world).unexportAll},
-	{"hostile export", 5, (*world).hostileExport},
-	{"user", 12, (*world).user},
-	{"service export", 5, (*world).serviceExport},
+	{"export", 12, export},
+	{"unexport", 5, func(w *world, c *cluster, _ string) string { return unexport(w, c, exportName(w)) }},
+	{"unexport all", 1, unexportAll},
+	{"hostile export", 5, hostileExport},
+	{"user", 12, user},
+	{"service export", 5, serviceExport},
 	{"user's import", 2, func(w *world, _ *cluster, _ string) string {
-		name, what := w.exportName(), pick(w, []string{"make", "delete", "delete"})
-		w.err = errors.Join(w.err, w.exports.usersImport(what, name))
+		name, what := exportName(w), pick(w, []string{"make", "delete", "delete"})
+		w.err = errors.Join(w.err, usersImport(&w.exports, what, name))
 		return what + " " + name
 	}},
 	{"exports of a link", 2, func(w *world, c *cluster, _ string) string {
-		return w.annotate(c, exportsKey, []string{"", "all", "all", "mirrors", "none"})
+		return annotate(w, c, exportsKey, []string{"", "all", "all", "mirrors", "none"})
 	}},
 }
 
 // fillExports makes what the gateway needs to write.
-func (w *world) fillExports() {
+func fillExports(w *world) {
 	for _, name := range []string{exportNamespace, "kube-system", kube.LinkNamespace} {
-		w.tenantPut(w.clusters[0], kube.Namespace(name))
+		tenantPut(w, w.clusters[0], kube.Namespace(name))
 	}
 	w.exports.local = w.clusters[0]
 	w.clusters[0].api.TakeWrites(w.exports.before, w.exports.after)
 }
 
 // exportName returns one of this round's names, or of the one before.
-func (w *world) exportName() string {
+func exportName(w *world) string {
 	round := w.exports.round
 	if w.chance(6) {
 		round = max(0, round-1)
@@ -73,7 +73,7 @@ func (w *world) exportName() string {
 }
 
 // targets are the names at which a name's exports are written.
-func (w *world) targets(name string) (list []string) {
+func targets(w *world, name string) (list []string) {
 	for _, c := range w.clusters[1:] {
 		list = append(list, name+"-"+c.name)
 	}
@@ -84,8 +84,8 @@ func exportPort(name string, number int32) corev1.ServicePort {
 	return corev1.ServicePort{Name: name, Port: number, Protocol: corev1.ProtocolTCP}
 }
 
-func (w *world) anyExport() *corev1.Service {
-	o := kube.Service(exportNamespace, w.exportName())
+func anyExport(w *world) *corev1.Service {
+	o := kube.Service(exportNamespace, exportName(w))
 	o.Labels = map[string]string{"team": pick(w, []string{"a", "b"})}
 	o.Annotations = map[string]string{retryKey: pick(w, []string{"5xx", "gateway-error"})}
 	o.Spec.Ports = pick(w, [][]corev1.ServicePort{
@@ -107,35 +107,35 @@ func (w *world) anyExport() *corev1.Service {
 	return o
 }
 
-func (w *world) export(c *cluster, _ string) string {
-	o := w.anyExport()
-	w.tenantPut(c, o)
+func export(w *world, c *cluster, _ string) string {
+	o := anyExport(w)
+	tenantPut(w, c, o)
 	if w.chance(2) {
-		w.serviceExport(c, o.Name)
+		serviceExport(w, c, o.Name)
 	}
 	return fmt.Sprintf("%s %v with %d ports", o.Name, o.Labels, len(o.Spec.Ports))
 }
 
-func (w *world) unexport(c *cluster, name string) string {
+func unexport(w *world, c *cluster, name string) string {
 	_ = c.api.Delete(kube.Service(exportNamespace, name)) // it may not be there
 	return name
 }
 
-func (w *world) unexportAll(c *cluster, _ string) string {
+func unexportAll(w *world, c *cluster, _ string) string {
 	for round := range w.exports.round + 1 {
 		for i := range exportNames {
-			w.unexport(c, fmt.Sprintf("e%d-%d", round, i))
+			unexport(w, c, fmt.Sprintf("e%d-%d", round, i))
 		}
 	}
 	return "all"
 }
 
 // hostileExport exports what must not be written, or only in part.
-func (w *world) hostileExport(c *cluster, _ string) string {
+func hostileExport(w *world, c *cluster, _ string) string {
 	if c.number == 0 {
 		return ""
 	}
-	o := w.anyExport()
+	o := anyExport(w)
 	what := w.rng.IntN(9)
 	switch what {
 	case 0:
@@ -145,7 +145,7 @@ func (w *world) hostileExport(c *cluster, _ string) string {
 	case 2:
 		o.Name = "0" + o.Name
 	case 3:
-		o.Name = pick(w, w.targets(o.Name))
+		o.Name = pick(w, targets(w, o.Name))
 	case 4:
 		o.Labels[writtenByKey], o.Annotations[writtenAsKey] = kube.LinkNamespace, "Service "+exportNamespace+"/"+o.Name
 	case 5:
@@ -172,13 +172,13 @@ func (w *world) hostileExport(c *cluster, _ string) string {
 			{APIVersion: "v1", Kind: "Node", Name: "n", UID: "u"},
 		}
 	}
-	w.tenantPut(c, o)
+	tenantPut(w, c, o)
 	return fmt.Sprintf("%d: %s/%s", what, o.Namespace, o.Name)
 }
 
 // user does something at a name at which the gateway writes.
-func (w *world) user(*cluster, string) string {
-	name, what := pick(w, w.targets(w.exportName())), pick(w, userDeeds)
+func user(w *world, _ *cluster, _ string) string {
+	name, what := pick(w, targets(w, exportName(w))), pick(w, userDeeds)
 	w.err = errors.Join(w.err, w.exports.do(what, name, w.chance(2)))
 	return what + " " + name
 }
@@ -263,7 +263,7 @@ func (x *exporting) before(resource, namespace, name string) {
 	case resource == "services":
 		x.note(x.do(what, name, false))
 	default:
-		x.note(x.usersImport(what, name))
+		x.note(usersImport(x, what, name))
 	}
 }
 

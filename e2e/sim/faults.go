@@ -62,24 +62,24 @@ var lastingFaults = []faultKind{
 	{"narrow", false, func(w *world, c *cluster) error {
 		return c.proxy.Set(harness.FaultMode{Down: harness.FaultPath{Rate: 100_000 + w.rng.IntN(400_000)}})
 	}},
-	{"unauthorized", true, func(_ *world, c *cluster) error { return c.misbehave(apisim.Faults{Unauthorized: true}) }},
+	{"unauthorized", true, func(_ *world, c *cluster) error { return misbehave(c, apisim.Faults{Unauthorized: true}) }},
 	{"forbidden", true, func(w *world, c *cluster) error {
-		return c.misbehave(apisim.Faults{Forbidden: []string{pick(w, []string{"services", "pods", "endpointslices"})}})
+		return misbehave(c, apisim.Faults{Forbidden: []string{pick(w, []string{"services", "pods", "endpointslices"})}})
 	}},
 	{optional, true, func(w *world, c *cluster) error {
-		return c.misbehave(
-			apisim.Faults{Forbidden: []string{pick(w, []string{"servers", "replicasets", "serviceexports", "*"})}},
+		return misbehave(
+			c, apisim.Faults{Forbidden: []string{pick(w, []string{"servers", "replicasets", "serviceexports", "*"})}},
 		)
 	}},
 	{"failing", true, func(w *world, c *cluster) error {
-		return c.misbehave(apisim.Faults{Failing: pick(w, []int{429, 500, 503, 504})})
+		return misbehave(c, apisim.Faults{Failing: pick(w, []int{429, 500, 503, 504})})
 	}},
 	{hostile, true, func(w *world, c *cluster) error {
 		ways := []apisim.Endless{apisim.EndlessEvent, apisim.EndlessPages, apisim.EndlessLists}
 		if c.number == 0 {
 			ways = ways[:1] // the own cluster has no budget
 		}
-		return c.misbehave(apisim.Faults{Endless: pick(w, ways)})
+		return misbehave(c, apisim.Faults{Endless: pick(w, ways)})
 	}},
 }
 
@@ -92,7 +92,7 @@ var briefFaults = []faultKind{
 }
 
 // misbehave changes the answers, to requests that are under way too.
-func (c *cluster) misbehave(f apisim.Faults) error {
+func misbehave(c *cluster, f apisim.Faults) error {
 	c.api.Misbehave(f)
 	c.api.CutWatches()
 	return nil
@@ -101,39 +101,39 @@ func (c *cluster) misbehave(f apisim.Faults) error {
 // faultSteps begin and end faults of a cluster, which has one at a time.
 var faultSteps = []step{
 	{"", 4, func(w *world, c *cluster, _ string) string {
-		all := w.chosen(briefFaults)
+		all := chosen(w, briefFaults)
 		if len(all) == 0 || c.fault != nil {
 			return ""
 		}
 		k := pick(w, all)
 		c.shaken = true
-		w.trouble(c)
+		trouble(w, c)
 		w.err = errors.Join(w.err, k.begin(w, c))
 		return k.name
 	}},
 	{"", 4, func(w *world, c *cluster, _ string) string {
-		all := w.chosen(lastingFaults)
+		all := chosen(w, lastingFaults)
 		if len(all) == 0 || c.fault != nil {
 			return ""
 		}
 		k := pick(w, all)
 		c.fault = &fault{k.name, k.away}
 		c.shaken = true
-		w.trouble(c)
+		trouble(w, c)
 		w.err = errors.Join(w.err, k.begin(w, c))
 		return k.name
 	}},
-	{"heal", 6, func(w *world, c *cluster, _ string) string { return w.heal(c) }},
+	{"heal", 6, func(w *world, c *cluster, _ string) string { return heal(w, c) }},
 }
 
 // trouble notes that the gateway may not follow the cluster for a while.
-func (w *world) trouble(c *cluster) {
+func trouble(w *world, c *cluster) {
 	c.troubled = true
 	w.written("") // it may be lost from now on
 }
 
 // chosen returns those of the kinds that the configuration allows.
-func (w *world) chosen(from []faultKind) (list []faultKind) {
+func chosen(w *world, from []faultKind) (list []faultKind) {
 	for _, k := range from {
 		if w.cfg.Faults.MatchString(k.name) {
 			list = append(list, k)
@@ -142,7 +142,7 @@ func (w *world) chosen(from []faultKind) (list []faultKind) {
 	return list
 }
 
-func (w *world) heal(c *cluster) string {
+func heal(w *world, c *cluster) string {
 	if c.fault == nil {
 		return ""
 	}
@@ -151,16 +151,16 @@ func (w *world) heal(c *cluster) string {
 	name := c.fault.name
 	switch name {
 	case optional:
-		w.lag(lag)
+		noteLag(w, lag)
 	case hostile:
-		w.lag(longLag)
+		noteLag(w, longLag)
 	}
 	c.fault = nil
 	return fmt.Sprintf("%s is over", name)
 }
 
-// lag notes that a fault may show for so long.
-func (w *world) lag(d time.Duration) {
+// noteLag notes that a fault may show for so long.
+func noteLag(w *world, d time.Duration) {
 	if until := time.Now().Add(d); until.After(w.lagging) {
 		w.lagging = until
 	}

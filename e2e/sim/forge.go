@@ -11,15 +11,15 @@ import (
 
 // forgeSteps are what a hostile linked cluster asserts of others, and what makes that matter: local Pods come and go.
 var forgeSteps = []step{
-	{"forge", 3, (*world).forge},
-	{"local owner", 2, func(w *world, _ *cluster, _ string) string { return w.toggleOwned(w.clusters[0]) }},
+	{"forge", 3, forge},
+	{"local owner", 2, func(w *world, _ *cluster, _ string) string { return toggleOwned(w, w.clusters[0]) }},
 }
 
 // ownedAddresses are those of local Pods that come and go. Linked clusters offer them too.
 var ownedAddresses = []string{sharedRange + "255.1", sharedRange + "255.2", sharedRange + "255.3"}
 
 // toggleOwned deletes the local Pod that has one of these addresses, or makes it.
-func (w *world) toggleOwned(local *cluster) string {
+func toggleOwned(w *world, local *cluster) string {
 	i := w.rng.IntN(len(ownedAddresses))
 	name, address := fmt.Sprintf("owner-%d", i), ownedAddresses[i]
 	if o := local.pods[name]; o != nil {
@@ -33,30 +33,30 @@ func (w *world) toggleOwned(local *cluster) string {
 }
 
 // owned reports whether a local Pod has the address: then no linked cluster can offer it.
-func (w *world) owned(address netip.Addr) bool {
+func owned(w *world, address netip.Addr) bool {
 	i := slices.Index(ownedAddresses, address.String())
 	return i >= 0 && w.clusters[0].pods[fmt.Sprintf("owner-%d", i)] != nil
 }
 
 // forge offers an address of a local Pod, in a slice that claims to be another cluster's.
-func (w *world) forge(c *cluster, s string) string {
+func forge(w *world, c *cluster, s string) string {
 	if c.number == 0 || c.services[s] == nil {
 		return ""
 	}
 	c.made++
 	pod := newPod(fmt.Sprintf("%s-forged-%d", s, c.made), s, look{meshed: true})
-	slice, address := w.roomySlice(c, s), pick(w, ownedAddresses)
-	if c.offers(s, address) {
+	slice, address := roomySlice(w, c, s), pick(w, ownedAddresses)
+	if offers(c, s, address) {
 		return ""
 	}
 	slice.Labels["mirror.linkerd.io/cluster-name"] = pick(w, w.clusters).name
-	slice.Endpoints = append(slice.Endpoints, newEndpoint(address, pod.Name, w.anyZone()))
+	slice.Endpoints = append(slice.Endpoints, newEndpoint(address, pod.Name, anyZone(w)))
 	w.put(c, s, pod, slice)
 	return fmt.Sprintf("%s in %s", address, slice.Name)
 }
 
 // offers reports whether a slice of the service has the address already.
-func (c *cluster) offers(s, address string) bool {
+func offers(c *cluster, s, address string) bool {
 	return slices.ContainsFunc(c.slicesOf(s), func(l *discoveryv1.EndpointSlice) bool {
 		return slices.ContainsFunc(l.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Addresses[0] == address })
 	})

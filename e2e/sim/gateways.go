@@ -39,7 +39,7 @@ type played struct {
 }
 
 // playGateways starts the gateways that a cluster can have.
-func (c *cluster) playGateways() error {
+func playGateways(c *cluster) error {
 	for i := range mostGateways {
 		g, err := harness.StartLinkerdGateway("127.0.0.1:0", http.StatusOK)
 		if err != nil {
@@ -50,14 +50,14 @@ func (c *cluster) playGateways() error {
 	return nil
 }
 
-func (c *cluster) closeGateways() {
+func closeGateways(c *cluster) {
 	for _, g := range c.gateways {
 		g.Close()
 	}
 }
 
 // addr is where clients reach a gateway of a cluster. They never do.
-func (c *cluster) addr(g *played) netip.AddrPort {
+func addr(c *cluster, g *played) netip.AddrPort {
 	port := 20000 + c.number*2*mostGateways + 2*g.number
 	if g.moved {
 		port++
@@ -66,7 +66,7 @@ func (c *cluster) addr(g *played) netip.AddrPort {
 }
 
 // service is what makes it a gateway of a cluster.
-func (c *cluster) service(g *played) *corev1.Service {
+func service(c *cluster, g *played) *corev1.Service {
 	port := func(name string, number uint16) corev1.ServicePort {
 		return corev1.ServicePort{Name: name, Port: int32(number), Protocol: corev1.ProtocolTCP}
 	}
@@ -84,13 +84,13 @@ func (c *cluster) service(g *played) *corev1.Service {
 			},
 		},
 	)
-	o.Spec.Ports = []corev1.ServicePort{port("mc-gateway", c.addr(g).Port()), port("mc-probe", g.Addr().Port())}
-	o.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: c.addr(g).Addr().String()}}
+	o.Spec.Ports = []corev1.ServicePort{port("mc-gateway", addr(c, g).Port()), port("mc-probe", g.Addr().Port())}
+	o.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: addr(c, g).Addr().String()}}
 	return o
 }
 
 // there returns the gateways that have Services.
-func (c *cluster) there() (list []*played) {
+func there(c *cluster) (list []*played) {
 	for _, g := range c.gateways {
 		if c.services[fmt.Sprintf("%s%d", gatewayName, g.number)] != nil {
 			list = append(list, g)
@@ -99,28 +99,28 @@ func (c *cluster) there() (list []*played) {
 	return list
 }
 
-// played returns the gateways that have Services, in the form that package spec reads.
-func (c *cluster) played() (list []spec.Gateway) {
-	for _, g := range c.there() {
-		list = append(list, spec.Gateway{Addr: c.addr(g), Identity: gatewayIdentity, Dead: !g.Alive()})
+// specGateways returns the gateways that have Services, in the form that package spec reads.
+func specGateways(c *cluster) (list []spec.Gateway) {
+	for _, g := range there(c) {
+		list = append(list, spec.Gateway{Addr: addr(c, g), Identity: gatewayIdentity, Dead: !g.Alive()})
 	}
 	return list
 }
 
 // behind reports whether clients reach a cluster through its gateways.
-func (w *world) behind(c *cluster) bool {
-	return c.number != 0 && w.settings(c).Network != w.settings(w.clusters[0]).Network
+func behind(w *world, c *cluster) bool {
+	return c.number != 0 && settings(w, c).Network != settings(w, w.clusters[0]).Network
 }
 
 // gatewaySteps change gateways of a cluster, and whether it has to be reached through them.
 var gatewaySteps = []step{
 	{"network", 4, func(w *world, c *cluster, _ string) string {
-		return w.annotate(c, spec.NetworkKey, []string{"", "", networkName, networkName, "no network!"})
+		return annotate(w, c, spec.NetworkKey, []string{"", "", networkName, networkName, "no network!"})
 	}},
 	{"gateway comes or goes", 3, func(w *world, c *cluster, _ string) string {
 		g, gone := pick(w, c.gateways), "gone"
 		c.probing = true
-		o := c.service(g)
+		o := service(c, g)
 		if c.services[o.Name] != nil {
 			w.delete(c, "", o)
 		} else {
@@ -131,12 +131,12 @@ var gatewaySteps = []step{
 	}},
 	{"gateway moves", 3, func(w *world, c *cluster, _ string) string {
 		g := pick(w, c.gateways)
-		if c.services[c.service(g).Name] == nil {
+		if c.services[service(c, g).Name] == nil {
 			return ""
 		}
 		g.moved, c.probing = !g.moved, true
-		w.put(c, "", c.service(g))
-		return fmt.Sprintf("%s%d is at %s", gatewayName, g.number, c.addr(g))
+		w.put(c, "", service(c, g))
+		return fmt.Sprintf("%s%d is at %s", gatewayName, g.number, addr(c, g))
 	}},
 	{"gateway dies or is back", 4, func(w *world, c *cluster, _ string) string {
 		g := pick(w, c.gateways)
@@ -148,26 +148,26 @@ var gatewaySteps = []step{
 }
 
 // fillGateways puts some clusters on another network.
-func (w *world) fillGateways(c *cluster) {
+func fillGateways(w *world, c *cluster) {
 	for _, g := range c.gateways {
 		if w.chance(2) {
-			w.put(c, "", c.service(g))
+			w.put(c, "", service(c, g))
 		}
 	}
 	if w.chance(3) {
-		w.annotate(c, spec.NetworkKey, []string{networkName})
+		annotate(w, c, spec.NetworkKey, []string{networkName})
 	}
 }
 
 // probed waits until the gateway knows which gateways answer, of clusters whose changes reach it.
-func (s *simulation) probed(ctx context.Context, within time.Duration) error {
-	away := s.world.away()
+func probed(ctx context.Context, s *simulation, within time.Duration) error {
+	away := away(s.world)
 	reached := func(c *cluster) bool { return !away[c] && c.link.accepted != "" && c.link.good() }
 	err := harness.Poll(ctx, within, 50*time.Millisecond, func() error {
 		page, err := harness.ReadClusters(ctx, s.gateway.MetricsAddr())
 		for _, c := range s.world.clusters[1:] {
-			if err == nil && s.world.behind(c) && reached(c) {
-				err = s.world.probed(c, page)
+			if err == nil && behind(s.world, c) && reached(c) {
+				err = probesShown(s.world, c, page)
 			}
 		}
 		return err
@@ -178,10 +178,10 @@ func (s *simulation) probed(ctx context.Context, within time.Duration) error {
 	return err
 }
 
-// probed returns why the page does not have a cluster's gateways as they are; nil: it has.
-func (w *world) probed(c *cluster, page adminapi.Clusters) error {
+// probesShown returns why the page does not have a cluster's gateways as they are; nil: it has.
+func probesShown(w *world, c *cluster, page adminapi.Clusters) error {
 	want, got := map[string]string{}, map[string]string{}
-	for _, g := range c.played() {
+	for _, g := range specGateways(c) {
 		want[g.Addr.String()] = map[bool]string{true: "dead", false: "alive"}[g.Dead]
 	}
 	for _, x := range page.Clusters {

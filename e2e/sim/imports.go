@@ -37,9 +37,9 @@ func mcsObject(kind, name string) (metav1.TypeMeta, metav1.ObjectMeta) {
 }
 
 // serviceExport makes a ServiceExport, with or without a Service of its name (empty: any), or deletes it.
-func (w *world) serviceExport(c *cluster, name string) string {
+func serviceExport(w *world, c *cluster, name string) string {
 	o := &mcs.ServiceExport{}
-	if o.TypeMeta, o.ObjectMeta = mcsObject("ServiceExport", cmp.Or(name, w.exportName())); name == "" && w.chance(2) {
+	if o.TypeMeta, o.ObjectMeta = mcsObject("ServiceExport", cmp.Or(name, exportName(w))); name == "" && w.chance(2) {
 		_ = c.api.Delete(o) // it may not be there
 		return "no " + o.Name
 	}
@@ -48,12 +48,12 @@ func (w *world) serviceExport(c *cluster, name string) string {
 		"kubernetes.io/x": "1",
 		"not/valid/":      "x",
 	}
-	w.tenantPut(c, o)
+	tenantPut(w, c, o)
 	return o.Name
 }
 
 // usersImport makes a ServiceImport, in the place of what is there, or deletes it.
-func (x *exporting) usersImport(what, name string) error {
+func usersImport(x *exporting, what, name string) error {
 	o := &mcs.ServiceImport{}
 	if o.TypeMeta, o.ObjectMeta = mcsObject("ServiceImport", name); what == "delete" {
 		_ = x.local.api.Delete(o) // it may not be there
@@ -97,7 +97,7 @@ func lawful(before, after *unstructured.Unstructured) error {
 
 // importsWrong returns how ServiceImports, and the conditions of own ServiceExports, differ from
 // what is to be. To services it adds those of ServiceImports, nil where there may be any.
-func (w *world) importsWrong(want, services map[string]members) error {
+func importsWrong(w *world, want, services map[string]members) error {
 	have, err := read[mcs.ServiceImport](w.clusters[0], "serviceimports")
 	exports, err2 := read[mcs.ServiceExport](w.clusters[0], "serviceexports")
 	there, err3 := w.exports.services()
@@ -115,7 +115,7 @@ func (w *world) importsWrong(want, services map[string]members) error {
 		case i != nil && !markedAs("ServiceImport", i):
 			services[name+derivedSuffix] = nil
 			continue
-		case w.vague(should), w.vague(is), should != nil && i == nil && s != nil && !marked(s):
+		case vague(w, should), vague(w, is), should != nil && i == nil && s != nil && !marked(s):
 			services[name+derivedSuffix] = nil
 		case (i == nil) != (should == nil), !slices.Equal(is, should):
 			return fmt.Errorf("the ServiceImport %s is of %q, should be of %q: %+v", name, is, should, i)
@@ -148,7 +148,7 @@ func clustersOf(i *mcs.ServiceImport) (names members) {
 }
 
 // pending returns what the gateway's plan would change still.
-func (s *simulation) pending(ctx context.Context) error {
+func pending(ctx context.Context, s *simulation) error {
 	page, err := harness.ReadPage[adminapi.Exports](ctx, s.gateway.MetricsAddr(), "/debug/exports")
 	if err == nil && (page.Unread != "" || len(page.Changes) > 0) {
 		err = fmt.Errorf("the gateway's plan is not what is written: %s%+v", page.Unread, page.Changes)

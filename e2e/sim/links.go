@@ -32,18 +32,18 @@ type secret struct {
 
 // linkSteps change the links of a cluster that is not the local one.
 var linkSteps = []step{
-	{"unlink", 4, func(w *world, c *cluster, _ string) string { return w.unlink(c) }},
-	{"link", 8, func(w *world, c *cluster, _ string) string { return w.relink(c) }},
-	{"rotate", 6, func(w *world, c *cluster, _ string) string { return w.rotate(c) }},
-	{"revoke old tokens", 3, func(w *world, c *cluster, _ string) string { return w.revoke(c) }},
-	{"spoil the Secret", 3, func(w *world, c *cluster, _ string) string { return w.spoil(c) }},
-	{"wrong token", 3, func(w *world, c *cluster, _ string) string { return w.mistake(c) }},
-	{"second Secret", 3, func(w *world, c *cluster, _ string) string { return w.second(c) }},
-	{"older Secret goes", 3, func(w *world, c *cluster, _ string) string { return w.takeOver(c) }},
+	{"unlink", 4, func(w *world, c *cluster, _ string) string { return unlink(w, c) }},
+	{"link", 8, func(w *world, c *cluster, _ string) string { return relink(w, c) }},
+	{"rotate", 6, func(w *world, c *cluster, _ string) string { return rotate(w, c) }},
+	{"revoke old tokens", 3, func(w *world, c *cluster, _ string) string { return revoke(w, c) }},
+	{"spoil the Secret", 3, func(w *world, c *cluster, _ string) string { return spoil(w, c) }},
+	{"wrong token", 3, func(w *world, c *cluster, _ string) string { return mistake(w, c) }},
+	{"second Secret", 3, func(w *world, c *cluster, _ string) string { return secondSecret(w, c) }},
+	{"older Secret goes", 3, func(w *world, c *cluster, _ string) string { return takeOver(w, c) }},
 }
 
 // write brings a Secret into the local cluster.
-func (w *world) write(c *cluster, s secret) {
+func write(w *world, c *cluster, s secret) {
 	kubeconfig, err := c.api.Kubeconfig(c.proxy.Addr(), s.token)
 	w.err = errors.Join(w.err, err)
 	if s.bad {
@@ -66,7 +66,7 @@ func (w *world) write(c *cluster, s secret) {
 	}
 	c.link.settled = c.link.settled && c.link.accepted != ""
 	c.link.current = false
-	c.accept()
+	accept(c)
 	w.put(w.clusters[0], "", o)
 }
 
@@ -82,7 +82,7 @@ func (l *link) good() bool {
 }
 
 // accept notes which Secret the gateway uses, after a change of the Secrets.
-func (c *cluster) accept() {
+func accept(c *cluster) {
 	var list []spec.LinkSecret
 	for _, s := range c.link.secrets {
 		list = append(list, spec.LinkSecret{Name: s.name, Usable: !s.bad})
@@ -90,54 +90,54 @@ func (c *cluster) accept() {
 	c.link.accepted = spec.UsedSecret(list, c.link.accepted)
 }
 
-func (w *world) remove(c *cluster, i int) {
+func remove(w *world, c *cluster, i int) {
 	o := &corev1.Secret{}
 	o.Namespace, o.Name = kube.LinkNamespace, c.link.secrets[i].name
 	c.link.old = append(c.link.old, c.link.secrets[i].token)
 	c.link.secrets = slices.Delete(c.link.secrets, i, i+1)
 	c.link.settled, c.link.current = false, false
-	c.accept()
+	accept(c)
 	w.delete(w.clusters[0], "", o)
 }
 
 // token returns a new one, which is let in.
-func (c *cluster) token() string {
+func token(c *cluster) string {
 	c.link.made++
 	token := fmt.Sprintf("%s-%d", c.name, c.link.made)
 	c.api.Admit(token)
 	return token
 }
 
-func (w *world) unlink(c *cluster) string {
+func unlink(w *world, c *cluster) string {
 	if len(c.link.secrets) == 0 || !w.chance(3) {
 		return ""
 	}
 	for len(c.link.secrets) > 0 {
-		w.remove(c, 0)
+		remove(w, c, 0)
 	}
 	return "unlinked"
 }
 
-func (w *world) relink(c *cluster) string {
+func relink(w *world, c *cluster) string {
 	if len(c.link.secrets) > 0 {
 		return ""
 	}
-	w.write(c, secret{name: "link-" + c.name, token: c.token()})
+	write(w, c, secret{name: "link-" + c.name, token: token(c)})
 	return "linked"
 }
 
 // rotate writes new credentials that work, and so corrects what is wrong with the Secret.
-func (w *world) rotate(c *cluster) string {
+func rotate(w *world, c *cluster) string {
 	if len(c.link.secrets) == 0 {
 		return ""
 	}
 	s := c.link.secrets[0]
-	w.write(c, secret{name: s.name, token: c.token()})
+	write(w, c, secret{name: s.name, token: token(c)})
 	return s.name + " rotated"
 }
 
 // revoke takes away tokens that are in no Secret, once the gateway has others.
-func (w *world) revoke(c *cluster) string {
+func revoke(w *world, c *cluster) string {
 	l := &c.link
 	if !l.current || len(l.old) == 0 {
 		return ""
@@ -145,7 +145,7 @@ func (w *world) revoke(c *cluster) string {
 	for _, token := range l.old {
 		c.api.Revoke(token)
 	}
-	w.trouble(c)
+	trouble(w, c)
 	c.api.CutWatches()
 	old := l.old
 	l.old = nil
@@ -153,40 +153,40 @@ func (w *world) revoke(c *cluster) string {
 }
 
 // spoil makes a Secret one that can't be used.
-func (w *world) spoil(c *cluster) string { return w.damage(c, secret{bad: true}) }
+func spoil(w *world, c *cluster) string { return damage(w, c, secret{bad: true}) }
 
 // mistake writes credentials that are let in nowhere.
-func (w *world) mistake(c *cluster) string { return w.damage(c, secret{wrong: true}) }
+func mistake(w *world, c *cluster) string { return damage(w, c, secret{wrong: true}) }
 
 // damage makes the only Secret one that does not work. The gateway knows the one before.
-func (w *world) damage(c *cluster, how secret) string {
+func damage(w *world, c *cluster, how secret) string {
 	if !c.link.settled || len(c.link.secrets) != 1 {
 		return ""
 	}
 	how.name = c.link.secrets[0].name
 	c.link.made++
 	how.token = fmt.Sprintf("%s-wrong-%d", c.name, c.link.made)
-	w.write(c, how)
+	write(w, c, how)
 	return how.name + " does not work any more"
 }
 
-// second makes another Secret for the cluster, which is not used while the first one is.
-func (w *world) second(c *cluster) string {
+// secondSecret makes another Secret for the cluster, which is not used while the first one is.
+func secondSecret(w *world, c *cluster) string {
 	if len(c.link.secrets) != 1 || c.link.secrets[0].bad || c.link.secrets[0].wrong {
 		return ""
 	}
 	c.link.made++
-	s := secret{name: fmt.Sprintf("link-%s-%d", c.name, c.link.made), token: c.token()}
-	w.write(c, s)
+	s := secret{name: fmt.Sprintf("link-%s-%d", c.name, c.link.made), token: token(c)}
+	write(w, c, s)
 	return s.name + " besides " + c.link.secrets[0].name
 }
 
 // takeOver deletes the first of two Secrets: the other takes over.
-func (w *world) takeOver(c *cluster) string {
+func takeOver(w *world, c *cluster) string {
 	if len(c.link.secrets) != 2 {
 		return ""
 	}
 	gone := c.link.secrets[0].name
-	w.remove(c, 0)
+	remove(w, c, 0)
 	return gone + " deleted, there is " + c.link.secrets[0].name
 }

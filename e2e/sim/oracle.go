@@ -52,7 +52,7 @@ const (
 )
 
 // ask answers for a service of the local cluster.
-func (w *world) ask(v view) answer {
+func ask(w *world, v view) answer {
 	a := answer{
 		endpoints: map[netip.AddrPort]endpoint{},
 		served:    map[netip.AddrPort]endpoint{},
@@ -79,8 +79,8 @@ func (w *world) ask(v view) answer {
 	return a
 }
 
-// namespace returns the objects of a cluster's namespace, in the form that package spec reads.
-func (c *cluster) namespace() *spec.Namespace {
+// asSpec returns the objects of a cluster's namespace, in the form that package spec reads.
+func asSpec(c *cluster) *spec.Namespace {
 	n := &spec.Namespace{
 		Name: namespace,
 		// No port that Services have here is opaque by default.
@@ -111,13 +111,13 @@ const domain = "cluster.local"
 
 // offered returns the slices that a cluster offers of a service: those of its Pods, or its gateways
 // if clients reach it through them.
-func (w *world) offered(c *cluster, service string) (list []spec.Slice) {
-	backends := c.namespace().Backends(service, kube.ServicePort)
-	if w.behind(c) {
+func offered(w *world, c *cluster, service string) (list []spec.Slice) {
+	backends := asSpec(c).Backends(service, kube.ServicePort)
+	if behind(w, c) {
 		route := spec.Route{
 			Cluster: c.name, Domain: domain, Namespace: namespace, Service: service, Port: kube.ServicePort,
 		}
-		through, behind := route.Through(c.played(), backends)
+		through, behind := route.Through(specGateways(c), backends)
 		l := spec.BackendSlice{Ready: through}
 		list = []spec.Slice{l.Slice()}
 		list[0].Behind = &behind

@@ -25,10 +25,10 @@ const outageEvery = 3
 // outage makes a linked cluster unreachable, and replaces the replica once a copy of the cluster is
 // stored. The clients must keep all endpoints of the cluster, before and after the cluster returns. An
 // outage only follows a round after which all clusters were ready.
-func (s *simulation) outage(ctx context.Context, round int) error {
+func outage(ctx context.Context, s *simulation, round int) error {
 	w := s.world
 	lost := pick(w, w.clusters[1:])
-	if !w.chance(outageEvery) || !w.cfg.Faults.MatchString(refuse) || len(w.away()) > 0 || !lost.linked() {
+	if !w.chance(outageEvery) || !w.cfg.Faults.MatchString(refuse) || len(away(w)) > 0 || !lost.linked() {
 		return nil
 	}
 	for _, c := range w.clusters[1:] {
@@ -36,20 +36,20 @@ func (s *simulation) outage(ctx context.Context, round int) error {
 			return nil
 		}
 	}
-	before, err := w.copies(lost)
+	before, err := copies(w, lost)
 	if err != nil {
 		return err
 	}
 	lost.fault = &fault{refuse, true}
 	lost.shaken = true
-	w.trouble(lost)
+	trouble(w, lost)
 	if err := lost.proxy.Set(harness.FaultMode{Refuse: true}); err != nil {
 		return err
 	}
 	lost.proxy.ResetAll()
 	s.story.note("", lost.name+": outage, and the gateway is replaced")
 	if err := harness.Poll(ctx, time.Minute, 100*time.Millisecond, func() error {
-		now, err := w.copies(lost)
+		now, err := copies(w, lost)
 		for generation := range now {
 			if !before[generation] {
 				return err
@@ -57,7 +57,7 @@ func (s *simulation) outage(ctx context.Context, round int) error {
 		}
 		return errors.Join(err, fmt.Errorf("cluster %s has no new copy", lost.name))
 	}); err != nil {
-		return s.failure(round, nil, err)
+		return failure(s, round, nil, err)
 	}
 	s.ready.suspend(true)
 	if err := s.gateway.Signal(syscall.SIGKILL); err != nil {
@@ -69,15 +69,15 @@ func (s *simulation) outage(ctx context.Context, round int) error {
 	}
 	s.ready.suspend(false)
 	s.report.Steps["replace the gateway"]++
-	if err := s.settle(ctx, round); err != nil {
+	if err := settle(ctx, s, round); err != nil {
 		return err
 	}
-	s.story.note("", lost.name+": "+w.heal(lost))
-	return s.settle(ctx, round)
+	s.story.note("", lost.name+": "+heal(w, lost))
+	return settle(ctx, s, round)
 }
 
 // copies returns the generations of the copies of a cluster.
-func (w *world) copies(c *cluster) (map[string]bool, error) {
+func copies(w *world, c *cluster) (map[string]bool, error) {
 	list, err := w.clusters[0].api.Objects("configmaps", kube.LinkNamespace)
 	generations := make(map[string]bool)
 	for _, o := range list {

@@ -9,8 +9,8 @@ import (
 )
 
 // replace deletes a Pod and makes another one of its name, as a StatefulSet does, at the same address.
-func (w *world) replace(c *cluster, s string) string {
-	l, i := w.anyEndpoint(c, s)
+func replace(w *world, c *cluster, s string) string {
+	l, i := anyEndpoint(w, c, s)
 	if l == nil {
 		return ""
 	}
@@ -25,8 +25,8 @@ func (w *world) replace(c *cluster, s string) string {
 }
 
 // late deletes a Pod that its slice goes on to name, or brings one back.
-func (w *world) late(c *cluster, s string) string {
-	l, i := w.anyEndpoint(c, s)
+func late(w *world, c *cluster, s string) string {
+	l, i := anyEndpoint(w, c, s)
 	if l == nil {
 		return ""
 	}
@@ -40,8 +40,8 @@ func (w *world) late(c *cluster, s string) string {
 }
 
 // relabel changes what differs between Pods: whether it is meshed, where its proxy listens, opaque ports.
-func (w *world) relabel(c *cluster, s string) string {
-	l, i := w.anyEndpoint(c, s)
+func relabel(w *world, c *cluster, s string) string {
+	l, i := anyEndpoint(w, c, s)
 	if l == nil {
 		return ""
 	}
@@ -62,7 +62,7 @@ func (w *world) relabel(c *cluster, s string) string {
 }
 
 // toggleOwner deletes a ReplicaSet, whose Pods stay, or makes one.
-func (w *world) toggleOwner(c *cluster, s string) string {
+func toggleOwner(w *world, c *cluster, s string) string {
 	if all := named(c.replicaSets, s+"-"); len(all) > 0 && w.chance(2) {
 		o := pick(w, all)
 		w.delete(c, s, o)
@@ -74,7 +74,7 @@ func (w *world) toggleOwner(c *cluster, s string) string {
 }
 
 // junk makes Pods that no slice names, or deletes them.
-func (w *world) junk(c *cluster, s string) string {
+func junk(w *world, c *cluster, s string) string {
 	all := named(c.pods, s+"-junk-")
 	if len(all) > 20 {
 		for _, p := range all {

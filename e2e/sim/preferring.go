@@ -12,33 +12,33 @@ import (
 )
 
 // anyPreference gives a copy of a Service any preference, or none.
-func (w *world) anyPreference(o *corev1.Service) *corev1.Service {
+func anyPreference(w *world, o *corev1.Service) *corev1.Service {
 	o = o.DeepCopy()
 	if o.Annotations == nil {
 		o.Annotations = map[string]string{}
 	}
 	for _, a := range []struct {
 		key   string
-		value func() string
+		value func(*world) string
 	}{
-		{spec.PreferKey, w.anyTiers},
-		{spec.MinReadyKey, w.anyMinReady},
-		{spec.ReturnAfterKey, w.anyReturn},
-		{spec.ReturnOverKey, w.anyReturn},
+		{spec.PreferKey, anyTiers},
+		{spec.MinReadyKey, anyMinReady},
+		{spec.ReturnAfterKey, anyReturn},
+		{spec.ReturnOverKey, anyReturn},
 	} {
 		delete(o.Annotations, a.key)
 		if !w.chance(3) {
-			o.Annotations[a.key] = a.value()
+			o.Annotations[a.key] = a.value(w)
 		}
 	}
 	return o
 }
 
-func (w *world) anyMinReady() string {
+func anyMinReady(w *world) string {
 	return pick(w, []string{"1", "2", "3", "6", "30%", "60%", "100%", "0", "101%", "half"})
 }
 
-func (w *world) anyReturn() string {
+func anyReturn(w *world) string {
 	return pick(w, []string{"0s", "300ms", "1s", "2s", "-1s", "2h", "soon"})
 }
 
@@ -47,7 +47,7 @@ func (w *world) anyReturn() string {
 const longestSteering = 6 * time.Second
 
 // anyTiers returns tiers of some terms, each there once; sometimes what can't be read.
-func (w *world) anyTiers() string {
+func anyTiers(w *world) string {
 	if w.chance(8) {
 		return pick(w, []string{
 			"",
@@ -93,13 +93,13 @@ func keepPreference(o, old *corev1.Service) *corev1.Service {
 }
 
 // changePreference gives a Service that clients ask for another preference.
-func (w *world) changePreference(local *cluster, s string) string {
-	of := pick(w, []string{federatedName(s), federatedName(s), federatedName(s), s, mirrorName(s, w.mirrored(s)[0])})
+func changePreference(w *world, local *cluster, s string) string {
+	of := pick(w, []string{federatedName(s), federatedName(s), federatedName(s), s, mirrorName(s, mirrored(w, s)[0])})
 	o := local.services[of]
 	if o == nil {
 		return ""
 	}
-	o = w.anyPreference(o)
+	o = anyPreference(w, o)
 	w.put(local, s, o)
 	text := of + ":"
 	for _, key := range spec.Keys {
@@ -109,7 +109,7 @@ func (w *world) changePreference(local *cluster, s string) string {
 }
 
 // drain makes all endpoints of a service in a cluster unready, slice by slice, or all ready again.
-func (w *world) drain(c *cluster, s string) string {
+func drain(w *world, c *cluster, s string) string {
 	all := c.slicesOf(s)
 	if len(all) == 0 {
 		return ""

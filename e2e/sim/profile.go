@@ -20,9 +20,9 @@ type profile struct {
 	routes []string
 }
 
-// profile returns that of a Service, from the objects of the local cluster alone, whatever the
+// expectedProfile returns that of a Service, from the objects of the local cluster alone, whatever the
 // Service is made of; not ok: there is no such Service.
-func (w *world) profile(service string) (p profile, ok bool) {
+func expectedProfile(w *world, service string) (p profile, ok bool) {
 	local := w.clusters[0]
 	o := local.services[service]
 	if o == nil {
@@ -49,8 +49,8 @@ func profileOf(m *pb.DestinationProfile) profile {
 }
 
 // wrongProfile returns why a client does not have the profile that it should.
-func (w *world) wrongProfile(service string, now proxy.Snapshot) error {
-	want, exists := w.profile(service)
+func wrongProfile(w *world, service string, now proxy.Snapshot) error {
+	want, exists := expectedProfile(w, service)
 	refused := now.Phase == proxy.Ended && status.Code(now.Err) == codes.NotFound
 	switch {
 	case refused && !exists:

@@ -43,7 +43,7 @@ func newReport(cfg Config) Report {
 // settled notes that a round has ended well.
 func (r *Report) settled(round int, took time.Duration, w *world, cs *clients) {
 	r.Rounds = round
-	away := len(w.away())
+	away := len(away(w))
 	if away > 0 {
 		r.Away++
 	}

@@ -39,8 +39,8 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	}
 	defer func() { err = errors.Join(err, s.world.close()) }()
 	s.world.fill()
-	s.world.fillTenant()
-	s.world.fillExports()
+	fillTenant(s.world)
+	fillExports(s.world)
 	if s.gateway, err = s.world.startGateway(
 		ctx,
 		slices.Concat([]string{"-log-level=info", "-cluster-memory=32Mi"}, exportArgs, s.world.flags.args())...,
@@ -53,7 +53,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if err := s.startTenant(ctx); err != nil {
+	if err := startTenant(ctx, s); err != nil {
 		return report, errors.Join(err, s.clients.stop())
 	}
 	var watching sync.WaitGroup
@@ -76,7 +76,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 
 func (s *simulation) rounds(ctx context.Context) error {
 	began := time.Now()
-	if err := s.settle(ctx, 0); err != nil {
+	if err := settle(ctx, s, 0); err != nil {
 		return err
 	}
 	s.world.written = s.audit.written
@@ -88,7 +88,7 @@ func (s *simulation) rounds(ctx context.Context) error {
 		if err := s.round(ctx, round); err != nil {
 			return err
 		}
-		if err := s.outage(ctx, round); err != nil {
+		if err := outage(ctx, s, round); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (s *simulation) round(ctx context.Context, round int) error {
 	all := w.chance(2)
 	for i, c := range w.clusters {
 		if all || i == 0 {
-			if text := w.heal(c); text != "" {
+			if text := heal(w, c); text != "" {
 				s.story.note("", c.name+": "+text)
 			}
 		}
@@ -126,7 +126,7 @@ func (s *simulation) round(ctx context.Context, round int) error {
 		}
 	}
 	w.exports.race(nil)
-	return s.settle(ctx, round)
+	return settle(ctx, s, round)
 }
 
 // step does one thing.

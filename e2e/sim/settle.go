@@ -17,32 +17,32 @@ const arrested = 300 * time.Millisecond
 
 // settle waits until all clients hold what they should, checks what they have seen on the way, and begins anew. Nothing
 // changes meanwhile, so the answers stay what they are.
-func (s *simulation) settle(ctx context.Context, round int) error {
+func settle(ctx context.Context, s *simulation, round int) error {
 	w := s.world
 	answers := map[view]answer{}
 	for _, c := range s.clients.all {
 		if _, ok := answers[c.view()]; !ok {
-			answers[c.view()] = w.ask(c.view())
+			answers[c.view()] = ask(w, c.view())
 		}
 	}
-	began, within, away := time.Now(), s.cfg.Within+longestSteering, w.away()
+	began, within, away := time.Now(), s.cfg.Within+longestSteering, away(w)
 	if left := time.Until(w.lagging); left > 0 {
 		within += left
 	}
-	if err := s.probed(ctx, within); err != nil {
-		return s.failure(round, nil, err)
+	if err := probed(ctx, s, within); err != nil {
+		return failure(s, round, nil, err)
 	}
 	for _, c := range s.clients.all {
 		err := c.stream.Until(
 			ctx,
 			max(0, within-time.Since(began)),
-			func() error { return w.wrong(c, answers[c.view()], away) },
+			func() error { return wrong(w, c, answers[c.view()], away) },
 		)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
-			return s.failure(
-				round,
+			return failure(
+				s, round,
 				c,
 				fmt.Errorf("the client does not hold what it should %v after the last change: %w", within, err),
 			)
@@ -53,18 +53,18 @@ func (s *simulation) settle(ctx context.Context, round int) error {
 	for _, c := range s.clients.all {
 		late, err := s.audit.seen(c, gap > arrested)
 		if err != nil {
-			return s.failure(round, c, err)
+			return failure(s, round, c, err)
 		}
 		s.report.Late += late
 	}
 	s.report.Gap = max(s.report.Gap, gap)
-	if err := s.healthy(ctx); err != nil {
-		return s.failure(round, nil, err)
+	if err := healthy(ctx, s); err != nil {
+		return failure(s, round, nil, err)
 	}
 	s.audit.mark(s.clients)
 	if len(away) == 0 {
-		if err := s.linked(ctx, within-time.Since(began)); err != nil {
-			return s.failure(round, nil, err)
+		if err := linked(ctx, s, within-time.Since(began)); err != nil {
+			return failure(s, round, nil, err)
 		}
 		for _, c := range w.clusters[1:] {
 			c.link.settle()
@@ -72,15 +72,15 @@ func (s *simulation) settle(ctx context.Context, round int) error {
 				time.Now().Before(w.lagging) // an answer that does not end may still be under way
 		}
 	}
-	if err := s.exported(ctx, round); err != nil {
-		return s.failure(round, nil, err)
+	if err := exported(ctx, s, round); err != nil {
+		return failure(s, round, nil, err)
 	}
 	s.report.settled(round, took, w, s.clients)
 	return nil
 }
 
 // healthy returns an error unless the gateway is there, and has been ready all the time.
-func (s *simulation) healthy(ctx context.Context) error {
+func healthy(ctx context.Context, s *simulation) error {
 	if err := s.gateway.Check(ctx); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (s *simulation) healthy(ctx context.Context) error {
 
 // linked waits until the gateway shows all linked clusters as ready, with the newest credentials if
 // those work, and warns of Servers that cost too much. That it does not answer is an error at once.
-func (s *simulation) linked(ctx context.Context, within time.Duration) error {
+func linked(ctx context.Context, s *simulation, within time.Duration) error {
 	var failed error
 	late := harness.Poll(ctx, within, 50*time.Millisecond, func() error {
 		var page adminapi.Clusters

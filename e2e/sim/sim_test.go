@@ -72,8 +72,8 @@ func happens(t *testing.T, seed uint64) (texts []string) {
 		t.Fatal(err)
 	}
 	w.fill()
-	w.fillTenant()
-	w.fillExports()
+	fillTenant(w)
+	fillExports(w)
 	s := &simulation{cfg: cfg, world: w, story: newStory(cfg), report: newReport(cfg)}
 	if s.clients, err = newClients(w, "127.0.0.1:1"); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 )
 
 // annotations returns those of the Secret in use.
-func (c *cluster) annotations() map[string]string {
+func annotations(c *cluster) map[string]string {
 	i := slices.IndexFunc(c.link.secrets, func(s secret) bool { return s.name == c.link.accepted })
 	if i < 0 {
 		return nil
@@ -24,7 +24,7 @@ func (c *cluster) annotations() map[string]string {
 }
 
 // settings returns how a cluster is used: by flags for the local one, or by its link Secret.
-func (w *world) settings(c *cluster) spec.LinkSettings {
+func settings(w *world, c *cluster) spec.LinkSettings {
 	var defaults spec.LinkSettings
 	if c.number == 0 {
 		return defaults.With(map[string]string{
@@ -33,15 +33,15 @@ func (w *world) settings(c *cluster) spec.LinkSettings {
 			spec.NetworkKey: w.flags.network,
 		})
 	}
-	return defaults.With(map[string]string{spec.WhenLostKey: w.flags.whenLost}).With(c.annotations())
+	return defaults.With(map[string]string{spec.WhenLostKey: w.flags.whenLost}).With(annotations(c))
 }
 
 // standing returns what a cluster's comes to in the end while nothing changes. Of most faults, and
 // that they are over, the gateway learns late, so that it is doubtful whether the cluster is lost;
 // while it can't be reached, it certainly is.
-func (w *world) standing(c *cluster) (s spec.Standing, doubtful bool) {
-	settings := w.settings(c)
-	dead := w.behind(c) && spec.AllDead(c.played())
+func standing(w *world, c *cluster) (s spec.Standing, doubtful bool) {
+	settings := settings(w, c)
+	dead := behind(w, c) && spec.AllDead(specGateways(c))
 	now, lost := settings.Standing(false, dead), settings.Standing(true, dead)
 	switch {
 	case lost == now:
@@ -53,22 +53,22 @@ func (w *world) standing(c *cluster) (s spec.Standing, doubtful bool) {
 }
 
 // takenOut reports whether clients hold nothing of a cluster in the end, even if it is away.
-func (w *world) takenOut(c *cluster) bool {
-	s, _ := w.standing(c)
+func takenOut(w *world, c *cluster) bool {
+	s, _ := standing(w, c)
 	return s == spec.Withdrawn
 }
 
-// region is where a cluster is, as far as the gateway can know; empty: it can't.
-func (w *world) region(c *cluster) string {
+// regionOf is where a cluster is, as far as the gateway can know; empty: it can't.
+func regionOf(w *world, c *cluster) string {
 	var list []string
 	for _, node := range c.nodes {
 		list = append(list, node.Labels[corev1.LabelTopologyRegion])
 	}
-	return cmp.Or(w.settings(c).Region, spec.CommonRegion(list))
+	return cmp.Or(settings(w, c).Region, spec.CommonRegion(list))
 }
 
 // spreading reports whether a cordon, or its end, may still be taking effect.
-func (c *cluster) spreading() bool { return time.Now().Before(c.spreadUntil) }
+func spreading(c *cluster) bool { return time.Now().Before(c.spreadUntil) }
 
 // regions are the names that Nodes and Secrets have.
 var regions = []string{"region-1", "region-2"}
@@ -76,25 +76,25 @@ var regions = []string{"region-1", "region-2"}
 // standingSteps change how far clusters are used, and where they are.
 var standingSteps = []step{
 	{"cordon", 6, func(w *world, c *cluster, _ string) string {
-		return w.annotate(c, spec.CordonKey, []string{"", "false", "false", "last-resort", "true", "yes"})
+		return annotate(w, c, spec.CordonKey, []string{"", "false", "false", "last-resort", "true", "yes"})
 	}},
 	{"cordon-over", 2, func(w *world, c *cluster, _ string) string {
-		return w.annotate(c, spec.CordonOverKey, []string{"", "0s", "1s", "2s", "-1s"})
+		return annotate(w, c, spec.CordonOverKey, []string{"", "0s", "1s", "2s", "-1s"})
 	}},
 	{"when-lost", 4, func(w *world, c *cluster, _ string) string {
-		return w.annotate(c, spec.WhenLostKey, []string{"", "keep", "last-resort", "withdraw", "drop"})
+		return annotate(w, c, spec.WhenLostKey, []string{"", "keep", "last-resort", "withdraw", "drop"})
 	}},
 	{"lost-after", 2, func(w *world, c *cluster, _ string) string {
-		return w.annotate(c, spec.LostAfterKey, []string{"", "1s", "2s", "soon", "0s"})
+		return annotate(w, c, spec.LostAfterKey, []string{"", "1s", "2s", "soon", "0s"})
 	}},
 	{"region of a link", 2, func(w *world, c *cluster, _ string) string {
-		return w.annotate(c, spec.RegionKey, append([]string{"", "", "no region!"}, regions...))
+		return annotate(w, c, spec.RegionKey, append([]string{"", "", "no region!"}, regions...))
 	}},
-	{"region of Nodes", 3, (*world).moveNodes},
+	{"region of Nodes", 3, moveNodes},
 }
 
 // annotate gives an annotation of a link Secret one of these values; empty: none.
-func (w *world) annotate(c *cluster, key string, values []string) string {
+func annotate(w *world, c *cluster, key string, values []string) string {
 	if len(c.link.secrets) == 0 {
 		return ""
 	}
@@ -106,7 +106,7 @@ func (w *world) annotate(c *cluster, key string, values []string) string {
 		annotations[key] = value
 	}
 	s.annotations = annotations
-	w.write(c, s)
+	write(w, c, s)
 	over, _ := spec.ReadDuration(annotations[spec.CordonOverKey], time.Hour)
 	if until := time.Now().Add(over); until.After(c.spreadUntil) {
 		c.spreadUntil = until
@@ -115,7 +115,7 @@ func (w *world) annotate(c *cluster, key string, values []string) string {
 }
 
 // moveNodes gives one Node of any cluster another region, or all of them.
-func (w *world) moveNodes(_ *cluster, _ string) string {
+func moveNodes(w *world, _ *cluster, _ string) string {
 	c := pick(w, w.clusters)
 	region, all := pick(w, append([]string{""}, regions...)), w.chance(2)
 	list := named(c.nodes, "")

@@ -18,20 +18,20 @@ type step struct {
 
 // endpointSteps change what a cluster offers of a service.
 var endpointSteps = []step{
-	{"grow", 20, func(w *world, c *cluster, s string) string { return w.grow(c, s, 1+w.rng.IntN(4)) }},
-	{"shrink", 14, (*world).shrink},
-	{"readiness", 16, (*world).readiness},
-	{"drain", 5, (*world).drain},
-	{"move an endpoint", 8, (*world).move},
-	{"replace a pod", 10, (*world).replace},
-	{"pod is late", 8, (*world).late},
-	{"relabel a pod", 6, (*world).relabel},
-	{"renumber the port", 2, (*world).renumber},
-	{"drop a slice", 2, (*world).dropSlice},
-	{"service", 2, (*world).toggleService},
-	{"server", 4, (*world).changeServer},
-	{"owner", 3, (*world).toggleOwner},
-	{"junk pods", 3, (*world).junk},
+	{"grow", 20, func(w *world, c *cluster, s string) string { return grow(w, c, s, 1+w.rng.IntN(4)) }},
+	{"shrink", 14, shrink},
+	{"readiness", 16, changeReadiness},
+	{"drain", 5, drain},
+	{"move an endpoint", 8, move},
+	{"replace a pod", 10, replace},
+	{"pod is late", 8, late},
+	{"relabel a pod", 6, relabel},
+	{"renumber the port", 2, renumber},
+	{"drop a slice", 2, dropSlice},
+	{"service", 2, toggleService},
+	{"server", 4, changeServer},
+	{"owner", 3, toggleOwner},
+	{"junk pods", 3, junk},
 }
 
 // slicePorts are the numbers that slices have for the Service's port.
@@ -40,7 +40,7 @@ var slicePorts = []int32{8080, 8081, 8082}
 const sliceMost = 8 // endpoints of a slice
 
 // grow adds Pods with endpoints, the Pod or the endpoint first.
-func (w *world) grow(c *cluster, s string, n int) string {
+func grow(w *world, c *cluster, s string, n int) string {
 	if c.services[s] == nil || len(c.slicesOf(s)) > 200 {
 		return ""
 	}
@@ -64,8 +64,8 @@ func (w *world) grow(c *cluster, s string, n int) string {
 	for range n {
 		c.made++
 		pod := newPod(fmt.Sprintf("%s-%d", prefix, c.made), s, l)
-		slice := w.roomySlice(c, s)
-		slice.Endpoints = append(slice.Endpoints, newEndpoint(w.newAddress(c), pod.Name, w.anyZone()))
+		slice := roomySlice(w, c, s)
+		slice.Endpoints = append(slice.Endpoints, newEndpoint(newAddress(w, c), pod.Name, anyZone(w)))
 		if podFirst {
 			w.put(c, s, pod, slice)
 		} else {
@@ -79,17 +79,17 @@ func (w *world) grow(c *cluster, s string, n int) string {
 const sharedRange = "172.16."
 
 // newAddress returns an address that nothing in the cluster has. A few are of a range that all clusters use.
-func (w *world) newAddress(c *cluster) string {
+func newAddress(w *world, c *cluster) string {
 	if w.chance(20) {
 		return fmt.Sprintf("%s%d.%d", sharedRange, c.made>>8%256, c.made%256)
 	}
 	return fmt.Sprintf("%d.%d.%d.%d", 10+c.number/200, c.number%200, c.made>>8%256, c.made%256)
 }
 
-func (w *world) anyZone() string { return pick(w, []string{"", "zone-1", "zone-2"}) }
+func anyZone(w *world) string { return pick(w, []string{"", "zone-1", "zone-2"}) }
 
 // roomySlice returns a copy of a slice with room for one more, or a new one.
-func (w *world) roomySlice(c *cluster, s string) *discoveryv1.EndpointSlice {
+func roomySlice(w *world, c *cluster, s string) *discoveryv1.EndpointSlice {
 	all := c.slicesOf(s)
 	for _, l := range all {
 		if len(l.Endpoints) < sliceMost {
@@ -108,7 +108,7 @@ func (w *world) roomySlice(c *cluster, s string) *discoveryv1.EndpointSlice {
 }
 
 // anyEndpoint returns a copy of a slice that has endpoints, and which of them.
-func (w *world) anyEndpoint(c *cluster, s string) (*discoveryv1.EndpointSlice, int) {
+func anyEndpoint(w *world, c *cluster, s string) (*discoveryv1.EndpointSlice, int) {
 	all := slices.DeleteFunc(c.slicesOf(s), func(l *discoveryv1.EndpointSlice) bool { return len(l.Endpoints) == 0 })
 	if len(all) == 0 {
 		return nil, 0
@@ -118,10 +118,10 @@ func (w *world) anyEndpoint(c *cluster, s string) (*discoveryv1.EndpointSlice, i
 }
 
 // shrink takes Pods and their endpoints away, the Pod or the endpoint first.
-func (w *world) shrink(c *cluster, s string) string {
+func shrink(w *world, c *cluster, s string) string {
 	n := 0
 	for range 1 + w.rng.IntN(4) {
-		l, i := w.anyEndpoint(c, s)
+		l, i := anyEndpoint(w, c, s)
 		if l == nil {
 			break
 		}
@@ -132,7 +132,7 @@ func (w *world) shrink(c *cluster, s string) string {
 			pod = nil
 		}
 		w.put(c, s, l)
-		if pod != nil && !c.listed(s, pod.Name) {
+		if pod != nil && !listed(c, s, pod.Name) {
 			w.delete(c, s, pod)
 		}
 		n++
@@ -144,14 +144,14 @@ func (w *world) shrink(c *cluster, s string) string {
 }
 
 // listed reports whether a slice of the service names the Pod.
-func (c *cluster) listed(s, pod string) bool {
+func listed(c *cluster, s, pod string) bool {
 	return slices.ContainsFunc(c.slicesOf(s), func(l *discoveryv1.EndpointSlice) bool {
 		return slices.ContainsFunc(l.Endpoints, func(e discoveryv1.Endpoint) bool { return e.TargetRef.Name == pod })
 	})
 }
 
-func (w *world) readiness(c *cluster, s string) string {
-	l, i := w.anyEndpoint(c, s)
+func changeReadiness(w *world, c *cluster, s string) string {
+	l, i := anyEndpoint(w, c, s)
 	if l == nil {
 		return ""
 	}
@@ -162,8 +162,8 @@ func (w *world) readiness(c *cluster, s string) string {
 }
 
 // move lists an endpoint in another slice and then takes it out of the one where it was: it is there all the time.
-func (w *world) move(c *cluster, s string) string {
-	from, i := w.anyEndpoint(c, s)
+func move(w *world, c *cluster, s string) string {
+	from, i := anyEndpoint(w, c, s)
 	if from == nil {
 		return ""
 	}
@@ -181,7 +181,7 @@ func (w *world) move(c *cluster, s string) string {
 }
 
 // renumber gives all slices of a service another number for the port, one by one.
-func (w *world) renumber(c *cluster, s string) string {
+func renumber(w *world, c *cluster, s string) string {
 	all := c.slicesOf(s)
 	if len(all) == 0 {
 		return ""
@@ -195,7 +195,7 @@ func (w *world) renumber(c *cluster, s string) string {
 	return fmt.Sprintf("port %d", number)
 }
 
-func (w *world) dropSlice(c *cluster, s string) string {
+func dropSlice(w *world, c *cluster, s string) string {
 	all := c.slicesOf(s)
 	if len(all) == 0 {
 		return ""
@@ -206,7 +206,7 @@ func (w *world) dropSlice(c *cluster, s string) string {
 }
 
 // toggleService deletes a Service, whose slices stay, or makes it again.
-func (w *world) toggleService(c *cluster, s string) string {
+func toggleService(w *world, c *cluster, s string) string {
 	if o := c.services[s]; o != nil {
 		w.delete(c, s, o)
 		return "deleted"
@@ -216,7 +216,7 @@ func (w *world) toggleService(c *cluster, s string) string {
 }
 
 // changeServer deletes a Server, makes one, or gives it another port.
-func (w *world) changeServer(c *cluster, s string) string {
+func changeServer(w *world, c *cluster, s string) string {
 	if o := c.servers[s]; o != nil && w.chance(2) {
 		w.delete(c, s, o)
 		return "deleted"

@@ -94,7 +94,7 @@ func (f *Failure) Details() string {
 }
 
 // failure returns a Failure, with what a client (nil: none) has seen.
-func (s *simulation) failure(round int, c *client, err error) error {
+func failure(s *simulation, round int, c *client, err error) error {
 	f := &Failure{Seed: s.cfg.Seed, Round: round, Err: err, Log: s.gateway.Log(40)}
 	base := ""
 	if c != nil {

@@ -27,15 +27,15 @@ const (
 
 // tenantSteps are what the tenant does in a cluster.
 var tenantSteps = []step{
-	{"tenant: policy", 3, (*world).tenantPolicy},
-	{"tenant: slices", 3, (*world).tenantSlices},
-	{"tenant: definition", 3, func(w *world, _ *cluster, _ string) string { return w.tenantDefinition(w.clusters[0]) }},
-	{"tenant: preference", 3, func(w *world, _ *cluster, _ string) string { return w.tenantPreference(w.clusters[0]) }},
-	{"tenant: nonsense", 3, (*world).tenantNonsense},
+	{"tenant: policy", 3, tenantPolicy},
+	{"tenant: slices", 3, tenantSlices},
+	{"tenant: definition", 3, func(w *world, _ *cluster, _ string) string { return tenantDefinition(w, w.clusters[0]) }},
+	{"tenant: preference", 3, func(w *world, _ *cluster, _ string) string { return tenantPreference(w, w.clusters[0]) }},
+	{"tenant: nonsense", 3, tenantNonsense},
 }
 
 // tenantPut writes objects that no client is checked for.
-func (w *world) tenantPut(c *cluster, list ...runtime.Object) {
+func tenantPut(w *world, c *cluster, list ...runtime.Object) {
 	for _, o := range list {
 		w.err = errors.Join(w.err, c.api.Put(o))
 		w.writes++
@@ -43,17 +43,17 @@ func (w *world) tenantPut(c *cluster, list ...runtime.Object) {
 }
 
 // fillTenant makes what the tenant's clients ask for.
-func (w *world) fillTenant() {
+func fillTenant(w *world) {
 	for _, c := range w.clusters {
-		w.tenantPut(c, headless(kube.Service(tenantNamespace, tenantService)))
-		w.tenantSlices(c, "")
+		tenantPut(w, c, headless(kube.Service(tenantNamespace, tenantService)))
+		tenantSlices(w, c, "")
 	}
-	w.tenantDefinition(w.clusters[0])
+	tenantDefinition(w, w.clusters[0])
 }
 
 // tenantPolicy edits Servers with many terms, and Pods with many labels, all of which they select.
 // The Servers cost more than the gateway accepts of a namespace.
-func (w *world) tenantPolicy(c *cluster, _ string) string {
+func tenantPolicy(w *world, c *cluster, _ string) string {
 	const pods, servers, labels = 20, 40, 100
 	c.costly = true
 	values := w.rng.IntN(1000)
@@ -63,7 +63,7 @@ func (w *world) tenantPolicy(c *cluster, _ string) string {
 		for k := range labels {
 			o.Labels[fmt.Sprintf("label-%d", k)] = fmt.Sprint(values + i)
 		}
-		w.tenantPut(c, kube.Mesh(o))
+		tenantPut(w, c, kube.Mesh(o))
 	}
 	for i := range servers {
 		o := kube.OpaqueServer(tenantNamespace, fmt.Sprintf("server-%d", i), tenantService, int64(kube.Port))
@@ -77,13 +77,13 @@ func (w *world) tenantPolicy(c *cluster, _ string) string {
 		}
 		selector := map[string]any{"matchExpressions": terms}
 		w.err = errors.Join(w.err, unstructured.SetNestedMap(o.Object, selector, "spec", "podSelector"))
-		w.tenantPut(c, o)
+		tenantPut(w, c, o)
 	}
 	return fmt.Sprintf("%d pods of %d labels, %d servers of as many terms", pods, labels, servers)
 }
 
 // tenantSlices edits slices full of addresses, which may be those of others.
-func (w *world) tenantSlices(c *cluster, _ string) string {
+func tenantSlices(w *world, c *cluster, _ string) string {
 	const list, each = 4, 100
 	of := pick(w, w.clusters)
 	for i := range list {
@@ -95,13 +95,13 @@ func (w *world) tenantSlices(c *cluster, _ string) string {
 				kube.PodEndpoint(address, tenantNamespace, fmt.Sprintf("web-%d", w.rng.IntN(30))),
 			)
 		}
-		w.tenantPut(c, o)
+		tenantPut(w, c, o)
 	}
 	return fmt.Sprintf("%d slices of %d addresses of %s", list, each, of.name)
 }
 
 // tenantDefinition edits a federated Service of very many members, again and again.
-func (w *world) tenantDefinition(local *cluster) string {
+func tenantDefinition(w *world, local *cluster) string {
 	const edits, members = 10, 100
 	for range edits {
 		var list []string
@@ -116,7 +116,7 @@ func (w *world) tenantDefinition(local *cluster) string {
 			headless(kube.Federated(tenantNamespace, tenantJoined, tenantService, list...)),
 			local.tenant,
 		)
-		w.tenantPut(local, o)
+		tenantPut(w, local, o)
 		local.tenant = o
 	}
 	return fmt.Sprintf("%d edits of %d members", edits, members)
@@ -124,18 +124,18 @@ func (w *world) tenantDefinition(local *cluster) string {
 
 // tenantPreference edits what the federated Service prefers, in a burst: as many tiers and terms as
 // can be read, far more, and junk.
-func (w *world) tenantPreference(local *cluster) string {
+func tenantPreference(w *world, local *cluster) string {
 	const edits = 10
 	o := local.tenant
 	for i := range edits {
 		o = o.DeepCopy()
 		switch i % 3 {
 		case 0:
-			o.Annotations[spec.PreferKey] = w.manyTiers(spec.MaxTiers, spec.MaxTerms/spec.MaxTiers)
+			o.Annotations[spec.PreferKey] = manyTiers(w, spec.MaxTiers, spec.MaxTerms/spec.MaxTiers)
 			o.Annotations[spec.MinReadyKey] = fmt.Sprintf("%d%%", 1+w.rng.IntN(100))
 			o.Annotations[spec.ReturnAfterKey], o.Annotations[spec.ReturnOverKey] = "1ms", "10ms"
 		case 1:
-			o.Annotations[spec.PreferKey] = w.manyTiers(spec.MaxTiers, spec.MaxTerms)
+			o.Annotations[spec.PreferKey] = manyTiers(w, spec.MaxTiers, spec.MaxTerms)
 			o.Annotations[spec.MinReadyKey] = fmt.Sprint(1 + w.rng.IntN(1000))
 		default:
 			const size = 50 << 10 // 200 KiB together
@@ -146,14 +146,14 @@ func (w *world) tenantPreference(local *cluster) string {
 				)[:size]
 			}
 		}
-		w.tenantPut(local, o)
+		tenantPut(w, local, o)
 	}
 	local.tenant = o
 	return fmt.Sprintf("%d edits", edits)
 }
 
 // manyTiers returns so many tiers of so many terms each: those of clusters, and of some that there are not.
-func (w *world) manyTiers(tiers, terms int) string {
+func manyTiers(w *world, tiers, terms int) string {
 	words := []string{"zone", "local", "region", "remote", "any"}
 	for _, c := range w.clusters[1:] {
 		words = append(words, c.name)
@@ -171,13 +171,13 @@ func (w *world) manyTiers(tiers, terms int) string {
 }
 
 // tenantNonsense writes what can't be used.
-func (w *world) tenantNonsense(c *cluster, _ string) string {
+func tenantNonsense(w *world, c *cluster, _ string) string {
 	switch w.rng.IntN(4) {
 	case 0:
 		o := headless(kube.Service(tenantNamespace, "nonsense"))
 		long := strings.Repeat(fmt.Sprintf("%d-65535,@,,a@b@c,web@none,", w.rng.IntN(70_000)), 2000)
 		o.Annotations = map[string]string{kube.OpaquePorts: long, kube.RemoteDiscovery: long, kube.LocalDiscovery: long}
-		w.tenantPut(c, o)
+		tenantPut(w, c, o)
 		return "annotations"
 	case 1:
 		o := kube.Slice(tenantNamespace, tenantService, "nonsense")
@@ -199,7 +199,7 @@ func (w *world) tenantNonsense(c *cluster, _ string) string {
 			)
 		}
 		o.Ports = append(o.Ports, discoveryv1.EndpointPort{Port: new(int32(-1))}, discoveryv1.EndpointPort{})
-		w.tenantPut(c, o)
+		tenantPut(w, c, o)
 		return "addresses"
 	case 2:
 		var routes []any
@@ -209,7 +209,7 @@ func (w *world) tenantNonsense(c *cluster, _ string) string {
 				"condition": map[string]any{"pathRegex": strings.Repeat("(", i)},
 			})
 		}
-		w.tenantPut(c, kube.ServiceProfile(tenantNamespace, tenantJoined, routes...))
+		tenantPut(w, c, kube.ServiceProfile(tenantNamespace, tenantJoined, routes...))
 		return "routes"
 	}
 	o := kube.Pod(tenantNamespace, "web-0", "tenant")
@@ -220,7 +220,7 @@ func (w *world) tenantNonsense(c *cluster, _ string) string {
 			metav1.OwnerReference{Kind: "ReplicaSet", Name: "none", Controller: new(true)},
 		)
 	}
-	w.tenantPut(c, o)
+	tenantPut(w, c, o)
 	return "a pod"
 }
 
@@ -246,7 +246,7 @@ func tenantClients(addr string) (*clients, error) {
 }
 
 // startTenant opens the tenant's clients, which are kept open until ctx ends.
-func (s *simulation) startTenant(ctx context.Context) (err error) {
+func startTenant(ctx context.Context, s *simulation) (err error) {
 	if s.tenant, err = tenantClients(s.gateway.Addr()); err != nil {
 		return err
 	}

@@ -92,8 +92,8 @@ func newCluster(number int, authority *apisim.Authority) (*cluster, error) {
 		return nil, errors.Join(err, c.api.Close())
 	}
 	if number > 0 {
-		if err := c.playGateways(); err != nil {
-			c.closeGateways()
+		if err := playGateways(c); err != nil {
+			closeGateways(c)
 			return nil, errors.Join(err, c.proxy.Close(), c.api.Close())
 		}
 	}
@@ -105,7 +105,7 @@ func (w *world) close() error {
 	var all sync.WaitGroup
 	for i, c := range w.clusters {
 		all.Go(func() {
-			c.closeGateways()
+			closeGateways(c)
 			errs[i] = errors.Join(c.proxy.Close(), c.api.Close())
 		})
 	}
@@ -168,17 +168,17 @@ func (w *world) fill() {
 			}
 			w.put(c, s, newService(s))
 			if n := w.cfg.Endpoints; n > 0 {
-				w.grow(c, s, 1+w.rng.IntN(2*n))
+				grow(w, c, s, 1+w.rng.IntN(2*n))
 			}
 		}
 		if c.number > 0 {
-			w.relink(c)
-			w.fillGateways(c)
+			relink(w, c)
+			fillGateways(w, c)
 		}
 	}
 	for _, s := range w.services {
-		w.put(local, s, w.anyPreference(w.federated(s)))
-		for _, c := range w.mirrored(s) {
+		w.put(local, s, anyPreference(w, federated(w, s)))
+		for _, c := range mirrored(w, s) {
 			w.put(local, s, mirror(s, c))
 		}
 	}
@@ -187,7 +187,7 @@ func (w *world) fill() {
 // startGateway runs a gateway that is local to the first cluster, with flags after those that all tests have.
 func (w *world) startGateway(ctx context.Context, args ...string) (*harness.Replica, error) {
 	local := w.clusters[0]
-	text, err := local.api.Kubeconfig(local.proxy.Addr(), local.token())
+	text, err := local.api.Kubeconfig(local.proxy.Addr(), token(local))
 	if err != nil {
 		return nil, err
 	}
