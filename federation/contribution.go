@@ -67,7 +67,6 @@ type updateKey struct {
 	port uint16
 }
 
-// screening holds a member's offer and the part of the offer that the bounds allow.
 type screening struct {
 	bounds  bounds
 	raw     offer
@@ -234,5 +233,4 @@ func (r *Refused) add(o *Refused) {
 	r.Examples = append(r.Examples, o.Examples[:min(len(o.Examples), maxExamples-len(r.Examples))]...)
 }
 
-// maxExamples is the maximum number of refused or contested addresses listed per member.
 const maxExamples = 10

@@ -117,7 +117,6 @@ func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 	return x, true
 }
 
-// choose chooses the client's endpoints again, and records why endpoints are omitted.
 func (x *inquiry) choose() {
 	p := x.port
 	x.result.Members = p.describe(nil)

@@ -224,7 +224,6 @@ type SteeredService struct {
 // TiersFor returns the tiers that clients in a zone use, in the syntax of annotations.
 func (s SteeredService) TiersFor(zone string) string { return s.Preference.firstTiers(s.InUse[zone]) }
 
-// maxClients is the maximum number of kinds of clients described per service.
 const maxClients = 100
 
 // Steered returns the watched services whose clients are steered, sorted by service. If the clients

@@ -100,7 +100,6 @@ func (r Ranges) Contains(a netip.Addr) bool {
 	return found || i > 0 && r[i-1].Contains(a)
 }
 
-// tableLink is a Link together with the state that the table derives from the Link.
 type tableLink struct {
 	Link
 	within *Ranges // Link.Within; the pointer changes only if the content does; nil allows all addresses
@@ -153,7 +152,6 @@ func (l tableLink) status(id ServiceID) (s MemberStatus) {
 	return s
 }
 
-// spread describes a gradual change to a cluster's standing.
 type spread struct {
 	from  standings // the standings when the change began
 	to    Standing

@@ -45,8 +45,8 @@ func (o offers) at(a netip.AddrPort) iter.Seq2[int, *Slice] {
 }
 
 // contested contains every address that more than one slice offers, even if all these slices belong
-// to the same member. Addresses that were contested earlier may also remain. The winner of any
-// other address is known without a search through all offers.
+// to the same member. Addresses that were contested earlier may remain in the set. The winner of
+// any other address is known without a search through all offers.
 type contested map[netip.AddrPort]struct{}
 
 // merge merges all offers from scratch. The result is sorted by address, and contains one endpoint

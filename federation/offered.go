@@ -62,7 +62,7 @@ func (o *offeredAddrs) forget(service uint32) {
 }
 
 // addrUses maps each offered address to services. Most addresses are offered for a single service.
-// Entries for these addresses do not contain pointers, which keeps garbage collection cheap.
+// To keep garbage collection cheap, the entries for single services do not contain pointers.
 type addrUses[K comparable] struct {
 	first map[K]addrUse   // one service per address
 	more  map[K][]addrUse // the other services, sorted by number

@@ -335,8 +335,8 @@ func undeclared(members []contribution) bool {
 }
 
 // concerned returns the clients that may be affected by the change from the given lists to the
-// port's current lists. The result has the order of port.all. The summary and the steering must not
-// have changed.
+// port's current lists. The clients are in the order of port.all. The summary and the steering must
+// not have changed.
 //
 // Clients may request any number of invented names. To keep updates fast for other clients,
 // concerned omits clients that the change cannot affect:
@@ -391,7 +391,6 @@ func (p *port) concerned(merged, unready []*Endpoint) []*published {
 	return list
 }
 
-// publish chooses and publishes the endpoints for each of the given kinds of clients.
 func (p *port) publish(clients []*published, why origin) {
 	opts := &p.service.table.opts
 	now := opts.Now()

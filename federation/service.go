@@ -15,7 +15,6 @@ import (
 // separately.
 const MaxUndeclaredPorts = 64
 
-// watchedService is a service that has at least one watch.
 type watchedService struct {
 	table  *Table // fixed, as are id, number and again
 	id     ServiceID
@@ -73,7 +72,6 @@ func (s *watchedService) tick() {
 	})
 }
 
-// finishUnwatch completes the work that unwatch has begun.
 func (s *watchedService) finishUnwatch() { s.change(func() {}) }
 
 // change calls f, which publishes a change, while holding s.mu. If the service is broken, change
@@ -231,7 +229,6 @@ func (s *watchedService) unwatch(k Key) (unfinished bool) {
 	return s.steered && k.concernsService(p)
 }
 
-// reschedule updates s.steered and the time at which the service is due next.
 func (s *watchedService) reschedule() {
 	if !s.steered {
 		return

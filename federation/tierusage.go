@@ -16,7 +16,7 @@ type tierUsage struct {
 	reported int
 	// If n > 0, sufficed[n] is the time since which the first n tiers have sufficed without
 	// interruption. If these tiers do not suffice now, sufficed[n] is zero. The last element is the
-	// time since which an endpoint in service has been ready: see tierCounts.others.
+	// time since which at least one endpoint in service has been ready: see tierCounts.others.
 	sufficed []time.Time
 	use      use       // result of the last call to decide
 	due      time.Time // when use next changes, if no event changes it earlier; zero if no change is due

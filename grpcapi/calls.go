@@ -67,8 +67,8 @@ func (c *callMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.started, c.handled, c.received, c.sent, c.seconds}
 }
 
-// prepare creates the metric series for all methods. prepare must be called before the server
-// begins to serve.
+// prepare creates the metric series for all methods, and must be called before the server begins to
+// serve.
 func (c *callMetrics) prepare(services map[string]grpc.ServiceInfo) {
 	for service, info := range services {
 		for _, m := range info.Methods {
@@ -100,8 +100,7 @@ func callType(m grpc.MethodInfo) string {
 	return "unary"
 }
 
-// interceptor returns the interceptor that counts calls. gRPC calls interceptors only for methods
-// that the server implements.
+// interceptor returns the interceptor that counts calls of the methods that the server implements.
 func (c *callMetrics) interceptor() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 		call := c.begin(ss, info.FullMethod)
@@ -113,7 +112,6 @@ func (c *callMetrics) interceptor() grpc.StreamServerInterceptor {
 	}
 }
 
-// countedCall wraps the stream of a call in progress, and counts its messages.
 type countedCall struct {
 	grpc.ServerStream
 	metrics *callMetrics

@@ -28,7 +28,6 @@ func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 var evictedDesc = prometheus.NewDesc("isthmus_views_evicted_total",
 	"Number of warm views that were evicted.", []string{"grpc_method"}, nil)
 
-// collector computes the series that describe open streams and views.
 type collector struct{ server *Server }
 
 func (c collector) streams(ch chan<- prometheus.Metric) {
@@ -172,8 +171,7 @@ func (c collector) openProfiles(yield func([]string) bool) {
 	}
 }
 
-// memberLabels contains the labels of the series that describe one member for the clients with one
-// key.
+// memberLabels contains the label names of the series that describe a member of a service.
 var memberLabels = []string{"cluster", "namespace", "service", "port", "hostname", "nodename"}
 
 var (
@@ -259,7 +257,6 @@ type endpointsScrape struct {
 	byCluster map[federation.ClusterName]int // endpoints of the current view
 }
 
-// getUse describes how Get streams use a view.
 type getUse = viewUse[federation.Key, *federation.Set]
 
 func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {

@@ -22,9 +22,8 @@ import (
 // Clients control the flow control windows of HTTP/2, and therefore how long messages stay
 // buffered. Buffered data is discarded only when the connection is closed.
 //
-// The limits in this file restrict the size of buffered responses. Their number is limited by
-// Options.ConcurrentStreams, because a call counts until its end has been written to the
-// connection.
+// The limits in this file restrict the size of buffered responses. The number of buffered responses
+// is limited by Options.ConcurrentStreams, because a call counts until its end has been written.
 
 // maxStalled is the number of stalled streams at which a connection is closed. Each stalled stream
 // can leave up to 64 KiB of buffered data behind.

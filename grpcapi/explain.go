@@ -41,7 +41,6 @@ type ViewStatus struct {
 	Service federation.ServiceID // zero if the destination is an address
 }
 
-// explainer implements the methods of Server that the debug API calls.
 type explainer struct{ server *Server }
 
 func (x explainer) explain(ctx context.Context, q Question) (*Explanation, error) {

@@ -240,9 +240,10 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 // the service's traffic policy is changing, ok may be false, and the set must not be sent. Another
 // set then follows soon.
 //
-// The set of the view without a node says whether node hints choose the client's endpoints. If the
-// set of the view with the client's node disagrees, newest returns that set. The sets may disagree
-// because one of them is about to be replaced, or because their clients use different tiers.
+// The set of the view without a node says whether node hints choose the client's endpoints. The two
+// views may disagree, because one of their sets is about to be replaced or their clients use
+// different tiers. If the views disagree, newest returns the set of the view with the client's
+// node.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for moves := 0; ; moves++ { // counts the switches between the views with and without a node
 		set, replaced = st.view.get()

@@ -137,8 +137,8 @@ func (q *quota) refuse(what string) error {
 // tap is a tap.ServerInHandle, which gRPC calls when the headers of a call have arrived. Each call
 // counts until the call's context is canceled.
 //
-// A refused call with a deadline is passed to the interceptor, which then refuses it. If tap itself
-// refused the call, the timer of the call's context would stay in memory until the deadline.
+// If a call has a deadline, tap lets the interceptor refuse the call instead. If tap itself refused
+// the call, the timer of the call's context would stay in memory until the deadline.
 func (q *quota) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	client := connectionOf(ctx).client()
 	if q.take(client) {
@@ -154,7 +154,6 @@ func (q *quota) tap(ctx context.Context, info *tap.Info) (context.Context, error
 
 type refusalKey struct{}
 
-// refusal returns the error with which to refuse the call, or nil.
 func refusal(ctx context.Context) error {
 	err, _ := ctx.Value(refusalKey{}).(error)
 	return err

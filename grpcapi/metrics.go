@@ -114,9 +114,9 @@ func (m *metrics) profileChanged(k federation.ProfileKey, p *federation.Profile)
 // any number of series by stalling after requesting invented hostnames.
 const maxOverflows = 1000
 
-// overflows counts stalled streams by full authority. A series exists, starting at zero, while open
-// streams could be counted in it. A series that has counted a stall exists until its service is
-// removed, or until maxOverflows other series have counted a stall.
+// overflows counts stalled streams by the full authority of their destination. A series exists,
+// starting at zero, while open streams could be counted in it. A series that has counted a stall
+// exists until its service is removed, or until maxOverflows other series have counted a stall.
 type overflows struct {
 	table *federation.Table // fixed, as are desc and open
 	desc  *prometheus.Desc

@@ -91,8 +91,8 @@ func (st *profileStream) advance(now *profileVariant) bool {
 	return before == nil || before != now && !before.frames[0].Equal(now.frames[0])
 }
 
-// refusal returns the error for a call whose first profile cannot be served, or nil. On an open
-// stream, such a profile is sent as an empty message.
+// refusal returns the error for a call whose first profile cannot be served, or nil. If an open
+// stream receives a profile that would be refused, an empty message is sent instead.
 func (st *profileStream) refusal(p *federation.Profile) error {
 	key := st.key
 	switch p.Reason {

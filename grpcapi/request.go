@@ -240,7 +240,8 @@ func (t token) addNamespace(k federation.ProfileKey) federation.ProfileKey {
 }
 
 // A Get with this metadata requests the tier and standing of each endpoint (see
-// wire.Encoder.Explaining). Messages for such a stream are not shared with other streams.
+// wire.Encoder.Explaining). Messages for streams with this metadata are not shared with other
+// streams.
 const (
 	explainKey   = "isthmus-explain"
 	explainTiers = "tiers"

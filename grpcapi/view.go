@@ -262,7 +262,6 @@ func (c *viewCache[K, T, V]) count() (all, idle int, evicted uint64) {
 	return len(c.all), c.idle.Len(), c.evicted
 }
 
-// viewUse is a copy of a view's state, for metrics and the debug API.
 type viewUse[K comparable, T any] struct {
 	key     K
 	streams int // 0 if the view is idle
@@ -466,7 +465,6 @@ func newProfileView(k federation.ProfileKey, s *Server) *profileView {
 	return v
 }
 
-// profileVariant is a profile encoded with one routing.
 type profileVariant struct {
 	profile *federation.Profile
 	routing *wire.Routing

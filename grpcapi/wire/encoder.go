@@ -172,8 +172,6 @@ func appendTCP(b []byte, addr netip.AddrPort) []byte {
 	return appendNumber(b, tcpPort, uint64(addr.Port()))
 }
 
-// appendPeer appends the fields of a WeightedAddr that determine how to connect to the endpoint:
-// identity, protocol, HTTP/2 parameters and authority.
 func (e *Encoder) appendPeer(b []byte, ep *federation.Endpoint) []byte {
 	common := ep.Common.Get()
 	b = appendIdentity(b, common.Identity)
@@ -350,8 +348,8 @@ func (e *Encoder) explain(list []federation.Label, ep *federation.Endpoint) []fe
 	)
 }
 
-// maxTier is the maximum length of a tier in a label, in bytes. The length is limited because a
-// tier may list many clusters, and each endpoint has the label.
+// maxTier is the maximum length of a tier's name in a label, in bytes. The length is limited
+// because a tier may list many clusters, and each endpoint has the label.
 const maxTier = 100
 
 func shorten(name string) string {

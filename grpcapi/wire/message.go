@@ -49,8 +49,8 @@ func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// maxMessage is the maximum size of a message, with some margin. Proxies reject messages larger
-// than 4 MiB, which is the default limit of their gRPC library, tonic.
+// maxMessage is slightly less than the maximum size of a message that proxies accept. Proxies
+// reject messages larger than 4 MiB, which is the default limit of their gRPC library, tonic.
 const maxMessage = 4<<20 - 16<<10
 
 // maxBody is maxMessage minus the tag and the length of the single field of an Update. A length
@@ -147,7 +147,7 @@ func hashAddr(ep *federation.Endpoint) uint64 {
 	return h.Sum64()
 }
 
-// Field numbers of Update and of the messages in it.
+// Field numbers of Update and of the messages inside an Update.
 const (
 	updateAdd         protowire.Number = 1
 	updateRemove      protowire.Number = 2
@@ -159,7 +159,7 @@ const (
 	noEndpointsExists protowire.Number = 1
 )
 
-// Field numbers of WeightedAddr and of the messages in it.
+// Field numbers of WeightedAddr and of the messages inside a WeightedAddr.
 const (
 	addrAddr      protowire.Number = 1
 	addrWeight    protowire.Number = 3
