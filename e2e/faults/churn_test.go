@@ -14,8 +14,8 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// member is one cluster's share of a Service: some addresses that stay, and two of which one is
-// replaced with every turn.
+// member is one cluster's part of a Service: stable addresses, and two moving addresses of which
+// each turn replaces one.
 type member struct {
 	site               *site
 	namespace, service string
@@ -23,11 +23,11 @@ type member struct {
 	stable             []netip.AddrPort
 
 	mu    sync.Mutex
-	turn  int              // the last one that has been written
-	extra []netip.AddrPort // what else there is
+	turn  int              // number of the last turn written
+	extra []netip.AddrPort // additional addresses
 }
 
-// newMember returns a member whose addresses are those of 10.subnet.third.0/24.
+// newMember returns a member with addresses in 10.subnet.third.0/24.
 func newMember(at *site, namespace, service string, third byte) *member {
 	m := &member{site: at, namespace: namespace, service: service, third: third}
 	for n := range 3 {
@@ -40,13 +40,13 @@ func (m *member) addr(last int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, m.site.subnet, m.third, byte(last)}), kube.Port)
 }
 
-// moving returns the addresses of a turn that are others than before or after it.
+// moving returns the two moving addresses of a turn.
 func (m *member) moving(turn int) []netip.AddrPort {
 	const first, count = 10, 100
 	return []netip.AddrPort{m.addr(first + turn%count), m.addr(first + (turn+1)%count)}
 }
 
-// turns returns how many there have been.
+// turns returns the number of turns so far.
 func (m *member) turns() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,7 +60,7 @@ func (m *member) begin(ctx context.Context) error {
 	return m.write(ctx, 0)
 }
 
-// write does a turn.
+// write writes the moving addresses of a turn.
 func (m *member) write(ctx context.Context, turn int) error {
 	if _, err := m.site.slice(ctx, m.namespace, m.service, "moving", m.moving(turn)...); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (m *member) write(ctx context.Context, turn int) error {
 	return nil
 }
 
-// next does the next turn, and returns which address comes and which goes.
+// next performs the next turn and returns the new and the removed address.
 func (m *member) next(ctx context.Context) (comes, goes netip.AddrPort, err error) {
 	turn := m.turns()
 	if err := m.write(ctx, turn+1); err != nil {
@@ -80,7 +80,7 @@ func (m *member) next(ctx context.Context) (comes, goes netip.AddrPort, err erro
 	return m.moving(turn + 1)[1], m.moving(turn)[0], nil
 }
 
-// now returns what proxies should have, in order.
+// now returns the expected addresses in order.
 func (m *member) now() []netip.AddrPort {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,14 +89,14 @@ func (m *member) now() []netip.AddrPort {
 	return addrs
 }
 
-// has notes addresses that are in the cluster besides those that move.
+// has adds addresses that the cluster contains in addition to the stable and moving ones.
 func (m *member) has(addrs ...netip.AddrPort) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.extra = append(m.extra, addrs...)
 }
 
-// end takes the endpoints out of the cluster.
+// end deletes the endpoints from the cluster.
 func (m *member) end(ctx context.Context) error {
 	return m.site.client().
 		DiscoveryV1().
@@ -112,23 +112,24 @@ func block(third byte, count int) (addrs []netip.AddrPort) {
 	return addrs
 }
 
-// churn changes the endpoints of a stage all the time. Of those in the clusters that stay well it waits until the proxy
-// has each change; those in the faulty one are changed if they can be.
+// churn continuously changes the endpoints of a stage. It waits until the proxy has received each
+// change in a healthy cluster, and ignores failed writes to the faulty cluster.
 type churn struct {
 	stop context.CancelFunc
 	done chan struct{}
 
-	// once done
+	// The fields below are valid after done is closed.
 	err   error
 	turns int
-	worst time.Duration // for a change of the clusters that stay well to arrive
-	lost  int           // writes that the faulty cluster did not take
+	worst time.Duration // longest delay of a change in a healthy cluster
+	lost  int           // number of failed writes to the faulty cluster
 }
 
-// pace is how often endpoints change, in each of the three clusters.
+// pace is the interval of changes in each of the three clusters.
 const pace = 150 * time.Millisecond
 
-// step does one turn in each cluster. It is not interrupted, so that it is known what has been written.
+// step performs a turn in each cluster. It ignores the cancellation of the test, so that the state
+// of the last write is known.
 func (c *churn) step(s *stage) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), patience)
 	defer cancel()
@@ -152,7 +153,7 @@ func (c *churn) step(s *stage) error {
 	return nil
 }
 
-// arrives waits until a proxy has one address and not the other.
+// arrives waits until a proxy has one address and has lost the other.
 func arrives(ctx context.Context, s *proxy.Stream, comes, goes netip.AddrPort) error {
 	return s.Until(ctx, patience, func() error {
 		if now := s.Snapshot(); !now.Get.Has(comes) || now.Get.Has(goes) {
@@ -169,8 +170,8 @@ func arrives(ctx context.Context, s *proxy.Stream, comes, goes netip.AddrPort) e
 	})
 }
 
-// finish ends the churn, and writes the faulty cluster's endpoints once more, so that they are known although
-// the answer to a write before may have been lost.
+// finish ends the churn. It writes the faulty cluster's endpoints again, because the result of an
+// earlier write may be unknown.
 func (c *churn) finish(s *stage) {
 	s.t.Helper()
 	c.stop()

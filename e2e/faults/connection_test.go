@@ -11,7 +11,7 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// connectionFaults are those of what lies between the gateway and an API server that is well.
+// connectionFaults returns faults of the connection to a healthy API server.
 func connectionFaults() []fault {
 	return []fault{{
 		name: "deleted-unseen", state: "stale",
@@ -19,7 +19,7 @@ func connectionFaults() []fault {
 	}}
 }
 
-// ownFaults are those of the gateway's own cluster.
+// ownFaults returns faults of the local cluster.
 func ownFaults() []fault {
 	cut := func(m harness.FaultMode) func(context.Context, *stage) error {
 		return func(_ context.Context, s *stage) error { return s.cut(m) }
@@ -31,15 +31,15 @@ func ownFaults() []fault {
 		name: "refused", state: "stale", reason: "connection refused",
 		inject: cut(harness.FaultMode{Refuse: true}), heal: restore,
 	}, {
-		name: "half-open", state: "stale", // new connections are accepted, and that is all
+		name: "half-open", state: "stale", // connections are accepted, but nothing is forwarded
 		inject: cut(harness.Silent), heal: restore,
 	}}
 }
 
 func restore(_ context.Context, s *stage) error { return s.proxy.Set(harness.FaultMode{}) }
 
-// deleteUnseen deletes objects of every kind while the cluster can't be watched. The gateway does not learn of it from
-// events, but by their absence from what it lists afterwards.
+// deleteUnseen deletes objects of every kind while the cluster cannot be watched. Isthmus receives
+// no events for the deletions, and must find them by comparing the next list with its cache.
 func deleteUnseen(ctx context.Context, s *stage) error {
 	at, pod, workload, doomed := s.far.site, s.far.addr(220), s.far.addr(221), s.far.addr(222)
 	meshed, vm := kube.Mesh(kube.Pod(s.name, "far", "")), kube.ExternalWorkload(s.name, "far", workload.Addr().String())
@@ -87,7 +87,7 @@ func deleteUnseen(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// servesPlainly returns an error while the Server that has been deleted still counts.
+// servesPlainly returns an error while the deleted Server still has an effect.
 func servesPlainly(_ context.Context, s *stage) error {
 	if pod := s.far.addr(220); opaque(s.mirror.Snapshot().Get, pod) {
 		return fmt.Errorf("%v is still opaque", pod)
@@ -95,7 +95,7 @@ func servesPlainly(_ context.Context, s *stage) error {
 	return nil
 }
 
-// opaque reports whether a proxy must treat the traffic to an address as opaque.
+// opaque reports whether the protocol hint for an address is opaque.
 func opaque(state *proxy.GetState, addr netip.AddrPort) bool {
 	return state.Endpoints()[addr].Weighted.GetProtocolHint().GetOpaque() != nil
 }

@@ -14,7 +14,7 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// raw is a codec that leaves messages as they are: what matters of a crowd is that messages come.
+// raw is a codec that does not decode messages, because crowds ignore their contents.
 type raw struct{}
 
 func (raw) Name() string { return "raw" }
@@ -35,12 +35,12 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 func request(authority, token string) []byte {
 	text, err := proto.Marshal(&pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: token})
 	if err != nil {
-		panic(err) // two strings can be encoded
+		panic(err) // impossible: two strings can always be encoded
 	}
 	return text
 }
 
-// get opens a Get stream that is received from as it is.
+// get opens a Get stream without decoding messages.
 func get(ctx context.Context, conn *grpc.ClientConn, request []byte) (grpc.ClientStream, error) {
 	return open(ctx, conn, pb.Destination_Get_FullMethodName, request)
 }
@@ -56,7 +56,7 @@ func open(ctx context.Context, conn *grpc.ClientConn, method string, request []b
 	return stream, stream.CloseSend()
 }
 
-// crowd is many proxies, each with a connection of its own, that ask for the same.
+// crowd is a number of proxies with the same request, each on its own connection.
 type crowd struct {
 	addr    string
 	request []byte
@@ -66,8 +66,7 @@ type crowd struct {
 	ending sync.WaitGroup
 }
 
-// come connects all proxies at once. What it returns yields, as they come, the time until a proxy's first message, or
-// why it had none.
+// come connects all proxies at once. The returned channel receives one arrival per proxy.
 func (c *crowd) come(ctx context.Context) <-chan arrival {
 	ctx, c.stop = context.WithCancel(ctx)
 	arrivals := make(chan arrival, c.size)
@@ -77,13 +76,13 @@ func (c *crowd) come(ctx context.Context) <-chan arrival {
 	return arrivals
 }
 
-// arrival is how a proxy's subscription began.
+// arrival is the time until a proxy's first message, or the error that the proxy received instead.
 type arrival struct {
 	took time.Duration
 	err  error
 }
 
-// one is a proxy that reads until ctx ends.
+// one runs a proxy that reads until ctx ends.
 func (c *crowd) one(ctx context.Context, arrivals chan<- arrival) {
 	began := time.Now()
 	conn, err := proxy.Dial(c.addr)
@@ -105,13 +104,13 @@ func (c *crowd) one(ctx context.Context, arrivals chan<- arrival) {
 	}
 }
 
-// leave ends all connections, without a word to the gateway, and waits for that.
+// leave closes all connections and waits until they are closed.
 func (c *crowd) leave() {
 	c.stop()
 	c.ending.Wait()
 }
 
-// served waits until every proxy has had its first message, and returns how long the last one waited.
+// served waits until every proxy has received its first message, and returns the longest wait.
 func (c *crowd) served(arrivals <-chan arrival, limit time.Duration) (worst time.Duration, err error) {
 	over := time.After(limit)
 	for n := range c.size {

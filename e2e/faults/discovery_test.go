@@ -17,12 +17,12 @@ import (
 	"isthmus/internal/apisim"
 )
 
-// optional are the kinds that a cluster with a vast API discovery does not have, so that the
-// gateway asks that for all of them at once.
+// optional lists the resources missing from the cluster with a huge API discovery. For each missing
+// resource, Isthmus requests the discovery, in this test all at once.
 var optional = []string{"replicasets", "jobs", "servers", "externalworkloads"}
 
-// TestVastDiscovery: what API discovery answers counts for its cluster's budget: the gateway takes
-// no more memory than it has in an HA install of Linkerd.
+// TestVastDiscovery checks that responses to API discovery count towards the cluster's memory cap,
+// so that the replica does not use more memory than an HA installation of Linkerd provides.
 func TestVastDiscovery(t *testing.T) {
 	inTurn(t)
 	start := func(name string) *endlessCluster {
@@ -49,10 +49,10 @@ func TestVastDiscovery(t *testing.T) {
 					w,
 					`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`,
 				)
-			case r.URL.Path == "/apis": // which is what API discovery is asked first
+			case r.URL.Path == "/apis": // the first request of API discovery
 				_, err := io.WriteString(w, `{"kind":"APIGroupList","groups":[`)
 				item := `{"name":"` + strings.Repeat("x", 256) + `"},`
-				for sent := 0; err == nil && sent < 200<<20; sent += len(item) { // less than an answer may have at all
+				for sent := 0; err == nil && sent < 200<<20; sent += len(item) { // below the limit for a response
 					_, err = io.WriteString(w, item)
 				}
 				discovered.Add(1)
@@ -66,7 +66,7 @@ func TestVastDiscovery(t *testing.T) {
 	must(t, err)
 	must(t, own.Put(kube.Link(vast.name, kubeconfig)))
 	w := startBeside(t, own)
-	// The gateway waits 25 s for kinds whose absence discovery does not confirm.
+	// Isthmus waits 25 s for resources whose absence discovery does not confirm.
 	w.awaitState(t, vast.name, "ready", 40*time.Second)
 	await(t, patience, func() error {
 		if n := int(discovered.Load()); n < len(optional) {

@@ -21,20 +21,21 @@ import (
 )
 
 const (
-	// endlessMemory is the memory limit for Go: 90 % of the memory of the container. The garbage collector lets garbage
-	// grow up to that limit.
+	// endlessMemory is the memory limit for Go: 90 % of the container's memory. The garbage
+	// collector lets garbage grow up to this limit.
 	endlessMemory = "450MiB"
-	// endlessPeak is what the process may take. It includes the program, of which the kernel can drop
-	// pages, and garbage that the collector is late with on a busy machine.
+	// endlessPeak is the maximum memory of the process. It includes the program, whose pages the
+	// kernel can drop, and garbage from a late collection on a busy machine.
 	endlessPeak = 512 << 20
-	// endlessCap is --cluster-memory for nine linked clusters, as docs/operations.md, Sizing, has it for
-	// hostile clusters: twice the caps of all clusters are less than half of endlessMemory.
+	// endlessCap is the value of --cluster-memory for nine hostile clusters according to
+	// docs/operations.md, Sizing: twice the sum of all caps is less than half of endlessMemory.
 	endlessCap = "12Mi"
-	// endlessRecovery is how long a cluster that was over budget may take to be followed again: 30 s are promised.
+	// endlessRecovery limits the time until Isthmus resumes watching a cluster that was over
+	// budget. The documented limit is 30 s.
 	endlessRecovery = 90 * time.Second
 )
 
-// endlessCluster is a cluster that answers without end while it is bad.
+// endlessCluster is a simulated cluster that can send endless responses.
 type endlessCluster struct {
 	*apisim.Server
 	name   string
@@ -42,11 +43,10 @@ type endlessCluster struct {
 	how    apisim.Endless
 }
 
-// TestEndlessAnswers: clusters that answer without end, each in another way and all at the same
-// time, with one more that does so from the beginning. Each keeps what it had, and shows what is
-// wrong: it is over budget by what it offers, or its resources have why what it sends is not read;
-// the gateway takes no more memory than its container has; other clusters do not notice; and
-// clusters that are well again are followed.
+// TestEndlessAnswers links clusters that send endless responses at the same time, each of a
+// different kind, and one that does so from the start. Isthmus must keep the earlier cache of each
+// cluster and show the problem. The replica must stay within its container's memory, other clusters
+// must not be affected, and Isthmus must watch the clusters again when they are healthy.
 func TestEndlessAnswers(t *testing.T) {
 	inTurn(t)
 	authority, err := apisim.NewAuthority()
@@ -100,7 +100,7 @@ func TestEndlessAnswers(t *testing.T) {
 	for _, c := range bad {
 		must(t, c.bad())
 	}
-	var shown sync.WaitGroup // all at the same time: one whose pages come to an end is soon well again
+	var shown sync.WaitGroup // checked at the same time, because a cluster with endless pages soon recovers
 	for _, c := range bad {
 		shown.Go(func() {
 			if err := within(
@@ -114,7 +114,7 @@ func TestEndlessAnswers(t *testing.T) {
 	}
 	shown.Wait()
 	w.awaitState(t, late.name, "unreachable", notice)
-	for turn := byte(2); turn < either[byte](4, 40); turn++ { // while they try again and again
+	for turn := byte(2); turn < either[byte](4, 40); turn++ { // while Isthmus keeps retrying
 		must(t, well.offer(turn))
 		arrived(append(first, well.addr(turn))...)
 		for _, c := range append(bad, late) {
@@ -142,8 +142,9 @@ func TestEndlessAnswers(t *testing.T) {
 	}
 }
 
-// TestFullBesideLarge links one cluster whose lists have no end, and one that needs 73 MiB, with the
-// default memory caps. The first fills its cap and is over budget. The second is followed whole.
+// TestFullBesideLarge links a cluster with endless lists and a cluster that needs 73 MiB, with the
+// default memory caps. The first cluster fills its cap and is over budget. The second cluster is
+// cached completely.
 func TestFullBesideLarge(t *testing.T) {
 	const pods, label, needs = 7300, 10 << 10, 73 << 20
 	inTurn(t)
@@ -214,7 +215,7 @@ func startEndless(
 	return &endlessCluster{s, name, number, how}
 }
 
-// startBeside starts Isthmus in a cluster, with these flags and endlessMemory.
+// startBeside starts a replica in a cluster, with the given flags and endlessMemory.
 func startBeside(t *testing.T, here *endlessCluster, flags ...string) *world {
 	t.Helper()
 	kubeconfig, err := here.Kubeconfig(here.Addr(), "good")
@@ -236,7 +237,7 @@ func startBeside(t *testing.T, here *endlessCluster, flags ...string) *world {
 	return &world{gateway: g}
 }
 
-// link links the cluster at another, which the gateway is local to.
+// link writes a link to c into the replica's local cluster.
 func (c *endlessCluster) link(at *endlessCluster) error {
 	kubeconfig, err := c.Kubeconfig(c.Addr(), "good")
 	if err != nil {
@@ -245,18 +246,18 @@ func (c *endlessCluster) link(at *endlessCluster) error {
 	return at.Put(kube.Link(c.name, kubeconfig))
 }
 
-// bad lets the cluster answer without end from now on, watches under way included.
+// bad makes the cluster send endless responses from now on, including on open watches.
 func (c *endlessCluster) bad() error {
 	c.Misbehave(apisim.Faults{Endless: c.how})
 	if err := c.Put(kube.Service("shop", "later")); err != nil {
 		return err
 	}
-	c.Compact() // or watches would just go on, as those do that have had a bookmark of the newest version
+	c.Compact() // otherwise watches with a recent bookmark would simply resume
 	c.CutWatches()
 	return nil
 }
 
-// offer sets the addresses of the cluster's Service to the first and that of a number.
+// offer sets the addresses of the cluster's Service to the first one and the given ones.
 func (c *endlessCluster) offer(numbers ...byte) error {
 	var endpoints []discoveryv1.Endpoint
 	for _, n := range append([]byte{1}, numbers...) {

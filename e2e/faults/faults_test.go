@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// fault is something that happens to a cluster, and how it ends.
+// fault describes how to cause and how to end a fault of a cluster.
 type fault struct {
 	name   string
 	inject func(context.Context, *stage) error
-	heal   func(context.Context, *stage) error // also undoes what inject has done only in part
+	heal   func(context.Context, *stage) error // also undoes an incomplete inject
 
-	state  string // that the cluster is shown in while it lasts; empty: any
-	reason string // part of what /debug/clusters shows about it then
+	state  string // expected state of the cluster during the fault; empty means any
+	reason string // expected part of the reason in /debug/clusters
 
-	verify func(context.Context, *stage) error // afterwards; it is tried again for a while
+	verify func(context.Context, *stage) error // optional check after the fault, which is retried
 }
 
-// TestFaults plays faults of linked clusters, all at once except those of an API server, which have
-// one each while they last. The others are on the way to an API server that stays well.
+// TestFaults plays faults of linked clusters in parallel. Each fault of an API server has its own
+// API server meanwhile. The other faults affect the connection to a healthy API server. The fault
 // deleted-unseen is N-04.
 func TestFaults(t *testing.T) {
 	inTurn(t)
@@ -32,7 +32,7 @@ func TestFaults(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			at := <-free
-			t.Cleanup(func() { free <- at }) // once the stage is cleared
+			t.Cleanup(func() { free <- at }) // after the stage's cleanup
 			f.play(t, w.newStage(t, f.name, at))
 		})
 	}
@@ -44,8 +44,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestOwnCluster plays faults of the gateway's own cluster, one after the other. What it
-// offered stays, as with other clusters; links stay as they are; and linked clusters are followed.
+// TestOwnCluster plays faults of the local cluster one after the other. The endpoints of the local
+// cluster and all links must be kept, and Isthmus must continue to watch linked clusters.
 func TestOwnCluster(t *testing.T) {
 	inTurn(t)
 	w := newWorld(t, nil)
@@ -54,11 +54,11 @@ func TestOwnCluster(t *testing.T) {
 	}
 }
 
-// play injects the fault, lets it last, heals it, and checks what must hold.
+// play injects the fault, lets it last, heals it, and checks the results.
 func (f fault) play(t *testing.T, s *stage) {
 	ctx, healed := t.Context(), false
 	t.Cleanup(func() {
-		if !healed { // or others would fail for it
+		if !healed { // otherwise other tests would fail too
 			must(t, f.heal(context.WithoutCancel(ctx), s))
 		}
 	})
@@ -75,7 +75,7 @@ func (f fault) play(t *testing.T, s *stage) {
 	}
 }
 
-// last checks what must hold while the fault lasts.
+// last checks the state during the fault.
 func (f fault) last(t *testing.T, s *stage) {
 	t.Helper()
 	if f.state != "" {

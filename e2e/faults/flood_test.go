@@ -24,25 +24,25 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// flood is calls that a hostile client opens on connections of its own, as fast as it can.
+// flood opens calls like a hostile client, on its own connections and as fast as possible.
 type flood struct {
 	name    string
 	conns   int
-	calls   int                             // of each connection
-	method  func(call int) string           // the path
-	headers func(call int) [][2]string      // besides those that each call needs
-	request func(call int) (message []byte) // nil: the request is never sent
-	brief   bool                            // each call ends at once, so that none is refused
+	calls   int                             // number of calls per connection
+	method  func(call int) string           // method of the call
+	headers func(call int) [][2]string      // additional headers of the call
+	request func(call int) (message []byte) // nil if the request is never sent
+	brief   bool                            // whether each call ends at once, so that no call is rejected
 }
 
-// largest is the size of the headers that a call may have, with 32 bytes for each.
+// largest is the maximum size of a call's headers, including 32 bytes of overhead each.
 const largest = 2 << 10
 
-// filled returns headers that make a call's headers as large as they may be. They differ for each call, in fields of
-// so many bytes, so that the server shares nothing among calls.
+// filled returns headers with the maximum total size, in fields of the given size. The headers
+// differ for each call, so that the server cannot share memory between calls.
 func filled(field int) func(call int) [][2]string {
 	return func(call int) (list [][2]string) {
-		const needed = 400 // bytes of the headers that each call needs
+		const needed = 400 // bytes for the required headers
 		for left := largest - needed; left >= 32+8; left -= field + 32 {
 			value := fmt.Sprintf("%06x", call) + strings.Repeat("v", min(field, left-32)-8)
 			list = append(list, [2]string{fmt.Sprintf("x%x", 16+len(list)), value})
@@ -53,7 +53,7 @@ func filled(field int) func(call int) [][2]string {
 
 func always(path string) func(int) string { return func(int) string { return path } }
 
-// open opens the calls. They stay open until the test ends.
+// open opens the calls, which stay open until the test ends.
 func (f flood) open(t *testing.T, addr string) {
 	t.Helper()
 	for n := range f.conns {
@@ -61,7 +61,7 @@ func (f flood) open(t *testing.T, addr string) {
 	}
 }
 
-// connect opens the calls of one connection, from a number on.
+// connect opens the calls of one connection. Their numbers start at first.
 func (f flood) connect(t *testing.T, addr string, first int) error {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -72,7 +72,7 @@ func (f flood) connect(t *testing.T, addr string, first int) error {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		_, _ = io.Copy(io.Discard, conn) // it takes what comes, until the connection ends
+		_, _ = io.Copy(io.Discard, conn) // reads everything until the connection ends
 	}()
 	t.Cleanup(func() {
 		conn.Close()
@@ -108,9 +108,9 @@ func (f flood) connect(t *testing.T, addr string, first int) error {
 	return errors.Join(err, out.Flush())
 }
 
-// TestFlood: clients open more calls than Isthmus admits, with the largest headers, or without ever sending
-// a request. Further calls are refused, memory stays below 600 MB with a limit of 512Mi, and a client of
-// another address is served.
+// TestFlood opens more calls than Isthmus admits, with headers of maximum size, or without ever
+// sending a request. Additional calls must be rejected. Memory must stay below 600 MB with a limit
+// of 512Mi, and clients from other addresses must be served.
 func TestFlood(t *testing.T) {
 	inTurn(t)
 	late := [][2]string{{"grpc-timeout", "99999999H"}}
@@ -151,7 +151,7 @@ func TestFlood(t *testing.T) {
 				})
 			}
 			open, refused := m.metric(t, "isthmus_calls"), m.metric(t, "isthmus_streams_refused_total")
-			m.changes(t) // fails unless the proxy that was there before has each of them
+			m.changes(t) // fails unless the existing proxy receives each change
 			peak, err := harness.PeakMemory(m.gateway.Pid())
 			must(t, err)
 			t.Logf("%d calls: at most %d MB; another client waited %v; %v were open, %v refused, at the end %v open",
@@ -163,8 +163,9 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestReconnectAtOnce: nearly as many proxies as Isthmus admits lose their connections and reconnect at once, again and
-// again. None is refused, however seldom garbage is collected.
+// TestReconnectAtOnce repeatedly closes the connections of almost as many proxies as Isthmus
+// admits, and lets them reconnect at once. No proxy may be rejected, even if the garbage collector
+// rarely runs.
 func TestReconnectAtOnce(t *testing.T) {
 	inTurn(t)
 	size := either(1500, 15_000)
@@ -173,7 +174,7 @@ func TestReconnectAtOnce(t *testing.T) {
 	for i := range targets {
 		targets[i].Authority = "web.many.svc.cluster.local:80"
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // on a machine that is busy with everything at once
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // long enough for a busy machine
 	defer cancel()
 	for turn := range 4 {
 		began := time.Now()
@@ -189,7 +190,7 @@ func TestReconnectAtOnce(t *testing.T) {
 	}
 }
 
-// dialFrom connects from a local address until the end of the test.
+// dialFrom returns a connection from a local address, which is closed at the end of the test.
 func dialFrom(t *testing.T, addr string, local net.IP) *grpc.ClientConn {
 	t.Helper()
 	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: local}}

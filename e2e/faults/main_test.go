@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	// Tests and faults wait most of the time: they need not take turns.
+	// Tests and faults mostly wait, so many of them can run in parallel.
 	if err := flag.Set("test.parallel", "40"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// chosen returns an error when -run is as make faults FAULT=REGEX sets it, and there is no such fault.
+// chosen returns an error if -run has the form set by make faults FAULT=REGEX but matches no fault.
 func chosen(run string) error {
 	_, names, ok := strings.Cut(run, "Test(Faults|OwnCluster)$/")
 	if !ok {
@@ -49,10 +49,11 @@ func chosen(run string) error {
 	return err
 }
 
-// turns lets two of the tests that keep all processors busy run at a time.
+// turns limits the tests that use all processors to two at a time.
 var turns = make(chan struct{}, 2)
 
-// inTurn waits until it is the test's turn, which it has to its end. Tests that mostly wait run beside.
+// inTurn waits for one of the turns and holds it until the test ends. Tests that mostly wait do not
+// call inTurn.
 func inTurn(t *testing.T) {
 	t.Helper()
 	t.Parallel()
@@ -60,7 +61,7 @@ func inTurn(t *testing.T) {
 	t.Cleanup(func() { <-turns })
 }
 
-// either returns what goes with the form of the suite that is run.
+// either returns the value for the default or for the long form of the suite.
 func either[T any](short, lasting T) T {
 	if *long {
 		return lasting
@@ -68,17 +69,18 @@ func either[T any](short, lasting T) T {
 	return short
 }
 
-// Limits of time. They are those of the short form, which runs beside other tests on machines that may be busy; promise
-// sets those that the gateway promises.
+// Time limits. The defaults are for tests that run in parallel on a busy machine. The function
+// promise sets the documented limits.
 var (
-	// patience is how long a change may take to arrive at a proxy, on a machine that is busy with everything at once.
+	// patience limits the time until a change reaches a proxy.
 	patience = 30 * time.Second
-	// recovery is how long a cluster that is back may take to be followed, and a state to be seen.
+	// recovery limits the time until a recovered cluster is watched again, and until a state is
+	// shown.
 	recovery = 30 * time.Second
-	// notice is how long a fault may take to be noticed: a cluster that hangs is found by pings, or by a list that
-	// falls silent.
+	// notice limits the time until a fault is detected. Isthmus detects a hanging cluster by pings
+	// or by a list that receives no more data.
 	notice = 40 * time.Second
 )
 
-// promise sets the limits that the gateway promises.
+// promise sets the documented limits.
 func promise() { patience, recovery, notice = 10*time.Second, 10*time.Second, 20*time.Second }

@@ -16,11 +16,10 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// TestSecretsStaySecret links clusters by credentials that carry a marker wherever a kubeconfig can
-// hold something, usable ones and unusable ones, rotates one in use to others that do not work, and
-// looks for the marker in everything that the gateway shows about them: its log at the deepest
-// level, in both formats, the pages of the admin server and the verbs that read them, the errors
-// that proxies get, and what it sends to a collector of traces.
+// TestSecretsStaySecret links clusters with usable and unusable credentials that contain a marker
+// in every field of the kubeconfig, and rotates one link to credentials that do not work. The
+// marker must not appear in the debug log in either format, the pages of the admin server and the
+// commands that read them, the errors for proxies, or the exported traces.
 func TestSecretsStaySecret(t *testing.T) {
 	inTurn(t)
 	sites := startSites(t, "west", "north")
@@ -61,10 +60,11 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 }
 
-// marker is like no text that the gateway writes by itself.
+// marker is a string that Isthmus never writes by itself.
 const marker = "mArKeR-7f3c9b2e41"
 
-// leak returns the text around a secret, as it is or as base64, in which it can begin at three places.
+// leak returns the text around a secret in plain text or in base64, where the secret can have three
+// alignments.
 func leak(text, secret string) (around string) {
 	forms := []string{secret}
 	for skip := range 3 {
@@ -91,7 +91,8 @@ func (l locked) Write(b []byte) (int, error) {
 	return l.to.Write(b)
 }
 
-// echo is a server that is no API server, and sends back all that it is sent as the reason for its failure.
+// echo starts a server that is not an API server. It fails every request with an error message that
+// contains the request.
 func echo(t *testing.T) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Warning", `299 - "`+r.Header.Get("Authorization")+`"`)

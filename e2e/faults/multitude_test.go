@@ -26,13 +26,14 @@ import (
 	"isthmus/internal/apisim"
 )
 
-// TestMultitude: clients ask for ever new hostnames of one Service of 300 endpoints, none of which has such
-// a hostname. A stream of such a name costs little more memory than one of a name that all ask for, and is
-// sent nothing when the Service changes. The test also logs what a stream of an undeclared port costs.
+// TestMultitude requests many different hostnames of one Service with 300 endpoints, none of which
+// has such a hostname. A stream with such a name must not need much more memory than a stream with
+// a shared name, and must not receive any message when the Service changes. The test also logs the
+// cost of a stream for an undeclared port.
 func TestMultitude(t *testing.T) {
 	inTurn(t)
 	m := newMultitude(t)
-	ports := m.costs(t, undeclaredPorts, undeclared) // first: what others leave would hide the memory of so few
+	ports := m.costs(t, undeclaredPorts, undeclared) // first, because garbage would hide its small result
 	t.Logf("%d streams of undeclared ports: %v", undeclaredPorts, ports)
 	size := either(2000, 13_500)
 	same := m.costs(t, size, func(int) string { return "web.many.svc.cluster.local:80" })
@@ -52,22 +53,23 @@ func TestMultitude(t *testing.T) {
 	}
 }
 
-// multitude is a gateway of a cluster with a Service of 300 endpoints, and a proxy of that Service.
+// multitude consists of a replica, its cluster with a Service of 300 endpoints, and a proxy for
+// that Service.
 type multitude struct {
 	api     *apisim.Server
 	gateway *harness.Replica
 	proxy   *proxy.Stream
 	turn    int
-	alone   time.Duration // what a change takes without a multitude
+	alone   time.Duration // CPU time of a change without other streams
 }
 
-// cost is what a multitude of streams costs the gateway.
+// cost is the cost of many streams for the replica.
 type cost struct {
-	memory uint64        // of a stream, in bytes: what is left after a garbage collection
-	rss    uint64        // of the process
-	change time.Duration // processor time for a change of one endpoint
-	late   time.Duration // the longest time until a proxy had such a change
-	sent   int64         // messages, after the first of each stream
+	memory uint64        // bytes per stream after a garbage collection
+	rss    uint64        // resident memory of the process
+	change time.Duration // CPU time of a change to one endpoint
+	late   time.Duration // longest delay of a change for the proxy
+	sent   int64         // number of messages after the first message of each stream
 }
 
 func (c cost) String() string {
@@ -85,7 +87,8 @@ func newMultitude(t *testing.T, args ...string) *multitude {
 	return newMultitudeWith(t, nil, args...)
 }
 
-// newMultitudeWith is newMultitude with more variables, KEY=VALUE, in the environment of Isthmus.
+// newMultitudeWith is like newMultitude, but sets additional environment variables (KEY=VALUE) for
+// Isthmus.
 func newMultitudeWith(t *testing.T, env []string, args ...string) *multitude {
 	t.Helper()
 	m := &multitude{}
@@ -126,7 +129,7 @@ func newMultitudeWith(t *testing.T, env []string, args ...string) *multitude {
 	return m
 }
 
-// change puts another endpoint in the place of the last one.
+// change replaces the last endpoint.
 func (m *multitude) change() error {
 	m.turn++
 	return m.api.Put(kube.Slice("many", "web", "moving", kube.Endpoint(m.last().Addr().String())))
@@ -146,8 +149,8 @@ func (m *multitude) arrived(t *testing.T) error {
 	})
 }
 
-// changes makes some changes, one after the other, and returns the processor time for one, and the
-// longest time until the proxy had one.
+// changes makes several changes one after the other. It returns the CPU time per change and the
+// longest delay for the proxy.
 func (m *multitude) changes(t *testing.T) (change, late time.Duration) {
 	t.Helper()
 	const count = 50
@@ -164,7 +167,7 @@ func (m *multitude) changes(t *testing.T) (change, late time.Duration) {
 	return (after - before) / count, late.Round(time.Millisecond)
 }
 
-// memory returns the memory that the gateway uses after a garbage collection.
+// memory returns the replica's heap memory after a garbage collection.
 func (m *multitude) memory(t *testing.T) uint64 {
 	t.Helper()
 	_, err := harness.GetPage(t.Context(), m.gateway.MetricsAddr(), "/debug/pprof/heap?gc=1")
@@ -175,8 +178,8 @@ func (m *multitude) memory(t *testing.T) uint64 {
 	return uint64(used)
 }
 
-// costs opens streams, a thousand on each connection, makes changes, and deletes the Service for a
-// while, so that each stream has a last message, and ends the streams.
+// costs opens streams, a thousand per connection, and makes changes. It then deletes the Service
+// for a while, so that each stream receives a last message, and closes the streams.
 func (m *multitude) costs(t *testing.T, size int, name func(int) string) (c cost) {
 	t.Helper()
 	before := m.memory(t)
@@ -218,7 +221,7 @@ func (m *multitude) costs(t *testing.T, size int, name func(int) string) (c cost
 	must(
 		t,
 		m.api.Delete(kube.Service("many", "web")),
-	) // what each stream is sent of it comes after all that it was sent before
+	) // the message about the deletion follows all earlier messages of a stream
 	reading.Wait()
 	c.sent = later.Load()
 	must(t, m.api.Put(kube.Service("many", "web")))
@@ -226,16 +229,16 @@ func (m *multitude) costs(t *testing.T, size int, name func(int) string) (c cost
 	return c
 }
 
-// isGone returns whether a message says that there is no such Service.
+// isGone reports whether a message says that the Service does not exist.
 func isGone(message []byte) bool {
 	var update pb.Update
 	return proto.Unmarshal(message, &update) == nil && update.GetNoEndpoints() != nil &&
 		!update.GetNoEndpoints().GetExists()
 }
 
-// TestViewMemory: a client asks for ever more of what nobody else asks for, until the memory of
-// views is used up. Those who are served go on to have every change, clients of other addresses are
-// served, and all is served again once that client has gone.
+// TestViewMemory requests services that no other client uses until the memory for views is used up.
+// Existing streams must receive every change, clients from other addresses must be served, and new
+// requests must succeed after the client has disconnected.
 func TestViewMemory(t *testing.T) {
 	inTurn(t)
 	m := newMultitude(t, "-view-memory=8Mi")
@@ -259,7 +262,7 @@ func TestViewMemory(t *testing.T) {
 	if got := m.metric(t, "isthmus_streams_refused_total"); got != float64(refused) {
 		t.Errorf("%v calls are counted as refused, of %d", got, refused)
 	}
-	m.changes(t) // fails unless the proxy that was there before has each of them
+	m.changes(t) // fails unless the existing proxy receives each change
 	other := dialFrom(t, m.gateway.Addr(), net.IPv4(127, 0, 0, 2))
 	for _, name := range []string{"web.many.svc.cluster.local:80", name(20_000)} {
 		if code := m.ask(ctx, t, other, name); code != codes.OK {
@@ -278,10 +281,12 @@ func TestViewMemory(t *testing.T) {
 	})
 }
 
-// ask opens a Get stream that stays open until ctx ends, and returns how it begins.
+// ask opens a Get stream that stays open until ctx ends, and returns its status after the first
+// message.
 func (m *multitude) ask(ctx context.Context, t *testing.T, conn *grpc.ClientConn, authority string) codes.Code {
 	t.Helper()
-	// It is read no further, which is enough for a few small messages.
+	// The flow-control window suffices for the next messages, which are few and small, so the
+	// stream is not read.
 	stream, err := get(ctx, conn, request(authority, ""))
 	must(t, err)
 	began := make(chan error, 1)
@@ -297,7 +302,7 @@ func (m *multitude) ask(ctx context.Context, t *testing.T, conn *grpc.ClientConn
 	}
 }
 
-// metric returns the sum of the series of a name.
+// metric returns the sum of all series with the given name.
 func (m *multitude) metric(t *testing.T, name string) float64 {
 	t.Helper()
 	samples, err := harness.ReadMetrics(t.Context(), m.gateway.MetricsAddr())
@@ -306,7 +311,7 @@ func (m *multitude) metric(t *testing.T, name string) float64 {
 	return sum
 }
 
-// refusal returns the error with which a stream ends that begins with no message.
+// refusal returns the error of a stream that ends without any message.
 func (m *multitude) refusal(t *testing.T, conn *grpc.ClientConn, authority string) error {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), patience)
@@ -317,7 +322,7 @@ func (m *multitude) refusal(t *testing.T, conn *grpc.ClientConn, authority strin
 	return stream.RecvMsg(&message)
 }
 
-// bystander sets the address of a Service that nobody attacks.
+// bystander sets the address of a Service that is not under attack.
 func (m *multitude) bystander(i, turn int) error {
 	name := fmt.Sprintf("bystander-%d", i)
 	address := fmt.Sprintf("10.%d.%d.%d", 9+i/250, i%250, turn)

@@ -22,9 +22,9 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestOutageLists: after an outage of seconds the gateway resumes its watches. A real API server
-// gets no request for a list of all objects while its connections are refused for 2 s, and at most
-// two such requests while the connections flap.
+// TestOutageLists checks that a replica resumes its watches after a short outage. A real API server
+// must receive no request for a list of all objects while connections are refused for 2 s, and at
+// most two such requests while connections flap.
 func TestOutageLists(t *testing.T) {
 	inTurn(t)
 	w := newWorld(t, nil, "east")
@@ -92,15 +92,16 @@ func TestOutageLists(t *testing.T) {
 	}
 }
 
-// TestRetryAfter: while a server in front of a real API server answers 429 with a Retry-After, the
-// gateway does not request the kind, and /debug/clusters shows when the pause ends.
+// TestRetryAfter returns status 429 with a Retry-After from a proxy in front of a real API server.
+// Isthmus must not request the resource during the pause, and /debug/clusters must show the end of
+// the pause.
 func TestRetryAfter(t *testing.T) {
 	inTurn(t)
 	w := newWorld(t, nil, "east")
 	const pause = 15 * time.Second
 	var busy atomic.Bool
 	var mu sync.Mutex
-	var times []time.Time // of requests for Pods since it is busy
+	var times []time.Time // requests for Pods while the server is busy
 	server := inFront(t, w.more[0], func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
 		refuse := busy.Load()
 		if strings.HasSuffix(r.URL.Path, "/pods") {
@@ -146,7 +147,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// inFront starts a server in front of an API server, to which everybody is the administrator.
+// inFront starts a proxy in front of an API server that makes every user an administrator.
 func inFront(
 	t *testing.T, s *site, answer func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc),
 ) *httptest.Server {
@@ -162,8 +163,8 @@ func inFront(
 	return harness.Intercept(t, target, transport, asAdmin)
 }
 
-// countLists starts a server in front of an API server. The server counts pages of lists of all objects.
-// countLists returns the server's address.
+// countLists starts a proxy in front of an API server and returns its address. The proxy counts the
+// pages of lists of all objects.
 func countLists(t *testing.T, s *site, lists *atomic.Int32) (addr string) {
 	return inFront(t, s, func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
 		q := r.URL.Query()

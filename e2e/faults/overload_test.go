@@ -15,8 +15,8 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// TestOverload lets proxies misbehave while the endpoints of a federated Service change all the time. One
-// well-behaved proxy must not miss any change.
+// TestOverload lets proxies misbehave while the endpoints of a federated Service change
+// continuously. One well-behaved proxy must not miss any change.
 func TestOverload(t *testing.T) {
 	inTurn(t)
 	w := newWorld(t, []string{"-log-level=info", "-stream-stall-timeout=3s"})
@@ -31,7 +31,8 @@ func TestOverload(t *testing.T) {
 	await(t, recovery, func() error { return s.streams(t.Context(), s.open()) })
 }
 
-// reconnects: all proxies come back at once, and again while they do. Each that stays is served.
+// reconnects checks that all proxies are served when they reconnect at once, even if they
+// disconnect during that several times.
 func reconnects(t *testing.T, s *stage) {
 	c := crowd{
 		addr:    s.gateway.Addr(),
@@ -53,7 +54,7 @@ func reconnects(t *testing.T, s *stage) {
 	await(t, recovery, func() error { return s.streams(t.Context(), c.size+s.open()) })
 }
 
-// oneConnection: 1,000 streams on one connection are all served, and leave no trace.
+// oneConnection checks that 1,000 streams on one connection are served and leave nothing behind.
 func oneConnection(t *testing.T, s *stage) {
 	const size = 1000
 	conn, err := proxy.Dial(s.gateway.Addr())
@@ -70,7 +71,7 @@ func oneConnection(t *testing.T, s *stage) {
 				return
 			}
 			var message []byte
-			for range 5 { // the first message, and changes
+			for range 5 { // the first message and some changes
 				if err := stream.RecvMsg(&message); err != nil {
 					t.Error(err)
 					return
@@ -83,7 +84,8 @@ func oneConnection(t *testing.T, s *stage) {
 	await(t, recovery, func() error { return s.streams(t.Context(), s.open()) })
 }
 
-// neverRead: streams whose proxies never read are ended after the stall timeout, and counted.
+// neverRead checks that streams whose proxies never read are ended and counted after the stall
+// timeout.
 func neverRead(t *testing.T, s *stage) {
 	size := either(200, 2000)
 	s.large(t)
@@ -98,7 +100,8 @@ func neverRead(t *testing.T, s *stage) {
 	const overflow = `endpoint_updates_queue_overflow\{service="large.*`
 	turn := 0
 	await(t, 2*time.Minute, func() error {
-		// The first message never blocks. It takes some more until nothing fits between the two sides.
+		// The first message never blocks. More messages are needed until all buffers between the
+		// server and the client are full.
 		turn++
 		if _, err := s.west.slice(
 			t.Context(),
@@ -128,9 +131,10 @@ func neverRead(t *testing.T, s *stage) {
 	}
 }
 
-const largeSlice = 250 // endpoints in each
+const largeSlice = 250 // endpoints per slice
 
-// hostThatHangs: all streams of a host hang with its connection. They delay no others, and go on once it does.
+// hostThatHangs checks that streams on a hanging connection do not delay other streams, and
+// continue when the connection recovers.
 func hostThatHangs(t *testing.T, s *stage) {
 	p, err := harness.StartFaultProxy(s.gateway.Addr())
 	must(t, err)

@@ -16,7 +16,7 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// serverFaults are those of the API server itself.
+// serverFaults returns faults of the API server itself.
 func serverFaults() []fault {
 	return []fault{{
 		name:   "history-forgotten",
@@ -34,7 +34,7 @@ func serverFaults() []fault {
 		inject: restoreAndWrite,
 		heal:   restore,
 	}, {
-		// Certificates and keys are all made anew; new credentials are rotated in.
+		// All certificates and keys are replaced, and the link is rotated to new credentials.
 		name:   "another-authority",
 		state:  "stale",
 		reason: "certificate signed by unknown authority",
@@ -47,8 +47,8 @@ func serverFaults() []fault {
 
 func restart(ctx context.Context, s *stage) error { return s.faulty.site.cluster().Restart(ctx) }
 
-// forgetHistory keeps the gateway away from the API server while that changes and is restarted. It knows no event of
-// before then, so that the watches that the gateway wants to go on with are answered by 410 Gone.
+// forgetHistory restarts the API server after changes that Isthmus could not watch. The API server
+// has lost the earlier events, so it rejects resumed watches with 410 Gone.
 func forgetHistory(ctx context.Context, s *stage) error {
 	slices := s.faulty.site.client().DiscoveryV1().EndpointSlices(s.name)
 	before, err := slices.List(ctx, metav1.ListOptions{})
@@ -79,14 +79,14 @@ func forgetHistory(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// restoreAndWrite is like restoreBackup, but lasts longer than the minute within which a watch is
-// resumed. Meanwhile it writes more than was lost. So the version at which a watch would resume
-// exists again, and a resumed watch would miss everything older.
+// restoreAndWrite is like restoreBackup, but lasts longer than the minute for which Isthmus resumes
+// watches. In the meantime, it makes more writes than were lost, so that the resource version of
+// the watch exists again. A resumed watch would miss all changes up to that version.
 func restoreAndWrite(ctx context.Context, s *stage) error {
 	if err := restoreBackup(ctx, s); err != nil {
 		return err
 	}
-	cut := time.Now() // or a moment before
+	cut := time.Now() // slightly later than the actual cut
 	slices := s.far.site.client().DiscoveryV1().EndpointSlices(s.name)
 	old, err := s.far.site.slice(ctx, s.name, "far", "old", s.far.addr(231))
 	if err != nil {
@@ -104,12 +104,12 @@ func restoreAndWrite(ctx context.Context, s *stage) error {
 	return harness.Pause(ctx, time.Until(cut.Add(resumeWithin)))
 }
 
-// resumeWithin is longer than an outage may be after which watches are resumed.
+// resumeWithin is longer than any outage after which Isthmus resumes watches.
 const resumeWithin = 75 * time.Second
 
-// restoreBackup takes the API server back to an older state of its data. Versions of objects begin
-// to count from there again, so that those that the gateway knows lie in the future, and what has
-// been made since is gone without a trace. A watch that goes on from such a version is silent.
+// restoreBackup restores an older state of the API server's data. Resource versions continue from
+// that state, so the versions in Isthmus's cache lie in the future, and objects created since then
+// have disappeared without an event. A watch from such a version receives nothing.
 func restoreBackup(ctx context.Context, s *stage) error {
 	err := s.restartWith(ctx, func(dir string) error {
 		return os.CopyFS(filepath.Join(dir, "backup"), os.DirFS(filepath.Join(dir, "etcd")))
@@ -122,7 +122,7 @@ func restoreBackup(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	for i := range 500 { // more than a start of the API server writes
+	for i := range 500 { // more writes than the API server makes at startup
 		young.Labels["turn"] = strconv.Itoa(i)
 		if young, err = s.far.site.client().DiscoveryV1().EndpointSlices(s.name).Update(
 			ctx,

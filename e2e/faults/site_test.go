@@ -15,12 +15,12 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// site is an API server, and an administrator's client of it.
+// site is an API server with an administrator's client.
 type site struct {
 	cfg    harness.ClusterConfig
-	subnet byte // of the addresses behind its Services: 10.subnet.0.0/16
+	subnet byte // Services have addresses in 10.subnet.0.0/16
 
-	mu     sync.Mutex // guards the rest, which is another after the site has been renewed
+	mu     sync.Mutex // guards the fields below, which change when the site is renewed
 	server *harness.Cluster
 	kube   *kube.Client
 }
@@ -53,7 +53,7 @@ func (s *site) client() *kube.Client {
 	return s.kube
 }
 
-// close ends the API server.
+// close stops the API server.
 func (s *site) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,8 @@ func (s *site) close() error {
 	return s.server.Close()
 }
 
-// renew ends the API server, changes its folder, and starts it again, with whatever credentials it then has.
+// renew stops the API server, changes its directory, and starts it again with the credentials in
+// the directory.
 func (s *site) renew(ctx context.Context, change func(dir string) error) error {
 	if err := s.close(); err != nil {
 		return err
@@ -76,17 +77,17 @@ func (s *site) renew(ctx context.Context, change func(dir string) error) error {
 	return s.connect(server)
 }
 
-// apply writes objects into a namespace, which is made if need be.
+// apply writes objects to a namespace, which it creates if necessary.
 func (s *site) apply(ctx context.Context, namespace string, objects ...runtime.Object) error {
 	return s.client().Apply(ctx, append([]runtime.Object{kube.Namespace(namespace)}, objects...)...)
 }
 
-// grant gives rights to a namespace's ServiceAccount.
+// grant grants permissions to the ServiceAccount of a namespace.
 func (s *site) grant(ctx context.Context, namespace, rights string) error {
 	return s.client().ApplyYAML(ctx, strings.ReplaceAll(rights, "$NS", namespace))
 }
 
-// slice writes an EndpointSlice of addresses without Pods.
+// slice writes an EndpointSlice with addresses that do not have Pods.
 func (s *site) slice(
 	ctx context.Context,
 	namespace, service, name string,
@@ -99,7 +100,8 @@ func (s *site) slice(
 	return kube.Put(ctx, s.client().DiscoveryV1().EndpointSlices(namespace), o)
 }
 
-// admit makes what a linked cluster has: a ServiceAccount with its rights, and the Service far.
+// admit writes the objects of a linked cluster: a ServiceAccount with permissions, and the Service
+// far.
 func (s *site) admit(ctx context.Context, namespace string) error {
 	return errors.Join(
 		s.apply(ctx, namespace, kube.ServiceAccount(namespace, accountName), kube.Service(namespace, "far")),
@@ -107,7 +109,7 @@ func (s *site) admit(ctx context.Context, namespace string) error {
 	)
 }
 
-// startSites runs clusters until the test ends.
+// startSites starts clusters, which run until the test ends.
 func startSites(t *testing.T, names ...string) []*site {
 	t.Helper()
 	var configs []harness.ClusterConfig

@@ -16,8 +16,9 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// TestSliceWriter starts a gateway beside a namespace with many Services, each of which selects all of its many
-// ExternalWorkloads, and others with one of each. What these need is written among the first.
+// TestSliceWriter starts a replica with a namespace in which many Services each select the same
+// large set of ExternalWorkloads, and with namespaces that contain one of each. The slices for the
+// small namespaces must be among the first writes.
 func TestSliceWriter(t *testing.T) {
 	inTurn(t)
 	services, workloads := either(60, 300), either(200, 1500)
@@ -53,7 +54,7 @@ func TestSliceWriter(t *testing.T) {
 		written,
 		func(a, b discoveryv1.EndpointSlice) int { return cmp.Compare(version(t, a), version(t, b)) },
 	)
-	before, quiet := 0, 0 // slices of the crowded namespace before the last of the others
+	before, quiet := 0, 0 // slices in the large namespace before the last slice of the others
 	for i := 0; quiet < others; i++ {
 		if written[i].Namespace == "crowded" {
 			before++
@@ -67,14 +68,14 @@ func TestSliceWriter(t *testing.T) {
 	}
 }
 
-// version is a slice's, which grows from write to write.
+// version returns a counter from a slice that increases with each write.
 func version(t *testing.T, s discoveryv1.EndpointSlice) int {
 	v, err := strconv.Atoi(s.ResourceVersion)
 	must(t, err)
 	return v
 }
 
-// populate makes so many Services in a namespace, each of which selects all of so many ExternalWorkloads.
+// populate creates Services in a namespace that all select the same ExternalWorkloads.
 func populate(t *testing.T, at *site, namespace string, services, workloads int) {
 	t.Helper()
 	must(t, at.apply(t.Context(), namespace))
@@ -91,7 +92,7 @@ func populate(t *testing.T, at *site, namespace string, services, workloads int)
 	})
 }
 
-// inParallel calls make for 0 to n-1, by several goroutines.
+// inParallel calls make for 0 to n-1 from several goroutines.
 func inParallel(t *testing.T, n int, make func(context.Context, int) error) {
 	t.Helper()
 	const writers = 8

@@ -14,24 +14,26 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// stage is where one fault is played: the namespace of its name in all clusters, and the link of its name.
+// stage is the environment of one fault: a namespace in all clusters and a link, both with the
+// fault's name.
 type stage struct {
 	*world
 	t       *testing.T
 	name    string
-	cluster string              // that fails, as the gateway names it
-	proxy   *harness.FaultProxy // on the way to it
-	server  string              // that the link names
+	cluster string              // name of the faulty cluster in Isthmus
+	proxy   *harness.FaultProxy // proxy in front of the faulty cluster
+	server  string              // address in the link
 
-	near, calm, far *member // of the Service all: here, in north, and behind the link
-	faulty          *member // that of them which is in the cluster that fails
+	near, calm, far *member // members of the Service all: in the local cluster, in north, and in the linked cluster
+	faulty          *member // the member in the faulty cluster
 	all, mirror     *proxy.Stream
-	subscribed      []*proxy.Stream // those two, and later ones
-	profile         *proxy.Stream   // of the Service all
+	subscribed      []*proxy.Stream // all, mirror and later streams
+	profile         *proxy.Stream   // for the Service all
 	churn           *churn
 }
 
-// rights are those of manifests/link/remote-access.yaml, for the ServiceAccount of a namespace.
+// rights contains the permissions from manifests/link/remote-access.yaml for a namespace's
+// ServiceAccount.
 const rights = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -52,7 +54,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: $NS}
 subjects: [{kind: ServiceAccount, name: gateway, namespace: $NS}]
 `
 
-// populate writes the stage's objects, and subscribes proxies. It returns when these have everything.
+// populate writes the stage's objects, subscribes proxies, and waits until they have received
+// everything.
 func (s *stage) populate(behindLink *site) {
 	s.t.Helper()
 	number := byte(s.stages.Add(1))
@@ -97,8 +100,8 @@ func (s *stage) populate(behindLink *site) {
 	await(s.t, patience, s.profiled)
 }
 
-// profiled returns an error unless a proxy has the profile of the Service all, and has been sent it once: nothing of it
-// has changed.
+// profiled returns an error unless the proxy has received exactly one profile for the Service all,
+// because the profile never changes.
 func (s *stage) profiled() error {
 	now := s.profile.Snapshot()
 	name := now.Profile.Profile().GetFullyQualifiedName()
@@ -114,17 +117,17 @@ func (s *stage) profiled() error {
 	return nil
 }
 
-// open returns how many streams the stage has.
+// open returns the number of the stage's streams.
 func (s *stage) open() int { return len(s.subscribed) + 1 }
 
 func (s *stage) members() []*member { return []*member{s.near, s.calm, s.far} }
 
-// healthy returns the members in clusters that do not fail.
+// healthy returns the members in healthy clusters.
 func (s *stage) healthy() []*member {
 	return slices.DeleteFunc(s.members(), func(m *member) bool { return m == s.faulty })
 }
 
-// relink writes the link, with a new token.
+// relink writes the link with a new token.
 func (s *stage) relink(ctx context.Context) error {
 	token, err := s.far.site.client().Token(ctx, s.name, accountName)
 	if err != nil {
@@ -133,7 +136,7 @@ func (s *stage) relink(ctx context.Context) error {
 	return s.link(ctx, s.name, credentials{server: s.server, site: s.far.site, token: token})
 }
 
-// cut ends the connections to the faulty cluster, and applies the mode to new ones.
+// cut resets the connections to the faulty cluster, and applies the mode to new ones.
 func (s *stage) cut(m harness.FaultMode) error {
 	if err := s.proxy.Set(m); err != nil {
 		return err
@@ -142,7 +145,7 @@ func (s *stage) cut(m harness.FaultMode) error {
 	return nil
 }
 
-// stable returns what all has throughout.
+// stable returns the stable addresses of the members.
 func (s *stage) stable(members ...*member) (addrs []netip.AddrPort) {
 	for _, m := range members {
 		addrs = append(addrs, m.stable...)
@@ -150,8 +153,8 @@ func (s *stage) stable(members ...*member) (addrs []netip.AddrPort) {
 	return addrs
 }
 
-// late subscribes one more proxy, which must be sent all that is known; verify checks that its first
-// message came in time.
+// late subscribes another proxy, which must receive all known endpoints. The verify method checks
+// the time until its first message.
 func (s *stage) late() {
 	s.t.Helper()
 	stream := s.subscribe(s.t, proxy.Get, "all", s.name)
@@ -172,7 +175,7 @@ func (s *stage) late() {
 	s.subscribed = append(s.subscribed, stream)
 }
 
-// explains returns an error unless the gateway shows a text about the cluster on /debug/clusters.
+// explains returns an error unless /debug/clusters contains a string about the faulty cluster.
 func (s *stage) explains(ctx context.Context, what string) error {
 	c, err := s.world.cluster(ctx, s.cluster)
 	if err == nil && !strings.Contains(fmt.Sprintf("%+v", c), what) {
@@ -181,7 +184,7 @@ func (s *stage) explains(ctx context.Context, what string) error {
 	return err
 }
 
-// shows returns an error unless a series is 1.
+// shows returns an error unless the value of a series is 1.
 func (s *stage) shows(ctx context.Context, series string) error {
 	v, err := s.metric(ctx, series)
 	if err == nil && v != 1 {
@@ -190,7 +193,7 @@ func (s *stage) shows(ctx context.Context, series string) error {
 	return err
 }
 
-// converge waits until every proxy has exactly what the clusters offer.
+// converge waits until every proxy has exactly the current endpoints.
 func (s *stage) converge() {
 	s.t.Helper()
 	all := slices.Concat(s.near.now(), s.calm.now(), s.far.now())
@@ -212,7 +215,7 @@ func (s *stage) converge() {
 	s.t.Logf("%d streams converged within %v", len(s.subscribed), time.Since(began).Round(time.Millisecond))
 }
 
-// verify checks the proxies' histories for what must not have happened.
+// verify checks the history of all proxies for lost endpoints and faults.
 func (s *stage) verify() {
 	s.t.Helper()
 	for i, stream := range s.subscribed {
@@ -254,7 +257,7 @@ func (s *stage) startChurn() *churn {
 	return c
 }
 
-// large makes a Service whose endpoints fill more than a stream's window.
+// large creates a Service whose endpoints exceed the flow-control window of a stream.
 func (s *stage) large(t *testing.T) {
 	t.Helper()
 	must(t, s.west.apply(t.Context(), s.name, kube.Service(s.name, "large")))
@@ -273,7 +276,7 @@ func (s *stage) large(t *testing.T) {
 	})
 }
 
-// restartWith changes the API server's folder while it is down.
+// restartWith changes the API server's directory during a restart.
 func (s *stage) restartWith(ctx context.Context, change func(dir string) error) error {
 	server := s.faulty.site.cluster()
 	if err := server.Kill(); err != nil {
@@ -285,7 +288,7 @@ func (s *stage) restartWith(ctx context.Context, change func(dir string) error) 
 	return server.Restart(ctx)
 }
 
-// turns waits until the faulty cluster has changed so many times.
+// turns waits for n changes in the faulty cluster.
 func (s *stage) turns(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()

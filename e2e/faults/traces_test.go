@@ -9,7 +9,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// traces is a collector that keeps all that it is sent, as it is: texts can be read in there.
+// traces is a trace collector that stores all messages without decoding, because strings in them
+// can be searched directly.
 type traces struct {
 	addr string
 
@@ -17,7 +18,7 @@ type traces struct {
 	received strings.Builder
 }
 
-// collectTraces runs a collector until the test ends.
+// collectTraces starts a collector, which runs until the test ends.
 func collectTraces(t *testing.T) *traces {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -33,7 +34,7 @@ func collectTraces(t *testing.T) *traces {
 	return c
 }
 
-// keep takes one message, of whatever method, and answers with an empty one, which means success.
+// keep stores a message of any method and returns an empty message, which means success.
 func (c *traces) keep(_ any, stream grpc.ServerStream) error {
 	var message []byte
 	if err := stream.RecvMsg(&message); err != nil {

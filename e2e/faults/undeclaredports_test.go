@@ -18,19 +18,20 @@ import (
 )
 
 const (
-	// undeclaredPorts is how many undeclared ports of a Service have views at a time.
+	// undeclaredPorts is the maximum number of undeclared ports per Service that have views at the
+	// same time.
 	undeclaredPorts = 64
-	// portsMemory is the memory limit for Go of a container with 500 MiB. portsPeak is what the process may take.
+	// portsMemory is the memory limit for Go in a container with 500 MiB. portsPeak is the maximum
+	// memory of the process.
 	portsMemory, portsPeak = "450MiB", 450_000_000
 )
 
-// undeclared is an authority of a port that the Service does not declare.
+// undeclared returns an authority with a port that the Service does not declare.
 func undeclared(i int) string { return fmt.Sprintf("web.many.svc.cluster.local:%d", 10_000+i) }
 
-// TestUndeclaredPorts: a client opens streams of 20,000 ports that a Service of 300 endpoints does
-// not declare, while the Service changes. All but 64 streams are refused. Memory stays below the
-// limit, another client's new names are served within a second, and so are changes of another
-// Service.
+// TestUndeclaredPorts opens streams for 20,000 undeclared ports of a Service with 300 endpoints
+// while the Service changes. All streams but 64 must be rejected. Memory must stay below the limit.
+// New names for another client, and changes to another Service, must be served within a second.
 func TestUndeclaredPorts(t *testing.T) {
 	inTurn(t)
 	const ports, connections, names = 20_000, 3, 1000
@@ -48,7 +49,7 @@ func TestUndeclaredPorts(t *testing.T) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
-	all.Go(func() { // the attacked Service changes
+	all.Go(func() { // change the attacked Service
 		for ctx.Err() == nil {
 			if err := errors.Join(m.change(), harness.Pause(ctx, 10*time.Millisecond)); err != nil && ctx.Err() == nil {
 				t.Error(err)
@@ -82,7 +83,7 @@ func TestUndeclaredPorts(t *testing.T) {
 				}
 			})
 		}
-		<-ctx.Done() // the connections stay open
+		<-ctx.Done() // keep the connections open
 	})
 	for turn := 1; turn < names && (len(began) < ports || turn <= 20); turn++ {
 		b.check(t, turn)
@@ -112,13 +113,13 @@ func TestUndeclaredPorts(t *testing.T) {
 	}
 }
 
-// bystanders are clients of Services that nobody attacks.
+// bystanders are clients of Services that are not under attack.
 type bystanders struct {
 	*multitude
 	conn    *grpc.ClientConn
-	watched *proxy.Stream // of the first Service
-	served  time.Duration // the longest time until a stream of a new name began
-	changed time.Duration // the longest time until a change came
+	watched *proxy.Stream // stream for the first Service
+	served  time.Duration // longest time until a stream for a new name began
+	changed time.Duration // longest delay of a change
 }
 
 func (b *bystanders) watch(t *testing.T) {
@@ -132,8 +133,8 @@ func (b *bystanders) watch(t *testing.T) {
 	must(t, b.watched.Open(t.Context()))
 }
 
-// check changes the first Service and awaits the change, and asks for the name of a Service that
-// nobody has asked for.
+// check changes the first Service and waits for the change. It also requests a Service for the
+// first time.
 func (b *bystanders) check(t *testing.T, turn int) {
 	t.Helper()
 	began := time.Now()

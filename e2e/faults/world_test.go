@@ -29,12 +29,12 @@ import (
 	"isthmus/internal/apisim"
 )
 
-// world is what all faults have in common: a gateway beside west, which knows north as a cluster
-// named calm that nothing happens to.
+// world contains what all faults share: a replica with the local cluster west, and the cluster
+// north, which is linked under the name calm and stays healthy.
 type world struct {
 	west, north *site
-	more        []*site             // that may fail
-	own         *harness.FaultProxy // between the gateway and west
+	more        []*site             // clusters that may fail
+	own         *harness.FaultProxy // proxy between the replica and west
 	gateway     *harness.Replica
 	stages      atomic.Int32
 	clusters    reading[adminapi.Clusters]
@@ -43,8 +43,8 @@ type world struct {
 
 const calm = "calm"
 
-// newWorld starts the gateway with these flags, its clusters and some more, and watches until the
-// end of the test that the gateway stays ready.
+// newWorld starts a replica with the given flags, its clusters and additional clusters. Until the
+// test ends, it checks that the replica stays ready.
 func newWorld(t *testing.T, flags []string, more ...string) *world {
 	t.Helper()
 	sites := startSites(t, append([]string{"west", "north"}, more...)...)
@@ -58,7 +58,7 @@ func newWorld(t *testing.T, flags []string, more ...string) *world {
 	must(t, err)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(path, kubeconfig, 0o600))
-	flags = append([]string{"-max-connection-age=0"}, flags...) // the streams of the long form are open for longer
+	flags = append([]string{"-max-connection-age=0"}, flags...) // the long form keeps streams open for longer
 	g, err := harness.StartReplica(t.Context(), harness.ReplicaConfig{Kubeconfig: path, Args: flags})
 	must(t, err)
 	w.gateway = g
@@ -69,7 +69,7 @@ func newWorld(t *testing.T, flags []string, more ...string) *world {
 	return w
 }
 
-// watch notes whenever the gateway is not ready, or does not follow the cluster that nothing happens to.
+// watch reports an error whenever the replica is not ready or does not watch the healthy cluster.
 func (w *world) watch(t *testing.T) {
 	life, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var watching sync.WaitGroup
@@ -86,7 +86,7 @@ func (w *world) watch(t *testing.T) {
 	})
 }
 
-// well returns an error unless the gateway is ready and follows calm.
+// well returns an error unless the replica is ready and watches calm.
 func (w *world) well(ctx context.Context) error {
 	if _, err := w.page(ctx, "/ready"); err != nil {
 		return err
@@ -98,16 +98,16 @@ func (w *world) well(ctx context.Context) error {
 	return err
 }
 
-// reading is something that all faults read again and again. Those who wait for it share it: the gateway serves few
-// requests at once and answers the others with 503 after a while.
+// reading shares a value that all faults read repeatedly. The admin server serves few requests at
+// once and rejects the others with 503 after a while.
 type reading[T any] struct {
 	mu    sync.Mutex
-	begun time.Time // the last time
+	begun time.Time // start of the last read
 	value T
 	err   error
 }
 
-// read returns what was read after the call of it.
+// read returns a value that was read after the call of this method.
 func (r *reading[T]) read(read func() (T, error)) (T, error) {
 	asked := time.Now()
 	r.mu.Lock()
@@ -126,7 +126,7 @@ func (w *world) page(ctx context.Context, path string) (string, error) {
 	return harness.GetPage(ctx, w.gateway.MetricsAddr(), path)
 }
 
-// cluster returns what /debug/clusters shows of a cluster.
+// cluster returns the entry for a cluster in /debug/clusters.
 func (w *world) cluster(ctx context.Context, name string) (adminapi.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -139,7 +139,7 @@ func (w *world) cluster(ctx context.Context, name string) (adminapi.Cluster, err
 	return adminapi.Cluster{ClusterStatus: adminapi.ClusterStatus{State: "absent"}}, err
 }
 
-// metric adds up the samples whose name and labels match.
+// metric returns the sum of the samples whose names and labels match.
 func (w *world) metric(ctx context.Context, expr string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -150,7 +150,7 @@ func (w *world) metric(ctx context.Context, expr string) (float64, error) {
 	return sum, err
 }
 
-// awaitState waits until /debug/clusters and the metrics show a cluster in a state.
+// awaitState waits until both /debug/clusters and the metrics show the given state of a cluster.
 func (w *world) awaitState(t *testing.T, name, state string, limit time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -171,13 +171,12 @@ func (w *world) awaitState(t *testing.T, name, state string, limit time.Duration
 	t.Logf("%s is %s after %v", name, state, time.Since(began).Round(10*time.Millisecond))
 }
 
-// await polls until check returns no error.
 func await(t *testing.T, limit time.Duration, check func() error) {
 	t.Helper()
 	must(t, within(t.Context(), limit, check))
 }
 
-// within polls until check returns no error.
+// within polls until check returns nil.
 func within(ctx context.Context, limit time.Duration, check func() error) error {
 	return harness.Poll(ctx, limit, 50*time.Millisecond, check)
 }
@@ -189,7 +188,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// subscribe opens a stream on a connection of its own.
+// subscribe opens a stream on a new connection.
 func (w *world) subscribe(t *testing.T, kind proxy.Kind, service, namespace string) *proxy.Stream {
 	t.Helper()
 	conn, err := proxy.Dial(w.gateway.Addr())
@@ -206,8 +205,8 @@ func (w *world) subscribe(t *testing.T, kind proxy.Kind, service, namespace stri
 	return s
 }
 
-// subscribeToNew is as subscribe, of a Service that has just been made: it asks again while the gateway does not know
-// that, as proxies do. It returns once the stream has begun.
+// subscribeToNew is like subscribe, but for a Service that has just been created. Like a proxy, it
+// retries while Isthmus does not know the Service. It waits until the stream has begun.
 func (w *world) subscribeToNew(t *testing.T, kind proxy.Kind, service, namespace string) *proxy.Stream {
 	t.Helper()
 	s := w.subscribe(t, kind, service, namespace)
@@ -226,14 +225,14 @@ func (w *world) subscribeToNew(t *testing.T, kind proxy.Kind, service, namespace
 
 const accountName = "gateway"
 
-// credentials is what a link gives away.
+// credentials contains the contents of a link.
 type credentials struct {
 	server string // https://HOST:PORT
-	site   *site  // whose authority signs the server's certificate
-	token  string // empty: an administrator's certificate
+	site   *site  // the cluster whose authority signed the server's certificate
+	token  string // empty for an administrator's certificate
 }
 
-// kubeconfig returns the credentials as a link carries them.
+// kubeconfig returns the credentials as a kubeconfig for a link.
 func (c credentials) kubeconfig() ([]byte, error) {
 	client, user := c.site.client(), clientcmdapi.AuthInfo{Token: c.token}
 	if c.token == "" {
@@ -242,7 +241,7 @@ func (c credentials) kubeconfig() ([]byte, error) {
 	return client.Kubeconfig(c.server, user)
 }
 
-// link writes the link Secret of a cluster name.
+// link writes a link Secret for a cluster name.
 func (w *world) link(ctx context.Context, name string, c credentials) error {
 	kubeconfig, err := c.kubeconfig()
 	if err != nil {
@@ -261,12 +260,13 @@ func (w *world) unlink(ctx context.Context, name string) error {
 	return w.west.client().CoreV1().Secrets(kube.LinkNamespace).Delete(ctx, kube.LinkName(name), metav1.DeleteOptions{})
 }
 
-// showsEndless returns an error unless it is to be seen that a cluster answers without end.
+// showsEndless returns an error unless Isthmus shows the problem of a cluster with endless
+// responses.
 func (w *world) showsEndless(ctx context.Context, of *endlessCluster) error {
 	switch of.how {
 	case apisim.EndlessPages, apisim.EndlessLists:
 		if w.overBudget(ctx, of.name) == nil {
-			return nil // on a busy machine what it sends may be given up for the time it takes, before it is too much
+			return nil // on a busy machine, a list may time out before it exceeds the cap
 		}
 	}
 	c, err := w.cluster(ctx, of.name)
@@ -274,7 +274,7 @@ func (w *world) showsEndless(ctx context.Context, of *endlessCluster) error {
 		return err
 	}
 	if of.how == apisim.EndlessObject && len(c.ObjectWarnings) > 0 {
-		return nil // on a busy machine the watches that it ends last too long to be a trouble
+		return nil // on a busy machine, watches may last too long to count as failures
 	}
 	for _, r := range c.Resources {
 		if r.Err+r.Trouble != "" {
@@ -284,8 +284,8 @@ func (w *world) showsEndless(ctx context.Context, of *endlessCluster) error {
 	return fmt.Errorf("cluster %s is %+v: nothing is wrong", of.name, c)
 }
 
-// overBudget returns an error unless Isthmus shows that a cluster is over budget, and counts no more than
-// its memory cap.
+// overBudget returns an error unless Isthmus shows that a cluster is over budget, and that its
+// cache is within the memory cap.
 func (w *world) overBudget(ctx context.Context, name string) error {
 	c, err := w.cluster(ctx, name)
 	if err == nil && !strings.Contains(c.Reason, "over budget: ") {
@@ -302,12 +302,13 @@ func (w *world) overBudget(ctx context.Context, name string) error {
 	return nil
 }
 
-// listen runs a gateway until it has tried all links, and returns what it has shown, by where it did.
+// listen runs a replica until it has tried all links. It returns everything that the replica has
+// output, by the place of the output.
 func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Secret) map[string]string {
 	var log bytes.Buffer
 	var mu sync.Mutex
 	traces := collectTraces(t)
-	must(t, w.writeLink(t.Context(), links["good"])) // which has been rotated if this is not the first time
+	must(t, w.writeLink(t.Context(), links["good"])) // undo the rotation of an earlier run
 	g, err := harness.StartReplica(
 		t.Context(),
 		harness.ReplicaConfig{Kubeconfig: w.west.cluster().Kubeconfig(), Output: locked{&mu, &log},
@@ -328,7 +329,7 @@ func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Sec
 		})
 		shown["errors"] += w.refusal(t, name)
 	}
-	served := w.subscribe(t, proxy.Get, "good", "marker") // or there would be nothing on /debug/streams
+	served := w.subscribe(t, proxy.Get, "good", "marker") // otherwise /debug/streams would be empty
 	await(t, recovery, func() error { return w.streams(t.Context(), 1) })
 	w.readPages(t, "", shown)
 	for name := range links {
@@ -348,7 +349,7 @@ func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Sec
 	return shown
 }
 
-// readPages adds the pages of the admin server to what was shown.
+// readPages adds the pages of the admin server to the output.
 func (w *world) readPages(t *testing.T, when string, shown map[string]string) {
 	t.Helper()
 	for _, path := range []string{
@@ -368,7 +369,7 @@ func (w *world) readPages(t *testing.T, when string, shown map[string]string) {
 	}
 }
 
-// verb returns what a verb of the isthmus command prints.
+// verb runs the isthmus command and returns its output.
 func (w *world) verb(t *testing.T, args ...string) string {
 	t.Helper()
 	isthmus, err := harness.Isthmus.Path(t.Context())
@@ -385,7 +386,8 @@ func (w *world) verb(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// rotate gives a link in use the credentials of another that do not work, and waits until the gateway shows why.
+// rotate replaces the credentials of a link by credentials that do not work, and waits until
+// Isthmus shows the reason.
 func (w *world) rotate(t *testing.T, serves, fails *corev1.Secret, reason string) {
 	t.Helper()
 	o := serves.DeepCopy()
@@ -400,7 +402,7 @@ func (w *world) rotate(t *testing.T, serves, fails *corev1.Secret, reason string
 	})
 }
 
-// refusal returns the error that a proxy gets which asks for a mirror of the cluster.
+// refusal returns the error for a proxy that requests a mirror of the cluster.
 func (w *world) refusal(t *testing.T, name string) string {
 	s := w.subscribe(t, proxy.Get, name, "marker")
 	defer s.Close()
@@ -413,7 +415,7 @@ func (w *world) refusal(t *testing.T, name string) string {
 	return fmt.Sprintf("%s: %v\n", name, s.Status().Err)
 }
 
-// markedLinks returns the link Secrets, by the cluster that they name.
+// markedLinks returns the link Secrets by cluster name.
 func (w *world) markedLinks(t *testing.T, token string) map[string]*corev1.Secret {
 	admin := w.north.cluster().REST()
 	type fields = map[string]any
@@ -423,7 +425,7 @@ func (w *world) markedLinks(t *testing.T, token string) map[string]*corev1.Secre
 		links[name] = kube.Link(name, kubeconfig)
 		links[name].Data["more"] = []byte(marker)
 	}
-	// change makes a kubeconfig that is good except for what is changed.
+	// change adds a kubeconfig that is valid except for one change.
 	change := func(name string, how func(config, cluster, user fields)) {
 		cluster := fields{"server": admin.Host, "certificate-authority-data": admin.CAData}
 		user := fields{"token": marker}
@@ -505,7 +507,7 @@ func (w *world) markedLinks(t *testing.T, token string) map[string]*corev1.Secre
 	return links
 }
 
-// streams returns an error unless so many streams are open.
+// streams returns an error unless the given number of streams is open.
 func (w *world) streams(ctx context.Context, want int) error {
 	open, err := w.metric(ctx, "isthmus_streams")
 	if err == nil && int(open) != want {
@@ -514,7 +516,7 @@ func (w *world) streams(ctx context.Context, want int) error {
 	return err
 }
 
-// newStage prepares a stage whose faulty cluster is linked, the API server given being behind the link.
+// newStage prepares a stage whose faulty cluster is linked and uses the given API server.
 func (w *world) newStage(t *testing.T, name string, at *site) *stage {
 	t.Helper()
 	p, err := harness.StartFaultProxy(strings.TrimPrefix(at.cluster().REST().Host, "https://"))
@@ -527,7 +529,7 @@ func (w *world) newStage(t *testing.T, name string, at *site) *stage {
 	return s
 }
 
-// newOwnStage prepares a stage whose faulty cluster is the gateway's own.
+// newOwnStage prepares a stage whose faulty cluster is the local cluster.
 func (w *world) newOwnStage(t *testing.T, name string) *stage {
 	t.Helper()
 	s := &stage{world: w, t: t, name: name, cluster: "local", proxy: w.own, server: w.north.cluster().REST().Host}
