@@ -27,19 +27,17 @@ import (
 	"isthmus/internal/guard"
 )
 
+// All sizes are in bytes.
 const (
-	// maxObject is the maximum size of an object, in bytes. By default, etcd accepts requests of up
-	// to 1.5 MiB.
+	maxSmall = 64 << 10 // largest object that is read into a shared buffer
+	// maxObject limits the size of a decoded object. By default, etcd accepts requests of up to
+	// 1.5 MiB.
 	maxObject = 4 << 20
-	// maxSmall is the maximum size, in bytes, of objects that are read into shared buffers.
-	maxSmall = 64 << 10
-	// maxFrame is the maximum size, in bytes, of an object that can be skipped. API servers never
-	// send larger objects, so a larger object ends the response with an error.
-	maxFrame = 16 << 20
-	// maxList is the maximum size of a list or page after decompression, in bytes.
-	maxList = 256 << 20
-	// maxStatus is the maximum size, in bytes, of an error and of a list's metadata.
-	maxStatus   = 64 << 10
+	// maxFrame limits the size of an object that can be skipped. API servers never send larger
+	// objects, so a larger object ends the response with an error.
+	maxFrame    = 16 << 20
+	maxList     = 256 << 20 // of a list or page after decompression
+	maxStatus   = 64 << 10  // of an error, and of a list's metadata
 	listTimeout = 40 * time.Second
 )
 
@@ -56,7 +54,6 @@ type api struct {
 // URL, because several clusters may share a host.
 func (a *api) server() string { return a.base.Host + strings.TrimRight(a.base.EscapedPath(), "/") }
 
-// endpoint is the location of a resource on an API server.
 type endpoint struct {
 	*api
 	path string
@@ -226,7 +223,6 @@ func statusError(s *metav1.Status) error {
 	return &apierrors.StatusError{ErrStatus: *s}
 }
 
-// errEvent is returned for an ERROR event that does not contain a usable Status.
 var errEvent = errors.New("the API server ended the watch with an error whose Status is malformed or too large")
 
 var errType = errors.New(
@@ -247,7 +243,6 @@ func errFrame(size uint64) error {
 	)
 }
 
-// limited returns a reader that fails after the given number of bytes.
 func limited(from io.Reader, limit int64) io.Reader {
 	return guard.Limited(from, limit, fmt.Errorf("the API server's response is larger than %d MiB", limit>>20))
 }

@@ -121,8 +121,8 @@ type WorkloadCondition struct {
 // of a ServiceProfile is the DNS name of the Service, including the cluster's domain.
 type ServiceProfile = Resource[ServiceProfileSpec, struct{}]
 
-// ServiceProfileSpec is the spec of a ServiceProfile. A null in a JSON list is decoded as a nil
-// element, which makes the spec invalid.
+// ServiceProfileSpec contains a nil element wherever a JSON list contains null, which is never
+// valid.
 type ServiceProfileSpec struct {
 	Routes       []*RouteSpec   `json:"routes,omitempty"`
 	RetryBudget  *RetryBudget   `json:"retryBudget,omitempty"`

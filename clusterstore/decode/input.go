@@ -10,14 +10,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// input reads a response as it arrives.
 type input struct {
 	*bufio.Reader
 	api *api
 	ctx context.Context
 }
 
-// buffers contains buffers for small objects.
 var buffers = sync.Pool{New: func() any { return new([maxSmall]byte) }}
 
 // part reads an object and calls f with its bytes, which are only valid until f returns. If the

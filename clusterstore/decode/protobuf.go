@@ -27,8 +27,7 @@ type protobuf[T any, O interface {
 	Object
 }] struct{ *kind[T] }
 
-// metadataNumber is the number of the metadata field in all kinds.
-const metadataNumber = 1
+const metadataNumber = 1 // number of the metadata field in all kinds
 
 func newProtobuf[T any, O interface {
 	*T

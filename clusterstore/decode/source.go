@@ -42,7 +42,6 @@ type source[O Object] struct {
 	kind schema.GroupVersionKind
 }
 
-// readers contains buffered readers for lists.
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 32<<10) }}
 
 func (s *source[O]) List(

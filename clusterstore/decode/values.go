@@ -15,7 +15,7 @@ type mapEntry struct {
 	Value []byte `protobuf:"bytes,2,opt,name=value"`
 }
 
-// mapSetter returns a setter that adds an entry to a map with string keys. If the keep function is
+// mapSetter returns a setter that adds one entry to a map with string keys. If the keep function is
 // not nil, the setter skips all entries whose keys the function rejects.
 func mapSetter[V any](r *room, u *used, longest int, keep func(string) bool, value func([]byte) V) setter {
 	var kept map[string]V
@@ -55,8 +55,7 @@ func mapSetter[V any](r *room, u *used, longest int, keep func(string) bool, val
 	}
 }
 
-// momentSetter returns a setter for a time. Like Kubernetes, the setter drops fractions of a
-// second.
+// momentSetter returns a setter for a time that, like Kubernetes, drops fractions of a second.
 func momentSetter(r *room) setter {
 	var at metav1.Timestamp
 	t := tableOf(r, reflect.TypeOf(at), usedFields("seconds"))

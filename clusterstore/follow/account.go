@@ -20,12 +20,9 @@ func (p prints) of(key string) print { return print(maphash.String(p.seed, key))
 // The memory cap counts these sizes, in bytes, in addition to an object's key and value. A test in
 // clusterstore/cluster compares the estimated size of a cache with the heap.
 const (
-	// objectSize is used by an entry of account.sizes and the string header of the object's key.
-	objectSize = 56
-	// shareSize is the size of an entry of account.shared.
-	shareSize = 96
-	// sameSize is used by a listed object that has not changed, for which only the print is staged.
-	sameSize = 32
+	objectSize = 56 // an entry of account.sizes, and the string header of the object's key
+	shareSize  = 96 // an entry of account.shared
+	sameSize   = 32 // an unchanged object of a list, for which only the print is staged
 )
 
 // account counts the cached and staged objects of one resource against the cluster's memory cap. An
@@ -87,8 +84,7 @@ func newAccount(m *MemoryCap, resource string, p prints) *account {
 	return &account{memory: m, what: resource, prints: p, sizes: make(map[print]int64), shared: make(map[any]*share)}
 }
 
-// refer counts references to shared values from cached and listed objects. Negative numbers remove
-// references.
+// refer adds to the reference counts of shared values, or subtracts if the numbers are negative.
 func (a *account) refer(to handles, cached, listed int) {
 	for handle, size := range to.all {
 		one := a.shared[handle]
@@ -125,7 +121,6 @@ func (a *account) stage(size int64, of handles) error {
 	return a.stageAs(size, size, of)
 }
 
-// stageSame counts a listed object that equals its cached version.
 func (a *account) stageSame(key string, of handles) error {
 	if a == nil {
 		return nil
@@ -142,7 +137,7 @@ func (a *account) stageNone() error {
 	return a.stageAs(sameSize, 0, nil)
 }
 
-// stageAs counts a listed object by its size while it is staged, and by its size once it is cached.
+// stageAs counts a listed object. The listed size is the future size of the object in the cache.
 func (a *account) stageAs(staged, listed int64, of handles) error {
 	a.refer(of, 0, 1)
 	a.sums.staged += staged
@@ -217,8 +212,7 @@ func (a *account) keep(key string, size int64, of, before handles) {
 	a.record(p, size)
 }
 
-// put counts an object that an event adds or changes. The before argument holds the shared values
-// of the object that it replaces.
+// put counts an object that an event adds or changes.
 func (a *account) put(key string, size int64, of, before handles) error {
 	if a == nil {
 		return nil

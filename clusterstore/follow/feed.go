@@ -137,7 +137,8 @@ func (f *feed[O, T]) beginList() {
 	f.stage = newStage[T](f.prints)
 }
 
-// abandonList discards all staged objects. If any object was staged, later lists are rate-limited.
+// abandonList discards all staged objects. If any object was staged, abandonList makes later lists
+// rate-limited.
 func (f *feed[O, T]) abandonList() {
 	if f.stage != nil {
 		f.resource.relists = f.resource.relists || f.stage.begun
@@ -170,8 +171,8 @@ func (f *feed[O, T]) skipPage(ctx context.Context, opts metav1.ListOptions) (met
 	return list, 0, err
 }
 
-// paceList waits until the rate limit admits one more listed object. The first list is not
-// rate-limited, but later ones are, because a server can make Isthmus list objects repeatedly.
+// paceList limits the rate of listed objects. The first list is exempt, but later lists are not,
+// because a server can make Isthmus list objects repeatedly.
 func (f *feed[O, T]) paceList(ctx context.Context) error {
 	f.stage.begun = true
 	if !f.resource.relists {
@@ -181,8 +182,7 @@ func (f *feed[O, T]) paceList(ctx context.Context) error {
 }
 
 // stageObject stages an object in place of any earlier object with the same key. A refused object
-// does not replace an earlier one. Each call counts against the memory cap until the list ends, so
-// that a list that repeats objects forever exceeds the cap.
+// does not replace an earlier one.
 func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	if c.key == "" {
 		return errNoName
@@ -269,8 +269,8 @@ func (f *feed[O, T]) clear() {
 	}
 }
 
-// apply applies an event to the Store. The cached version stays if the new version is refused, or
-// if it would exceed the memory cap, which is an error.
+// apply applies an event to the Store. If the new version of an object is refused or exceeds the
+// memory cap, the cached version stays. Only exceeding the cap is an error.
 func (f *feed[O, T]) apply(e event) error {
 	f.resource.group.event()
 	err := f.applyEvent(e)
@@ -326,8 +326,8 @@ func (f *feed[O, T]) same(s stored[T], c *compacted[T]) bool {
 	return s.there && f.kind.Same(s.value, c.value)
 }
 
-// putAll puts listed objects into the Store. Objects that compare as equal with Kind.Together are
-// put in one step.
+// putAll puts listed objects into the Store, in one step if they compare as equal with
+// Kind.Together.
 func (f *feed[O, T]) putAll(list []*compacted[T]) {
 	compare := func(a, b *compacted[T]) int { return 1 }
 	if together := f.kind.Together; together != nil {

@@ -65,8 +65,8 @@ type Group struct {
 // The first sync also waits for optional resources, because a resource that has not been listed
 // appears to be empty.
 const (
-	// optionalPatience is how long after its start the first sync stops waiting for optional
-	// resources.
+	// optionalPatience is the time from the start of Run for which the first sync waits for
+	// optional resources.
 	optionalPatience = 25 * time.Second
 	// optionalGrace is how long the first sync waits for optional resources after the required ones
 	// are listed. optionalGrace exceeds the longest pause after a failure.
@@ -175,7 +175,7 @@ func (g *Group) HealthChanged() <-chan struct{} {
 	return changed
 }
 
-// update modifies the health with the change function. If change returns true, update signals
+// update calls the change function with g.mu locked. If the function returns true, update signals
 // [Group.HealthChanged].
 func (g *Group) update(change func() (report bool)) {
 	g.mu.Lock()
@@ -226,8 +226,7 @@ func (g *Group) setAbsent(s *resourceState, absent bool) {
 	})
 }
 
-// setLate records that the first sync ended before a resource was listed. An earlier error of the
-// resource stays, because it is more specific than errLate.
+// setLate does not replace an earlier error of the resource, which is more specific than errLate.
 func (g *Group) setLate(s *resourceState) {
 	g.update(func() bool {
 		if s.synced || s.err != nil {
@@ -249,8 +248,8 @@ func (g *Group) setThrottled(s *resourceState, until time.Time) {
 	})
 }
 
-// setListed records that a resource has been listed. The resource's error stays until the resource
-// is also watched, because a resource that can only be listed becomes stale.
+// setListed does not clear the resource's error, because a resource that can be listed but not
+// watched becomes stale.
 func (g *Group) setListed(s *resourceState) {
 	g.event()
 	g.update(func() bool {

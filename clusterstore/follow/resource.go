@@ -32,7 +32,6 @@ const (
 )
 
 const (
-	// pageSize is the maximum number of objects on one page of a list.
 	pageSize    = 500
 	pageTimeout = 30 * time.Second
 	maxListTime = 5 * time.Minute
@@ -77,7 +76,7 @@ const (
 )
 
 // backoff determines the pauses between attempts. Each pause is shorter than 4 s, so that a cluster
-// is watched within 10 s after an outage of any length. Each resource uses a copy of backoff.
+// is watched within 10 s after an outage of any length.
 var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Cap: 3 * time.Second, Steps: 10, Jitter: 0.3}
 
 const (
@@ -229,7 +228,7 @@ func (r *Resource) run(ctx context.Context) {
 
 // listAndWatch lists the objects unless a watch can be resumed, and then watches until a failure.
 // After the failure, listAndWatch returns the step with which the next call must begin after a
-// pause. If the server ends a watch normally, the next watch begins without a pause.
+// pause.
 func (r *Resource) listAndWatch(ctx context.Context, begin step) step {
 	if begin == toResume {
 		same, err := r.sameHistory(ctx)
@@ -282,8 +281,7 @@ func (r *Resource) list(ctx context.Context) error {
 }
 
 // pages stages all pages of a list and returns the list's version. The options make the API server
-// read the list from its storage, not from its cache. After a page with many objects, the next page
-// is requested immediately. All other requests wait for the rate limit.
+// read the list from its storage, not from its cache.
 func (r *Resource) pages(ctx context.Context) (version string, err error) {
 	began := time.Now()
 	poor := 0
@@ -374,9 +372,8 @@ func (r *Resource) open(ctx context.Context) (*watcher, error) {
 	return w, nil
 }
 
-// watch applies the events of a watch until the watch ends. If ended is true, the watch ended
-// normally, and the next watch may begin without a pause. If ended is false, the caller must pause
-// and then begin with the returned step.
+// watch applies the events of a watch until the watch ends. If the watch ended normally, the ended
+// result is true, and the next watch may begin without a pause.
 func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool) {
 	defer w.close()
 	r.watching.Store(w)
@@ -491,7 +488,6 @@ func (r *Resource) listed() {
 	r.reportReadable()
 }
 
-// reportReadable reports to Kind.Report that the objects can be read.
 func (r *Resource) reportReadable() {
 	if r.report != nil {
 		r.report(nil)
@@ -580,8 +576,7 @@ func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	}
 }
 
-// note records a trouble for the Health, and reports each trouble once. The err argument is the
-// server's error, or nil if there is none.
+// note records a trouble for the Health, and reports each trouble once.
 func (r *Resource) note(c cause, err error) {
 	text := string(c)
 	if err != nil {
@@ -596,7 +591,6 @@ func (r *Resource) refusedText(why error) string {
 	return text.Truncate(cmp.Or(r.group.options.Printable(why).Error(), "it cannot be decoded"), maxRefusedText)
 }
 
-// setRefused records the refused objects of a list, and returns the previous ones.
 func (r *Resource) setRefused(all map[string]string) (before map[string]string) {
 	r.group.mu.Lock()
 	defer r.group.mu.Unlock()

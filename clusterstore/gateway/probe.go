@@ -90,7 +90,6 @@ type probed struct {
 
 func keyOf(ip netip.Addr, p cluster.Probe) probeKey { return probeKey{ip, p.Port, p.Path} }
 
-// periodsOf returns the probes for a list of addresses, with the period of each probe.
 func periodsOf(list []Address) map[probeKey]time.Duration {
 	periods := make(map[probeKey]time.Duration)
 	for _, a := range list {

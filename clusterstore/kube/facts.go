@@ -116,7 +116,6 @@ func tellsPresent(err error) bool {
 	return content || settled(err)
 }
 
-// unread returns a displayable reason why a read failed.
 func unread(client *Client, what string, err error) string {
 	switch {
 	case apierrors.IsForbidden(err):

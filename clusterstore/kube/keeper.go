@@ -14,7 +14,6 @@ const (
 
 // The following limits apply to reads that a call to Look causes.
 const (
-	// looksAtOnce is the maximum number of clusters that run a look at the same time.
 	looksAtOnce = 8
 
 	anchorsEvery  = 10 * time.Second // shortest interval between two reads of trust anchors

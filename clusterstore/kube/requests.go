@@ -15,8 +15,7 @@ import (
 	"isthmus/federation"
 )
 
-// These constants are the values of the label "client". Linkerd's destination controller uses one
-// client for Kubernetes resources and another for Linkerd resources.
+// These constants are the values of the label "client".
 const (
 	clientKubernetes = "k8s"
 	clientLinkerd    = "l5dCrd"

@@ -35,7 +35,6 @@ const (
 	beginTimeout = dialTimeout + dialTimeout + headerTimeout // maximum duration of one attempt
 )
 
-// These errors mean that a request received no response.
 var (
 	errTries = fmt.Errorf(
 		"the API server closed the connection or refused the request %d times: check the proxy in front of it",
@@ -155,7 +154,7 @@ func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // begin sends a request and returns the response once its header has been received, or an error
-// after maxTries or beginTimeout. The cancel function cancels the context of the request.
+// after maxTries or beginTimeout.
 func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) (*http.Response, error) {
 	var tries atomic.Int32
 	counted := httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{GetConn: func(string) {
@@ -179,9 +178,9 @@ func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // closedWith returns a dialFunc whose connections are closed when ctx is done. Closing only idle
-// connections is not enough. A connection whose last request was just canceled is not idle yet, and
-// neither is a connection that is still being opened for a canceled request. Both kinds of
-// connections would stay open for IdleConnTimeout.
+// connections is not enough: a connection whose last request was just canceled is not idle yet, and
+// a connection that is still being opened only becomes idle later. Both kinds of connections would
+// stay open for IdleConnTimeout.
 func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	return func(request context.Context, network, address string) (net.Conn, error) {
 		made, err := dial(request, network, address)
@@ -276,7 +275,7 @@ func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *
 	return nil
 }
 
-// body is the body of a response. Closing the body cancels the request.
+// body is a response body that cancels its request when it is closed.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
