@@ -44,9 +44,9 @@ const (
 type api struct {
 	http *http.Client
 	base *url.URL
-	// The large channel contains an element while an object larger than maxSmall is being read or
-	// decoded. Only one such object is in memory at a time, even if a server pauses all its watches
-	// within large objects.
+	// The large channel holds one element while an object larger than maxSmall is in memory. A
+	// server therefore cannot make Isthmus hold several large objects by pausing watches within
+	// them.
 	large chan struct{}
 }
 

@@ -10,8 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// custom is the format of custom resources, which API servers send in JSON. Only the fields of the
-// type T are decoded.
+// custom is the format of custom resources, which API servers send in JSON.
 type custom[T any, O interface {
 	*T
 	Object

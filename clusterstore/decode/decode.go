@@ -30,9 +30,9 @@ type Source[O Object] interface {
 // Events are the events of one watch. Events are not safe for concurrent use.
 type Events[O Object] interface {
 	// Next waits for the next event, calls a function for the event, and returns the function's
-	// error. The object is only valid until the function returns. For an ERROR event, Next returns
-	// an [apierrors.APIStatus] without calling the function. If the server has closed the watch,
-	// Next returns io.EOF.
+	// error. The event's object is only valid until the function returns. For an ERROR event, Next
+	// returns an [apierrors.APIStatus] without calling the function. If the server has closed the
+	// watch, Next returns io.EOF.
 	Next(each func(Event[O]) error) error
 	// Close frees the resources of the watch, even if its context is already done.
 	Close() error

@@ -63,8 +63,8 @@
 //     remain readable. If the spec is malformed, the Invalid field holds the reason.
 //   - A spec is decoded completely or not at all, because one half of a policy may mean the
 //     opposite of the whole policy.
-//   - Malformed metadata is an error, because API servers write and check metadata themselves. The
-//     error affects only one resource in one cluster.
+//   - Malformed metadata is an error, because API servers write and check metadata themselves.
+//     Malformed metadata makes only one resource in one cluster unreadable.
 //   - The types contain only plain data, so concurrent reads are safe.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.

@@ -278,8 +278,8 @@ func (a *account) settle() {
 	a.staged = staged
 }
 
-// refusedKey returns the key under which a refused object is counted. No object can have such a
-// key, because package decode refuses names that contain a slash.
+// refusedKey returns the key under which a refused object is counted. No object has a key that
+// begins with slashes, because package decode refuses names that contain a slash.
 func refusedKey(key string) string { return "//" + key }
 
 // refusedEntrySize is the size of an entry of Resource.unusable in bytes, without its strings.

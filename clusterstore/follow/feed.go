@@ -61,7 +61,7 @@ type stored[T any] struct {
 }
 
 // feed compacts each object of type O to a T as it is decoded, and puts the T into the kind's
-// Store. Only the goroutine that executes Resource.run may call its methods.
+// Store. Only the goroutine that executes Resource.run may call the methods of a feed.
 type feed[O decode.Object, T any] struct {
 	kind     Kind[O, T]
 	resource *Resource
@@ -270,7 +270,8 @@ func (f *feed[O, T]) clear() {
 }
 
 // apply applies an event to the Store. If the new version of an object is refused or exceeds the
-// memory cap, the cached version stays. Only exceeding the cap is an error.
+// memory cap, the cached version stays. Exceeding the memory cap is an error, but a refused version
+// is not.
 func (f *feed[O, T]) apply(e event) error {
 	f.resource.group.event()
 	err := f.applyEvent(e)

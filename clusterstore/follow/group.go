@@ -116,9 +116,8 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 	close(g.done)
 }
 
-// firstSync waits until all required resources have been listed. Then firstSync waits for optional
-// resources, limited by optionalPatience and optionalGrace. If ctx is done first, firstSync returns
-// false.
+// firstSync waits until all required resources have been listed, and then for optional resources,
+// limited by optionalPatience and optionalGrace. If ctx is done first, firstSync returns false.
 func (g *Group) firstSync(ctx context.Context) bool {
 	began := time.Now()
 	for _, r := range g.resources {
@@ -159,7 +158,7 @@ func (g *Group) admitted(ctx context.Context) bool {
 }
 
 // Listed returns a channel that is closed when the first sync is only waiting for [Options].Admit.
-// By closing Admit later, the caller lets the Group list more optional resources in the first sync.
+// A caller that closes Admit later lets the Group list more optional resources in the first sync.
 func (g *Group) Listed() <-chan struct{} { return g.listed }
 
 // Synced returns a channel that is closed after the first sync. After the first sync, the Stores

@@ -26,15 +26,15 @@ type Kind[O decode.Object, T any] struct {
 	// is unknown. Only optional kinds need Serves.
 	Serves func(context.Context) (bool, error)
 
-	// Compact returns the value to cache for an object. The value must not share memory with the
-	// object, not even strings. If ok is false, the object is treated as if it did not exist.
+	// Compact returns the value to cache for an object. The cached value must not share memory with
+	// the object, not even strings. If ok is false, the object is treated as if it did not exist.
 	// Compact must be a pure function, and two goroutines may call it at the same time.
 	Compact func(O) (value T, ok bool)
 	Into    Store[T]
 	// Size returns the number of bytes that a value uses in the Store, without its key and its
-	// shared values. The size includes any memory that the Store uses for other objects because the
-	// value refers to them. The result must only depend on the arguments. Size is required if
-	// Options.Memory is set.
+	// shared values. The size includes memory that the Store uses for other objects only because
+	// the value refers to them. The result of Size must only depend on the arguments. Size is
+	// required if Options.Memory is set.
 	Size func(value T, key string) int64
 	// Shared, if set, iterates over the parts of a value that objects may share, such as a
 	// [unique.Handle], and over their sizes in bytes. A shared value counts once against the memory
@@ -67,7 +67,7 @@ type Joint[T any] interface {
 }
 
 // Store holds the objects of a Kind under the keys that [JoinKey] returns. Only one goroutine at a
-// time calls its methods.
+// time calls the methods of a Store.
 type Store[T any] interface {
 	Put(key string, value T)
 	Get(key string) (value T, ok bool)

@@ -24,8 +24,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// requestRate and requestBurst limit the requests of a resource. Only the next page of a list is
-// exempt, if the last page contained many objects.
+// requestRate and requestBurst limit the requests of a resource, except for the next page of a list
+// after a page with many objects.
 const (
 	requestRate  = 1 // per second
 	requestBurst = 5
@@ -42,8 +42,8 @@ const (
 	richPage = pageSize / 10
 	// maxPoorPages is the maximum number of consecutive pages with fewer than richPage objects.
 	maxPoorPages = 10
-	// maxOutdated is the number of consecutive errors about a version that do not count as a
-	// failure. Such an error says that the version is too old, or not yet known to the server.
+	// maxOutdated is how many times in a row a server may reject a resource version as too old or
+	// not yet known before the rejections count as a failure.
 	maxOutdated = 5
 )
 
@@ -67,16 +67,16 @@ const (
 	// server that closes every watch sooner could hide all changes.
 	emptyWatch = time.Second
 	// resumeWithin is how long after the server's last response a watch may be resumed. After a
-	// longer outage, a server that was restored from a backup may have passed the last version
-	// again. Comparing versions would then not detect the restore.
+	// longer outage, comparing versions may not detect that the server was restored from a backup,
+	// because the server may have passed the last version again.
 	resumeWithin = time.Minute
 	// lostAfter is the longest time between a server's last response and the detection of a lost
 	// connection. Package kube detects lost connections with pings and keep-alive probes.
 	lostAfter = 15 * time.Second
 )
 
-// backoff determines the pauses between attempts. Each pause is shorter than 4 s, so that a cluster
-// is watched within 10 s after an outage of any length.
+// backoff limits each pause between attempts to less than 4 s, so that a cluster is watched within
+// 10 s after an outage of any length.
 var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Cap: 3 * time.Second, Steps: 10, Jitter: 0.3}
 
 const (
@@ -227,8 +227,7 @@ func (r *Resource) run(ctx context.Context) {
 }
 
 // listAndWatch lists the objects unless a watch can be resumed, and then watches until a failure.
-// After the failure, listAndWatch returns the step with which the next call must begin after a
-// pause.
+// listAndWatch returns the step with which the next call must begin after a pause.
 func (r *Resource) listAndWatch(ctx context.Context, begin step) step {
 	if begin == toResume {
 		same, err := r.sameHistory(ctx)
@@ -635,8 +634,8 @@ func outdated(err error) bool {
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// answered reports whether the server rejected the request itself with a 4xx code. All other errors
-// mean that the server is unreachable or overloaded.
+// answered reports whether the server rejected the request itself with a 4xx code, and is neither
+// unreachable nor overloaded.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

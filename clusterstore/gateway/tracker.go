@@ -265,8 +265,8 @@ func namesOf(targets []Target) (names []string) {
 	return names
 }
 
-// resolve resolves the given names concurrently, and forgets all other names. The result reports
-// whether addresses are known for all given names, from this attempt or an earlier one.
+// resolve resolves the given names concurrently, and forgets all other names. If every given name
+// has addresses, from this attempt or an earlier one, resolve returns true.
 func (t *Tracker) resolve(ctx context.Context, names []string) (known bool) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()

@@ -112,8 +112,8 @@ func (c *Client) Printable(err error) error {
 	return Printable(withoutToken(err, c.config.BearerToken))
 }
 
-// Server returns the information that the API server's responses have revealed so far. The result
-// does not include the facts, and does not contain credentials.
+// Server returns the information that the API server's responses have revealed so far, without
+// facts and credentials.
 func (c *Client) Server() adminapi.APIServer {
 	if c.observer == nil {
 		return adminapi.APIServer{}

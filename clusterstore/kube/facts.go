@@ -108,9 +108,8 @@ func settled(err error) bool {
 	return err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 }
 
-// tellsPresent reports whether the result of a read shows the current state of the cluster. Some
-// errors also show the current state, such as the error for a missing object. After other errors,
-// such as a timeout, the current state is unknown.
+// tellsPresent reports whether the result of a read shows the current state of the cluster. The
+// error for a missing object also shows the current state, for example, but a timeout does not.
 func tellsPresent(err error) bool {
 	_, content := errors.AsType[contentError](err)
 	return content || settled(err)

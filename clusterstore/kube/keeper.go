@@ -61,8 +61,8 @@ type Keeper struct {
 	mu     sync.Mutex
 	facts  *Facts        // nil before the first read
 	looked chan struct{} // closed when the requested or running look ends; nil if there is none
-	// anchorsTried and networksTried are the times of the last attempts to read the facts. After a
-	// timeout, looks are suspended until the time in paused.
+	// anchorsTried and networksTried are the times of the last attempts to read the facts. paused
+	// is the time until which looks are suspended after a timeout.
 	anchorsTried, networksTried, paused time.Time
 }
 

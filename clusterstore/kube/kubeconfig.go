@@ -51,8 +51,8 @@ var errUnparsable = errors.New("kubeconfig can't be parsed")
 // contain a server, its certificate authority, and a token or a client certificate, all of them
 // inline. Unknown fields are ignored, as in client-go.
 //
-// Errors and warnings never quote the kubeconfig, because quotes could reveal credentials. The only
-// exceptions are names of unknown fields that are unlikely to be secrets. Errors from parsers are
+// Errors and warnings never quote the kubeconfig, because quotes could reveal credentials. Only
+// names of unknown fields are quoted if they are unlikely to be secrets. Errors from parsers are
 // not wrapped, because they quote the input.
 func ReadKubeconfig(data []byte) (*rest.Config, Warnings, error) {
 	var cfg *rest.Config
@@ -224,8 +224,8 @@ func readServer(server string) (*url.URL, error) {
 	return u, nil
 }
 
-// ServerName returns the host and port of an API server's URL, for logs and pages. The result
-// includes any path of the URL, because several clusters may share a host.
+// ServerName returns the host and port of an API server's URL, for logs and pages. ServerName
+// includes the path of the URL, because several clusters may share a host.
 func ServerName(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -361,10 +361,9 @@ const (
 var errLongKey = errors.New("it contains an RSA key that is longer than 8192 bits: use a shorter key, or ECDSA")
 
 // plainYAML removes the unknown fields from the only document of a YAML file, and returns
-// descriptions of these fields. A document with an anchor is refused, because a decoder copies the
-// content of each alias. With aliases, a few hundred kilobytes could become gigabytes. The document
-// is encoded again, because the decoder uses a different parser, which could find an alias that the
-// first parser missed.
+// descriptions of these fields. A document with an anchor is refused, because aliases could turn a
+// few hundred kilobytes into gigabytes. The document is encoded again, because the decoder uses a
+// different parser, which could find an alias that the first parser missed.
 func plainYAML(data []byte) (plain []byte, ignored []string, err error) {
 	documents := yaml.NewDecoder(bytes.NewReader(data))
 	var document, next yaml.Node

@@ -120,7 +120,7 @@ func newDialer() *net.Dialer {
 	}
 }
 
-// withoutRetryAfter hides the Retry-After header from client-go. With the header, client-go would
+// withoutRetryAfter hides the Retry-After header from client-go. With Retry-After, client-go would
 // retry a request up to ten times, after the pauses that the server requests. During a long pause,
 // the holder of a Lease would lose the Lease.
 type withoutRetryAfter struct{ next http.RoundTripper }
@@ -178,9 +178,8 @@ func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // closedWith returns a dialFunc whose connections are closed when ctx is done. Closing only idle
-// connections is not enough: a connection whose last request was just canceled is not idle yet, and
-// a connection that is still being opened only becomes idle later. Both kinds of connections would
-// stay open for IdleConnTimeout.
+// connections would leave a connection open for IdleConnTimeout if its last request was just
+// canceled, or if it was still being opened.
 func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	return func(request context.Context, network, address string) (net.Conn, error) {
 		made, err := dial(request, network, address)
@@ -191,8 +190,8 @@ func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	}
 }
 
-// connection is a connection that is closed when a context is done. Closing the connection earlier
-// removes its callback from the context.
+// connection is a [net.Conn] that is closed when a context is done. The Close method removes the
+// callback from the context.
 type connection struct {
 	net.Conn
 	forget func() bool

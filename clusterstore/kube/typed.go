@@ -46,9 +46,9 @@ func UserAgent() string {
 	return fmt.Sprintf("isthmus/%s (%s/%s)", version, goruntime.GOOS, goruntime.GOARCH)
 }
 
-// NewTyped returns typed clients for an API server, without sending a request. All clients share
-// the connections of the HTTP client, and are safe for concurrent use. Only watches start
-// goroutines.
+// NewTyped returns typed clients for an API server, without sending a request. The typed clients
+// share the connections of the given HTTP client, and are safe for concurrent use. Only watches
+// start goroutines.
 func NewTyped(config *rest.Config, client *http.Client) (*Clients, error) {
 	authentication, err1 := authenticationv1.NewForConfigAndClient(config, client)
 	authorization, err2 := authorizationv1.NewForConfigAndClient(config, client)
@@ -77,8 +77,8 @@ type MCS struct {
 	ServiceExports func(namespace string) WithStatus[*mcs.ServiceExport]
 }
 
-// NewMCS returns clients for v1beta1 or v1alpha1 of the MCS-API, without sending a request. Both
-// versions have the same fields.
+// NewMCS returns clients for v1beta1 or v1alpha1 of the MCS-API, without sending a request. These
+// versions of the MCS-API have the same fields.
 func NewMCS(version string, config *rest.Config, client *http.Client) (MCS, error) {
 	v := schema.GroupVersion{Group: mcs.GroupName, Version: version}
 	s := runtime.NewScheme()
