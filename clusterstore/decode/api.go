@@ -172,8 +172,7 @@ func (r *endpoint) failure(response *http.Response, contentType string) error {
 	return err
 }
 
-// maxRetryAfter limits the pause that a server may request with Retry-After, in seconds.
-const maxRetryAfter = 3600
+const maxRetryAfter = 3600 // longest accepted Retry-After, in seconds
 
 // retryAfter returns the pause that a Retry-After header requests, in seconds. A Retry-After header
 // contains a number or a date. For an invalid header or a past date, retryAfter returns zero.

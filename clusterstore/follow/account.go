@@ -37,12 +37,11 @@ type account struct {
 	shared map[any]*share  // shared values by handle
 	sums   sums
 
-	// committing is true while the objects of a list move into the Store. During the move, the
-	// memory cap is not updated, because it would count both the new objects and the old ones,
-	// which are dropped last.
-	committing bool
-	// counted and staged are the bytes that the memory cap currently counts for the resource.
-	counted, staged int64
+	// committing is true while the objects of a list move into the Store. Until the move ends, the
+	// memory cap is not updated, because it would count the old objects in addition to the new
+	// ones.
+	committing      bool
+	counted, staged int64 // bytes that the memory cap currently counts for the resource
 }
 
 type sums struct {

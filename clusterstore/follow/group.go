@@ -14,8 +14,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// eventRate and eventBurst limit the events that a cluster with a memory cap may send. Listed
-// objects count as events, except in first lists. Handling an event takes about 20 µs of CPU time.
+// eventRate and eventBurst limit the events that a cluster with a memory cap may send. Handling an
+// event takes about 20 µs of CPU time.
 const (
 	eventRate  = 10_000 // per second
 	eventBurst = 20_000
@@ -166,9 +166,9 @@ func (g *Group) Listed() <-chan struct{} { return g.listed }
 // in time.
 func (g *Group) Synced() <-chan struct{} { return g.done }
 
-// HealthChanged returns a channel that is closed on the next change to Err or StaleSince, or to the
-// Synced or Failure field of a resource. To avoid missing a change, get the channel before you call
-// Health.
+// HealthChanged returns a channel that is closed when the health changes. The relevant fields are
+// Err and StaleSince, and the fields Synced and Failure of each resource. To avoid missing a
+// change, get the channel before you call Health.
 func (g *Group) HealthChanged() <-chan struct{} {
 	_, changed := g.version.Get()
 	return changed

@@ -23,8 +23,7 @@ type Health struct {
 	Resources  []adminapi.Resource
 }
 
-// RefusedObject is an object that could not be decoded, for example because it is too large. The
-// previous version of the object stays in the Store.
+// RefusedObject is an object that could not be decoded, for example because it is too large.
 type RefusedObject struct {
 	Resource string
 	Key      string // as returned by [JoinKey]
@@ -76,8 +75,7 @@ func classOf(err error) adminapi.ReadFailure {
 }
 
 const (
-	// troublePause is how long a behavior must not occur for its trouble to end.
-	troublePause = 5 * time.Minute
+	troublePause = 5 * time.Minute // a trouble ends when its cause has not occurred for this long
 	// troubleCount is the number of occurrences after which a behavior counts as a trouble. Single
 	// occurrences are normal: API servers close watches early when they restart, and slow servers
 	// send bookmarks late.

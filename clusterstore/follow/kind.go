@@ -43,9 +43,9 @@ type Kind[O decode.Object, T any] struct {
 	// Same reports whether two values are equivalent, so that an update from one to the other can
 	// be ignored.
 	Same func(a, b T) bool
-	// Together, if set, compares objects. All listed objects that compare as equal are put into the
-	// Store in one step, so that an item that moves between two objects is never missing from the
-	// Store. The Store must implement [Joint].
+	// Together, if set, compares objects. Listed objects that compare as equal are put into the
+	// Store in one step. An item that moves from one object to another is therefore never missing
+	// from the Store. The Store must implement [Joint].
 	Together func(a, b T) int
 	// Changed, if set, is called after each change to the Store. If ok is true, the value is new,
 	// or differs from the previous value according to Same. If ok is false, the object was dropped.

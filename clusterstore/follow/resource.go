@@ -35,15 +35,14 @@ const (
 	pageSize    = 500
 	pageTimeout = 30 * time.Second
 	maxListTime = 5 * time.Minute
-	// slowList is the duration after which a list counts as a trouble.
-	slowList = time.Minute
+	slowList    = time.Minute // a slower list counts as a trouble
 	// After a page with at least richPage objects, the next page is requested immediately. API
 	// servers normally fill their pages.
 	richPage = pageSize / 10
 	// maxPoorPages is the maximum number of consecutive pages with fewer than richPage objects.
 	maxPoorPages = 10
-	// maxOutdated is how many times in a row a server may reject a resource version as too old or
-	// not yet known before the rejections count as a failure.
+	// maxOutdated is how many times in a row a server may reject a resource version before that
+	// counts as a failure. Servers reject versions that are too old or not yet known.
 	maxOutdated = 5
 )
 
@@ -61,14 +60,13 @@ var (
 )
 
 const (
-	// steadyWatch is how long a watch must last to reset the backoff.
-	steadyWatch = 30 * time.Second
+	steadyWatch = 30 * time.Second // a watch that lasts this long resets the backoff
 	// emptyWatch is how long a watch without events must last to show that the server works. A
 	// server that closes every watch sooner could hide all changes.
 	emptyWatch = time.Second
 	// resumeWithin is how long after the server's last response a watch may be resumed. After a
-	// longer outage, comparing versions may not detect that the server was restored from a backup,
-	// because the server may have passed the last version again.
+	// longer outage, a restored server may have passed the last version again, so that comparing
+	// versions does not detect the restore.
 	resumeWithin = time.Minute
 	// lostAfter is the longest time between a server's last response and the detection of a lost
 	// connection. Package kube detects lost connections with pings and keep-alive probes.
@@ -86,8 +84,8 @@ const (
 	// discoveryPause is the interval at which API discovery is queried for an absent resource.
 	discoveryPause = 5 * time.Second
 
-	// A resource that is over budget pauses for overRest times the duration of its last list, but
-	// for at least minOverPause and at most maxOverPause.
+	// A resource that is over budget pauses for overRest times the duration of its last list.
+	// minOverPause and maxOverPause limit the pause.
 	overRest     = 4
 	minOverPause = 5 * time.Second
 	maxOverPause = 30 * time.Second
@@ -100,7 +98,7 @@ const (
 
 	// maxThrottle limits the pause that a server may request with a 429 and Retry-After. For other
 	// codes, the limit is maxRetryAfter, because a cluster must be watched within 10 s after an
-	// outage, even if a load balancer requests a pause of several minutes.
+	// outage. Load balancers may request pauses of several minutes.
 	maxThrottle   = 60 * time.Second
 	maxRetryAfter = 10 * time.Second
 	// throttleJitter is the largest fraction by which a pause may exceed the requested pause. The
@@ -109,10 +107,8 @@ const (
 )
 
 const (
-	// maxRefusedText limits the cached reason why an object is refused, in bytes.
-	maxRefusedText = 200
-	// shownRefused is the maximum number of refused objects that the Health lists per resource.
-	shownRefused = 3
+	maxRefusedText = 200 // bytes of the cached reason why an object is refused
+	shownRefused   = 3   // refused objects that the Health lists per resource
 )
 
 // Resource lists and watches one kind of object and fills the kind's Store, like a Reflector in

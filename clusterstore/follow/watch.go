@@ -17,15 +17,13 @@ import (
 const (
 	// Each watch requests a random duration between watchTime and twice watchTime, so that the
 	// watches do not all end at the same time.
-	watchTime = 5 * time.Minute
-	// watchOverrun is how much longer than requested a watch may last.
-	watchOverrun = 10 * time.Second
+	watchTime    = 5 * time.Minute
+	watchOverrun = 10 * time.Second // how much longer than requested a watch may last
 	// watchSilence is how long a watch may receive neither an event nor a bookmark. API servers
 	// send a bookmark every minute (defaultBookmarkFrequency in
 	// k8s.io/apiserver/pkg/storage/cacher).
 	watchSilence = 100 * time.Second
-	// A watch that is shorter than shortWatch may count as a trouble.
-	shortWatch = 10 * time.Second
+	shortWatch   = 10 * time.Second // a shorter watch may count as a trouble
 )
 
 // These errors are the reasons why Isthmus closes a watch.

@@ -20,8 +20,7 @@ type LocalCluster interface {
 	AssignedTo(netip.Addr) string
 }
 
-// interfacesFor is how long the addresses of the network interfaces are cached.
-const interfacesFor = time.Second
+const interfacesFor = time.Second // how long the addresses of the network interfaces are cached
 
 // AddressFilter decides which addresses Isthmus may probe. A linked cluster chooses the addresses
 // of its own gateways. The filter prevents a linked cluster from making Isthmus send requests to

@@ -63,8 +63,7 @@ func shorten(err error) error {
 	return errors.New("the response is not valid HTTP or is too long")
 }
 
-// perHost is the minimum time between the starts of two probes of the same IP.
-const perHost = time.Second
+const perHost = time.Second // minimum time between the starts of two probes of the same IP
 
 // probeKey identifies a probe. Gateways with the same probeKey share the same health.
 type probeKey struct {

@@ -19,8 +19,7 @@ type Source struct {
 	Addresses []Address // of the gateways; dead ones are only used if all are dead
 }
 
-// sliceName is the name that explanations show for the slice that contains the gateways.
-const sliceName = "gateways"
+const sliceName = "gateways" // of the slice that contains the gateways, in explanations
 
 var (
 	_ federation.Explainer = (*Source)(nil)
@@ -89,7 +88,7 @@ func (r *reader) Read() federation.Share {
 }
 
 // count returns the number of endpoints in the slices, without duplicate addresses. An endpoint of
-// a dual-stack Service has an IPv4 and an IPv6 address, so the result is the number of IPv4
+// a dual-stack Service has an IPv4 and an IPv6 address. Therefore, count returns the number of IPv4
 // addresses or of IPv6 addresses, whichever is larger.
 func count(list []*federation.Slice) (n federation.Behind) {
 	var counted map[netip.AddrPort]bool // nil if there is only one slice, which has no duplicates

@@ -390,7 +390,6 @@ func (t *Tracker) probeHost(ctx context.Context, ip netip.Addr) {
 	}
 }
 
-// next returns the next probe of an IP and the time at which the probe is due.
 func (t *Tracker) next(ip netip.Addr) (key probeKey, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -412,8 +411,7 @@ func (t *Tracker) next(ip netip.Addr) (key probeKey, at time.Time) {
 	return key, at
 }
 
-// turn runs a single probe and records the result. If the filter refuses the address, turn records
-// the refusal instead.
+// turn runs a single probe and records the result.
 func (t *Tracker) turn(ctx context.Context, key probeKey) {
 	t.mu.Lock()
 	p := t.probed[key]
@@ -438,8 +436,8 @@ func (t *Tracker) turn(ctx context.Context, key probeKey) {
 	t.publish()
 }
 
-// excluded reports whether an IP lies outside the ranges of the newest targets, which Run may not
-// have processed yet, because it may still be resolving names.
+// excluded reports whether an IP lies outside the ranges of the newest targets. Run may not have
+// processed the newest targets yet, because it may still be resolving names.
 func (t *Tracker) excluded(ip netip.Addr) bool {
 	targets, _ := t.targets.Get()
 	return len(*targets) > 0 && (*targets)[0].excludes(ip) // all targets of a link have the same ranges

@@ -148,8 +148,7 @@ const (
 	anchorsKey       = "ca-bundle.crt"
 )
 
-// maxCertificates limits the certificates that are read from one PEM file.
-const maxCertificates = 100
+const maxCertificates = 100 // per PEM file
 
 func readAnchors(ctx context.Context, from decode.Sources, namespace string) ([]adminapi.Anchor, error) {
 	var m struct {

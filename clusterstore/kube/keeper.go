@@ -19,8 +19,8 @@ const (
 	anchorsEvery  = 10 * time.Second // shortest interval between two reads of trust anchors
 	networksEvery = time.Minute      // shortest interval between two reads of Pod networks
 	lookTimeout   = 10 * time.Second // timeout of one look at one cluster
-	// pauseAfter is how long a cluster is skipped after a look has timed out, so that an
-	// unresponsive cluster does not keep other clusters waiting.
+	// pauseAfter is how long a cluster is skipped after a look has timed out. Without the pause, an
+	// unresponsive cluster would keep other clusters waiting.
 	pauseAfter = time.Minute
 )
 

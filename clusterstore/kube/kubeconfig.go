@@ -263,8 +263,7 @@ func checkCredentials(cfg *rest.Config) error {
 	return nil
 }
 
-// maxIgnored is the maximum number of unknown fields that are listed by name.
-const maxIgnored = 8
+const maxIgnored = 8 // unknown fields that are listed by name
 
 // harmless matches names of unknown fields that are safe to show. In a broken file, other names
 // could be secrets.

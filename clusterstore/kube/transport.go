@@ -47,8 +47,7 @@ var (
 // default, net/http buffers up to 4 MiB for each watch.
 const maxWaiting = 512 << 10
 
-// maxHeader is the maximum size of a response header, in bytes.
-const maxHeader = 256 << 10
+const maxHeader = 256 << 10 // of a response, in bytes
 
 // newRoundTripper returns a RoundTripper that sends requests with the configured credentials. The
 // returned function closes all connections of the RoundTripper.
@@ -177,9 +176,9 @@ func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) 
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// closedWith returns a dialFunc whose connections are closed when ctx is done. Closing only idle
-// connections would leave a connection open for IdleConnTimeout if its last request was just
-// canceled, or if it was still being opened.
+// closedWith returns a dialFunc whose connections are closed when ctx is done. Closing idle
+// connections is not enough, because a connection whose request was just canceled, or that is still
+// being opened, is not idle yet.
 func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	return func(request context.Context, network, address string) (net.Conn, error) {
 		made, err := dial(request, network, address)
