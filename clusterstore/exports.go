@@ -33,8 +33,8 @@ type ClusterExports struct {
 }
 
 // Exports returns the exports of the local cluster, followed by those of all links, sorted by name.
-// If the link Secrets have not been listed yet, linksListed is false. The running time of Exports
-// is proportional to the number of links and, after a change, to the number of exports.
+// If the link Secrets have not been listed yet, the linksListed result is false. The running time
+// of Exports is proportional to the number of links and, after a change, to the number of exports.
 //
 // Exports, ExportsChanged, NotifyExports and RelistServices require Options.Exports.
 func (s *Store) Exports() (all []ClusterExports, linksListed bool) {

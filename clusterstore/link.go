@@ -464,8 +464,8 @@ func because(text string, why error) string {
 }
 
 // admitSuccessor lets the successor complete its first sync once it does not have to wait for any
-// more kinds of objects. The arguments of admitSuccessor contain the current health of both
-// clusters.
+// more kinds of objects. The arguments of admitSuccessor contain the current health of the serving
+// cluster and of the successor.
 func (l *link) admitSuccessor(serving, next cluster.Health) {
 	n := l.next
 	n.noteAdvantage(serving, next)

@@ -92,7 +92,7 @@ func (r *runningCluster) start(ctx context.Context, turns starts) {
 	}()
 }
 
-// stop stops the cluster and waits for it. The receiver may be nil.
+// stop stops the cluster and waits until it has stopped. The receiver may be nil.
 func (r *runningCluster) stop() {
 	if r != nil {
 		r.cancel()

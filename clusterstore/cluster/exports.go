@@ -65,8 +65,8 @@ type CachedExports struct {
 	// listed or are not served.
 	MCSVersion string
 
-	// cache is nil for a linked cluster, so that an old CachedExports does not keep the cache of a
-	// replaced or unlinked cluster in memory.
+	// The cache field is nil for a linked cluster, so that an old CachedExports does not keep the
+	// cache of a replaced or unlinked cluster in memory.
 	cache   *cache
 	version uint64
 }

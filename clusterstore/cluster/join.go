@@ -90,8 +90,8 @@ func (r *reader) read(list []*slice, ref portRef) {
 }
 
 // join creates endpoints from the ready and unready addresses of a slice. The before argument is
-// the previous result. If nothing has changed, join returns the previous result. If something has
-// changed, join reuses the unchanged endpoints.
+// the result of the previous join. If nothing has changed, join returns the previous result. If
+// something has changed, join reuses the unchanged endpoints.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
 	j := joiner{cache: r.cache, requested: r.port, mirror: &l.mirror, group: groupLabels(l, r.cache.cluster)}
 	if len(before.Endpoints) > 0 {
