@@ -15,8 +15,8 @@ type ExportOptions struct {
 	// Hooks returns the hooks for the cluster with the given name, which is empty for the local
 	// cluster. The Store sets the Changed field of the returned hooks.
 	Hooks func(cluster string) cluster.ExportHooks
-	// Settings parses the annotations on a link Secret. The returned settings must not be nil. At
-	// most one warning per annotation is allowed.
+	// Settings parses the annotations on a link Secret. The returned settings must not be nil.
+	// Settings must return at most one warning for each annotation.
 	Settings func(annotations map[string]string) (settings any, warnings []string)
 }
 

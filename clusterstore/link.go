@@ -107,7 +107,7 @@ type link struct {
 }
 
 // run reconciles the link until its last Secret is removed or ctx is done, and then stops its
-// clusters. If ctx is done first, the table keeps the link.
+// clusters. If ctx is done while the link still has Secrets, the table keeps the link.
 func (l *link) run(ctx context.Context) {
 	defer func() { l.next.stop(); l.serving.stop(); l.copy.end(); l.gateways.end() }()
 	for ctx.Err() == nil {

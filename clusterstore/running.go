@@ -171,8 +171,8 @@ func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {
 }
 
 // maxStarts is the maximum number of clusters that connect and list at the same time. Without this
-// limit, hundreds of starting clusters would compete for CPU time. Connections and lists would then
-// time out and start over, and no cluster would become ready.
+// limit, hundreds of starting clusters would compete for CPU time. Their connections and lists
+// would time out and start over, so that no cluster would become ready.
 const maxStarts = 32
 
 // A turn is limited to startSteps steps, so that an unresponsive cluster does not delay other

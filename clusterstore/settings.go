@@ -254,8 +254,8 @@ func (r *settingsReader) readNetwork() {
 }
 
 // unreadableNetwork is the network of a cluster with an invalid annotation. The value is not a
-// valid network name, and therefore never equals the network of Isthmus. As long as the network is
-// unknown, Isthmus must not send traffic to Pods that may be unreachable.
+// valid network name, and therefore never equals the network of Isthmus. While the network of a
+// cluster is unknown, Isthmus must not send traffic to Pods that may be unreachable.
 const unreadableNetwork = "(can't be read)"
 
 // namelessNetwork is the network name that pages show for clusters without the annotation.

@@ -136,8 +136,8 @@ func (l *Local) LookupAddress(addr netip.AddrPort) Found {
 }
 
 // Instance returns the ready or unready endpoint of a Service with the given hostname. The address
-// of the endpoint contains the port to which the client connects. If there is no such endpoint, or
-// if its Pod is not cached, Instance returns nil.
+// of the endpoint contains the port to which the client connects. Instance returns nil if the
+// Service has no endpoint with the hostname, or if the Pod of the endpoint is not cached.
 func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
 	c := l.cache
 	c.mu.RLock()

@@ -20,8 +20,8 @@ const (
 
 type node struct {
 	zone, region unique.Handle[string]
-	// addresses is sorted and contains no duplicates. The addresses field is only set for Nodes of
-	// the local cluster.
+	// The addresses are sorted and contain no duplicates. The addresses field is only set for Nodes
+	// of the local cluster.
 	addresses []netip.Addr
 }
 

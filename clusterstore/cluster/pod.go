@@ -223,8 +223,8 @@ type podFacts struct {
 	node     unique.Handle[string]
 	// traits contains the values that a Pod shares with few or no other Pods: the name of its
 	// owner, the name of its service account, and its label values. In the traits string, each
-	// value is followed by labelEnd. If templates contained these values, each workload or even
-	// each Pod would need its own template.
+	// value is followed by labelEnd. If templates contained the traits, each workload or even each
+	// Pod would need its own template.
 	traits string
 }
 

@@ -174,7 +174,7 @@ func (p namedPorts) number(name string) (uint16, bool) {
 	return 0, false
 }
 
-// If several ports have the same name, numbers contains the first port.
+// If several ports have the same name, the result contains the first of these ports.
 func (p namedPorts) numbers() map[string]uint16 {
 	numbers := make(map[string]uint16)
 	for name, number := range p.all {

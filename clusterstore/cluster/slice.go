@@ -177,8 +177,8 @@ func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*sl
 	return l, len(o.Ports) > 0 || len(l.subsets[0].addresses) > 0 || l.managed != ""
 }
 
-// sliceService returns the Service in the label of a slice. If a handwritten slice lacks the label,
-// sliceService returns the first owner that is a Service.
+// sliceService returns the name of the Service from the label of a slice. If a handwritten slice
+// lacks the label, sliceService returns the first owner that is a Service.
 func sliceService(o *discoveryv1.EndpointSlice) string {
 	if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
 		return name
@@ -523,7 +523,7 @@ func trim[T any](list []T) []T {
 
 // connected iterates over the addresses that are connected to their Pods. All ready addresses are
 // connected. In the local cluster, addresses with a hostname are also connected, because profiles
-// look up these addresses. Isthmus ignores changes to the Pods of all other addresses.
+// look up these addresses. Isthmus ignores changes to the Pods of addresses that are not connected.
 func (l *slice) connected(local bool) iter.Seq[*address] {
 	return func(yield func(*address) bool) {
 		for _, sub := range l.subsets {
