@@ -97,7 +97,7 @@ func (h *Hints) Equal(o *Hints) bool {
 // Common contains fields that often have the same values for many endpoints of a slice. These
 // endpoints can share one Common, because a Common is immutable.
 type Common struct {
-	// Group contains the labels that all endpoints of the slice share: service, namespace and
+	// Group contains the labels shared by all endpoints of the slice: service, namespace and
 	// target_*. Group is sorted by name.
 	Group []Label
 	// Labels contains the labels of the Pod or Workload, sorted by name. Labels derived from other

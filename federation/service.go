@@ -105,8 +105,7 @@ func (s *watchedService) locked(f func()) {
 	done = true
 }
 
-// isBroken reports whether the service is broken. If an update is running, isBroken waits until the
-// update ends.
+// isBroken waits until a running update ends, and reports whether the service is broken.
 func (s *watchedService) isBroken() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -351,7 +350,7 @@ type TierChange struct {
 // Tiers returns the tiers that are now in use, in the syntax of annotations.
 func (c TierChange) Tiers() string { return c.Preference.firstTiers(c.To) }
 
-// copies returns copies of the service's ports. The copies reuse the memory of the given list.
+// copies returns copies of the service's ports, which reuse the memory of the given list.
 func (s *watchedService) copies(list []port) []port {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -202,8 +202,7 @@ type Watch[T any] struct {
 	close  func()
 }
 
-// NewWatch returns a watch on the values of latest. The first call to Close calls the closed
-// function.
+// NewWatch returns a watch on latest. The first call to Close calls the closed function.
 func NewWatch[T any](latest *Latest[T], closed func()) *Watch[T] {
 	return &Watch[T]{latest: latest, close: closed}
 }

@@ -219,8 +219,7 @@ func (t *Table) Changed(c ClusterName, svc ServiceID, at time.Time) {
 	}
 }
 
-// havingMember returns the watched services that include the member. The caller must not modify the
-// returned list.
+// The list that havingMember returns must not be modified.
 func (t *Table) havingMember(c ClusterName, svc ServiceID) []*watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()

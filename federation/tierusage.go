@@ -125,8 +125,8 @@ func (v *tierUsage) withoutLeft(inUse int, now time.Time) int {
 }
 
 // needed records which numbers of leading tiers suffice now, and returns how many tiers clients
-// need. If even all tiers do not suffice, clients need all of them. While only endpoints of last
-// resort are ready, clients need these endpoints too.
+// need. If all tiers together do not suffice, clients need all of them. While only endpoints of
+// last resort are ready, clients need these endpoints too.
 func (v *tierUsage) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
 	if len(v.sufficed) != st.tierCount+2 {
 		v.sufficed = make([]time.Time, st.tierCount+2)

@@ -198,8 +198,8 @@ type memberCount struct {
 	exists            bool
 }
 
-// sendMembers sends the series that describe members. To save memory, the series of a member share
-// their label pairs, which prometheus.NewConstMetric would allocate separately for each series.
+// sendMembers sends the series that describe members. To save memory, series share their label
+// pairs, which prometheus.NewConstMetric would allocate separately.
 func sendMembers(ch chan<- prometheus.Metric, counts map[memberSeries]memberCount) {
 	pairs := make(map[[2]string]*dto.LabelPair) // each label pair once
 	pair := func(name, value string) *dto.LabelPair {

@@ -119,8 +119,8 @@ func (c *clientConnection) close(reason string) {
 }
 
 // endOfAge returns the time at which a stream should end because its connection is reaching the
-// maximum age. The time is random, so that streams do not all end at once. A zero time means that
-// the stream does not end.
+// maximum age. The time is random, so that streams do not all end at once. If the connection's age
+// does not end the stream, the result is zero.
 func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 	if c == nil || maximum <= 0 {
 		return time.Time{}

@@ -25,7 +25,7 @@ func newOpenStreams() *openStreams {
 	return o
 }
 
-// add adds a stream to the set. After finish has been called, add does nothing and returns false.
+// After finish has been called, add does nothing and returns false.
 func (o *openStreams) add(st *stream) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -120,8 +120,8 @@ func (q *quota) mayExceedLocked(client netip.Addr) bool {
 	return lessThanAverage && q.used <= q.limit+q.limit/8
 }
 
-// refuse counts a refused call and returns the error for the client. After one refusal has been
-// logged, refusals are not logged until a tenth of the limit is free again.
+// refuse counts a refused call and returns the error for the client. After logging a refusal,
+// refuse does not log further ones until a tenth of the limit is free again.
 func (q *quota) refuse(what string) error {
 	q.refused.Inc()
 	q.mu.Lock()

@@ -228,7 +228,7 @@ func (s *Server) MarkNotServing() { s.health.Shutdown() }
 // Drain does not refuse new streams, because a refusal could keep a proxy away from every replica.
 // Proxies cache DNS responses for up to half a minute. After each refusal, a proxy doubles its
 // back-off, up to a minute, until it receives the first message of a stream. After Drain ends a
-// stream, its proxy reconnects within 0.1 s.
+// stream, its proxy waits only 0.1 s before reconnecting.
 func (s *Server) Drain(ctx context.Context) { s.streams.drain(ctx, s.opts.Drain) }
 
 // WaitUnused waits until no stream has been open for the duration d, and then returns true. If ctx

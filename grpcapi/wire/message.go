@@ -191,8 +191,8 @@ const (
 	labelValue protowire.Number = 2
 )
 
-// profileEndpoint is the field number of endpoint in DestinationProfile. This field is encoded
-// without the generated code, like the fields of Update.
+// profileEndpoint is the number of the endpoint field in DestinationProfile. The endpoint field is
+// encoded without the generated code, like the fields of Update.
 const profileEndpoint protowire.Number = 6
 
 // onlyField is the field number in messages that wrap a single value.
