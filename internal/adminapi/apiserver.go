@@ -2,17 +2,17 @@ package adminapi
 
 import "time"
 
-// APIServer describes a cluster's API server as one replica sees it. Most values come from the
-// requests with which the replica lists and watches the cluster. The replica reads the version, the
-// trust anchors and the Pod networks when the server first responds, and then every hour. A request
-// for the page causes requests to the API server only with [FreshParameter].
+// APIServer describes a cluster's API server as one replica sees it. The replica learns most values
+// when it lists and watches the cluster. It reads the version, the trust anchors and the Pod
+// networks when the server first responds, and then every hour. Only a request with
+// [FreshParameter] causes requests to the API server.
 type APIServer struct {
 	Answered time.Time `json:"answered,omitzero"` // time of the server's last response; zero if there was none
 	// Error says why the newest request got no response, and is empty otherwise.
 	Error string `json:"error,omitempty"`
 	// Certificate says what is wrong with the server's certificate, if Error is about the
-	// certificate. OtherAuthority reports whether its issuer differs from the certificate authority
-	// in the credentials.
+	// certificate. OtherAuthority reports whether the certificate's issuer differs from the
+	// certificate authority in the credentials.
 	Certificate    string `json:"certificate,omitempty"`
 	OtherAuthority bool   `json:"otherAuthority,omitempty"`
 	// ClientCertificate says why the server rejects the client certificate, as in "expired
@@ -25,13 +25,14 @@ type APIServer struct {
 	VersionError string        `json:"versionError,omitempty"` // why the version could not be read
 	Anchors      *TrustAnchors `json:"trustAnchors,omitempty"` // nil if not read yet
 	Networks     *PodNetworks  `json:"podNetworks,omitempty"`  // nil if not read yet
-	// Expiry says when the credentials of a link expire. It is nil if they do not expire.
+	// Expiry says when the credentials of a link expire, or is nil if they do not expire.
 	Expiry *Expiry `json:"expiry,omitempty"`
 }
 
 // FreshParameter is the query parameter that "isthmus check" sets to true in requests to
 // /debug/clusters. The replica then rereads trust anchors that are at least 10 s old, and Pod
-// networks that are at least 1 min old. It waits for them for up to 2 s before responding.
+// networks that are at least 1 min old. The replica waits up to 2 s for the new data before
+// responding.
 const FreshParameter = "fresh"
 
 // RefusedRequest describes a kind of request whose newest response was an error.
@@ -45,13 +46,13 @@ type RefusedRequest struct {
 // newest response.
 type Clock struct {
 	Ahead float64 `json:"aheadSeconds"` // negative if the server's clock is behind
-	// Within is the precision of Ahead in seconds. It covers the duration of the request and the
-	// fraction of a second that the Date header omits.
+	// Within is the precision of Ahead in seconds, which depends on the duration of the request and
+	// on the Date header's precision of one second.
 	Within float64 `json:"withinSeconds"`
 }
 
-// TrustAnchors describes the certificates that the proxies of a cluster trust. They come from the
-// ConfigMap linkerd-identity-trust-roots in the namespace of the control plane.
+// TrustAnchors describes the certificates that the proxies of a cluster trust. The certificates
+// come from the ConfigMap linkerd-identity-trust-roots in the namespace of the control plane.
 type TrustAnchors struct {
 	Error string   `json:"error,omitempty"` // why the trust anchors are unknown; empty if they are known
 	List  []Anchor `json:"list,omitempty"`  // without duplicates

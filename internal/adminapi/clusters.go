@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// Clusters is the JSON document at /debug/clusters. It describes the clusters that provide
+// Clusters is the JSON document at /debug/clusters. The page describes the clusters that provide
 // endpoints, and every problem that prevents Isthmus from serving endpoints.
 type Clusters struct {
 	Replica  Replica     `json:"replica"` // the replica that responds
@@ -17,8 +17,8 @@ type Clusters struct {
 	Unserved []Unserved `json:"unservedMembers"`  // of federated and mirrored services
 	Refused  []Refused  `json:"refusedEndpoints"` // by cluster
 	Problems []Problem  `json:"problems"`         // in annotations and labels of Services
-	// Conflicts contains the oldest conflicts, at most 100. MoreConflicts is the number of the
-	// others.
+	// Conflicts contains the oldest conflicts, at most 100. MoreConflicts is the number of further
+	// conflicts.
 	Conflicts     []AddressConflict `json:"addressConflicts"`
 	MoreConflicts int               `json:"moreAddressConflicts,omitempty"`
 
@@ -37,7 +37,7 @@ type LeftoverMirrors struct {
 	Number   int      `json:"number"`
 	Services []string `json:"services"` // the first ten by name
 	// Unknown says why Isthmus cannot determine whether a service mirror still manages these
-	// Services. It is empty if none does.
+	// Services, and is otherwise empty.
 	Unknown string `json:"unknown,omitempty"`
 }
 
@@ -52,8 +52,7 @@ type Cluster struct {
 	Cluster string `json:"cluster,omitempty"` // empty if the Secret's label is missing or invalid
 	Secret  string `json:"secret,omitempty"`  // name of the link Secret; empty for the local cluster
 	// SecretVersion is the resourceVersion of the link Secret that is in use for the cluster. It is
-	// empty until the cluster has been read, and if the replica reads the cluster with a different
-	// Secret.
+	// empty until the cluster has been read, or while the replica uses a different Secret.
 	SecretVersion string `json:"secretVersion,omitempty"`
 	// SecretRefused says why the current version of the link Secret cannot be used, and is empty
 	// otherwise. UsedInstead identifies the older version of the link Secret that is in use
@@ -61,18 +60,17 @@ type Cluster struct {
 	SecretRefused string   `json:"secretRefused,omitempty"`
 	UsedInstead   string   `json:"usedInstead,omitempty"`
 	Insecure      []string `json:"insecure,omitempty"` // what is insecure about the kubeconfig in use
-	// Ignored describes each unknown field of the kubeconfig in use by its line, and by its name
-	// unless the name may be a secret.
+	// Ignored lists the unknown fields of the kubeconfig in use, with the line of each field. A
+	// field's name is omitted if it may be a secret.
 	Ignored []string `json:"ignored,omitempty"`
 	// Unread describes each invalid annotation of the current version of the link Secret, with the
 	// value that is used instead.
 	Unread []string `json:"unread,omitempty"`
-	// NewCredentials says why older credentials are in use instead of the newest. It is empty while
-	// the newest credentials work or Isthmus is still trying them.
+	// NewCredentials says why the newest credentials do not work, while older ones are in use
+	// instead. It is empty while Isthmus is still trying the newest credentials.
 	NewCredentials string `json:"newCredentials,omitempty"`
-	// Awaited contains the kinds, such as servers.policy.linkerd.io, that must be listed with the
-	// newest credentials before these replace the older ones. The cluster contains objects of each
-	// awaited kind.
+	// The newest credentials replace the older ones once Isthmus has listed the kinds in Awaited,
+	// such as servers.policy.linkerd.io. The cluster contains objects of each awaited kind.
 	Awaited []string `json:"awaited,omitempty"`
 	ClusterStatus
 }
@@ -109,9 +107,8 @@ type ClusterStatus struct {
 	Server    string       `json:"server,omitempty"`   // host, port and path of the cluster's API
 	Reason    string       `json:"reason,omitempty"`   // why the cluster is not ready, if known
 	Memory    Memory       `json:"memory,omitzero"`    // of linked clusters only
-	// CopyOf is set while a copy of the cluster's cache is served, because the replica has not
-	// reached the cluster since it started. The value is the time at which the cluster's API became
-	// unreachable.
+	// A replica that has not reached the cluster since it started serves a copy of the cluster's
+	// cache. CopyOf is the time at which the cluster's API became unreachable.
 	CopyOf time.Time `json:"copyOf,omitzero"`
 	// Standing is InService, LastResort or Withdrawn. StandingReason explains any standing except
 	// InService.
@@ -205,7 +202,7 @@ type Resource struct {
 	// repeat requests. Isthmus repeats requests at most once per second.
 	Trouble string `json:"trouble,omitempty"`
 	// ThrottledUntil is the end of a pause that the API server requested with a Retry-After header.
-	// Isthmus does not request the resource before then.
+	// Isthmus does not request the resource before the end of the pause.
 	ThrottledUntil time.Time `json:"throttledUntil,omitzero"`
 }
 
@@ -294,24 +291,24 @@ type MissingCopy struct {
 	Reason  string `json:"reason"`
 }
 
-// Format is the version of the format that all pages share. It increases with each change that
-// would cause an older program to misread a page, such as the removal of a field or a new meaning
-// of a field. Adding a field does not increase it.
+// Format is the version of the format that all pages share. The version increases with each change
+// that would cause an older program to misread a page. Examples are the removal of a field and a
+// new meaning of a field, but not a new field.
 const Format = 1
 
-// All responses under /debug contain these headers, except those of replicas from before the
-// headers were introduced.
+// All responses under /debug contain these headers. Only replicas of older versions do not send
+// them.
 const (
 	FormatHeader  = "Isthmus-Format"
 	VersionHeader = "Isthmus-Version" // Version of a Build
 	CommitHeader  = "Isthmus-Commit"  // Commit of a Build
 )
 
-// Build is the JSON document at /debug/version. It describes the build of a replica.
+// Build is the JSON document at /debug/version, which describes the build of a replica.
 type Build struct {
 	Version string `json:"version"` // such as v0.1.0, or unknown
 	Commit  string `json:"commit"`
 	Go      string `json:"go"` // Go version
-	// Format is [Format]. Zero means that the replica's version predates this field.
+	// Format is [Format], or zero if the replica's version predates this field.
 	Format int `json:"format,omitempty"`
 }

@@ -42,7 +42,7 @@ type ExplainOutput struct {
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
-// OtherReplica lists the differences between another replica and the replica that is shown.
+// OtherReplica lists the differences between another replica and the displayed replica.
 type OtherReplica struct {
 	Gateway     string   `json:"gateway"`
 	Error       string   `json:"error,omitempty"`     // why the replica can't be queried
@@ -89,8 +89,8 @@ type CheckedReplica struct {
 	Error   string `json:"error,omitempty"`   // why the replica did not respond
 }
 
-// GetOutput is printed by "isthmus get -o json" for each state of the stream. It contains the
-// endpoints that a proxy has at that time.
+// GetOutput is printed by "isthmus get -o json" for each update of the stream. It contains the
+// endpoints that a proxy has after the update.
 type GetOutput struct {
 	Time      time.Time  `json:"time"`
 	Authority string     `json:"authority"` // as requested
@@ -103,9 +103,9 @@ type Endpoint struct {
 	Address netip.AddrPort `json:"address"`
 	Cluster string         `json:"cluster"` // local, unless the replica labels the endpoint with another cluster
 	// Sent is a WeightedAddr of linkerd2-proxy-api in protobuf's JSON format, as the proxy receives
-	// it. Its metricLabels also contain the labels that apply to the whole message. Two further
-	// labels are not sent to proxies: isthmus_tier is the endpoint's tier, and isthmus_standing is
-	// the standing of the endpoint's cluster.
+	// it. The metricLabels also contain the labels that apply to the whole message. In addition,
+	// isthmus_tier is the endpoint's tier, and isthmus_standing is the standing of the endpoint's
+	// cluster. Proxies do not receive these two labels.
 	Sent json.RawMessage `json:"sent"`
 }
 
@@ -113,7 +113,7 @@ type Endpoint struct {
 type ProfileOutput struct {
 	Time      time.Time `json:"time"`
 	Authority string    `json:"authority"` // as requested
-	// Address is the address of the endpoint that the profile describes. It is set only if the
+	// Address is the address of the endpoint that the profile describes. Address is set only if the
 	// authority is an address that is not assigned to a Service.
 	Address netip.AddrPort `json:"address,omitzero"`
 	// Sent is a DestinationProfile of linkerd2-proxy-api in protobuf's JSON format, as the proxy

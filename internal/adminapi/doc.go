@@ -1,7 +1,7 @@
 // Package adminapi defines the JSON types of the debug API and of command output (-o json).
 //
-// The page at /, the commands and the tests all use the debug API. Each of its pages has one of the
-// following types:
+// The page at /, the commands and the tests all use the debug API. Each page of the debug API has
+// one of the following types:
 //
 //	/debug/clusters  [Clusters]
 //	/debug/events    [Events]
@@ -29,7 +29,7 @@
 //
 //   - New fields may be added. Readers must ignore unknown fields.
 //   - Every response contains the version of the pages' format, [Format], in the header
-//     [FormatHeader]. [Build] and [Replica] also contain it.
+//     [FormatHeader]. [Build] and [Replica] contain the version too.
 //   - Readers must not interpret a page with a different or missing version, because fields may be
 //     missing or have different meanings.
 package adminapi

@@ -2,8 +2,8 @@ package adminapi
 
 import "time"
 
-// Explanation is the JSON document at /debug/explain. It explains how Isthmus treats each address
-// of a service for one client.
+// Explanation is the JSON document at /debug/explain. The page explains how Isthmus treats each
+// address of a service for one client.
 type Explanation struct {
 	Authority string   `json:"authority"` // NAME:PORT of the service
 	Client    Client   `json:"client"`
@@ -11,8 +11,8 @@ type Explanation struct {
 	Federated bool     `json:"federated"`
 	Imported  bool     `json:"imported,omitempty"` // it is the Service of a ServiceImport
 	Problems  []string `json:"problems"`           // of the Service's annotations and labels
-	// Failures contains the reasons why Isthmus cannot update the service. While there are any, the
-	// page does not explain addresses.
+	// Failures contains the reasons why Isthmus cannot update the service. As long as Isthmus
+	// cannot update the service, the page does not explain addresses.
 	Failures []Failure `json:"failures,omitempty"`
 	// Refused is the error that a new stream would receive, or empty.
 	Refused    string             `json:"refused,omitempty"`
@@ -23,13 +23,13 @@ type Explanation struct {
 	Verdicts   map[string]int     `json:"verdicts"`        // number of addresses by verdict, listed or not
 	Addresses  []ExplainedAddress `json:"addresses"`
 	More       int                `json:"moreAddresses,omitempty"` // number of addresses that are not listed
-	// Held describes the endpoints of the service that proxies currently have. It does not depend
-	// on the client for which the page explains the service.
+	// Held describes the endpoints of the service that proxies currently have, whatever the client
+	// of the explanation.
 	Held     []HeldView `json:"streams"`
 	MoreHeld int        `json:"moreStreamViews,omitempty"` // number of views that are not listed
 }
 
-// Client contains the properties of a client's location that affect its endpoints.
+// Client contains the properties of a client's location that affect the client's endpoints.
 type Client struct {
 	Namespace string `json:"namespace,omitempty"`
 	Node      string `json:"node,omitempty"`

@@ -2,12 +2,12 @@ package adminapi
 
 import "time"
 
-// Exports is the JSON document at /debug/exports. It describes the exports of all clusters, the
-// objects that Isthmus writes for these exports, and the pending changes.
+// Exports is the JSON document at /debug/exports. The page describes the exports of all clusters,
+// the objects that Isthmus writes for these exports, and the pending changes.
 //
 // The "service" query parameter limits the page to exports with the given name, and to the objects
-// written for these exports. Its value is NAME, NAMESPACE/NAME, or NAMESPACE/ for a whole
-// namespace. It may be repeated to request several names.
+// written for these exports. The parameter's value is NAME, NAMESPACE/NAME, or NAMESPACE/ for a
+// whole namespace. Repeat the parameter to request several names.
 type Exports struct {
 	Replica Replica       `json:"replica"` // the replica that responds
 	Writer  ExportsWriter `json:"writer"`
@@ -35,14 +35,14 @@ type ExportsWriter struct {
 	// only if they have something to write.
 	Holder  string `json:"holder,omitempty"`
 	Leading bool   `json:"leading"` // whether this replica is the leader
-	// MCS is the version of the MCS-API that Isthmus uses for ServiceImports. It is "none" if the
-	// cluster does not serve ServiceImports or Isthmus cannot read them. It is empty if
+	// MCS is the version of the MCS-API that Isthmus uses for ServiceImports. MCS is "none" if the
+	// cluster does not serve ServiceImports or Isthmus cannot read them. MCS is empty if
 	// ServiceExports are not a source, or if the version is unknown.
 	MCS string `json:"mcs,omitempty"`
 	// LeaseError says why the Lease cannot be used, and is empty otherwise.
 	LeaseError string `json:"leaseError,omitempty"`
-	// Notes lists unreadable Links and service mirror Leases of Linkerd, and says what applies
-	// instead.
+	// Notes lists the Links and service mirror Leases that Isthmus cannot read, and says what
+	// applies instead.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -57,7 +57,7 @@ type ExportsSummary struct {
 	Unwritten map[string][]string `json:"unwritten,omitempty"`
 }
 
-// Export describes a Service that a cluster exports, or has exported before, as one kind of object.
+// Export describes a Service that a cluster exports as one kind of object, or has exported before.
 type Export struct {
 	Cluster string `json:"cluster"`
 	Export  string `json:"export"` // NAMESPACE/NAME in its cluster
@@ -96,7 +96,7 @@ type ExportChange struct {
 	Kind       string        `json:"kind"`
 	Of         string        `json:"of"` // the exports that cause the change
 	Fields     []ExportField `json:"fields"`
-	// Error says why the last attempt of this replica to make the change failed, and is empty
+	// Error says why this replica's last attempt to write the change failed, and is empty
 	// otherwise.
 	Error string `json:"error,omitempty"`
 }

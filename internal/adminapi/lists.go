@@ -37,7 +37,7 @@ type Replica struct {
 	Version string `json:"version"`
 	Ready   bool   `json:"ready"`
 	Domain  string `json:"domain"` // cluster domain
-	// Format is [Format]. Zero means that the replica's version predates this field.
+	// Format is [Format], or zero if the replica's version predates this field.
 	Format int `json:"format,omitempty"`
 }
 
@@ -69,7 +69,7 @@ type ServiceLine struct {
 	Streams     int          `json:"streams"`
 	Problems    []string     `json:"problems,omitempty"` // of its annotations and labels
 	Prefer      string       `json:"prefer,omitempty"`   // tiers of its preference; empty if clients get all endpoints
-	// Tiers lists up to 6 tiers that clients use. It is empty if clients receive all endpoints.
+	// Tiers lists up to 6 tiers that clients use, or is empty if clients receive all endpoints.
 	Tiers    []ZoneTiers `json:"tiers,omitempty"`
 	Severity Severity    `json:"severity"`
 }
@@ -101,8 +101,8 @@ type EventList struct {
 	List[Event]
 }
 
-// Streams is the JSON document at /debug/streams. It contains the destinations that proxies watch,
-// and the number of streams for each view.
+// Streams is the JSON document at /debug/streams. The page contains the destinations that proxies
+// watch, and the number of streams for each view.
 type Streams struct {
 	Streams int    `json:"streams"`
 	Views   []View `json:"views"` // most streams first

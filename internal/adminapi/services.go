@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Service describes a service of the local cluster that is federated or mirrored, that proxies
-// watch, or that has problems.
+// Service describes a service of the local cluster. Services are listed if they are federated or
+// mirrored, have problems, or are watched by proxies.
 type Service struct {
 	Service   string   `json:"service"`
 	Federated bool     `json:"federated"`
@@ -28,8 +28,8 @@ type Member struct {
 	Service string `json:"service"`          // name of the Service in that cluster
 	Reason  string `json:"reason,omitempty"` // why the member does not serve; empty if it serves
 	// LacksPorts lists the ports of the service that the member's Service does not declare, and the
-	// ports that it declares instead. Clients of an undeclared port use the same port number on the
-	// member's Pods.
+	// ports that this Service declares instead. Clients of an undeclared port use the same port
+	// number on the member's Pods.
 	LacksPorts []string `json:"lacksPorts,omitempty"`
 }
 
@@ -74,8 +74,8 @@ type Clients struct {
 	Tiers    []Tier    `json:"tiers"`          // in order; clusters of last resort may form the last tier
 	Since    time.Time `json:"since"`          // when the current tiers came into use
 	Why      string    `json:"why"`            // why the current tiers came into use
-	// WaitsFor describes the condition under which clients will use fewer tiers. It is empty if
-	// clients use only one tier, or if endpoints will be dropped at Next.
+	// WaitsFor describes the condition under which clients will use fewer tiers. WaitsFor is empty
+	// if clients use only one tier, or if endpoints will be dropped at Next.
 	WaitsFor string     `json:"returnWaitsFor,omitempty"`
 	Next     *time.Time `json:"nextStep,omitempty"` // when endpoints are dropped, unless something changes first
 }
@@ -110,7 +110,7 @@ func (f Failure) String() string {
 		times, f.Since.UTC().Format(time.RFC3339), f.Where, f.Panic)
 }
 
-// Impact is the JSON document at /debug/impact?cluster=NAME&standing=STANDING. It shows which
+// Impact is the JSON document at /debug/impact?cluster=NAME&standing=STANDING. The page shows which
 // endpoints would remain in the cluster's services with the requested standing. STANDING is
 // Withdrawn, LastResort or InService. NAME is the name of a linked cluster, or local. Isthmus
 // computes the impact with the same code that chooses endpoints for clients.
@@ -120,21 +120,21 @@ type Impact struct {
 	Services []ServiceImpact `json:"services"` // sorted by name and port
 }
 
-// ServiceImpact compares the endpoints that clients of a service port receive now with the
-// endpoints that they would receive with the requested standing.
+// ServiceImpact compares the endpoints that clients of a service port receive now and would receive
+// with the requested standing.
 type ServiceImpact struct {
 	Service string `json:"service"`
-	// Watched reports whether proxies watch the port. If so, the counts are numbers of endpoints.
-	// Otherwise, each cluster that serves the service counts as 1.
+	// Watched reports whether proxies watch the port. If proxies do not watch the port, each
+	// cluster that serves the service counts as one endpoint.
 	Watched bool   `json:"watched"`
 	Port    uint16 `json:"port"` // set if Watched
-	// Zone is the zone whose clients would have the fewest endpoints left, and which Now and Then
-	// describe. It is empty if all clients are affected equally.
+	// Zone is the zone whose clients would have the fewest endpoints left. Now and Then describe
+	// the clients in this zone. Zone is empty if all clients are affected equally.
 	Zone    string `json:"zone,omitempty"`
 	Node    string `json:"node,omitempty"`    // of these clients, if it affects their endpoints
 	Streams int    `json:"streams,omitempty"` // of the whole service
-	// Now counts the endpoints that these clients receive now. Then counts the endpoints that they
-	// would receive after the change of standing, including any resulting change of tiers.
+	// Now counts the endpoints that these clients receive now. Then counts the endpoints after the
+	// change of standing, including any resulting change of tiers.
 	Now  []ImpactCount `json:"now"`
 	Then []ImpactCount `json:"then"`
 }

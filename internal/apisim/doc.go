@@ -1,6 +1,6 @@
 // Package apisim provides a lightweight Kubernetes API server for tests. A server handles lists and
 // watches of the kinds that Isthmus reads, over HTTPS, for clients with a known token. Tests can
-// make a server misbehave. Hundreds of servers fit into one process. Tests write objects with Put
+// make a server misbehave. One process can run hundreds of servers. Tests write objects with Put
 // and Delete, and clients can write objects after a call to TakeWrites. Servers do not validate,
 // default or garbage-collect objects beyond the behavior below.
 //

@@ -107,8 +107,8 @@ func (f objectFunc) until(ctx context.Context) objectFunc {
 	}
 }
 
-// writeList writes a list of n objects. If ctx ends, it stops and returns an error. A protobuf list
-// begins with its length, so each object is encoded twice.
+// writeList writes a list of n objects. A protobuf list begins with its length, so each object is
+// encoded twice.
 func (r *request) writeList(ctx context.Context, w io.Writer, head metav1.ListMeta, n int, object objectFunc) error {
 	object = object.until(ctx)
 	out := bufio.NewWriter(w)

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Endless selects a kind of practically endless response. It ends after 512 MiB, so that even a
-// client that reads the whole response finishes.
+// Endless selects a kind of practically endless response. Such a response ends after 512 MiB, so
+// that even a client without limits finishes.
 type Endless string
 
 const (

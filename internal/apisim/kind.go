@@ -78,8 +78,8 @@ func (k kind) group() schema.GroupResource {
 
 func (k kind) namespaced() bool { return k.Kind != "Node" && k.Kind != "Namespace" }
 
-// target identifies the objects to which a request refers. They are all objects of a kind, all
-// objects of a kind in a namespace, or one object.
+// target identifies the objects to which a request refers: all objects of a kind, all objects of a
+// kind in a namespace, or one object.
 type target struct {
 	kind
 	namespace string // empty for all namespaces or a cluster-scoped object

@@ -67,7 +67,7 @@ type Faults struct {
 	// Absent contains the resources for which the server responds with a 404, as if their CRDs had
 	// been deleted. The objects of absent resources stay in the store.
 	Absent []string
-	// Endless makes some responses endless, unless it is empty.
+	// Endless makes some responses endless. An empty string disables this fault.
 	Endless Endless
 }
 
@@ -162,8 +162,8 @@ func (s *Server) TakeWrites(before func(resource, namespace, name string), after
 	s.store.writes = &writes{before, after}
 }
 
-// Objects returns the objects of a namespace, sorted by name. They contain the fields that the
-// server has set.
+// Objects returns the objects of a namespace, sorted by name, with the fields that the server has
+// set.
 func (s *Server) Objects(resource, namespace string) ([]runtime.Object, error) {
 	i := slices.IndexFunc(kinds[:], func(k kind) bool { return k.resource == resource })
 	list, _ := s.store.snapshot(target{kind: kinds[i]}, func(o *object) bool { return o.namespace == namespace })
@@ -215,8 +215,8 @@ func (s *Server) Compact() { s.store.compact() }
 // versions. To simulate a restart, the caller must also call CutWatches.
 func (s *Server) Backup() (restore func()) { return s.store.backup() }
 
-// Kubeconfig returns a kubeconfig for the server. The addr argument is the address of the server,
-// or of a proxy in front of it.
+// Kubeconfig returns a kubeconfig with the given address, which is that of the server or of a proxy
+// in front of it.
 func (s *Server) Kubeconfig(addr, token string) ([]byte, error) {
 	cluster := clientcmdapi.Cluster{Server: "http://" + addr}
 	if s.authority != nil {

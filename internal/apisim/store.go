@@ -129,7 +129,7 @@ func (s *store) note(t *table, e event) {
 	t.changed = make(chan struct{})
 }
 
-// drop drops the oldest n events. The number must be at least 1.
+// drop drops the oldest n events. At least one event must be dropped.
 func (t *table) drop(n int) {
 	t.oldest = t.events[n-1].version
 	t.events = slices.Clone(t.events[n:])

@@ -1,7 +1,8 @@
-// Package guard protects clients that send single requests to a possibly hostile server. It limits
-// the size of responses, and ensures that credentials are only sent to the server itself. The
-// commands of Isthmus use it for requests to API servers and replicas. For lists and watches,
-// package clusterstore/decode enforces its own limits, and uses [Limited] for whole responses.
+// Package guard protects clients that send single requests to a possibly hostile server. The
+// package limits the size of responses, and ensures that credentials are only sent to the server
+// itself. The commands of Isthmus use this package for requests to API servers and replicas. For
+// lists and watches, package clusterstore/decode enforces its own limits, and uses [Limited] for
+// whole responses.
 //
 //	config.Wrap(guard.Transport) // all clients of config, with exec plugins, proxies, upgrades
 //	err := json.NewDecoder(guard.JSON(body, limits)).Decode(&page)

@@ -17,8 +17,8 @@ import (
 
 // These are the maximum sizes of a response body after decompression, in bytes.
 const (
-	// MaxAnswer applies to all successful responses except pages of lists, for example to an
-	// object, an access review or a token.
+	// MaxAnswer applies to successful responses other than pages of lists, such as objects, access
+	// reviews and tokens.
 	MaxAnswer = 1 << 20
 	// MaxList applies to pages of lists, which are the responses to requests with the parameter
 	// "limit".
@@ -38,8 +38,8 @@ var errPlain = errors.New("tokens are never sent over plain HTTP: use an address
 // that add credentials. Connection upgrades are only allowed for port forwarding.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next, false} }
 
-// Sized is like [Transport], but also accepts protobuf responses. It limits only their size, so the
-// client must limit the number of their elements.
+// Sized is like [Transport], but also accepts protobuf responses. Clients must limit the number of
+// elements in a protobuf response themselves.
 func Sized(next http.RoundTripper) http.RoundTripper { return transport{next, true} }
 
 type transport struct {
@@ -80,7 +80,7 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// bound limits the body of a response. It returns an error if the response must not be read at all.
+// bound limits the body of a response, or returns an error if the response must not be read at all.
 func bound(response *http.Response, limit int64, protobuf bool) error {
 	status := response.StatusCode
 	kind, _, err := mime.ParseMediaType(cmp.Or(response.Header.Get("Content-Type"), "application/json"))
@@ -155,7 +155,7 @@ func Certificate(err error) (why string, authority bool) {
 }
 
 // RefusedCertificate returns the TLS alert with which a server rejected the client's certificate,
-// or the lack of a certificate. It returns "" if err has a different cause.
+// or the lack of a certificate. If err has a different cause, the result is "".
 func RefusedCertificate(err error) string {
 	alert, ok := errors.AsType[*net.OpError](err)
 	if !ok || alert.Op != "remote error" { // crypto/tls uses this Op for alerts of the peer

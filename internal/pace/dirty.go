@@ -30,8 +30,8 @@ func NewDirty[K comparable]() *Dirty[K] {
 	}
 }
 
-// Add adds a key for a tenant, with the time of the change. The handler receives the time at which
-// the key was first added. Add never blocks.
+// Add adds a key for a tenant. If the key is already waiting, Add does not replace its time. Add
+// never blocks.
 func (d *Dirty[K]) Add(tenant string, key K, at time.Time) {
 	defer d.signal()
 	o := tenantKey[K]{tenant, key}
@@ -82,7 +82,7 @@ func (d *Dirty[K]) done(tenant string) {
 	}
 }
 
-// next returns the next key to handle. If more keys are waiting, it wakes another worker.
+// next returns the next key to handle, and wakes another worker if more keys are waiting.
 func (d *Dirty[K]) next() (tenant string, key K, at time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,8 +119,8 @@ func newTurns[K comparable]() *turns[K] {
 	return &turns[K]{tenants: make(map[string]*tenant[K])}
 }
 
-// len returns the number of tenants that have a waiting key and no key that is being handled. The
-// pop method returns a key only if this number is not 0.
+// len returns the number of tenants for which pop can return a key. Such a tenant has a waiting
+// key, and no key that is being handled.
 func (q *turns[K]) len() int { return len(q.order) }
 
 func (q *turns[K]) push(name string, key K) {

@@ -20,7 +20,7 @@ type Signal struct {
 	pending bool      // a send is scheduled for next
 }
 
-// NewSignal returns a Signal. If a Cluster is replaced, the old and the new Cluster may share it.
+// NewSignal returns a Signal. A Cluster and its replacement may share a Signal.
 func NewSignal() *Signal { return &Signal{C: make(chan struct{}, 1)} }
 
 // Changed records a change. It does not block.

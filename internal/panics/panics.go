@@ -51,9 +51,9 @@ type Work struct {
 	Where   Where
 	Service federation.ServiceID // the service that the work is for; zero if there is none
 	Object  string               // another object that the work is for, such as an address, a namespace or a cluster
-	// Of distinguishes pieces of work for the same service or object. It is a pointer to the data
-	// that the work updates, or nil. For example, a service that proxies watch again has new data,
-	// and a successful update of its old data does not end a failure of the new data.
+	// Of distinguishes pieces of work for the same service or object. Its value is a pointer to the
+	// data that the work updates, or nil. For example, a service that proxies watch again has new
+	// data. A successful update of the old data then does not end a failure for the new data.
 	Of any
 }
 
@@ -117,7 +117,7 @@ func (s *Supervisor) Count(where Where) int {
 	return int(m.GetCounter().GetValue())
 }
 
-// Do calls f. If f panics, [Supervisor.Run] calls again after a pause. The again function must
+// Do calls f. If f panics, [Supervisor.Run] calls the again function after a pause, which must
 // cause another call to Do for the same work. If f returns without a panic, the failure ends,
 // unless the work has panicked again since Do was called.
 func (s *Supervisor) Do(w Work, f, again func()) {
@@ -146,8 +146,8 @@ func (s *Supervisor) call(w Work, f func()) (reason any) {
 	return nil
 }
 
-// Report counts and logs a panic. It must be called in the deferred function that has just
-// recovered from the panic.
+// Report counts and logs a panic. Call Report in the deferred function that has just recovered from
+// the panic.
 func (s *Supervisor) Report(w Work, reason any) {
 	s.count.WithLabelValues(string(w.Where)).Inc()
 	if !s.newStack() {
@@ -194,8 +194,8 @@ func (s *Supervisor) newStack() bool {
 	return true
 }
 
-// newestPanic returns the number of the last panic of a piece of work. It returns zero if the work
-// has never panicked, or has succeeded since.
+// newestPanic returns the number of the last panic of a piece of work. The result is zero if the
+// work has never panicked, or has succeeded since the panic.
 func (s *Supervisor) newestPanic(w Work) uint64 {
 	if s.failing.Load() == 0 { // the common case
 		return 0
@@ -230,7 +230,7 @@ func (s *Supervisor) failed(w Work, reason any, again func()) {
 	}
 }
 
-// PauseAfter returns the pause before the next retry, after the given number of consecutive panics.
+// PauseAfter returns the pause between the given number of consecutive panics and the next retry.
 func PauseAfter(panics int) time.Duration {
 	pause := MinPause
 	for range panics - 1 {
@@ -282,8 +282,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// due removes and returns the retries that are due, sorted by time. It also returns the time of the
-// next retry, or the zero time if none is scheduled.
+// due removes and returns the retries that are due, sorted by time. The second result is the time
+// of the next retry, or the zero time if no retry is scheduled.
 func (s *Supervisor) due(now time.Time) (due []func(), next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -73,8 +73,8 @@ type BackendSlice struct {
 	Ready, Unready []Backend // the fields of Unready do not include labels and facts about the proxy
 }
 
-// Slice returns the slice in the form in which tiers use it. The Of field of each endpoint contains
-// the Backend.
+// Slice converts the slice to the type for tiers. The Of field of each endpoint contains the
+// Backend.
 func (l *BackendSlice) Slice() (s Slice) {
 	for _, b := range l.Ready {
 		s.Ready = append(s.Ready, b.endpoint())
@@ -177,8 +177,8 @@ func (n *Namespace) Backends(service string, port uint16) (list []BackendSlice) 
 	return list
 }
 
-// target returns the port number in a slice for a port of a Service. For an undeclared port, it is
-// the same number.
+// target returns the port number in a slice for a port of a Service. An undeclared port has the
+// same number in the slice.
 func (n *Namespace) target(l *discoveryv1.EndpointSlice, service string, port uint16) (number uint16, ok bool) {
 	if ServiceOf(l) != service || l.AddressType == discoveryv1.AddressTypeFQDN || len(l.Ports) == 0 {
 		return 0, false

@@ -17,7 +17,7 @@ type MemberName struct {
 	Service string
 }
 
-// These annotations and labels of a Service define it.
+// These annotations and labels define a Service.
 const (
 	LocalDiscoveryKey  = "multicluster.linkerd.io/local-discovery"  // annotation
 	RemoteDiscoveryKey = "multicluster.linkerd.io/remote-discovery" // annotation and label
@@ -31,7 +31,7 @@ const (
 )
 
 // Define returns the definition of a Service. The annotations take precedence over the labels. A
-// Service that has neither consists of itself.
+// Service without annotations and labels consists of itself.
 func Define(name string, labels, annotations map[string]string) Definition {
 	local, hasLocal := annotations[LocalDiscoveryKey]
 	remote, hasRemote := annotations[RemoteDiscoveryKey]
@@ -65,9 +65,9 @@ func federatedMembers(local, remote string) (list []MemberName) {
 	return list
 }
 
-// Exists reports whether a service exists for clients. A federated service always exists. Any other
-// service exists unless its cluster is known to have no such Service. If clients can never receive
-// endpoints from the cluster, the service exists and is empty.
+// Exists reports whether clients are told that a service exists. A federated service always exists.
+// Any other service exists unless its cluster is known to have no such Service. If clients can
+// never receive endpoints from the cluster, the service exists and is empty.
 func (s *Service) Exists() bool {
 	if s.Federated || len(s.Members) == 0 || s.Unused(&s.Members[0]) {
 		return true

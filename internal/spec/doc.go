@@ -1,8 +1,8 @@
 // Package spec is the reference implementation of the rules that users rely on. Only tests use it.
-// The simulator compares whole replicas with the reference. Unit tests compare the functions of
+// The simulator compares whole replicas with the reference. Unit tests compare it with functions of
 // packages federation, clusterstore, clusterstore/cluster, clusterstore/gateway, local and
-// local/exports/plan with it. The implementation is as simple as possible, computes every result
-// from scratch, and does not share code with Isthmus.
+// local/exports/plan. The implementation is as simple as possible, computes every result from
+// scratch, and does not share code with Isthmus.
 //
 // The first part reads the objects of clusters. [Namespace.Backends] joins the EndpointSlices of a
 // Service with Pods, owners, Servers and ExternalWorkloads. [Route.Through] replaces the endpoints
@@ -10,8 +10,8 @@
 // or mirror Service, and [LinkSettings.With] parses the annotations of a link Secret.
 //
 // The second part computes which endpoints of a service a client receives, according to
-// docs/preference.md. It implements tiers, min-ready, failing back, cordons, Linkerd gateways, and
-// all related rules.
+// docs/preference.md. The rules concern tiers, min-ready, failing back, cordons and Linkerd
+// gateways.
 //
 //	st := service.State()                // a Service at one instant
 //	n := st.Needed()                     // number of tiers that clients need
@@ -26,6 +26,6 @@
 //	written := spec.WrittenFor(exporters)
 //
 // [WrittenFor] assumes that all clusters are readable, and that the names of written objects are
-// not already in use. It does not compute the contents of objects, such as ports, labels and types.
-// The tests of package local/exports/plan check the contents.
+// not already in use. The contents of objects, such as ports, labels and types, are left to the
+// tests of package local/exports/plan.
 package spec

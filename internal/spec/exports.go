@@ -36,7 +36,7 @@ type Exporter struct {
 }
 
 // Written contains the clusters that contribute to each object, in the order of the argument of
-// [WrittenFor]. Services omits those that the cluster derives from ServiceImports.
+// [WrittenFor]. Services omits the Services that are derived from ServiceImports.
 type Written struct{ Services, Imports map[ID][]string }
 
 // WrittenFor returns the objects that Isthmus writes for the exports of the given clusters, which

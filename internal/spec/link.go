@@ -73,8 +73,7 @@ func (s LinkSettings) With(annotations map[string]string) LinkSettings {
 }
 
 // Standing returns the standing of a cluster. A cluster is lost if its API has been unavailable for
-// LostAfter. The gatewaysDead argument means that clients reach the cluster through gateways that
-// are all dead.
+// LostAfter. Set gatewaysDead if clients reach the cluster through gateways that are all dead.
 func (s LinkSettings) Standing(lost, gatewaysDead bool) Standing {
 	standing := s.Cordon
 	if lost {
@@ -134,9 +133,8 @@ type Route struct {
 	Port               uint16
 }
 
-// Through returns the gateways as the endpoints of a Service, in place of the given slices. It
-// omits dead gateways, unless all are dead. If no endpoint is ready, the result contains no
-// gateways.
+// Through replaces the endpoints of a Service with gateways. Dead gateways are omitted, unless all
+// gateways are dead. If no endpoint is ready, the result contains no gateways.
 func (r Route) Through(list []Gateway, slices []BackendSlice) (through []Backend, behind Behind) {
 	behind = count(slices)
 	if behind.Ready == 0 {

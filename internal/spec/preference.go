@@ -46,8 +46,8 @@ func Names(term string, c Cluster, zone, clientZone string) bool {
 }
 
 // Tier returns the index of the first tier that matches the endpoints in a cluster and zone, for
-// clients in the given client zone, or -1 if none does. For a service that is not federated, every
-// term except "zone" matches all endpoints.
+// clients in the given client zone. It returns -1 if no tier matches. For a service that is not
+// federated, every term except "zone" matches all endpoints.
 func (p *Preference) Tier(federated bool, c Cluster, zone, clientZone string) int {
 	return slices.IndexFunc(p.tiers(), func(terms []string) bool {
 		return slices.ContainsFunc(terms, func(term string) bool {
@@ -164,7 +164,7 @@ func readMinReady(text string) (count, percent int, ok bool) {
 	return int(n), 0, true
 }
 
-// ReadDuration parses a duration. It returns false if the duration is malformed, is negative or
+// ReadDuration parses a duration, or returns false if the duration is malformed, is negative or
 // exceeds the limit.
 func ReadDuration(text string, limit time.Duration) (time.Duration, bool) {
 	d, err := time.ParseDuration(strings.TrimSpace(text))

@@ -46,7 +46,7 @@ type Endpoint struct {
 }
 
 // Slice contains some of a member's endpoints. If Behind is set, these endpoints are Linkerd
-// gateways, through each of which a client can reach all endpoints of the member.
+// gateways, each of which leads to all endpoints of the member.
 type Slice struct {
 	Ready, Unready []Endpoint
 	Behind         *Behind
@@ -66,8 +66,8 @@ type Member struct {
 	Slices    []Slice // the slices that the local cluster accepts from the member
 }
 
-// Accept adds slices to the member. The local cluster accepts only addresses of a linked cluster
-// within the ranges of the link. It does not accept ready addresses that are assigned to its own
+// Accept adds slices to the member. The local cluster rejects addresses of a linked cluster that
+// are outside the ranges of the link. It also rejects ready addresses that are assigned to its own
 // objects.
 func (m *Member) Accept(list []Slice, within, assigned func(netip.Addr) bool) {
 	for _, l := range list {
@@ -92,9 +92,8 @@ type Service struct {
 
 type State struct {
 	Service
-	// Ready contains the ready endpoints, sorted by address. If several endpoints have the same
-	// address, it contains only the endpoint that takes precedence. It includes endpoints that no
-	// tier matches.
+	// Ready contains the ready endpoints, sorted by address. For each address, only the endpoint
+	// that takes precedence is listed. Endpoints that no tier matches are included.
 	Ready   []Endpoint
 	unready []Endpoint
 	ready   []int // by tier; last resort follows the tiers
@@ -236,8 +235,8 @@ func (st *State) count(list []Endpoint) []int {
 }
 
 // oneFamily removes duplicate endpoints of dual-stack Pods. If clients receive IPv6 addresses, it
-// removes the IPv4 address of each Pod that also has an IPv6 address. Otherwise, it removes all
-// IPv6 addresses.
+// removes the IPv4 address of each Pod that also has an IPv6 address. If clients do not receive
+// IPv6 addresses, oneFamily removes all of them.
 func (st *State) oneFamily(list []Endpoint) (out []Endpoint) {
 	for _, e := range list {
 		drop := e.Addr.Addr().Is6() && !st.IPv6
@@ -312,9 +311,9 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 	}
 }
 
-// suffices reports whether the best n tiers suffice. If n is greater than LastResort(), it reports
-// whether clients can do without the last-resort tier, which is the case while a ready endpoint
-// exists in a cluster without parts of last resort.
+// suffices reports whether the best n tiers suffice. If n is greater than LastResort(), suffices
+// reports whether clients can do without the last-resort tier. Clients can do so while a ready
+// endpoint exists in a cluster without parts of last resort.
 func (st *State) suffices(n int) bool {
 	ready, known := 0, 0
 	for i := range min(n, st.LastResort()) {

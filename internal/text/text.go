@@ -56,9 +56,9 @@ func CleanAll(list []string, limit int) []string {
 	return out
 }
 
-// Truncate shortens a string to the given number of bytes, and appends an ellipsis. It returns a
-// shorter string unchanged. Truncate removes an incomplete UTF-8 sequence at the end, but does not
-// replace characters.
+// Truncate shortens a string to the given number of bytes, and appends an ellipsis. Shorter strings
+// stay unchanged. Truncate removes an incomplete UTF-8 sequence at the end, but does not replace
+// characters.
 func Truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -94,7 +94,7 @@ func Count(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// First returns at most the given number of strings from the beginning of a list. It appends a
+// First returns at most the given number of strings from the beginning of a list, followed by a
 // string such as "and 3 more" if the list is longer.
 func First(list []string, most int) []string {
 	if more := len(list) - most; more > 0 {
