@@ -32,7 +32,7 @@ type Options struct {
 	Log           *zap.Logger
 	Metrics       *cluster.Metrics // same as for linked clusters; optional
 
-	// Preference applies to Services without annotations. It must not be modified after New.
+	// Preference applies to Services without annotations. The caller must not modify it after New.
 	Preference *federation.Preference
 	Cordon     federation.Standing
 	// Region is the region of the cluster. If it is empty, the labels of the cluster's Nodes
@@ -41,15 +41,15 @@ type Options struct {
 	// Writer writes EndpointSlices for the cluster's ExternalWorkloads. If Writer is nil, no
 	// EndpointSlices are written.
 	Writer *externalworkload.Writer
-	// Exports makes the cluster cache its exports and the objects with the names of exports. Pass
-	// the same options and the result of LocalLink to the Store. If Exports is nil, the cluster
-	// caches nothing for exports.
+	// Exports makes the cluster cache its exports, and the objects whose names are those of
+	// exports. The Store needs the same options and the result of LocalLink. If Exports is nil, the
+	// cluster caches nothing for exports.
 	Exports *clusterstore.ExportOptions
 	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change
 	// is processed. If Supervisor is nil, a panic ends the process.
 	Supervisor *panics.Supervisor
-	// Report is called when the cluster's state changes, and once initially if the cluster's
-	// standing is not in service. Report must not block.
+	// Report is called when the cluster's state changes, and once at the start if the cluster is
+	// cordoned. Report must not block.
 	Report func(cluster.Change)
 }
 
@@ -85,7 +85,7 @@ type Cluster struct {
 	supervisor *panics.Supervisor
 }
 
-// New returns the local cluster. It performs no network I/O and starts no goroutine.
+// New returns the local cluster. New sends no requests and starts no goroutine.
 func New(o Options) (*Cluster, error) {
 	return create(o, func(c cluster.Config, own cluster.LocalConfig) (localCluster, error) {
 		client, err := kube.New(federation.Local, o.REST, o.Metrics.Requests())
@@ -189,14 +189,14 @@ func (l *Cluster) Run(ctx context.Context) error {
 	return nil
 }
 
-// Synced returns a channel that is closed once the table has a definition of every Service and the
-// cluster is ready.
+// Synced returns a channel that is closed once the cluster is ready and the table has a definition
+// of every Service.
 func (l *Cluster) Synced() <-chan struct{} { return l.link.Synced() }
 
 func (l *Cluster) Status() adminapi.Cluster { return l.link.Status() }
 
-// Look makes Isthmus read the cluster's trust anchors and Pod networks again. It returns once they
-// have been read, or ctx ends.
+// Look reads the cluster's trust anchors and Pod networks again, and returns once they have been
+// read, or ctx ends.
 func (l *Cluster) Look(ctx context.Context) { l.link.Look(ctx) }
 
 // LocalLink returns the cluster's link, for clusterstore.Options.
@@ -250,8 +250,8 @@ func (l *Cluster) Ports(id federation.ServiceID) (ports []uint16) {
 	return ports
 }
 
-// ServiceOfImport returns the Service that was derived from a ServiceImport. It returns false if
-// that Service does not exist, for example because the ServiceImport is headless.
+// ServiceOfImport returns the Service that was derived from a ServiceImport. If that Service does
+// not exist, for example because the ServiceImport is headless, ServiceOfImport returns false.
 func (l *Cluster) ServiceOfImport(serviceImport federation.ServiceID) (federation.ServiceID, bool) {
 	id := plan.DerivedService(plan.ID(serviceImport))
 	svc := l.cluster.Service(federation.ServiceID(id))
@@ -274,7 +274,7 @@ type AddressOwner struct {
 	Name    string                // such as "Pod shop/web-1"
 	Service *federation.ServiceID // nil unless the address is the cluster IP of exactly one Service
 	// Claimed describes the objects in conflict over the whole address, such as "2 Pods with IP
-	// 10.0.0.1". It is empty if there is no conflict.
+	// 10.0.0.1".
 	Claimed string
 }
 
@@ -294,13 +294,13 @@ func (l *Cluster) AddressConflicts() (list []adminapi.AddressConflict, more int)
 }
 
 // AssignedTo returns the name of the Pod, Service or Node that a request to the address would
-// reach, or "" if no such object is cached.
+// reach. If no such object is cached, AssignedTo returns "".
 func (l *Cluster) AssignedTo(ip netip.Addr) string { return l.cluster.AssignedTo(ip) }
 
 // Zone returns the zone of a node, and a channel that is closed when the zone may have changed. The
 // zone is empty if the node is unknown or has no zone. All unknown nodes share one channel, which
-// is closed when any node appears, so node names that clients invent use no memory. If node is
-// empty, the channel is nil.
+// is closed when any node appears. Node names that clients invent therefore use no memory. If node
+// is empty, the channel is nil.
 func (l *Cluster) Zone(node string) (zone string, changed <-chan struct{}) { return l.zones.get(node) }
 
 // Profile watches the profile of a destination. Once Synced is closed, the watch always has a
@@ -336,11 +336,11 @@ func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 	return l.portProfile(k.Service, svc, k.Port, k.Namespace)
 }
 
-// portProfile returns the profile of a service port for clients of a namespace.
+// portProfile returns the profile of a service port for clients in a namespace.
 //
 // A ServiceProfile in the client's namespace overrides the ServiceProfile in the Service's
-// namespace, even if the overriding one is invalid, because its existence shows that users do not
-// want the other. Opaque ports come from the Service's annotation or the default, never from a
+// namespace. Even an invalid ServiceProfile does so, because its existence shows that users do not
+// want the other one. Opaque ports come from the Service's annotation or the default, never from a
 // ServiceProfile.
 func (l *Cluster) portProfile(
 	id federation.ServiceID, svc *cluster.Service, port uint16, client string,
@@ -373,7 +373,7 @@ func (l *Cluster) profileName(id federation.ServiceID) string {
 }
 
 // ProfileProblem describes the invalid parts of the ServiceProfile that applies to a Service for
-// clients of a namespace. It returns "" if there are none.
+// clients in a namespace. If the ServiceProfile is valid or missing, the result is "".
 func (l *Cluster) ProfileProblem(id federation.ServiceID, client string) string {
 	name := l.profileName(id)
 	for _, namespace := range []string{client, id.Namespace} {
@@ -399,8 +399,8 @@ var (
 	)
 )
 
-// Describe implements prometheus.Collector. It sends no descriptors, so the registry checks the
-// metrics on each collection.
+// Describe implements prometheus.Collector. Describe sends no descriptors, so the registry checks
+// the metrics on each collection.
 func (l *Cluster) Describe(chan<- *prometheus.Desc) {}
 
 func (l *Cluster) Collect(ch chan<- prometheus.Metric) {

@@ -19,8 +19,8 @@ const (
 	remoteService   = "multicluster.linkerd.io/remote-service"   // label
 )
 
-// These limits are far above what a mesh needs. They prevent the annotation of one Service from
-// slowing down other Services.
+// These limits prevent the annotation of one Service from slowing down other Services. They are far
+// above what a mesh needs.
 const (
 	maxMembers = 256  // members of one service
 	maxItems   = 1024 // items of one annotation
@@ -42,9 +42,9 @@ func define(
 // defineMembers returns a definition without its preference, and the problems with annotations and
 // labels.
 //
-// Either of the two annotations makes a Service federated and overrides the labels of a mirror,
-// even if the annotation is empty. An empty annotation is not a problem, because the service mirror
-// leaves empty annotations behind. If a mirror's labels identify a cluster but not a Service, its
+// Either annotation makes a Service federated and overrides the labels of a mirror, even if the
+// annotation is empty. An empty annotation is not a problem, because the service mirror leaves
+// empty annotations behind. If a mirror's labels identify a cluster but not a Service, its
 // definition has no members, and its clients are rejected. A Service with an empty remote-discovery
 // label is an ordinary Service, because the label does not identify a cluster.
 func defineMembers(id federation.ServiceID, svc *cluster.Service) (*federation.Definition, []string) {
@@ -119,7 +119,7 @@ func defineFederated(namespace, local, remote string) (*federation.Definition, [
 	return d, compact(problems)
 }
 
-// parseItem parses service@cluster. For an invalid item, it returns the reason.
+// parseItem parses service@cluster. If the item is invalid, parseItem returns the reason.
 func parseItem(namespace, item string) (m federation.Member, why string) {
 	service, cluster, ok := strings.Cut(strings.TrimSpace(item), "@")
 	switch {

@@ -10,8 +10,8 @@
 //
 // A [clusterstore.LocalLink] runs the local cluster like a linked cluster. The table lists the
 // local cluster as [federation.Local], with its region and cordon. A [Cluster] adds the definitions
-// of services, the zones of nodes, and the profiles. It reads the definitions from the labels and
-// annotations of Services, and stores them in the table.
+// of services, the zones of nodes, and the profiles. The Cluster reads the definitions from the
+// labels and annotations of Services, and stores them in the table.
 //
 // Callers may rely on the following:
 //
@@ -27,8 +27,8 @@
 //     memory.
 //   - If the API cannot be reached, definitions, zones and profiles stay unchanged. Run returns
 //     only when its context ends.
-//   - A Cluster ignores invalid parts of a Service's annotations or labels. It logs them once when
-//     they appear, and Problems returns them while they exist.
+//   - A Cluster ignores invalid parts of a Service's annotations or labels. Invalid parts are
+//     logged once when they appear, and Problems returns them while they exist.
 //   - Node names that clients invent use no memory.
 //
 // All methods of a [Cluster] are safe for concurrent use, but Run must be called only once. Run

@@ -24,12 +24,12 @@ const (
 	maxMinReady = 100_000
 )
 
-// namedCluster is the optional prefix of a linked cluster's name in a tier. It is needed if the
-// name equals another term.
+// namedCluster is the prefix of a linked cluster's name in a tier. Users need this prefix only if
+// the name equals another term.
 const namedCluster = "cluster/"
 
-// preferenceFields lists the fields of a preference. Each name is that of an annotation without its
-// prefix isthmus.io/, and that of a flag without its leading dashes.
+// preferenceFields lists the fields of a preference. A field has the same name as its annotation
+// without the prefix isthmus.io/, and as its flag without the leading dashes.
 var preferenceFields = []struct {
 	name string
 	set  func(p *federation.Preference, value string) error
@@ -75,7 +75,7 @@ func SetPreference(p *federation.Preference, name, value string) error {
 }
 
 // preference returns a Service's preference, in which the default replaces missing and invalid
-// annotations. For a Service without annotations, it returns the pointer to the default.
+// annotations. For a Service without annotations, preference returns the pointer to the default.
 func preference(svc *cluster.Service, gateway *federation.Preference) (p *federation.Preference, problems []string) {
 	p = gateway
 	for _, f := range preferenceFields {
@@ -97,7 +97,7 @@ func preference(svc *cluster.Service, gateway *federation.Preference) (p *federa
 }
 
 // parseTiers parses comma-separated tiers in order of preference. Plus signs separate the terms of
-// a tier. It returns nil if the only tier contains all clusters.
+// a tier. If the only tier contains all clusters, parseTiers returns nil.
 func parseTiers(value string) ([]federation.Tier, error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, errors.New(

@@ -118,8 +118,8 @@ func (p *profiles) changed(t cluster.Topic) {
 	}
 }
 
-// refresh rebuilds and publishes a profile, unless it has no watches. After a panic, clients keep
-// the previous profile until a retry succeeds.
+// refresh rebuilds and publishes a profile that has watches. After a panic, clients keep the
+// previous profile until a retry succeeds.
 func (p *profiles) refresh(w *watched) {
 	publish := func() {
 		if p.isWatched(w) {
@@ -141,8 +141,9 @@ func (p *profiles) about(t cluster.Topic) []*watched {
 	return slices.Collect(maps.Keys(p.topics[t]))
 }
 
-// publish builds the profile, and publishes it if it has changed. If again is false, an already
-// published profile stays. The last of several concurrent calls sees the newest objects.
+// publish builds the profile, and publishes it if it has changed. If again is false, publish does
+// not replace a published profile. If publish is called concurrently, the last call reads the
+// newest objects.
 func (w *watched) publish(build func(federation.ProfileKey) *federation.Profile, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -73,7 +73,7 @@ func (c *Catalog) hooks(name string) cluster.ExportHooks {
 
 // readExported returns the data to cache for a Service, or nil. The data is complete if labels
 // export the Service, or if Isthmus wrote the Service in the local cluster. For any other Service,
-// it contains only the fields that a ServiceExport needs.
+// the data contains only the fields that a ServiceExport needs.
 func (c *Catalog) readExported(cluster string, o *corev1.Service) *plan.Export {
 	selectors := c.o.Selectors(cluster)
 	mirror, federated := selectors.Match(o.Labels)
@@ -108,13 +108,13 @@ func readImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	return &plan.ServiceImport{ID: id, Manager: manager(o)}
 }
 
-// World returns the exports of all clusters, and the local objects that have the names of exports.
-// Its argument is the result of [clusterstore.Store.Exports]. Callers must set the other inputs of
-// a plan: Settings, Now, LeaseOf, and the Lease of each cluster. Callers may change the elements of
-// Clusters, but not their Exports.
+// World returns the exports of all clusters, and the local objects whose names are those of
+// exports. Pass World the result of [clusterstore.Store.Exports]. Callers must set the other inputs
+// of a plan: Settings, Now, LeaseOf, and the Lease of each cluster. Callers may change the elements
+// of Clusters, but not their Exports.
 //
 // World returns false until the link Secrets and the local cluster's Services and Namespaces have
-// been listed, because a plan from incomplete data would be wrong.
+// been listed. A plan from incomplete data would be wrong.
 func (c *Catalog) World(all []clusterstore.ClusterExports, linksListed bool) (plan.World, bool) {
 	if !linksListed || all[0].Exports == nil || all[0].Exports.Namespaces == nil {
 		return plan.World{}, false
@@ -195,8 +195,8 @@ func catalogue(from *cluster.CachedExports, local bool) catalogued {
 	return read
 }
 
-// isTaken returns the IsTaken function for a plan's World. It reports whether the local cluster has
-// a Service that is neither exported nor written by Isthmus. The function caches its results, so
+// isTaken returns the IsTaken function for a plan's World. That function reports whether the local
+// cluster has a Service that is neither exported nor written by Isthmus. The results are cached, so
 // that they do not change while the World is in use.
 func isTaken(local *cluster.CachedExports) func(plan.ID) bool {
 	var mu sync.Mutex

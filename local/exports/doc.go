@@ -17,7 +17,7 @@
 // Callers may rely on the following:
 //
 //   - The writer changes or deletes only objects with the mark of Isthmus and objects that the plan
-//     has adopted. It verifies this rule on a fresh read before each write.
+//     has adopted. The writer verifies this rule on a fresh read before each write.
 //   - Each write contains the object's UID and resource version. If the object has changed in the
 //     meantime, the writer reads the object again and retries.
 //   - A write begins only while the replica holds the Lease, and is canceled when the Lease is
@@ -25,7 +25,7 @@
 //     Lease.
 //   - While there are neither exports nor written objects, replicas do not acquire the Lease.
 //   - After a change, the writer waits 50 ms to collect further changes. For up to 1 s after a
-//     change, it may still begin writes from an older plan.
+//     change, the writer may still begin writes from an older plan.
 //   - An object is written at most once a second. An object that keeps changing is written less
 //     often, down to once a minute.
 //   - At most 50 writes begin per second. Links take turns, and so do the namespaces of each link.
@@ -39,8 +39,8 @@
 // # Linkerd's service mirrors
 //
 // [Mirrors] finds the links for which a Linkerd service mirror is running, so that Isthmus does not
-// write their Services. It also reads the selectors of exported Services in linked clusters. Both
-// come from Leases and Links in the namespace of Linkerd's multicluster extension.
+// write their Services. [Mirrors] also provides the selectors of exported Services in linked
+// clusters. It reads Leases and Links in the namespace of Linkerd's multicluster extension.
 //
 //	m := exports.NewMirrors(exports.MirrorsOptions{
 //		Sources:          client.Sources,
@@ -71,9 +71,9 @@
 // Callers may rely on the following behavior of Links:
 //
 //   - Until Links have been listed, Isthmus neither adds nor removes objects for linked clusters.
-//   - Linkerd's default selectors apply to a linked cluster without a Link. They also apply if
-//     Isthmus lacks permission to read Links, or if the kind Link does not exist. If a cluster has
-//     several Links, the selectors of the oldest Link apply.
+//   - Linkerd's default selectors apply to a linked cluster without a Link. The default selectors
+//     also apply if Isthmus lacks permission to read Links, or if the kind Link does not exist. If
+//     a cluster has several Links, the selectors of the oldest Link apply.
 //   - An empty selector selects nothing.
 //   - If a Link is invalid, its last valid version stays in force. If the Link was never valid,
 //     Isthmus neither adds nor removes objects for the cluster.

@@ -89,15 +89,14 @@ type exportsFor struct {
 	imports bool
 }
 
-// isLeft reports whether a change was already written, and the API has stored all fields that it
-// supports.
+// isLeft reports whether a change was already written, and the API has stored the supported fields.
 func isLeft(o *lease.History, c *Change) bool {
 	return o.Left != "" && c.known != nil && o.Left == c.known() && o.Content == c.content()
 }
 
 // yields reports whether another controller has reverted the same conditions of a ServiceExport
 // twice. Several controllers may set these conditions, for example two installations of Isthmus. If
-// none of them yielded, they would rewrite the conditions forever.
+// neither yielded, they would rewrite the conditions forever.
 func yields(o *lease.History, c *Change) bool {
 	return c.Kind == ServiceExport && o.Reverts > 0 && o.Content == c.content()
 }

@@ -58,8 +58,8 @@ func readServiceImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	return i
 }
 
-// manager returns the first field manager in an object's managedFields, truncated to the maximum
-// valid length. It returns "" if there is none.
+// manager returns the first field manager in an object's managedFields, or "". The result is
+// truncated to the maximum valid length.
 func manager(o metav1.Object) string {
 	for _, f := range o.GetManagedFields() {
 		if f.Subresource == "" {
@@ -70,7 +70,7 @@ func manager(o metav1.Object) string {
 }
 
 // writeServiceImport returns the ServiceImport to write in place of the existing one, which may be
-// nil. It preserves fields that plans do not use.
+// nil. Fields that plans do not use stay unchanged.
 func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.ServiceImport {
 	o := &mcs.ServiceImport{}
 	if have != nil {

@@ -258,7 +258,7 @@ func (m *Mirrors) Selectors(cluster string) plan.Selectors {
 }
 
 // Complete sets the cluster's Lease and, if the cluster has a Link, its Age. While Isthmus must not
-// add or remove exports of the cluster, it also sets Joins to plan.Unreadable.
+// add or remove exports of the cluster, Complete also sets Joins to plan.Unreadable.
 func (m *Mirrors) Complete(c *plan.Cluster) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -100,8 +100,8 @@ func clone(m map[string]string) map[string]string {
 	return all
 }
 
-// writeService returns the Service to write in place of the existing one, which may be nil. It
-// preserves fields that plans do not use. The version is the API version of the ServiceImport that
+// writeService returns the Service to write in place of the existing one, which may be nil. Fields
+// that plans do not use stay unchanged. The version is the API version of the ServiceImport that
 // owns the Service, if any.
 func writeService(next *plan.Service, have *corev1.Service, version string) *corev1.Service {
 	o := &corev1.Service{}
@@ -135,8 +135,8 @@ func writeService(next *plan.Service, have *corev1.Service, version string) *cor
 	return o
 }
 
-// setFamilies sets the IP families and the IP family policy. If only one family remains, it keeps
-// only the first IP.
+// setFamilies sets the IP families and the IP family policy. If only one family remains, only the
+// first IP stays.
 func setFamilies(o *corev1.Service, next *plan.Service) {
 	policy := corev1.IPFamilyPolicy(next.IPFamilyPolicy)
 	if policy == "" || o.Spec.IPFamilyPolicy != nil && *o.Spec.IPFamilyPolicy == policy {

@@ -50,7 +50,7 @@ type Writer struct {
 	candidate *lease.Candidate[leadership]
 }
 
-// New returns a Writer and registers its metrics. It sends no requests and starts no goroutines.
+// New returns a Writer and registers its metrics. New sends no requests and starts no goroutines.
 func New(o Options) (*Writer, error) {
 	w := &Writer{Options: o, candidate: lease.NewCandidate[leadership]("exported Services", lease.Config{
 		Leases: o.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
@@ -63,7 +63,7 @@ func New(o Options) (*Writer, error) {
 }
 
 // Run takes part in elections while there is something to write, and writes while this replica
-// holds the Lease. When ctx ends, it finishes pending writes, releases the Lease, and returns nil.
+// holds the Lease. When ctx ends, Run finishes pending writes, releases the Lease, and returns nil.
 func (w *Writer) Run(ctx context.Context) error {
 	for w.await(ctx) {
 		busy, stop := context.WithCancel(ctx)
@@ -82,8 +82,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until there is an object to write or a written object, and returns false once ctx has
-// ended.
+// await waits until an object has to be written or was written before. Once ctx has ended, await
+// returns false.
 func (w *Writer) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		changed := w.Changed()
@@ -119,8 +119,8 @@ func (w *Writer) Status() adminapi.ExportsWriter {
 	}
 }
 
-// Memory returns the state that the leader's plans carry over. It returns false if this replica is
-// not the leader.
+// Memory returns the state that each of the leader's plans inherits from the previous plan. If this
+// replica is not the leader, Memory returns false.
 func (w *Writer) Memory() (plan.Memory, bool) {
 	t := w.candidate.Leadership()
 	if t == nil {

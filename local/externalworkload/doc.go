@@ -1,5 +1,5 @@
-// Package externalworkload writes EndpointSlices for Services that select ExternalWorkloads, like
-// the EndpointSlice controller of Kubernetes does for Services that select Pods. Only one replica
+// Package externalworkload writes EndpointSlices for Services that select ExternalWorkloads, as the
+// EndpointSlice controller of Kubernetes does for Services that select Pods. Only one replica
 // writes at a time, because its [Writer] must hold a Lease (see local/lease).
 //
 //	w, err := externalworkload.New(externalworkload.Options{
@@ -27,7 +27,7 @@
 //     the slice that receives the endpoint has been written. After a failed write for a Service,
 //     the writer does not delete the Service's slices.
 //   - The writer omits endpoints and ports that an API server would reject, and still writes the
-//     others. Status and one log line report the omissions.
+//     others. Status and one log line report what was omitted.
 //
 // Callers may rely on the following rules for writes:
 //
@@ -36,9 +36,9 @@
 //   - When Run's context ends, Run finishes pending writes and then releases the Lease, so that
 //     another replica continues within seconds. Each write takes at most 10 s, however the API
 //     server behaves, so Run always returns.
-//   - No response of the API server and no content of objects makes Run return early. A failed
-//     write does not delay other Services. The writer retries it indefinitely, with a back-off from
-//     1 s to 5 min.
+//   - Run does not return early, whatever the API server responds and whatever the objects contain.
+//     A failed write does not delay other Services. The writer retries it indefinitely, with a
+//     back-off from 1 s to 5 min.
 //   - Namespaces take turns, and each namespace may have only a few writes in progress (see
 //     local/lease). A write that hangs for 10 s is canceled. Other Services of the namespace are
 //     delayed only if several of its writes hang.

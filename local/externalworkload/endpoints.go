@@ -58,9 +58,8 @@ func selects(svc *corev1.Service) bool {
 
 func isHeadless(svc *corev1.Service) bool { return svc.Spec.ClusterIP == corev1.ClusterIPNone }
 
-// newEndpointGroups converts the workloads that a Service selects to endpoints. It omits invalid
-// workloads, addresses and ports, and reports them as problems. If ctx ends, the result is
-// incomplete.
+// newEndpointGroups converts the workloads that a Service selects to endpoints. Invalid workloads,
+// addresses and ports are omitted and reported as problems. If ctx ends, the result is incomplete.
 func newEndpointGroups(
 	ctx context.Context, svc *corev1.Service, workloads []*decode.ExternalWorkload,
 ) (endpointGroups, leftOut) {
@@ -125,8 +124,8 @@ func noHost(ip netip.Addr) bool {
 }
 
 // addressesOf returns a workload's distinct addresses by type, in their original order. IPv4-mapped
-// IPv6 addresses count as IPv4. It omits addresses that API servers would reject, or that cannot
-// belong to a host.
+// IPv6 addresses count as IPv4. Addresses that API servers would reject, or that cannot belong to a
+// host, are omitted.
 func addressesOf(w *decode.ExternalWorkload, problem func(string, ...any)) map[discoveryv1.AddressType][]string {
 	found := make(map[discoveryv1.AddressType][]string, 1)
 	for _, x := range w.Spec.WorkloadIPs {

@@ -76,7 +76,7 @@ func newLeadership(w *Writer, held lease.Lease) *leadership {
 	return t
 }
 
-// run syncs all Services that have workloads or slices, and all Services that change. It returns
+// run syncs all Services that have workloads or slices, and all Services that change. run returns
 // when its context and the last writes have ended.
 func (t *leadership) run(work context.Context) {
 	select {
@@ -104,8 +104,8 @@ func (t *leadership) mark(svc federation.ServiceID) {
 }
 
 // serviceChanged queues a Service that may have slices for ExternalWorkloads, as few Services do.
-// It blocks the goroutine that watches the cluster, so its cost does not depend on the number of
-// objects.
+// The goroutine that watches the cluster calls serviceChanged, so its cost must not depend on the
+// number of objects.
 func (t *leadership) serviceChanged(svc federation.ServiceID) {
 	if t.cluster.HasWorkloads(svc.Namespace) || t.mayHaveSlices(svc) || len(t.problems.Of(svc)) > 0 {
 		t.mark(svc)
@@ -130,7 +130,7 @@ func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 }
 
 // markConcerned queues the Services that select a changed workload of a namespace, by its labels
-// before or after the change. It returns true if the namespace has many Services.
+// before or after the change. If the namespace has many Services, the result is true.
 func (t *leadership) markConcerned(namespace string) (long bool) {
 	t.mu.Lock()
 	list := t.changes[namespace]
@@ -171,8 +171,8 @@ func (t *leadership) mayHaveSlices(svc federation.ServiceID) bool {
 }
 
 // pass returns one task for each Service to sync. For each namespace with changed workloads, it
-// also returns a task whose key has an empty name. That task finds and queues the affected
-// Services.
+// also returns a task whose key has an empty name. The task with the empty name finds and queues
+// the affected Services.
 func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	if !t.ready() {
 		return lease.Pass[federation.ServiceID]{Unknown: true, Due: time.Now().Add(readyCheck)}
@@ -195,8 +195,8 @@ func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	return pass
 }
 
-// do syncs one Service. It checks again that ExternalWorkloads can be read, because some time may
-// have passed since the pass. If the sync fails, do queues the Service again.
+// do syncs one Service. Because some time may have passed since the pass, do first checks that
+// ExternalWorkloads can still be read. If the sync fails, do queues the Service again.
 func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Outcome {
 	if !t.ready() {
 		return lease.Outcome{Again: true}
@@ -232,8 +232,8 @@ func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Ou
 	return lease.Outcome{Problem: err.Error()}
 }
 
-// sync writes a Service's slices until they are correct, and returns whether it wrote a slice. It
-// begins no more writes after its context has ended or the Lease is lost.
+// sync writes a Service's slices until they are correct, and returns whether it wrote a slice.
+// After its context has ended or the Lease is lost, sync begins no more writes.
 //
 // sync lists the slices first, and updates or deletes only the versions that it has read. If a
 // Service has no slices and selects no workloads, sync sends no requests.
@@ -263,8 +263,8 @@ func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrot
 	return len(p.create)+len(p.update)+len(p.move)+len(p.remove) > 0, t.execute(work, p, name)
 }
 
-// slicesOf lists the slices of a Service that have the writer's mark. It omits slices that are
-// being deleted, because a finalizer may delay their deletion for a long time.
+// slicesOf lists the slices of a Service that have the writer's mark. Slices that are being deleted
+// are omitted, because a finalizer may delay their deletion for a long time.
 //
 // The list is never stale, because the request does not set resourceVersion. The request also does
 // not set a limit, because some API servers cannot serve a limited request from their cache.
@@ -298,8 +298,8 @@ func (t *leadership) selected(svc *corev1.Service) []*decode.ExternalWorkload {
 }
 
 // execute executes a plan, and usually stops at the first error. If the API server rejects a slice
-// as invalid, execute continues without deleting slices, and a slice keeps the endpoints that the
-// rejected slice should receive from it.
+// as invalid, execute continues, but does not delete slices. Other slices then keep the endpoints
+// that the rejected slice should receive from them.
 func (t *leadership) execute(work context.Context, p plan, name federation.ServiceID) error {
 	var refused []error
 	versions := make(map[string]string) // by name of written slices; some slices are written twice
@@ -344,8 +344,8 @@ func (t *leadership) execute(work context.Context, p plan, name federation.Servi
 	return errors.Join(refused...)
 }
 
-// write writes one slice, and returns the slice as the API server stored it. For a deletion, it
-// returns its argument.
+// write writes one slice, and returns the slice as the API server stored it, or its argument for a
+// deletion.
 func (t *leadership) write(
 	ctx context.Context, op operation, s *discoveryv1.EndpointSlice,
 ) (*discoveryv1.EndpointSlice, error) {

@@ -17,14 +17,14 @@ import (
 // plan holds the writes that correct a Service's slices, in order of execution.
 type plan struct {
 	create, update []*discoveryv1.EndpointSlice
-	// move contains updates of slices that give endpoints to other slices. They are executed after
-	// the other slices have received the endpoints.
+	// The move list contains updates of slices that give endpoints to other slices. These updates
+	// follow once the other slices have received the endpoints.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
-	// instead contains replacements for the updates in move. A replacement is used after the API
-	// server has rejected a slice, and keeps the endpoints that the update would give to other
-	// slices. An update has no replacement if the slice would not change, or if its ports change,
-	// because the kept endpoints would have the wrong ports.
+	// The instead map contains replacements for the updates in move. A replacement is used after
+	// the API server has rejected a slice, and keeps the endpoints that the update would give to
+	// other slices. An update has no replacement if the slice would not change, or if its ports
+	// change, because the kept endpoints would have the wrong ports.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
@@ -32,14 +32,15 @@ type plan struct {
 // existing slices. It does not modify its arguments. If ctx ends, the plan is incomplete.
 //
 // Unchanged endpoints stay in their slice, and only slices that differ are written. New endpoints
-// are first added to slices that are written anyway, and then to other slices with room. The next
-// choice is a slice that would otherwise be deleted, and the last choice is a new slice. With this
-// strategy, full slices stay full, but sparse slices are not merged.
+// are first added to slices that are written anyway, and then to other slices with room. If no
+// slice has room, they are added to a slice that would otherwise be deleted, or else to a new
+// slice. With this strategy, full slices stay full, but sparse slices are not merged.
 //
 // Endpoints are never missing between two writes, because a slice that gives endpoints to other
 // slices is written after those slices. The only exception is slices with more than 900 endpoints,
-// which only other programs create. Their endpoints may be missing while slices exchange endpoints,
-// or after a slice was rejected, because API servers accept at most 1,000 endpoints in a slice.
+// which only other programs create. Because API servers accept at most 1,000 endpoints in a slice,
+// endpoints of such slices may be missing while slices exchange endpoints, or after a slice was
+// rejected.
 //
 // The plan does not create slices for a Service that is being deleted. Existing slices of the
 // Service are updated until garbage collection removes them.
@@ -157,8 +158,8 @@ func (p *plan) order(svc *corev1.Service, t discoveryv1.AddressType, all []*pack
 }
 
 // writeFirst breaks a cycle of slices that wait for each other. The plan first adds the new
-// endpoints to slice x, and later removes the other endpoints from x. A new slice replaces a spare
-// x, whose ports change, unless the Service is being deleted.
+// endpoints to slice x, and later removes the other endpoints from x. If x is spare, its ports
+// change, so a new slice replaces x, unless the Service is being deleted.
 func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	x.has = true
 	switch {
@@ -235,8 +236,8 @@ func (x *packed) give(to map[string]*packed) (others []*packed) {
 }
 
 // both returns the slice with its wanted endpoints and the endpoints that it gives to other slices,
-// up to maxKept in total. It returns nil if the slice already has that content, because an earlier
-// plan was rejected.
+// up to maxKept in total. If the slice already has that content, because an earlier plan was
+// rejected, the result is nil.
 func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
 	all := slices.Concat(x.endpoints, x.gives)
 	both := withContents(x.slice, svc, x.group.ports, all[:min(len(all), maxKept)])

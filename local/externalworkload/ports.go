@@ -44,8 +44,8 @@ func usedPorts(svc *corev1.Service, left *leftOut) []corev1.ServicePort {
 	return ports
 }
 
-// portsAt returns a Service's ports with the port numbers of one workload. It omits and reports
-// ports that the workload lacks.
+// portsAt returns a Service's ports with the port numbers of one workload. Ports that the workload
+// lacks are omitted and reported.
 func portsAt(
 	ports []corev1.ServicePort, w *decode.ExternalWorkload, problem func(string, ...any),
 ) []discoveryv1.EndpointPort {
@@ -69,7 +69,7 @@ type target struct {
 }
 
 // portsOf returns a workload's ports by name and by number. If several ports share a name or
-// number, the first of them applies.
+// number, the first port applies.
 func portsOf(w *decode.ExternalWorkload) map[target]int32 {
 	found := make(map[target]int32, 2*len(w.Spec.Ports))
 	for _, x := range w.Spec.Ports {

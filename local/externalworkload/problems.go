@@ -11,10 +11,9 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Problems holds the problems of Services, which say what cannot be used and why. It logs the
-// problems of a Service once, when they appear or change. A [Writer] uses it for missing parts of
-// slices, and package local for annotations and labels of Services. All methods are safe for
-// concurrent use.
+// Problems records which parts of Services cannot be used, and why. It logs the problems of a
+// Service once, when they appear or change. A [Writer] records missing parts of slices, and package
+// local records invalid annotations and labels. All methods are safe for concurrent use.
 type Problems struct {
 	log     *zap.Logger
 	message string

@@ -18,7 +18,7 @@ import (
 	"isthmus/local/lease"
 )
 
-// leaseName is the name of the Lease, which Linkerd's controller uses too.
+// leaseName is the name of a Lease that Linkerd's controller uses too.
 const leaseName = "linkerd-destination-endpoint-write"
 
 // Options configure a Writer. All fields are required.
@@ -62,7 +62,7 @@ type Writer struct {
 	unread      bool // a log entry says that ExternalWorkloads are unreadable
 }
 
-// New returns a Writer and registers its metrics. It sends no requests and starts no goroutines.
+// New returns a Writer and registers its metrics. New sends no requests and starts no goroutines.
 func New(o Options) (*Writer, error) {
 	w := &Writer{
 		o:        o,
@@ -99,8 +99,8 @@ func (w *Writer) WorkloadChanged(before, after *decode.ExternalWorkload) {
 	}
 }
 
-// Run takes part in elections, and writes while this replica holds the Lease, until ctx ends. It
-// then finishes pending writes, releases the Lease, and returns nil within seconds. Call Run once.
+// Run takes part in elections, and writes while this replica holds the Lease. When ctx ends, Run
+// finishes pending writes, releases the Lease, and returns nil within seconds. Call Run once.
 func (w *Writer) Run(ctx context.Context) error {
 	return w.candidate.Run(ctx, func(lease *lease.Leadership) *leadership { return newLeadership(w, lease) }, w.lead)
 }

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Candidate takes part in elections on behalf of its replica. It records the holder of the Lease
-// and, while its replica is the leader, the leadership of type T. It logs changes. Use
+// Candidate takes part in elections on behalf of its replica. The Candidate records the holder of
+// the Lease and, while its replica is the leader, the leadership of type T. It logs changes. Use
 // [NewCandidate] to create one. All methods of a Candidate are safe for concurrent use.
 type Candidate[T any] struct {
 	// fixed after construction
@@ -32,7 +32,7 @@ type Status struct {
 }
 
 // NewCandidate returns the Candidate of a replica that is not the leader yet, and sets c.Observe.
-// Log messages describe the objects that the leader writes with the string what.
+// The what argument describes the objects that the leader writes, for log messages.
 func NewCandidate[T any](what string, c Config, log *zap.Logger) *Candidate[T] {
 	s := &Candidate[T]{config: c, what: what, log: log, seen: Status{Since: time.Now()}}
 	s.config.Observe = s.observe

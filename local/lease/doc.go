@@ -26,9 +26,9 @@
 //     same time as the new leader.
 //   - Pending writes are canceled as soon as the replica sees that it no longer holds the Lease,
 //     and no later than 10 s after the last renewal.
-//   - When Run's context ends, Run renews the Lease until the last write has ended. It then
-//     releases the Lease, so that another replica can acquire it within seconds. Run never releases
-//     the Lease of another holder.
+//   - When Run's context ends, Run renews the Lease until the last write has ended. After the last
+//     write, Run releases the Lease, so that another replica can acquire it within seconds. Run
+//     never releases the Lease of another holder.
 //   - A request for the Lease takes at most 4 s, and the release at most 10 s.
 //   - The clocks of replicas may differ, because each replica measures the time since it last saw
 //     the Lease change. Nothing depends on the times in the Lease.
@@ -42,8 +42,8 @@
 // Callers may rely on the following behavior of a Loop:
 //
 //   - A pass begins 50 ms after a change, to collect further changes. Slow passes run less often,
-//     so that passes use at most a tenth of the time. The next pass always begins within a second
-//     of a change.
+//     so that passes use at most a tenth of the time. A pass always begins within a second of a
+//     change.
 //   - At most 32 writes are in progress at once, and at most 4 of them in one turn, which is a link
 //     or a namespace. Hanging writes of one turn therefore do not block other turns. Turns
 //     alternate, and the groups within a turn alternate too.

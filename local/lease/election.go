@@ -56,8 +56,8 @@ func (t *Leadership) Write(write func(context.Context) error) error {
 	return write(t.ctx)
 }
 
-// renewed reports whether the last renewal is recent. It reads the clock instead of using a timer,
-// because timers may fire late when a suspended process continues.
+// renewed reports whether the last renewal is recent. renewed reads the clock instead of using a
+// timer, because timers may fire late when a suspended process continues.
 func (t *Leadership) renewed() bool {
 	until := t.until.Load()
 	return until != nil && time.Now().Before(*until)
@@ -65,7 +65,7 @@ func (t *Leadership) renewed() bool {
 
 // Run takes part in elections until ctx ends, and calls lead each time this replica is elected. The
 // context passed to lead ends when ctx ends or the Lease is lost, with the reason as its cause.
-// After that, lead must return as soon as its last write has ended.
+// Once this context has ended, lead must return as soon as its last write has ended.
 //
 // Run returns nil once ctx has ended and the Lease is released. It returns an error only if the
 // Config is invalid.

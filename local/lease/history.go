@@ -21,14 +21,14 @@ const (
 type Outcome struct {
 	Problem string // why the task failed; empty on success
 	Nothing bool   // no write needed: already correct, or not managed by Isthmus
-	// Later delays the next attempt as after a write, if Nothing is set. The delay lets the cache
-	// catch up with the object, or limits how often a slow task runs.
+	// If Nothing is set, Later delays the next attempt by as much as after a write. The delay lets
+	// the cache catch up with the object, or limits how often a slow task runs.
 	Later    bool
 	Again    bool   // another writer was faster; read the object again
 	Reverted bool   // somebody else had reverted the last write
 	Managers string // other field managers of the object
 	Content  string // hash of the written content
-	// Left identifies the state of an object that differs from the wanted state even after the
+	// Left identifies the state of an object that still differs from the wanted state after the
 	// write.
 	Left string
 }

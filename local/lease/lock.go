@@ -21,8 +21,8 @@ const (
 	maxReleases = 3
 )
 
-// lock extends client-go's lock. It ends the leadership as soon as this replica no longer holds the
-// Lease, and records when each renewal began. A lock is not safe for concurrent use.
+// lock extends client-go's lock. The lock ends the leadership as soon as this replica no longer
+// holds the Lease, and records when each renewal began. A lock is not safe for concurrent use.
 type lock struct {
 	resourcelock.LeaseLock
 	// fixed after construction
@@ -73,8 +73,8 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 
 type put func(context.Context, resourcelock.LeaderElectionRecord) error
 
-// claim acquires or renews the Lease. After the leadership has ended, it returns an error, so that
-// the Lease is not acquired again before the next election.
+// claim acquires or renews the Lease. After the leadership has ended, claim returns an error, so
+// that the Lease is not acquired again before the next election.
 func (l *lock) claim(ctx context.Context, r resourcelock.LeaderElectionRecord, put put) error {
 	if l.leadership.ctx.Err() != nil {
 		return context.Cause(l.leadership.ctx)
@@ -109,8 +109,8 @@ func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord, p
 }
 
 // release releases the Lease if this replica holds it, so that other replicas do not have to wait
-// until the Lease expires. It takes at most renewDeadline. It replaces the release of client-go's
-// elector, which could take the Lease from a new holder that the elector has not seen yet.
+// until the Lease expires. It takes at most renewDeadline. The elector of client-go has its own
+// release, but that could take the Lease from a new holder that the elector has not seen yet.
 func (l *lock) release(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, renewDeadline)
 	defer stop()

@@ -19,7 +19,7 @@ const (
 	PassShare = 10
 	// MaxBatch is the maximum time after a change in which writes of an older pass may still begin.
 	MaxBatch = time.Second
-	// maxAtOnce limits the number of writes in progress, and maxOfTurn their number in one turn.
+	// maxAtOnce is the maximum number of writes in progress, and maxOfTurn is the maximum per turn.
 	maxAtOnce, maxOfTurn = 32, 4
 	// tick is the time between attempts to begin queued writes.
 	tick = 20 * time.Millisecond
@@ -36,8 +36,8 @@ type Lease interface {
 type Task[K comparable] struct {
 	Key          K
 	Turn, Within string // tasks alternate by Turn, and within a turn by Within
-	// Passing means that the task is dropped if it cannot begin immediately. The next pass
-	// determines again whether the task is needed.
+	// Passing means that the task is dropped if it cannot begin immediately. The next pass then
+	// returns the task again if necessary.
 	Passing bool
 	// Do executes the task in its own goroutine. Nil means that the task has nothing to do at
 	// present.
@@ -49,8 +49,8 @@ type Pass[K comparable] struct {
 	Tasks []Task[K] // including tasks that must wait; the Loop delays them
 	Due   time.Time // when to run the next pass without a change; zero means never
 	Idle  bool      // nothing to write, and nothing that was written exists
-	// Unknown means that the required tasks are not known yet. Tasks is then empty, and the Loop
-	// keeps the histories of all objects.
+	// Unknown means that the required tasks are not known yet. While the tasks are unknown, Tasks
+	// is empty, and the Loop keeps the histories of all objects.
 	Unknown bool
 }
 
@@ -102,7 +102,7 @@ func (l *Loop[K]) History(key K) History {
 	return l.objects[key]
 }
 
-// Run executes tasks until its context ends, or until passes have been idle for IdleTime. It
+// Run executes tasks until its context ends, or until passes have been idle for IdleTime. Run
 // returns after all writes have ended.
 func (l *Loop[K]) Run(work context.Context) {
 	defer func() {
@@ -136,8 +136,8 @@ func (l *Loop[K]) Run(work context.Context) {
 }
 
 // rest waits until the next pass is due, and begins queued writes meanwhile. The wait argument is
-// the delay without changes, and batch is the delay after a change. rest returns false once its
-// context has ended.
+// the delay without changes, and batch is the delay after a change. Once its context has ended,
+// rest returns false.
 func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
 	due := time.Now().Add(wait)
 	for {
@@ -165,8 +165,8 @@ func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batc
 	}
 }
 
-// pass calls the Pass function and queues the tasks that may begin. It returns the time to wait
-// before the next pass, and whether the pass is idle.
+// pass calls the Pass function and queues the tasks that may begin. The results are the time to
+// wait before the next pass, and whether the pass is idle.
 func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	p := l.Pass()
 	wait = time.Hour

@@ -22,8 +22,8 @@ type Attempt struct {
 	Problem string // the error of the last write; empty if it succeeded
 }
 
-// reporter is the last stage of Make. It computes the conditions of ServiceExports, and the
-// condition Ready of ServiceImports.
+// reporter is the last stage of Make. The reporter computes the conditions of ServiceExports, and
+// the condition Ready of ServiceImports.
 type reporter struct{ *maker }
 
 // conditions skips ServiceExports whose ServiceImport another controller manages, because that
@@ -62,8 +62,8 @@ func (m reporter) conditions() {
 	slices.SortFunc(m.out.Exports, func(a, b ExportConditions) int { return compareIDs(a.ID, b.ID) })
 }
 
-// readyExport reports the outcome of the writes in the condition Ready of a valid ServiceExport. It
-// returns false while the outcome is unknown.
+// readyExport reports the outcome of the writes in the condition Ready of a valid ServiceExport.
+// While the outcome is unknown, readyExport returns false.
 func (m reporter) readyExport(e *Export, ready *metav1.Condition) bool {
 	imports, services := m.out.Imports, m.out.Services
 	i, found := sort.Find(len(imports), func(i int) int { return compareIDs(e.ID, imports[i].ID) })
@@ -152,9 +152,9 @@ func (m reporter) withoutIPs(w *WantedImport, now *metav1.Condition) metav1.Cond
 	return pending("its IPs are not written yet")
 }
 
-// familyNotSupported returns a condition Ready with the reason familyReason, or nil if Isthmus
-// serves an IP family of some export. While a member's exports are unknown, an existing condition
-// with this reason stays unless Isthmus serves a known export.
+// familyNotSupported returns a condition Ready with the reason familyReason. If Isthmus serves an
+// IP family of some export, the result is nil. While a member's exports are unknown, an existing
+// condition with familyReason stays unless Isthmus serves a known export.
 func (m reporter) familyNotSupported(one *merged) *metav1.Condition {
 	unserved := one.unserved(m.IPv4Only)
 	if !m.IPv4Only || len(unserved) < len(one.known) {

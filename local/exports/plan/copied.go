@@ -25,8 +25,8 @@ type copies struct {
 	leftLabels, leftAnnotations []string // the keys that refused is about
 }
 
-// keyRule reports whether to copy the label or annotation with the given key. The reason for users
-// may be empty.
+// keyRule reports whether to copy the label or annotation with the given key, and may give users a
+// reason for the omission.
 type keyRule func(key string) (copied bool, reason string)
 
 func preferenceOf(s *Service) copies {
@@ -34,7 +34,7 @@ func preferenceOf(s *Service) copies {
 }
 
 // chooseCopies returns the labels and annotations that the rules select and that the API accepts.
-// It processes the keys in alphabetical order until a limit is reached.
+// The keys are processed in alphabetical order until a limit is reached.
 func chooseCopies(labels, annotations map[string]string, label, annotation keyRule) (c copies) {
 	left := maxCopiedBytes
 	choose := func(
@@ -86,7 +86,7 @@ func record(labels, annotations map[string]string) string {
 }
 
 // rerecorded returns a record in which the given annotations replace every annotation whose key is
-// in keys. It drops the items that [recorded] would not read.
+// in keys. The result omits items that [recorded] would not read.
 func rerecorded(text string, keys []string, annotations map[string]string) string {
 	var all []string
 	for item := range strings.SplitSeq(firstItems(text, maxRecordBytes), ",") {

@@ -1,6 +1,6 @@
 // Package plan computes which Services and ServiceImports Isthmus writes for the exports of the
-// local cluster and of all linked clusters. It also returns a verdict on each export. The package
-// does not access the API servers.
+// local cluster and of all linked clusters. A plan also contains a verdict on each export. The
+// package does not access the API servers.
 //
 //	p, memory := plan.Make(world, memory)
 //	for _, want := range p.Services {
@@ -19,7 +19,7 @@
 //     appeared. The exceptions are names that several kinds of objects want, settled values of
 //     ServiceImports (see settled.go), and removals that [Memory] delays.
 //   - If several kinds of objects want the same name, an existing object keeps its name. If several
-//     mirrors want the same name, the mirror of the longest matching link name gets it.
+//     mirrors want the same name, the mirror whose link has the longest matching name gets it.
 //   - A plan changes and deletes only objects with the mark ([Settings.Marked]). The exception is a
 //     Service that Linkerd's service mirror wrote and no longer manages, which the plan adopts.
 //   - A marked object does not influence the plan for other objects, because anybody can forge the

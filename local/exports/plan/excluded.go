@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// software identifies its own objects by labels or annotations. If such a key were copied to
-// another cluster, the same software there might change or delete the written object.
+// software describes programs that identify their objects by labels or annotations. If such a key
+// were copied to another cluster, the same program there might change or delete the written object.
 type software struct {
 	kind    string // as in docs/exports.md
 	domains []string
@@ -119,8 +119,9 @@ var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
 // excludedKeys are excluded from this domain.
 const commonDomain = "app.kubernetes.io"
 
-// excluded reports whether software finds its own objects by the given key. It returns false for
-// keys that are longer than the API accepts, because it would have to look up every parent domain.
+// excluded reports whether a program finds its own objects by the given key. For keys that are
+// longer than the API accepts, the result is false, because all their parent domains would have to
+// be looked up.
 func excluded(key string) bool {
 	if len(key) > maxKey {
 		return false
@@ -141,7 +142,7 @@ func excluded(key string) bool {
 	return false
 }
 
-// preferenceKeys are the annotations that define a preference. They are copied only from the
+// preferenceKeys are the annotations that define a preference. A preference is copied only from the
 // Service in the local cluster.
 var preferenceKeys = []string{
 	"isthmus.io/prefer", "isthmus.io/min-ready", "isthmus.io/return-after", "isthmus.io/return-over",

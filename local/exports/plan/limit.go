@@ -28,8 +28,8 @@ const (
 )
 
 // maxNamed is the maximum number of members per namespace that existing objects list without an
-// export. It applies to each linked cluster separately, and to all unlinked clusters together. A
-// larger Settings.MaxPerNamespace replaces it.
+// export. The limit applies to each linked cluster separately, and to all unlinked clusters
+// together. A larger Settings.MaxPerNamespace replaces maxNamed.
 const maxNamed = 250
 
 type limiter struct{ *maker }
@@ -94,8 +94,9 @@ func (m limiter) limitClusters() {
 	}
 }
 
-// fullest returns the link with the most requested objects, and the combination of cluster and
-// namespace with the most requested objects. In a tie, the first name in alphabetical order wins.
+// fullest returns the link whose exports need the most objects, and the combination of cluster and
+// namespace whose exports need the most objects. In a tie, the first name in alphabetical order
+// wins.
 func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (list []Fullness) {
 	link := Fullness{Per: "link", Most: perLink}
 	namespace := Fullness{Per: "namespace", Most: perNamespace}
@@ -152,10 +153,10 @@ func (m limiter) limitAll() {
 	})
 }
 
-// allot assigns at most the given number of places to claims, and at most ofNamespace places per
+// allot assigns places to claims, at most as many as the limit in total and ofNamespace per
 // namespace. Claims with a place in the previous plan come first, followed by the other claims in
-// the order of their namespaces. For each claim without a place, allot calls over with the number
-// of earlier claims in the namespace.
+// the order of their namespaces. For each claim without a place, allot calls the over function with
+// the number of earlier claims in the namespace.
 func allot(claims map[string][]claim, most, ofNamespace int, over func(c claim, n int)) {
 	kept := make(map[string]int) // places of the previous plan, by namespace
 	for namespace, all := range claims {
@@ -190,8 +191,8 @@ type followKey struct {
 }
 
 // followNamed adds up to maxNamed members that existing objects list without an export. These
-// members do not reduce the number of places for exports. If an object lists members beyond the
-// limit, the plan leaves it unchanged until UnlinkedAfter has passed for its members.
+// members do not reduce the number of places for exports. An object that lists members beyond this
+// limit stays unchanged until UnlinkedAfter has passed for its members.
 func (m limiter) followNamed() {
 	need := make(map[group]map[followKey]int)
 	add := func(g group, r followKey, n int) {
@@ -262,7 +263,7 @@ func (m limiter) sinceUnlinked(what memberKey) time.Time {
 	return m.Now
 }
 
-// freeze leaves the object of a group unchanged, because it lists too many clusters for
+// freeze leaves the object of a group unchanged, because the object lists too many clusters for
 // followNamed.
 func (m limiter) freeze(g group) {
 	const detail = "it names more clusters than Isthmus tracks in one namespace, so it stays unchanged"

@@ -95,8 +95,8 @@ const (
 	maxKey         = validation.DNS1123SubdomainMaxLength + 1 + 63 // in bytes, of a label key and of a pattern of keys
 )
 
-// Patterns select the namespaces to which a link may export. A namespace is selected if an allowing
-// pattern matches it and no excluding pattern does. The zero value selects no namespace.
+// Patterns select the namespaces to which a link may export. A namespace is selected if at least
+// one allowing pattern and no excluding pattern matches it. The zero value selects no namespace.
 type Patterns struct{ allow, deny []string }
 
 // ParsePatterns parses a list such as "shop,team-*,!team-x". An asterisk matches any characters,
@@ -143,8 +143,8 @@ func (p Patterns) allows(namespace string) bool {
 	return ok
 }
 
-// KeyPatterns select the label keys that are not copied. A key is selected if an excluding pattern
-// matches it and no excepting pattern does. The zero value selects no key.
+// KeyPatterns select the label keys that are not copied. A key is selected if at least one
+// excluding pattern and no excepting pattern matches it. The zero value selects no key.
 type KeyPatterns struct{ exclude, except []string }
 
 // ParseKeyPatterns parses a list of label keys such as "example.com/*,tmp-*,!tmp-a". The wildcards
@@ -184,8 +184,8 @@ func (p KeyPatterns) match(key string) bool {
 		!slices.ContainsFunc(p.except, matchesKey)
 }
 
-// matches reports whether a pattern matches a whole name. It compares at most len(pattern) *
-// len(name) bytes, because a later asterisk makes the match of an earlier asterisk final.
+// matches reports whether a pattern matches a whole name. A later asterisk makes the match of an
+// earlier asterisk final, so matches compares at most len(pattern) * len(name) bytes.
 func matches(pattern, name string) bool {
 	star, resume := -1, 0 // the last * in the pattern, and where in the name its successor is tried next
 	p, n := 0, 0

@@ -14,8 +14,8 @@ type maker struct {
 	before, after Memory
 	clusters      map[string]*Cluster
 	named         map[group]*namedMembers // the members that existing objects name
-	// members contains the members for which this leader has seen an export. The limiter adds
-	// members from namedOnly and unlinked.
+	// The members map contains the members for which this leader has seen an export. The limiter
+	// adds members from namedOnly and unlinked.
 	members        map[group][]*member
 	namedOnly      map[group][]*member   // members of linked clusters that only objects name
 	unlinked       map[group][]string    // clusters that are not linked and that only objects name
@@ -121,7 +121,8 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 		case c == m.ClusterName:
 			clusters = append(clusters, "")
 		// The name of an unlinked cluster may be a previous name of the local cluster. If the
-		// derived Service lists members, such a cluster is a member only if the Service lists it.
+		// derived Service lists members, an unlinked cluster is a member only if this Service lists
+		// it.
 		case m.clusters[c] != nil || !named:
 			clusters = append(clusters, c)
 		}
@@ -187,8 +188,8 @@ func (m *maker) hasItsName(g group) bool {
 	return g.kind != Mirror || m.linkOfName(g.target().Name) == g.cluster
 }
 
-// judgeName decides whether a mirror may have its name. A nonzero until is the time at which the
-// decision will change without new input.
+// judgeName decides whether a mirror may have its name. If the decision will change without new
+// input, the until result is the time of the change.
 func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 	name := g.target().Name
 	link := m.linkOfName(name)

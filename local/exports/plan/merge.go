@@ -48,8 +48,8 @@ func (one *merged) exporters(localName string) (names []string) {
 }
 
 // remoteOrder returns the links that are members, in order of precedence. While the exports of a
-// link are unknown, the link stays behind the member that precedes it in the existing Service,
-// because the order would otherwise change twice.
+// link are unknown, the link stays behind the member that precedes it in the existing Service.
+// Otherwise, the order would change twice.
 func (one *merged) remoteOrder(w *World) (names []string) {
 	known := make(map[string]bool) // the member links; true if the exports are known
 	for _, p := range one.members {
@@ -88,7 +88,8 @@ func (one *merged) remoteOrder(w *World) (names []string) {
 }
 
 // unserved returns the known members whose Service has only IPv6, if Isthmus does not serve IPv6.
-// It omits clusters on other networks, because their clients use the addresses of Linkerd gateways.
+// Clusters on other networks are omitted, because their clients use the addresses of Linkerd
+// gateways.
 func (one *merged) unserved(ipv4Only bool) (clusters []string) {
 	if !ipv4Only {
 		return nil
@@ -189,8 +190,8 @@ func (m merger) mergeImport(one *merged) {
 }
 
 // portListsInOrder returns the ports of the members of a mirror or federated Service, in order of
-// precedence. The ports of the existing object stand in for all members whose exports are unknown,
-// at the position of the first of those members.
+// precedence. The ports of the existing object represent all members whose exports are unknown, at
+// the position of the first such member.
 func (m merger) portListsInOrder(one *merged) (all []portList) {
 	byCluster := make(map[string]*member)
 	for _, p := range one.members {
@@ -294,9 +295,9 @@ func importType(e *Export) string {
 	return clusterSetIP
 }
 
-// listable reports whether status.clusters may contain the given name, which must be a DNS label. A
-// link name may be a different string, such as eu.west. Every plan calls listable for every member,
-// so it avoids the regular expression of [validation.IsDNS1123Label].
+// listable reports whether status.clusters may contain the given name. The API accepts only DNS
+// labels, but a link name may be a different string, such as eu.west. Every plan calls listable for
+// every member, so listable avoids the regular expression of [validation.IsDNS1123Label].
 func listable(cluster string) bool {
 	const inside = "abcdefghijklmnopqrstuvwxyz0123456789-"
 	return cluster != "" && len(cluster) <= validation.DNS1123LabelMaxLength && strings.Trim(cluster, inside) == "" &&

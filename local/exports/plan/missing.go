@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// A cluster that loses more than half of its members within massTime, and at least massMembers, has
+// A cluster that loses more than half of its members, and at least massMembers, within massTime has
 // probably been restored from an old backup. Users rarely remove so many exports on purpose.
 const (
 	massMembers = 10
@@ -23,22 +23,23 @@ const kindTime = 3 * time.Second
 // cluster in an object. Memory therefore distinguishes members that an export asked for from
 // members that only an object lists.
 type Memory struct {
-	// The keys of seen are the planned members for which this leader has seen an export. The value
-	// reports whether the member counts towards the limits.
+	// The seen map contains the planned members for which this leader has seen an export. The value
+	// for a member reports whether the limits include the member.
 	seen map[memberKey]bool
-	// lost contains the members that exports no longer ask for. An entry stays while an object
-	// lists the member, but at least for massTime.
+	// The lost map contains the members that exports no longer ask for. An entry stays while an
+	// object lists the member, but at least for massTime.
 	lost map[memberKey]loss
-	// unlinked contains the time when this leader first saw each member of an unlinked cluster.
+	// The unlinked map contains the time when this leader first saw each member of an unlinked
+	// cluster.
 	unlinked map[memberKey]time.Time
-	// crowded contains the time when this leader first saw each object with too many members of
-	// unlinked clusters. It also contains objects whose unlinked members have stayed for
-	// UnlinkedAfter.
+	// The crowded map contains the time when this leader first saw each object with too many
+	// members of unlinked clusters. Objects whose unlinked members have stayed for UnlinkedAfter
+	// are included.
 	crowded map[group]time.Time
-	// links contains the names of all links. The value is the time when this leader first saw that
-	// the link was deleted, and zero for an existing link.
+	// The links map contains the names of all links. The value for a deleted link is the time when
+	// this leader noticed the deletion. The value for an existing link is zero.
 	links map[string]time.Time
-	// nameless contains the time when each existing mirror lost its name to another link.
+	// The nameless map contains the time when each existing mirror lost its name to another link.
 	nameless map[memberKey]time.Time
 	imports  map[ID]*history
 }
@@ -105,8 +106,8 @@ func (m keeper) offered() map[memberKey]bool {
 	return all
 }
 
-// carryLosses copies the losses of the previous plan. If a cluster's exports are known, it also
-// records the members that exports have just stopped asking for.
+// carryLosses copies the losses of the previous plan. If a cluster's exports are known, carryLosses
+// also records the members that exports have just stopped asking for.
 func (m keeper) carryLosses(offered map[memberKey]bool) {
 	for what, l := range m.before.lost {
 		recent := l.seen && m.Now.Sub(l.since) < massTime
@@ -133,7 +134,7 @@ func (m keeper) keep(what memberKey, s State, until time.Time) {
 }
 
 // keepUnlinked holds a member of an unlinked cluster that an export asked for. Each member has its
-// own hold time, because a failed write may leave one member in the object after the others.
+// own hold time. After a failed write, one member may stay in the object longer than the others.
 func (m keeper) keepUnlinked(what memberKey) {
 	since, ok := m.before.unlinked[what]
 	if !ok {
@@ -149,8 +150,8 @@ func (m keeper) keepUnlinked(what memberKey) {
 }
 
 // holdNameless holds a mirror that has lost its name to a new link, for UnlinkedAfter. The plan
-// then deletes the mirror and creates a new Service for the new link. A Service never changes from
-// one cluster to another.
+// then deletes the mirror and creates a new Service for the new link. The plan never reassigns a
+// Service from one cluster to another.
 func (m keeper) holdNameless(what memberKey) {
 	since, known := m.before.nameless[what]
 	if !known {
@@ -179,7 +180,7 @@ func (m keeper) lose(what memberKey) {
 }
 
 // removeOrHold drops members whose cluster no longer exports them. If a cluster has lost most of
-// its exports at once, it holds them instead.
+// its exports at once, removeOrHold holds these members instead.
 func (m keeper) removeOrHold(missing []memberKey, offered map[memberKey]bool) {
 	mass := m.massLosses(missing, offered)
 	for _, what := range missing {
@@ -207,8 +208,8 @@ func (m keeper) tallyOf(what memberKey, seen bool) tally {
 	return tally{what.member, what.of.Namespace}
 }
 
-// massLosses returns the tallies that have lost more than half of their members within massTime,
-// and at least massMembers. Forged objects affect only the tally of their own namespace.
+// massLosses returns the tallies with a mass loss: more than half of the members, and at least
+// massMembers, within massTime. Forged objects affect only the tally of their own namespace.
 func (m keeper) massLosses(missing []memberKey, offered map[memberKey]bool) map[tally]bool {
 	lost := make(map[tally]int)
 	count := func(what memberKey, l loss) {

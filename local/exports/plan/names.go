@@ -19,8 +19,8 @@ const (
 	Mirror    Kind = "mirror"
 )
 
-// group identifies the exports that share a written object. They have the same kind and name. The
-// group of a mirror contains only the exports of one cluster.
+// group identifies the exports that share a written object because they have the same kind and
+// name. The group of a mirror contains only the exports of one cluster.
 type group struct {
 	kind    Kind
 	of      ID     // the namespace and name of the exports
@@ -52,15 +52,15 @@ const maxName = validation.DNS1123LabelMaxLength
 // by default since Kubernetes 1.36. Older API servers reject the write.
 func usableName(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
 
-// validKey reports whether the API accepts the key of a label or annotation. It rejects very long
-// keys immediately, because their validation would take too long.
+// validKey reports whether the API accepts the key of a label or annotation. Very long keys are
+// rejected immediately, because their validation would take too long.
 func validKey(key string) bool { return len(key) < 320 && len(validation.IsQualifiedName(key)) == 0 }
 
 func validValue(value string) bool {
 	return len(value) < 64 && len(validation.IsValidLabelValue(value)) == 0
 }
 
-// inDomain reports whether the domain of a key is one of the given domains or their subdomains.
+// inDomain reports whether a key belongs to one of the given domains or their subdomains.
 func inDomain(key string, domains ...string) bool {
 	of, _, ok := strings.Cut(key, "/")
 	for _, d := range domains {
@@ -92,8 +92,8 @@ func ImportOf(id ID, labels map[string]string) string {
 	return name
 }
 
-// WrittenFor returns the exports for which a marked Service was written. It returns false if
-// somebody has changed the Service so that it no longer identifies its exports.
+// WrittenFor returns the exports for which a marked Service was written. If somebody has changed
+// the Service so that it no longer identifies its exports, WrittenFor returns false.
 func WrittenFor(o *Service) (ID, bool) {
 	g, _, ok := identify(o)
 	return g.of, ok

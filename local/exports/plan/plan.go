@@ -44,8 +44,8 @@ type Verdict struct {
 	Cluster string // empty for the local cluster
 	Export  ID
 	Kind    Kind
-	// Object is the Service that is written for the export. For a headless ServiceImport, it is the
-	// ServiceImport itself, because Isthmus writes no Service.
+	// Object is the Service that is written for the export. For a headless ServiceImport, Object is
+	// the ServiceImport itself, because Isthmus writes no Service.
 	Object ID
 	State  State
 	Detail string    // may be empty

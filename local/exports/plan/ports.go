@@ -49,7 +49,7 @@ func (p Port) untargeted() Port {
 	return p
 }
 
-// unnamed returns the port without its target port. It also drops a name that may have been
+// unnamed returns the port without its target port, and without a name that may have been
 // generated.
 func (p Port) unnamed() Port {
 	if name := p.madeUpName(); p.Name == name || strings.HasPrefix(p.Name, name+"-") {
@@ -85,7 +85,7 @@ type portNumber struct {
 }
 
 // portIndex finds ports of a list by name and by number. If several ports have the same name or
-// number, it returns the first of them.
+// number, the index returns the first port.
 type portIndex struct {
 	ports    []Port
 	byName   map[string]int // positions; nil while the list is short
@@ -171,9 +171,8 @@ func (x *portIndex) hasUnnamed(p Port) bool {
 	return ok && q.Name == "" && q.untargeted() == p.unnamed()
 }
 
-// rivals returns the other valid ports of the list that have the same name or number as p. It
-// returns nothing if the list contains p. The unnamed argument means that p does not have a name in
-// its export.
+// rivals returns the other valid ports of the list that have the same name or number as p. If the
+// list contains p, the result is empty. Set unnamed if p does not have a name in its export.
 func (x *portIndex) rivals(p Port, unnamed bool) (all []Port) {
 	if x.has(p) {
 		return nil
@@ -212,7 +211,7 @@ type portList struct {
 }
 
 // unite merges the ports of all lists, in order. If several ports have the same name, or the same
-// protocol and number, the result contains only the first of them. The refused list describes the
+// protocol and number, the result contains only the first port. The refused list describes the
 // unusable ports. If there are more than maxPorts ports, the ports of the first members win.
 func unite(lists []portList) (ports []Port, refused []string) {
 	var all portIndex
@@ -351,8 +350,8 @@ func portConflict(p Port, members []*member, joined bool) string {
 	return differing("port "+cmp.Or(p.Name, "without a name"), p.text(), "", by)
 }
 
-// differing returns a message with the used value and the clusters that have different values. It
-// returns "" if all clusters have the same value.
+// differing returns a message with the used value and the clusters that have different values. If
+// all clusters have the same value, differing returns "".
 func differing(what, text, used string, by map[string][]string) string {
 	all := fmt.Sprintf("%s: %s (%s)", what, text, strings.Join(append(by[used], "used"), ", "))
 	delete(by, used)
@@ -365,8 +364,8 @@ func differing(what, text, used string, by map[string][]string) string {
 	return all
 }
 
-// quoted quotes and truncates a string from another cluster for a message. It returns the strings
-// in plain unchanged.
+// quoted quotes and truncates a string from another cluster for a message. Strings in the plain
+// list stay unchanged.
 func quoted(value string, plain ...string) string {
 	if slices.Contains(plain, value) {
 		return value

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Export is the export of one name by a cluster.
+// Export describes what a cluster exports under one name.
 type Export struct {
 	ID
 	Service           *Service       // nil if there is no such Service
@@ -76,8 +76,8 @@ func (s *Service) onlyIPv6() bool {
 // cannotGetIPs reports whether updates cannot restore the previous IPs of the Service.
 func (s *Service) cannotGetIPs() bool { return s.Headless() || s.Type == "ExternalName" }
 
-// unexportable returns the reason why a Service cannot be exported, or "". Services that Isthmus or
-// a service mirror wrote are not exportable, because their exports would form a cycle.
+// unexportable returns the reason why a Service cannot be exported, or "". Exports of Services that
+// Isthmus or a service mirror wrote would form a cycle.
 func (s *Service) unexportable() string {
 	switch {
 	case s.Type == "ExternalName":
@@ -90,8 +90,8 @@ func (s *Service) unexportable() string {
 	return ""
 }
 
-// Reduce drops the fields that a ServiceExport with the Service's name does not need. The result of
-// [IsWritten] for the Service does not change.
+// Reduce drops the fields that a ServiceExport with the Service's name does not need. Reduce does
+// not change the result of [IsWritten] for the Service.
 func (s *Service) Reduce() {
 	s.UID, s.OwnerUID, s.ClusterIPs = "", "", s.ClusterIPs[:min(1, len(s.ClusterIPs))]
 	exclude(s.Labels, func(key string) bool { return key != markLabel && key != mirroredLabel })
@@ -150,9 +150,9 @@ func families(ips []string) (all []string) {
 	return all
 }
 
-// Selectors select the exported Services of a cluster by labels. The functions must be safe for
-// concurrent use, and must not block, modify their arguments or retain them. The zero value selects
-// nothing.
+// Selectors select the exported Services of a cluster by labels. The selector functions must be
+// safe for concurrent use, and must not block, modify their arguments or retain them. The zero
+// value selects nothing.
 type Selectors struct {
 	Mirror, Federated func(labels map[string]string) bool // nil selects nothing
 	// ExcludedLabels and ExcludedAnnotations report whether a key must not be copied. A nil
@@ -164,9 +164,9 @@ func (s Selectors) Match(labels map[string]string) (mirror, federated bool) {
 	return s.Mirror != nil && s.Mirror(labels), s.Federated != nil && s.Federated(labels)
 }
 
-// Export returns the export of a Service. It removes excluded labels and annotations from the
-// Service. A Service that Isthmus or a service mirror wrote keeps them all, so that it is not
-// mistaken for an export.
+// Export returns the export of a Service. The function removes excluded labels and annotations from
+// the Service. The labels and annotations of a written Service stay, so that it is not mistaken for
+// an export.
 func (s Selectors) Export(o *Service, mirror, federated bool) *Export {
 	if !IsWritten(o.Labels) {
 		exclude(o.Labels, s.ExcludedLabels)

@@ -13,8 +13,8 @@ type Settings struct {
 	Controller   string // the namespace of this installation, which the mark names
 	Multicluster string // the namespace of Linkerd's Links; empty if there is none
 	ClusterName  string // of the local cluster, for status.clusters of ServiceImports
-	// IPv4Only means that Isthmus does not serve IPv6 addresses. Written Services then have only
-	// IPv4 addresses.
+	// IPv4Only means that Isthmus does not serve IPv6 addresses, and that written Services have
+	// only IPv4 addresses.
 	IPv4Only bool
 	// Labels enables exports by label, and ServiceExports enables exports by ServiceExport.
 	Labels, ServiceExports bool
@@ -47,7 +47,7 @@ func (s Settings) marked(kind string, id ID, labels, annotations map[string]stri
 }
 
 // otherInstallation describes the installation of Isthmus in another namespace that marked an
-// object. It returns "" if the object does not have such a mark.
+// object, or returns "".
 func (s Settings) otherInstallation(kind string, id ID, labels, annotations map[string]string) string {
 	namespace := labels[markLabel]
 	if namespace == "" || namespace == s.Controller || annotations[markAnnotation] != kind+" "+id.String() {
@@ -82,7 +82,7 @@ const (
 )
 
 // IsWritten reports whether Isthmus or Linkerd's service mirror wrote a Service with these labels.
-// The mark of any installation counts. A written Service is never an export.
+// The mark of any installation counts. Isthmus never exports a written Service.
 func IsWritten(labels map[string]string) bool {
 	_, marked := labels[markLabel]
 	return marked || labels[mirroredLabel] != ""

@@ -9,20 +9,20 @@ import (
 )
 
 // Once a ServiceImport is a minute old, its type and its ports have settled. A settled value stays
-// while an export has that value, even if an older export has a different value. Only two sorts of
+// while an export has that value, even if an older export has a different value. The following
 // exports cannot replace a settled value:
 //
-//   - An export that is younger than the export from which the value came. If the Service of the
-//     older export is temporarily missing, the older export determines the value again afterwards.
-//     An export may also change its own values.
+//   - An export that is younger than the export from which the value came. An older export whose
+//     Service was temporarily missing determines the value again afterwards. An export may also
+//     change its own values.
 //   - A newcomer, which is an export whose ServiceExport this leader first saw after the values of
 //     the ServiceImport had settled. Because a linked cluster may report a false creation time,
 //     clients might otherwise lose ports or IPs to a newcomer.
 //
-// A new leader does not know from which exports the existing values came. It assumes that each
-// value came from the oldest export that has it. Older exports with a different value at that time
-// cannot replace the value either. The exceptions are exports that were absent when the
-// ServiceImport was written. An annotation of the ServiceImport lists their clusters. The oldest
+// A new leader does not know from which exports the existing values came. The leader assumes that
+// each value came from the oldest export with this value. Older exports with a different value at
+// that time cannot replace the value either, unless they were absent when the ServiceImport was
+// written. An annotation of the ServiceImport lists the clusters of absent exports. The oldest
 // export therefore determines the value again once its Service is back, even under a new leader.
 
 // settleTime is the age at which the type and the ports of a ServiceImport have settled.
@@ -150,10 +150,10 @@ func (s *settler) byAge() []*member {
 	return members
 }
 
-// firstSight returns the origin of an existing value that is new to the leader. It returns nil if a
-// member's exports are unknown, or if no export has the value. The has function reports whether an
-// export has the value. The rivals function reports whether an export has a different value that
-// only the existing value excludes.
+// firstSight returns the origin of an existing value that is new to the leader. If a member's
+// exports are unknown, or if no export has the value, the result is nil. The has function reports
+// whether an export has the value. The rivals function reports whether an export has a different
+// value that only the existing value excludes.
 func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	if !s.complete {
 		return nil
@@ -171,7 +171,8 @@ func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 }
 
 // stays reports whether an existing value stays. The has function reports whether an export has the
-// value. The rivals function reports whether an export has a different value that would replace it.
+// value. The rivals function reports whether an export has a different value that would replace the
+// existing value.
 func (s *settler) stays(from *origin, has, rivals func(*member) bool) bool {
 	if s.complete && !slices.ContainsFunc(s.known, has) {
 		return false
@@ -247,8 +248,8 @@ func (s *settler) keptPorts(there []Port) portList {
 	return list
 }
 
-// unnamed returns the existing ports that have no name in the oldest export with the port. For a
-// port without a known export, a name that may have been generated does not count as a name.
+// unnamed returns the existing ports that have no name in the oldest export that contains them. For
+// a port without a known export, a name that may have been generated does not count as a name.
 func (s *settler) unnamed(there []Port) map[Port]bool {
 	members := s.byAge()
 	all := make(map[Port]bool)
@@ -337,8 +338,7 @@ func (f *portFate) inPlaceOf(q Port) []Port {
 	return all
 }
 
-// keepsOut reports whether a member's export has a port that collides with the given port and no
-// other.
+// keepsOut reports whether a member's export has a port that collides only with the given port.
 func (f *portFate) keepsOut(port Port, p *member) bool {
 	isOther := func(other Port) bool { return other != port }
 	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
@@ -355,7 +355,7 @@ func (f *portFate) rivals(port Port, p *member) bool {
 	})
 }
 
-// remains reports whether a port stays although a member's export has ports that collide with it.
+// remains reports whether a port stays although ports of a member's export collide with it.
 func (f *portFate) remains(port Port, p *member) bool {
 	if f.complete && !f.exported[port] {
 		return false

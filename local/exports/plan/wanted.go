@@ -27,8 +27,8 @@ type WantedService struct {
 }
 
 // Mine reports whether the plan may write a Service that the caller has just read from the API
-// server. The Service must have the mark, or must be the unchanged Service of Linkerd's service
-// mirror that the plan adopts.
+// server. Such a Service has the mark, or is the unchanged Service of Linkerd's service mirror that
+// the plan adopts.
 func (w *WantedService) Mine(have *Service) bool {
 	if have.Deleting {
 		return false
@@ -39,8 +39,8 @@ func (w *WantedService) Mine(have *Service) bool {
 }
 
 // worldAnnotations returns the annotations that Services in [World.Services] always have. A Service
-// that was just read has more, because Linkerd's service mirror copies all annotations of a
-// Service.
+// that was just read has further annotations, because Linkerd's service mirror copies all
+// annotations of a Service.
 func worldAnnotations(annotations map[string]string) map[string]string {
 	all := maps.Clone(annotations)
 	maps.DeleteFunc(all, func(key, _ string) bool { return !inDomain(key, "linkerd.io", "isthmus.io") })
@@ -54,7 +54,7 @@ func (w *WantedService) Content() string {
 }
 
 // Over returns have with the planned values, and whether the result differs from have. If have is
-// nil, it returns the Service to create. Values, labels and annotations that others have set stay
+// nil, Over returns the Service to create. Values, labels and annotations that others have set stay
 // unchanged. Before a write, check with [WantedService.Mine] that the plan may write the Service.
 func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	if have != nil {
@@ -80,9 +80,9 @@ func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 }
 
 // setFamilies sets the IP families of a Service. While IPv6 is disabled, Services whose first
-// family is IPv4 get the policy SingleStack, and an annotation that records this change. Once IPv6
-// is enabled, Services with the annotation return to PreferDualStack. A policy that somebody else
-// has set stays unchanged.
+// family is IPv4 get the policy SingleStack and an annotation about this change. Once IPv6 is
+// enabled, Services with the annotation return to PreferDualStack. A policy that somebody else has
+// set stays unchanged.
 func (w *WantedService) setFamilies(next, have *Service) {
 	const single, dual = "SingleStack", "PreferDualStack"
 	const yes = "true"
@@ -171,14 +171,14 @@ type metadata struct {
 	labels, annotations map[string]string // those that Isthmus sets itself
 	copies              copies
 	keep                bool // copied values stay, because the deciding member's export is not known
-	// preference holds the local cluster's preference, or nil if it is unknown. The preference
+	// preference holds the local cluster's preference, or nil if the preference is unknown. It
 	// applies even if keep is set.
 	preference map[string]string
 	inherited  *copies // of an adopted object: what the service mirror copied; nil for other objects
 }
 
-// managedKeys are the keys of labels and annotations that only Isthmus sets. The plan removes them
-// from objects that should not have them.
+// managedKeys are the keys of labels and annotations that only Isthmus sets. The plan removes
+// managed keys from objects that should not have them.
 var managedKeys = []string{
 	markLabel, markAnnotation, mirroredLabel, clusterLabel, fqNameKey, versionKey,
 	localDiscovery, remoteDiscovery, remoteService,

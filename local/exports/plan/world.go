@@ -30,14 +30,14 @@ type World struct {
 	// Services. The result must not change during Make. If IsTaken is nil, Services is complete.
 	IsTaken func(ID) bool
 	Imports map[ID]*ServiceImport
-	// MCSVersion is the API version in which the local cluster serves ServiceImports. It is empty
-	// if the cluster does not serve ServiceImports or, with nil Imports, if the version is unknown.
-	// While it is empty, the plan does not write ServiceImports, derived Services or conditions of
-	// ServiceExports. If the cluster does not serve ServiceImports, derived Services are deleted
-	// after UnlinkedAfter.
+	// MCSVersion is the API version in which the local cluster serves ServiceImports. An empty
+	// MCSVersion means that the cluster does not serve ServiceImports or, with nil Imports, that
+	// the version is unknown. The plan then does not write ServiceImports, derived Services or
+	// conditions of ServiceExports. If the cluster does not serve ServiceImports, the plan deletes
+	// derived Services after UnlinkedAfter.
 	MCSVersion string
 	// LeaseOf returns the state of the Lease for an unlinked cluster. The result must not change
-	// during Make. If LeaseOf is nil, all these Leases are Free.
+	// during Make. If LeaseOf is nil, the Leases for all unlinked clusters are Free.
 	LeaseOf func(cluster string) Lease
 	// Attempt returns the outcome of the writes to an object of the kind "Service" or
 	// "ServiceImport". If Attempt is nil, every write counts as successful.
@@ -63,18 +63,19 @@ type Cluster struct {
 	Name   string    // empty for the local cluster
 	Domain string    // of the cluster, such as "cluster.local"
 	Age    time.Time // when it was linked; the oldest link decides
-	// Synced reports whether the exported Services have synced since the writer began, and
-	// ServiceExportsSynced does the same for the ServiceExports. The plan removes members of a
-	// ServiceImport only if both fields are true. Exports of an unreachable cluster stay unchanged.
+	// Synced reports whether the exported Services have synced since the writer began.
+	// ServiceExportsSynced reports whether the ServiceExports have synced. The plan removes members
+	// of a ServiceImport only if both fields are true. Exports of an unreachable cluster stay
+	// unchanged.
 	Synced, ServiceExportsSynced bool
 	Exports                      []Export // IDs are unique
-	// Emptied means that the cluster does not serve ServiceExports. The plan then removes the
-	// cluster from ServiceImports after UnlinkedAfter.
+	// Emptied means that the cluster does not serve ServiceExports. The plan removes such a cluster
+	// from ServiceImports after UnlinkedAfter.
 	Emptied bool
 	LinkSettings
 	Lease Lease
 	// OtherNetwork means that clients reach the cluster through Linkerd gateways. The IP families
-	// of the cluster's Services may then differ from those of the clients.
+	// of such a cluster's Services may differ from those of the clients.
 	OtherNetwork bool
 }
 

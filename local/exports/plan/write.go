@@ -61,8 +61,8 @@ func (m writer) write() {
 		}
 	}
 	for _, g := range slices.SortedFunc(maps.Keys(m.named), compareGroups) {
-		// If somebody has removed all members from an object, its exports are unknown until all
-		// clusters have synced.
+		// If somebody has removed all members from an object, the object's exports are unknown
+		// until all clusters have synced.
 		if len(m.members[g]) == 0 && !m.frozen[g] && !m.leftToLinkerd(g) &&
 			(len(m.named[g].clusters) > 0 || m.allKnow(g.kind)) {
 			m.remove(g)
@@ -78,7 +78,7 @@ func (m writer) write() {
 }
 
 // nameWinners returns the group that gets each Service name. The group whose Service already exists
-// wins. Otherwise, the first kind wins, and among groups of the same kind, the oldest link.
+// wins, then the group of the first kind, and then the group of the oldest link.
 func (m writer) nameWinners(wanted []*merged) map[ID]group {
 	winners := make(map[ID]group)
 	for _, one := range wanted {
@@ -108,8 +108,8 @@ func (m writer) wins(g, over group) bool {
 	) < 0
 }
 
-// judgeTarget decides whether the plan may write the objects with a group's names. The winner is
-// the group that gets the name of the Service.
+// judgeTarget decides whether the plan may write the objects with a group's names. The winner
+// argument is the group that gets the name of the Service.
 func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) {
 	g := one.group
 	if m.leftToLinkerd(g) {
@@ -206,10 +206,9 @@ func (m writer) want(one *merged) {
 
 // wantImport adds the ServiceImport of a group, and its derived Service. The derived Service waits
 // until its owner, the ServiceImport, exists. The ServiceImport gets its IPs once the derived
-// Service has IPs. If the derived Service is deleted or loses its IPs, the ServiceImport keeps the
-// IPs, and the plan creates the Service again with the same IPs. If another object has the derived
-// Service's name, the ServiceImport has no IPs. The plan does not create an object whose members
-// are all on hold.
+// Service has IPs. If the derived Service is deleted or loses its IPs, the plan creates the Service
+// again with the IPs of the ServiceImport. If another object has the derived Service's name, the
+// ServiceImport has no IPs. The plan does not create an object whose members are all on hold.
 func (m writer) wantImport(one *merged) {
 	have := m.Imports[one.of]
 	conditions := reporter(m)
@@ -319,7 +318,7 @@ func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *Wante
 	return &m.out.Services[len(m.out.Services)-1]
 }
 
-// service returns a Service for a group, with nothing but the mark.
+// service returns a Service that contains only the mark of a group.
 func (m writer) service(one *merged) WantedService {
 	w := WantedService{
 		ID:       one.target(),
@@ -368,8 +367,7 @@ func (m writer) removeService(g group) {
 }
 
 // SharedTurn is the turn for writes to objects without an export since this replica became the
-// leader. No cluster has this name. Clusters that only an object lists therefore do not get
-// separate turns.
+// leader. No cluster has this name. Clusters without an export therefore do not get separate turns.
 const SharedTurn = "no export"
 
 // turn returns the first member of a group that has an export, or has had one under this leader.
