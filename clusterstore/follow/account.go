@@ -55,8 +55,8 @@ type sums struct {
 	stagedShared int64 // shared values of listed objects only
 }
 
-// counted returns the bytes that count against the memory cap: those of the cache or of the list,
-// whichever is larger.
+// counted returns the larger of the cached and the listed size, which is what counts against the
+// memory cap.
 func (s *sums) counted() int64 { return max(s.cached+s.cachedShared, s.listed+s.listedShared) }
 
 // beside returns the bytes that a list stages in addition to the cache.
@@ -196,8 +196,8 @@ func (a *account) announced(least, more int64) error {
 	return a.memory.fits(whole.counted()-a.counted, a.what)
 }
 
-// keep counts a staged object as cached. The before argument holds the shared values of the object
-// that it replaces.
+// keep counts a staged object as cached. The before argument holds the shared values of the
+// replaced object.
 func (a *account) keep(key string, size int64, of, before handles) {
 	if a == nil {
 		return

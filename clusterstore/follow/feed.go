@@ -137,8 +137,7 @@ func (f *feed[O, T]) beginList() {
 	f.stage = newStage[T](f.prints)
 }
 
-// abandonList discards all staged objects. If any object was staged, abandonList makes later lists
-// rate-limited.
+// abandonList discards all staged objects. Later lists are rate-limited if any object was staged.
 func (f *feed[O, T]) abandonList() {
 	if f.stage != nil {
 		f.resource.relists = f.resource.relists || f.stage.begun

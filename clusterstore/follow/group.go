@@ -14,7 +14,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// eventRate and eventBurst limit the events that a cluster with a memory cap may send. Handling an
+// eventRate and eventBurst limit the rate of events from a cluster with a memory cap. Handling an
 // event takes about 20 µs of CPU time.
 const (
 	eventRate  = 10_000 // per second

@@ -323,7 +323,8 @@ func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (meta
 	return page, n, err
 }
 
-// late returns an error if reading a list has taken too long, and records a trouble if it is slow.
+// late returns an error if reading a list has taken too long, and records a trouble if the list is
+// slow.
 func (r *Resource) late(began time.Time) error {
 	switch took := time.Since(began); {
 	case took > maxListTime:
@@ -399,8 +400,9 @@ func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool
 }
 
 // afterNoAnswer returns the step after a failure to open a watch or to read the current version. If
-// the server only requests a pause, the step is repeated. If the server rejects the request itself,
-// the objects are listed again, because the server may no longer know the kind or the version.
+// the server only requests a pause, the failed step is repeated. If the server rejects the request
+// itself, the objects are listed again, because the server may no longer know the kind or the
+// version.
 func afterNoAnswer(err error, again step) step {
 	switch {
 	case apierrors.IsTooManyRequests(err):
@@ -492,8 +494,8 @@ func (r *Resource) reportReadable() {
 // markTried lets the Group's first sync continue.
 func (r *Resource) markTried() { r.triedOnce.Do(func() { close(r.tried) }) }
 
-// throttle delays the next request if the server sent Retry-After with an error, up to maxThrottle
-// or maxRetryAfter.
+// throttle delays the next request by the Retry-After that the server sent with an error, but at
+// most by maxThrottle or maxRetryAfter.
 func (r *Resource) throttle(err error) {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok || seconds <= 0 {

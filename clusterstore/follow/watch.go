@@ -19,8 +19,8 @@ const (
 	// watches do not all end at the same time.
 	watchTime    = 5 * time.Minute
 	watchOverrun = 10 * time.Second // how much longer than requested a watch may last
-	// watchSilence is how long a watch may receive neither an event nor a bookmark. API servers
-	// send a bookmark every minute (defaultBookmarkFrequency in
+	// watchSilence is the longest time that a watch may stay open without receiving an event or a
+	// bookmark. API servers send a bookmark every minute (defaultBookmarkFrequency in
 	// k8s.io/apiserver/pkg/storage/cacher).
 	watchSilence = 100 * time.Second
 	shortWatch   = 10 * time.Second // a shorter watch may count as a trouble
@@ -150,12 +150,12 @@ func broken(err error) bool {
 // the object's managedFields, which API servers write in whole seconds. Only the goroutine that
 // executes Resource.run uses a lag. A nil lag measures nothing.
 //
-// Some updates do not set a new time. For example, marking an object for deletion leaves the time
-// of an earlier change, which may be long past. Detecting unchanged times exactly would require
-// memory for the time of every object. Therefore, an update is only measured if its time is the
-// resource's newest and was first received at most a second ago. Any user may write a future time
-// into an object. Future times are replaced with the current time, because no update would be
-// measured until then otherwise.
+// Some updates do not set a new time in managedFields. For example, marking an object for deletion
+// leaves the time of an earlier change, which may be long past. To detect these updates exactly,
+// Isthmus would have to store the time of every object. Instead, lag only measures an update if its
+// time is the newest of the resource and was first received at most a second ago. Any user may
+// write a future time into an object. Future times are replaced with the current time, because a
+// future time would otherwise prevent all measurements until that time.
 type lag struct {
 	seconds prometheus.Observer // fixed
 
@@ -177,8 +177,7 @@ func (l *lag) updated(o metav1.Object) (newest int64) {
 	return min(newest, time.Now().Unix())
 }
 
-// seen records the time of a listed or new object, which is not measured because it was not
-// updated.
+// seen records the time of a listed or new object without measuring the lag.
 func (l *lag) seen(updated int64) {
 	if l != nil && updated > l.newest {
 		l.newest = updated

@@ -165,8 +165,8 @@ func withoutToken(err error, token string) error {
 	return err
 }
 
-// reworded returns an error with a different message. Of the other properties of err, the new error
-// only preserves whether the credentials were refused.
+// reworded returns an error with a different message. The new error only preserves whether err
+// means that the credentials were refused.
 func reworded(err error, text string) error {
 	if apierrors.IsUnauthorized(err) {
 		return apierrors.NewUnauthorized(text)

@@ -108,8 +108,8 @@ func settled(err error) bool {
 	return err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 }
 
-// tellsPresent reports whether the result of a read shows the current state of the cluster. The
-// error for a missing object also shows the current state, for example, but a timeout does not.
+// tellsPresent reports whether the result of a read shows the current state of the cluster. A
+// timeout does not show the current state, but an error for a missing object does.
 func tellsPresent(err error) bool {
 	_, content := errors.AsType[contentError](err)
 	return content || settled(err)

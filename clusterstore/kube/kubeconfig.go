@@ -51,8 +51,8 @@ var errUnparsable = errors.New("kubeconfig can't be parsed")
 // contain a server, its certificate authority, and a token or a client certificate, all of them
 // inline. Unknown fields are ignored, as in client-go.
 //
-// Errors and warnings never quote the kubeconfig, because quotes could reveal credentials. Only
-// names of unknown fields are quoted if they are unlikely to be secrets. Errors from parsers are
+// Errors and warnings never quote the kubeconfig, because quotes could reveal credentials. The only
+// exceptions are names of unknown fields that are unlikely to be secrets. Errors from parsers are
 // not wrapped, because they quote the input.
 func ReadKubeconfig(data []byte) (*rest.Config, Warnings, error) {
 	var cfg *rest.Config
@@ -351,9 +351,10 @@ const (
 	// maxDepth limits the nesting of maps and lists. A kubeconfig without extensions has at most 8
 	// levels.
 	maxDepth = 20
-	// maxRSA limits the integers in an RSA key, in bits. crypto/tls has the same limit for a peer's
-	// key. The CPU time for a key grows with the cube of its length, and the computation cannot be
-	// canceled. The computation for a key as large as a kubeconfig would take hours.
+	// maxRSA limits the length of the integers in an RSA key, in bits. crypto/tls has the same
+	// limit for a peer's key. The CPU time for a key grows with the cube of its length, and the
+	// computation cannot be canceled. The computation for a key as large as a kubeconfig would take
+	// hours.
 	maxRSA = 8192
 )
 

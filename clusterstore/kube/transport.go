@@ -132,7 +132,7 @@ func (w withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, err
 	return response, err
 }
 
-// singleTry limits how often net/http retries a request and how much is read of an error response.
+// singleTry limits how often net/http retries a request, and how much of an error response is read.
 // In addition, singleTry removes Warning headers, which client-go would log.
 type singleTry struct{ next http.RoundTripper }
 
@@ -246,8 +246,8 @@ const (
 )
 
 // boundBody limits the size of a response's body. The body of an error response is read
-// immediately, and may be truncated, because the status code is enough to report the error. For all
-// other responses, closing the body calls the cancel function.
+// immediately, and may be truncated, because the status code is enough to report the error. Closing
+// the body of any other response calls the cancel function.
 func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *http.Response) error {
 	switch status := response.StatusCode; {
 	case status == http.StatusSwitchingProtocols:
@@ -262,8 +262,8 @@ func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *
 		response.Body = body{response.Body, cancel}
 		return nil
 	}
-	// A blocked Read, even within the decompression, only returns when the context of the request
-	// is canceled.
+	// Only canceling the context of the request interrupts a blocked Read, which may be within the
+	// decompression.
 	late := time.AfterFunc(errorTimeout, func() { cancel(nil) })
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxError))
 	late.Stop()
