@@ -6,12 +6,13 @@
 //		… // pod is valid until this returns: keep copies
 //	})
 //
-// The package follows these rules for all responses:
+// The following rules apply to all responses:
 //
 //   - Decoded fields (kinds.go) have the same values as with client-go. Tests compare the results
-//     of both.
-//   - Only annotations in the domains of Linkerd and Isthmus are decoded, only environment
-//     variables with a proxy's addresses, and only the time of the newest update in managedFields.
+//     with those of client-go.
+//   - Only annotations in the domains of Linkerd and Isthmus are decoded. Environment variables are
+//     only decoded if they contain a proxy's addresses. From managedFields, only the time of the
+//     newest update is decoded.
 //   - A list or page is never held in memory as a whole. Objects of up to 64 KiB are read into
 //     shared buffers. Only one larger object per API server is in memory at a time. An idle watch
 //     uses 1 KiB.
@@ -21,10 +22,10 @@
 //   - If the API's own validation limits a list or a string, the package applies the same limit.
 //   - Objects in DELETED and BOOKMARK events are never refused, but may only contain names and a
 //     version.
-//   - A response fails if it contains something that no API server sends: an object of the wrong
-//     kind, an object without a name, a name longer than 253 bytes, an object larger than 16 MiB, a
-//     JSON object larger than 4 MiB, a list larger than 256 MiB, 64 KiB of white space between two
-//     JSON values, or a built-in Kubernetes kind in JSON.
+//   - A response fails if it contains something that no API server sends, such as an object of the
+//     wrong kind or without a name, or a built-in Kubernetes kind in JSON. The limits are 253 bytes
+//     for a name, 16 MiB for an object, 4 MiB for a JSON object, 256 MiB for a list, and 64 KiB for
+//     the white space between two JSON values.
 //   - A truncated list is an error.
 //   - ERROR events, and responses with a status other than 200, result in the same errors as in
 //     client-go. At most 64 KiB of an error are decoded.

@@ -10,7 +10,7 @@
 //	})
 //	follow.NewGroup(follow.Options{}, pods).Run(ctx, nil)
 //
-// The cache follows these rules:
+// The following rules apply to the cache:
 //
 //   - An object stays in its Store until the API server reports its deletion. If API discovery
 //     confirms that an optional kind no longer exists, all objects of the kind are dropped
@@ -24,7 +24,7 @@
 //   - The first sync waits up to 25 s for optional resources. The first sync does not wait for
 //     resources that are forbidden, absent or over budget, or whose kind is [Kind].Unawaited.
 //
-// Retries follow these rules:
+// The following rules apply to retries:
 //
 //   - The Health shows every failure immediately. Most failed requests are retried within 4 s.
 //   - A required resource that may be listed but not watched is retried within 30 s.

@@ -13,7 +13,7 @@
 //	<-t.Settled()
 //	addresses := t.Addresses()
 //
-// Probes follow these rules:
+// The following rules apply to gateways and their probes:
 //
 //   - A gateway counts as dead after three consecutive failed probes, and as alive again after one
 //     successful probe. Dead gateways are not used while another gateway of the cluster is alive.

@@ -11,7 +11,7 @@
 // contains client-go's clients for the API groups that Isthmus uses, and [MCS] contains clients for
 // the MCS-API.
 //
-// Kubeconfigs follow these rules:
+// The following rules apply to kubeconfigs:
 //
 //   - A kubeconfig cannot make Isthmus run a program, read a file, use a proxy or impersonate
 //     another user.
@@ -20,11 +20,11 @@
 //   - Unknown fields are ignored.
 //   - Errors and warnings never quote a kubeconfig, except for short names of unknown fields.
 //
-// Requests follow these rules:
+// The following rules apply to requests:
 //
 //   - If a server does not respond, the request fails within seconds. A dial timeout detects
-//     unreachable servers, timeouts for the TLS handshake and the response header detect silent
-//     servers, and pings detect servers that become unreachable later.
+//     unreachable servers. Timeouts for the TLS handshake and the response header detect servers
+//     that accept connections but send nothing. Pings detect servers that become unreachable later.
 //   - If a server refuses a request with GOAWAY or by resetting the stream, the request is sent at
 //     most three times.
 //   - While a server keeps sending data, only the caller's context limits the duration of the
@@ -49,7 +49,8 @@
 //     the server in the kubeconfig. Requests to the local cluster may use a proxy from the
 //     environment variables.
 //
-// Facts are the trust anchors, the Pod networks and the server's version. Facts follow these rules:
+// Facts are the trust anchors, the Pod networks and the server's version. The following rules apply
+// to facts:
 //
 //   - A [Keeper] reads facts after the API server's first response, and every hour after that.
 //     Viewing a page never causes a request.
