@@ -36,16 +36,15 @@ import (
 
 const month = 30 * 24 * time.Hour
 
-// brokenWorld is a world in which much is wrong at once: the two clusters of a checkedWorld, and
-// two more that are linked.
+// brokenWorld is a checkedWorld with two more linked clusters and many simultaneous faults.
 type brokenWorld struct {
 	*checkedWorld
 	north, south *kube.Client
 	gateway      *harness.Replica
-	contexts     string // a kubeconfig with one for west, which is the current one, and one for east
+	contexts     string // kubeconfig whose contexts are west, the current one, and east
 }
 
-// newBrokenWorld breaks all of it before the gateway starts.
+// newBrokenWorld causes all faults before the replica starts.
 func newBrokenWorld(t *testing.T, faults []fault) *brokenWorld {
 	w := &brokenWorld{checkedWorld: newCheckedWorld(t, "north", "south")}
 	w.north, w.south = w.more[0], w.more[1]
@@ -82,13 +81,13 @@ func (w *brokenWorld) writeContexts(t *testing.T) string {
 	return path
 }
 
-// verb returns what runs a verb as a user does who follows a next step.
+// verb returns a change that runs an isthmus command as suggested to the user.
 func verb(args ...string) change {
 	return func(t *testing.T, w *brokenWorld) {
 		t.Helper()
 		args := append(slices.Clone(args), "--kubeconfig", w.contexts, "--admin", w.gateway.MetricsAddr())
 		if args[0] == "unlink" {
-			args = args[:len(args)-2] // it asks no gateway
+			args = args[:len(args)-2] // this command does not query replicas
 		}
 		if r := runVerb(t, w.isthmus, args...); r.code != 0 {
 			t.Errorf("isthmus %v: exit code %d\n%s%s", args, r.code, r.stdout, r.stderr)
@@ -96,7 +95,8 @@ func verb(args ...string) change {
 	}
 }
 
-// access returns a kubeconfig of an account in a linked cluster, with a token that is good for so long.
+// access returns a kubeconfig for an account in a linked cluster. The token is valid for the given
+// time.
 func (w *brokenWorld) access(t *testing.T, c *kube.Client, account string, good time.Duration) []byte {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{
@@ -111,10 +111,10 @@ func (w *brokenWorld) access(t *testing.T, c *kube.Client, account string, good 
 	return text
 }
 
-// change changes something in the world.
+// change modifies the world.
 type change func(*testing.T, *brokenWorld)
 
-// write returns what writes objects.
+// write returns a change that writes objects.
 func write(to func(*brokenWorld) *kube.Client, objects ...runtime.Object) change {
 	return func(t *testing.T, w *brokenWorld) {
 		t.Helper()
@@ -125,7 +125,7 @@ func write(to func(*brokenWorld) *kube.Client, objects ...runtime.Object) change
 func inWest(w *brokenWorld) *kube.Client { return w.west }
 func inEast(w *brokenWorld) *kube.Client { return w.east }
 
-// both does one after the other.
+// both returns a change that makes all given changes in order.
 func both(all ...change) change {
 	return func(t *testing.T, w *brokenWorld) {
 		t.Helper()
@@ -135,7 +135,7 @@ func both(all ...change) change {
 	}
 }
 
-// deleteLink deletes a link Secret.
+// deleteLink returns a change that deletes a link Secret.
 func deleteLink(secret string) change {
 	return func(t *testing.T, w *brokenWorld) {
 		t.Helper()
@@ -143,7 +143,7 @@ func deleteLink(secret string) change {
 	}
 }
 
-// strayLink returns the link Secret of a server.
+// strayLink returns a link Secret for a server.
 func strayLink(name, server string, user clientcmdapi.AuthInfo) *corev1.Secret {
 	text, err := kube.Kubeconfig(name, clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}, user)
 	if err != nil {
@@ -152,7 +152,7 @@ func strayLink(name, server string, user clientcmdapi.AuthInfo) *corev1.Secret {
 	return kube.Link(name, text)
 }
 
-// selectedPod returns a Pod that a Service selects, with its status.
+// selectedPod returns a Pod, with its status, that matches a Service's selector.
 func selectedPod(app, ip string, ready corev1.ConditionStatus) *unstructured.Unstructured {
 	pod := kube.Pod("shop", app+"-1", "default")
 	pod.Labels = map[string]string{"app": app}
@@ -187,13 +187,13 @@ func annotated(s *corev1.Service, name, value string) *corev1.Service {
 	return s
 }
 
-// member writes a Service in east with an endpoint.
+// member returns a change that writes a Service with an endpoint to east.
 func member(name, ip string) change {
 	return write(inEast, kube.Service("shop", name), kube.Slice("shop", name, "a", kube.Endpoint(ip)))
 }
 
-// TestBroken: of much that is wrong at once, isthmus check and isthmus explain find each thing and
-// name what to do. Once that is done, they find nothing.
+// TestBroken causes many faults at once. The commands isthmus check and isthmus explain must report
+// each fault with a hint, and report nothing after all hints have been followed.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	w := newBrokenWorld(t, faults)
@@ -219,7 +219,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// checked returns an error unless isthmus check finds all of these faults, and nothing else.
+// checked returns an error unless isthmus check reports exactly these faults.
 func (w *brokenWorld) checked(t *testing.T, faults []fault, want int) error {
 	code, bad, out := w.check(t, "--admin", w.gateway.MetricsAddr())
 	var errs []error
@@ -254,7 +254,8 @@ func (w *brokenWorld) explain(t *testing.T, v *verdict, args ...string) verbRun 
 	return runVerb(t, w.isthmus, args...)
 }
 
-// explained returns an error unless isthmus explain has the verdict, for programs and for people.
+// explained returns an error unless isthmus explain returns the verdict in its JSON and its text
+// output.
 func (w *brokenWorld) explained(t *testing.T, v *verdict) error {
 	var page adminapi.Explanation
 	r := w.explain(t, v, "-o", "json")
@@ -281,19 +282,20 @@ func matches(pattern, text string) bool {
 	return regexp.MustCompile(`^(?:` + pattern + `)$`).MatchString(text)
 }
 
-// checkedWorld is a cluster of gateways and one that is linked, with all that isthmus check looks
-// for, and nothing wrong.
+// checkedWorld consists of a local and a linked cluster with everything that isthmus check
+// requires, and without any fault.
 type checkedWorld struct {
 	*testing.T
 	west, east *kube.Client
 	eastServer *harness.Cluster
-	more       []*kube.Client // besides
-	kubeconfig string         // a gateway's
+	more       []*kube.Client // additional clusters
+	kubeconfig string         // kubeconfig of a replica
 	isthmus    string
 	anchor     string
 }
 
-// newCheckedWorld starts the two, and more that have the same, and are not linked.
+// newCheckedWorld starts the clusters. Additional clusters contain the same objects, but are not
+// linked.
 func newCheckedWorld(t *testing.T, more ...string) *checkedWorld {
 	servers := startClusters(
 		t,
@@ -359,7 +361,8 @@ func (w *checkedWorld) anchors(text string) *corev1.ConfigMap {
 	}
 }
 
-// link returns a kubeconfig for the linked cluster at some server, with a token that is good for so long.
+// link returns a kubeconfig for the linked cluster with the given server. The token is valid for
+// the given time.
 func (w *checkedWorld) link(server string, authority []byte, good time.Duration) []byte {
 	w.Helper()
 	seconds := int64(good.Seconds())
@@ -377,7 +380,7 @@ func (w *checkedWorld) link(server string, authority []byte, good time.Duration)
 	return text
 }
 
-// check runs isthmus check, and returns its exit code and what is not fine.
+// check runs isthmus check and returns its exit code and all failed checks.
 func (w *checkedWorld) check(t *testing.T, args ...string) (code int, bad []string, out adminapi.CheckOutput) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -402,14 +405,15 @@ func (w *checkedWorld) check(t *testing.T, args ...string) (code int, bad []stri
 	return cmd.ProcessState.ExitCode(), bad, out
 }
 
-// anchorPEM returns a trust anchor that is good for so long.
+// anchorPEM returns a trust anchor that is valid for the given time.
 func anchorPEM(t *testing.T, good time.Duration) string {
 	t.Helper()
 	certificate, _ := selfSigned(t, good)
 	return string(certificate)
 }
 
-// selfSigned returns a certificate that is good for so long from now on, and its key, as PEM.
+// selfSigned returns a self-signed certificate, valid for the given time from now on, and its key
+// as PEM.
 func selfSigned(t *testing.T, good time.Duration) (certificate, key []byte) {
 	t.Helper()
 	made, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -432,26 +436,27 @@ func selfSigned(t *testing.T, good time.Duration) (certificate, key []byte) {
 		)
 }
 
-// fault is something that is wrong, and how it is found.
+// fault is a fault with the expected reports.
 type fault struct {
 	name          string
 	spoil, repair change
-	check         []finding // by isthmus check
-	explain       *verdict  // by isthmus explain
+	check         []finding // expected lines of isthmus check
+	explain       *verdict  // expected verdict of isthmus explain
 }
 
-// finding is a line of isthmus check, and what it advises: patterns.
+// finding contains patterns for a line of isthmus check and for its hint.
 type finding struct{ line, hint string }
 
-// verdict is what isthmus explain has for an address, or (empty) for the service.
+// verdict is the expected result of isthmus explain for an address or, if the address is empty, for
+// the service.
 type verdict struct {
 	args, address, verdict string
-	words                  []string // patterns of what a person sees
+	words                  []string // patterns for the text output
 }
 
 const noAnswer = "its API server does not answer"
 
-// unchecked are the checks that a cluster's API server has to answer for.
+// unchecked returns findings for the checks that need a response from a cluster's API server.
 func unchecked(cluster, why string, checks ...string) (list []finding) {
 	for _, c := range checks {
 		list = append(list, finding{"unchecked " + c + " " + cluster + ": " + why, ""})
@@ -459,9 +464,9 @@ func unchecked(cluster, why string, checks ...string) (list []finding) {
 	return list
 }
 
-// unauthorizedOrClosed matches what a request for the version shows if the API server refuses the
-// credentials. A kube-apiserver closes the connection together with its 401, so a request beside the
-// refused one may fail with that instead.
+// unauthorizedOrClosed matches the error of a version request when the API server rejects the
+// credentials. A kube-apiserver closes the connection together with its 401, so that a parallel
+// request may fail with that error instead.
 const unauthorizedOrClosed = "(the API server responded with 401 Unauthorized to a version request" +
 	"|.*: the API server closed the connection or refused the request .*)"
 
@@ -603,7 +608,7 @@ var faults = []fault{
 				kube.Link("east", w.access(t, w.east, "isthmus-remote-access", 20*time.Hour)),
 			))
 		},
-		repair: verb("link", "east", "--context", "east", "--apply"), // only once there is one link
+		repair: verb("link", "east", "--context", "east", "--apply"), // requires that there is only one link
 		check: []finding{
 			{
 				"warning link-expiry east: its token expires in (19|20) hours, at .*",
@@ -723,7 +728,7 @@ var faults = []fault{
 		name: "a port that a member lacks",
 		spoil: both(member("search", "10.245.0.32"), write(inEast, onPort(kube.Service("shop", "search"), 8080)),
 			write(inWest, kube.Federated("shop", "search-federated", "", "search@east"))),
-		// a port with another number is added by apply, not put in its place
+		// Apply would add a port with another number instead of replacing the old port.
 		repair: func(t *testing.T, w *brokenWorld) {
 			must(t, w.east.CoreV1().Services("shop").Delete(t.Context(), "search", metav1.DeleteOptions{}))
 			must(t, w.east.Apply(t.Context(), kube.Service("shop", "search")))
@@ -754,7 +759,7 @@ var faults = []fault{
 		},
 	},
 
-	// These only explain can find.
+	// Only isthmus explain can detect these faults.
 	{
 		name: "a target port that no container has",
 		spoil: both(write(inEast, selecting("api", "web"), selectedPod("api", "10.245.0.20", corev1.ConditionTrue)),

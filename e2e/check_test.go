@@ -9,9 +9,9 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestCheckFromHere: without a gateway isthmus check looks at all else by the user's own
-// kubeconfig, rights of the account that is to run it among it, and with --pre it does so before an
-// installation.
+// TestCheckFromHere checks that isthmus check works without a replica. It uses the user's
+// kubeconfig and also checks the permissions of the account for Isthmus. With --pre, it works
+// before an installation.
 func TestCheckFromHere(t *testing.T) {
 	t.Parallel()
 	w := newCheckedWorld(t)

@@ -26,10 +26,10 @@ var (
 	company = flag.Int("company", 8, "run that many of the cases at the same time that can share an environment")
 )
 
-// TestConformance runs every case of testdata/cases. Cases mostly wait, so several run at the same
-// time: those that need an environment of their own one by one in each, the others together in the
-// first, at first those without links. A case is a subtest: -run 'TestConformance/^plain-' chooses,
-// -v shows the commands as they run.
+// TestConformance runs every case in testdata/cases. Several cases run in parallel, because they
+// mostly wait. Cases that need their own environment run one after the other in each environment.
+// All other cases share the first environment, those without links first. Each case is a subtest:
+// -run 'TestConformance/^plain-' selects cases, and -v prints their commands.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	var unlinked, linked, restarts, alone []*cases.Case
@@ -47,7 +47,8 @@ func TestConformance(t *testing.T) {
 			unlinked = append(unlinked, c)
 		}
 	}
-	// Cases that restart the gateway come first: they take longest, and the others need a gateway without flags.
+	// Cases that restart the replica run first. They take the longest, and the other cases need a
+	// replica without flags.
 	rest := queue(slices.Concat(restarts, alone))
 	var players sync.WaitGroup
 	for i := range max(1, *environments) {
@@ -64,7 +65,7 @@ func TestConformance(t *testing.T) {
 	players.Wait()
 }
 
-// queue returns a channel that has all cases.
+// queue returns a closed channel with all cases.
 func queue(all []*cases.Case) <-chan *cases.Case {
 	q := make(chan *cases.Case, len(all))
 	for _, c := range all {
@@ -74,15 +75,15 @@ func queue(all []*cases.Case) <-chan *cases.Case {
 	return q
 }
 
-// stage is an environment. It is set up for its first case.
+// stage is an environment that is started for its first case.
 type stage struct {
-	t   *testing.T // TestConformance, with which the environment ends
+	t   *testing.T // TestConformance, whose end stops the environment
 	set sync.Once
 	env cases.Environment
-	err error // it could not be set up
+	err error // error of the start
 }
 
-// playTogether runs cases, several at a time.
+// playTogether runs several cases in parallel.
 func (s *stage) playTogether(all []*cases.Case) {
 	var players sync.WaitGroup
 	q := queue(all)
@@ -120,7 +121,7 @@ func (s *stage) play(queued <-chan *cases.Case, opt cases.Options) {
 	}
 }
 
-// unlink ends the links of the cases that have run together.
+// unlink deletes the links of the cases that ran in parallel.
 func (s *stage) unlink() {
 	if s.env.Gateway == nil {
 		return
@@ -143,7 +144,7 @@ func (s *stage) unlink() {
 	})
 }
 
-// oneByOne lets environments start one after the other: they take all of a machine while they do.
+// oneByOne serializes the start of environments, because a start uses all processors.
 var oneByOne sync.Mutex
 
 func (s *stage) setUp() {
@@ -155,7 +156,7 @@ func (s *stage) setUp() {
 	}
 }
 
-// caseFiles returns the files of the cases in folders of testdata that match a pattern.
+// caseFiles returns the case files in the directories of testdata that match a pattern.
 func caseFiles(t *testing.T, folders string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", folders, "*"+cases.Extension))
@@ -165,8 +166,8 @@ func caseFiles(t *testing.T, folders string) []string {
 	return files
 }
 
-// TestCaseAddresses: no two cases share an address of a pod, a cluster IP, an IPv6 address, or a
-// network 127.1.X of this machine. What one leaves behind for a moment does not meet the next.
+// TestCaseAddresses checks that no two cases share a Pod address, a cluster IP, an IPv6 address or
+// a local network 127.1.X. The objects of one case can briefly exist while another case runs.
 func TestCaseAddresses(t *testing.T) {
 	address := regexp.MustCompile(`\b10\.(0\.\d+|[1-9]\d*)\.\d+\b|\bfd00:[0-9a-f:]+\b|\b127\.1\.\d+\.`)
 	user := map[string]string{}
@@ -184,7 +185,7 @@ func TestCaseAddresses(t *testing.T) {
 	}
 }
 
-// TestCaseFiles: all cases can be read.
+// TestCaseFiles checks that all cases can be parsed.
 func TestCaseFiles(t *testing.T) {
 	for _, file := range caseFiles(t, "*") {
 		if _, err := cases.Load(file); err != nil {

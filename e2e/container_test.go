@@ -21,43 +21,43 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// accountPath is where client libraries look for the ServiceAccount's token.
+// accountPath is the directory in which client libraries look for the ServiceAccount's token.
 const accountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // imageBinary is the entry point of the image.
 const imageBinary = "/isthmus"
 
-// containerConfig is which container to run.
+// containerConfig configures a container.
 type containerConfig struct {
 	Template  corev1.PodTemplateSpec
 	Namespace string
-	Name      string // of the Pod
-	Container string // of the template's
+	Name      string // name of the Pod
+	Container string // name of the container in the template
 
-	Client *kube.Client // of the cluster that the Pod is in; it issues the token
-	CA     []byte       // the cluster's certificate authority
-	Binary string       // for the image: a program that needs no other file
-	Dir    string       // an empty folder, for the Pod's files
+	Client *kube.Client // client of the Pod's cluster, which issues the token
+	CA     []byte       // certificate authority of the cluster
+	Binary string       // program for the image, which must be static
+	Dir    string       // empty directory for the Pod's files
 }
 
-// container is Isthmus as the container of a Pod would run it: with what the Pod's template gives it and nothing else.
-// There is no kubelet here, so this type does what one does:
+// container runs Isthmus like a container of a Pod, only with what the Pod's template specifies.
+// There is no kubelet, so container does its work:
 //
-//   - Arguments are the container's, with variables filled in. The environment is the container's,
-//     HOSTNAME and the address of the API server.
-//   - The file system is a folder with the binary, for the image, and the ServiceAccount's token
-//     where the template mounts it. Nothing in it can be written if the template asks for that.
-//   - The user is the one that the template names.
+//   - The arguments are those of the container with expanded variables. The environment consists of
+//     the container's variables, HOSTNAME and the address of the API server.
+//   - The file system is a directory that contains the binary and, if mounted, the ServiceAccount's
+//     token. It is read-only if the template says so.
+//   - The user is the one in the template.
 //
-// An unknown field of a template is an error: a test must not pass because something was left out.
-// Addresses are those that package harness chooses. There is no limit of memory, and no /proc.
-// Close it when the process has ended.
+// Unknown fields in a template are errors, so that no test passes because a field was ignored.
+// Package harness chooses the addresses. There is no memory limit and no /proc. The container must
+// be closed after the process has ended.
 type container struct {
 	args, env []string
 	jail      harness.Jail
 }
 
-// newContainer prepares a Pod. It starts nothing.
+// newContainer prepares a container without starting it.
 func newContainer(ctx context.Context, cfg containerConfig) (*container, error) {
 	fail := func(err error) (*container, error) {
 		return nil, fmt.Errorf("container %s of Pod %s/%s: %w", cfg.Container, cfg.Namespace, cfg.Name, err)
@@ -96,15 +96,15 @@ func newContainer(ctx context.Context, cfg containerConfig) (*container, error) 
 	return p, p.chmod(0o555)
 }
 
-// Harness returns what harness.StartReplica needs to run it.
+// Harness returns the configuration for harness.StartReplica.
 func (p *container) Harness() *harness.Container {
 	return &harness.Container{Path: imageBinary, Args: p.args, Env: p.env, Jail: p.jail}
 }
 
-// Close makes the Pod's files such that they can be deleted.
+// Close makes the container's files deletable.
 func (p *container) Close() error { return p.chmod(0o755) }
 
-// chmod sets the mode of all folders.
+// chmod sets the mode of all directories.
 func (p *container) chmod(mode fs.FileMode) error {
 	return filepath.WalkDir(p.jail.Root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
@@ -114,7 +114,7 @@ func (p *container) chmod(mode fs.FileMode) error {
 	})
 }
 
-// user returns who the container runs as.
+// user returns the container's user id.
 func (cfg containerConfig) user(c corev1.Container) (int, error) {
 	own, whole := cmp.Or(
 		c.SecurityContext,
@@ -133,7 +133,7 @@ func (cfg containerConfig) user(c corev1.Container) (int, error) {
 	return int(*user), nil
 }
 
-// writeFiles writes the image's file system and what is mounted into it.
+// writeFiles writes the image's file system and the mounted files.
 func (cfg containerConfig) writeFiles(ctx context.Context, c corev1.Container) error {
 	if err := errors.Join(
 		os.Chmod(cfg.Dir, 0o755),
@@ -173,13 +173,13 @@ func (cfg containerConfig) writeFiles(ctx context.Context, c corev1.Container) e
 	return nil
 }
 
-// tokenRequest returns which token the container has; nil: none. It is the one that Kubernetes
-// mounts into every container, or that of a projected volume.
+// tokenRequest returns the request for the container's token, or nil if there is no token. The
+// token is either the default token of Kubernetes or that of a projected volume.
 func (cfg containerConfig) tokenRequest(c corev1.Container) (*authenticationv1.TokenRequest, error) {
 	spec := cfg.Template.Spec
 	if len(c.VolumeMounts) == 0 {
 		if spec.AutomountServiceAccountToken == nil || !*spec.AutomountServiceAccountToken {
-			return nil, nil // a ServiceAccount may say otherwise; here a template has to
+			return nil, nil // the tests require the setting in the template
 		}
 		return &authenticationv1.TokenRequest{}, nil
 	}
@@ -197,7 +197,6 @@ func (cfg containerConfig) tokenRequest(c corev1.Container) (*authenticationv1.T
 	return nil, fmt.Errorf("volume %s has no token", c.VolumeMounts[0].Name)
 }
 
-// copyProgram copies a program.
 func copyProgram(to, from string) error {
 	source, err := os.Open(from)
 	if err != nil {
@@ -212,7 +211,7 @@ func copyProgram(to, from string) error {
 	return errors.Join(err, target.Close())
 }
 
-// apiServer returns the variables by which Pods find the API server.
+// apiServer returns the environment variables with the address of the API server.
 func (cfg containerConfig) apiServer() (containerVariables, error) {
 	u, err := url.Parse(cfg.Client.Server())
 	if err != nil {
@@ -221,13 +220,14 @@ func (cfg containerConfig) apiServer() (containerVariables, error) {
 	return containerVariables{{"KUBERNETES_SERVICE_HOST", u.Hostname()}, {"KUBERNETES_SERVICE_PORT", u.Port()}}, nil
 }
 
-// containerVariable is one of the environment.
+// containerVariable is an environment variable.
 type containerVariable struct{ name, value string }
 
-// containerVariables are an environment, in order.
+// containerVariables is an ordered environment.
 type containerVariables []containerVariable
 
-// environment returns the container's: what a kubelet adds, then the template's.
+// environment returns the container's environment: the variables that a kubelet adds, followed by
+// those from the template.
 func (cfg containerConfig) environment(c corev1.Container) (containerVariables, error) {
 	all, err := cfg.apiServer()
 	if err != nil {
@@ -249,7 +249,7 @@ func (cfg containerConfig) environment(c corev1.Container) (containerVariables, 
 	return all, nil
 }
 
-// field returns a field of the Pod.
+// field returns the value of a field of the Pod.
 func (cfg containerConfig) field(from *corev1.EnvVarSource) (string, error) {
 	if from.FieldRef != nil {
 		switch from.FieldRef.FieldPath {
@@ -264,7 +264,7 @@ func (cfg containerConfig) field(from *corev1.EnvVarSource) (string, error) {
 
 var variableReference = regexp.MustCompile(`\$\([A-Za-z_][A-Za-z0-9_]*\)`)
 
-// expand fills in variables, which are written $(NAME). Those that are not there stay.
+// expand expands variables of the form $(NAME). Unknown variables are left as they are.
 func (all containerVariables) expand(text string) string {
 	return variableReference.ReplaceAllStringFunc(text, func(ref string) string {
 		for i := len(all) - 1; i >= 0; i-- {

@@ -31,18 +31,18 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// lostEast is a local cluster with two replicas and their clients. The linked cluster east is behind
-// a fault proxy, so the test can change east while the replicas can't reach it.
+// lostEast is a local cluster with two replicas and their clients. The linked cluster east is
+// behind a fault proxy, so that the test can change east while the replicas cannot reach it.
 type lostEast struct {
 	west, east *kube.Client
 	between    *harness.FaultProxy
 	replicas   []*harness.Replica
 	proxies    []*proxy.Subscriber
-	first      []netip.AddrPort // addresses of east before the outage
+	first      []netip.AddrPort // east's addresses before the outage
 }
 
-// newLostEast returns once all proxies have the endpoints of east. The replicas have the permissions of
-// manifests/install.
+// newLostEast starts the clusters and waits until all proxies have the endpoints in east. The
+// replicas have the permissions from manifests/install.
 func newLostEast(t *testing.T) *lostEast {
 	t.Helper()
 	servers := startClusters(t, []string{"namespace"}, "west", "east")
@@ -75,7 +75,7 @@ func newLostEast(t *testing.T) *lostEast {
 	return l
 }
 
-// link writes the link Secret of east for a server and a user.
+// link writes the link Secret for east with a server and a user.
 func (l *lostEast) link(t *testing.T, server string, user clientcmdapi.AuthInfo) {
 	t.Helper()
 	kubeconfig, err := l.east.Kubeconfig(server, user)
@@ -84,7 +84,7 @@ func (l *lostEast) link(t *testing.T, server string, user clientcmdapi.AuthInfo)
 	must(t, err)
 }
 
-// annotate sets an annotation of the link Secret, or removes it.
+// annotate sets an annotation on the link Secret. A nil value removes the annotation.
 func (l *lostEast) annotate(t *testing.T, key string, value *string) {
 	t.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
@@ -95,8 +95,8 @@ func (l *lostEast) annotate(t *testing.T, key string, value *string) {
 	must(t, err)
 }
 
-// rewriteCopy replaces the ConfigMaps of the copy. The change function gets the parts of the copy's
-// data, and the description of the copy, which is an annotation of each ConfigMap.
+// rewriteCopy replaces the ConfigMaps of the copy. The change function receives the parts of the
+// copy's data and the description of the copy, which is an annotation on each ConfigMap.
 func (l *lostEast) rewriteCopy(t *testing.T, change func(parts [][]byte, head map[string]any) [][]byte) {
 	t.Helper()
 	const headAnnotation, partKey = "isthmus.io/cache", "part"
@@ -135,8 +135,8 @@ func (l *lostEast) rewriteCopy(t *testing.T, change func(parts [][]byte, head ma
 	}
 }
 
-// replaceFirst restarts the first replica, waits until the replica has logged the text again, and
-// checks that the other replica still serves east.
+// replaceFirst restarts the first replica, waits until it logs the text again, and checks that the
+// other replica still serves east.
 func (l *lostEast) replaceFirst(t *testing.T, text string, args ...string) {
 	t.Helper()
 	logged := func() int { return strings.Count(l.replicas[0].Log(math.MaxInt), text) }
@@ -153,7 +153,7 @@ func (l *lostEast) replaceFirst(t *testing.T, text string, args ...string) {
 	}
 }
 
-// setCacheVerbs sets what replicas may do with ConfigMaps.
+// setCacheVerbs sets the replicas' permissions for ConfigMaps.
 func (l *lostEast) setCacheVerbs(t *testing.T, verbs ...string) {
 	t.Helper()
 	roles := l.west.RbacV1().Roles(kube.LinkNamespace)
@@ -167,7 +167,7 @@ func (l *lostEast) setCacheVerbs(t *testing.T, verbs ...string) {
 	must(t, err)
 }
 
-// awaitForbidden waits until the replicas may not list ConfigMaps.
+// awaitForbidden waits until the replicas cannot list ConfigMaps.
 func (l *lostEast) awaitForbidden(t *testing.T) {
 	t.Helper()
 	await(t, "the permission is gone", func() error {
@@ -201,7 +201,8 @@ func (l *lostEast) awaitRewritten(t *testing.T, before map[string][]string) {
 	}))
 }
 
-// deploy replaces the Pods of east by three others, in one EndpointSlice, and returns their addresses.
+// deploy replaces the Pods in east by three new ones in a single EndpointSlice, and returns their
+// addresses.
 func (l *lostEast) deploy(t *testing.T, release int) (addrs []netip.AddrPort) {
 	t.Helper()
 	var pods []runtime.Object
@@ -225,7 +226,7 @@ func (l *lostEast) deploy(t *testing.T, release int) (addrs []netip.AddrPort) {
 	return addrs
 }
 
-// lose makes the API of east unreachable, and returns the time.
+// lose makes east's API unreachable and returns the time.
 func (l *lostEast) lose(t *testing.T) time.Time {
 	t.Helper()
 	lost := time.Now()
@@ -234,7 +235,7 @@ func (l *lostEast) lose(t *testing.T) time.Time {
 	return lost
 }
 
-// copies returns the names of the ConfigMaps of copies, by generation.
+// copies returns the names of the copies' ConfigMaps by generation.
 func (l *lostEast) copies(t *testing.T) map[string][]string {
 	t.Helper()
 	list, err := l.west.CoreV1().ConfigMaps(kube.LinkNamespace).List(
@@ -249,7 +250,7 @@ func (l *lostEast) copies(t *testing.T) map[string][]string {
 	return all
 }
 
-// awaitCopy waits until there is exactly one generation of a copy.
+// awaitCopy waits until there is exactly one generation of the copy.
 func (l *lostEast) awaitCopy(t *testing.T) {
 	t.Helper()
 	await(t, "east is copied", func() error {
@@ -260,7 +261,7 @@ func (l *lostEast) awaitCopy(t *testing.T) {
 	})
 }
 
-// awaitAddrs waits until all proxies have these addresses and no others.
+// awaitAddrs waits until all proxies have exactly these addresses.
 func (l *lostEast) awaitAddrs(t *testing.T, want []netip.AddrPort) {
 	t.Helper()
 	await(t, fmt.Sprint("all proxies have ", want), func() error {
@@ -288,8 +289,8 @@ func (l *lostEast) awaitNoCopy(t *testing.T) {
 	t.Logf("the copy was deleted after %v", time.Since(began).Round(time.Second))
 }
 
-// firstAddrs returns the addresses in the first message of a new stream from a replica. It returns nil
-// if the replica does not know the endpoints of east.
+// firstAddrs returns the addresses in the first message of a new stream. It returns nil if the
+// replica does not know the endpoints in east.
 func (l *lostEast) firstAddrs(t *testing.T, replica int) []netip.AddrPort {
 	t.Helper()
 	conn, err := proxy.Dial(l.replicas[replica].Addr())
@@ -312,7 +313,7 @@ func (l *lostEast) firstAddrs(t *testing.T, replica int) []netip.AddrPort {
 	return s.Recent()[0].Addrs
 }
 
-// mark begins a new history of all proxies.
+// mark starts a new history for all proxies.
 func (l *lostEast) mark() {
 	for _, one := range l.proxies {
 		one.Stream().Mark()
@@ -330,7 +331,7 @@ func (l *lostEast) states(t *testing.T) (all []any) {
 	return all
 }
 
-// expectKept checks that no proxy has lost an endpoint of east since the last mark.
+// expectKept checks that no proxy has lost an endpoint in east since the last mark.
 func (l *lostEast) expectKept(t *testing.T, when string) {
 	t.Helper()
 	l.awaitAddrs(t, l.first)
@@ -344,8 +345,8 @@ func (l *lostEast) expectKept(t *testing.T, when string) {
 	}
 }
 
-// expectOneStep checks that each proxy has got the new endpoints in one message since the last mark,
-// and has lost the old ones in one.
+// expectOneStep checks that each proxy has received all new endpoints in one message since the last
+// mark, and has lost all old ones in one message.
 func (l *lostEast) expectOneStep(t *testing.T) {
 	t.Helper()
 	for i, one := range l.proxies {
@@ -355,7 +356,7 @@ func (l *lostEast) expectOneStep(t *testing.T) {
 	}
 }
 
-// shown returns what a replica shows of east.
+// shown returns a replica's entry for east in /debug/clusters.
 func (l *lostEast) shown(t *testing.T, replica int) adminapi.Cluster {
 	t.Helper()
 	page, err := harness.ReadClusters(t.Context(), l.replicas[replica].MetricsAddr())
@@ -367,7 +368,7 @@ func (l *lostEast) shown(t *testing.T, replica int) adminapi.Cluster {
 	return all[0]
 }
 
-// restart replaces all replicas: one after the other, or all after they have been killed at once.
+// restart replaces all replicas, either one after the other or by killing all of them first.
 func (l *lostEast) restart(t *testing.T, kill bool) {
 	t.Helper()
 	if !kill {
@@ -389,9 +390,9 @@ func (l *lostEast) restart(t *testing.T, kill bool) {
 	must(t, errors.Join(errs...))
 }
 
-// TestCopies: the API of east is lost, and both replicas are replaced, first one by one, and then
-// at once after they were killed. No proxy loses an endpoint, and each endpoint stays as it was. East
-// returns with other Pods: each proxy gets them in one step, and the copy is deleted.
+// TestCopies makes east's API unreachable and replaces both replicas, first one by one and then by
+// killing both. No proxy may lose an endpoint, and no endpoint may change. When east returns with
+// new Pods, each proxy must receive them in one step, and the copy must be deleted.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	l := newLostEast(t)
@@ -430,9 +431,9 @@ func TestCopies(t *testing.T) {
 	l.awaitNoCopy(t)
 }
 
-// TestCopyWhileLost: while replicas serve a copy of east, a cordon takes the endpoints out, and they
-// come back with its end. New credentials that do not work change nothing, also after a restart. New
-// credentials that reach east replace the copy in one step.
+// TestCopyWhileLost changes the link while replicas serve a copy of east. A cordon must remove the
+// endpoints until it ends. New credentials that do not work must have no effect, even after a
+// restart. New credentials that reach east must replace the copy in one step.
 func TestCopyWhileLost(t *testing.T) {
 	t.Parallel()
 	l := newLostEast(t)
@@ -460,16 +461,16 @@ func TestCopyWhileLost(t *testing.T) {
 	l.expectOneStep(t)
 }
 
-// TestCopyUnusable: a replica that starts while east is lost serves no copy of another cluster, none
-// that is damaged or incomplete, none that it may not read, and none that is too old, and says why. A
-// replica that still has east in its cache goes on serving it, and writes the copy again. The end of
-// the link deletes the copy.
+// TestCopyUnusable restarts a replica while east is unreachable. The replica must not serve a copy
+// of another cluster, or one that is damaged, incomplete, unreadable or too old, and it must log
+// the reason. A replica that still has east in its cache must continue to serve it, and write the
+// copy again. Deletion of the link must delete the copy.
 func TestCopyUnusable(t *testing.T) {
 	t.Parallel()
 	l := newLostEast(t)
 	l.lose(t)
 	l.awaitCopy(t)
-	// unusable restarts the first replica, which then has no endpoint and has logged why.
+	// unusable restarts the first replica, which must have no endpoints and must log the reason.
 	unusable := func(why string, args ...string) {
 		t.Helper()
 		l.replaceFirst(t, "the copy of a cluster can't be used", args...)
@@ -480,7 +481,7 @@ func TestCopyUnusable(t *testing.T) {
 			t.Errorf("the log does not contain %q:\n%s", why, log)
 		}
 	}
-	// usable restarts the first replica, which then serves the copy.
+	// usable restarts the first replica, which must serve the copy.
 	usable := func(when string) {
 		t.Helper()
 		l.replaceFirst(t, "cluster is served from a copy")
@@ -498,7 +499,7 @@ func TestCopyUnusable(t *testing.T) {
 	l.link(t, "https://"+l.between.Addr(), l.east.Admin())
 	usable("the link is as before")
 
-	// The other replica can neither delete the copy nor write it again before the copy is read.
+	// The other replica must not delete or rewrite the copy before the first replica reads it.
 	l.setCacheVerbs(t, "get", "list")
 	unusable("--cache-max-age", "-cache-max-age=1s")
 	damage := func(parts [][]byte, _ map[string]any) [][]byte {

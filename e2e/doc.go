@@ -1,33 +1,34 @@
-// Package e2e holds the tests of the gateway as a whole: the isthmus binary as a process, API
-// servers, and a model of the proxy on the other side. Of the root module this module imports only
-// internal/adminapi, internal/apisim and internal/spec. The root module
-// imports nothing of this one.
+// Package e2e tests Isthmus as a whole: the isthmus binary as a process, with API servers and a
+// model of the proxy. This module only imports internal/adminapi, internal/apisim and internal/spec
+// from the root module. The root module does not import this module.
 //
-// What is tested where:
+// The tests are in these places:
 //
-//   - testdata/cases: what a proxy must be sent, as scripts that package cases runs (TestConformance).
-//   - This package besides: manifests and installs, recipes of the README, metrics and dashboards,
-//     large sets and profiles, EndpointSlices for ExternalWorkloads, handing over from one replica
-//     to another, the repository's shell scripts, Makefile and workflows.
-//   - faults: clusters, links and proxies that fail.
-//   - reach: how commands reach replicas by a kubeconfig.
-//   - page: the page for people, in Chromium.
-//   - sim: many clusters that change at random, by a seed. Its tests also compare internal/apisim
-//     with a real API server.
-//   - bench: what Isthmus costs.
-//   - cmd/nodes: Isthmus on real nodes. It is a command that people run, not a test.
-//   - cmd/image: the container image, and the files of a release.
+//   - testdata/cases contains scripts for the messages that a proxy must receive. Package cases
+//     runs them in TestConformance.
+//   - This package also tests manifests and installations, recipes in the README, metrics and
+//     dashboards, large endpoint sets and profiles, EndpointSlices for ExternalWorkloads, the
+//     handover between replicas, and the repository's shell scripts, Makefile and workflows.
+//   - Package faults tests failing clusters, links and proxies.
+//   - Package reach tests how commands reach replicas through a kubeconfig.
+//   - Package page tests the admin page in Chromium.
+//   - Package sim simulates many clusters that change at random, reproducibly by a seed. Its tests
+//     also compare internal/apisim with a real API server.
+//   - Package bench measures the cost of Isthmus.
+//   - Command cmd/nodes runs Isthmus on real nodes. It is not part of the tests.
+//   - Package cmd/image tests the container image and the files of a release.
 //
-// What tests are made of:
+// The tests use these packages:
 //
-//   - harness runs processes: clusters, replicas of Isthmus, proxies that spoil connections. Its package kube builds
-//     Kubernetes objects and writes them to API servers.
-//   - proxy is the model of a proxy.
-//   - shop is an application in several clusters, for the demo and tests.
-//   - internal/apisim, in the root module, is a simulated API server, of which hundreds fit into one process.
+//   - Package harness runs clusters, replicas of Isthmus, and proxies that disturb connections. Its
+//     package kube builds Kubernetes objects and writes them to API servers.
+//   - Package proxy models a proxy.
+//   - Package shop is an application in several clusters, for the demo and for tests.
+//   - Package internal/apisim, in the root module, simulates API servers, hundreds of which fit in
+//     one process.
 //
-// The folder tools is a module of its own. It has the tools that tests and cmd/nodes run, such as
-// Prometheus, Helm and kubelet.
+// The directory tools is a separate module with the tools that tests and cmd/nodes run, such as
+// Prometheus, Helm and the kubelet.
 //
-// ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
+// ARCHITECTURE.md in the root of the repository describes all packages.
 package e2e

@@ -24,19 +24,20 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// ours reports whether a family is the gateway's own, not one about Go, the process or the page itself.
+// ours reports whether a metric family is defined by Isthmus. Other families describe Go, the
+// process or the scrape itself.
 func ours(name string) bool {
 	return !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") &&
 		!strings.HasPrefix(name, "promhttp_")
 }
 
-// row is a line of a table in docs/metrics.md: names, type, labels and meaning.
+// row matches a table row in docs/metrics.md: names, type, labels and meaning.
 var row = regexp.MustCompile(
 	"(?m)^\\| `([a-z0-9_]+(?:`, `[a-z0-9_]+)*)` \\| ([a-z]+) \\| ([a-z_, ]*) ?\\| .+ \\|$",
 )
 
-// documented: docs/metrics.md and the gateway's /metrics name the same families, with the same types and labels. All of
-// them have series, and histograms have observations.
+// documented checks that docs/metrics.md and /metrics contain the same metric families with the
+// same types and labels. Each family must have series, and each histogram must have observations.
 func (o *observed) documented(t *testing.T) {
 	text, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {
@@ -176,8 +177,8 @@ func TestOldestKubectl(t *testing.T) {
 // shownCommand is a command of kubectl, in a block or within a sentence.
 var shownCommand = regexp.MustCompile("(?m)`(kubectl [^`]+)`|^ *(kubectl .*)$")
 
-// documentedCommands returns the commands of kubectl that the pages of docs show, each once, without comments. It
-// leaves out what sentences only begin, such as "kubectl apply -k".
+// documentedCommands returns the distinct kubectl commands in docs without comments. It skips
+// incomplete commands in sentences, such as "kubectl apply -k".
 func documentedCommands(t *testing.T) (commands []string) {
 	t.Helper()
 	pages, err := filepath.Glob("../docs/*.md")
@@ -198,12 +199,12 @@ func documentedCommands(t *testing.T) (commands []string) {
 	return commands
 }
 
-// elsewhere are commands that need more than an API server and this folder. TestInstallAsDocumented and
-// TestExportsAsDocumented run most of them. No test runs port-forward.
+// elsewhere matches commands that need more than an API server and this directory.
+// TestInstallAsDocumented and TestExportsAsDocumented run most of them. No test runs port-forward.
 var elsewhere = regexp.MustCompile(`port-forward|rollout|apply -k \.$`)
 
-// TestDocumentedCommands runs the commands of kubectl that docs show against an API server, with the oldest kubectl
-// that docs/install.md names.
+// TestDocumentedCommands runs the kubectl commands from docs against an API server, with the oldest
+// kubectl that docs/install.md supports.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	kubectl := oldestKubectl(t)
@@ -245,14 +246,15 @@ func TestDocumentedCommands(t *testing.T) {
 }
 
 var (
-	// shownInDocs is a kustomization in a page of docs.
+	// shownInDocs matches a kustomization on a page of docs.
 	shownInDocs = regexp.MustCompile("(?s)\n```yaml\n(# kustomization.yaml\n.*?)\n```\n")
-	// shownInHead is a line of the kustomization that the comment at the head of a kustomization.yaml shows.
+	// shownInHead matches a line of the kustomization in the comment at the top of a
+	// kustomization.yaml.
 	shownInHead = regexp.MustCompile(`(?m)^#   (.*)\n`)
 )
 
-// documentedKustomizations returns each kustomization that docs, the README and the heads of manifests show,
-// by where it is shown.
+// documentedKustomizations returns the kustomizations in docs, the README and the comments of
+// manifests, by their location.
 func documentedKustomizations(t *testing.T) map[string]string {
 	t.Helper()
 	shown := make(map[string]string)
@@ -287,8 +289,9 @@ func documentedKustomizations(t *testing.T) map[string]string {
 	return shown
 }
 
-// documentedFolder writes a kustomization into a folder where isthmus is this repository, as docs/install.md says, and
-// linkerd.yaml is Linkerd's manifest. Heads of components leave out what they are components of, which is added.
+// documentedFolder writes a kustomization to a directory in which isthmus links to this repository,
+// as docs/install.md says, and linkerd.yaml is Linkerd's manifest. It adds the base that the
+// comments of components omit.
 func documentedFolder(t *testing.T, text string) string {
 	t.Helper()
 	var k map[string]any
@@ -312,8 +315,8 @@ func documentedFolder(t *testing.T, text string) string {
 	return dir
 }
 
-// TestDocumentedKustomizations builds every kustomization that is documented, and every folder of manifests, with the
-// oldest kubectl that docs/install.md names.
+// TestDocumentedKustomizations builds every documented kustomization and every directory of
+// manifests with the oldest kubectl that docs/install.md supports.
 func TestDocumentedKustomizations(t *testing.T) {
 	t.Parallel()
 	kubectl := oldestKubectl(t)
@@ -361,7 +364,8 @@ func TestDocumentedKustomizations(t *testing.T) {
 	}
 }
 
-// TestExportsAsDocumented runs the commands of docs/exports.md that apply manifests, where its first kustomization is.
+// TestExportsAsDocumented runs the commands in docs/exports.md that apply manifests, in a directory
+// with the first kustomization of that page.
 func TestExportsAsDocumented(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]

@@ -23,7 +23,7 @@ const (
 	markAnnotation = "isthmus.io/written-as"
 )
 
-// markGuard is an API server with the guard of the mark.
+// markGuard is an API server with the guard for the mark.
 type markGuard struct {
 	t     *testing.T
 	host  string
@@ -31,7 +31,7 @@ type markGuard struct {
 	admin *kube.Client
 }
 
-// as returns a client of a ServiceAccount that may do everything, except what the guard refuses.
+// as returns a client for a ServiceAccount that may do everything that the guard accepts.
 func (g *markGuard) as(namespace, name string) *kube.Client {
 	account := fmt.Sprintf(
 		"{apiVersion: v1, kind: ServiceAccount, metadata: {name: %s, namespace: %s}}", name, namespace)
@@ -54,16 +54,17 @@ func (g *markGuard) as(namespace, name string) *kube.Client {
 	return c
 }
 
-// markedKind is one of the kinds that have the mark.
+// markedKind is a kind of object that can carry the mark.
 type markedKind struct {
 	kind     string
 	resource schema.GroupVersionResource
-	text     string // an object without the mark
+	text     string // object without the mark
 }
 
 func (k markedKind) in(c *kube.Client) dynamic.ResourceInterface { return c.In(k.resource, "shop") }
 
-// object returns an object with these keys of the mark; an empty one is left out.
+// object returns an object with the given values of the mark's label and annotation. An empty value
+// omits the key.
 func (k markedKind) object(t *testing.T, name, label, annotation string) *unstructured.Unstructured {
 	objects, err := kube.Parse(k.text)
 	must(t, err)
@@ -79,9 +80,8 @@ func (k markedKind) object(t *testing.T, name, label, annotation string) *unstru
 	return o
 }
 
-// TestMarkGuard: an API server with the guard lets nobody but the gateway put the full mark onto a
-// Service or ServiceImport. It lets others take the mark off, copy such objects, change them and
-// delete them.
+// TestMarkGuard checks that only Isthmus can add the full mark to a Service or ServiceImport. Other
+// users must be able to remove the mark, and to copy, change and delete such objects.
 func TestMarkGuard(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
@@ -133,7 +133,7 @@ func TestMarkGuard(t *testing.T) {
 	}
 }
 
-// creates tries who may create what.
+// creates checks which objects each client can create.
 func (g *markGuard) creates(k markedKind, clients map[string]*kube.Client) {
 	full := k.kind + " shop/web"
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -158,12 +158,12 @@ func (g *markGuard) creates(k markedKind, clients map[string]*kube.Client) {
 	}
 }
 
-// updates tries what an administrator may change, also by the status.
+// updates checks which changes an administrator can make, including changes to the status.
 func (g *markGuard) updates(k markedKind, gateway *kube.Client) {
 	full := k.kind + " shop/web"
 	for _, x := range []struct {
 		what                    string
-		label, annotation       string // as it is
+		label, annotation       string // current values of the mark
 		newLabel, newAnnotation string
 		refused                 bool
 	}{
@@ -210,13 +210,13 @@ func (g *markGuard) check(what string, err error, refused bool) {
 	switch {
 	case !refused && err != nil:
 		g.t.Errorf("%s: %v", what, err)
-	// The API server may name either policy of the guard.
+	// The error may contain the name of either policy of the guard.
 	case refused && (err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'isthmus-exports")):
 		g.t.Errorf("%s is not refused: %v", what, err)
 	}
 }
 
-// marked returns a Service with the mark of the gateway in namespace linkerd, as the gateway writes it.
+// marked returns a Service as Isthmus in the namespace linkerd writes it, including the mark.
 func marked(name string, change ...func(*corev1.Service)) *corev1.Service {
 	s := kube.Service("shop", name)
 	s.Spec.Selector = nil
@@ -228,13 +228,13 @@ func marked(name string, change ...func(*corev1.Service)) *corev1.Service {
 	return s
 }
 
-// unmarked takes the mark off, and leaves what Linkerd's service mirror writes.
+// unmarked removes the mark but not the changes made by Linkerd's service mirror.
 func unmarked(s *corev1.Service) { delete(s.Labels, "isthmus.io/written-by"); s.Annotations = nil }
 
 func selectsPods(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "web"} }
 
-// TestGuard: an API server with manifests/install/exports and its guard lets the gateway's account
-// write what the gateway writes, and nothing else.
+// TestGuard checks that an API server with manifests/install/exports and its guard accepts exactly
+// the writes of Isthmus from its account.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
@@ -250,7 +250,7 @@ func TestGuard(t *testing.T) {
 		nil,
 	)))
 	for _, o := range build(t, manifest(t, "install/exports/guard")) {
-		if o.GetName() == "isthmus-exports" { // the other policy, for all other accounts, has a test of its own
+		if o.GetName() == "isthmus-exports" { // the policy for all other accounts has its own test
 			must(t, admin.Apply(t.Context(), o))
 		}
 	}
@@ -315,8 +315,8 @@ func TestGuard(t *testing.T) {
 	const update, remove = "may update only Services that have its mark", "may delete only Services that have its mark"
 	for name, x := range map[string]struct {
 		there, then func(*corev1.Service)
-		refused     string // to update it
-		kept        string // to delete it
+		refused     string // expected error for an update
+		kept        string // expected error for a deletion
 	}{
 		"a user's": {
 			func(s *corev1.Service) { selectsPods(s); s.Labels, s.Annotations = nil, nil },

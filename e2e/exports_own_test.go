@@ -29,8 +29,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// own is a cluster, and gateways of which a namespace is the controller namespace. They write for
-// exports in that namespace, so that gateways of other namespaces do not mind.
+// own is a cluster with replicas whose controller namespace is the test's own namespace. They write
+// for exports in that namespace, so that replicas in other namespaces ignore these exports.
 type own struct {
 	t         *testing.T
 	west      *kube.Client
@@ -38,7 +38,7 @@ type own struct {
 	namespace string
 }
 
-// gateway starts one that is called so, and reaches the API server at that address; empty: at its own.
+// gateway starts a replica. If server is empty, the replica uses the API server directly.
 func (o *own) gateway(name, server string) *harness.Replica {
 	o.t.Helper()
 	if server == "" {
@@ -46,7 +46,7 @@ func (o *own) gateway(name, server string) *harness.Replica {
 	}
 	user := o.west.Admin()
 	if strings.HasPrefix(server, "http:") {
-		user = clientcmdapi.AuthInfo{} // what stands in front has credentials
+		user = clientcmdapi.AuthInfo{} // the proxy adds credentials
 	}
 	text, err := o.west.Kubeconfig(server, user)
 	must(o.t, err)
@@ -60,7 +60,7 @@ func (o *own) gateway(name, server string) *harness.Replica {
 	)
 }
 
-// intercept starts a server in front of the API server, and returns its address.
+// intercept starts a proxy in front of the API server and returns its address.
 func (o *own) intercept(answer func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc)) string {
 	o.t.Helper()
 	target, err := url.Parse(o.config.Host)
@@ -70,7 +70,7 @@ func (o *own) intercept(answer func(w http.ResponseWriter, r *http.Request, forw
 	return harness.Intercept(o.t, target, transport, answer).URL
 }
 
-// export makes an exported Service, or gives it another label.
+// export creates an exported Service or changes its label.
 func (o *own) export(name, team string) {
 	o.t.Helper()
 	s := kube.Service(o.namespace, name)
@@ -78,7 +78,7 @@ func (o *own) export(name, team string) {
 	must(o.t, o.west.Apply(o.t.Context(), s))
 }
 
-// users makes a user's Service in the place of what is there. It may be called by any goroutine.
+// users replaces a Service by a user's Service. It is safe for concurrent use.
 func (o *own) users(name string) {
 	services := o.west.CoreV1().Services(o.namespace)
 	if err := services.Delete(o.t.Context(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
@@ -98,7 +98,7 @@ func (o *own) get(name string) *corev1.Service {
 	return s
 }
 
-// await waits until what is written for an export has its label.
+// await waits until the Service written for an export has the export's label.
 func (o *own) await(name, team string) {
 	o.t.Helper()
 	await(o.t, name+" is written", func() error {
@@ -110,7 +110,7 @@ func (o *own) await(name, team string) {
 	})
 }
 
-// written are the Services that the gateways have written.
+// written returns the Services that the replicas have written.
 func (o *own) written() []corev1.Service {
 	o.t.Helper()
 	list, err := o.west.CoreV1().
@@ -127,7 +127,7 @@ func (o *own) hasWritten(right func(n int) bool) error {
 	return nil
 }
 
-// writes returns how many writes a gateway has counted.
+// writes returns the number of writes in a replica's metrics.
 func (o *own) writes(g *harness.Replica) float64 {
 	o.t.Helper()
 	samples, err := harness.ReadMetrics(o.t.Context(), g.MetricsAddr())
@@ -136,7 +136,7 @@ func (o *own) writes(g *harness.Replica) float64 {
 	return n
 }
 
-// holder is who holds the Lease.
+// holder returns the holder of the Lease.
 func (o *own) holder() string {
 	o.t.Helper()
 	l, err := o.west.CoordinationV1().
@@ -149,15 +149,15 @@ func (o *own) holder() string {
 	return *l.Spec.HolderIdentity
 }
 
-// TestExportsOfOwn: what others do between the gateway's reads and writes, how many writes there
-// are, and how replicas take turns. Statements 41, 43, 59, 60, 62, 64, 72 of services of other
-// clusters. Most of it is about Services of the gateway's own cluster.
+// TestExportsOfOwn tests changes by others between the reads and writes of Isthmus, the number of
+// writes, and the handover between replicas. It covers the statements 41, 43, 59, 60, 62, 64 and 72
+// about services of other clusters, mostly with Services of the local cluster.
 func TestExportsOfOwn(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
 	west := client(t, server)
-	must(t, west.ServeMCS(t.Context(), kube.MCSVersions...)) // awaitReady is for all resources
-	var all sync.WaitGroup                                   // they mostly wait, so they take the place of one test
+	must(t, west.ServeMCS(t.Context(), kube.MCSVersions...)) // awaitReady requires all resources
+	var all sync.WaitGroup                                   // they mostly wait, so together they count as one test
 	for name, test := range map[string]func(*own){
 		"between": (*own).testBetween, "turns": (*own).testTurns, "rolling": (*own).testRolling,
 		"killed": (*own).testKilled, "frozen": (*own).testFrozen, "cut-off": (*own).testCutOff,
@@ -172,17 +172,18 @@ func TestExportsOfOwn(t *testing.T) {
 	all.Wait()
 }
 
-// request is one that writes a Service.
+// request is a request that writes a Service.
 type request struct {
 	began, ended time.Time
 	code         int
 }
 
-// requests are those that pass, by method and name.
+// requests records write requests by method and name.
 type requests struct {
 	mu  sync.Mutex
 	all map[string][]request
-	// before is called before the first such request, and answers it if it returns true.
+	// The before function is called before the first request for a key. If it returns true, it has
+	// responded to the request.
 	before map[string]func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) bool
 }
 
@@ -195,7 +196,7 @@ func (q *requests) answer(w http.ResponseWriter, r *http.Request, forward http.H
 	}
 	name := path.Base(r.URL.Path)
 	if r.Method == http.MethodPost {
-		body, _ := io.ReadAll(r.Body) // an end that comes too early the API server sees too
+		body, _ := io.ReadAll(r.Body) // the API server reports a truncated body
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		name = federatedName.FindString(string(body))
 	}
@@ -210,7 +211,7 @@ func (q *requests) answer(w http.ResponseWriter, r *http.Request, forward http.H
 		forward(
 			answer,
 			r.WithContext(context.WithoutCancel(r.Context())),
-		) // also if the gateway doesn't wait for the answer
+		) // even if the replica does not wait for the response
 	}
 	one.ended, one.code = time.Now(), answer.code
 	q.mu.Lock()
@@ -218,7 +219,7 @@ func (q *requests) answer(w http.ResponseWriter, r *http.Request, forward http.H
 	q.mu.Unlock()
 }
 
-// statusWriter keeps the status.
+// statusWriter records the status code of a response.
 type statusWriter struct {
 	http.ResponseWriter
 	code int
@@ -232,7 +233,7 @@ func (q *requests) of(key string) []request {
 	return slices.Clone(q.all[key])
 }
 
-// codes are the answers to such requests.
+// codes returns the status codes of the requests for a key.
 func (q *requests) codes(key string) (codes []int) {
 	for _, one := range q.of(key) {
 		codes = append(codes, one.code)
@@ -240,7 +241,8 @@ func (q *requests) codes(key string) (codes []int) {
 	return codes
 }
 
-// testBetween: others are faster than the gateway, an answer is not true, and an export changes all the time.
+// testBetween tests users who change a Service just before Isthmus does, a write whose response is
+// wrong, and an export that changes continuously.
 func (o *own) testBetween() {
 	q := &requests{all: map[string][]request{}}
 	q.before = map[string]func(http.ResponseWriter, *http.Request, http.HandlerFunc) bool{
@@ -312,7 +314,7 @@ func (o *own) testBetween() {
 		now.ResourceVersion != late.ResourceVersion {
 		o.t.Errorf("what was created though the answer says otherwise is created again: %v; it is %+v", got, now)
 	}
-	o.export("late", "b") // which the gateway knows to be its own
+	o.export("late", "b") // Isthmus must know that it wrote this Service
 	o.await("late", "b")
 	samples, err := harness.ReadMetrics(o.t.Context(), g.MetricsAddr())
 	must(o.t, err)
@@ -333,7 +335,7 @@ func (o *own) testBetween() {
 	}
 }
 
-// testTurns: many exports of five links do not delay that of another.
+// testTurns checks that many exports in five links do not delay an export in another link.
 func (o *own) testTurns() {
 	const links, many = 5, 300
 	create := func(namespace, name string) {
@@ -365,7 +367,7 @@ func (o *own) testTurns() {
 		return err
 	})
 	must(o.t, o.hasWritten(func(n int) bool { return n < many }))
-	for _, part := range []int{many / 3, many * 2 / 3, many + 1} { // a machine with other work takes minutes
+	for _, part := range []int{many / 3, many * 2 / 3, many + 1} { // takes minutes on a busy machine
 		await(
 			o.t,
 			fmt.Sprint(part, " are written"),
@@ -374,8 +376,8 @@ func (o *own) testTurns() {
 	}
 }
 
-// testRolling: three replicas are restarted one after the other while 200 exports change. Each
-// change is written once, and who ends gives the Lease back.
+// testRolling restarts three replicas one after the other while 200 exports change. Each change
+// must be written once, and the leader must release the Lease when it stops.
 func (o *own) testRolling() {
 	const exports = 200
 	q := &requests{all: map[string][]request{}}
@@ -406,7 +408,7 @@ func (o *own) testRolling() {
 	}
 	for i := range exports {
 		key := fmt.Sprintf("PUT web-%d-federated", i)
-		await(o.t, key+" has succeeded once", func() error { // the answer to the last ones may still be under way
+		await(o.t, key+" has succeeded once", func() error { // the last responses may still be pending
 			if codes := q.codes(key); len(
 				slices.DeleteFunc(slices.Clone(codes), func(code int) bool { return code != http.StatusOK }),
 			) != 1 {
@@ -424,7 +426,7 @@ func (o *own) testRolling() {
 	began := time.Now()
 	o.export("web-0", "c")
 	o.await("web-0", "c")
-	if took := time.Since(began); took > 15*time.Second { // 30 s would be those of the Lease
+	if took := time.Since(began); took > 15*time.Second { // a Lease that was not released would expire after 30 s
 		o.t.Errorf("the next one wrote after %v", took)
 	}
 }
@@ -454,8 +456,7 @@ func (o *own) testCutOff() {
 	o.staysAway(a, b)
 }
 
-// takeOver starts another replica, b, and returns it once it has written a change after the first
-// one, a, has been lost.
+// takeOver starts replica b, disables replica a, and waits until b has written a change.
 func (o *own) takeOver(lose func()) (b *harness.Replica) {
 	o.export("web", "a")
 	o.await("web", "a")
@@ -468,7 +469,7 @@ func (o *own) takeOver(lose func()) (b *harness.Replica) {
 	return b
 }
 
-// staysAway checks that a, which is back, writes nothing.
+// staysAway checks that a writes nothing after its return.
 func (o *own) staysAway(a, b *harness.Replica) {
 	o.export("web", "c")
 	o.await("web", "c")

@@ -23,10 +23,11 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// exporting are two clusters with the manifests of exports: west, whose gateway writes, and east, which exports.
+// exporting consists of two clusters with the manifests for exports: west, where Isthmus writes,
+// and east, which exports.
 type exporting struct {
 	t          *testing.T
-	server     *harness.Cluster // of west
+	server     *harness.Cluster // west
 	west, east *kube.Client
 	isthmus    string
 }
@@ -48,8 +49,8 @@ func newExporting(t *testing.T) *exporting {
 	return x
 }
 
-// grant gives the gateway what manifests/install and manifests/install/exports do, and the guard;
-// without the right to write unless it may.
+// grant applies the permissions of manifests/install and manifests/install/exports, and the guard.
+// The permission to write is optional.
 func (x *exporting) grant(mayWrite bool) {
 	objects := build(x.t, overlay(
 		x.t,
@@ -92,7 +93,7 @@ func (x *exporting) exports(g *harness.Replica, args ...string) verbRun {
 	return runVerb(x.t, x.isthmus, append([]string{"exports", "--admin", g.MetricsAddr()}, args...)...)
 }
 
-// state returns the state of what an export is written as, and what is to be changed in all.
+// state returns the states of all exports and the pending changes.
 func (x *exporting) state(g *harness.Replica) (states, changes []string, err error) {
 	var page adminapi.ExportsOutput
 	run := x.exports(g, "-o", "json")
@@ -119,7 +120,7 @@ func (x *exporting) await(g *harness.Replica, want, wantChanges []string) {
 	})
 }
 
-// label sets labels of a Service.
+// label sets labels on a Service.
 func label(t *testing.T, c *kube.Client, name string, labels map[string]string) {
 	t.Helper()
 	services := c.CoreV1().Services("shop")
@@ -130,7 +131,7 @@ func label(t *testing.T, c *kube.Client, name string, labels map[string]string) 
 	must(t, err)
 }
 
-// written returns the Services in west's shop that the gateway has written.
+// written returns the names of the Services in the namespace shop of west that Isthmus has written.
 func (x *exporting) written() (names []string) {
 	list, err := x.west.CoreV1().
 		Services("shop").
@@ -142,9 +143,10 @@ func (x *exporting) written() (names []string) {
 	return names
 }
 
-// TestExports: a Service is labelled in east, and clients in west reach it by Services that nobody
-// has written by hand. plan shows before what on does, with no right to write; the gateway has the
-// rights of the manifests, and the guard holds for it.
+// TestExports labels a Service in east and checks that clients in west reach it through Services
+// written by Isthmus. The output of isthmus exports with --exports=plan, which needs no write
+// permission, must match the later writes. Isthmus has only the permissions from the manifests,
+// with the guard applied.
 func TestExports(t *testing.T) {
 	t.Parallel()
 	x := newExporting(t)
@@ -216,8 +218,8 @@ func TestExports(t *testing.T) {
 	}
 	awaitShop(t, openShop(t, g), "10.1.0.1", "10.2.0.1")
 
-	// By ServiceExports too, for which there are ServiceImports with their Services, and
-	// conditions: the rights and the guard are enough.
+	// The permissions and the guard must also suffice for ServiceExports, and for their
+	// ServiceImports, Services and conditions.
 	exports := schema.GroupVersionResource{
 		Group:    "multicluster.x-k8s.io",
 		Version:  "v1beta1",
@@ -270,7 +272,7 @@ func TestExports(t *testing.T) {
 		t.Errorf("the user's Service was changed: %+v", after)
 	}
 
-	// The right to write in two namespaces only: there it is written, elsewhere it is not.
+	// With write permission in two namespaces only, Isthmus must write there and nowhere else.
 	x.grant(false)
 	for _, namespace := range []string{"rest", "shop", "team"} {
 		must(t, x.west.Apply(t.Context(), kube.Namespace(namespace)))
@@ -312,7 +314,8 @@ func TestExports(t *testing.T) {
 	})
 }
 
-// withoutPermissions: a gateway that has no permissions for exports says so on its page and in its metrics.
+// withoutPermissions checks that a replica without permissions for exports reports this on its page
+// and in its metrics.
 func (x *exporting) withoutPermissions() {
 	apply(x.t, x.west, build(x.t, manifest(x.t, "install")))
 	g := startGateway(x.t, harness.ReplicaConfig{
@@ -356,8 +359,9 @@ var serviceExports = schema.GroupVersionResource{
 	Group: "multicluster.x-k8s.io", Version: "v1beta1", Resource: "serviceexports",
 }
 
-// TestExportsOfTwo: two installations judge one ServiceExport differently, and neither writes its ServiceImport, since
-// another Service has the name of the Service behind it. They do not rewrite its conditions for ever.
+// TestExportsOfTwo runs two installations that derive different conditions for one ServiceExport.
+// Neither writes the ServiceImport, because another Service already has the name of the derived
+// Service. The installations must not keep overwriting each other's conditions.
 func TestExportsOfTwo(t *testing.T) {
 	t.Parallel()
 	servers := startClusters(t, []string{"namespace", "serviceaccount"}, "west", "east")
@@ -368,7 +372,8 @@ func TestExportsOfTwo(t *testing.T) {
 	}
 	must(t, west.Apply(t.Context(), kube.Namespace("linkerd"), kube.Namespace("my-mesh")))
 	must(t, west.Apply(t.Context(), kube.Service("shop", "web-clusterset")))
-	// Only the installation in linkerd knows of the export in east, whose session affinity differs.
+	// Only the installation in linkerd knows the export in east, which has a different session
+	// affinity.
 	sticky := kube.Service("shop", "web")
 	sticky.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 	must(t, east.Apply(t.Context(), sticky))
@@ -400,7 +405,8 @@ func TestExportsOfTwo(t *testing.T) {
 		}
 		return page, err
 	}
-	// An installation shows a change until it has made it, or has left it to the other installation.
+	// An installation shows a change as pending until it has made the change or has left it to the
+	// other installation.
 	const quiet = 3 * time.Second
 	var last string
 	since := time.Now()
@@ -454,7 +460,8 @@ func messages(o *unstructured.Unstructured) map[string]string {
 	return all
 }
 
-// marks are objects of namespace shop that have the mark of an installation, without what differs after a move.
+// marks returns the objects in the namespace shop with an installation's mark, without the fields
+// that differ after a move.
 func (x *exporting) marks(installation string) map[string]string {
 	x.t.Helper()
 	found := make(map[string]string)
@@ -478,8 +485,9 @@ func (x *exporting) marks(installation string) map[string]string {
 	return found
 }
 
-// TestExportsMove: an installation moves to another namespace as docs/exports.md says, with the guard of each in force.
-// The written objects keep UIDs, IPs and all else but the mark, and the new installation then writes them.
+// TestExportsMove moves an installation to another namespace as described in docs/exports.md, with
+// both guards applied. The written objects must keep everything but the mark, including UIDs and
+// IPs, and the new installation must then write them.
 func TestExportsMove(t *testing.T) {
 	t.Parallel()
 	x := newExporting(t)
@@ -556,7 +564,8 @@ func TestExportsMove(t *testing.T) {
 		t.Errorf("the move has changed more than the mark:\n%v\n%v", before, after)
 	}
 
-	// The new installation deletes what is no longer exported, with the guard applied again.
+	// The new installation must delete Services that are no longer exported, with its guard applied
+	// again.
 	apply(t, x.west, build(t, manifest(t, "install/exports/guard")))
 	label(t, x.west, "web", nil)
 	label(t, x.east, "web", nil)

@@ -26,7 +26,7 @@ const (
 	vmNamespace = "vms"
 )
 
-// vms is a cluster whose Services select ExternalWorkloads.
+// vms is a cluster with Services that select ExternalWorkloads.
 type vms struct {
 	t      *testing.T
 	server *harness.Cluster
@@ -42,13 +42,13 @@ func newVMs(t *testing.T) *vms {
 	return v
 }
 
-// gateway starts one that is called so. It ends with the test.
+// gateway starts a replica, which runs until the test ends.
 func (v *vms) gateway(name string) *harness.Replica {
 	v.t.Helper()
 	return startGateway(v.t, harness.ReplicaConfig{Kubeconfig: v.server.Kubeconfig(), Hostname: name})
 }
 
-// service creates one that selects ExternalWorkloads by a label.
+// service creates a Service that selects ExternalWorkloads by a label.
 func (v *vms) service(name, label string) {
 	v.t.Helper()
 	s := kube.Service(vmNamespace, name)
@@ -58,7 +58,8 @@ func (v *vms) service(name, label string) {
 
 func vmName(i int, label string) string { return fmt.Sprintf("%s-%04d", label, i) }
 
-// specify has an ExternalWorkload created by one of several writers; flush waits for them.
+// specify queues the creation of an ExternalWorkload. The flush method waits for all queued
+// creations.
 func (v *vms) specify(i int, label string) {
 	if v.jobs == nil {
 		v.jobs = make(chan func())
@@ -79,7 +80,7 @@ func (v *vms) flush() {
 	v.jobs = nil
 }
 
-// create makes an ExternalWorkload that is ready.
+// create creates a ready ExternalWorkload.
 func (v *vms) create(name, label, ip string) {
 	o := kube.ExternalWorkload(vmNamespace, name, ip)
 	o.SetLabels(map[string]string{label: "vm"})
@@ -88,12 +89,12 @@ func (v *vms) create(name, label, ip string) {
 	}
 }
 
-// label puts another label onto an ExternalWorkload.
+// label changes the label of an ExternalWorkload.
 func (v *vms) label(name, label string) {
 	v.patch(name, map[string]any{"metadata": map[string]any{"labels": map[string]any{label: "vm"}}})
 }
 
-// ready sets an ExternalWorkload's readiness.
+// ready sets the readiness of an ExternalWorkload.
 func (v *vms) ready(name string, ready bool) {
 	v.patch(name, map[string]any{"status": kube.WorkloadStatus(ready)}, "status")
 }
@@ -121,7 +122,8 @@ func (v *vms) slices(service string) []discoveryv1.EndpointSlice {
 	return list.Items
 }
 
-// holds returns an error unless a Service's slices have n endpoints, each ExternalWorkload once.
+// holds returns an error unless the slices of a Service contain exactly n endpoints, each for a
+// different ExternalWorkload.
 func (v *vms) holds(service string, n int) error {
 	var names []string
 	var sizes []int
@@ -138,7 +140,7 @@ func (v *vms) holds(service string, n int) error {
 	return nil
 }
 
-// unready returns an error unless n endpoints of a Service's slices are not ready.
+// unready returns an error unless exactly n endpoints in a Service's slices are not ready.
 func (v *vms) unready(service string, n int) error {
 	got := 0
 	for _, s := range v.slices(service) {
@@ -154,7 +156,7 @@ func (v *vms) unready(service string, n int) error {
 	return nil
 }
 
-// leads returns an error unless a gateway is the one that writes.
+// leads returns an error unless the replica is the leader.
 func (v *vms) leads(g *harness.Replica) error {
 	page, err := harness.ReadClusters(v.t.Context(), g.MetricsAddr())
 	if err == nil && (page.Writer == nil || !page.Writer.Leading || !page.Writer.Synced) {
@@ -163,12 +165,13 @@ func (v *vms) leads(g *harness.Replica) error {
 	return err
 }
 
-// written are the series of requests that write EndpointSlices. The API server sorts labels by name.
+// written matches the API server's series for requests that write EndpointSlices. The API server
+// sorts labels by name.
 var written = regexp.MustCompile(
 	`^apiserver_request_total\{.*resource="endpointslices".*verb="(POST|PUT|PATCH|APPLY|DELETE)"`,
 )
 
-// writes returns how often EndpointSlices have been created, changed or deleted since the API server started.
+// writes returns the number of writes to EndpointSlices since the API server started.
 func (v *vms) writes() int64 {
 	v.t.Helper()
 	text, err := v.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(v.t.Context())
@@ -179,7 +182,8 @@ func (v *vms) writes() int64 {
 	return int64(n)
 }
 
-// pause returns when nothing has been written for longer than the gateway leaves a Service alone after a write.
+// pause waits until there has been no write for longer than the minimum interval between writes for
+// a Service.
 func (v *vms) pause() {
 	v.t.Helper()
 	before := int64(-1)
@@ -189,14 +193,14 @@ func (v *vms) pause() {
 	}
 }
 
-// wrote checks how many writes each of two gateways has counted since it started; the second may be nil.
+// wrote checks the number of writes in the metrics of one or two replicas.
 func (v *vms) wrote(a *harness.Replica, ofA int64, b *harness.Replica, ofB int64) {
 	v.t.Helper()
 	for g, want := range map[*harness.Replica]int64{a: ofA, b: ofB} {
 		if g == nil {
 			continue
 		}
-		// A gateway counts a write when it has the answer, which is after the slice can be read.
+		// A replica counts a write after the response, when the slice can already be read.
 		await(v.t, "writes are counted", func() error {
 			if got := v.counted(g); got != want {
 				return fmt.Errorf("the gateway at %s has written %d times instead of %d", g.Addr(), got, want)
@@ -206,7 +210,7 @@ func (v *vms) wrote(a *harness.Replica, ofA int64, b *harness.Replica, ofB int64
 	}
 }
 
-// counted returns how many writes a gateway has counted.
+// counted returns the number of writes in a replica's metrics.
 func (v *vms) counted(g *harness.Replica) int64 {
 	v.t.Helper()
 	samples, err := harness.ReadMetrics(v.t.Context(), g.MetricsAddr())
@@ -215,10 +219,10 @@ func (v *vms) counted(g *harness.Replica) int64 {
 	return int64(n)
 }
 
-// TestReplicasWriteInTurns runs two gateways beside one cluster. One of them writes EndpointSlices
-// for ExternalWorkloads; the other goes on at once when that one ends, and after half a minute when
-// it is killed or stands still; they never both write, and one that has stood still does not take
-// the Lease from the other.
+// TestReplicasWriteInTurns runs two replicas, one of which writes EndpointSlices for
+// ExternalWorkloads. The other replica must take over at once when the leader stops, and after half
+// a minute when the leader is killed or paused. Both must never write at the same time. A leader
+// that was paused must not take the Lease back.
 func TestReplicasWriteInTurns(t *testing.T) {
 	t.Parallel()
 	v := newVMs(t)
@@ -262,7 +266,7 @@ func TestReplicasWriteInTurns(t *testing.T) {
 	await(t, "b leads", func() error { return v.leads(b) })
 	before := v.lease()
 	must(t, a.Signal(syscall.SIGCONT))
-	// All at once, as one event: what came in two could be two writes.
+	// The changes must arrive as a single event, because separate events could cause two writes.
 	v.create("vm-3", "other", "10.90.0.3")
 	v.label("vm-3", "app")
 	await(t, "b's change", func() error { return v.holds("web", 3) })
@@ -273,7 +277,7 @@ func TestReplicasWriteInTurns(t *testing.T) {
 	}
 }
 
-// lease returns the Lease of the gateway that writes.
+// lease returns the leader's Lease.
 func (v *vms) lease() coordinationv1.LeaseSpec {
 	v.t.Helper()
 	l, err := v.client.CoordinationV1().
@@ -283,7 +287,7 @@ func (v *vms) lease() coordinationv1.LeaseSpec {
 	return l.Spec
 }
 
-// TestWritesAreFew counts the writes that 1,000 ExternalWorkloads of one Service cost.
+// TestWritesAreFew counts the writes for 1,000 ExternalWorkloads of one Service.
 func TestWritesAreFew(t *testing.T) {
 	t.Parallel()
 	v := newVMs(t)
@@ -293,7 +297,8 @@ func TestWritesAreFew(t *testing.T) {
 		v.specify(i, "app")
 	}
 	v.flush()
-	// Once the gateway has written the last one's readiness it has seen all others too: they came before.
+	// Isthmus receives events in order. When it has written the readiness of the last
+	// ExternalWorkload, it has therefore received all others.
 	v.service("last", "last")
 	v.create("last", "last", "10.92.0.1")
 	await(t, "the last one's endpoint", func() error { return errors.Join(v.holds("last", 1), v.unready("last", 0)) })
@@ -330,7 +335,8 @@ func TestWritesAreFew(t *testing.T) {
 	v.pause()
 	n := v.writes() - before
 	t.Logf("%d ExternalWorkloads created within %v for a Service that is there: %d writes", vmCount, created, n)
-	// At most a second is between two steps, and each leaves at most one slice that is not full.
+	// There is at most one step per second, and each step leaves at most one slice that is not
+	// full.
 	if most := int64(vmCount/100) + 2*int64(created/time.Second+2); n > most {
 		t.Errorf("%d writes, more than %d", n, most)
 	}

@@ -13,9 +13,9 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// TestGatewayNames: of the names of a load balancer, one gets another address, one no longer
-// resolves, and one resolves to what could not be another host's. Nothing else changes. Streams
-// follow the first, keep what is known of the others, and never have nothing: NW-06, NW-16.
+// TestGatewayNames changes the DNS names of a load balancer: one resolves to another address, one
+// no longer resolves, and one resolves to an invalid address. Streams must follow the first name,
+// keep the addresses of the other two, and always have an endpoint: NW-06, NW-16.
 func TestGatewayNames(t *testing.T) {
 	t.Parallel()
 	w := newNearClusters(t, []string{"namespace", "serviceaccount"}, "west", "east")
@@ -51,7 +51,7 @@ func TestGatewayNames(t *testing.T) {
 	must(t, w.stream.Flapped(gatewayAt("192.0.2.2"), gatewayAt("192.0.2.3")))
 }
 
-// balance gives east a gateway whose load balancer has these names.
+// balance gives east a multicluster gateway whose load balancer has these names.
 func (w *near) balance(t *testing.T, names ...string) {
 	t.Helper()
 	must(t, w.clients["east"].ApplyYAML(t.Context(), fmt.Sprintf(`
@@ -66,12 +66,12 @@ status: {loadBalancer: {ingress: [{hostname: %s}]}}
 `, gatewayAt("0.0.0.0").Port(), strings.Join(names, "}, {hostname: "))))
 }
 
-// gatewayAt is where east's gateway is reached at an address.
+// gatewayAt returns the address of east's multicluster gateway for an IP.
 func gatewayAt(ip string) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(ip), 4143)
 }
 
-// through waits until the proxy has the gateways at these addresses, in order, and nothing else.
+// through waits until the proxy has exactly the gateways at these addresses, in order.
 func (w *near) through(t *testing.T, what string, ips ...string) {
 	t.Helper()
 	var want []netip.AddrPort
@@ -86,7 +86,8 @@ func (w *near) through(t *testing.T, what string, ips ...string) {
 	})
 }
 
-// warns waits until the gateway shows warnings about east that begin with these texts, or does not.
+// warns waits until Isthmus shows, or does not show, the warnings about east that begin with these
+// texts.
 func (w *near) warns(t *testing.T, want map[string]bool) {
 	t.Helper()
 	await(t, "what the gateway warns of", func() error {
@@ -104,10 +105,10 @@ func (w *near) warns(t *testing.T, want map[string]bool) {
 	})
 }
 
-// hosts is the address of each name that can be resolved.
+// hosts maps names to addresses.
 type hosts map[string]string
 
-// write replaces the file in one step, as a kubelet does.
+// write replaces the file atomically, as a kubelet does.
 func (h hosts) write(t *testing.T, file string) {
 	t.Helper()
 	var text strings.Builder
@@ -118,8 +119,8 @@ func (h hosts) write(t *testing.T, file string) {
 	must(t, os.Rename(file+".new", file))
 }
 
-// startWithHosts runs the gateway where names are resolved by a file and nothing else, and opens the proxy's stream. It
-// returns the file's path.
+// startWithHosts runs a replica that resolves names only through a hosts file, and opens the
+// proxy's stream. It returns the path of the file.
 func (w *near) startWithHosts(t *testing.T, names hosts) (file string) {
 	t.Helper()
 	root := t.TempDir()

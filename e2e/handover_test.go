@@ -20,11 +20,11 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// TestHandover: proxies find two gateways by DNS, where one leaves as it gets SIGTERM. It serves
-// all of them, and all changes, for as long as its flags say. Then they find the other. Half of
-// them know by then that there is only that one, and some know the first alone. `make nodes` does
-// so with real nodes and DNS. And a third gateway moves the streams of connections that are older
-// than it is told to let them be.
+// TestHandover runs proxies that find two replicas through DNS, and stops one replica with SIGTERM.
+// That replica must serve all its proxies and all changes for the time in its flags, and then the
+// proxies must move to the other replica. At that time, half of the proxies know only the other
+// replica, and a few know only the first one. The command `make nodes` repeats this with real nodes
+// and DNS. A third replica must close connections older than its limit.
 func TestHandover(t *testing.T) {
 	t.Parallel()
 	const delay, drain = 3 * time.Second, 2 * time.Second
@@ -39,7 +39,7 @@ func TestHandover(t *testing.T) {
 	}
 	goes := start("goes", fmt.Sprintf("-shutdown-delay=%v", delay), fmt.Sprintf("-drain=%v", drain))
 	stays, ages := start("stays"), start("ages", "-max-connection-age=2s")
-	var left atomic.Bool // and DNS says so
+	var left atomic.Bool // whether DNS no longer contains the first replica
 	crowd := runSubscribers(t, 16, func(i int) []string {
 		if i%2 == 1 && left.Load() {
 			return []string{stays.Addr()}
@@ -47,10 +47,10 @@ func TestHandover(t *testing.T) {
 		return []string{goes.Addr(), stays.Addr()}
 	})
 	at := func(g *harness.Replica) func(int) []string { return func(int) []string { return []string{g.Addr()} } }
-	loyal := runSubscribers(t, 4, at(goes)) // or goes would end early, once no proxy is left
+	loyal := runSubscribers(t, 4, at(goes)) // without proxies, the replica would end early
 	moves := runSubscribers(t, 1, at(ages))[0]
 	always := netip.MustParseAddrPort("10.1.0.1:8080")
-	change := func(n byte, proxies ...*proxy.Subscriber) { // and wait until these have it
+	change := func(n byte, proxies ...*proxy.Subscriber) { // and wait until the proxies have received the change
 		t.Helper()
 		moving := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 2, 0, n}), kube.Port)
 		_, err := kube.Put(t.Context(), west.DiscoveryV1().EndpointSlices("ns"),
@@ -125,7 +125,7 @@ func TestHandover(t *testing.T) {
 	})
 }
 
-// runSubscribers runs proxies until the test ends, each with the addresses that it knows.
+// runSubscribers runs proxies until the test ends, each with its own list of known addresses.
 func runSubscribers(t *testing.T, n int, known func(i int) []string) (all []*proxy.Subscriber) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup

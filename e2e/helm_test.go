@@ -26,7 +26,7 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// helm is Helm 4, with a home of its own, as somebody uses it who has isthmus in $PATH.
+// helm is Helm 4 with its own home directory, and with isthmus in $PATH.
 type helm struct{ path, kubeconfig, home string }
 
 func newHelm(t *testing.T, kubeconfig string) helm {
@@ -36,7 +36,7 @@ func newHelm(t *testing.T, kubeconfig string) helm {
 	return helm{path, kubeconfig, t.TempDir()}
 }
 
-// try runs Helm with an input, and returns what it prints, or its complaint as an error.
+// try runs Helm and returns its output. If Helm fails, its error output is the error.
 func (h helm) try(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	isthmus, err := harness.Isthmus.Path(t.Context())
@@ -71,7 +71,7 @@ func (h helm) run(t *testing.T, args ...string) string {
 	return out
 }
 
-// template returns what the chart is rendered to, for the namespace linkerd, without the Pod of helm test.
+// template renders the chart for the namespace linkerd, without the Pod for helm test.
 func (h helm) template(t *testing.T, args ...string) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := kube.Parse(h.run(
@@ -84,7 +84,7 @@ func (h helm) template(t *testing.T, args ...string) []*unstructured.Unstructure
 	return objects
 }
 
-// chartLabels are those that the chart's objects have and those of manifests/install have not.
+// chartLabels are the labels that the chart adds to the objects in manifests/install.
 var chartLabels = []string{
 	"app.kubernetes.io/instance",
 	"app.kubernetes.io/managed-by",
@@ -92,9 +92,9 @@ var chartLabels = []string{
 	"helm.sh/chart",
 }
 
-// asBase changes what the chart renders to what manifests/install would have in its place: objects
-// that are of no namespace have the release's in their name, and all have labels of Helm's.
-// ClusterRoleBindings of manifests, and the RoleBinding of exports, have ServiceAccounts by their
+// asBase removes the known differences between the rendered chart and manifests/install: the
+// release in the names of cluster-scoped objects, Helm's labels, and the form of the
+// ServiceAccounts in bindings. ClusterRoleBindings in manifests and the RoleBinding for exports use
 // user names.
 func asBase(objects []*unstructured.Unstructured) {
 	for _, o := range objects {
@@ -120,7 +120,7 @@ func asBase(objects []*unstructured.Unstructured) {
 	}
 }
 
-// byUserNames changes the subjects of a binding from ServiceAccounts to users of their names.
+// byUserNames replaces the ServiceAccounts in a binding by their user names.
 func byUserNames(binding *unstructured.Unstructured) {
 	subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
 	for i := range subjects {
@@ -134,15 +134,15 @@ func byUserNames(binding *unstructured.Unstructured) {
 	_ = unstructured.SetNestedSlice(binding.Object, subjects, "subjects")
 }
 
-// with returns all that is in one of two maps.
+// with returns the union of two maps.
 func with(a, b map[string]string) map[string]string {
 	all := maps.Clone(b)
 	maps.Copy(all, a)
 	return all
 }
 
-// TestChartIsTheBase: the chart's default rendering is manifests/install, field by field, and with
-// exports on and a PodMonitor also the components and the guard.
+// TestChartIsTheBase checks that the chart renders the same fields as manifests/install by default.
+// With exports and a PodMonitor, it must render the same fields as the components and the guard.
 func TestChartIsTheBase(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, "")
@@ -193,7 +193,8 @@ func TestChartIsTheBase(t *testing.T) {
 	sameObjects(t, "the chart with all of it", got, want)
 }
 
-// TestChartValues: each value arrives where its name says, and one that the chart does not have is refused.
+// TestChartValues checks that each value sets the field that its name suggests, and that unknown
+// values are rejected.
 func TestChartValues(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, "")
@@ -262,8 +263,8 @@ func TestChartValues(t *testing.T) {
 	}
 }
 
-// TestOpenShift: the chart and the kustomize component leave out the fixed user and group, which
-// restricted-v2 refuses, and nothing else.
+// TestOpenShift checks that the chart and the kustomize component omit only the fixed user and
+// group, which the SCC restricted-v2 rejects.
 func TestOpenShift(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, "")
@@ -300,7 +301,7 @@ func TestOpenShift(t *testing.T) {
 	}
 }
 
-// TestChartRefuses: what would not do what it says is an error that says what to do.
+// TestChartRefuses checks that values without the expected effect are rejected with a hint.
 func TestChartRefuses(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, "")
@@ -319,8 +320,8 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
-// TestHelm: Helm moves what kubectl has applied to a release, changes it, rolls it back, and
-// removes it; what the gateway has written stays.
+// TestHelm checks that Helm adopts an installation made with kubectl, and then upgrades, rolls back
+// and removes it. Objects written by Isthmus must stay.
 func TestHelm(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -396,13 +397,13 @@ func TestHelm(t *testing.T) {
 		ClusterRoles().
 		List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=isthmus"})
 	must(t, err)
-	// that one is kubectl's
+	// This ClusterRole was created by kubectl.
 	if i := slices.IndexFunc(left.Items, func(r rbacv1.ClusterRole) bool { return r.Name != "isthmus" }); i >= 0 {
 		t.Errorf("uninstall leaves ClusterRole %s", left.Items[i].Name)
 	}
 }
 
-// TestHelmTest: helm test passes while all links work, and fails when one is dead.
+// TestHelmTest checks that helm test succeeds if all links work, and fails if a link does not.
 func TestHelmTest(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -436,7 +437,8 @@ func TestHelmTest(t *testing.T) {
 	}
 }
 
-// test runs helm test. A goroutine stands in for the kubelet: it runs the arguments of the test's Pod as a process.
+// test runs helm test. A goroutine stands in for the kubelet and runs the test Pod's command as a
+// process.
 func (h helm) test(t *testing.T, c *kube.Client, g *harness.Replica) error {
 	t.Helper()
 	ran := make(chan error, 1)
@@ -446,9 +448,9 @@ func (h helm) test(t *testing.T, c *kube.Client, g *harness.Replica) error {
 	return err
 }
 
-// runTestPod waits for the Pod of helm test, runs its arguments, and reports the result as the
-// status of the Pod. The name of the release's Service cannot be resolved here: the address of g
-// replaces it.
+// runTestPod waits for the Pod of helm test, runs its command and writes the result to the Pod's
+// status. It replaces the name of the release's Service, which cannot be resolved here, by the
+// address of g.
 func runTestPod(ctx context.Context, c *kube.Client, g *harness.Replica) error {
 	var made *corev1.Pod
 	err := harness.Poll(ctx, time.Minute, 50*time.Millisecond, func() (err error) {
@@ -479,8 +481,8 @@ func runTestPod(ctx context.Context, c *kube.Client, g *harness.Replica) error {
 	return err
 }
 
-// TestHelmPostRenderer: Helm 4 keeps Isthmus in Linkerd's place by the plugin, and a rollback
-// brings Linkerd's own destination back.
+// TestHelmPostRenderer checks that Helm 4 with the plugin keeps Isthmus in place of Linkerd's
+// destination controller, and that a rollback restores the destination controller.
 func TestHelmPostRenderer(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

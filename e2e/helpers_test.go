@@ -13,7 +13,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// startClusters runs clusters with these controllers until the test ends.
+// startClusters starts clusters, which run until the test ends.
 func startClusters(t *testing.T, controllers []string, names ...string) []*harness.Cluster {
 	t.Helper()
 	var configs []harness.ClusterConfig
@@ -31,7 +31,7 @@ func startClusters(t *testing.T, controllers []string, names ...string) []*harne
 	return servers
 }
 
-// startGateway runs a gateway until the test ends.
+// startGateway starts a replica, which runs until the test ends.
 func startGateway(t *testing.T, cfg harness.ReplicaConfig) *harness.Replica {
 	t.Helper()
 	g, err := harness.StartReplica(t.Context(), cfg)
@@ -40,7 +40,7 @@ func startGateway(t *testing.T, cfg harness.ReplicaConfig) *harness.Replica {
 	return g
 }
 
-// client returns an administrator's client of a cluster.
+// client returns an administrator's client for a cluster.
 func client(t *testing.T, c *harness.Cluster) *kube.Client {
 	t.Helper()
 	k, err := kube.NewClient(c.Name(), c.REST())
@@ -49,7 +49,7 @@ func client(t *testing.T, c *harness.Cluster) *kube.Client {
 	return k
 }
 
-// ready returns why the local cluster or a linked one is not ready with every resource.
+// ready returns an error unless all resources of the local cluster and of a linked one are ready.
 func ready(p adminapi.Clusters, name string) error {
 	all := append([]adminapi.Cluster{p.Local}, p.Clusters...)
 	found := false
@@ -70,7 +70,7 @@ func ready(p adminapi.Clusters, name string) error {
 	return nil
 }
 
-// awaitReady waits until the gateway's own cluster and a linked one are ready with every resource.
+// awaitReady waits until all resources of the local cluster and of a linked one are ready.
 func awaitReady(t *testing.T, g *harness.Replica, name string) {
 	t.Helper()
 	await(t, "both clusters are ready, with all their resources", func() error {
@@ -82,13 +82,13 @@ func awaitReady(t *testing.T, g *harness.Replica, name string) {
 	})
 }
 
-// verbRun is what a run of the isthmus command printed, and its exit code.
+// verbRun is the output and the exit code of a command.
 type verbRun struct {
 	stdout, stderr string
 	code           int
 }
 
-// runVerb runs the isthmus command, or a link to it, to its end.
+// runVerb runs the isthmus command or a link to it.
 func runVerb(t *testing.T, file string, args ...string) verbRun {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -100,7 +100,7 @@ func runVerb(t *testing.T, file string, args ...string) verbRun {
 	return verbRun{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
-// await waits up to a minute until check returns no error.
+// await waits up to a minute until check returns nil.
 func await(t *testing.T, what string, check func() error) {
 	t.Helper()
 	if err := harness.Poll(t.Context(), time.Minute, 50*time.Millisecond, check); err != nil {
@@ -115,7 +115,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// atEnd registers what is done when the test is over. An error fails the test.
+// atEnd registers a cleanup function whose error fails the test.
 func atEnd(t *testing.T, do func() error) {
 	t.Cleanup(func() {
 		if err := do(); err != nil {

@@ -23,9 +23,9 @@ import (
 
 var update = flag.Bool("update", false, "write files anew that follow from others")
 
-// TestIndex checks that testdata/README.md lists, for each behaviour, the cases and Go tests that
-// prove it, and that every behaviour has a proof. The lists follow from the IDs in cases and Go
-// tests, and make generate writes them.
+// TestIndex checks that testdata/README.md lists the cases and Go tests that prove each behavior,
+// and that every behavior has a proof. The lists come from the IDs in cases and Go tests. make
+// generate writes them.
 func TestIndex(t *testing.T) {
 	path := filepath.Join("testdata", "README.md")
 	text, err := os.ReadFile(path)
@@ -48,14 +48,14 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// behaviour is a row of a table whose last column is generated: ID, what it is about, proofs.
+// behaviour matches a table row whose last column is generated: ID, description, proofs.
 var behaviour = regexp.MustCompile(`(?m)^\| ([A-Z]+-\d\d) \| (.*) \|[^|\n]*\|$`)
 
 type index struct {
 	readme string
-	ids    []string            // of behaviours, in the order of their rows
-	proofs map[string][]string // by behaviour: cases, then Go tests
-	wrong  []string            // what is wrong with the behaviours and proofs
+	ids    []string            // IDs of behaviors in the order of their rows
+	proofs map[string][]string // cases and Go tests, in this order, by behavior
+	wrong  []string            // mistakes in behaviors and proofs
 }
 
 func newIndex(readme string) *index {
@@ -89,7 +89,7 @@ func (x *index) addCases(t *testing.T) {
 	}
 }
 
-// addTests finds the Go tests of both modules that prove behaviours.
+// addTests finds the Go tests of both modules that prove behaviors.
 func (x *index) addTests(t *testing.T) {
 	must(t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
@@ -106,8 +106,8 @@ func (x *index) addTests(t *testing.T) {
 
 var anyID = regexp.MustCompile(`\b[A-Z]{1,2}-\d\d\b`)
 
-// addFile finds the tests in a Go file that have IDs of behaviours in their doc comments or in
-// their strings, most often in the names of subtests.
+// addFile finds the tests in a Go file whose doc comments or strings, such as the names of
+// subtests, contain IDs of behaviors.
 func (x *index) addFile(folder, text string) error {
 	groups := map[string]bool{}
 	for _, id := range x.ids {
@@ -142,7 +142,8 @@ func (x *index) addFile(folder, text string) error {
 
 func group(id string) string { return id[:strings.Index(id, "-")] }
 
-// sizes of the groups of behaviours: of the peer's tests all are there, of the others these at least.
+// The numbers of behaviors per group. Those of the peer's tests are exact, and the others are
+// minimums.
 var (
 	peerGroups = map[string]int{
 		"G": 11, "D": 6, "F": 4, "X": 23,
@@ -156,7 +157,7 @@ var (
 	}
 )
 
-// checkRows: the behaviours of each group are numbered in order, all are there, and all have a proof.
+// checkRows checks that the behaviors of each group are complete, numbered in order, and proven.
 func (x *index) checkRows(peer, own map[string]int) {
 	count := map[string]int{}
 	for _, id := range x.ids {

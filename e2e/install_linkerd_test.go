@@ -21,7 +21,7 @@ import (
 
 const patchedImage = "registry.example.com/isthmus:v1"
 
-// linkerdValues are values of Linkerd's chart, by what they change of linkerd-destination.
+// linkerdValues maps values of Linkerd's chart to their effect on linkerd-destination.
 var linkerdValues = map[string]func(*appsv1.Deployment){
 	"plain": func(*appsv1.Deployment) {},
 	"ha": func(d *appsv1.Deployment) {
@@ -45,14 +45,14 @@ var linkerdValues = map[string]func(*appsv1.Deployment){
 	},
 }
 
-// destination is the container in whose place Isthmus comes.
+// destination returns the container that Isthmus replaces.
 func destination(d *appsv1.Deployment) *corev1.Container {
 	containers := d.Spec.Template.Spec.Containers
 	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == "destination" })
 	return &containers[i]
 }
 
-// rendered is Linkerd's manifest by some values.
+// rendered returns Linkerd's manifest for some values.
 func rendered(t *testing.T, values string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile("testdata/linkerd/destination.yaml")
@@ -66,7 +66,7 @@ func rendered(t *testing.T, values string) []*unstructured.Unstructured {
 	return slices.Concat(objects[:len(objects)-1], []*unstructured.Unstructured{changed})
 }
 
-// patched is what kustomize makes of Linkerd's manifest by manifests/linkerd.
+// patched returns Linkerd's manifest with the kustomization in manifests/linkerd applied.
 func patched(t *testing.T, values string) []*unstructured.Unstructured {
 	t.Helper()
 	return build(t, overlay(t, kustomization{
@@ -75,7 +75,7 @@ func patched(t *testing.T, values string) []*unstructured.Unstructured {
 	}, map[string][]byte{"linkerd.yaml": manifestOf(t, rendered(t, values))}))
 }
 
-// manifestOf writes objects as YAML documents.
+// manifestOf formats objects as YAML documents.
 func manifestOf(t *testing.T, objects []*unstructured.Unstructured) []byte {
 	t.Helper()
 	var text bytes.Buffer
@@ -92,9 +92,9 @@ func inLinkerd(t *testing.T, values string) *appsv1.Deployment {
 	return find[appsv1.Deployment](t, patched(t, values), "Deployment", "linkerd-destination")
 }
 
-// TestLinkerdPatch: in place of Linkerd's destination container Isthmus gets the same arguments,
-// environment, ports, probes, limits and mounts; of all objects only its image is another one. The
-// kustomize component and the post-renderer agree.
+// TestLinkerdPatch checks that only the image of Linkerd's destination container changes, and that
+// arguments, environment, ports, probes, limits and mounts stay the same. The kustomize component
+// and the post-renderer must return the same result.
 func TestLinkerdPatch(t *testing.T) {
 	for values := range linkerdValues {
 		t.Run(values, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestLinkerdPatch(t *testing.T) {
 	}
 }
 
-// sameObjects compares objects field by field, in any order of the objects.
+// sameObjects compares two sets of objects field by field, in any order.
 func sameObjects(t *testing.T, what string, got, want []*unstructured.Unstructured) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -136,7 +136,7 @@ func sameObjects(t *testing.T, what string, got, want []*unstructured.Unstructur
 	}
 }
 
-// differences lists the fields in which two values differ.
+// differences returns the fields in which two values differ.
 func differences(path string, got, want any) (list []string) {
 	switch w := want.(type) {
 	case map[string]any:

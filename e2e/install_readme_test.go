@@ -15,15 +15,16 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// installed are the commands of README.md by which the gateway is installed.
+// installed contains the README's commands that install Isthmus.
 type installed struct {
-	image     string // that they name
+	image     string // image in the commands
 	own       []string
 	inLinkerd []string
 	back      string
 }
 
-// readInstall reads the section. What makes the image is not run here: package image tests it.
+// readInstall reads the commands from the README. It omits the command that builds the image, which
+// package image tests.
 func readInstall(t *testing.T) installed {
 	t.Helper()
 	blocks := readCommands(t, "Install")
@@ -37,10 +38,10 @@ func readInstall(t *testing.T) installed {
 	return installed{found[1], blocks[0][1:], blocks[1][:2], blocks[1][2]}
 }
 
-// TestInstallAsDocumented runs the README's commands for a gateway on its own, in a namespace that
-// then enforces the Pod security standard restricted, and applies manifests/link to another
-// cluster. Its Pods are made and admitted, and one of them, as a process, has all the rights that
-// it needs and serves both clusters.
+// TestInstallAsDocumented runs the README's commands for a standalone installation in a namespace
+// that enforces the Pod security standard restricted, and applies manifests/link to another
+// cluster. The Pods must be created and admitted. One of them, run as a process, must have all the
+// permissions that it needs and serve both clusters.
 func TestInstallAsDocumented(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -90,7 +91,8 @@ func TestInstallAsDocumented(t *testing.T) {
 	}
 }
 
-// podsMade returns an error unless the Deployment's controllers have made Pods of its image, which were admitted.
+// podsMade returns an error unless controllers have created Pods for the Deployment with the right
+// image, and these Pods were admitted.
 func podsMade(t *testing.T, c *kube.Client, d *appsv1.Deployment) error {
 	pods, err := c.CoreV1().
 		Pods(d.Namespace).
@@ -115,10 +117,10 @@ func podsMade(t *testing.T, c *kube.Client, d *appsv1.Deployment) error {
 	return nil
 }
 
-// TestInLinkerdAsDocumented runs the README's commands for a gateway in Linkerd's place, after
-// Linkerd's own Deployment has been applied. Only the image changes. With what that gives the
-// container, and Linkerd's rights alone, the gateway serves, within the limit of the HA values, and
-// one command takes everything back.
+// TestInLinkerdAsDocumented applies Linkerd's Deployment and then runs the README's commands for
+// Isthmus in place of Linkerd's destination controller. Only the image may change. With the
+// container's settings and Linkerd's permissions alone, the replica must serve within the memory
+// limit of the HA values. A single command must restore the previous state.
 func TestInLinkerdAsDocumented(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -174,8 +176,8 @@ func TestInLinkerdAsDocumented(t *testing.T) {
 	sameSpec(t, "taken back", deploymentNamed(t, west, "linkerd-destination"), before)
 }
 
-// checkCacheRights checks that manifests/linkerd/cache grants Linkerd's account the permissions for copies of lost
-// clusters, which the account does not have before.
+// checkCacheRights checks that manifests/linkerd/cache adds the permissions for copies of lost
+// clusters to Linkerd's account.
 func checkCacheRights(t *testing.T, server *harness.Cluster) {
 	t.Helper()
 	for _, want := range []string{"no", "yes"} {
@@ -193,7 +195,7 @@ func checkCacheRights(t *testing.T, server *harness.Cluster) {
 	}
 }
 
-// revisions returns an error unless linkerd-destination has had so many.
+// revisions returns an error unless linkerd-destination has n revisions.
 func revisions(t *testing.T, c *kube.Client, n int) error {
 	list, err := c.AppsV1().ReplicaSets("linkerd").List(t.Context(), metav1.ListOptions{})
 	if err == nil && len(list.Items) != n {
@@ -202,7 +204,7 @@ func revisions(t *testing.T, c *kube.Client, n int) error {
 	return err
 }
 
-// sameSpec compares what two Deployments are to be, field by field.
+// sameSpec compares the specs of two Deployments field by field.
 func sameSpec(t *testing.T, what string, got, want *appsv1.Deployment) {
 	t.Helper()
 	var spec [2]map[string]any

@@ -38,7 +38,7 @@ func restricted(name string) *corev1.Namespace {
 	return ns
 }
 
-// podOf is the first container of a Deployment's Pod.
+// podOf returns the configuration of the first container in a Deployment's Pod.
 func podOf(d *appsv1.Deployment, name string) containerConfig {
 	return containerConfig{
 		Template:  d.Spec.Template,
@@ -48,7 +48,7 @@ func podOf(d *appsv1.Deployment, name string) containerConfig {
 	}
 }
 
-// startPod runs a Pod's container until the test ends.
+// startPod starts a Pod's container, which runs until the test ends.
 func startPod(t *testing.T, server *harness.Cluster, c *kube.Client, cfg containerConfig) *harness.Replica {
 	t.Helper()
 	binary, err := harness.Isthmus.Path(t.Context())
@@ -58,11 +58,12 @@ func startPod(t *testing.T, server *harness.Cluster, c *kube.Client, cfg contain
 	must(t, err)
 	atEnd(t, p.Close)
 	g := startGateway(t, harness.ReplicaConfig{Container: p.Harness()})
-	atEnd(t, func() error { return g.Signal(syscall.SIGKILL) }) // by SIGTERM, it would serve for its whole grace
+	atEnd(t, func() error { return g.Signal(syscall.SIGKILL) }) // SIGTERM would take the whole grace period
 	return g
 }
 
-// linkTo links a cluster by link.yaml, with its placeholders filled in: by the account of manifests/link.
+// linkTo links a cluster with link.yaml and the account from manifests/link. It fills in the
+// placeholders.
 func linkTo(t *testing.T, from, to *kube.Client, server *harness.Cluster) {
 	t.Helper()
 	applyManifest(
@@ -78,7 +79,7 @@ func linkTo(t *testing.T, from, to *kube.Client, server *harness.Cluster) {
 	)
 }
 
-// offerShop writes Service shop/web with one endpoint.
+// offerShop writes the Service shop/web with one endpoint.
 func offerShop(t *testing.T, c *kube.Client, ip string) {
 	t.Helper()
 	must(
@@ -88,7 +89,7 @@ func offerShop(t *testing.T, c *kube.Client, ip string) {
 	)
 }
 
-// openShop opens a proxy's stream of shop/web-federated.
+// openShop opens a stream for shop/web-federated.
 func openShop(t *testing.T, g *harness.Replica) *proxy.Stream {
 	t.Helper()
 	conn, err := proxy.Dial(g.Addr())
@@ -106,7 +107,7 @@ func openShop(t *testing.T, g *harness.Replica) *proxy.Stream {
 	return s
 }
 
-// awaitShop waits until a stream has the endpoints of these Pods, and no others.
+// awaitShop waits until a stream has exactly the endpoints with these IPs.
 func awaitShop(t *testing.T, s *proxy.Stream, ips ...string) {
 	t.Helper()
 	var want []netip.AddrPort
@@ -121,7 +122,8 @@ func awaitShop(t *testing.T, s *proxy.Stream, ips ...string) {
 	})
 }
 
-// checkSliceWriter: the gateway leads, under its Pod's name, and writes an EndpointSlice for an ExternalWorkload.
+// checkSliceWriter checks that the replica is the leader under its Pod's name, and that it writes
+// an EndpointSlice for an ExternalWorkload.
 func checkSliceWriter(t *testing.T, c *kube.Client, g *harness.Replica, name string) {
 	must(t, c.ApplyYAML(
 		t.Context(),
@@ -146,7 +148,7 @@ spec: {meshTLS: {identity: spiffe://root/vm-1, serverName: vm-1}, ports: [{port:
 	})
 }
 
-// gatewayHelp is the help of isthmus gateway.
+// gatewayHelp returns the help of isthmus gateway.
 func gatewayHelp(t *testing.T) string {
 	t.Helper()
 	isthmus, err := harness.Isthmus.Path(t.Context())
@@ -156,7 +158,8 @@ func gatewayHelp(t *testing.T) string {
 	return string(text)
 }
 
-// checkAdmitted: the Deployment's Pods are admitted, and it is Pod security that decides that.
+// checkAdmitted checks that the Deployment's Pods are admitted, and that the Pod security standard
+// is enforced.
 func checkAdmitted(t *testing.T, c *kube.Client, d *appsv1.Deployment) {
 	pods := c.CoreV1().Pods(d.Namespace)
 	create := func(name string, change func(*corev1.PodSpec)) error {
@@ -184,7 +187,7 @@ func checkAdmitted(t *testing.T, c *kube.Client, d *appsv1.Deployment) {
 	}
 }
 
-// checkSelected: what selects Pods selects these, and the ports that are named are theirs.
+// checkSelected checks that all selectors match these Pods and that all named ports exist.
 func checkSelected(t *testing.T, objects []*unstructured.Unstructured, template corev1.PodTemplateSpec) {
 	service := find[corev1.Service](t, objects, "Service", "isthmus")
 	budget := find[policyv1.PodDisruptionBudget](t, objects, "PodDisruptionBudget", "isthmus")
@@ -225,7 +228,7 @@ func checkSelected(t *testing.T, objects []*unstructured.Unstructured, template 
 	}
 }
 
-// TestTimesAddUp: where the gateway is installed, it has ended by itself before it would be killed.
+// TestTimesAddUp checks that an installed replica ends before its grace period does.
 func TestTimesAddUp(t *testing.T) {
 	own := find[appsv1.Deployment](t, build(t, manifest(t, "install")), "Deployment", "isthmus")
 	for name, template := range map[string]corev1.PodTemplateSpec{
@@ -243,7 +246,7 @@ func TestTimesAddUp(t *testing.T) {
 			hook, err := preStop(c)
 			must(t, err)
 			delay, drain := duration(t, c.Args, "shutdown-delay"), duration(t, c.Args, "drain")
-			// As docs/operations.md has it: the process has ended a second after both.
+			// According to docs/operations.md, the process ends a second after both delays.
 			if needs := hook + delay + drain + time.Second; needs > grace || delay == 0 {
 				t.Errorf(
 					"%s: preStop %v, --shutdown-delay %v, --drain %v and a second are more than the grace of %v",
@@ -268,7 +271,8 @@ func TestTimesAddUp(t *testing.T) {
 	}
 }
 
-// TestHungIsKilledSoon: a gateway that hangs is killed long before the grace of one that drains.
+// TestHungIsKilledSoon checks that a hanging replica is killed long before the end of the grace
+// period for draining.
 func TestHungIsKilledSoon(t *testing.T) {
 	p := find[appsv1.Deployment](t, build(t, manifest(t, "install")), "Deployment", "isthmus").Spec.Template.Spec
 	if grace := p.Containers[0].LivenessProbe.TerminationGracePeriodSeconds; grace == nil || *grace > 10 ||
@@ -277,7 +281,7 @@ func TestHungIsKilledSoon(t *testing.T) {
 	}
 }
 
-// preStop returns how long a container's hook takes before SIGTERM.
+// preStop returns the duration of a container's preStop hook.
 func preStop(c corev1.Container) (time.Duration, error) {
 	switch {
 	case c.Lifecycle == nil || c.Lifecycle.PreStop == nil:
@@ -288,7 +292,7 @@ func preStop(c corev1.Container) (time.Duration, error) {
 	return time.Duration(c.Lifecycle.PreStop.Sleep.Seconds) * time.Second, nil
 }
 
-// duration returns a flag's value: that of the arguments, or else the default that the help names.
+// duration returns the value of a flag from the arguments, or its default from the help.
 func duration(t *testing.T, args []string, name string) time.Duration {
 	t.Helper()
 	for _, arg := range slices.Backward(args) {
@@ -307,8 +311,8 @@ func duration(t *testing.T, args []string, name string) time.Duration {
 	return d
 }
 
-// TestMemory: the gateway reads the container's limit by itself, and takes 90 % of it for Go. GOMEMLIMIT from the limit
-// would be all of it, of which the kernel kills.
+// TestMemory checks that a replica reads the container's memory limit itself and uses 90 % of it
+// for Go. If GOMEMLIMIT were the whole limit, the kernel could kill the replica.
 func TestMemory(t *testing.T) {
 	c := find[appsv1.Deployment](
 		t,
@@ -322,8 +326,8 @@ func TestMemory(t *testing.T) {
 	if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" || e.Name == "GOGC" }) {
 		t.Error("GOMEMLIMIT or GOGC is set: the gateway knows better")
 	}
-	// A limit that changes in place is not read again: GOMEMLIMIT, --cluster-memory and
-	// --view-memory are those of the start.
+	// Isthmus does not detect a limit that is resized in place. GOMEMLIMIT, --cluster-memory and
+	// --view-memory keep their initial values.
 	if !slices.Contains(
 		c.ResizePolicy,
 		corev1.ContainerResizePolicy{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer},
@@ -335,7 +339,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// checkProbes asks what the kubelet asks.
+// checkProbes sends the same requests as the kubelet.
 func checkProbes(t *testing.T, c corev1.Container, g *harness.Replica) {
 	for name, probe := range map[string]*corev1.Probe{"liveness": c.LivenessProbe, "readiness": c.ReadinessProbe} {
 		if _, err := harness.GetPage(t.Context(), g.MetricsAddr(), probe.HTTPGet.Path); err != nil {
@@ -351,7 +355,8 @@ func checkProbes(t *testing.T, c corev1.Container, g *harness.Replica) {
 	}
 }
 
-// installedIn is the kustomization for an installation in a namespace. Linkerd's own namespace needs no transformers.
+// installedIn returns the kustomization for an installation in a namespace. Linkerd's own namespace
+// does not need transformers.
 func installedIn(namespace string, transformers ...string) kustomization {
 	return kustomization{
 		Resources:    []string{"install"},
@@ -361,14 +366,15 @@ func installedIn(namespace string, transformers ...string) kustomization {
 	}
 }
 
-// permission is an answer that kubectl auth can-i is expected to give.
+// permission is an expected answer from kubectl auth can-i.
 type permission struct {
 	question string
 	answer   string // yes or no
 }
 
-// TestTwoInstallations: two installations in one cluster have their own permissions, in whichever order they are
-// applied. A kustomization that only overrides the namespace takes nothing from either.
+// TestTwoInstallations checks that two installations in one cluster have separate permissions,
+// regardless of the order in which they are applied. A kustomization that only overrides the
+// namespace must not remove permissions from either.
 func TestTwoInstallations(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
@@ -405,7 +411,7 @@ func TestTwoInstallations(t *testing.T) {
 		} {
 			expected := allowed
 			if strings.HasSuffix(account, ":linkerd-destination") {
-				expected = allowed[2:] // Linkerd's own manifest grants the others
+				expected = allowed[2:] // Linkerd's own manifest grants the first two
 			}
 			awaitPermissions(t, server, account, expected)
 		}
@@ -413,7 +419,8 @@ func TestTwoInstallations(t *testing.T) {
 	}
 }
 
-// awaitPermissions waits until an API server gives the expected answers about a ServiceAccount, NAMESPACE:NAME.
+// awaitPermissions waits until an API server returns the expected answers for a ServiceAccount,
+// NAMESPACE:NAME.
 func awaitPermissions(t *testing.T, server *harness.Cluster, account string, expected []permission) {
 	t.Helper()
 	for _, p := range expected {
@@ -428,8 +435,8 @@ func awaitPermissions(t *testing.T, server *harness.Cluster, account string, exp
 	}
 }
 
-// TestTwoLinkAccounts: two accounts for links in one cluster have their own permissions,
-// in whichever order they are applied.
+// TestTwoLinkAccounts checks that two accounts for links in one cluster have separate permissions,
+// regardless of the order in which they are applied.
 func TestTwoLinkAccounts(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "east")[0]
@@ -453,9 +460,9 @@ func TestTwoLinkAccounts(t *testing.T) {
 	}
 }
 
-// TestInstallBeforeLinkerd installs the gateway, in a namespace of another name, into a cluster
-// that has none of Linkerd's definitions. It is ready, for which it must be allowed to read Secrets
-// of its own namespace, shows what is missing, and follows it as soon as it is there.
+// TestInstallBeforeLinkerd installs Isthmus in a cluster without Linkerd's CRDs, in a namespace of
+// another name. The replica must become ready, for which it needs permission to read Secrets in its
+// own namespace. It must show the missing resources, and watch them as soon as they exist.
 func TestInstallBeforeLinkerd(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -480,7 +487,7 @@ func TestInstallBeforeLinkerd(t *testing.T) {
 		must(t, west.Apply(ctx, o))
 	}
 	await(t, "nothing is missing now", func() error { return missing(t, g) })
-	west = client(t, server) // which knows the definitions
+	west = client(t, server) // a new client that discovers the CRDs
 	must(t, west.Apply(ctx, kube.OpaqueServer("shop", "web", "web", kube.Port)))
 	await(t, "a Server is followed", func() error {
 		page, err := harness.ReadClusters(ctx, g.MetricsAddr())
@@ -495,7 +502,8 @@ func TestInstallBeforeLinkerd(t *testing.T) {
 	})
 }
 
-// missing returns an error unless the page shows that these resources of the own cluster, and no others, can't be read.
+// missing returns an error unless the page shows that exactly these resources of the local cluster
+// cannot be read.
 func missing(t *testing.T, g *harness.Replica, resources ...string) error {
 	t.Helper()
 	page, err := harness.ReadClusters(t.Context(), g.MetricsAddr())
@@ -523,7 +531,7 @@ var definitions = schema.GroupVersionResource{
 	Resource: "customresourcedefinitions",
 }
 
-// removeDefinitions deletes the definitions of Linkerd's resources, and returns once nothing is left of them.
+// removeDefinitions deletes the CRDs of Linkerd's resources and waits until they have disappeared.
 func removeDefinitions(t *testing.T, c *kube.Client) (removed []*unstructured.Unstructured) {
 	t.Helper()
 	api := c.Dynamic.Resource(definitions)
@@ -540,8 +548,9 @@ func removeDefinitions(t *testing.T, c *kube.Client) (removed []*unstructured.Un
 	if len(removed) != 4 {
 		t.Fatalf("%d definitions, of which four are expected", len(removed))
 	}
-	// An API server that could not look at once whether objects of a definition are gone ("storage
-	// is (re)initializing") may take minutes to look again, but does when the definition changes.
+	// If an API server cannot immediately check for remaining objects ("storage is
+	// (re)initializing"), its next attempt may be minutes later. A change to the CRD triggers a new
+	// attempt.
 	touched := time.Now()
 	err = harness.Poll(t.Context(), 3*time.Minute, 100*time.Millisecond, func() error {
 		list, err := api.List(t.Context(), metav1.ListOptions{})

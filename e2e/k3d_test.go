@@ -22,8 +22,8 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// k3dConfig has those fields of k3d's Simple config, k3d.io/v1alpha5, that the demo uses. Written from k3d's
-// documentation: its own types are not among what these tests can load.
+// k3dConfig contains the fields of k3d's Simple config (k3d.io/v1alpha5) that the demo uses. It
+// follows k3d's documentation, because the tests cannot import k3d's types.
 type k3dConfig struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -63,7 +63,7 @@ func readK3dConfig(path string) (c k3dConfig, err error) {
 	return c, nil
 }
 
-// arg returns the value of a flag of k3s.
+// arg returns the value of a flag for k3s.
 func (c k3dConfig) arg(name string) (value string) {
 	for _, a := range c.Options.K3s.ExtraArgs {
 		if v, ok := strings.CutPrefix(a.Arg, name+"="); ok {
@@ -73,9 +73,10 @@ func (c k3dConfig) arg(name string) (value string) {
 	return value
 }
 
-// TestConfigs: each cluster's config has only fields that k3d knows, all are on one docker network,
-// none changes the user's kubeconfig, and no two networks of Pods or Services overlap, nor do they
-// with those that docker makes. The script's routes are to these networks of Pods.
+// TestConfigs checks the k3d configuration of each cluster: all fields exist, all clusters use one
+// docker network, and the user's kubeconfig does not change. The networks of Pods and Services must
+// not overlap with each other or with docker's default networks. The routes in the script must lead
+// to the Pod networks.
 func TestConfigs(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join("..", "manifests/k3d/demo.sh"))
 	must(t, err)
@@ -140,7 +141,7 @@ var (
 	demoFlags = regexp.MustCompile(` (--[a-z-]+)`)
 )
 
-// TestFlags: the program has the verbs and flags by which demo.sh calls it.
+// TestFlags checks that the demo program supports the commands and flags in demo.sh.
 func TestFlags(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join("..", "manifests/k3d/demo.sh"))
 	must(t, err)
@@ -167,9 +168,9 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestK3dShop: what the k3d demo deploys is taken by API servers, its Pods need no rights and are
-// those that its Services select, and a gateway in west makes one service of the clusters that the
-// federated Service names: the demo's other ones.
+// TestK3dShop applies the objects of the k3d demo to API servers. The Pods must need no permissions
+// and match the selectors of their Services. A replica in west must serve the federated Service
+// with endpoints in all its clusters.
 func TestK3dShop(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -22,7 +22,7 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// build returns what kubectl kustomize would print for a folder.
+// build returns the output of kubectl kustomize for a directory.
 func build(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := kustomize(dir)
@@ -44,7 +44,7 @@ func kustomize(dir string) ([]*unstructured.Unstructured, error) {
 	return kube.Parse(string(text))
 }
 
-// kustomization is what these tests write and read of one.
+// kustomization contains the fields of a kustomization that the tests use.
 type kustomization struct {
 	Kind               string           `json:"kind,omitempty"`
 	Resources          []string         `json:"resources,omitempty"`
@@ -58,7 +58,7 @@ type kustomization struct {
 	} `json:"configMapGenerator,omitempty"`
 }
 
-// patch is a JSON patch of one object.
+// patch is a JSON patch for one object.
 type patch struct {
 	Target patchTarget `json:"target,omitzero"`
 	Patch  string      `json:"patch,omitempty"`
@@ -69,8 +69,8 @@ type patchTarget struct {
 	Name string `json:"name,omitempty"`
 }
 
-// overlay writes a kustomization as users do, into a folder of its own with some files, and returns that. Resources,
-// components and transformers are these files, or folders of manifests.
+// overlay writes a kustomization and some files to a temporary directory and returns the directory.
+// Resources, components and transformers are these files, or directories of manifests.
 func overlay(t *testing.T, k kustomization, files map[string][]byte) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -94,7 +94,7 @@ func overlay(t *testing.T, k kustomization, files map[string][]byte) string {
 	return dir
 }
 
-// named returns the object of a kind and name.
+// named returns the object with a kind and a name.
 func named(t *testing.T, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 	i := slices.IndexFunc(
@@ -107,7 +107,8 @@ func named(t *testing.T, objects []*unstructured.Unstructured, kind, name string
 	return objects[i]
 }
 
-// find returns the object of a kind and name as its type, which must know all its fields.
+// find returns the object with a kind and a name as a typed object, and fails if it has unknown
+// fields.
 func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name string) *T {
 	t.Helper()
 	typed := new(T)
@@ -121,7 +122,7 @@ func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name 
 	return typed
 }
 
-// apply writes objects as kubectl apply does.
+// apply applies objects as kubectl apply does.
 func apply(t *testing.T, c *kube.Client, objects []*unstructured.Unstructured) {
 	t.Helper()
 	for _, o := range objects {
@@ -129,9 +130,9 @@ func apply(t *testing.T, c *kube.Client, objects []*unstructured.Unstructured) {
 	}
 }
 
-// TestKustomizations: each folder of manifests that has a kustomization can be built, fetches
-// nothing for that, and uses all its files. A component has no objects of its own to be built from:
-// there it is only checked which files it uses.
+// TestKustomizations checks that each kustomization in manifests can be built, without network
+// access, and uses all files in its directory. A component cannot be built alone, so only its files
+// are checked.
 func TestKustomizations(t *testing.T) {
 	var found []string
 	err := filepath.WalkDir(manifest(t, "."), func(path string, d fs.DirEntry, err error) error {
@@ -170,8 +171,8 @@ func TestKustomizations(t *testing.T) {
 	}
 }
 
-// usesItsFiles returns an error unless what a kustomization names is there, and names all YAML and
-// JSON files beside it.
+// usesItsFiles returns an error unless all files in a kustomization exist, and all YAML and JSON
+// files beside it are listed.
 func usesItsFiles(dir string, k kustomization) (err error) {
 	known := map[string]bool{"kustomization.yaml": true}
 	for _, list := range [][]string{k.Resources, k.Components} {
@@ -199,7 +200,7 @@ func usesItsFiles(dir string, k kustomization) (err error) {
 	return errors.Join(err, failed)
 }
 
-// applyManifest writes a file of manifests, with texts replaced by others.
+// applyManifest applies a file from manifests after replacing strings.
 func applyManifest(t *testing.T, c *kube.Client, name string, replace ...string) {
 	t.Helper()
 	text, err := os.ReadFile(manifest(t, name))
@@ -212,7 +213,7 @@ func applyManifest(t *testing.T, c *kube.Client, name string, replace ...string)
 	must(t, c.ApplyYAML(t.Context(), strings.NewReplacer(replace...).Replace(string(text))))
 }
 
-// secretToken waits for the token that a controller fills in.
+// secretToken waits until a controller has added a token to a Secret, and returns the token.
 func secretToken(t *testing.T, c *kube.Client, namespace, name string) (token string) {
 	t.Helper()
 	await(t, "Secret "+name+" has a token", func() error {
@@ -228,13 +229,13 @@ func secretToken(t *testing.T, c *kube.Client, namespace, name string) (token st
 	return token
 }
 
-// gatewayKubeconfig writes a kubeconfig with the rights of install/rbac.yaml's ServiceAccount.
+// gatewayKubeconfig writes a kubeconfig for the ServiceAccount in install/rbac.yaml.
 func gatewayKubeconfig(t *testing.T, c *kube.Client) string {
 	t.Helper()
 	return accountKubeconfig(t, c, "linkerd", "isthmus")
 }
 
-// accountKubeconfig writes a kubeconfig with the rights of a ServiceAccount.
+// accountKubeconfig writes a kubeconfig for a ServiceAccount.
 func accountKubeconfig(t *testing.T, c *kube.Client, namespace, account string) string {
 	t.Helper()
 	token, err := c.Token(t.Context(), namespace, account)
@@ -244,7 +245,7 @@ func accountKubeconfig(t *testing.T, c *kube.Client, namespace, account string) 
 	return writeKubeconfig(t, text)
 }
 
-// writeKubeconfig writes a kubeconfig into a file that is there until the test ends.
+// writeKubeconfig writes a kubeconfig to a temporary file.
 func writeKubeconfig(t *testing.T, text []byte) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "kubeconfig")

@@ -26,27 +26,27 @@ import (
 
 const largeNamespace = "large"
 
-// largeClusters are the clusters, in the order of the Service's members.
+// largeClusters lists the clusters in the order of the Service's members.
 var largeClusters = []string{"west", "east", "north"}
 
-// large is three clusters that have one Service in common, with many meshed endpoints behind it.
+// large consists of three clusters with a common Service that has many meshed endpoints.
 type large struct {
 	t        *testing.T
 	servers  map[string]*harness.Cluster
 	clients  map[string]*kube.Client
 	gateway  *harness.Replica
-	small    map[string]*discoveryv1.EndpointSlice // by cluster: one of 100 endpoints
-	slices   int                                   // that there are
-	addrs    []netip.AddrPort                      // of all endpoints, in order
+	small    map[string]*discoveryv1.EndpointSlice // a slice of 100 endpoints by cluster
+	slices   int                                   // number of slices
+	addrs    []netip.AddrPort                      // addresses of all endpoints in order
 	places   map[netip.AddrPort]place
 	sizes    sizes
-	messages int64 // of the stream, up to now
+	messages int64 // number of messages on the stream so far
 }
 
-// place is where an endpoint is.
+// place is the location of an endpoint.
 type place struct{ cluster, zone string }
 
-// newLarge starts the clusters, with Pods and a Service that has no endpoints yet.
+// newLarge starts the clusters with Pods and with a Service that has no endpoints.
 func newLarge(t *testing.T) *large {
 	l := &large{t: t, servers: map[string]*harness.Cluster{}, clients: map[string]*kube.Client{},
 		small: map[string]*discoveryv1.EndpointSlice{}, places: map[netip.AddrPort]place{}}
@@ -60,11 +60,11 @@ func newLarge(t *testing.T) *large {
 	return l
 }
 
-// largePods is how many Pods a cluster has. There are several addresses of each where there are more endpoints: so a
-// large set takes few writes.
+// largePods is the number of Pods per cluster. Each Pod can have several addresses, so that a large
+// set needs few writes.
 const largePods = 500
 
-// populate makes a cluster's Pods and its share of the Service.
+// populate creates a cluster's Pods and its member of the Service.
 func (l *large) populate(where string) {
 	ctx, k := l.t.Context(), l.clients[where]
 	must(l.t, k.Apply(
@@ -91,8 +91,8 @@ func (l *large) populate(where string) {
 	writers.Wait()
 }
 
-// grow adds slices to the clusters in turn until there are n endpoints: 100 in each slice of the
-// first 5,000, and 1,000, the most there can be, in each after that.
+// grow adds slices to the clusters in turn until there are n endpoints. The first 5,000 are in
+// slices of 100, and the others in slices of 1,000, the maximum.
 func (l *large) grow(n int) {
 	for ; len(l.addrs) < n; l.slices++ {
 		where, size := largeClusters[l.slices%len(largeClusters)], 100
@@ -119,7 +119,7 @@ func (l *large) grow(n int) {
 	}
 }
 
-// federate links the clusters to west and makes web of west a Service of them all.
+// federate links the clusters to west and makes all web Services members of a federated Service.
 func (l *large) federate() {
 	ctx, k := l.t.Context(), l.clients["west"]
 	must(l.t, k.Apply(ctx, kube.Namespace(kube.LinkNamespace)))
@@ -139,7 +139,7 @@ func largePod(i int) *corev1.Pod {
 	return o
 }
 
-// startGateway runs a gateway beside west, with the flags that Linkerd's charts give.
+// startGateway starts a replica in west with the flags from Linkerd's charts.
 func (l *large) startGateway() {
 	l.gateway = startGateway(l.t, harness.ReplicaConfig{Kubeconfig: l.servers["west"].Kubeconfig(), Args: []string{
 		"-outbound-transport-mode=transport-header", "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s",
@@ -149,13 +149,13 @@ func (l *large) startGateway() {
 	l.ready()
 }
 
-// restartGateway ends the gateway and starts it anew, at the same address.
+// restartGateway restarts the replica at the same address.
 func (l *large) restartGateway() {
 	must(l.t, l.gateway.Restart(l.t.Context()))
 	l.ready()
 }
 
-// ready waits until the gateway knows all clusters.
+// ready waits until all clusters have synced.
 func (l *large) ready() {
 	await(l.t, "all clusters are ready", func() error {
 		page, err := harness.ReadClusters(l.t.Context(), l.gateway.MetricsAddr())
@@ -171,7 +171,7 @@ func (l *large) ready() {
 	})
 }
 
-// awaitState waits until a stream's state satisfies a condition.
+// awaitState waits until the state of a stream satisfies a condition.
 func awaitState(t *testing.T, s *proxy.Stream, what string, holds func(proxy.Snapshot) bool) {
 	t.Helper()
 	must(t, s.Until(t.Context(), time.Minute, func() error {
@@ -197,13 +197,13 @@ func awaitEnd(t *testing.T, s *proxy.Stream) {
 	}))
 }
 
-// sizes notes how many bytes the messages of a connection have, as encoded.
+// sizes records the sizes of the encoded messages on a connection.
 type sizes struct {
 	mu   sync.Mutex
 	list []int
 }
 
-// take returns what has been noted since the last time.
+// take returns the sizes recorded since the last call.
 func (s *sizes) take() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,14 +224,14 @@ func (s *sizes) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context
 func (s *sizes) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 func (s *sizes) HandleConn(context.Context, stats.ConnStats)                       {}
 
-// maxMessage is how large the gateway lets a message become: proxies take 4 MiB.
+// maxMessage is the maximum size of a message from Isthmus. Proxies accept up to 4 MiB.
 const maxMessage = 4<<20 - 16<<10
 
-// TestLargeSet serves thousands of meshed endpoints as one federated Service over three clusters.
-// One endpoint's change is one small message. A proxy that reconnects after a restart of the
-// gateway loses what its first message has no room for, and nothing of a set that fits: it gets
-// 5,000 and 15,000 endpoints in one message. Of 40,000 it keeps what fits, of each cluster and zone
-// the same share, and the same endpoints after each restart; it has all again at once.
+// TestLargeSet serves thousands of meshed endpoints in three clusters as one federated Service. A
+// change to one endpoint must cause one small message. When a proxy reconnects after a restart of
+// the replica, it must keep all endpoints that fit into the first message: all of 5,000 and of
+// 15,000. Of 40,000, it must keep the same share for each cluster and zone, and the same endpoints
+// after each restart. It must receive the remaining endpoints immediately afterwards.
 func TestLargeSet(t *testing.T) {
 	t.Parallel()
 	l := newLarge(t)
@@ -274,7 +274,8 @@ func TestLargeSet(t *testing.T) {
 	}
 }
 
-// open subscribes and returns when all endpoints are there. It checks the messages' sizes.
+// open subscribes and waits until all endpoints have been received. It checks the sizes of the
+// messages.
 func (l *large) open(s *proxy.Stream) {
 	l.t.Helper()
 	l.sizes.take()
@@ -282,7 +283,8 @@ func (l *large) open(s *proxy.Stream) {
 	if err := s.Open(l.t.Context()); err != nil {
 		l.t.Fatal(err)
 	}
-	// The state of a call before stays until the first message, so wait for that too.
+	// A reconnecting stream keeps its state until the first message, so the test must wait for that
+	// message too.
 	awaitState(l.t, s, "a message", func(now proxy.Snapshot) bool { return now.Messages > before })
 	l.awaitAll(s)
 	sizes, status := l.sizes.take(), s.Status()
@@ -310,7 +312,7 @@ func (l *large) open(s *proxy.Stream) {
 	}
 }
 
-// awaitAll returns when all endpoints are there.
+// awaitAll waits until the stream has all endpoints.
 func (l *large) awaitAll(s *proxy.Stream) {
 	l.t.Helper()
 	awaitState(l.t, s, "all endpoints", func(now proxy.Snapshot) bool {
@@ -318,7 +320,8 @@ func (l *large) awaitAll(s *proxy.Stream) {
 	})
 }
 
-// reconnect restarts the gateway under a proxy that has all endpoints, and returns which of them it lost, in order.
+// reconnect restarts the replica while a proxy has all endpoints. It returns the endpoints that the
+// proxy lost, in order.
 func (l *large) reconnect(s *proxy.Stream) []netip.AddrPort {
 	l.t.Helper()
 	s.Mark()
@@ -330,12 +333,12 @@ func (l *large) reconnect(s *proxy.Stream) []netip.AddrPort {
 	return lost
 }
 
-// fair checks that every cluster, and every zone of it, has lost as large a part as all together,
-// and that these are the ones which one message has no room for.
+// fair checks that each zone of each cluster lost the same share of endpoints, and that the total
+// matches the maximum size of a message.
 func (l *large) fair(lost []netip.AddrPort) {
 	l.t.Helper()
 	all, gone := l.count(l.addrs), l.count(lost)
-	const due = 21_221 // of 40,000; the lengths of addresses and names change it by a little
+	const due = 21_221 // of 40,000; depends slightly on the lengths of addresses and names
 	if len(lost) < due*97/100 || len(lost) > due*103/100 {
 		l.t.Errorf("%d of %d endpoints are lost, not about %d", len(lost), len(l.addrs), due)
 	}
@@ -347,7 +350,7 @@ func (l *large) fair(lost []netip.AddrPort) {
 	}
 }
 
-// count returns how many of the addresses are in each zone.
+// count returns the number of addresses per zone.
 func (l *large) count(addrs []netip.AddrPort) map[place]int {
 	n := map[place]int{}
 	for _, a := range addrs {
@@ -356,7 +359,8 @@ func (l *large) count(addrs []netip.AddrPort) map[place]int {
 	return n
 }
 
-// flip takes one endpoint of a cluster away and brings it back, each by one message, and no other is touched.
+// flip removes and restores an endpoint in a cluster. Each change must cause one message and affect
+// no other endpoint.
 func (l *large) flip(s *proxy.Stream, where string) {
 	l.t.Helper()
 	slice, of := l.small[where], l.clients[where].DiscoveryV1().EndpointSlices(largeNamespace)
@@ -374,7 +378,7 @@ func (l *large) flip(s *proxy.Stream, where string) {
 		awaitState(l.t, s, x.kind, func(now proxy.Snapshot) bool { return now.Get.Has(flipped) == x.ready })
 		sizes, recent := l.sizes.take(), s.Recent()
 		last := recent[len(recent)-1]
-		l.messages++ // one too many shows at the next step at the latest
+		l.messages++ // an additional message fails the next step at the latest
 		if n := s.Status().Messages; n != l.messages || len(sizes) != 1 || sizes[0] > x.most || last.Kind != x.kind ||
 			!slices.Equal(last.Addrs, []netip.AddrPort{flipped}) {
 			l.t.Errorf("%s: %d messages, not %d; of %d bytes, the last is %v", where, n, l.messages, sizes, last)
@@ -388,13 +392,13 @@ func (l *large) flip(s *proxy.Stream, where string) {
 	s.Mark()
 }
 
-// proxyMessage is how large a message may be for a proxy to read it.
+// proxyMessage is the maximum size of a message that a proxy can read.
 const proxyMessage = 4 << 20
 
-// TestLargeServiceProfiles: ServiceProfiles about as large as Kubernetes keeps them. One reaches a
-// proxy whole, in a message that it can read; a proxy that does not read it delays no other, and
-// gets the newest in the end; one that has as many parts as fit into it leaves its Service some
-// profile at least.
+// TestLargeServiceProfiles uses ServiceProfiles of almost the maximum size in Kubernetes. A proxy
+// must receive the whole profile in one message that it can read. A proxy that does not read must
+// not delay others, and must finally receive the newest profile. A Service whose profile has the
+// maximum number of parts must still get a profile.
 func TestLargeServiceProfiles(t *testing.T) {
 	t.Parallel()
 	p := newProfiles(t)
@@ -443,7 +447,7 @@ func TestLargeServiceProfiles(t *testing.T) {
 	}
 }
 
-// manyRoutes is a spec with as many routes of 300 bytes, the first of which has a name of its own.
+// manyRoutes returns a spec with many routes of 300 bytes. The first route has a custom name.
 func manyRoutes(count int, first string) map[string]any {
 	path := "/" + strings.Repeat("0123456789", 22)
 	routes := manyOf(
@@ -462,7 +466,7 @@ func manyOf(count int, what map[string]any) []any {
 	return all
 }
 
-// firstRoute returns the name of the first of so many routes; empty: they are more, or fewer.
+// firstRoute returns the name of the first route, or "" if the number of routes differs from count.
 func firstRoute(now proxy.Snapshot, count int) string {
 	if routes := now.Profile.Profile().GetRoutes(); len(routes) == count {
 		return routes[0].GetMetricsLabels()["route"]
@@ -470,11 +474,11 @@ func firstRoute(now proxy.Snapshot, count int) string {
 	return ""
 }
 
-// profiles is one cluster, with Services that have ServiceProfiles, and a gateway.
+// profiles is a cluster with a replica, and with Services that have ServiceProfiles.
 type profiles struct {
 	t      *testing.T
 	client *kube.Client
-	addr   string // of the gateway
+	addr   string // address of the replica
 	sizes  sizes
 }
 
@@ -490,7 +494,7 @@ func newProfiles(t *testing.T) *profiles {
 	return p
 }
 
-// write creates the ServiceProfile of a Service, or replaces it.
+// write creates or replaces the ServiceProfile of a Service.
 func (p *profiles) write(service string, spec map[string]any) {
 	p.t.Helper()
 	o := kube.ServiceProfile(largeNamespace, service)
@@ -498,8 +502,8 @@ func (p *profiles) write(service string, spec map[string]any) {
 	must(p.t, p.client.Apply(p.t.Context(), o))
 }
 
-// subscribe returns a stream of a Service's profile once it has one. It has a connection of its
-// own, so that one that does not read delays no other.
+// subscribe opens a stream for a Service's profile and waits for the profile. Each stream has its
+// own connection, so that a stalled stream does not delay others.
 func (p *profiles) subscribe(service string) *proxy.Stream {
 	p.t.Helper()
 	conn, err := proxy.Dial(p.addr, grpc.WithStatsHandler(&p.sizes))

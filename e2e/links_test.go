@@ -22,8 +22,8 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// linked is two clusters that are not linked yet, a gateway and a proxy in west, and a kubeconfig
-// with a context for each.
+// linked consists of two clusters that are not linked yet, a replica and a proxy in west, and a
+// kubeconfig with a context for each cluster.
 type linked struct {
 	*near
 	isthmus, kubeconfig string
@@ -52,7 +52,7 @@ func newLinked(t *testing.T) *linked {
 	return w
 }
 
-// addContext adds a context by which a user reaches a cluster.
+// addContext adds a context for a user of a cluster.
 func (w *linked) addContext(t *testing.T, name, cluster string, user clientcmdapi.AuthInfo) {
 	t.Helper()
 	text, err := w.clients[cluster].Kubeconfig(w.clients[cluster].Server(), user)
@@ -64,7 +64,7 @@ func (w *linked) addContext(t *testing.T, name, cluster string, user clientcmdap
 	must(t, clientcmd.WriteToFile(*w.config, w.kubeconfig))
 }
 
-// try runs a verb with the kubeconfig, and checks that it prints no token that is not in a Secret.
+// try runs a command with the kubeconfig and checks that it prints no token outside of a Secret.
 func (w *linked) try(t *testing.T, command string) verbRun {
 	t.Helper()
 	args := append(strings.Fields(command), "--kubeconfig", w.kubeconfig)
@@ -79,7 +79,7 @@ func (w *linked) try(t *testing.T, command string) verbRun {
 	return r
 }
 
-// ok runs a verb that must succeed.
+// ok runs a command that must succeed.
 func (w *linked) ok(t *testing.T, command string, want ...string) verbRun {
 	t.Helper()
 	r := w.try(t, command)
@@ -97,7 +97,7 @@ func (w *linked) ok(t *testing.T, command string, want ...string) verbRun {
 	return r
 }
 
-// refused runs a command, and checks its exit code and that it has written nothing.
+// refused runs a command that must fail with an exit code and write nothing.
 func (w *linked) refused(t *testing.T, code int, command string, want ...string) {
 	t.Helper()
 	before := w.versions(t)
@@ -120,7 +120,7 @@ func expectLines(t *testing.T, command, text string, want []string) {
 	}
 }
 
-// versions is all that the verbs may change in both clusters.
+// versions returns the versions of all objects in both clusters that the commands can change.
 func (w *linked) versions(t *testing.T) string {
 	t.Helper()
 	var lines []string
@@ -144,7 +144,7 @@ func (w *linked) versions(t *testing.T) string {
 	return strings.Join(lines, "\n")
 }
 
-// secret returns the Secret of link east, and the token in it.
+// secret returns the Secret of the link east and its token.
 func (w *linked) secret(t *testing.T) (*corev1.Secret, string) {
 	t.Helper()
 	s, err := w.clients["west"].CoreV1().
@@ -156,7 +156,7 @@ func (w *linked) secret(t *testing.T) (*corev1.Secret, string) {
 	return s, config.BearerToken
 }
 
-// dead waits until east refuses a token.
+// dead waits until east rejects a token.
 func (w *linked) dead(t *testing.T, token string) {
 	t.Helper()
 	if err := harness.Poll(
@@ -169,7 +169,7 @@ func (w *linked) dead(t *testing.T, token string) {
 	}
 }
 
-// moves checks that the gateway still follows east: an endpoint leaves and comes back.
+// moves checks that Isthmus still watches east: it removes and restores an endpoint.
 func (w *linked) moves(t *testing.T) {
 	t.Helper()
 	east := w.pods["east"]
@@ -179,8 +179,9 @@ func (w *linked) moves(t *testing.T) {
 	w.expect(t, "it is back", slices.Concat(w.pods["west"], east))
 }
 
-// TestLinkVerbs: from two contexts of a kubeconfig to a federated Service that is served, by one
-// command; it rotates the token while streams are live; unlink ends it all.
+// TestLinkVerbs links a cluster with one command and two contexts of a kubeconfig, and checks that
+// the federated Service is served. It rotates the token while streams are open, and unlinks the
+// cluster.
 func TestLinkVerbs(t *testing.T) {
 	t.Parallel()
 	w := newLinked(t)
@@ -203,7 +204,8 @@ func TestLinkVerbs(t *testing.T) {
 	w.revoked(t)
 }
 
-// halfway: what an API server refuses in the end names the right, and running it again with that right goes on.
+// halfway checks that link reports a permission that the API server refuses halfway, and that
+// running the command again continues.
 func (w *linked) halfway(t *testing.T) {
 	t.Helper()
 	must(t, w.clients["east"].Apply(
@@ -235,8 +237,8 @@ func (w *linked) halfway(t *testing.T) {
 	}
 }
 
-// failures: a server that is not the cluster's leaves nothing, and a gateway that can't be asked
-// leaves the token before.
+// failures checks that link rejects a server of another cluster without any change, and that link
+// keeps the previous token if no replica is reachable.
 func (w *linked) failures(t *testing.T) {
 	t.Helper()
 	w.refused(
@@ -265,7 +267,8 @@ func (w *linked) failures(t *testing.T) {
 	w.dead(t, before)
 }
 
-// rotations: the labels and annotations of the link stay, the stream does not notice, and the token before ends.
+// rotations checks that a rotation keeps the labels and annotations of the link, does not affect
+// the stream, and revokes the previous token.
 func (w *linked) rotations(t *testing.T) {
 	t.Helper()
 	west, all := w.clients["west"].CoreV1().Secrets("linkerd"), slices.Concat(w.pods["west"], w.pods["east"])
@@ -315,7 +318,7 @@ func (w *linked) rotations(t *testing.T) {
 	}
 }
 
-// newerRole: link adds the rule that a role lacks, and leaves the rule of a newer program.
+// newerRole checks that link adds a missing rule to a role, and keeps a rule from a newer version.
 func (w *linked) newerRole(t *testing.T) {
 	t.Helper()
 	roles := w.clients["east"].RbacV1().ClusterRoles()
@@ -354,8 +357,8 @@ func (w *linked) tokens(t *testing.T) (names []string) {
 	return names
 }
 
-// secondLink: another installation's link of the same account keeps it.
-// Its revocation deletes its own token, which expires.
+// secondLink checks that another installation's link to the same account survives. Revoking that
+// link must only delete its own token, which has an expiry time.
 func (w *linked) secondLink(t *testing.T) {
 	t.Helper()
 	must(t, w.clients["west"].Apply(t.Context(), kube.Namespace("other")))
@@ -370,7 +373,8 @@ func (w *linked) secondLink(t *testing.T) {
 	w.moves(t)
 }
 
-// linkedByHand: a token Secret that somebody made by hand keeps the account, since a link may use it.
+// linkedByHand checks that unlink keeps the account if somebody has created another token Secret
+// for it, because a link may use that token.
 func (w *linked) linkedByHand(t *testing.T) {
 	t.Helper()
 	east := w.clients["east"]
@@ -415,8 +419,8 @@ func (w *linked) revoked(t *testing.T) {
 	}
 }
 
-// refusals checks that link reports what a real API server refuses: unknown credentials, and each
-// missing permission. The scripts of package links contain all other refusals.
+// refusals checks that link reports errors from a real API server: unknown credentials, and each
+// missing permission. The scripts of package links contain all other errors.
 func (w *linked) refusals(t *testing.T) {
 	t.Helper()
 	w.addContext(t, "nobody", "east", clientcmdapi.AuthInfo{Token: w.account(t, "east")})
@@ -426,7 +430,7 @@ func (w *linked) refusals(t *testing.T) {
 	w.rights(t)
 }
 
-// account returns the token of a ServiceAccount without rights.
+// account returns the token of a ServiceAccount without permissions.
 func (w *linked) account(t *testing.T, where string) string {
 	t.Helper()
 	must(t, w.clients[where].Apply(t.Context(), kube.ServiceAccount("shop", "nobody")))
@@ -435,7 +439,7 @@ func (w *linked) account(t *testing.T, where string) string {
 	return token
 }
 
-// rights: those that are missing are named, all at once.
+// rights checks that link reports all missing permissions at once.
 func (w *linked) rights(t *testing.T) {
 	t.Helper()
 	east := w.clients["east"]

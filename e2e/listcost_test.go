@@ -31,17 +31,18 @@ var listPods = flag.Int("list-pods", 0, "measure what lists of that many Pods co
 
 const (
 	listNamespace = "listed"
-	listRuns      = 5   // of each kind of list
-	listPage      = 500 // Pods, as Isthmus requests them
+	listRuns      = 5   // number of lists of each kind
+	listPage      = 500 // Pods per page, as in Isthmus
 )
 
-// TestListCost measures what a list of all Pods costs an API server and its etcd, which are one process: in pages, in
-// compressed pages, and streamed. The API server is restarted before each list.
+// TestListCost measures the cost of listing all Pods for an API server and its etcd, which share a
+// process. The list is requested in pages, in compressed pages, or as a stream. The API server is
+// restarted before each list.
 func TestListCost(t *testing.T) {
 	if *listPods == 0 {
 		t.Skip("-list-pods is not set")
 	}
-	t.Setenv("GOGC", "100") // as kube-apiserver and etcd run without the settings of the control plane's command
+	t.Setenv("GOGC", "100") // the default of kube-apiserver and etcd, instead of that of the controlplane command
 	t.Setenv("GOMEMLIMIT", "off")
 	c := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
 	createListed(t, c, *listPods)
@@ -65,7 +66,7 @@ func TestListCost(t *testing.T) {
 	}
 }
 
-// createListed creates meshed Pods of about 6.4 kB, the size of real ones.
+// createListed creates meshed Pods with a realistic size of about 6.4 kB.
 func createListed(t *testing.T, c *harness.Cluster, n int) {
 	ctx, k := t.Context(), client(t, c)
 	must(t, k.Apply(ctx, kube.Namespace(listNamespace), kube.ServiceAccount(listNamespace, "web")))
@@ -103,13 +104,13 @@ func listedPod(i int) *corev1.Pod {
 	return o
 }
 
-// listCost is what one list costs an API server.
+// listCost is the cost of one list for an API server.
 type listCost struct {
 	cpu       time.Duration
-	peak      uint64 // bytes of resident memory above those before the list
-	allocated uint64 // bytes, garbage included
+	peak      uint64 // peak resident memory in bytes above that before the list
+	allocated uint64 // allocated bytes, including garbage
 	took      time.Duration
-	etcd      uint64 // lists of Pods that the API server requested from etcd
+	etcd      uint64 // number of lists of Pods that the API server requested from etcd
 }
 
 func (c listCost) String() string {
@@ -180,7 +181,8 @@ func measureList(t *testing.T, c *harness.Cluster, kind string) (cost listCost) 
 	return cost
 }
 
-// awaitIdle waits until a restarted control plane has returned the memory that its start took, and does nothing.
+// awaitIdle waits until a restarted control plane is idle and has released the memory used at
+// startup.
 func awaitIdle(t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	pid, began := controlplanePid(t, c), time.Now()
@@ -210,7 +212,7 @@ func controlplanePid(t *testing.T, c *harness.Cluster) int {
 	return pid
 }
 
-// pageList lists all Pods in pages as Isthmus does, and returns how many there are.
+// pageList lists all Pods in pages as Isthmus does, and returns their number.
 func pageList(ctx context.Context, k kubernetes.Interface) (n int, err error) {
 	for opts := (metav1.ListOptions{Limit: listPage}); ; {
 		page, err := k.CoreV1().Pods("").List(ctx, opts)
@@ -224,7 +226,7 @@ func pageList(ctx context.Context, k kubernetes.Interface) (n int, err error) {
 	}
 }
 
-// streamList reads the events with which a watch begins, and returns how many Pods there are.
+// streamList reads the initial events of a watch and returns the number of Pods.
 func streamList(ctx context.Context, k kubernetes.Interface) (n int, err error) {
 	w, err := k.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{
 		AllowWatchBookmarks:  true,
@@ -250,7 +252,7 @@ func streamList(ctx context.Context, k kubernetes.Interface) (n int, err error) 
 	return n, errors.New("the watch ended before the list")
 }
 
-// listCounters are counters of an API server.
+// listCounters contains counters of an API server.
 type listCounters struct{ allocated, etcd uint64 }
 
 func readCounters(t *testing.T, k kubernetes.Interface) (c listCounters) {

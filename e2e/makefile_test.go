@@ -12,9 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestFirstBuild: make announces the slow first build if its packages are not in Go's build cache,
-// and prints nothing if they are. The test has a package without imports in the place of the API
-// server.
+// TestFirstBuild checks that make announces the slow first build only if its packages are missing
+// from Go's build cache. The test replaces the API server by a package without imports.
 func TestFirstBuild(t *testing.T) {
 	cache := t.TempDir()
 	before := firstBuild(t, cache)
@@ -34,7 +33,8 @@ func TestFirstBuild(t *testing.T) {
 	}
 }
 
-// TestFirstBuildComesFirst: every target that compiles the API server announces it before anything is compiled.
+// TestFirstBuildComesFirst checks that every target that compiles the API server first announces
+// the slow build.
 func TestFirstBuildComesFirst(t *testing.T) {
 	for _, target := range compiling {
 		out := dryRun(t, target)
@@ -46,8 +46,8 @@ func TestFirstBuildComesFirst(t *testing.T) {
 	}
 }
 
-// TestAssets: with KUBEBUILDER_ASSETS, every target that builds, vets or tests e2e/cmd/controlplane does so without
-// etcd and the API server, and looks at the folder first.
+// TestAssets checks that with KUBEBUILDER_ASSETS, every target that builds, vets or tests
+// e2e/cmd/controlplane leaves out etcd and the API server, and first checks the directory.
 func TestAssets(t *testing.T) {
 	for _, target := range compiling {
 		out := dryRun(t, target, "KUBEBUILDER_ASSETS=/a folder")
@@ -69,8 +69,8 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// TestBuiltPrograms checks that targets that run programs of other projects reject folders, and say
-// how to build the programs.
+// TestBuiltPrograms checks that targets that run programs of other projects reject directories, and
+// explain how to build the programs.
 func TestBuiltPrograms(t *testing.T) {
 	const linkerd = "go build -o FILE ./controller/cmd"
 	const mcs = "go test -c -o FILE ."
@@ -100,7 +100,8 @@ func TestBuiltPrograms(t *testing.T) {
 	}
 }
 
-// expectAssets expects that a target builds, vets or tests e2e/cmd/controlplane with the build tag only.
+// expectAssets expects that a target builds, vets or tests e2e/cmd/controlplane only with the build
+// tag.
 func expectAssets(t *testing.T, target, commands string) {
 	t.Helper()
 	if !strings.Contains(commands, "go run ./cmd/assets") ||
@@ -116,8 +117,8 @@ func expectAssets(t *testing.T, target, commands string) {
 	}
 }
 
-// TestAssetsFolder: make finds the folder by a relative path, in the environment and on its command line, and fails if
-// the folder lacks a program.
+// TestAssetsFolder checks that make accepts a relative path in the environment and on its command
+// line, and fails if the directory lacks a program.
 func TestAssetsFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a folder")
 	must(t, os.Mkdir(dir, 0o755))
@@ -152,7 +153,7 @@ func TestAssetsFolder(t *testing.T) {
 	}
 }
 
-// compiling are targets that build or vet e2e/cmd/controlplane.
+// compiling lists targets that build or vet e2e/cmd/controlplane.
 var compiling = []string{"demo", "tools", "lint", "test", "sim", "faults", "e2e"}
 
 // dryRun returns the commands that make would run.
@@ -174,7 +175,8 @@ func firstBuild(t *testing.T, cache string) string {
 	return string(out)
 }
 
-// makeCommand returns make for the repository's Makefile, without the flags of a make that runs this test.
+// makeCommand returns a make command for the repository's Makefile, without the flags of a parent
+// make.
 func makeCommand(t *testing.T, args ...string) *exec.Cmd {
 	args = append([]string{"-C", "..", "--no-print-directory"}, args...)
 	cmd := exec.CommandContext(t.Context(), "make", args...)
@@ -185,7 +187,7 @@ func makeCommand(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// workflow has the fields of a GitHub workflow that TestWorkflows checks.
+// workflow contains the fields of a GitHub workflow that TestWorkflows checks.
 type workflow struct {
 	Permissions map[string]string `json:"permissions"`
 	Jobs        map[string]struct {
@@ -210,8 +212,8 @@ var (
 	makeCall   = regexp.MustCompile(`(?m)^\s*make ([a-z][a-z0-9-]*)`)
 )
 
-// TestWorkflows: each workflow limits its permissions and its time, names actions by their commits,
-// and calls targets that the Makefile has. The nightly one runs every long search.
+// TestWorkflows checks that each workflow limits its permissions and its time, pins actions to
+// commits, and only calls targets in the Makefile. The nightly workflow must run all long searches.
 func TestWorkflows(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "Makefile"))
 	must(t, err)

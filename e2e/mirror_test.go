@@ -30,20 +30,21 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// migration is west, whose Services Linkerd's service mirrors and the gateway write in turn, and east, which exports.
+// migration consists of west, where Linkerd's service mirrors and Isthmus write Services in turn,
+// and east, which exports.
 type migration struct {
 	*exporting
-	binary  string                  // Linkerd's controllers; empty: a model plays its service mirrors
-	mirrors map[string]func() error // end those that run, by Link; "": the local one
+	binary  string                  // Linkerd's controller; if empty, a model replaces the service mirrors
+	mirrors map[string]func() error // functions that stop the running mirrors by Link; "" is the local mirror
 	starts  int
 
-	services map[string]corev1.Service // as they were last looked at
-	states   map[string]string         // by who writes: what that one made of them first
+	services map[string]corev1.Service // Services at the last look
+	states   map[string]string         // first result of each writer
 	text     bytes.Buffer
 	table    *tabwriter.Writer
 }
 
-// newMigration exports db of east, which is headless. In west web is a member.
+// newMigration exports the headless Service db from east. In west, the Service web is a member.
 func newMigration(t *testing.T) *migration {
 	m := &migration{
 		exporting: newExporting(t),
@@ -56,7 +57,7 @@ func newMigration(t *testing.T) *migration {
 	m.grant(true)
 	admin, err := m.east.Kubeconfig(m.east.Server(), m.east.Admin())
 	must(t, err)
-	for _, link := range []string{"east", "north"} { // north is east by another name, and linked to Linkerd alone
+	for _, link := range []string{"east", "north"} { // north is another name for east, linked only to Linkerd
 		secret := kube.Link(link, admin)
 		secret.Namespace = "linkerd-multicluster"
 		must(t, m.west.Apply(t.Context(), secret))
@@ -83,7 +84,7 @@ spec:
 
 func (m *migration) row(cells ...string) { fmt.Fprintln(m.table, strings.Join(cells, "\t")) }
 
-// export writes a Service of east with these labels.
+// export writes a Service with these labels to east.
 func (m *migration) export(name string, labels map[string]string) {
 	m.t.Helper()
 	s := kube.Service("shop", name)
@@ -95,7 +96,7 @@ func (m *migration) export(name string, labels map[string]string) {
 	must(m.t, m.east.Apply(m.t.Context(), s))
 }
 
-// start starts Linkerd's service mirror of a Link, or the local one.
+// start starts Linkerd's service mirror for a Link, or the local one.
 func (m *migration) start(link string) {
 	m.t.Helper()
 	if m.starts++; m.binary == "" {
@@ -145,7 +146,7 @@ func (m *migration) start(link string) {
 	})
 }
 
-// stop ends service mirrors. They release their Leases.
+// stop stops service mirrors, which release their Leases.
 func (m *migration) stop(links ...string) {
 	m.t.Helper()
 	for _, link := range links {
@@ -168,7 +169,7 @@ func (m *migration) stop(links ...string) {
 	}
 }
 
-// look reads the mirror and federated Services of west.
+// look returns the mirror and federated Services in west.
 func (m *migration) look() map[string]corev1.Service {
 	list, err := m.west.CoreV1().
 		Services("shop").
@@ -181,7 +182,7 @@ func (m *migration) look() map[string]corev1.Service {
 	return all
 }
 
-// writtenBy is who wrote a Service last, by the mark.
+// writtenBy returns the last writer of a Service according to the mark.
 func writtenBy(s corev1.Service) string {
 	if s.Labels["isthmus.io/written-by"] != "" {
 		return "isthmus"
@@ -193,8 +194,9 @@ func membersOf(s corev1.Service) string {
 	return strings.Trim(s.Annotations[kube.LocalDiscovery]+","+s.Annotations[kube.RemoteDiscovery], ",")
 }
 
-// written waits until Services have been written by one, or have gone (-NAME), and all others are
-// as they were when they were last looked at. web-federated has these members, if any are given.
+// written waits until the named Services have been written by the given writer, or have been
+// deleted (-NAME). All other Services must be unchanged since the last look. If members is set,
+// web-federated must have these members.
 func (m *migration) written(stage, by, members string, names ...string) {
 	m.t.Helper()
 	var now map[string]corev1.Service
@@ -217,8 +219,8 @@ func (m *migration) written(stage, by, members string, names ...string) {
 	m.record(stage, now, names...)
 }
 
-// record puts what the Services are now into the table. Those that are not named may not have
-// changed. None may be another object.
+// record adds the current Services to the table. Services that are not named must be unchanged. No
+// Service may have been deleted and created again.
 func (m *migration) record(stage string, now map[string]corev1.Service, changed ...string) {
 	m.t.Helper()
 	var same []string
@@ -266,11 +268,11 @@ func (m *migration) record(stage string, now map[string]corev1.Service, changed 
 	m.services = now
 }
 
-// same compares all Services with what they were when the same one had written them before.
+// same compares all Services with the first result of the same writer.
 func (m *migration) same(by string) {
 	m.t.Helper()
 	all := m.look()
-	delete(all, "late-east") // which goes in between
+	delete(all, "late-east") // deleted during the test
 	for name, s := range all {
 		s.ResourceVersion, s.ManagedFields = "", nil
 		all[name] = s
@@ -284,7 +286,8 @@ func (m *migration) same(by string) {
 	}
 }
 
-// proxies open streams of web-federated and of web-east, half of them each, and wait for their endpoints.
+// proxies opens streams for web-federated and web-east, half of them each, and waits for their
+// endpoints.
 func (m *migration) proxies(g *harness.Replica, n int) (all []*proxy.Stream) {
 	conn, err := proxy.Dial(g.Addr())
 	must(m.t, err)
@@ -311,7 +314,7 @@ func (m *migration) proxies(g *harness.Replica, n int) (all []*proxy.Stream) {
 	return all
 }
 
-// undisturbed checks that none of these streams has ended or been without an endpoint.
+// undisturbed checks that no stream has ended or lost all endpoints.
 func (m *migration) undisturbed(stage string, streams []*proxy.Stream) {
 	m.t.Helper()
 	ended, without := 0, 0
@@ -342,7 +345,7 @@ func (m *migration) undisturbed(stage string, streams []*proxy.Stream) {
 	)
 }
 
-// Labels and annotations of what Linkerd's service mirror reads and writes.
+// Labels and annotations of Linkerd's service mirror.
 const (
 	exportedLabel   = "mirror.linkerd.io/exported"
 	memberLabel     = "mirror.linkerd.io/federated"
@@ -352,16 +355,16 @@ const (
 	mirrorOfVersion = "mirror.linkerd.io/remote-resource-version"
 )
 
-// modelMirror plays Linkerd's service mirror of a Link, or the local one, as `make
-// mirror-migration` sees the real one: while it holds its Lease, it writes what is exported when it
-// begins and when that changes, over whatever is there.
+// modelMirror models Linkerd's service mirror for a Link, or the local one, as observed with `make
+// mirror-migration`. While it holds its Lease, it writes all exports at the start and after each
+// change, and overwrites existing Services.
 type modelMirror struct {
 	own, remote *kube.Client
-	link        string            // empty: the local one
-	seen        map[string]string // versions of the remote Services that have been dealt with, by name; nil: it begins
+	link        string            // empty for the local mirror
+	seen        map[string]string // versions of the processed remote Services by name; nil at the start
 }
 
-// run runs until ctx ends. Then the Lease is released.
+// run runs until ctx ends and then releases the Lease.
 func (m *modelMirror) run(ctx context.Context) error {
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
@@ -399,7 +402,7 @@ func (m *modelMirror) run(ctx context.Context) error {
 	}
 }
 
-// mirrorLease is the name of the Lease of a Link's service mirror, or of the local one.
+// mirrorLease returns the name of the Lease for a Link's service mirror, or for the local one.
 func mirrorLease(link string) string {
 	if link == "" {
 		return "local-service-mirror-write"
@@ -425,7 +428,7 @@ func (m *modelMirror) pass(ctx context.Context) error {
 	return err
 }
 
-// removeOrphans deletes mirrors of Services that went while nobody mirrored them.
+// removeOrphans deletes mirrors of Services that were deleted while no mirror was running.
 func (m *modelMirror) removeOrphans(ctx context.Context, there map[string]string) error {
 	services := m.own.CoreV1().Services("shop")
 	list, err := services.List(
@@ -443,7 +446,7 @@ func (m *modelMirror) removeOrphans(ctx context.Context, there map[string]string
 	return err
 }
 
-// copyOf is what both kinds of Services have of a remote one.
+// copyOf returns the common part of a mirror and a federated Service for a remote Service.
 func copyOf(s *corev1.Service, name string) *corev1.Service {
 	c := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -468,7 +471,7 @@ func copyOf(s *corev1.Service, name string) *corev1.Service {
 	return c
 }
 
-// mirror writes the mirror of a remote Service.
+// mirror writes the mirror Service for a remote Service.
 func (m *modelMirror) mirror(ctx context.Context, s *corev1.Service) error {
 	mode := s.Labels[exportedLabel]
 	if m.link == "" || mode != "true" && mode != "remote-discovery" {
@@ -488,8 +491,9 @@ func (m *modelMirror) mirror(ctx context.Context, s *corev1.Service) error {
 	})
 }
 
-// federate has a remote Service join its federated Service. The own cluster's decides about labels,
-// annotations and ports, and where it is no member each does: of several Links the oldest would.
+// federate adds a remote Service to its federated Service. The local member determines labels,
+// annotations and ports. Without a local member, each remote Service overwrites them, whereas
+// Linkerd uses those of the oldest Link.
 func (m *modelMirror) federate(ctx context.Context, s *corev1.Service) error {
 	if s.Labels[memberLabel] != "member" || s.Spec.ClusterIP == corev1.ClusterIPNone {
 		return nil
@@ -509,7 +513,7 @@ func (m *modelMirror) federate(ctx context.Context, s *corev1.Service) error {
 	})
 }
 
-// put creates a Service, or changes the one that is there.
+// put creates a Service or changes the existing one.
 func (m *modelMirror) put(ctx context.Context, want *corev1.Service, change func(have *corev1.Service)) error {
 	services := m.own.CoreV1().Services(want.Namespace)
 	have, err := services.Get(ctx, want.Name, metav1.GetOptions{})
@@ -541,14 +545,14 @@ func (m *modelMirror) join(federated *corev1.Service, name string) {
 	}
 }
 
-// TestMirrorMigration: from Linkerd's service mirrors to the gateway and back, three times, as
-// docs/exports.md says. Beside them the gateway changes nothing, also while they restart. Once they
-// have been stopped, each link's mirrors are adopted, and federated Services not before the last,
-// all in place: no stream ends, nor is without an endpoint. What each writes is the same every
-// time.
+// TestMirrorMigration migrates from Linkerd's service mirrors to Isthmus and back three times, as
+// described in docs/exports.md. While service mirrors run or restart, Isthmus must not change their
+// Services. When a link's mirror stops, Isthmus must adopt its mirror Services in place. It must
+// adopt federated Services only after the last mirror has stopped. No stream may end or lose all
+// endpoints, and each writer must write the same Services every time.
 //
-// A model plays Linkerd's, unless ISTHMUS_LINKERD_CONTROLLER names Linkerd's controller:
-// `make mirror-migration LINKERD_CONTROLLER=FILE`.
+// By default, a model replaces Linkerd's controller. ISTHMUS_LINKERD_CONTROLLER selects the real
+// one: `make mirror-migration LINKERD_CONTROLLER=FILE`.
 func TestMirrorMigration(t *testing.T) {
 	t.Parallel()
 	m := newMigration(t)
@@ -556,8 +560,9 @@ func TestMirrorMigration(t *testing.T) {
 		_ = m.table.Flush()
 		t.Logf("\n%s\nLinkerd's wrote:\n%s", m.text.String(), m.states["linkerd"])
 	}()
-	// One after the other: Linkerd's forgets a member that is to be a mirror too, or that joins as
-	// another does, and deletes a mirror in gateway mode that it hears of twice at once.
+	// The steps are separate because of errors in Linkerd's service mirror. It forgets a member
+	// that becomes a mirror too or that joins at the same time as another. It deletes a mirror in
+	// gateway mode after two simultaneous events.
 	m.start("")
 	m.written("Linkerd's local mirror", "linkerd", "web", "web-federated")
 	m.start("east")
@@ -573,7 +578,7 @@ func TestMirrorMigration(t *testing.T) {
 	m.start("north")
 	m.written("another cluster is linked", "linkerd", "web,web@east,web@north", "web-federated")
 	m.stop("north")
-	m.unlink("north") // Linkerd's leaves its member
+	m.unlink("north") // Linkerd's service mirror leaves the member of north
 	m.record("and unlinked", m.look())
 
 	reader := startGateway(t, harness.ReplicaConfig{
@@ -593,7 +598,7 @@ func TestMirrorMigration(t *testing.T) {
 	m.stop("east", "")
 	m.start("")
 	m.start("east")
-	sleep(t, 16*time.Second) // what is free now for that long is adopted
+	sleep(t, 16*time.Second) // Isthmus would adopt Services without a mirror after this time
 	m.record("the gateway beside them, and a restart of theirs", m.look())
 	m.settles(g, "left to linkerd")
 
@@ -606,11 +611,11 @@ func TestMirrorMigration(t *testing.T) {
 			must(
 				t,
 				m.east.CoreV1().Services("shop").Delete(t.Context(), "late", metav1.DeleteOptions{}),
-			) // nobody minds its mirror now
+			) // no service mirror sees this deletion
 			m.written(stage("Linkerd's mirror of east is stopped"), "isthmus", "", mirrors...)
 			m.stop("")
 			m.written(stage("and the local one"), "isthmus", "web,web@east", "web-federated")
-			mirrors = append(mirrors, "-late-east") // which Linkerd's will delete
+			mirrors = append(mirrors, "-late-east") // Linkerd's service mirror will delete it
 		} else {
 			m.stop("east", "")
 			m.written(
@@ -624,7 +629,7 @@ func TestMirrorMigration(t *testing.T) {
 		m.same("isthmus")
 		m.undisturbed(stage("adopted"), streams)
 
-		// Back: one link after the other.
+		// The way back migrates one link after the other.
 		must(t, g.Restart(t.Context(), "-exports=off"))
 		m.start("east")
 		m.written(stage("handed back, east first"), "linkerd", "web,web@east", mirrors...)
@@ -641,7 +646,7 @@ func TestMirrorMigration(t *testing.T) {
 	m.stop("east", "")
 }
 
-// unlink does what `linkerd multicluster unlink | kubectl delete` does.
+// unlink has the effect of `linkerd multicluster unlink | kubectl delete`.
 func (m *migration) unlink(link string) {
 	m.t.Helper()
 	links, _, err := m.west.ResourceNamed("link")
@@ -660,7 +665,7 @@ func (m *migration) unlink(link string) {
 	}
 }
 
-// settles waits until all that is exported, and can be written, has a state, and nothing is to be changed.
+// settles waits until all exports that can be written have the state, and no changes are pending.
 func (m *migration) settles(g *harness.Replica, state string) {
 	m.t.Helper()
 	await(m.t, "all is "+state, func() error {
@@ -679,7 +684,7 @@ func (m *migration) settles(g *harness.Replica, state string) {
 	})
 }
 
-// sleep waits, unless the test ends.
+// sleep waits for d or until the test ends.
 func sleep(t *testing.T, d time.Duration) {
 	select {
 	case <-time.After(d):

@@ -16,8 +16,8 @@ import (
 
 //go:generate go test -run ^TestPrometheusRule$ . -update
 
-// TestPrometheusRule: manifests/monitoring has the rules of manifests/alerts, as the Prometheus
-// operator takes them. make generate writes it.
+// TestPrometheusRule checks that manifests/monitoring contains the rules from manifests/alerts in
+// the format of the Prometheus operator. make generate writes them.
 func TestPrometheusRule(t *testing.T) {
 	alerts, err := os.ReadFile(manifest(t, "alerts/isthmus.yaml"))
 	must(t, err)
@@ -56,8 +56,9 @@ spec:
 	}
 }
 
-// TestMonitoring applies manifests/monitoring and the component podmonitor. Grafana's sidecar and
-// the Prometheus operator, whose definitions are stand-ins here, find what they look for.
+// TestMonitoring applies manifests/monitoring and the component podmonitor. The objects must have
+// the labels that Grafana's sidecar and the Prometheus operator select. The CRDs of the operator
+// are replaced by stand-ins.
 func TestMonitoring(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
@@ -73,7 +74,7 @@ func TestMonitoring(t *testing.T) {
 		}
 		return err
 	})
-	c = client(t, server) // which knows them
+	c = client(t, server) // a new client that discovers the CRDs
 	must(t, c.Apply(t.Context(), restricted("linkerd"), restricted("monitoring")))
 
 	monitored := build(t, overlay(
@@ -121,7 +122,7 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
-// definition is a CRD of the Prometheus operator that accepts anything.
+// definition returns a CRD of the Prometheus operator that accepts any fields.
 func definition(kind, plural string) string {
 	return strings.NewReplacer("KIND", kind, "PLURAL", plural).Replace(`apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

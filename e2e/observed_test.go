@@ -32,14 +32,14 @@ import (
 
 const federatedShop = "web-federated.shop.svc.cluster.local:80"
 
-// observed is the demo's world with two gateways, streams, changes and a few things that are not as they should be: a
-// link to a cluster that is not there, a claimed address, and proxies that take nothing. The federated Service has a
-// preference. The second gateway reads core Endpoints.
+// observed contains the clusters of the demo with two replicas, streams, continuous changes and
+// some faults: a link to an unreachable cluster, a claimed address, and proxies that do not read.
+// The federated Service has a preference. The second replica reads core Endpoints.
 type observed struct {
 	t        *testing.T
 	shops    map[string]*shop.Cluster
 	gateways []*harness.Replica
-	stream   *proxy.Stream // of federatedShop, at the first gateway
+	stream   *proxy.Stream // stream for federatedShop at the first replica
 }
 
 func newObserved(t *testing.T) *observed {
@@ -68,7 +68,7 @@ func newObserved(t *testing.T) *observed {
 		Services(shop.Namespace).
 		Patch(t.Context(), "web-federated", types.MergePatchType, prefer, metav1.PatchOptions{})
 	must(o.t, err)
-	access, err := west.GatewayAccess(t.Context()) // with the namespace that links are in
+	access, err := west.GatewayAccess(t.Context()) // also creates the namespace for links
 	must(o.t, err)
 	for _, remote := range names[1:] {
 		kubeconfig, err := o.shops[remote].RemoteAccess(t.Context(), "remote-access-token-1")
@@ -84,7 +84,7 @@ func newObserved(t *testing.T) *observed {
 	return o
 }
 
-// background makes the cluster's Deployments into Pods until the test ends.
+// background simulates the cluster's scheduler and nodes until the test ends.
 func (o *observed) background(c *shop.Cluster) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -99,9 +99,9 @@ func (o *observed) background(c *shop.Cluster) {
 	})
 }
 
-// linkDead links a cluster whose API server refuses connections, and which is taken out.
+// linkDead links a cordoned cluster whose API server refuses connections.
 func (o *observed) linkDead() {
-	dead, err := harness.StartFaultProxy("127.0.0.1:1") // below the ports that others are given
+	dead, err := harness.StartFaultProxy("127.0.0.1:1") // below the ports of all servers
 	must(o.t, err)
 	atEnd(o.t, dead.Close)
 	must(o.t, dead.Set(harness.FaultMode{Refuse: true}))
@@ -116,7 +116,8 @@ func (o *observed) linkDead() {
 	must(o.t, o.shops["west"].Apply(o.t.Context(), link))
 }
 
-// linkBehind links north once more, as a cluster on another network that is reached through a gateway.
+// linkBehind links north under a second name, as a cluster on another network behind a multicluster
+// gateway.
 func (o *observed) linkBehind() {
 	answers := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	o.t.Cleanup(answers.Close)
@@ -146,7 +147,7 @@ func (o *observed) linkBehind() {
 	must(o.t, o.shops["west"].Apply(o.t.Context(), link))
 }
 
-// claim makes east offer an endpoint at the address of a Service in west.
+// claim adds an endpoint to east whose address belongs to a Service in west.
 func (o *observed) claim() {
 	web, err := o.shops["west"].CoreV1().Services(shop.Namespace).Get(o.t.Context(), "web", metav1.GetOptions{})
 	must(o.t, err)
@@ -154,8 +155,8 @@ func (o *observed) claim() {
 	must(o.t, o.shops["east"].Apply(o.t.Context(), claimed))
 }
 
-// export has east and north export Services: one of both, of which they disagree about the port,
-// and one whose name is taken in west.
+// export exports Services from east and north: one that both export with different ports, and one
+// whose name is taken in west.
 func (o *observed) export() {
 	shared := func(port int32) *corev1.Service {
 		s := kube.Service(shop.Namespace, "shared")
@@ -195,7 +196,7 @@ func (o *observed) startGateways(kubeconfig []byte) {
 	}
 }
 
-// subscribe opens a stream at a gateway, as the proxy of a Pod in west.
+// subscribe opens a stream at a replica like the proxy of a Pod in west.
 func (o *observed) subscribe(g *harness.Replica, kind proxy.Kind, authority string) *proxy.Stream {
 	conn, err := proxy.Dial(g.Addr())
 	must(o.t, err)
@@ -203,11 +204,11 @@ func (o *observed) subscribe(g *harness.Replica, kind proxy.Kind, authority stri
 		Token: fmt.Sprintf(`{"ns":"shop","nodeName":%q,"pod":"test"}`, o.shops["west"].Node())})
 	atEnd(o.t, conn.Close)
 	o.t.Cleanup(s.Close)
-	must(o.t, s.Open(context.Background())) // not the test's: its end is no fault of the gateway
+	must(o.t, s.Open(context.Background())) // not the test's context, whose end would look like a fault
 	return s
 }
 
-// watch opens the streams that stay: of every kind, and at both gateways.
+// watch opens streams of every kind at both replicas for the whole test.
 func (o *observed) watch() {
 	for _, g := range o.gateways {
 		for _, authority := range []string{
@@ -226,8 +227,8 @@ func (o *observed) watch() {
 	}
 }
 
-// churn keeps changing how many Pods the shops of west and east have, and opens streams that end with a code, until the
-// test ends.
+// churn continuously scales the shops in west and east, and opens streams that end with an error,
+// until the test ends.
 func (o *observed) churn() {
 	for _, name := range []string{"west", "east"} {
 		c, refused := o.shops[name], o.subscribe(o.gateways[0], proxy.Get, "no-such.shop.svc.cluster.local:80")
@@ -239,7 +240,8 @@ func (o *observed) churn() {
 	}
 }
 
-// stall subscribes to something large that changes all the time, and takes nothing: until the gateway gives up.
+// stall subscribes to a large Service that changes continuously, and does not read until the
+// replica ends the stream.
 func (o *observed) stall() {
 	g, west := o.gateways[0], o.shops["west"]
 	large := func(n int) []runtime.Object {
@@ -292,7 +294,7 @@ func (o *observed) stall() {
 	}
 }
 
-// metrics returns a gateway's /metrics.
+// metrics returns a replica's /metrics.
 func (o *observed) metrics(t *testing.T, g *harness.Replica) (text string) {
 	t.Helper()
 	await(t, "/metrics", func() (err error) {
@@ -302,8 +304,9 @@ func (o *observed) metrics(t *testing.T, g *harness.Replica) (text string) {
 	return text
 }
 
-// TestObserved: docs/metrics.md lists what a gateway exports, and everything that the dashboards and alerts ask
-// for is there, as a Prometheus server sees it that scrapes two gateways with streams and changes.
+// TestObserved checks that docs/metrics.md lists all metrics of a replica, and that all series in
+// the dashboards and alerts exist. A Prometheus server scrapes two replicas with streams and
+// changes.
 func TestObserved(t *testing.T) {
 	t.Parallel()
 	o := newObserved(t)
@@ -329,7 +332,7 @@ func TestObserved(t *testing.T) {
 	t.Run("alerts", func(t *testing.T) { checkAlerts(t, server) })
 }
 
-// manifest is the absolute path of a file that users apply.
+// manifest returns the absolute path of a file in manifests.
 func manifest(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", "manifests", name))
@@ -339,7 +342,7 @@ func manifest(t *testing.T, name string) string {
 	return path
 }
 
-// get: isthmus get shows which tier the endpoints belong to, and proxies are not sent that.
+// get checks that isthmus get shows the tier of each endpoint, and that proxies do not receive it.
 func (o *observed) get(t *testing.T) {
 	isthmus, err := harness.Isthmus.Path(t.Context())
 	must(t, err)
@@ -367,7 +370,7 @@ func (o *observed) get(t *testing.T) {
 	}
 }
 
-// checkDashboards: every panel's query has a result.
+// checkDashboards checks that the query of every panel has a result.
 func checkDashboards(t *testing.T, server *prometheusServer) {
 	files, err := filepath.Glob(manifest(t, "dashboards/*.json"))
 	if err != nil || len(files) != 2 {
@@ -403,22 +406,22 @@ func checkDashboards(t *testing.T, server *prometheusServer) {
 	}
 }
 
-// answered returns an error unless an expression has a result with a number.
+// answered returns an error unless an expression has a numeric result.
 func answered(ctx context.Context, server *prometheusServer, expression string) error {
 	samples, err := server.Query(ctx, expression)
 	if err != nil {
 		return err
 	}
 	for _, s := range samples {
-		if s.Value == s.Value { // a quantile of nothing is not a number
+		if s.Value == s.Value { // not NaN, the quantile of an empty set
 			return nil
 		}
 	}
 	return fmt.Errorf("%s: %d series, none with a number", expression, len(samples))
 }
 
-// checkAlerts: the rules are well formed, pass their tests, are evaluated without an error, and look at series
-// that are there. None of them fires but, after five minutes, that about the cluster which is not there.
+// checkAlerts checks that the rules are valid, pass their tests, can be evaluated and only use
+// existing series. After five minutes, only the alert for the unreachable cluster may fire.
 func checkAlerts(t *testing.T, server *prometheusServer) {
 	promtool, err := harness.Promtool.Path(t.Context())
 	if err != nil {
@@ -462,7 +465,7 @@ func checkAlerts(t *testing.T, server *prometheusServer) {
 	})
 }
 
-// endpoints is an object that only the second gateway reads.
+// endpoints contains an object that only the second replica reads.
 const endpoints = `
 apiVersion: v1
 kind: Endpoints
@@ -470,19 +473,20 @@ metadata: {name: extra, namespace: shop}
 subsets: [{addresses: [{ip: 10.210.0.1}], ports: [{port: 8080}]}]
 `
 
-// updated is an object that the world keeps updating.
+// updated identifies an object that is updated continuously.
 type updated struct {
 	cluster  string
 	resource schema.GroupVersionResource
 	name     string
 }
 
-// updates keeps updating an object of each kind whose informer lag is measured, but EndpointSlices,
-// which follow the Pods, until the test ends. A gateway measures the first update in each second of
-// a kind in a cluster, unless an object of that kind was made in that second before. So the objects
-// are where no others of their kind are made: Pods in north, which is not scaled.
+// updates continuously updates one object of each kind whose informer lag is measured, until the
+// test ends. EndpointSlices are already updated with the Pods. A replica measures at most the first
+// update per second of a kind in a cluster, and only if no object of that kind was created within
+// the previous second. The objects are therefore in clusters where no others of their kind are
+// created, such as Pods in north, which is not scaled.
 func (o *observed) updates() {
-	// Of these kinds the shop has no objects.
+	// The shop contains no objects of these kinds.
 	west := o.shops["west"]
 	must(o.t, west.ApplyYAML(o.t.Context(), endpoints))
 	must(o.t, west.Apply(o.t.Context(), kube.OpaqueServer(shop.Namespace, "extra", "extra", kube.Port),
@@ -525,8 +529,8 @@ func (o *observed) updates() {
 	o.again(loops...)
 }
 
-// again does things five times a second, each counting up, until the test ends. An API server of a
-// busy machine may fail now and then, but not for a minute.
+// again calls each function five times a second with a counter until the test ends. On a busy
+// machine, the API server may fail temporarily, but at most for a minute.
 func (o *observed) again(things ...func(ctx context.Context, n int) error) {
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
@@ -534,7 +538,7 @@ func (o *observed) again(things ...func(ctx context.Context, n int) error) {
 		done.Go(func() {
 			tick := time.NewTicker(200 * time.Millisecond)
 			defer tick.Stop()
-			last := time.Now() // when all went well
+			last := time.Now() // time of the last success
 			for n := 0; ctx.Err() == nil; n++ {
 				switch err := do(ctx, n); {
 				case err == nil:

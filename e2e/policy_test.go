@@ -21,9 +21,9 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// TestPolicy applies the components with Linkerd's policy, and the example of docs/operations.md, to an API server that
-// refuses fields it does not know. Each port of the gateway then answers those who are named for it, and no others; the
-// NetworkPolicy names the same namespaces.
+// TestPolicy applies the components with Linkerd's policy, and the example from docs/operations.md,
+// to an API server that rejects unknown fields. Each port of Isthmus must admit exactly the clients
+// in its policy, and the NetworkPolicy must contain the same namespaces.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
@@ -101,7 +101,7 @@ func TestPolicy(t *testing.T) {
 	})
 }
 
-// definePolicy puts definitions that know the fields of Linkerd's policy in the place of one that accepts any.
+// definePolicy replaces a CRD that accepts any fields by CRDs with the fields of Linkerd's policy.
 func definePolicy(t *testing.T, server *harness.Cluster) *kube.Client {
 	t.Helper()
 	text, err := os.ReadFile("testdata/linkerd/policy-definitions.yaml")
@@ -112,7 +112,7 @@ func definePolicy(t *testing.T, server *harness.Cluster) *kube.Client {
 	api := c.Dynamic.Resource(definitions)
 	must(t, api.Delete(t.Context(), "servers.policy.linkerd.io", metav1.DeleteOptions{}))
 	for _, crd := range crds {
-		await(t, crd.GetName()+" is written", func() error { // the one of before may be going still
+		await(t, crd.GetName()+" is written", func() error { // the old CRD may still be in deletion
 			_, err := api.Create(t.Context(), crd, metav1.CreateOptions{})
 			return err
 		})
@@ -126,7 +126,7 @@ func definePolicy(t *testing.T, server *harness.Cluster) *kube.Client {
 			return err
 		})
 	}
-	c = client(t, server) // which knows them
+	c = client(t, server) // a new client that discovers the CRDs
 	misspelt := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "policy.linkerd.io/v1beta3",
 		"kind":       "Server",
@@ -143,7 +143,7 @@ func definePolicy(t *testing.T, server *harness.Cluster) *kube.Client {
 	return c
 }
 
-// What these tests know of Linkerd's policy.
+// The fields of Linkerd's policy that the tests use.
 type (
 	policyServer struct {
 		metav1.TypeMeta   `json:",inline"`
@@ -180,7 +180,7 @@ type (
 	}
 )
 
-// admitted returns who may reach each of a Pod's ports, as a proxy with these objects would decide.
+// admitted returns the clients that a proxy with these objects would admit to each port of a Pod.
 func admitted(
 	t *testing.T,
 	objects []*unstructured.Unstructured,
@@ -230,8 +230,8 @@ func serversOf(
 	return names
 }
 
-// admittedBy returns whom the policies of a Server admit: who is accepted by all authentications of
-// any of them. Ours have one each.
+// admittedBy returns the clients admitted by the policies for a Server. A policy admits a client
+// that satisfies all its authentications. Each policy in manifests has a single authentication.
 func admittedBy(t *testing.T, objects []*unstructured.Unstructured, server policyReference) (who []string, err error) {
 	t.Helper()
 	for _, o := range objects {
@@ -261,7 +261,8 @@ func admittedBy(t *testing.T, objects []*unstructured.Unstructured, server polic
 	return who, nil
 }
 
-// monitoringNamespaces are those, besides its own, that the NetworkPolicy admits to the admin port.
+// monitoringNamespaces returns the other namespaces that the NetworkPolicy admits to the admin
+// port.
 func monitoringNamespaces(t *testing.T, objects []*unstructured.Unstructured) (names []string) {
 	t.Helper()
 	for _, rule := range find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy", "isthmus").Spec.Ingress {

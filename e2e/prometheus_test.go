@@ -15,29 +15,28 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// prometheusConfig is what to scrape.
+// prometheusConfig configures a Prometheus server.
 type prometheusConfig struct {
-	Dir     string              // for the configuration and the data; exists
-	Targets map[string][]string // HOST:PORTs by job
-	Rules   []string            // files
+	Dir     string              // existing directory for the configuration and the data
+	Targets map[string][]string // HOST:PORT of the targets by job
+	Rules   []string            // paths of rule files
 }
 
-// prometheusStartLimit is how long a server may take until it is ready.
 const prometheusStartLimit = 2 * time.Minute
 
-// Ports of servers. Those of gateways lie above.
+// Replicas use the port range above these ports.
 const firstPrometheusPort, lastPrometheusPort = 9100, 9999
 
-// prometheusServer is a running Prometheus, a tool of the module e2e/tools. It scrapes the targets
-// of its prometheusConfig every three seconds, evaluates its rules, and answers queries. It loses
-// all data with its folder. Its methods may be called from several goroutines.
+// prometheusServer is a running Prometheus server from the e2e/tools module. It scrapes its targets
+// every three seconds, evaluates its rules and answers queries. All data is in its directory. All
+// methods are safe for concurrent use.
 type prometheusServer struct {
 	port *harness.Port
 	proc *harness.Process
 }
 
-// startPrometheus runs a server and returns when it is ready. ctx bounds the wait only: the server
-// runs until Stop or the end of this process.
+// startPrometheus starts a server and waits until it is ready. Only the wait is limited by ctx: the
+// server runs until Stop or until this process ends.
 func startPrometheus(ctx context.Context, cfg prometheusConfig) (*prometheusServer, error) {
 	binary, err := harness.Prometheus.Path(ctx)
 	if err != nil {
@@ -71,7 +70,7 @@ func startPrometheus(ctx context.Context, cfg prometheusConfig) (*prometheusServ
 	return s, nil
 }
 
-// write writes the configuration. JSON is YAML.
+// write writes the configuration as JSON, which is valid YAML.
 func (c *prometheusConfig) write() (path string, err error) {
 	type group map[string][]string
 	var jobs []map[string]any
@@ -94,10 +93,10 @@ func (c *prometheusConfig) write() (path string, err error) {
 	return path, os.WriteFile(path, text, 0o600)
 }
 
-// Stop ends the server. There is nothing to keep.
+// Stop kills the server, because its data is not needed.
 func (s *prometheusServer) Stop() error { return errors.Join(s.proc.Kill(), s.port.Release()) }
 
-// prometheusSample is one series' value now.
+// prometheusSample is the current value of a series.
 type prometheusSample struct {
 	Labels map[string]string
 	Value  float64
@@ -136,7 +135,7 @@ func (s *prometheusServer) Query(ctx context.Context, expression string) ([]prom
 	return samples, nil
 }
 
-// get asks for a path; into gets the JSON answer.
+// get requests a path and decodes the JSON response.
 func (s *prometheusServer) get(ctx context.Context, path string, into any) error {
 	text, err := harness.GetPage(ctx, s.port.Addr(), path)
 	if err != nil {
@@ -145,11 +144,11 @@ func (s *prometheusServer) get(ctx context.Context, path string, into any) error
 	return json.Unmarshal([]byte(text), into)
 }
 
-// prometheusRule is an alerting rule as the server has it.
+// prometheusRule is an alerting rule in the server's API.
 type prometheusRule struct {
 	Name       string `json:"name"`
 	Expression string `json:"query"`
-	Health     string `json:"health"` // ok, once it has been evaluated
+	Health     string `json:"health"` // ok after the first successful evaluation
 	State      string `json:"state"`  // inactive, pending or firing
 }
 
@@ -172,7 +171,7 @@ func (s *prometheusServer) Rules(ctx context.Context) ([]prometheusRule, error) 
 	return rules, nil
 }
 
-// Selectors returns what an expression selects, each as an expression of its own.
+// Selectors returns the selectors in an expression.
 func (s *prometheusServer) Selectors(ctx context.Context, expression string) ([]string, error) {
 	var answer struct {
 		Data json.RawMessage `json:"data"`
@@ -201,7 +200,7 @@ func (s *prometheusServer) Selectors(ctx context.Context, expression string) ([]
 	return selectors, nil
 }
 
-// walkJSON calls f for every object in a tree of JSON.
+// walkJSON calls f for every object in a JSON tree.
 func walkJSON(tree any, f func(map[string]any)) {
 	switch tree := tree.(type) {
 	case map[string]any:

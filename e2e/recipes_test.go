@@ -19,7 +19,7 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// recipeAnnotations are those that the service mirror copies here.
+// recipeAnnotations contains the annotations that the service mirror copies in these tests.
 var recipeAnnotations = map[string]bool{
 	"isthmus.io/prefer":       true,
 	"isthmus.io/min-ready":    true,
@@ -31,17 +31,17 @@ var recipeAnnotations = map[string]bool{
 	"isthmus.io/region":       true,
 }
 
-// near is three clusters with Service web in common, and a proxy in west.
+// near consists of three clusters with the common Service web, and a proxy in west.
 type near struct {
 	servers map[string]*harness.Cluster
 	clients map[string]*kube.Client
 	gateway *harness.Replica
-	stream  *proxy.Stream // of web-federated, from zone eu-west-1a
+	stream  *proxy.Stream // stream for web-federated from zone eu-west-1a
 	pods    map[string][]netip.AddrPort
-	had     []netip.AddrPort // what the proxy had when it was looked at last
+	had     []netip.AddrPort // addresses of the proxy at the last check
 }
 
-// nearZones are the zones of each cluster's Pods.
+// nearZones contains the zones of each cluster's Pods.
 var nearZones = map[string][]string{
 	"west":  {"eu-west-1a", "eu-west-1a", "eu-west-1b", "eu-west-1b"},
 	"east":  {"eu-west-2a", "eu-west-2a"},
@@ -63,7 +63,7 @@ func newNear(t *testing.T) *near {
 	return w
 }
 
-// newNearClusters starts the clusters, without links, federated Service and gateway.
+// newNearClusters starts the clusters without links, federated Service and replica.
 func newNearClusters(t *testing.T, controllers []string, names ...string) *near {
 	t.Helper()
 	ctx := t.Context()
@@ -92,7 +92,7 @@ func newNearClusters(t *testing.T, controllers []string, names ...string) *near 
 	return w
 }
 
-// start runs the gateway, and opens the proxy's stream.
+// start starts the replica and opens the proxy's stream.
 func (w *near) start(t *testing.T) {
 	t.Helper()
 	w.gateway = startGateway(t, harness.ReplicaConfig{
@@ -119,7 +119,7 @@ func (w *near) subscribe(t *testing.T) {
 
 func nearPod(i int) string { return fmt.Sprintf("web-%d", i) }
 
-// offer makes these Pods of a cluster ready, and the others not.
+// offer makes exactly these Pods of a cluster ready.
 func (w *near) offer(t *testing.T, where string, ready ...netip.AddrPort) {
 	t.Helper()
 	slice := kube.Slice("shop", "web", "1")
@@ -134,7 +134,7 @@ func (w *near) offer(t *testing.T, where string, ready ...netip.AddrPort) {
 	must(t, w.clients[where].Apply(t.Context(), slice))
 }
 
-// mirror gives web-federated the annotations of web, as Linkerd's service mirror does.
+// mirror copies the annotations from web to web-federated, as Linkerd's service mirror does.
 func (w *near) mirror(t *testing.T) {
 	t.Helper()
 	services := w.clients["west"].CoreV1().Services("shop")
@@ -153,7 +153,8 @@ func (w *near) mirror(t *testing.T) {
 	must(t, err)
 }
 
-// readRecipes returns the section's blocks of commands: so many with so many commands each.
+// readRecipes returns the blocks of commands in the README's section. It checks the number of
+// blocks and of commands in each.
 func readRecipes(t *testing.T, commands ...int) [][]string {
 	t.Helper()
 	recipes := readCommands(t, "Prefer near clusters")
@@ -168,9 +169,9 @@ func readRecipes(t *testing.T, commands ...int) [][]string {
 	return recipes
 }
 
-// TestRecipes applies the recipes of README.md as they are there, and checks what a proxy gets before and after each
-// command. Where it would have to wait for the recipe's own times, it first checks that nothing happens without delay,
-// and then shortens them.
+// TestRecipes runs the recipes from README.md unchanged, and checks the proxy's endpoints before
+// and after each command. If a recipe takes long, the test first checks that nothing happens
+// immediately, and then shortens the recipe's durations.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
 	recipes := readRecipes(t, 1, 2, 4)
@@ -246,14 +247,14 @@ func (w *near) run(t *testing.T, command string) {
 	w.mirror(t)
 }
 
-// shorten overwrites annotations, in the words of kubectl annotate.
+// shorten overwrites annotations with kubectl annotate.
 func (w *near) shorten(t *testing.T, what string) {
 	t.Helper()
 	w.run(t, "kubectl annotate --overwrite "+what)
 }
 
-// expect waits until the proxy has these endpoints and no others, none of which it lost meanwhile
-// if it had them before.
+// expect waits until the proxy has exactly these endpoints. The proxy must not lose any of them in
+// the meantime if it had them before.
 func (w *near) expect(t *testing.T, when string, want []netip.AddrPort) {
 	t.Helper()
 	want = slices.SortedFunc(slices.Values(want), netip.AddrPort.Compare)
@@ -276,7 +277,7 @@ func (w *near) expect(t *testing.T, when string, want []netip.AddrPort) {
 	w.stream.Mark()
 }
 
-// stays checks that the proxy keeps these endpoints, and gets no others, for a while.
+// stays checks for a while that the proxy has exactly these endpoints.
 func (w *near) stays(t *testing.T, when string, want []netip.AddrPort) {
 	t.Helper()
 	w.expect(t, when, want)
@@ -288,7 +289,7 @@ func (w *near) stays(t *testing.T, when string, want []netip.AddrPort) {
 	}))
 }
 
-// cameTogether checks that one message after the one of that number had all these endpoints.
+// cameTogether checks that a single message after the given one contained all these endpoints.
 func (w *near) cameTogether(t *testing.T, after int64, addrs []netip.AddrPort) {
 	t.Helper()
 	for _, m := range w.stream.Recent() {
@@ -300,7 +301,7 @@ func (w *near) cameTogether(t *testing.T, after int64, addrs []netip.AddrPort) {
 	t.Errorf("%v did not come in one message: %v", addrs, w.stream.Recent())
 }
 
-// reset undoes what recipes have done, and waits until the proxy has everything.
+// reset undoes the changes of the recipes and waits until the proxy has all endpoints.
 func (w *near) reset(t *testing.T, all []netip.AddrPort) {
 	t.Helper()
 	for _, what := range []string{"service web -n shop", "secret cluster-credentials-east -n linkerd"} {

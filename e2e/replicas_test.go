@@ -9,9 +9,10 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// TestReplicas has two gateways in one cluster, each with a proxy of the same Service, while that
-// spills, returns in parts, spills again, and loses a cluster to a cordon in parts: both proxies
-// get the same messages, in the same order and at about the same time.
+// TestReplicas runs two replicas in one cluster, each with a proxy for the same Service. The
+// Service spills over, returns in steps, spills over again, and gradually loses a cluster because
+// of a cordon. Both proxies must receive the same messages in the same order and at about the same
+// time.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	w := newNear(t)
@@ -53,7 +54,7 @@ func TestReplicas(t *testing.T) {
 	both("east is cordoned")
 
 	a, b := since(w.stream, first), since(other.stream, second)
-	if len(a) < 8 { // and so this test sees parts
+	if len(a) < 8 { // otherwise the changes were not made in steps
 		t.Errorf("only %d messages: %v", len(a), a)
 	}
 	if !slices.EqualFunc(
@@ -70,13 +71,13 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// last is the number of a stream's newest message.
+// last returns the number of a stream's newest message.
 func last(s *proxy.Stream) int64 {
 	recent := s.Recent()
 	return recent[len(recent)-1].Number
 }
 
-// since returns a stream's messages after that of a number.
+// since returns the messages after the given number.
 func since(s *proxy.Stream, number int64) []proxy.Message {
 	return slices.DeleteFunc(s.Recent(), func(m proxy.Message) bool { return m.Number <= number })
 }

@@ -13,7 +13,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// shellScripts returns the repository's shell scripts: files that end with .sh or begin with a line that names a shell.
+// shellScripts returns the repository's shell scripts: files that end in .sh or whose first line
+// specifies a shell.
 func shellScripts(t *testing.T) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
@@ -48,8 +49,8 @@ func shellScripts(t *testing.T) (list []string) {
 	return list
 }
 
-// TestScriptsParse: every script is what the shell that it names takes. sh is POSIX's: macOS has
-// another one than Debian.
+// TestScriptsParse checks that every script can be parsed by its shell. Scripts for sh must be
+// POSIX scripts, because sh on macOS and on Debian are different shells.
 func TestScriptsParse(t *testing.T) {
 	for _, path := range shellScripts(t) {
 		text, err := os.ReadFile(path)
@@ -64,7 +65,7 @@ func TestScriptsParse(t *testing.T) {
 	}
 }
 
-// TestScriptsPassShellcheck needs shellcheck, which is a program that Go can't install.
+// TestScriptsPassShellcheck needs shellcheck, which cannot be installed as a Go module.
 func TestScriptsPassShellcheck(t *testing.T) {
 	shellcheck, err := exec.LookPath("shellcheck")
 	if err != nil {

@@ -26,8 +26,8 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// userEnvironment is that of a user's shell, whose kubectl is this test's binary. It has nothing of
-// a make that runs the tests.
+// userEnvironment returns an environment in which kubectl is this test binary, without the
+// variables of a parent make.
 func userEnvironment(t *testing.T) []string {
 	t.Helper()
 	self, err := os.Executable()
@@ -45,7 +45,8 @@ func userEnvironment(t *testing.T) []string {
 	return append(env, "PATH="+dir+":"+os.Getenv("PATH"), "KUBECACHEDIR="+t.TempDir())
 }
 
-// shell runs a command as a user does at the root of a clone, for a cluster, and returns what it prints.
+// shell runs a command in the root of the repository with access to a cluster, and returns its
+// output.
 func shell(t *testing.T, server *harness.Cluster, command string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-euc", command)
@@ -55,7 +56,7 @@ func shell(t *testing.T, server *harness.Cluster, command string) (string, error
 	return string(out), err
 }
 
-// mustShell is shell, for a command that must succeed.
+// mustShell is like shell, but fails the test if the command fails.
 func mustShell(t *testing.T, server *harness.Cluster, command string) string {
 	t.Helper()
 	out, err := shell(t, server, command)
@@ -65,7 +66,7 @@ func mustShell(t *testing.T, server *harness.Cluster, command string) string {
 	return out
 }
 
-// readCommands returns the blocks of commands of a section of README.md, each with its commands, without comments.
+// readCommands returns the blocks of commands in a section of README.md without comments.
 func readCommands(t *testing.T, heading string) (blocks [][]string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "README.md"))
@@ -86,8 +87,8 @@ func readCommands(t *testing.T, heading string) (blocks [][]string) {
 	return blocks
 }
 
-// TestMain makes this test's binary kubectl where it is run under that name, for machines that have
-// no kubectl. It has the commands that the documentation names.
+// TestMain makes the test binary act as kubectl if it is run under that name, because a machine may
+// not have kubectl. It supports the commands in the documentation.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "kubectl" {
 		runKubectl()
@@ -95,7 +96,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runKubectl runs the command of this process's arguments, and ends the process.
+// runKubectl runs the command in the process's arguments and exits.
 func runKubectl() {
 	flags := genericclioptions.NewConfigFlags(true)
 	root := &cobra.Command{Use: "kubectl", SilenceUsage: true}
