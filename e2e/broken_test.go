@@ -114,7 +114,6 @@ func (w *brokenWorld) access(t *testing.T, c *kube.Client, account string, good 
 // change modifies the world.
 type change func(*testing.T, *brokenWorld)
 
-// write returns a change that writes objects.
 func write(to func(*brokenWorld) *kube.Client, objects ...runtime.Object) change {
 	return func(t *testing.T, w *brokenWorld) {
 		t.Helper()
@@ -125,7 +124,6 @@ func write(to func(*brokenWorld) *kube.Client, objects ...runtime.Object) change
 func inWest(w *brokenWorld) *kube.Client { return w.west }
 func inEast(w *brokenWorld) *kube.Client { return w.east }
 
-// both returns a change that makes all given changes in order.
 func both(all ...change) change {
 	return func(t *testing.T, w *brokenWorld) {
 		t.Helper()
@@ -135,7 +133,6 @@ func both(all ...change) change {
 	}
 }
 
-// deleteLink returns a change that deletes a link Secret.
 func deleteLink(secret string) change {
 	return func(t *testing.T, w *brokenWorld) {
 		t.Helper()
@@ -169,7 +166,6 @@ func selectedPod(app, ip string, ready corev1.ConditionStatus) *unstructured.Uns
 	return u
 }
 
-// selecting returns a Service that selects the Pods of an app.
 func selecting(app, targetPort string) *corev1.Service {
 	s := kube.Service("shop", app)
 	s.Spec.Selector = map[string]string{"app": app}

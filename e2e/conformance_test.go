@@ -65,7 +65,6 @@ func TestConformance(t *testing.T) {
 	players.Wait()
 }
 
-// queue returns a closed channel with all cases.
 func queue(all []*cases.Case) <-chan *cases.Case {
 	q := make(chan *cases.Case, len(all))
 	for _, c := range all {

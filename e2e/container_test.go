@@ -27,7 +27,6 @@ const accountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 // imageBinary is the entry point of the image.
 const imageBinary = "/isthmus"
 
-// containerConfig configures a container.
 type containerConfig struct {
 	Template  corev1.PodTemplateSpec
 	Namespace string
@@ -220,10 +219,8 @@ func (cfg containerConfig) apiServer() (containerVariables, error) {
 	return containerVariables{{"KUBERNETES_SERVICE_HOST", u.Hostname()}, {"KUBERNETES_SERVICE_PORT", u.Port()}}, nil
 }
 
-// containerVariable is an environment variable.
 type containerVariable struct{ name, value string }
 
-// containerVariables is an ordered environment.
 type containerVariables []containerVariable
 
 // environment returns the container's environment: the variables that a kubelet adds, followed by
@@ -249,7 +246,6 @@ func (cfg containerConfig) environment(c corev1.Container) (containerVariables, 
 	return all, nil
 }
 
-// field returns the value of a field of the Pod.
 func (cfg containerConfig) field(from *corev1.EnvVarSource) (string, error) {
 	if from.FieldRef != nil {
 		switch from.FieldRef.FieldPath {

@@ -84,7 +84,6 @@ func (l *lostEast) link(t *testing.T, server string, user clientcmdapi.AuthInfo)
 	must(t, err)
 }
 
-// annotate sets an annotation on the link Secret. A nil value removes the annotation.
 func (l *lostEast) annotate(t *testing.T, key string, value *string) {
 	t.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
@@ -167,7 +166,6 @@ func (l *lostEast) setCacheVerbs(t *testing.T, verbs ...string) {
 	must(t, err)
 }
 
-// awaitForbidden waits until the replicas cannot list ConfigMaps.
 func (l *lostEast) awaitForbidden(t *testing.T) {
 	t.Helper()
 	await(t, "the permission is gone", func() error {
@@ -226,7 +224,6 @@ func (l *lostEast) deploy(t *testing.T, release int) (addrs []netip.AddrPort) {
 	return addrs
 }
 
-// lose makes east's API unreachable and returns the time.
 func (l *lostEast) lose(t *testing.T) time.Time {
 	t.Helper()
 	lost := time.Now()
@@ -261,7 +258,6 @@ func (l *lostEast) awaitCopy(t *testing.T) {
 	})
 }
 
-// awaitAddrs waits until all proxies have exactly these addresses.
 func (l *lostEast) awaitAddrs(t *testing.T, want []netip.AddrPort) {
 	t.Helper()
 	await(t, fmt.Sprint("all proxies have ", want), func() error {
@@ -313,7 +309,6 @@ func (l *lostEast) firstAddrs(t *testing.T, replica int) []netip.AddrPort {
 	return s.Recent()[0].Addrs
 }
 
-// mark starts a new history for all proxies.
 func (l *lostEast) mark() {
 	for _, one := range l.proxies {
 		one.Stream().Mark()
@@ -356,7 +351,6 @@ func (l *lostEast) expectOneStep(t *testing.T) {
 	}
 }
 
-// shown returns a replica's entry for east in /debug/clusters.
 func (l *lostEast) shown(t *testing.T, replica int) adminapi.Cluster {
 	t.Helper()
 	page, err := harness.ReadClusters(t.Context(), l.replicas[replica].MetricsAddr())

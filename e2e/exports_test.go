@@ -88,7 +88,6 @@ func (x *exporting) gateway(args ...string) *harness.Replica {
 	return g
 }
 
-// exports runs isthmus exports.
 func (x *exporting) exports(g *harness.Replica, args ...string) verbRun {
 	return runVerb(x.t, x.isthmus, append([]string{"exports", "--admin", g.MetricsAddr()}, args...)...)
 }
@@ -120,7 +119,6 @@ func (x *exporting) await(g *harness.Replica, want, wantChanges []string) {
 	})
 }
 
-// label sets labels on a Service.
 func label(t *testing.T, c *kube.Client, name string, labels map[string]string) {
 	t.Helper()
 	services := c.CoreV1().Services("shop")
@@ -448,7 +446,6 @@ func TestExportsOfTwo(t *testing.T) {
 	}
 }
 
-// messages returns the message of each condition of a ServiceExport.
 func messages(o *unstructured.Unstructured) map[string]string {
 	all := make(map[string]string)
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")

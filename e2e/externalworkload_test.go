@@ -48,7 +48,6 @@ func (v *vms) gateway(name string) *harness.Replica {
 	return startGateway(v.t, harness.ReplicaConfig{Kubeconfig: v.server.Kubeconfig(), Hostname: name})
 }
 
-// service creates a Service that selects ExternalWorkloads by a label.
 func (v *vms) service(name, label string) {
 	v.t.Helper()
 	s := kube.Service(vmNamespace, name)
@@ -80,7 +79,6 @@ func (v *vms) flush() {
 	v.jobs = nil
 }
 
-// create creates a ready ExternalWorkload.
 func (v *vms) create(name, label, ip string) {
 	o := kube.ExternalWorkload(vmNamespace, name, ip)
 	o.SetLabels(map[string]string{label: "vm"})
@@ -89,12 +87,10 @@ func (v *vms) create(name, label, ip string) {
 	}
 }
 
-// label changes the label of an ExternalWorkload.
 func (v *vms) label(name, label string) {
 	v.patch(name, map[string]any{"metadata": map[string]any{"labels": map[string]any{label: "vm"}}})
 }
 
-// ready sets the readiness of an ExternalWorkload.
 func (v *vms) ready(name string, ready bool) {
 	v.patch(name, map[string]any{"status": kube.WorkloadStatus(ready)}, "status")
 }
@@ -277,7 +273,6 @@ func TestReplicasWriteInTurns(t *testing.T) {
 	}
 }
 
-// lease returns the leader's Lease.
 func (v *vms) lease() coordinationv1.LeaseSpec {
 	v.t.Helper()
 	l, err := v.client.CoordinationV1().

@@ -134,7 +134,6 @@ func byUserNames(binding *unstructured.Unstructured) {
 	_ = unstructured.SetNestedSlice(binding.Object, subjects, "subjects")
 }
 
-// with returns the union of two maps.
 func with(a, b map[string]string) map[string]string {
 	all := maps.Clone(b)
 	maps.Copy(all, a)

@@ -13,7 +13,6 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// startClusters starts clusters, which run until the test ends.
 func startClusters(t *testing.T, controllers []string, names ...string) []*harness.Cluster {
 	t.Helper()
 	var configs []harness.ClusterConfig
@@ -31,7 +30,6 @@ func startClusters(t *testing.T, controllers []string, names ...string) []*harne
 	return servers
 }
 
-// startGateway starts a replica, which runs until the test ends.
 func startGateway(t *testing.T, cfg harness.ReplicaConfig) *harness.Replica {
 	t.Helper()
 	g, err := harness.StartReplica(t.Context(), cfg)
@@ -40,7 +38,6 @@ func startGateway(t *testing.T, cfg harness.ReplicaConfig) *harness.Replica {
 	return g
 }
 
-// client returns an administrator's client for a cluster.
 func client(t *testing.T, c *harness.Cluster) *kube.Client {
 	t.Helper()
 	k, err := kube.NewClient(c.Name(), c.REST())
@@ -82,7 +79,6 @@ func awaitReady(t *testing.T, g *harness.Replica, name string) {
 	})
 }
 
-// verbRun is the output and the exit code of a command.
 type verbRun struct {
 	stdout, stderr string
 	code           int
@@ -100,7 +96,6 @@ func runVerb(t *testing.T, file string, args ...string) verbRun {
 	return verbRun{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
-// await waits up to a minute until check returns nil.
 func await(t *testing.T, what string, check func() error) {
 	t.Helper()
 	if err := harness.Poll(t.Context(), time.Minute, 50*time.Millisecond, check); err != nil {
@@ -115,7 +110,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// atEnd registers a cleanup function whose error fails the test.
 func atEnd(t *testing.T, do func() error) {
 	t.Cleanup(func() {
 		if err := do(); err != nil {

@@ -52,7 +52,6 @@ func destination(d *appsv1.Deployment) *corev1.Container {
 	return &containers[i]
 }
 
-// rendered returns Linkerd's manifest for some values.
 func rendered(t *testing.T, values string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile("testdata/linkerd/destination.yaml")
@@ -75,7 +74,6 @@ func patched(t *testing.T, values string) []*unstructured.Unstructured {
 	}, map[string][]byte{"linkerd.yaml": manifestOf(t, rendered(t, values))}))
 }
 
-// manifestOf formats objects as YAML documents.
 func manifestOf(t *testing.T, objects []*unstructured.Unstructured) []byte {
 	t.Helper()
 	var text bytes.Buffer
@@ -165,7 +163,6 @@ func differences(path string, got, want any) (list []string) {
 	return list
 }
 
-// postRendered runs isthmus post-render.
 func postRendered(t *testing.T, text []byte) []*unstructured.Unstructured {
 	t.Helper()
 	path, err := harness.Isthmus.Path(t.Context())

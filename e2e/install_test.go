@@ -31,7 +31,6 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// restricted returns a namespace that enforces the Pod security standard restricted.
 func restricted(name string) *corev1.Namespace {
 	ns := kube.Namespace(name)
 	ns.Labels = map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
@@ -79,7 +78,6 @@ func linkTo(t *testing.T, from, to *kube.Client, server *harness.Cluster) {
 	)
 }
 
-// offerShop writes the Service shop/web with one endpoint.
 func offerShop(t *testing.T, c *kube.Client, ip string) {
 	t.Helper()
 	must(
@@ -89,7 +87,6 @@ func offerShop(t *testing.T, c *kube.Client, ip string) {
 	)
 }
 
-// openShop opens a stream for shop/web-federated.
 func openShop(t *testing.T, g *harness.Replica) *proxy.Stream {
 	t.Helper()
 	conn, err := proxy.Dial(g.Addr())
@@ -148,7 +145,6 @@ spec: {meshTLS: {identity: spiffe://root/vm-1, serverName: vm-1}, ports: [{port:
 	})
 }
 
-// gatewayHelp returns the help of isthmus gateway.
 func gatewayHelp(t *testing.T) string {
 	t.Helper()
 	isthmus, err := harness.Isthmus.Path(t.Context())
@@ -281,7 +277,6 @@ func TestHungIsKilledSoon(t *testing.T) {
 	}
 }
 
-// preStop returns the duration of a container's preStop hook.
 func preStop(c corev1.Container) (time.Duration, error) {
 	switch {
 	case c.Lifecycle == nil || c.Lifecycle.PreStop == nil:

@@ -22,7 +22,6 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// build returns the output of kubectl kustomize for a directory.
 func build(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := kustomize(dir)
@@ -58,7 +57,6 @@ type kustomization struct {
 	} `json:"configMapGenerator,omitempty"`
 }
 
-// patch is a JSON patch for one object.
 type patch struct {
 	Target patchTarget `json:"target,omitzero"`
 	Patch  string      `json:"patch,omitempty"`
@@ -94,7 +92,6 @@ func overlay(t *testing.T, k kustomization, files map[string][]byte) string {
 	return dir
 }
 
-// named returns the object with a kind and a name.
 func named(t *testing.T, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 	i := slices.IndexFunc(
@@ -122,7 +119,6 @@ func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name 
 	return typed
 }
 
-// apply applies objects as kubectl apply does.
 func apply(t *testing.T, c *kube.Client, objects []*unstructured.Unstructured) {
 	t.Helper()
 	for _, o := range objects {

@@ -64,7 +64,6 @@ func newLarge(t *testing.T) *large {
 // set needs few writes.
 const largePods = 500
 
-// populate creates a cluster's Pods and its member of the Service.
 func (l *large) populate(where string) {
 	ctx, k := l.t.Context(), l.clients[where]
 	must(l.t, k.Apply(
@@ -171,7 +170,6 @@ func (l *large) ready() {
 	})
 }
 
-// awaitState waits until the state of a stream satisfies a condition.
 func awaitState(t *testing.T, s *proxy.Stream, what string, holds func(proxy.Snapshot) bool) {
 	t.Helper()
 	must(t, s.Until(t.Context(), time.Minute, func() error {
@@ -312,7 +310,6 @@ func (l *large) open(s *proxy.Stream) {
 	}
 }
 
-// awaitAll waits until the stream has all endpoints.
 func (l *large) awaitAll(s *proxy.Stream) {
 	l.t.Helper()
 	awaitState(l.t, s, "all endpoints", func(now proxy.Snapshot) bool {
@@ -350,7 +347,6 @@ func (l *large) fair(lost []netip.AddrPort) {
 	}
 }
 
-// count returns the number of addresses per zone.
 func (l *large) count(addrs []netip.AddrPort) map[place]int {
 	n := map[place]int{}
 	for _, a := range addrs {
@@ -447,7 +443,6 @@ func TestLargeServiceProfiles(t *testing.T) {
 	}
 }
 
-// manyRoutes returns a spec with many routes of 300 bytes. The first route has a custom name.
 func manyRoutes(count int, first string) map[string]any {
 	path := "/" + strings.Repeat("0123456789", 22)
 	routes := manyOf(

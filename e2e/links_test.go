@@ -52,7 +52,6 @@ func newLinked(t *testing.T) *linked {
 	return w
 }
 
-// addContext adds a context for a user of a cluster.
 func (w *linked) addContext(t *testing.T, name, cluster string, user clientcmdapi.AuthInfo) {
 	t.Helper()
 	text, err := w.clients[cluster].Kubeconfig(w.clients[cluster].Server(), user)
@@ -79,7 +78,6 @@ func (w *linked) try(t *testing.T, command string) verbRun {
 	return r
 }
 
-// ok runs a command that must succeed.
 func (w *linked) ok(t *testing.T, command string, want ...string) verbRun {
 	t.Helper()
 	r := w.try(t, command)
@@ -144,7 +142,6 @@ func (w *linked) versions(t *testing.T) string {
 	return strings.Join(lines, "\n")
 }
 
-// secret returns the Secret of the link east and its token.
 func (w *linked) secret(t *testing.T) (*corev1.Secret, string) {
 	t.Helper()
 	s, err := w.clients["west"].CoreV1().

@@ -118,7 +118,6 @@ func (c listCost) String() string {
 		c.cpu.Round(time.Millisecond), c.peak>>20, c.allocated>>20, c.took.Round(time.Millisecond), c.etcd)
 }
 
-// medianCost returns the median of each figure.
 func medianCost(all []listCost) listCost {
 	return listCost{
 		cpu:       median(all, func(c listCost) time.Duration { return c.cpu }),
@@ -252,7 +251,6 @@ func streamList(ctx context.Context, k kubernetes.Interface) (n int, err error) 
 	return n, errors.New("the watch ended before the list")
 }
 
-// listCounters contains counters of an API server.
 type listCounters struct{ allocated, etcd uint64 }
 
 func readCounters(t *testing.T, k kubernetes.Interface) (c listCounters) {

@@ -156,7 +156,6 @@ func TestAssetsFolder(t *testing.T) {
 // compiling lists targets that build or vet e2e/cmd/controlplane.
 var compiling = []string{"demo", "tools", "lint", "test", "sim", "faults", "e2e"}
 
-// dryRun returns the commands that make would run.
 func dryRun(t *testing.T, arguments ...string) string {
 	t.Helper()
 	out, err := makeCommand(t, append([]string{"--dry-run"}, arguments...)...).Output()

@@ -84,7 +84,6 @@ spec:
 
 func (m *migration) row(cells ...string) { fmt.Fprintln(m.table, strings.Join(cells, "\t")) }
 
-// export writes a Service with these labels to east.
 func (m *migration) export(name string, labels map[string]string) {
 	m.t.Helper()
 	s := kube.Service("shop", name)
@@ -684,7 +683,6 @@ func (m *migration) settles(g *harness.Replica, state string) {
 	})
 }
 
-// sleep waits for d or until the test ends.
 func sleep(t *testing.T, d time.Duration) {
 	select {
 	case <-time.After(d):

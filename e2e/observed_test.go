@@ -294,7 +294,6 @@ func (o *observed) stall() {
 	}
 }
 
-// metrics returns a replica's /metrics.
 func (o *observed) metrics(t *testing.T, g *harness.Replica) (text string) {
 	t.Helper()
 	await(t, "/metrics", func() (err error) {

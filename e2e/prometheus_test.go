@@ -15,7 +15,6 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// prometheusConfig configures a Prometheus server.
 type prometheusConfig struct {
 	Dir     string              // existing directory for the configuration and the data
 	Targets map[string][]string // HOST:PORT of the targets by job
@@ -96,13 +95,11 @@ func (c *prometheusConfig) write() (path string, err error) {
 // Stop kills the server, because its data is not needed.
 func (s *prometheusServer) Stop() error { return errors.Join(s.proc.Kill(), s.port.Release()) }
 
-// prometheusSample is the current value of a series.
 type prometheusSample struct {
 	Labels map[string]string
 	Value  float64
 }
 
-// Query evaluates an expression whose result is a vector.
 func (s *prometheusServer) Query(ctx context.Context, expression string) ([]prometheusSample, error) {
 	var answer struct {
 		Data struct {
@@ -152,7 +149,6 @@ type prometheusRule struct {
 	State      string `json:"state"`  // inactive, pending or firing
 }
 
-// Rules returns all rules.
 func (s *prometheusServer) Rules(ctx context.Context) ([]prometheusRule, error) {
 	var answer struct {
 		Data struct {

@@ -102,7 +102,6 @@ func (w *near) start(t *testing.T) {
 	w.subscribe(t)
 }
 
-// subscribe opens the proxy's stream.
 func (w *near) subscribe(t *testing.T) {
 	t.Helper()
 	conn, err := proxy.Dial(w.gateway.Addr())
@@ -240,7 +239,6 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// run runs a command of a recipe.
 func (w *near) run(t *testing.T, command string) {
 	t.Helper()
 	mustShell(t, w.servers["west"], command)

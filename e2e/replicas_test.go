@@ -71,7 +71,6 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// last returns the number of a stream's newest message.
 func last(s *proxy.Stream) int64 {
 	recent := s.Recent()
 	return recent[len(recent)-1].Number

@@ -56,7 +56,6 @@ func shell(t *testing.T, server *harness.Cluster, command string) (string, error
 	return string(out), err
 }
 
-// mustShell is like shell, but fails the test if the command fails.
 func mustShell(t *testing.T, server *harness.Cluster, command string) string {
 	t.Helper()
 	out, err := shell(t, server, command)

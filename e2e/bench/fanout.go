@@ -6,7 +6,6 @@ import (
 	"isthmus/e2e/bench/fleet"
 )
 
-// flipEvery is the interval between flips.
 const flipEvery = 500 * time.Millisecond
 
 // fanOut returns a trial that opens all streams to one service and repeatedly flips one of its

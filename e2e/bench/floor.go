@@ -72,7 +72,6 @@ func ServeFloor(recording string, in io.Reader, out io.Writer) (err error) {
 	return lines.Err()
 }
 
-// floorProcess is a floor in a separate process.
 type floorProcess struct {
 	proc *harness.Process
 	addr string
@@ -94,10 +93,8 @@ func startFloor(ctx context.Context, command ...string) (*floorProcess, error) {
 	return &floorProcess{proc: p, addr: addr}, nil
 }
 
-// Addr returns the server's address.
 func (p *floorProcess) Addr() string { return p.addr }
 
-// Pid returns the process's id.
 func (p *floorProcess) Pid() int { return p.proc.Pid() }
 
 // Step sends a recorded step to all streams with the given method and authority.
@@ -109,7 +106,6 @@ func (p *floorProcess) Step(method, authority string, number int) error {
 // Stop ends the process. It returns an error if the process has failed.
 func (p *floorProcess) Stop() error { return p.proc.Close() }
 
-// floorServer serves a recording.
 type floorServer struct {
 	pb.UnimplementedDestinationServer
 	gets, profiles map[string]*floorTopic // read-only
@@ -120,19 +116,16 @@ func newFloorServer(r floorRecording) *floorServer {
 	return &floorServer{gets: newFloorTopics(r.Get), profiles: newFloorTopics(r.GetProfile)}
 }
 
-// GRPC returns a gRPC server with the Destination service.
 func (s *floorServer) GRPC() *grpc.Server {
 	g := grpc.NewServer(grpc.ForceServerCodecV2(floorCodec{encoding.GetCodecV2(proto.Name)}))
 	pb.RegisterDestinationServer(g, s)
 	return g
 }
 
-// Get implements the Destination service.
 func (s *floorServer) Get(req *pb.GetDestination, out grpc.ServerStreamingServer[pb.Update]) error {
 	return serveFloorTopic(s.gets, req.GetPath(), out)
 }
 
-// GetProfile implements the Destination service.
 func (s *floorServer) GetProfile(req *pb.GetDestination, out grpc.ServerStreamingServer[pb.DestinationProfile]) error {
 	return serveFloorTopic(s.profiles, req.GetPath(), out)
 }
@@ -190,7 +183,6 @@ func (t *floorTopic) newest() *floorEvent {
 	return t.last
 }
 
-// serveFloorTopic sends messages to one stream until the stream ends.
 func serveFloorTopic(topics map[string]*floorTopic, authority string, out grpc.ServerStream) error {
 	t := topics[authority]
 	if t == nil {
@@ -215,7 +207,6 @@ func serveFloorTopic(topics map[string]*floorTopic, authority string, out grpc.S
 	}
 }
 
-// floorFrame is an encoded message.
 type floorFrame mem.BufferSlice
 
 func newFloorFrames(messages [][]byte) []*floorFrame {
@@ -236,7 +227,6 @@ func (c floorCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// floorRecording contains recorded messages.
 type floorRecording struct {
 	Get, GetProfile map[string]floorAnswer // by authority
 }
@@ -255,7 +245,6 @@ func (r floorRecording) Of(method string) map[string]floorAnswer {
 	return r.Get
 }
 
-// Write writes the recording to a file.
 func (r floorRecording) Write(path string) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -264,7 +253,6 @@ func (r floorRecording) Write(path string) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
-// readFloorRecording reads a file written by Write.
 func readFloorRecording(path string) (r floorRecording, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

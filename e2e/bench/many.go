@@ -115,7 +115,6 @@ func (m *manyChanges) node(cluster int) {
 	check(m.run.fleet.Server(cluster).Put(node))
 }
 
-// endpoint flips the readiness of an endpoint.
 func (m *manyChanges) endpoint(cluster int) {
 	service := m.draw("endpoint", cluster)
 	check(m.run.fleet.Flip(cluster, fleet.Service(m.number(cluster, service))))

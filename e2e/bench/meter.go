@@ -115,13 +115,10 @@ func (m *meter) happen(c ManyScale) []float64 {
 	return must(nextDelays(m.streams, all.seen))
 }
 
-// spent returns the server's CPU time since the start.
 func (m *meter) spent() time.Duration { return m.cpu() - m.cpuBefore }
 
-// messages returns the number of messages received since the start.
 func (m *meter) messages() int { return m.streams.Received() - m.messagesBefore }
 
-// bytes returns the number of bytes received since the start.
 func (m *meter) bytes() float64 { return float64(m.streams.Bytes() - m.bytesBefore) }
 
 // spill scales the Services to zero and back, and waits until all local endpoints are in use again.

@@ -11,20 +11,17 @@ import (
 	"strings"
 )
 
-// Report contains the results of all trials.
 type Report struct {
 	Machine Machine
 	Results []Result
 }
 
-// Machine describes the machine that ran the trials.
 type Machine struct {
 	Cores    int
 	OS, Arch string
 	Go       string
 }
 
-// String formats the description on one line.
 func (m Machine) String() string {
 	return fmt.Sprintf("%d cores, %s/%s, %s", m.Cores, m.OS, m.Arch, m.Go)
 }
@@ -45,7 +42,6 @@ func (r Result) name() string {
 	return fmt.Sprintf("%s, %d %s", r.Trial, r.Size, r.Of)
 }
 
-// NewReport returns a report with results from this machine.
 func NewReport(results []Result) *Report {
 	return &Report{
 		Machine{Cores: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version()},
@@ -53,7 +49,6 @@ func NewReport(results []Result) *Report {
 	}
 }
 
-// Write writes the report to a JSON file.
 func (r *Report) Write(path string) error {
 	text, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
@@ -69,7 +64,6 @@ type Row struct {
 	Floor, Measured float64 // NaN if not measured
 }
 
-// Rows returns the figures of all results.
 func (r *Report) Rows() (rows []Row) {
 	for _, result := range r.Results {
 		for _, f := range result.Figures {
@@ -94,7 +88,6 @@ func (r Result) median(kind Kind, key string) float64 {
 	return median(values)
 }
 
-// Over reports whether the figure exceeds its target.
 func (r Row) Over() bool {
 	return r.MaxRatio > 0 && r.Measured > r.MaxRatio*r.Floor || r.Max > 0 && r.Measured > r.Max
 }
@@ -110,7 +103,6 @@ func (r *Report) Err() error {
 	return errors.Join(errs...)
 }
 
-// sorted sorts the values in place and returns them.
 func sorted(values []float64) []float64 {
 	slices.Sort(values)
 	return values

@@ -39,7 +39,6 @@ type run struct {
 	ends       []func() error
 }
 
-// failed is the panic value of check.
 type failed struct{ error }
 
 // check ends the run if err is not nil, similar to testing.T.Fatal. Only the goroutine of the run
@@ -50,7 +49,6 @@ func check(err error) {
 	}
 }
 
-// must returns a value, or ends the run if err is not nil.
 func must[T any](value T, err error) T {
 	check(err)
 	return value
@@ -59,7 +57,6 @@ func must[T any](value T, err error) T {
 // atEnd registers a cleanup function. The functions run in reverse order.
 func (r *run) atEnd(end func() error) { r.ends = append(r.ends, end) }
 
-// set stores a figure for the run's kind of server.
 func (r *run) set(key string, value float64) { r.samples[r.kind][key] = value }
 
 func (r *run) pause(d time.Duration) { check(harness.Pause(r.ctx, d)) }
@@ -67,7 +64,6 @@ func (r *run) pause(d time.Duration) { check(harness.Pause(r.ctx, d)) }
 // quiet is the time without messages after which a server has probably sent everything.
 const quiet = time.Second
 
-// settle waits until no messages arrive for a while.
 func (r *run) settle(streams *load.Load) {
 	for before := -1; before != streams.Received(); {
 		before = streams.Received()
@@ -118,7 +114,6 @@ func (l *Lab) Run(ctx context.Context, trials []Trial) (results []Result, err er
 	return results, nil
 }
 
-// sample runs a trial repeatedly at one size.
 func (l *Lab) sample(ctx context.Context, t Trial, size int) (samples map[Kind][]Sample, err error) {
 	r := run{
 		Lab:        l,
@@ -217,7 +212,6 @@ func (r *run) record(streams *load.Load) {
 	check(recording.Write(r.recording))
 }
 
-// awaitEndpoints waits until a stream has the given number of endpoints.
 func (r *run) awaitEndpoints(stream *load.Load, endpoints int) {
 	for {
 		var kept [][]byte

@@ -37,10 +37,8 @@ func gatewayArgs() []string {
 	}
 }
 
-// cpu returns the server's total CPU time.
 func (s *server) cpu() time.Duration { return must(harness.CPUTime(s.pid)) }
 
-// rss returns the server's resident memory in bytes.
 func (s *server) rss() float64 { return float64(must(harness.ReadMemory(s.pid)).RSS) }
 
 // settled returns the server's resident memory when it no longer shrinks.
@@ -95,7 +93,6 @@ func (s *server) change(c change) time.Time {
 	return time.Now()
 }
 
-// meter starts a measurement.
 func (s *server) meter(streams *load.Load) *meter {
 	return &meter{
 		server:         s,
@@ -175,12 +172,10 @@ func (s *server) writes() bool {
 // share returns CPU time as a percentage of one core.
 func share(cpu, took time.Duration) float64 { return 100 * cpu.Seconds() / took.Seconds() }
 
-// perStream returns the kilobytes per stream.
 func perStream(bytes float64, streams *load.Load) float64 {
 	return bytes / 1000 / float64(streams.Streams())
 }
 
-// latest returns the time of the last message.
 func latest(streams *load.Load) (last time.Time) {
 	streams.Arrivals(func(_ load.Target, at []time.Time) {
 		if newest := at[len(at)-1]; newest.After(last) {

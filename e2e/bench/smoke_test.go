@@ -42,7 +42,6 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// selfCommand returns a command that runs the test binary as another program.
 func selfCommand(other string) []string {
 	return []string{"/usr/bin/env", beOther + "=" + other, os.Args[0]}
 }
@@ -139,7 +138,6 @@ func TestSmoke(t *testing.T) {
 	})
 }
 
-// TestGrowthSmoke runs all trials of make growth.
 func TestGrowthSmoke(t *testing.T) {
 	smoke(t, Trials(smokeScale, Growth), func(t *testing.T, results []Result) {
 		if len(results) != 2 {

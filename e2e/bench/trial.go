@@ -36,7 +36,6 @@ type Figure struct {
 // Sample contains the figures of one run by their keys. It may contain additional keys.
 type Sample map[string]float64
 
-// Kind is a kind of server.
 type Kind string
 
 // The kinds of servers.
@@ -45,7 +44,6 @@ const (
 	Gateway Kind = "gateway"
 )
 
-// kinds returns the kinds of servers for the trial, in the order of their runs.
 func (t Trial) kinds() []Kind {
 	if t.floor {
 		return []Kind{Gateway, Floor}
@@ -59,7 +57,6 @@ const (
 	asProxies = 1.3 // target for streams distributed as in real proxies
 )
 
-// runLimit is the timeout of one run.
 const runLimit = 6 * time.Minute
 
 // Sections of the documentation that rely on trials.
@@ -70,7 +67,6 @@ const (
 	sizing        = "operations.md#sizing"
 )
 
-// Mode selects trials.
 type Mode string
 
 // The modes.

@@ -16,7 +16,6 @@ import (
 // Extension is the file name extension of cases.
 const Extension = ".txtar"
 
-// Case is a parsed case.
 type Case struct {
 	Name  string
 	About string // what the case checks
@@ -30,7 +29,6 @@ type Case struct {
 	steps []step
 }
 
-// step is one command of a script.
 type step struct {
 	pos  string // FILE:LINE
 	text string
@@ -43,7 +41,6 @@ type section struct {
 	line int // line number of the text in the case file
 }
 
-// Load reads and parses a case file.
 func Load(path string) (*Case, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -81,7 +78,6 @@ func Parse(path string, data []byte) (*Case, error) {
 	return p.c, nil
 }
 
-// header parses the comments that describe the case.
 func (p *parser) header(script string) {
 	for line := range strings.Lines(script) {
 		comment, ok := strings.CutPrefix(strings.TrimSpace(line), "#")
@@ -182,7 +178,6 @@ func (p *parser) section(name string) (section, error) {
 	return s, nil
 }
 
-// jsonSection parses a section as JSON.
 func (p *parser) jsonSection(name string) (any, error) {
 	s, err := p.section(name)
 	if err != nil {

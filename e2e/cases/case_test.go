@@ -5,7 +5,6 @@ import (
 	"testing"
 )
 
-// TestParseMistakes checks that invalid commands are reported.
 func TestParseMistakes(t *testing.T) {
 	for script, want := range map[string]string{
 		"nonsense":                                "c.txtar:1: nonsense: there is no such command",

@@ -12,7 +12,6 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// StartConfig configures Start.
 type StartConfig struct {
 	Dir          string    // directory for the clusters' state and the kubeconfigs of the isthmus command
 	Controlplane string    // path of the controlplane command; the default is harness.Controlplane

@@ -101,7 +101,6 @@ func readLink(remote, name string, words []string) (link, error) {
 	return l, errors.Join(errs...)
 }
 
-// object returns the link Secret.
 func (l link) object(kubeconfig []byte) *corev1.Secret {
 	o := kube.Link(l.name, kubeconfig)
 	o.Name, o.Type = l.secret, corev1.SecretType(l.secretType)
@@ -119,7 +118,6 @@ func (l link) object(kubeconfig []byte) *corev1.Secret {
 	return o
 }
 
-// linkKubeconfig returns the kubeconfig for the link.
 func linkKubeconfig(ctx context.Context, r *run, l link) ([]byte, error) {
 	if l.broken {
 		return []byte("this is: [no kubeconfig"), nil
@@ -154,7 +152,6 @@ func linkKubeconfig(ctx context.Context, r *run, l link) ([]byte, error) {
 	return kubeconfig, err
 }
 
-// withField adds a field to the cluster in a kubeconfig.
 func withField(kubeconfig []byte, name, value string) []byte {
 	const before = "    server:"
 	return bytes.Replace(kubeconfig, []byte(before), fmt.Appendf(nil, "    %s: %s\n%s", name, value, before), 1)

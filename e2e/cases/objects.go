@@ -79,7 +79,6 @@ type object = map[string]any
 
 func metadata(o object) object { return o["metadata"].(object) }
 
-// setKind sets the type, labels and annotations of an object.
 func setKind(o object, apiVersion, kind string, opt options, labels object) {
 	o["apiVersion"], o["kind"] = apiVersion, kind
 	all := object{}
@@ -112,7 +111,6 @@ func setOwners(o object, owners []string, version func(kind string) string) erro
 	return nil
 }
 
-// number parses a port number.
 func number(text string) (int64, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
@@ -150,7 +148,6 @@ func list(text string) []string {
 	return strings.Split(text, ",")
 }
 
-// asAny converts strings to JSON values.
 func asAny(texts []string) []any {
 	all := make([]any, len(texts))
 	for i, t := range texts {
@@ -208,7 +205,6 @@ func svcObject(o object, ports string, words []string) error {
 	return svcSpec(spec, opt)
 }
 
-// svcSpec sets the fields of a Service's spec that have their own options.
 func svcSpec(spec object, opt options) error {
 	if external := opt.one("external-name", ""); external != "" {
 		spec["type"], spec["externalName"] = "ExternalName", external
@@ -234,7 +230,6 @@ func svcSpec(spec object, opt options) error {
 	return nil
 }
 
-// ewObject builds an ExternalWorkload.
 func ewObject(o object, ips string, words []string) error {
 	opt, err := readOptions(words, "port=...", "identity=", "server-name=", "owner=...", "unready")
 	if err != nil {

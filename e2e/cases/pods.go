@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// podObject builds a Pod with its status.
 func podObject(o object, ips string, words []string) error {
 	opt, err := readOptions(
 		words,

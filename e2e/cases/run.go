@@ -78,7 +78,6 @@ func (r *run) eachCluster(do func(*writer) error) error {
 	return errors.Join(errs...)
 }
 
-// ensure creates a namespace unless it is known to exist.
 func (r *run) ensure(ctx context.Context, w *writer, namespace string) error {
 	if r.namespaces[w.Name][namespace] {
 		return nil
@@ -139,7 +138,6 @@ func (r *run) apply(ctx context.Context, cluster string, from runtime.Object) er
 	return w.Apply(ctx, o)
 }
 
-// isLink reports whether an object is a link Secret.
 func isLink(o *unstructured.Unstructured) bool {
 	return o.GetKind() == "Secret" && o.GetNamespace() == kube.LinkNamespace
 }
@@ -220,7 +218,6 @@ func (r *run) slices(ctx context.Context, cluster, namespace, service string) (a
 	return levelled, json.Unmarshal(text, &levelled)
 }
 
-// report describes the streams and the replica after a failure.
 func (r *run) report() string {
 	var b strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(r.streams)) {
@@ -324,7 +321,6 @@ func (r *run) awaitLocal(ctx context.Context) error {
 	})
 }
 
-// linked reports whether the case has written link Secrets.
 func (r *run) linked() bool {
 	return slices.ContainsFunc(r.objects[clusterNames[0]], func(o written) bool {
 		return o.resource.Resource == "secrets" && o.namespace == kube.LinkNamespace
@@ -363,7 +359,6 @@ func (r *run) removeAll(ctx context.Context, w *writer) error {
 	return errors.Join(errs...)
 }
 
-// ownNamespaces returns the case's namespaces in a cluster.
 func (r *run) ownNamespaces(w *writer) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for namespace := range r.namespaces[w.Name] {

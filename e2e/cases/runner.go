@@ -38,7 +38,6 @@ type Gateway interface {
 	Restart(ctx context.Context, args ...string) error
 }
 
-// Options configure a Runner.
 type Options struct {
 	Trace   func(line string) // optional; called before each command
 	Timeout time.Duration     // timeout of an expectation; zero means defaultTimeout
@@ -55,7 +54,6 @@ type Runner struct {
 	silent  net.Listener // accepts connections in its backlog but never responds
 }
 
-// Result is the result of a case.
 type Result struct {
 	Case *Case
 	Err  error // detailed error of a failed case

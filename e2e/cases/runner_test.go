@@ -71,7 +71,6 @@ func play(updates ...*pb.Update) func(grpc.ServerStreamingServer[pb.Update]) err
 	}
 }
 
-// newDouble returns a double that serves a few authorities.
 func newDouble(t *testing.T) *double {
 	server := destinationtest.Start(t)
 	server.OnGet("two", play(destinationtest.Add("10.0.0.1:80", "[fd00::1]:80")))

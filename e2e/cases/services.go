@@ -33,7 +33,6 @@ var (
 	exportFields = []string{"valid=", "ready=", "ready-message=", "conflict=", "message="}
 )
 
-// reader reads an object of one kind.
 type reader func(ctx context.Context, w *writer, namespace, name string) (seen, error)
 
 // seen is the observed state of an object.

@@ -67,7 +67,6 @@ func (s *stream) open(ctx context.Context) error {
 	return s.Open(s.life)
 }
 
-// end closes the stream and its connection.
 func (s *stream) end() {
 	s.Close()
 	_ = s.conn.Close() // only fails if the connection is already closed

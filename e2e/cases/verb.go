@@ -22,7 +22,6 @@ type Tool struct {
 	Dir  string // working and home directory, with a kubeconfig for each cluster
 }
 
-// verbRun is the output and the exit code of a command.
 type verbRun struct {
 	stdout, stderr string
 	code           int
@@ -162,7 +161,6 @@ func newTool(ctx context.Context, binary, dir string, clusters map[string]Cluste
 	return t, nil
 }
 
-// kubeconfig returns the path of the kubeconfig for one cluster.
 func (t Tool) kubeconfig(cluster string) string { return filepath.Join(t.Dir, cluster+".kubeconfig") }
 
 // kubeconfigs returns the paths of all kubeconfigs, separated by colons. The first one contains the

@@ -19,7 +19,6 @@ const (
 	missingTime = 3 * time.Second
 )
 
-// wait configures eventually.
 type wait struct {
 	limit   time.Duration
 	hold    time.Duration          // time for which the condition must stay true

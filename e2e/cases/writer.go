@@ -110,7 +110,6 @@ func (w *writer) removeEach(ctx context.Context, of schema.GroupVersionResource,
 	return nil
 }
 
-// answers returns an error unless the API server is ready.
 func (w *writer) answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -137,7 +136,6 @@ func parseMCS(_ *parser, args []string) (action, error) {
 	return func(ctx context.Context, r *run) error { return setMCS(ctx, r, args[0], args[1:]) }, errors.Join(errs...)
 }
 
-// setMCS sets the versions of the MCS API that clusters serve.
 func setMCS(ctx context.Context, r *run, versions string, clusters []string) error {
 	for _, cluster := range clusters {
 		r.mcs[cluster] = true

@@ -46,7 +46,6 @@ func (m *member) moving(turn int) []netip.AddrPort {
 	return []netip.AddrPort{m.addr(first + turn%count), m.addr(first + (turn+1)%count)}
 }
 
-// turns returns the number of turns so far.
 func (m *member) turns() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,7 +103,6 @@ func (m *member) end(ctx context.Context) error {
 		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
-// block returns the first addresses of 10.200.third.0/24.
 func block(third byte, count int) (addrs []netip.AddrPort) {
 	for n := range count {
 		addrs = append(addrs, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, third, byte(n)}), kube.Port))

@@ -31,7 +31,6 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// request returns an encoded request for Get or GetProfile.
 func request(authority, token string) []byte {
 	text, err := proto.Marshal(&pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: token})
 	if err != nil {

@@ -53,7 +53,6 @@ func filled(field int) func(call int) [][2]string {
 
 func always(path string) func(int) string { return func(int) string { return path } }
 
-// open opens the calls, which stay open until the test ends.
 func (f flood) open(t *testing.T, addr string) {
 	t.Helper()
 	for n := range f.conns {

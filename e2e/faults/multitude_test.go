@@ -167,7 +167,6 @@ func (m *multitude) changes(t *testing.T) (change, late time.Duration) {
 	return (after - before) / count, late.Round(time.Millisecond)
 }
 
-// memory returns the replica's heap memory after a garbage collection.
 func (m *multitude) memory(t *testing.T) uint64 {
 	t.Helper()
 	_, err := harness.GetPage(t.Context(), m.gateway.MetricsAddr(), "/debug/pprof/heap?gc=1")
@@ -302,7 +301,6 @@ func (m *multitude) ask(ctx context.Context, t *testing.T, conn *grpc.ClientConn
 	}
 }
 
-// metric returns the sum of all series with the given name.
 func (m *multitude) metric(t *testing.T, name string) float64 {
 	t.Helper()
 	samples, err := harness.ReadMetrics(t.Context(), m.gateway.MetricsAddr())

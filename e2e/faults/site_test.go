@@ -53,7 +53,6 @@ func (s *site) client() *kube.Client {
 	return s.kube
 }
 
-// close stops the API server.
 func (s *site) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +108,6 @@ func (s *site) admit(ctx context.Context, namespace string) error {
 	)
 }
 
-// startSites starts clusters, which run until the test ends.
 func startSites(t *testing.T, names ...string) []*site {
 	t.Helper()
 	var configs []harness.ClusterConfig

@@ -117,12 +117,10 @@ func (s *stage) profiled() error {
 	return nil
 }
 
-// open returns the number of the stage's streams.
 func (s *stage) open() int { return len(s.subscribed) + 1 }
 
 func (s *stage) members() []*member { return []*member{s.near, s.calm, s.far} }
 
-// healthy returns the members in healthy clusters.
 func (s *stage) healthy() []*member {
 	return slices.DeleteFunc(s.members(), func(m *member) bool { return m == s.faulty })
 }
@@ -145,7 +143,6 @@ func (s *stage) cut(m harness.FaultMode) error {
 	return nil
 }
 
-// stable returns the stable addresses of the members.
 func (s *stage) stable(members ...*member) (addrs []netip.AddrPort) {
 	for _, m := range members {
 		addrs = append(addrs, m.stable...)

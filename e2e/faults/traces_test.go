@@ -18,7 +18,6 @@ type traces struct {
 	received strings.Builder
 }
 
-// collectTraces starts a collector, which runs until the test ends.
 func collectTraces(t *testing.T) *traces {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -126,7 +126,6 @@ func (w *world) page(ctx context.Context, path string) (string, error) {
 	return harness.GetPage(ctx, w.gateway.MetricsAddr(), path)
 }
 
-// cluster returns the entry for a cluster in /debug/clusters.
 func (w *world) cluster(ctx context.Context, name string) (adminapi.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -139,7 +138,6 @@ func (w *world) cluster(ctx context.Context, name string) (adminapi.Cluster, err
 	return adminapi.Cluster{ClusterStatus: adminapi.ClusterStatus{State: "absent"}}, err
 }
 
-// metric returns the sum of the samples whose names and labels match.
 func (w *world) metric(ctx context.Context, expr string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -176,7 +174,6 @@ func await(t *testing.T, limit time.Duration, check func() error) {
 	must(t, within(t.Context(), limit, check))
 }
 
-// within polls until check returns nil.
 func within(ctx context.Context, limit time.Duration, check func() error) error {
 	return harness.Poll(ctx, limit, 50*time.Millisecond, check)
 }
@@ -188,7 +185,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// subscribe opens a stream on a new connection.
 func (w *world) subscribe(t *testing.T, kind proxy.Kind, service, namespace string) *proxy.Stream {
 	t.Helper()
 	conn, err := proxy.Dial(w.gateway.Addr())
@@ -255,7 +251,6 @@ func (w *world) writeLink(ctx context.Context, o *corev1.Secret) error {
 	return err
 }
 
-// unlink deletes the link Secret of a cluster name.
 func (w *world) unlink(ctx context.Context, name string) error {
 	return w.west.client().CoreV1().Secrets(kube.LinkNamespace).Delete(ctx, kube.LinkName(name), metav1.DeleteOptions{})
 }
@@ -369,7 +364,6 @@ func (w *world) readPages(t *testing.T, when string, shown map[string]string) {
 	}
 }
 
-// verb runs the isthmus command and returns its output.
 func (w *world) verb(t *testing.T, args ...string) string {
 	t.Helper()
 	isthmus, err := harness.Isthmus.Path(t.Context())
@@ -507,7 +501,6 @@ func (w *world) markedLinks(t *testing.T, token string) map[string]*corev1.Secre
 	return links
 }
 
-// streams returns an error unless the given number of streams is open.
 func (w *world) streams(ctx context.Context, want int) error {
 	open, err := w.metric(ctx, "isthmus_streams")
 	if err == nil && int(open) != want {

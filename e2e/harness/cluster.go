@@ -102,7 +102,6 @@ func StartClusters(ctx context.Context, cfgs ...ClusterConfig) ([]*Cluster, erro
 	return clusters, nil
 }
 
-// Name returns the cluster's name.
 func (c *Cluster) Name() string { return c.cfg.Name }
 
 // Dir returns the absolute path of the directory with the cluster's state.
@@ -178,7 +177,6 @@ func (c *Cluster) Close() error {
 	return c.kill()
 }
 
-// launch starts the process and waits until it is ready.
 func (c *Cluster) launch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clusterStartLimit)
 	defer cancel()

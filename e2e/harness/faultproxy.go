@@ -144,7 +144,6 @@ func (p *FaultProxy) serve(l net.Listener) {
 	})
 }
 
-// enter forwards a new connection.
 func (p *FaultProxy) enter(client *net.TCPConn) {
 	c := &faultPair{proxy: p, client: client, ended: make(chan struct{})}
 	p.mu.Lock()
@@ -187,7 +186,6 @@ type faultPair struct {
 	ended  chan struct{} // closed when the pair has ended
 }
 
-// run forwards bytes in both directions until the pair has ended.
 func (c *faultPair) run(target string) {
 	conn, err := net.DialTimeout("tcp", target, faultDialTimeout)
 	if err != nil {
@@ -217,7 +215,6 @@ func (c *faultPair) join(server *net.TCPConn) bool {
 	return true
 }
 
-// abort resets both connections unless the pair has already ended.
 func (c *faultPair) abort() { c.end(reset) }
 
 func (c *faultPair) end(finish func(*net.TCPConn)) {
@@ -237,7 +234,6 @@ func (c *faultPair) end(finish func(*net.TCPConn)) {
 // shut closes a connection. Bytes that have been written are still delivered.
 func shut(conn *net.TCPConn) { _ = conn.Close() }
 
-// reset closes a connection with a TCP reset.
 func reset(conn *net.TCPConn) {
 	_ = conn.SetLinger(0)
 	shut(conn)

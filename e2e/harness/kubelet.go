@@ -155,7 +155,6 @@ func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
 		idle, creation, remotecommand.SupportedStreamingProtocols)
 }
 
-// podExecutor runs the kubelet's ExecFunc for each command.
 type podExecutor struct{ *Kubelet }
 
 // ExecInContainer runs a command without standard input. Standard error is merged into standard
@@ -182,7 +181,6 @@ type podExitError struct{ *exec.ExitError }
 
 func (e podExitError) ExitStatus() int { return e.ExitCode() }
 
-// podForwarder connects port-forward streams to programs on this machine.
 type podForwarder struct{ *Kubelet }
 
 // PortForward copies data in both directions until the program closes the connection. The client

@@ -30,13 +30,11 @@ func StartLinkerdGateway(addr string, code int) (*LinkerdGateway, error) {
 	return g, nil
 }
 
-// Close stops the server and closes all connections.
 func (g *LinkerdGateway) Close() {
 	g.server.CloseClientConnections()
 	g.server.Close()
 }
 
-// Addr returns the address that the server listens on.
 func (g *LinkerdGateway) Addr() netip.AddrPort {
 	return g.server.Listener.Addr().(*net.TCPAddr).AddrPort()
 }

@@ -106,10 +106,8 @@ func (p *Process) run(started chan<- error) {
 	close(p.exited)
 }
 
-// Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Write writes to the process's standard input.
 func (p *Process) Write(b []byte) (int, error) { return p.stdin.Write(b) }
 
 // Exited returns a channel that is closed when the process has ended.
@@ -222,7 +220,7 @@ func (p *Process) end(sig os.Signal, over <-chan time.Time) error {
 // firstLine is a writer that stores the first line and discards the rest.
 type firstLine struct {
 	text strings.Builder
-	over chan struct{} // over chan struct{} // closed when the line is complete and text no longer changes
+	over chan struct{} // closed when the line is complete and text no longer changes
 	done bool
 }
 
@@ -264,7 +262,6 @@ func (t *Tail) Write(b []byte) (int, error) {
 	return t.To.Write(b)
 }
 
-// Lines returns the last n lines.
 func (t *Tail) Lines(n int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

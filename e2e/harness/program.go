@@ -97,7 +97,6 @@ func (p Program) Path(ctx context.Context) (path string, err error) {
 	return path, p.build(ctx, root, path)
 }
 
-// build builds the program from the repository at root and writes it to path.
 func (p Program) build(ctx context.Context, root, path string) error {
 	dir, source := filepath.Join(root, p.module), p.source
 	if p.within != "" {

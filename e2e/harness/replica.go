@@ -200,7 +200,6 @@ func (g *Replica) Exited() <-chan struct{} {
 	return nil
 }
 
-// Signal sends a signal to the replica.
 func (g *Replica) Signal(sig syscall.Signal) error {
 	proc := g.process()
 	if proc == nil {
@@ -212,7 +211,6 @@ func (g *Replica) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// launch starts the process and waits until it is ready.
 func (g *Replica) launch(ctx context.Context, more []string) error {
 	g.life.Lock()
 	defer g.life.Unlock()
@@ -269,7 +267,6 @@ func (g *Replica) command(more []string) ProcessConfig {
 	}
 }
 
-// ready returns an error unless /ready responds with status 200.
 func ready(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -277,7 +274,6 @@ func ready(ctx context.Context, addr string) error {
 	return err
 }
 
-// accepts returns an error unless a server accepts connections on addr.
 func accepts(ctx context.Context, addr string) error {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)

@@ -27,7 +27,6 @@ type Memory struct {
 	RSS uint64 // resident
 }
 
-// ReadMemory returns the memory usage of a process.
 func ReadMemory(pid int) (Memory, error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {

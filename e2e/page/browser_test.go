@@ -145,13 +145,11 @@ func get[T any](b *browser, action chromedp.Action[T]) T {
 	return v
 }
 
-// script runs a script on the page.
 func (b *browser) script(text string) {
 	b.t.Helper()
 	get(b, chromedp.Evaluate[bool](text+"; true"))
 }
 
-// text returns the text of an element.
 func (b *browser) text(selector string) string {
 	b.t.Helper()
 	return get(b, chromedp.Evaluate[string](fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector)))

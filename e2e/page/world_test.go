@@ -219,7 +219,6 @@ func (w *world) sort() {
 	w.noFaults(w.origin)
 }
 
-// choose selects a value from a list.
 func (w *world) choose(selector, value string) {
 	w.t.Helper()
 	w.script(fmt.Sprintf(

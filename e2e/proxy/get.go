@@ -134,7 +134,6 @@ func (s *GetState) remove(set *pb.AddrSet) (faults []Fault) {
 // says so.
 func (s *GetState) Exists() (exists, known bool) { return s.exists, s.known }
 
-// Len returns the number of endpoints.
 func (s *GetState) Len() int { return len(s.endpoints) }
 
 func (s *GetState) Has(addr netip.AddrPort) bool {
@@ -150,7 +149,6 @@ func (s *GetState) Addrs() []netip.AddrPort {
 // Endpoints returns a copy of the endpoints.
 func (s *GetState) Endpoints() map[netip.AddrPort]Endpoint { return maps.Clone(s.endpoints) }
 
-// Clone returns an independent copy.
 func (s *GetState) Clone() *GetState {
 	c := *s
 	c.endpoints = maps.Clone(s.endpoints)
@@ -174,7 +172,6 @@ func (s *GetState) JSON() (any, error) {
 	return state, nil
 }
 
-// jsonTree converts a message to a tree of JSON values.
 func jsonTree(m proto.Message) (map[string]any, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {

@@ -19,7 +19,6 @@ type Message struct {
 	Faults []Fault
 }
 
-// String describes the message in one line.
 func (m Message) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "#%d %s %s", m.Number, m.At.Format("15:04:05.000"), m.Kind)

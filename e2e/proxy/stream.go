@@ -43,7 +43,6 @@ func Dial(addr string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// Kind selects the RPC of a Stream.
 type Kind int
 
 const (
@@ -58,7 +57,6 @@ func (k Kind) String() string {
 	return "Get"
 }
 
-// Config configures a Stream.
 type Config struct {
 	Conn      grpc.ClientConnInterface // may be shared; the Stream does not close it
 	Kind      Kind
@@ -86,7 +84,6 @@ type Stream struct {
 	finished chan struct{}      // closed when the reader has ended
 }
 
-// NewStream returns a Stream without a call.
 func NewStream(cfg Config) *Stream {
 	return &Stream{cfg: cfg, recent: ring{most: recentMessages}, changed: make(chan struct{})}
 }
@@ -133,7 +130,6 @@ func (s *Stream) begin(cancel context.CancelFunc) (finished chan struct{}, err e
 	return s.finished, nil
 }
 
-// call starts the RPC and returns its receive function.
 func (s *Stream) call(ctx context.Context) (func() (any, error), error) {
 	client := pb.NewDestinationClient(s.cfg.Conn)
 	req := &pb.GetDestination{Path: s.cfg.Authority, ContextToken: s.cfg.Token}
@@ -168,7 +164,6 @@ func (s *Stream) read(ctx context.Context, recv func() (any, error)) error {
 	}
 }
 
-// gate blocks while the stream is stalled.
 func (s *Stream) gate(ctx context.Context) error {
 	s.mu.Lock()
 	wait := s.unstall
@@ -184,7 +179,6 @@ func (s *Stream) gate(ctx context.Context) error {
 	}
 }
 
-// take folds one message into the state.
 func (s *Stream) take(m any, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,7 +258,6 @@ func (s *Stream) Stall() {
 	}
 }
 
-// Unstall resumes reading.
 func (s *Stream) Unstall() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,7 +301,6 @@ type Snapshot struct {
 	Profile *ProfileState // set for a GetProfile stream
 }
 
-// JSON returns the state as a tree of JSON values.
 func (s Snapshot) JSON() (any, error) {
 	if s.Kind == GetProfile {
 		return s.Profile.JSON()
@@ -371,7 +363,6 @@ func (s *Stream) Lost() []netip.AddrPort {
 	return slices.SortedFunc(maps.Keys(s.history.lost), netip.AddrPort.Compare)
 }
 
-// Snapshot returns the current status and state.
 func (s *Stream) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// subscribe opens a stream on a new connection to the server.
 func subscribe(t *testing.T, server *Server, kind proxy.Kind) *proxy.Stream {
 	t.Helper()
 	conn, err := proxy.Dial(server.Addr())

@@ -16,18 +16,15 @@ import (
 const (
 	// firstPause is the first pause before a proxy subscribes again. Each failure doubles the
 	// pause.
-	firstPause = 100 * time.Millisecond
-	// longestPause is the maximum pause.
+	firstPause   = 100 * time.Millisecond
 	longestPause = time.Minute
 )
 
-// Conn is a connection to a replica.
 type Conn interface {
 	grpc.ClientConnInterface
 	Close() error
 }
 
-// SubscriberConfig configures a Subscriber.
 type SubscriberConfig struct {
 	Known     func() []string // addresses of the replicas that the proxy currently knows
 	Kind      Kind
@@ -232,7 +229,6 @@ func (e *Exchange) current() Conn {
 	return e.now
 }
 
-// Invoke implements grpc.ClientConnInterface.
 func (e *Exchange) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	return e.current().Invoke(ctx, method, args, reply, opts...)
 }

@@ -152,7 +152,6 @@ func isthmusPod(name string) harness.KubeletPod {
 	}
 }
 
-// verbRun is the output and the exit code of a command.
 type verbRun struct {
 	stdout, stderr string
 	code           int
@@ -235,7 +234,6 @@ func (w *world) grant(t *testing.T, account string, rules []rbacv1.PolicyRule) s
 	return token
 }
 
-// await waits up to a minute until check returns nil.
 func await(t *testing.T, what string, check func() error) {
 	t.Helper()
 	if err := harness.Poll(t.Context(), time.Minute, 50*time.Millisecond, check); err != nil {

@@ -36,7 +36,6 @@ const (
 	// Port is the container port of the shop.
 	Port = 8080
 
-	// waitLimit limits the wait for Kubernetes controllers.
 	waitLimit = time.Minute
 )
 
@@ -352,7 +351,6 @@ func (c *Cluster) seen(pod *corev1.Pod) {
 	c.lastPod = max(c.lastPod, int(b[2])*250+int(b[3]))
 }
 
-// nextAddr returns an unused address.
 func (c *Cluster) nextAddr() netip.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -449,7 +447,6 @@ func (c *Cluster) AnnotateLink(ctx context.Context, remote string, annotations m
 	return at, nil
 }
 
-// Unlink removes the link to a cluster.
 func (c *Cluster) Unlink(ctx context.Context, remote string) error {
 	err := c.CoreV1().Secrets(kube.LinkNamespace).Delete(ctx, kube.LinkName(remote), metav1.DeleteOptions{})
 	if err != nil {
@@ -508,7 +505,6 @@ var objectFiles embed.FS
 
 var objects = template.Must(template.New("").Option("missingkey=error").ParseFS(objectFiles, "objects/*.yaml"))
 
-// apply applies the objects from a template.
 func (c *Cluster) apply(ctx context.Context, name string, data any) error {
 	var text strings.Builder
 	if err := objects.ExecuteTemplate(&text, name, data); err != nil {

@@ -25,7 +25,6 @@ import (
 	"isthmus/internal/apisim"
 )
 
-// Config describes a fleet.
 type Config struct {
 	Linked    int // clusters in addition to the replica's local cluster
 	Services  int // Services per cluster
@@ -67,7 +66,6 @@ type Fleet struct {
 	writes   writes
 }
 
-// member is one cluster.
 type member struct {
 	api      *apisim.Server
 	number   int
@@ -78,7 +76,6 @@ type member struct {
 	exports  []*corev1.Service
 }
 
-// Start starts a fleet, which runs until Close.
 func Start(cfg Config) (f *Fleet, err error) {
 	f = &Fleet{cfg: cfg}
 	defer func() {
@@ -120,7 +117,6 @@ func Start(cfg Config) (f *Fleet, err error) {
 	return f, f.federate()
 }
 
-// Close stops the API servers, which closes all connections.
 func (f *Fleet) Close() error {
 	var errs []error
 	for _, c := range f.clusters {
@@ -132,7 +128,6 @@ func (f *Fleet) Close() error {
 // user is the name of Isthmus's user in all clusters.
 const user = "gateway"
 
-// Server returns the API server of a cluster by number.
 func (f *Fleet) Server(cluster int) *apisim.Server { return f.clusters[cluster].api }
 
 // first returns the number of a cluster's first Service.
@@ -268,7 +263,6 @@ func (c *member) putService(o *corev1.Service) error {
 	return c.api.Put(o)
 }
 
-// filler writes the objects of a cluster.
 type filler struct {
 	*member
 	cfg       Config
@@ -320,7 +314,6 @@ func (c *member) newPod() (discoveryv1.Endpoint, error) {
 	return c.endpointOf(i), c.api.Put(Pod(i))
 }
 
-// endpointOf returns the endpoint for a Pod.
 func (c *member) endpointOf(pod int) discoveryv1.Endpoint {
 	return kube.PodEndpoint(address(c.number, pod), Namespace, podName(pod))
 }
@@ -367,7 +360,6 @@ func (f *Fleet) Restart(service string, ahead int) (*Rolling, error) {
 	return &Rolling{fleet: f, slices: slices, ahead: ahead}, nil
 }
 
-// Endpoints returns the number of endpoints.
 func (r *Rolling) Endpoints() (n int) {
 	for _, s := range r.slices {
 		n += len(s.Endpoints)
@@ -403,7 +395,6 @@ func (r *Rolling) Step() (replaced, done bool, err error) {
 	return replaced, remove == all-1, err
 }
 
-// Addresses returns the addresses of all endpoints.
 func (r *Rolling) Addresses() (list []netip.AddrPort) {
 	for _, s := range r.slices {
 		for _, e := range s.Endpoints {
@@ -499,7 +490,6 @@ func (f *Fleet) Copied() Copied {
 	return f.writes.copies.complete()
 }
 
-// note records a write.
 func (w *writes) note(before, after runtime.Object) {
 	if m, ok := after.(*corev1.ConfigMap); ok && before == nil {
 		w.mu.Lock()
@@ -522,7 +512,6 @@ func (w *writes) note(before, after runtime.Object) {
 	}
 }
 
-// Namespace is the namespace of all Services.
 const Namespace = "bench"
 
 const nodes, zones = 20, 3 // Nodes of clients
@@ -536,7 +525,6 @@ func Service(i int) string { return fmt.Sprintf("svc-%05d", i) }
 // Federated returns the name of the federated Service for a Service.
 func Federated(service string) string { return service + "-all" }
 
-// Authority returns the authority of a Service.
 func Authority(service string) string { return kube.Authority(Namespace, service) }
 
 // Token returns the context token of a client's proxy by number. Clients are spread over all nodes

@@ -50,13 +50,11 @@ func List(ctx context.Context, kubeconfig string) (objects int, err error) {
 
 const protobuf = "application/vnd.kubernetes.protobuf"
 
-// lister runs lists in parallel.
 type lister struct {
 	errgroup.Group
 	objects atomic.Int64
 }
 
-// start starts the lists of a cluster.
 func (l *lister) start(ctx context.Context, cfg *rest.Config) (kubernetes.Interface, error) {
 	cfg.QPS, cfg.ContentType, cfg.AcceptContentTypes = -1, protobuf, protobuf+",application/json"
 	client, err := kubernetes.NewForConfig(cfg)

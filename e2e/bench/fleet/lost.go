@@ -27,20 +27,18 @@ type copies struct {
 	last time.Time
 }
 
-// written is one copy.
 type written struct {
 	count int // expected number of ConfigMaps
 	parts int // number of existing ConfigMaps
 	bytes int // total size of the existing ConfigMaps
 }
 
-// add adds a new ConfigMap to its copy.
 func (c *copies) add(m *corev1.ConfigMap) {
 	var head struct {
-		Parts int `json:"parts"` // the ConfigMap is not part of a copy
+		Parts int `json:"parts"` // number of ConfigMaps
 	}
 	if json.Unmarshal([]byte(m.Annotations[copyHead]), &head) != nil {
-		return // the ConfigMap belongs to no copy
+		return // the ConfigMap is not part of a copy
 	}
 	id := [2]string{m.Labels[copyCluster], m.Labels[copyGeneration]}
 	one := c.all[id]

@@ -30,7 +30,6 @@ const (
 	ofStream = 1 << 10
 )
 
-// conn is a connection with its streams.
 type conn struct {
 	load *Load
 	tcp  net.Conn
@@ -71,14 +70,12 @@ func dial(ctx context.Context, cfg Config, l *Load) (*conn, error) {
 	return c, nil
 }
 
-// send writes and flushes frames.
 func (c *conn) send(frames func(*http2.Framer) error) error {
 	c.write.Lock()
 	defer c.write.Unlock()
 	return errors.Join(frames(c.framer), c.out.Flush())
 }
 
-// open starts a call for each target.
 func (c *conn) open(cfg Config, targets []Target) error {
 	c.mu.Lock()
 	for _, t := range targets {
@@ -116,7 +113,6 @@ func (c *conn) open(cfg Config, targets []Target) error {
 	})
 }
 
-// read reads frames until the connection ends.
 func (c *conn) read() {
 	for {
 		frame, err := c.framer.ReadFrame()
@@ -214,7 +210,6 @@ func (c *conn) data(f *http2.DataFrame) error {
 	})
 }
 
-// each calls a function for each stream.
 func (c *conn) each(do func(*stream)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

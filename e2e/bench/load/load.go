@@ -21,7 +21,6 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// Config configures a Load.
 type Config struct {
 	Addr    string
 	Conns   int
@@ -36,7 +35,6 @@ type Target struct {
 	Keep             bool   // store all messages
 }
 
-// Load is a set of open streams.
 type Load struct {
 	conns []*conn
 	total atomic.Int64 // number of received messages
@@ -110,7 +108,6 @@ func (l *Load) missing(n int) (missing int64) {
 	return missing
 }
 
-// fail records the error of a stream that ended.
 func (l *Load) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +116,6 @@ func (l *Load) fail(err error) {
 	}
 }
 
-// failed returns the error of the first stream that ended, or nil.
 func (l *Load) failed() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,7 +129,6 @@ func (l *Load) Streams() (n int) {
 	return n
 }
 
-// Received returns the number of received messages.
 func (l *Load) Received() int { return int(l.total.Load()) }
 
 // Bytes returns the size of all received messages, including five bytes of header per message.
@@ -206,7 +201,6 @@ func (s *stream) take(data []byte, now time.Time) (done int) {
 	return done
 }
 
-// appendMessage appends a message with its header.
 func appendMessage(b, message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(append(b, 0), uint32(len(message))), message...)
 }

@@ -29,7 +29,6 @@ busy then, the log has how much of them is in use.
 Flags:
 `
 
-// options contains the command-line options.
 type options struct {
 	bin, out, run string
 	growth        bool

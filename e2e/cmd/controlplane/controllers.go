@@ -37,7 +37,6 @@ import (
 // are admitted because their ServiceAccount exists.
 var defaultControllers = []string{"namespace", "serviceaccount"}
 
-// controllerDeps contains the dependencies of controllers.
 type controllerDeps struct {
 	client      kubernetes.Interface
 	metadata    metadata.Interface
@@ -64,7 +63,6 @@ var controllers = map[string]func(context.Context, *controllerDeps) (controllerL
 
 func controllerNames() []string { return slices.Sorted(maps.Keys(controllers)) }
 
-// parseControllers parses a comma-separated list, which may be empty.
 func parseControllers(list string) ([]string, error) {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {

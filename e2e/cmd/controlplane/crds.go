@@ -58,7 +58,6 @@ func installCRDs(ctx context.Context, loopback *rest.Config) error {
 	return nil
 }
 
-// served reports whether discovery contains the resource.
 func served(finder *discovery.DiscoveryClient, crd crd) bool {
 	version := metav1.GroupVersion{Group: crd.Spec.Group, Version: crd.Spec.Versions[0].Name}
 	list, err := finder.ServerResourcesForGroupVersion(version.String())
@@ -67,7 +66,6 @@ func served(finder *discovery.DiscoveryClient, crd crd) bool {
 	})
 }
 
-// crd is a CustomResourceDefinition together with its YAML.
 type crd struct {
 	apiextensionsv1.CustomResourceDefinition
 	yaml []byte

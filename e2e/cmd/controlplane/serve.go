@@ -38,7 +38,6 @@ To look around:
 Flags:
 `
 
-// serveOptions configures a cluster.
 type serveOptions struct {
 	name        string
 	dir         stateDir

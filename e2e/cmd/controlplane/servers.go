@@ -26,7 +26,6 @@ type serverOptions struct {
 	all         bool // serve all API groups and the OpenAPI description
 }
 
-// apiServerArgs returns the flags for kube-apiserver.
 func (o serverOptions) apiServerArgs() []string {
 	c, host := o.credentials, o.listener.Addr().(*net.TCPAddr).IP
 	reconciler := "lease"
@@ -81,7 +80,6 @@ func newServers() *servers {
 	return &servers{ready: make(chan error, 1), ended: make(chan error, sources), kill: func() {}}
 }
 
-// end reports the end of a server.
 func (s *servers) end(server string, err error) { s.ended <- fmt.Errorf("%s ended: %w", server, err) }
 
 // startServers starts the servers from KUBEBUILDER_ASSETS if set, and otherwise the built-in
@@ -93,7 +91,6 @@ func startServers(ctx context.Context, o serverOptions) (*servers, error) {
 	return startCompiled(ctx, o)
 }
 
-// awaitReady waits until /readyz of the API server returns 200.
 func awaitReady(ctx context.Context, loopback *rest.Config) error {
 	client, err := kubernetes.NewForConfig(unlimited(loopback))
 	if err != nil {

@@ -37,10 +37,8 @@ type stateDir string
 
 func (d stateDir) path(name string) string { return filepath.Join(string(d), name) }
 
-// Kubeconfig returns the path of the administrator's kubeconfig.
 func (d stateDir) Kubeconfig() string { return d.path("kubeconfig") }
 
-// EtcdData returns the path of etcd's data.
 func (d stateDir) EtcdData() string { return d.path("etcd") }
 
 // Certificates returns the value for the API server's certificate directory. The API server
@@ -93,7 +91,6 @@ func (d stateDir) Listen(host net.IP) (net.Listener, error) {
 	return listener, nil
 }
 
-// port returns the stored port, or 0 if there is none.
 func (d stateDir) port() (int, error) {
 	text, err := os.ReadFile(d.path("port"))
 	if errors.Is(err, os.ErrNotExist) {

@@ -168,7 +168,6 @@ func (b *binary) papers(ctx context.Context) (texts map[string][]byte, sbom []by
 	return texts, sbom, err
 }
 
-// image builds the image for the binary.
 func (b *binary) image(ctx context.Context) (platformImage, error) {
 	fail := func(err error) (platformImage, error) { return platformImage{}, err }
 	texts, sbom, err := b.papers(ctx)
@@ -302,7 +301,6 @@ func dependencies(packages []linked) map[string][]string {
 	return all
 }
 
-// output runs a command and returns its output.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stderr = os.Stderr

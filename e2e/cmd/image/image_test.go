@@ -46,7 +46,6 @@ func TestReadBinary(t *testing.T) {
 	}
 }
 
-// tree creates empty files.
 func tree(t *testing.T, names ...string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -83,7 +83,6 @@ func commitAll(t *testing.T, dir string) string {
 	return strings.TrimSpace(git("rev-parse", "HEAD"))
 }
 
-// output runs a command, which must succeed, and returns its output.
 func output(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	var out, log bytes.Buffer
@@ -184,7 +183,6 @@ func parse[T any](t *testing.T, text []byte) T {
 	return value
 }
 
-// file is a file in an image.
 type file struct {
 	header tar.Header
 	data   []byte
@@ -209,7 +207,6 @@ func unzip(t *testing.T, data []byte) []byte {
 	return text
 }
 
-// untar returns the files in an archive.
 func untar(t *testing.T, text []byte) map[string]file {
 	t.Helper()
 	files := make(map[string]file)

@@ -23,7 +23,6 @@ func main() {
 	}
 }
 
-// command runs the subcommand in the arguments.
 func command(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("image", flag.ExitOnError)
 	version := flags.String("version", "", "The program's version, if the linker was given one.")
@@ -54,7 +53,6 @@ func command(ctx context.Context, args []string) error {
 	return run(ctx, *tag, *version, flags.Args())
 }
 
-// run builds the image from the binaries and prints its path.
 func run(ctx context.Context, tagged, version string, paths []string) error {
 	tag, err := named(tagged, version)
 	if err != nil {
@@ -91,7 +89,6 @@ func run(ctx context.Context, tagged, version string, paths []string) error {
 	return load(ctx, os.Stdout, tag, images)
 }
 
-// imagesOf builds the images of all binaries by platform.
 func imagesOf(ctx context.Context, binaries []*binary) (map[string]platformImage, error) {
 	images := make(map[string]platformImage)
 	for _, b := range binaries {

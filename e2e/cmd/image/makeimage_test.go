@@ -30,7 +30,6 @@ type image struct {
 	built  *debug.BuildInfo // build information of the program
 }
 
-// readImage reads a layout with a single image.
 func readImage(t *testing.T, layout string) image {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(layout, "index.json"))

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// rulesFile contains the alerts.
 const rulesFile = "/manifests/monitoring/prometheusrule.yaml"
 
 // checkRunbooks rejects an invalid URL of a page. It also rejects {{, which Prometheus would expand

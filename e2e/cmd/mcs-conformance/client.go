@@ -151,7 +151,6 @@ func endpoint(ctx context.Context, address string) (string, error) {
 	return endpoints[rand.IntN(len(endpoints))].String(), nil
 }
 
-// first returns the state of a stream after its first message.
 func first(ctx context.Context, cfg proxy.Config) (proxy.Snapshot, error) {
 	s := proxy.NewStream(cfg)
 	if err := s.Open(ctx); err != nil {

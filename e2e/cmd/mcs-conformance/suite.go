@@ -21,7 +21,6 @@ import (
 // filter selects the specs that do not need EndpointSlices for imports.
 const filter = "!EndpointSlice && !(DNS && Headless)"
 
-// describe prints the version of a suite.
 func describe(suite string) error {
 	info, err := buildinfo.ReadFile(suite)
 	if err != nil {

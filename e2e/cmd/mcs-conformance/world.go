@@ -127,7 +127,6 @@ func (w *world) serve(ctx context.Context, number int, c, other *kube.Client, an
 	return err
 }
 
-// log creates a log file, which is closed at the end of the run.
 func (w *world) log(name string) (*os.File, error) {
 	log, err := os.Create(filepath.Join(out, name))
 	if err == nil {
@@ -136,7 +135,6 @@ func (w *world) log(name string) (*os.File, error) {
 	return log, err
 }
 
-// install applies the CRDs and permissions.
 func install(ctx context.Context, c *kube.Client) error {
 	if err := c.Apply(ctx, kube.Namespace(kube.LinkNamespace), kube.Namespace(remoteNamespace)); err != nil {
 		return err
@@ -188,7 +186,6 @@ func (w *world) link(ctx context.Context, c, other *kube.Client) (string, error)
 	return g.Addr(), nil
 }
 
-// access returns a kubeconfig for a ServiceAccount.
 func access(ctx context.Context, c *kube.Client, namespace, account string) ([]byte, error) {
 	token, err := c.Token(ctx, namespace, account)
 	if err != nil {

@@ -23,7 +23,6 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// event is a disruption while clients have streams.
 type event struct {
 	name string
 	do   func(context.Context, *window) error

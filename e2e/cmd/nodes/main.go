@@ -87,7 +87,6 @@ func main() {
 	})
 }
 
-// missing lists the missing requirements of the machine.
 func missing() (list []string) {
 	if os.Geteuid() != 0 {
 		list = append(list, "root: namespaces and mounts are made")

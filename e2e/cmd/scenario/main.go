@@ -41,7 +41,6 @@ streams, and the end of the gateway's log. The exit code is 1 when a case failed
 flags:
 `
 
-// arguments contains the command-line arguments.
 type arguments struct {
 	start   cases.StartConfig
 	verbose bool

@@ -7,7 +7,6 @@ import (
 	"testing"
 )
 
-// TestList checks that -list prints each case with its description.
 func TestList(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/cases/*.txtar")
 	if err != nil {

@@ -81,7 +81,6 @@ func (r *replicas) stop(version string) (err error) {
 	return err
 }
 
-// addresses returns the replicas' addresses for proxies.
 func (r *replicas) addresses() (list []string) {
 	for _, g := range r.all() {
 		list = append(list, g.Addr())

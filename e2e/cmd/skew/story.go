@@ -69,7 +69,6 @@ func (s *story) tell(ctx context.Context) error {
 	return nil
 }
 
-// end closes the streams and stops the replicas.
 func (s *story) end() error {
 	if s.streams != nil {
 		s.streams.stop()

@@ -44,7 +44,6 @@ type Assets struct {
 	Etcd      Program
 }
 
-// Program is kube-apiserver or etcd.
 type Program struct {
 	Path    string
 	Version string // version as printed by the program, without the v
@@ -53,7 +52,6 @@ type Program struct {
 // Named reports whether KUBEBUILDER_ASSETS is set.
 func Named() bool { return os.Getenv(Env) != "" }
 
-// BuildFlags returns the flags for building the controlplane command.
 func BuildFlags() []string {
 	if Named() {
 		return []string{"-tags=" + Tag}
@@ -146,7 +144,6 @@ func (v version) less(other version) bool {
 // versionText matches the version in "Kubernetes v1.37.1" and "etcd Version: 3.7.0".
 var versionText = regexp.MustCompile(`\bv?((\d{1,4})\.(\d{1,4})\.(\d{1,4})[-+.0-9A-Za-z]*)`)
 
-// parseVersion returns the first version in the output of a program.
 func parseVersion(out string) (text string, v version, ok bool) {
 	match := versionText.FindStringSubmatch(out)
 	if match == nil {

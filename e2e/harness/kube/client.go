@@ -174,7 +174,6 @@ func (c *Client) Apply(ctx context.Context, objects ...runtime.Object) error {
 	return nil
 }
 
-// ApplyYAML applies the objects from YAML documents.
 func (c *Client) ApplyYAML(ctx context.Context, documents string) error {
 	objects, err := Parse(documents)
 	if err != nil {
@@ -365,7 +364,6 @@ func (c *Client) ServeMCS(ctx context.Context, versions ...string) error {
 	return c.awaitMCS(ctx, versions)
 }
 
-// RemoveMCS deletes the CRDs of the MCS API, including all their objects.
 func (c *Client) RemoveMCS(ctx context.Context) error {
 	definitions, err := mcsDefinitions()
 	if err != nil {
@@ -407,7 +405,6 @@ func (c *Client) RemoveMCS(ctx context.Context) error {
 	})
 }
 
-// servesNoMCS reports whether a CRD of the MCS API exists without any served version.
 func (c *Client) servesNoMCS(
 	ctx context.Context,
 	resource schema.GroupVersionResource,
@@ -436,7 +433,6 @@ func (c *Client) servesNoMCS(
 	return false, nil
 }
 
-// leftOfMCS describes the remaining CRDs of the MCS API and why they still exist.
 func (c *Client) leftOfMCS(ctx context.Context) string {
 	definitions, err := mcsDefinitions()
 	if err != nil {

@@ -24,12 +24,10 @@ func objectMeta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
-// Namespace returns a Namespace.
 func Namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: objectMeta("", name)}
 }
 
-// ServiceAccount returns a ServiceAccount.
 func ServiceAccount(namespace, name string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: objectMeta(namespace, name)}
 }
@@ -61,7 +59,6 @@ func Slice(namespace, service, suffix string, endpoints ...discoveryv1.Endpoint)
 	return o
 }
 
-// Endpoint returns a ready endpoint.
 func Endpoint(ip string) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{
 		Addresses:  []string{ip},
@@ -86,7 +83,6 @@ func Pod(namespace, name, account string) *corev1.Pod {
 	}}
 }
 
-// ReplicaSet returns a ReplicaSet owned by a Deployment.
 func ReplicaSet(namespace, name, deployment string) *appsv1.ReplicaSet {
 	o := &appsv1.ReplicaSet{ObjectMeta: objectMeta(namespace, name)}
 	o.Labels = map[string]string{"app": deployment}
@@ -159,7 +155,6 @@ func Mesh(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// proxyEnv returns the environment variables that configure the proxy's ports.
 func proxyEnv() []corev1.EnvVar {
 	return []corev1.EnvVar{
 		{Name: "LINKERD2_PROXY_INBOUND_LISTEN_ADDR", Value: "0.0.0.0:4143"},
@@ -184,7 +179,6 @@ func OpaqueServer(namespace, name, app string, port int64) *unstructured.Unstruc
 	})
 }
 
-// ServiceProfile returns the ServiceProfile for a Service.
 func ServiceProfile(namespace, service string, routes ...any) *unstructured.Unstructured {
 	return custom(
 		"linkerd.io/v1alpha2",
@@ -195,7 +189,6 @@ func ServiceProfile(namespace, service string, routes ...any) *unstructured.Unst
 	)
 }
 
-// ExternalWorkload returns a ready ExternalWorkload.
 func ExternalWorkload(namespace, name, ip string) *unstructured.Unstructured {
 	o := custom("workload.linkerd.io/v1beta1", "ExternalWorkload", namespace, name, map[string]any{
 		"meshTLS":     map[string]any{"identity": "spiffe://root/" + name, "serverName": name},
@@ -206,7 +199,6 @@ func ExternalWorkload(namespace, name, ip string) *unstructured.Unstructured {
 	return o
 }
 
-// WorkloadStatus returns the status of an ExternalWorkload.
 func WorkloadStatus(ready bool) map[string]any {
 	status := map[bool]string{false: "False", true: "True"}[ready]
 	return map[string]any{"conditions": []any{map[string]any{
@@ -214,7 +206,6 @@ func WorkloadStatus(ready bool) map[string]any {
 	}}}
 }
 
-// FullName returns the DNS name of a Service.
 func FullName(namespace, service string) string {
 	return service + "." + namespace + ".svc.cluster.local"
 }
@@ -235,7 +226,6 @@ func Link(cluster string, kubeconfig []byte) *corev1.Secret {
 	return o
 }
 
-// LinkName returns the name of the link Secret for a cluster.
 func LinkName(cluster string) string { return "cluster-credentials-" + cluster }
 
 // Kubeconfig returns a kubeconfig whose only context has the given name.

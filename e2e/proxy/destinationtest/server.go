@@ -54,7 +54,6 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Addr returns the server's address.
 func (s *Server) Addr() string { return s.addr }
 
 // Tokens returns the context tokens from all calls so far.
@@ -78,12 +77,10 @@ func (s *Server) OnProfile(authority string, answer func(grpc.ServerStreamingSer
 	s.profiles[authority] = answer
 }
 
-// Get implements the Destination service.
 func (s *Server) Get(req *pb.GetDestination, stream grpc.ServerStreamingServer[pb.Update]) error {
 	return serve(s, s.gets, req, stream)
 }
 
-// GetProfile implements the Destination service.
 func (s *Server) GetProfile(req *pb.GetDestination, stream grpc.ServerStreamingServer[pb.DestinationProfile]) error {
 	return serve(s, s.profiles, req, stream)
 }
@@ -128,7 +125,6 @@ func Add(addrs ...string) *pb.Update {
 	return &pb.Update{Update: &pb.Update_Add{Add: set}}
 }
 
-// Remove returns an update that removes addresses.
 func Remove(addrs ...string) *pb.Update {
 	set := &pb.AddrSet{}
 	for _, a := range addrs {
@@ -137,7 +133,6 @@ func Remove(addrs ...string) *pb.Update {
 	return &pb.Update{Update: &pb.Update_Remove{Remove: set}}
 }
 
-// None returns a no_endpoints update.
 func None(exists bool) *pb.Update {
 	return &pb.Update{Update: &pb.Update_NoEndpoints{NoEndpoints: &pb.NoEndpoints{Exists: exists}}}
 }
