@@ -73,7 +73,7 @@ type Hints struct {
 	ForNodes []string // only for endpoints of the local cluster
 }
 
-// Zones returns the zones in the hints. If h is nil, the result is nil.
+// Zones returns the zones in the hints, or nil if h is nil.
 func (h *Hints) Zones() []string {
 	if h == nil {
 		return nil
@@ -81,7 +81,7 @@ func (h *Hints) Zones() []string {
 	return h.ForZones
 }
 
-// Nodes returns the nodes in the hints. If h is nil, the result is nil.
+// Nodes returns the nodes in the hints, or nil if h is nil.
 func (h *Hints) Nodes() []string {
 	if h == nil {
 		return nil
@@ -89,7 +89,7 @@ func (h *Hints) Nodes() []string {
 	return h.ForNodes
 }
 
-// Equal reports whether h and o have the same content. A nil *Hints equals the zero value.
+// Equal reports whether h and o have the same content. A nil *Hints is equal to the zero value.
 func (h *Hints) Equal(o *Hints) bool {
 	return h == o || slices.Equal(h.Zones(), o.Zones()) && slices.Equal(h.Nodes(), o.Nodes())
 }
@@ -117,7 +117,7 @@ func (c *Common) Get() *Common {
 	return c
 }
 
-// Equal reports whether c and o have the same content. A nil *Common equals the zero value.
+// Equal reports whether c and o have the same content. A nil *Common is equal to the zero value.
 func (c *Common) Equal(o *Common) bool {
 	a := c.Get()
 	b := o.Get()

@@ -312,9 +312,7 @@ const (
 	NoSuchService
 	// NoSuchPort means that the slice does not contain the port for TCP.
 	NoSuchPort
-	// Terminating means that the endpoint is shutting down.
 	Terminating
-	// NotReady means that the endpoint is not ready, according to its slice.
 	NotReady
 	// OtherTarget means that the endpoint refers to something other than a Pod or an
 	// ExternalWorkload.

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Options configures a Table. All fields are optional.
+// Options configures a Table. All fields are optional. Report, ReportRefused and ReportTiers must
+// not block, and must not call the Table.
 type Options struct {
 	// If IPv6 is false, sets omit IPv6 addresses.
 	IPv6 bool
 	// Report is called when a member of a watched service stops serving, starts serving again, or
-	// fails for a new reason. Report must not block, and must not call the Table.
+	// fails for a new reason.
 	Report func(ServiceID, Member, MemberStatus)
 	// ReportRefused is called when the table begins to refuse addresses that a linked cluster
 	// offers for a watched port. The arguments include one of the refused addresses and their total
-	// number. ReportRefused must not block, and must not call the Table.
+	// number.
 	ReportRefused func(id ServiceID, port uint16, m Member, first Refusal, n int)
 	// ReportTiers is called when the clients in a zone begin to use more or fewer tiers.
-	// ReportTiers must not block, and must not call the Table.
 	ReportTiers func(TierChange)
 	// Supervise runs the update function, which updates a watched service, and must recover if
 	// update panics. After a pause, Supervise must then call the again function, which calls
