@@ -41,9 +41,9 @@ type Options struct {
 	// Writer writes EndpointSlices for the cluster's ExternalWorkloads. If Writer is nil, no
 	// EndpointSlices are written.
 	Writer *externalworkload.Writer
-	// Exports makes the cluster cache its exports, and the objects whose names are those of
-	// exports. The Store needs the same options and the result of LocalLink. If Exports is nil, the
-	// cluster caches nothing for exports.
+	// Exports makes the cluster cache its exports, and objects with the same names as exports. The
+	// Store needs the same options and the result of LocalLink. If Exports is nil, the cluster
+	// caches nothing for exports.
 	Exports *clusterstore.ExportOptions
 	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change
 	// is processed. If Supervisor is nil, a panic ends the process.
@@ -237,8 +237,8 @@ func (l *Cluster) ProblemsOf(id federation.ServiceID) []string { return l.proble
 // Service returns the cached data of a Service of the cluster, or nil if there is no such Service.
 func (l *Cluster) Service(id federation.ServiceID) *cluster.Service { return l.cluster.Service(id) }
 
-// Ports returns the TCP ports that a Service declares, in their original order. It returns nil if
-// there is no such Service.
+// Ports returns the TCP ports that a Service declares, in their original order. If there is no such
+// Service, Ports returns nil.
 func (l *Cluster) Ports(id federation.ServiceID) (ports []uint16) {
 	svc := l.cluster.Service(id)
 	if svc == nil {

@@ -19,8 +19,8 @@ const (
 	remoteService   = "multicluster.linkerd.io/remote-service"   // label
 )
 
-// These limits prevent the annotation of one Service from slowing down other Services. They are far
-// above what a mesh needs.
+// The limits prevent the annotation of one Service from slowing down others, and are far above what
+// a mesh needs.
 const (
 	maxMembers = 256  // members of one service
 	maxItems   = 1024 // items of one annotation

@@ -67,7 +67,7 @@ type Cluster struct {
 	// value that is used instead.
 	Unread []string `json:"unread,omitempty"`
 	// NewCredentials says why the newest credentials do not work, while older ones are in use
-	// instead. It is empty while Isthmus is still trying the newest credentials.
+	// instead. While Isthmus is still trying the newest credentials, NewCredentials is empty.
 	NewCredentials string `json:"newCredentials,omitempty"`
 	// The newest credentials replace the older ones once Isthmus has listed the kinds in Awaited,
 	// such as servers.policy.linkerd.io. The cluster contains objects of each awaited kind.
@@ -207,7 +207,8 @@ type Resource struct {
 }
 
 // NeverRead reports whether the kind has never been listed and cannot be listed now, although it
-// may have objects. The cluster then appears to have no objects of the kind.
+// may have objects. As long as a kind has not been listed, the cluster appears to have no objects
+// of this kind.
 func (r *Resource) NeverRead() bool { return !r.Synced && r.Err != "" && r.Failure != Absent }
 
 func (r *Resource) Unread() string {
@@ -273,8 +274,7 @@ type SliceWriter struct {
 	ErrorAt  time.Time `json:"errorAt,omitzero"`
 
 	Problems []Problem `json:"problems"` // what can't be written and is omitted
-	// Unread maps each resource that cannot be read to the reason. Isthmus keeps trying to read
-	// these resources.
+	// Unread maps each resource that cannot be read to the reason.
 	Unread map[string]string `json:"unread,omitempty"`
 }
 

@@ -7,7 +7,7 @@ import "time"
 //
 // The "service" query parameter limits the page to exports with the given name, and to the objects
 // written for these exports. The parameter's value is NAME, NAMESPACE/NAME, or NAMESPACE/ for a
-// whole namespace. Repeat the parameter to request several names.
+// whole namespace. To request several names, repeat the parameter.
 type Exports struct {
 	Replica Replica       `json:"replica"` // the replica that responds
 	Writer  ExportsWriter `json:"writer"`
@@ -41,8 +41,8 @@ type ExportsWriter struct {
 	MCS string `json:"mcs,omitempty"`
 	// LeaseError says why the Lease cannot be used, and is empty otherwise.
 	LeaseError string `json:"leaseError,omitempty"`
-	// Notes lists the Links and service mirror Leases that Isthmus cannot read, and says what
-	// applies instead.
+	// Notes lists the Links and the Leases of Linkerd's service mirrors that Isthmus cannot read,
+	// and says what applies instead.
 	Notes []string `json:"notes,omitempty"`
 }
 

@@ -29,7 +29,7 @@
 //   - API discovery lists the API groups, and the resources in each version. Aggregated discovery
 //     is not supported.
 //
-// The server rejects all other requests, such as patches, field selectors other than the type of a
-// Secret, subresources other than the status of a custom resource, and requests to delete several
-// objects.
+// The server rejects all other requests, such as patches and requests to delete several objects.
+// The only supported field selector is the type of a Secret, and the only subresource is the status
+// of a custom resource.
 package apisim

@@ -183,8 +183,8 @@ func (v *watcher) write(kind watch.EventType, of metav1.TypeMeta, o marshaler) e
 	return v.writeEvent(v.out, kind, of, text)
 }
 
-// discover responds to API discovery requests, for which it omits absent kinds. It returns false
-// for any other path.
+// discover responds to API discovery requests, for which it omits absent kinds. For any other path,
+// discover returns false.
 func discover(w http.ResponseWriter, path string, absent []string) bool {
 	there := slices.DeleteFunc(slices.Clone(kinds[:]), func(k kind) bool { return slices.Contains(absent, k.resource) })
 	if path == "/apis" {

@@ -214,8 +214,8 @@ func splitStatus(of target, old *object, given *unstructured.Unstructured) error
 	return nil
 }
 
-// giveIP sets the ClusterIP of a Service that needs one. It reuses the ClusterIP that the Service
-// already had.
+// giveIP sets the ClusterIP of a Service that needs one. If the Service already had a ClusterIP,
+// giveIP reuses it.
 func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
 	if spec.ClusterIP != "" || spec.Type == corev1.ServiceTypeExternalName {
 		return

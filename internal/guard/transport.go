@@ -15,7 +15,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// These are the maximum sizes of a response body after decompression, in bytes.
+// All maximum sizes are sizes of a response body after decompression, in bytes.
 const (
 	// MaxAnswer applies to successful responses other than pages of lists, such as objects, access
 	// reviews and tokens.

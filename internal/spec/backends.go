@@ -96,7 +96,6 @@ func (b Backend) endpoint() Endpoint {
 	return e
 }
 
-// These annotations and labels determine the endpoints of a Service.
 const (
 	opaquePortsKey   = "config.linkerd.io/opaque-ports"
 	controlPlaneKey  = "linkerd.io/control-plane-ns"
@@ -230,8 +229,8 @@ func (n *Namespace) ready(l *discoveryv1.EndpointSlice, service string, port uin
 	return sorted(found)
 }
 
-// unready returns the endpoints of a slice that are not ready but may become ready. It omits
-// addresses that are also ready.
+// unready returns the endpoints of a slice that may become ready. Addresses that are also ready are
+// omitted.
 func unready(l *discoveryv1.EndpointSlice, port uint16, ready []Backend) []Backend {
 	found := make(map[netip.AddrPort]Backend)
 	for _, e := range l.Endpoints {
@@ -284,8 +283,8 @@ func value(s *string) string {
 	return *s
 }
 
-// backend returns the endpoint at an address of a slice, or false if the address belongs to an
-// object that does not exist or cannot be used.
+// backend returns the endpoint at an address of a slice. If the address belongs to a missing or
+// unusable object, the result is false.
 func (n *Namespace) backend(e discoveryv1.Endpoint, addr netip.AddrPort) (b Backend, ok bool) {
 	switch ref := e.TargetRef; {
 	case ref == nil:

@@ -17,14 +17,13 @@ type MemberName struct {
 	Service string
 }
 
-// These annotations and labels define a Service.
 const (
 	LocalDiscoveryKey  = "multicluster.linkerd.io/local-discovery"  // annotation
 	RemoteDiscoveryKey = "multicluster.linkerd.io/remote-discovery" // annotation and label
 	RemoteServiceKey   = "multicluster.linkerd.io/remote-service"   // label
 )
 
-// These limits apply to the annotation RemoteDiscoveryKey.
+// maxItems limits the annotation RemoteDiscoveryKey.
 const (
 	maxItems   = 1024
 	maxMembers = 256 // of the Service, including the local member

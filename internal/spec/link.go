@@ -18,7 +18,6 @@ type LinkSettings struct {
 	Network    string // of the cluster's Pods
 }
 
-// These annotations of a link Secret define the settings.
 const (
 	CordonKey     = "isthmus.io/cordon"
 	CordonOverKey = "isthmus.io/cordon-over"
@@ -28,21 +27,20 @@ const (
 	NetworkKey    = "isthmus.io/network"
 )
 
-// These limits apply to the durations in annotations.
 const (
 	maxCordonOver = time.Hour
 	minLostAfter  = time.Second
 	maxLostAfter  = 24 * time.Hour
 )
 
-// These lists contain the value of an annotation for each Standing.
+// The index of each annotation value is its Standing.
 var (
 	cordonWords   = []string{"false", "last-resort", "true"}
 	whenLostWords = []string{"keep", "last-resort", "withdraw"}
 )
 
-// OtherNetwork is the network of a cluster whose annotation is invalid. No other network has this
-// name.
+// OtherNetwork is the network of a cluster whose annotation is invalid. It is not a valid name of a
+// network.
 const OtherNetwork = "(invalid)"
 
 // With returns the settings of a cluster whose link Secret has the given annotations. The receiver
@@ -72,8 +70,8 @@ func (s LinkSettings) With(annotations map[string]string) LinkSettings {
 	return s
 }
 
-// Standing returns the standing of a cluster. A cluster is lost if its API has been unavailable for
-// LostAfter. Set gatewaysDead if clients reach the cluster through gateways that are all dead.
+// Standing returns the standing of a cluster. A lost cluster is one whose API has been unavailable
+// for LostAfter. Set gatewaysDead if clients reach the cluster through gateways that are all dead.
 func (s LinkSettings) Standing(lost, gatewaysDead bool) Standing {
 	standing := s.Cordon
 	if lost {
@@ -100,7 +98,7 @@ type LinkSecret struct {
 }
 
 // UsedSecret returns the name of the Secret to use for a cluster, or "" for none. The list contains
-// all link Secrets of the cluster, oldest first. An invalid edit of the Secret in use has no
+// all link Secrets of the cluster, oldest first. An invalid change to the Secret in use has no
 // effect.
 func UsedSecret(list []LinkSecret, inUse string) string {
 	for _, s := range list {

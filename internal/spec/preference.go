@@ -46,7 +46,7 @@ func Names(term string, c Cluster, zone, clientZone string) bool {
 }
 
 // Tier returns the index of the first tier that matches the endpoints in a cluster and zone, for
-// clients in the given client zone. It returns -1 if no tier matches. For a service that is not
+// clients in the given client zone. If no tier matches, Tier returns -1. For a service that is not
 // federated, every term except "zone" matches all endpoints.
 func (p *Preference) Tier(federated bool, c Cluster, zone, clientZone string) int {
 	return slices.IndexFunc(p.tiers(), func(terms []string) bool {
@@ -75,7 +75,6 @@ func (p *Preference) enough(ready, known int) bool {
 	return ready >= max(1, p.Count)
 }
 
-// These annotations of a Service define its preference.
 const (
 	PreferKey      = "isthmus.io/prefer"
 	MinReadyKey    = "isthmus.io/min-ready"
@@ -85,7 +84,6 @@ const (
 
 var Keys = []string{PreferKey, MinReadyKey, ReturnAfterKey, ReturnOverKey}
 
-// These limits apply to the values of annotations.
 const (
 	MaxTiers       = 16
 	MaxTerms       = 64 // in all tiers together
@@ -94,7 +92,6 @@ const (
 	maxReturnOver  = 10 * time.Minute
 )
 
-// The terms variable lists all terms except those for a single cluster.
 var terms = []string{"any", "zone", "local", "region", "remote"}
 
 // labelValue matches the valid values of labels, which are also the valid names of linked clusters,
@@ -141,7 +138,8 @@ func readTiers(text string) (tiers [][]string, ok bool) {
 	return tiers, len(tiers) <= MaxTiers && len(all) <= MaxTerms
 }
 
-// readTerm parses one term. The result for a cluster has the prefix [Explicit].
+// readTerm parses one term. If the term is the name of a cluster, the result has the prefix
+// [Explicit].
 func readTerm(word string) (term string, ok bool) {
 	for _, known := range terms {
 		if strings.EqualFold(word, known) {

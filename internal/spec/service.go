@@ -67,8 +67,8 @@ type Member struct {
 }
 
 // Accept adds slices to the member. The local cluster rejects addresses of a linked cluster that
-// are outside the ranges of the link. It also rejects ready addresses that are assigned to its own
-// objects.
+// are outside the ranges of the link. The local cluster also rejects ready addresses that are
+// assigned to its own objects.
 func (m *Member) Accept(list []Slice, within, assigned func(netip.Addr) bool) {
 	for _, l := range list {
 		if m.Name != "" {
@@ -151,8 +151,8 @@ func (st *State) TierOf(e Endpoint) int {
 	return tier
 }
 
-// tierOfFormer returns the current tier of an endpoint that clients already have. It returns 0 if
-// no tier matches the endpoint, or if the endpoint's cluster is no longer a member.
+// tierOfFormer returns the current tier of an endpoint that clients already have. If no tier
+// matches the endpoint, or if the endpoint's cluster is no longer a member, the result is 0.
 func (st *State) tierOfFormer(e Endpoint) int {
 	i := slices.IndexFunc(st.Members, func(m Member) bool { return m.Name == e.member.Name })
 	if i < 0 {
@@ -234,9 +234,9 @@ func (st *State) count(list []Endpoint) []int {
 	return n
 }
 
-// oneFamily removes duplicate endpoints of dual-stack Pods. If clients receive IPv6 addresses, it
-// removes the IPv4 address of each Pod that also has an IPv6 address. If clients do not receive
-// IPv6 addresses, oneFamily removes all of them.
+// oneFamily removes duplicate endpoints of dual-stack Pods. If clients receive IPv6 addresses,
+// oneFamily removes the IPv4 address of each Pod that also has an IPv6 address. If clients do not
+// receive IPv6 addresses, oneFamily removes all of them.
 func (st *State) oneFamily(list []Endpoint) (out []Endpoint) {
 	for _, e := range list {
 		drop := e.Addr.Addr().Is6() && !st.IPv6

@@ -1,5 +1,5 @@
 // Package text makes strings from clusters, clients and users safe for logs, pages and terminals.
-// It also formats counts and short lists for display.
+// The package also formats counts and short lists for display.
 package text
 
 import (
@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// These are maximum lengths for [Clean] and [Truncate], in bytes.
+// Long and Short are maximum lengths for [Clean] and [Truncate], in bytes.
 const (
 	Long  = 500 // for a string that is shown or logged on its own
 	Short = 80  // for a string that is quoted in an error
@@ -94,8 +94,8 @@ func Count(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// First returns at most the given number of strings from the beginning of a list, followed by a
-// string such as "and 3 more" if the list is longer.
+// First returns the given number of strings from the beginning of a list. If the list is longer,
+// First appends a string such as "and 3 more".
 func First(list []string, most int) []string {
 	if more := len(list) - most; more > 0 {
 		return append(list[:most:most], fmt.Sprintf("and %d more", more))

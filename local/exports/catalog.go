@@ -108,10 +108,10 @@ func readImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	return &plan.ServiceImport{ID: id, Manager: manager(o)}
 }
 
-// World returns the exports of all clusters, and the local objects whose names are those of
-// exports. Pass World the result of [clusterstore.Store.Exports]. Callers must set the other inputs
-// of a plan: Settings, Now, LeaseOf, and the Lease of each cluster. Callers may change the elements
-// of Clusters, but not their Exports.
+// World returns the exports of all clusters, and local objects with the same names as exports. Pass
+// World the result of [clusterstore.Store.Exports]. Callers must set the other inputs of a plan:
+// Settings, Now, LeaseOf, and the Lease of each cluster. Callers may change the elements of
+// Clusters, but not their Exports.
 //
 // World returns false until the link Secrets and the local cluster's Services and Namespaces have
 // been listed. A plan from incomplete data would be wrong.
@@ -195,9 +195,9 @@ func catalogue(from *cluster.CachedExports, local bool) catalogued {
 	return read
 }
 
-// isTaken returns the IsTaken function for a plan's World. That function reports whether the local
-// cluster has a Service that is neither exported nor written by Isthmus. The results are cached, so
-// that they do not change while the World is in use.
+// isTaken returns the IsTaken function for a plan's World. The IsTaken function reports whether the
+// local cluster has a Service that is neither exported nor written by Isthmus. The results are
+// cached, so that they do not change while the World is in use.
 func isTaken(local *cluster.CachedExports) func(plan.ID) bool {
 	var mu sync.Mutex
 	answers := make(map[plan.ID]bool)

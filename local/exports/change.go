@@ -188,9 +188,9 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 }
 
 // over returns a function that computes the object to write in place of an existing object, which
-// may be nil. That function returns nil if the object is already correct, or if Isthmus does not
-// manage it. The next function returns the wanted state for a current state, and whether the states
-// differ.
+// may be nil. If the object is already correct, or if Isthmus does not manage it, the returned
+// function returns nil. The next function returns the wanted state for a current state, and whether
+// the states differ.
 func over[O kept, P any](
 	read func(O) *P, mine func(*P) bool, next func(*P) (P, bool), write func(*P, O) O,
 ) func(have O) O {

@@ -28,8 +28,8 @@
 //     change, the writer may still begin writes from an older plan.
 //   - An object is written at most once a second. An object that keeps changing is written less
 //     often, down to once a minute.
-//   - At most 50 writes begin per second. Links take turns, and so do the namespaces of each link.
-//     All objects without an export share one turn.
+//   - At most 50 writes begin per second. Links take turns, and the namespaces of each link take
+//     turns. All objects without an export share one turn.
 //   - A failed write does not delay other objects. The writer retries it indefinitely, with a
 //     back-off from 1 s to 5 min. Until a write has failed five times, it also delays deletions for
 //     the same exports.
@@ -40,7 +40,7 @@
 //
 // [Mirrors] finds the links for which a Linkerd service mirror is running, so that Isthmus does not
 // write their Services. [Mirrors] also provides the selectors of exported Services in linked
-// clusters. It reads Leases and Links in the namespace of Linkerd's multicluster extension.
+// clusters. Mirrors reads Leases and Links in the namespace of Linkerd's multicluster extension.
 //
 //	m := exports.NewMirrors(exports.MirrorsOptions{
 //		Sources:          client.Sources,

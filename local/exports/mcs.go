@@ -12,7 +12,7 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// These limits are needed because other users may have written the status.
+// maxClusters and maxConditions limit the data from a status, which other users may have written.
 const (
 	maxClusters   = 256
 	maxConditions = 32

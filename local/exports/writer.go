@@ -82,8 +82,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until an object has to be written or was written before. Once ctx has ended, await
-// returns false.
+// await waits until an object has to be written, or a written object exists. It returns false once
+// ctx has ended.
 func (w *Writer) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		changed := w.Changed()
@@ -139,7 +139,7 @@ func (w *Writer) Attempt(kind string, id plan.ID) plan.Attempt {
 	return plan.Attempt{}
 }
 
-// Trouble returns the state and the reason of a change that has not been written. Only the leader
+// Trouble returns the state of a change that has not been written, and the reason. Only the leader
 // knows them. The state is empty if the served version of the kind lacks the changed fields, or if
 // another controller handles the change.
 func (w *Writer) Trouble(c *Change) (state, detail string) {

@@ -28,8 +28,8 @@ type group struct {
 	endpoints map[string]discoveryv1.Endpoint // by name of the workload
 }
 
-// fill moves endpoints of the group into its slices that have room. It first fills the slices that
-// have to be written anyway.
+// fill moves endpoints of the group into its slices that have room. Slices that have to be written
+// anyway are filled first.
 func (g *group) fill(kept []*packed) {
 	names := slices.Sorted(maps.Keys(g.endpoints))
 	for _, written := range []bool{true, false} {

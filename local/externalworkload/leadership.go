@@ -103,9 +103,9 @@ func (t *leadership) mark(svc federation.ServiceID) {
 	t.changed.Set(struct{}{})
 }
 
-// serviceChanged queues a Service that may have slices for ExternalWorkloads, as few Services do.
-// The goroutine that watches the cluster calls serviceChanged, so its cost must not depend on the
-// number of objects.
+// serviceChanged queues a Service that may have slices for ExternalWorkloads, which few Services
+// have. The goroutine that watches the cluster calls serviceChanged, so its cost must not depend on
+// the number of objects.
 func (t *leadership) serviceChanged(svc federation.ServiceID) {
 	if t.cluster.HasWorkloads(svc.Namespace) || t.mayHaveSlices(svc) || len(t.problems.Of(svc)) > 0 {
 		t.mark(svc)
@@ -170,7 +170,7 @@ func (t *leadership) mayHaveSlices(svc federation.ServiceID) bool {
 	return written || t.cluster.ManagedSlices(svc) > 0
 }
 
-// pass returns one task for each Service to sync. For each namespace with changed workloads, it
+// pass returns one task for each Service to sync. For each namespace with changed workloads, pass
 // also returns a task whose key has an empty name. The task with the empty name finds and queues
 // the affected Services.
 func (t *leadership) pass() lease.Pass[federation.ServiceID] {

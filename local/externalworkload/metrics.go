@@ -13,8 +13,7 @@ const queueName = "endpoints_controller_workqueue"
 
 type metrics struct {
 	writes *prometheus.CounterVec // by operation
-	// These metrics describe the queue of Services to sync, like the metrics of client-go's work
-	// queues.
+	// The metrics of the queue of Services to sync correspond to those of client-go's work queues.
 	adds, retries, drops prometheus.Counter
 	waited, worked       prometheus.Histogram
 }

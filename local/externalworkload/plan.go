@@ -17,8 +17,8 @@ import (
 // plan holds the writes that correct a Service's slices, in order of execution.
 type plan struct {
 	create, update []*discoveryv1.EndpointSlice
-	// The move list contains updates of slices that give endpoints to other slices. These updates
-	// follow once the other slices have received the endpoints.
+	// The move list contains updates of slices that give endpoints to other slices. The updates in
+	// move follow once the other slices have received the endpoints.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
 	// The instead map contains replacements for the updates in move. A replacement is used after
@@ -29,12 +29,12 @@ type plan struct {
 }
 
 // newPlan plans the writes for a Service from the workloads that the Service selects and from the
-// existing slices. It does not modify its arguments. If ctx ends, the plan is incomplete.
+// existing slices. newPlan does not modify its arguments. If ctx ends, the plan is incomplete.
 //
 // Unchanged endpoints stay in their slice, and only slices that differ are written. New endpoints
 // are first added to slices that are written anyway, and then to other slices with room. If no
-// slice has room, they are added to a slice that would otherwise be deleted, or else to a new
-// slice. With this strategy, full slices stay full, but sparse slices are not merged.
+// slice has room, new endpoints are added to a slice that would otherwise be deleted, or else to a
+// new slice. With this strategy, full slices stay full, but sparse slices are not merged.
 //
 // Endpoints are never missing between two writes, because a slice that gives endpoints to other
 // slices is written after those slices. The only exception is slices with more than 900 endpoints,
@@ -260,8 +260,8 @@ func sameContents(a, b *discoveryv1.EndpointSlice) bool {
 // maxKept is the maximum number of endpoints that API servers accept in a slice.
 const maxKept = 1000
 
-// leftOut collects the reasons why parts of a Service are missing from its slices. It stores the
-// first maxProblems reasons, and counts the others.
+// leftOut collects the reasons why parts of a Service are missing from its slices. Only the first
+// maxProblems reasons are stored, and the others are counted.
 type leftOut struct {
 	named []string
 	more  int

@@ -11,8 +11,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Problems records which parts of Services cannot be used, and why. It logs the problems of a
-// Service once, when they appear or change. A [Writer] records missing parts of slices, and package
+// Problems records which parts of Services cannot be used, and why. The problems of a Service are
+// logged once, when they appear or change. A [Writer] records missing parts of slices, and package
 // local records invalid annotations and labels. All methods are safe for concurrent use.
 type Problems struct {
 	log     *zap.Logger

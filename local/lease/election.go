@@ -18,7 +18,8 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// These errors say why a leadership has ended although its replica continues to run.
+// ErrNotRenewed and ErrTaken are reasons why a leadership ends although its replica continues to
+// run.
 var (
 	ErrNotRenewed = fmt.Errorf("the Lease could not be renewed for %v", renewDeadline)
 	ErrTaken      = errors.New("the Lease has another holder, or none")
@@ -67,7 +68,7 @@ func (t *Leadership) renewed() bool {
 // context passed to lead ends when ctx ends or the Lease is lost, with the reason as its cause.
 // Once this context has ended, lead must return as soon as its last write has ended.
 //
-// Run returns nil once ctx has ended and the Lease is released. It returns an error only if the
+// Run returns nil once ctx has ended and the Lease is released. Run returns an error only if the
 // Config is invalid.
 func Run(ctx context.Context, c Config, lead func(context.Context, *Leadership)) error {
 	for ctx.Err() == nil {

@@ -36,8 +36,8 @@ type Lease interface {
 type Task[K comparable] struct {
 	Key          K
 	Turn, Within string // tasks alternate by Turn, and within a turn by Within
-	// Passing means that the task is dropped if it cannot begin immediately. The next pass then
-	// returns the task again if necessary.
+	// Passing means that the task is dropped if it cannot begin immediately. The next pass lists
+	// the task again if necessary.
 	Passing bool
 	// Do executes the task in its own goroutine. Nil means that the task has nothing to do at
 	// present.
@@ -60,8 +60,8 @@ type Options[K comparable] struct {
 	Changed func() <-chan struct{}
 	Pass    func() Pass[K]
 	Limiter *rate.Limiter // limits the rate of writes; nil means no limit
-	// MaxPause is the longest time between writes of an object that keeps changing. It must be at
-	// least 1 s.
+	// MaxPause is the longest time between writes of an object that keeps changing. The minimum is
+	// 1 s.
 	MaxPause time.Duration
 	// IdleTime is how long all passes must be idle before Run returns.
 	IdleTime time.Duration

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// These limits on written objects protect the cluster. A ClusterIP range may contain only 4,096
-// addresses, and Pods cannot start in a namespace with 2,000 Services.
+// Limits on the number of written objects protect the cluster. A ClusterIP range may contain only
+// 4,096 addresses, and Pods cannot start in a namespace with 2,000 Services.
 const (
 	DefaultPerLink      = 1000
 	DefaultPerNamespace = 250
@@ -20,8 +20,8 @@ const (
 	maxMembers = 256 // of one object
 )
 
-// These limits apply to data from marked objects, because anybody can forge the mark. Objects that
-// Isthmus writes never exceed the limits.
+// The amount of data from marked objects is limited, because anybody can forge the mark. Objects
+// that Isthmus writes never exceed these limits.
 const (
 	maxMembersBytes = 32 << 10 // of the list of members: maxMembers of the longest names
 	maxRecordBytes  = 64 << 10 // of the record of copied labels and annotations
@@ -190,7 +190,7 @@ type followKey struct {
 	linked    bool   // if false, the key stands for all unlinked clusters
 }
 
-// followNamed adds up to maxNamed members that existing objects list without an export. These
+// followNamed adds up to maxNamed members that existing objects list without an export. Such
 // members do not reduce the number of places for exports. An object that lists members beyond this
 // limit stays unchanged until UnlinkedAfter has passed for its members.
 func (m limiter) followNamed() {

@@ -87,7 +87,7 @@ const (
 	Unreadable // a setting of the link is invalid: nothing is added or removed
 )
 
-// These limits are needed because a link Secret may contain arbitrary text.
+// The number of patterns is limited, because a link Secret may contain arbitrary text.
 const (
 	maxPatterns    = 256 // of namespaces, which people may also list one by one
 	maxKeyPatterns = 64

@@ -14,7 +14,7 @@ type maker struct {
 	before, after Memory
 	clusters      map[string]*Cluster
 	named         map[group]*namedMembers // the members that existing objects name
-	// The members map contains the members for which this leader has seen an export. The limiter
+	// The members map contains all members for which this leader has seen an export. The limiter
 	// adds members from namedOnly and unlinked.
 	members        map[group][]*member
 	namedOnly      map[group][]*member   // members of linked clusters that only objects name

@@ -77,11 +77,11 @@ func clustersOf(members []*member) (names []string) {
 	return names
 }
 
-// compareMembers orders the members of a group. The first member decides values that cannot be
-// merged. For Services, the local cluster comes first, followed by the links in the order of their
-// age, as in Linkerd. For ServiceImports, the oldest ServiceExport comes first, as in KEP-1645. A
-// member with an unknown export is ordered by its link for a Service, and comes last for a
-// ServiceImport.
+// compareMembers orders the members of a group. The first member determines all values that cannot
+// be merged. For Services, the local cluster comes first, followed by the links in the order of
+// their age, as in Linkerd. For ServiceImports, the oldest ServiceExport comes first, as in
+// KEP-1645. A member with an unknown export is ordered by its link for a Service, and comes last
+// for a ServiceImport.
 func compareMembers(g group, a, b *member) int {
 	if g.kind == Import {
 		return cmp.Or(

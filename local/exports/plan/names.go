@@ -82,8 +82,8 @@ func compareGroups(a, b group) int {
 
 func rank(k Kind) int { return slices.Index([]Kind{Import, Federated, Mirror}, k) }
 
-// ImportOf returns the name of the ServiceImport from which a Service was derived. It returns ""
-// for any other Service.
+// ImportOf returns the name of the ServiceImport from which a Service was derived. For any other
+// Service, ImportOf returns "".
 func ImportOf(id ID, labels map[string]string) string {
 	name := labels[importLabel]
 	if (group{kind: Import, of: ID{id.Namespace, name}}).target() != id { // other Services may have the label too
@@ -100,7 +100,7 @@ func WrittenFor(o *Service) (ID, bool) {
 }
 
 // identify returns the group for which a Service was written, and the clusters that the Service
-// lists as members. It returns false for a Service that was not written for a group.
+// lists as members. For a Service that was not written for a group, identify returns false.
 func identify(o *Service) (g group, clusters []string, ok bool) {
 	if name := ImportOf(o.ID, o.Labels); name != "" {
 		return group{kind: Import, of: ID{o.Namespace, name}}, namedIn(o.Annotations, name), true

@@ -157,8 +157,8 @@ func (x *portIndex) at(i int, ok bool) Port {
 	return x.ports[i]
 }
 
-// has reports whether the list contains a port. It also matches an unnamed port for which the name
-// of p may have been generated.
+// has reports whether the list contains a port. An unnamed port also matches if the name of p may
+// have been generated for it.
 func (x *portIndex) has(p Port) bool {
 	q, ok := x.numbered(p.number())
 	return ok && (q.untargeted() == p.untargeted() || q.Name == "" && q.untargeted() == p.unnamed())

@@ -67,8 +67,8 @@ func (s *Service) firstFamily() string {
 	return families(s.ClusterIPs[:1])[0]
 }
 
-// onlyIPv6 reports whether IPv6 is the Service's only IP family. It returns false if the IP
-// families are unknown.
+// onlyIPv6 reports whether IPv6 is the Service's only IP family. If the IP families are unknown,
+// onlyIPv6 returns false.
 func (s *Service) onlyIPv6() bool {
 	return slices.Equal(s.IPFamilies, []string{"IPv6"})
 }
@@ -115,8 +115,8 @@ type Traffic struct {
 	TrafficDistribution   string
 }
 
-// usable returns the fields with the values that API servers would store for a Service. It replaces
-// invalid and oversized values.
+// usable replaces invalid and oversized values with those that API servers would store for a
+// Service.
 func (t Traffic) usable() Traffic {
 	const longest, standard = 86400, 10800 // in seconds
 	switch t.SessionAffinity {

@@ -56,8 +56,8 @@ func (s Settings) otherInstallation(kind string, id ID, labels, annotations map[
 	return "the installation of Isthmus in namespace " + text.Quoted(text.Truncate(namespace, text.Short))
 }
 
-// These keys appear on written objects. Linkerd's service mirror also writes the keys in the domain
-// linkerd.io.
+// Isthmus sets these labels and annotations on written objects. Linkerd's service mirror also
+// writes the keys in the domain linkerd.io.
 const (
 	markLabel      = "isthmus.io/written-by" // the namespace of the installation
 	markAnnotation = "isthmus.io/written-as" // the kind, namespace and name of the object

@@ -34,7 +34,7 @@ type history struct {
 	ports  []portOrigin // of ports that exports have
 }
 
-// join is a ServiceExport that the leader has seen. It may be invalid.
+// join records a ServiceExport that the leader has seen. It may be invalid.
 type join struct {
 	cluster, uid string
 	late         bool // whether it is a newcomer

@@ -171,8 +171,8 @@ type metadata struct {
 	labels, annotations map[string]string // those that Isthmus sets itself
 	copies              copies
 	keep                bool // copied values stay, because the deciding member's export is not known
-	// preference holds the local cluster's preference, or nil if the preference is unknown. It
-	// applies even if keep is set.
+	// The preference map holds the local cluster's preference, which applies even if keep is set.
+	// It is nil if the preference is unknown.
 	preference map[string]string
 	inherited  *copies // of an adopted object: what the service mirror copied; nil for other objects
 }

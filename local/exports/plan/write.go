@@ -367,7 +367,7 @@ func (m writer) removeService(g group) {
 }
 
 // SharedTurn is the turn for writes to objects without an export since this replica became the
-// leader. No cluster has this name. Clusters without an export therefore do not get separate turns.
+// leader. No cluster has this name.
 const SharedTurn = "no export"
 
 // turn returns the first member of a group that has an export, or has had one under this leader.
