@@ -18,12 +18,10 @@ import (
 	"isthmus/federation"
 )
 
-// A copy is a ConfigMap whose binary data contains the lists of a cluster, by resource. Because
-// this ConfigMap may be larger than an API server accepts, its serialized form is divided into
-// parts, and each part is stored in a ConfigMap.
+// A copy is a ConfigMap whose binary data contains the lists of a cluster, by resource. This
+// ConfigMap may be larger than an API server accepts. Its serialized form is therefore divided into
+// parts, each of which is stored in another ConfigMap.
 
-// These constants are the name prefix, the labels, the annotation and the data key of the
-// ConfigMaps that contain the parts.
 const (
 	namePrefix      = "isthmus-cache-"
 	clusterLabel    = "isthmus.io/cache-cluster"
@@ -57,7 +55,7 @@ type generation struct {
 func (g *generation) complete() bool { return len(g.names) == g.Parts }
 
 // slug returns a string that represents a cluster in the names and labels of ConfigMaps. If the
-// cluster name is not valid there, slug returns a hash of it.
+// cluster name is not valid there, slug returns a hash.
 func slug(name federation.ClusterName) string {
 	text := string(name)
 	if len(text) <= validation.LabelValueMaxLength && len(validation.IsDNS1123Subdomain(text)) == 0 {
@@ -67,7 +65,6 @@ func slug(name federation.ClusterName) string {
 	return fmt.Sprintf("sha256-%x", sum[:16])
 }
 
-// pack returns the ConfigMaps of a new generation, and their head.
 func pack(c *clusterstore.Copy, written time.Time) (head, []*corev1.ConfigMap) {
 	data, _ := (&corev1.ConfigMap{BinaryData: c.Lists}).Marshal() // never fails
 	parts := slices.Collect(slices.Chunk(data, maxPart))
@@ -90,7 +87,6 @@ func pack(c *clusterstore.Copy, written time.Time) (head, []*corev1.ConfigMap) {
 	return h, list
 }
 
-// unpack returns the copy that the parts of a generation contain.
 func (g *generation) unpack(parts [][]byte) (*clusterstore.Copy, error) {
 	data := bytes.Join(parts, nil)
 	var m corev1.ConfigMap
@@ -103,9 +99,9 @@ func (g *generation) unpack(parts [][]byte) (*clusterstore.Copy, error) {
 // generations maps the cluster label and the annotation of ConfigMaps to a generation.
 type generations map[string]*generation
 
-// add adds a ConfigMap to its generation. If the annotation of the ConfigMap is invalid, the
-// generation does not belong to a cluster, and is deleted like the copy of a removed link. Because
-// the caller may reuse the object, add does not retain any of the object's strings.
+// add adds a ConfigMap to its generation. A generation with an invalid annotation does not belong
+// to a cluster, and is deleted like the copy of a removed link. Because the caller may reuse the
+// object, add does not retain any of the object's strings.
 func (g generations) add(o metav1.Object) {
 	label := o.GetLabels()[clusterLabel]
 	text := o.GetAnnotations()[headAnnotation]

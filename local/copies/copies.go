@@ -46,13 +46,13 @@ type Options struct {
 	Client    *kube.Client // of the local cluster, with typed clients
 	Namespace string       // of the ConfigMaps and the Lease
 	Identity  string       // holder of the Lease; unique among replicas
-	// MaxAge is the time for which a copy is used after its cluster was lost. If MaxAge is zero,
-	// clusters are not copied, copies are not read, and existing copies are deleted.
+	// MaxAge is how long a copy is used after its cluster was lost. Zero disables copies and
+	// deletes the existing ones.
 	MaxAge time.Duration
 	Log    *zap.Logger
 }
 
-// Caches returns the caches of all links. If some links may be missing, the listed result is false.
+// Caches returns the caches of all links. The listed result is false if links may be missing.
 type Caches func() (list []clusterstore.LinkedCache, listed bool)
 
 // Copies reads and writes the copies of lost clusters. [Copies.Read] and [Copies.Status] are safe
@@ -64,7 +64,7 @@ type Copies struct {
 	candidate *lease.Candidate[lease.Leadership]
 	limiter   *rate.Limiter
 
-	// The following fields are used only by the goroutine that executes Run.
+	// The following fields are used only by the goroutine of Run.
 	outages map[federation.ClusterName]*outage
 	next    time.Time // when to list the copies again, even if no cluster has to be copied
 	problem error     // why copies can't be listed
@@ -72,7 +72,7 @@ type Copies struct {
 	status atomic.Pointer[adminapi.CacheCopies] // without LeaseError
 }
 
-// outage is the period since a cluster was lost that this replica has in its cache.
+// outage describes the loss of a cluster that this replica has cached.
 type outage struct {
 	lost    time.Time
 	copied  bool          // a complete copy of this outage exists
@@ -82,11 +82,9 @@ type outage struct {
 	problem string        // why the last attempt failed
 }
 
-// due reports whether to copy the cluster now.
 func (o *outage) due() bool { return !o.copied && !time.Now().Before(o.next) }
 
-// New returns Copies with the given options. New does not send requests and does not start
-// goroutines.
+// New returns Copies with the given options. It sends no requests and starts no goroutines.
 func New(o Options) *Copies {
 	c := &Copies{
 		o: o,
@@ -99,12 +97,11 @@ func New(o Options) *Copies {
 	return c
 }
 
-// SetCaches sets the function that returns the caches. Call SetCaches once, before Run.
+// SetCaches must be called once, before Run.
 func (c *Copies) SetCaches(caches Caches) { c.caches = caches }
 
-// Read returns the newest usable copy of a cluster, or nil if no copy exists. If no copy can be
-// used, Read returns an error. The error is a [clusterstore.UnusableCopy] unless a copy may become
-// usable.
+// Read returns the newest usable copy of a cluster, or nil if no copy exists. If no copy is usable,
+// Read returns an error, which is a [clusterstore.UnusableCopy] unless a copy may become usable.
 func (c *Copies) Read(ctx context.Context, name federation.ClusterName) (*clusterstore.Copy, error) {
 	all, err := c.list(ctx, clusterLabel+"="+slug(name), newest)
 	if apierrors.IsForbidden(err) {
@@ -124,7 +121,6 @@ func (c *Copies) Read(ctx context.Context, name federation.ClusterName) (*cluste
 
 func isUnusable(err error) bool { return errors.As(err, new(clusterstore.UnusableCopy)) }
 
-// readOne returns the copy that one generation contains.
 func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy, error) {
 	switch {
 	case g.Parts == 0:
@@ -149,8 +145,8 @@ func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy
 	return g.unpack(parts)
 }
 
-// These constants are resource versions for list requests. For a cached list, the API server does
-// not have to read all copies from its storage, but the list may be out of date.
+// For a cached list, the API server does not have to read all copies from its storage, but the list
+// may be out of date.
 const newest, cached = "", "0"
 
 // list returns the selected generations, newest first.
@@ -175,7 +171,6 @@ func (c *Copies) list(ctx context.Context, selector, version string) ([]*generat
 	return slices.SortedFunc(maps.Values(all), func(a, b *generation) int { return b.Written.Compare(a.Written) }), nil
 }
 
-// Run writes and deletes copies until ctx ends.
 func (c *Copies) Run(ctx context.Context) error {
 	for pace.Sleep(ctx, lookEvery) {
 		links, listed := c.caches()
@@ -209,7 +204,6 @@ func (c *Copies) note(links []clusterstore.LinkedCache) (due bool) {
 	return due
 }
 
-// work contains the tasks of the leader.
 type work struct {
 	write  []clusterstore.LinkedCache
 	remove []*generation
@@ -218,7 +212,7 @@ type work struct {
 
 func (w *work) empty() bool { return len(w.write)+len(w.remove) == 0 }
 
-// plan lists the copies, and decides which copies to write and which copies to delete. The version
+// plan lists the copies, and decides which copies to write and which to delete. The version
 // argument is the resource version for the list request.
 func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, version string) *work {
 	all, err := c.list(ctx, clusterLabel, version)
@@ -241,8 +235,8 @@ func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, ver
 	return c.decide(ctx, all, links)
 }
 
-// decide compares the generations, the newest first, with the links. A generation is up to date if
-// it was written during the present outage, of the cluster that the link has now.
+// decide compares the generations, the newest first, with the links. An up-to-date generation was
+// written during the present outage, and comes from the cluster to which the link refers now.
 func (c *Copies) decide(ctx context.Context, all []*generation, links []clusterstore.LinkedCache) *work {
 	w := &work{room: maxAll}
 	linked := make(map[federation.ClusterName]*clusterstore.LinkedCache)
@@ -280,15 +274,14 @@ func (c *Copies) decide(ctx context.Context, all []*generation, links []clusters
 	return w
 }
 
-// isOver reports whether the outage that led to a generation is over. If the cluster was ready in
-// this replica when the copy was written, the replica cannot know, because another replica had lost
-// the cluster.
+// isOver reports whether the outage that led to a generation is over. A replica in which the
+// cluster was ready when the copy was written cannot know, so isOver returns false there.
 func isOver(g *generation, l *clusterstore.LinkedCache) bool {
 	return l.State == cluster.Ready && time.Since(l.Since) >= readyFor && l.Since.After(g.Written)
 }
 
 // isDamaged reads a complete generation back, and reports whether it must be written again. Each
-// replica that has the lost cluster in its cache reads a generation once.
+// replica that has cached the lost cluster reads a generation once.
 func (c *Copies) isDamaged(ctx context.Context, g *generation) bool {
 	o := c.outages[g.Cluster]
 	if o == nil || !g.complete() || o.intact == g.Checksum {
@@ -303,7 +296,6 @@ func (c *Copies) isDamaged(ctx context.Context, g *generation) bool {
 	return isUnusable(err)
 }
 
-// campaign tries to become the leader. As the leader, the replica does the work.
 func (c *Copies) campaign(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, leadTime)
 	defer stop()
@@ -314,8 +306,7 @@ func (c *Copies) campaign(ctx context.Context) error {
 	})
 }
 
-// lead does the work once. The lead method first makes a new plan, because another leader may have
-// done the work in the meantime.
+// lead first makes a new plan, because another leader may have done the work in the meantime.
 func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 	links, _ := c.caches()
 	c.note(links)
@@ -347,7 +338,7 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 	}
 }
 
-// write writes a new generation of at most the given size, and returns its size in bytes.
+// write writes a new generation of at most room bytes, and returns its size.
 func (c *Copies) write(
 	ctx context.Context, leader *lease.Leadership, l *clusterstore.LinkedCache, room int,
 ) (int, error) {
@@ -374,7 +365,6 @@ func (c *Copies) write(
 	return h.Bytes, nil
 }
 
-// remove deletes the ConfigMaps of a generation.
 func (c *Copies) remove(ctx context.Context, leader *lease.Leadership, g *generation) error {
 	for _, name := range g.names {
 		err := c.request(ctx, leader, func(ctx context.Context) error {
@@ -387,7 +377,7 @@ func (c *Copies) remove(ctx context.Context, leader *lease.Leadership, g *genera
 	return nil
 }
 
-// request sends a request while this replica is the leader. If the request fails, it is repeated.
+// request sends a request while this replica is the leader, and repeats it if it fails.
 func (c *Copies) request(ctx context.Context, leader *lease.Leadership, send func(context.Context) error) (err error) {
 	for range maxAttempts {
 		if err := c.limiter.Wait(ctx); err != nil {
@@ -405,7 +395,6 @@ func (c *Copies) request(ctx context.Context, leader *lease.Leadership, send fun
 	return err
 }
 
-// publish makes the state of the copies visible to Status.
 func (c *Copies) publish() {
 	s := &adminapi.CacheCopies{Off: c.o.MaxAge == 0}
 	if c.problem != nil {
@@ -424,7 +413,6 @@ func (c *Copies) publish() {
 	c.status.Store(s)
 }
 
-// Status returns the current state of the copies.
 func (c *Copies) Status() adminapi.CacheCopies {
 	s := *c.status.Load()
 	s.LeaseError = c.candidate.Status().Problem
@@ -439,8 +427,8 @@ func (c *Copies) Missing() prometheus.Collector {
 	}, func() float64 { return float64(len(c.Status().Missing)) })
 }
 
-// Refused returns the requests that the API server rejects. If copies are disabled, Refused does
-// not return any requests, because the rejected requests do not matter.
+// Refused returns the requests that the API server rejects. If copies are disabled, it returns nil,
+// because the rejected requests do not matter.
 func (c *Copies) Refused() []adminapi.RefusedRequest {
 	if c.o.MaxAge == 0 {
 		return nil
