@@ -115,6 +115,10 @@ func TestHostileSet(t *testing.T) {
 	if err := s.add(again, limit); !errors.Is(err, errTooLarge) {
 		t.Errorf("one address again and again: %v", err)
 	}
+	s = getState{bytes: maxBytes}
+	if err := s.apply(&pb.Update{Update: &pb.Update_Add{Add: again}}); !errors.Is(err, errTooLarge) {
+		t.Errorf("beyond the limit of the command: %v", err)
+	}
 }
 
 // TestDeepConditions checks that the conditions of a profile are described only to a limited depth.
