@@ -62,8 +62,10 @@ type corpusKind struct {
 func newCorpusKind[T any, O interface {
 	*T
 	decode.Object
-}](kind schema.GroupVersionKind, used string, spice func(clustertest.Maker, O), from func(decode.Sources) decode.Source[O],
-	compact func(O) any) corpusKind {
+}](
+	kind schema.GroupVersionKind, used string, spice func(clustertest.Maker, O),
+	from func(decode.Sources) decode.Source[O], compact func(O) any,
+) corpusKind {
 	return corpusKind{GroupVersionKind: kind, used: used,
 		make: func(m clustertest.Maker) []byte {
 			o := O(new(T))

@@ -12,7 +12,7 @@ import (
 // forgeSteps are what a hostile linked cluster asserts of others, and what makes that matter: local Pods come and go.
 var forgeSteps = []step{
 	{"forge", 3, forge},
-	{"local owner", 2, func(w *world, _ *cluster, _ string) string { return toggleOwned(w, w.clusters[0]) }},
+	{"local owner", 2, inLocal(toggleOwned)},
 }
 
 // ownedAddresses are those of local Pods that come and go. Linked clusters offer them too.

@@ -16,6 +16,11 @@ type step struct {
 	do     func(*world, *cluster, string) string
 }
 
+// inLocal returns a function for the field do that acts on the local cluster.
+func inLocal(act func(w *world, local *cluster) string) func(*world, *cluster, string) string {
+	return func(w *world, _ *cluster, _ string) string { return act(w, w.clusters[0]) }
+}
+
 // endpointSteps change what a cluster offers of a service.
 var endpointSteps = []step{
 	{"grow", 20, func(w *world, c *cluster, s string) string { return grow(w, c, s, 1+w.rng.IntN(4)) }},

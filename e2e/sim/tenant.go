@@ -29,8 +29,8 @@ const (
 var tenantSteps = []step{
 	{"tenant: policy", 3, tenantPolicy},
 	{"tenant: slices", 3, tenantSlices},
-	{"tenant: definition", 3, func(w *world, _ *cluster, _ string) string { return tenantDefinition(w, w.clusters[0]) }},
-	{"tenant: preference", 3, func(w *world, _ *cluster, _ string) string { return tenantPreference(w, w.clusters[0]) }},
+	{"tenant: definition", 3, inLocal(tenantDefinition)},
+	{"tenant: preference", 3, inLocal(tenantPreference)},
 	{"tenant: nonsense", 3, tenantNonsense},
 }
 
