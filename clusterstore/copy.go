@@ -14,11 +14,10 @@ import (
 	"isthmus/internal/pace"
 )
 
-// If a replica starts while the API of a linked cluster is unreachable, the replica cannot fill a
-// cache of the cluster. Another replica may have stored a copy of its cache in the local cluster
-// (package local/copies). In this case, the link serves the copy like a stale cluster until the
-// cluster in the next field has synced. A copy does not have credentials, so a rotation never
-// involves a copy.
+// A replica that starts while the API of a linked cluster is unreachable cannot fill its cache for
+// that cluster. Another replica may have stored a copy of its cache in the local cluster (package
+// local/copies). In this case, the link serves the copy like a stale cluster until the cluster in
+// the next field has synced. A copy contains no credentials, so a rotation never involves a copy.
 
 // CopiedCluster describes the linked cluster whose cache was copied.
 type CopiedCluster struct {
@@ -40,7 +39,8 @@ func (c *CopiedCluster) check(creds *credentials) error {
 	return nil
 }
 
-// Copy is a copy of a linked cluster's cache, written after the cluster's API became unreachable.
+// Copy is a copy of a linked cluster's cache, written after the API of the cluster became
+// unreachable.
 type Copy struct {
 	CopiedCluster
 	Lists map[string][]byte // as in [cluster.Copied]
@@ -51,17 +51,18 @@ type UnusableCopy string
 
 func (u UnusableCopy) Error() string { return string(u) }
 
-// LinkedCache is the cache of a linked cluster, for the writer of copies.
+// LinkedCache describes the cache of a linked cluster to the writer of copies.
 type LinkedCache struct {
 	CopiedCluster // Lost is zero unless the cluster is stale
 	State         cluster.State
 	Since         time.Time // start of the state
-	// Copy is the method Copy of the cluster. If this replica has not listed the cluster, Copy is
+	// Copy is the Copy method of the cluster. If this replica has not listed the cluster, Copy is
 	// nil.
 	Copy func(limit int) (map[string][]byte, error)
 }
 
-// Caches returns the caches of all links. If some links may be missing, the listed result is false.
+// Caches returns the caches of all links. If some links may be missing from the list, listed is
+// false.
 func (s *Store) Caches() (list []LinkedCache, listed bool) {
 	links := s.publishedLinks()
 	s.mu.Lock()
@@ -82,18 +83,19 @@ func (s *Store) Caches() (list []LinkedCache, listed bool) {
 }
 
 const (
-	// silence is the time after which a link reads its copy, if the starting cluster has not sent
-	// anything.
+	// silence limits how long a starting cluster may send nothing before its link reads a copy.
 	silence = 5 * time.Second
-	// copyPatience is how long a copy may delay readiness, and how long a link tries to read it.
+	// copyPatience limits how long a copy may delay readiness, and how long a link tries to read a
+	// copy.
 	copyPatience = 10 * time.Second
-	// maxLoads is the number of copies that are read and loaded at the same time. It limits the
-	// memory that copies need. With two, a start from copies takes longer than a start from API
-	// servers (make bench BENCH=copies).
+	// maxLoads is the maximum number of copies that are read and loaded at the same time, which
+	// limits the memory for copies. If maxLoads were 2, a start from copies would take longer than
+	// a start from API servers (make bench BENCH=copies).
 	maxLoads = 4
 )
 
-// linkCopy is the copy of a link's cluster. Only the link's goroutine writes to a linkCopy.
+// linkCopy holds the copy of a link's cluster. Only the goroutine of the link writes the fields of
+// a linkCopy.
 type linkCopy struct {
 	allowed bool            // the copy may be read; set for links that exist when the replica starts
 	cluster *runningCluster // has loaded the copy; nil without a copy
@@ -102,14 +104,14 @@ type linkCopy struct {
 	release time.Time       // until when next waits for kinds of the copy; zero until next has synced
 }
 
-// end drops the copy, and waits until its cluster has stopped.
+// end drops the copy and waits until its cluster has stopped.
 func (c *linkCopy) end() {
 	c.cluster.stop()
 	*c = linkCopy{}
 }
 
-// useCopy reads and loads the copy if the cluster turns out to be lost. The link does not react to
-// changes in the meantime.
+// useCopy reads and loads the copy if the cluster cannot be reached. While useCopy runs, the link
+// does not react to changes.
 func (l *link) useCopy(ctx context.Context) {
 	c := &l.copy
 	if wait, needed := l.untilCopy(); needed && wait <= 0 {
@@ -126,7 +128,7 @@ func (l *link) useCopy(ctx context.Context) {
 	}
 }
 
-// untilCopy returns the time that the link still waits before it reads the copy. If the link does
+// untilCopy returns how long the link must still wait before it reads the copy. If the link does
 // not need the copy, the needed result is false.
 func (l *link) untilCopy() (wait time.Duration, needed bool) {
 	if !l.copy.allowed || l.next == nil || closed(l.store.settled) {
@@ -146,8 +148,8 @@ func (l *link) untilCopy() (wait time.Duration, needed bool) {
 	return time.Until(last.Add(silence)), true
 }
 
-// loadCopy sets the copy's cluster to a cluster that has loaded the copy. If no copy exists, the
-// cluster stays nil. If a read fails, loadCopy retries it.
+// loadCopy starts a cluster that loads the copy, and retries after failed reads. If no copy exists,
+// loadCopy does nothing.
 func (l *link) loadCopy(ctx context.Context) error {
 	for began := time.Now(); ; {
 		err := l.tryCopy(ctx)
@@ -158,7 +160,6 @@ func (l *link) loadCopy(ctx context.Context) error {
 	}
 }
 
-// tryCopy is one attempt of loadCopy.
 func (l *link) tryCopy(ctx context.Context) error {
 	if !l.store.loads.take(ctx) {
 		return ctx.Err()
@@ -184,7 +185,7 @@ func (l *link) tryCopy(ctx context.Context) error {
 	loaded.start(ctx, newStarts(1))
 	for !closed(made.Synced()) {
 		changed := made.HealthChanged()
-		// Once the copy has been loaded, the Err field says that the API server was not reached.
+		// Once the copy has been loaded, Err only says that the API server has not been reached.
 		if h := made.Health(); ctx.Err() != nil || h.Err != nil && !h.StaleSince.Equal(found.Lost) {
 			loaded.stop()
 			return UnusableCopy(fmt.Sprint(cmp.Or(ctx.Err(), h.Err)))
@@ -200,8 +201,7 @@ func (l *link) tryCopy(ctx context.Context) error {
 	return nil
 }
 
-// serveCopy makes the table read the copy once the copy has been loaded, unless the cluster in the
-// next field has synced.
+// serveCopy makes the table read a loaded copy, unless the cluster in the next field has synced.
 func (l *link) serveCopy() {
 	c := &l.copy
 	if c.served || c.cluster == nil || closed(l.next.cluster.Synced()) || l.awaitsGateways() {
@@ -214,10 +214,9 @@ func (l *link) serveCopy() {
 }
 
 // copyStays reports whether the link still serves the copy although the cluster in the next field
-// has synced. The link does so until that cluster has listed each kind of object that the copy
-// contains. An API server that is starting may reject requests, and Isthmus only requests an
-// optional kind again after a pause. The wait for missing kinds is limited, because the credentials
-// may lack permissions.
+// has synced. The cluster in the next field must first list each kind of object in the copy. A
+// starting API server may reject requests, and Isthmus retries an optional kind only after a pause.
+// The wait for missing kinds is limited, because the credentials may lack permissions.
 func (l *link) copyStays() bool {
 	c := &l.copy
 	if !c.served || len(awaitedKinds(c.cluster.cluster.Health(), l.next.cluster.Health())) == 0 {
@@ -229,8 +228,8 @@ func (l *link) copyStays() bool {
 	return time.Now().Before(c.release)
 }
 
-// copyDue returns a channel that receives a value when the link must read its copy, or must no
-// longer serve it. If neither may happen, the channel is nil.
+// copyDue returns a channel that receives a value when the link must read its copy or stop serving
+// it. If neither can happen, the channel is nil.
 func (l *link) copyDue() <-chan time.Time {
 	if wait, needed := l.untilCopy(); needed {
 		return time.After(wait)

@@ -30,20 +30,19 @@ import (
 	"isthmus/clusterstore/kube"
 )
 
-// A copy of a cluster consists of Kubernetes lists in the form in which the cluster's API server
-// would send them. Each kind has an expand function in addition to its compact function. The expand
-// function of a kind returns the smallest object that compacts to the given cached value. If
-// Config.Copied is set, the Cluster reads the lists of a copy instead of an API server's lists. The
-// decoder and the cache are the same in both cases.
+// A copy of a cluster consists of Kubernetes lists in the form in which an API server would send
+// them. The expand function of each kind returns the smallest object that compacts to a given
+// cached value. If Config.Copied is set, a Cluster reads the lists of a copy with the same decoder
+// and cache as the lists of an API server.
 
-// Copy returns the cached objects of a linked cluster as gzipped lists, by resource. Copy returns a
-// list for each kind that has been listed. If the lists are larger than the limit, in bytes, Copy
+// Copy returns the cached objects of a linked cluster as gzipped lists, by resource. The result
+// contains each kind of object that has been listed. If the lists exceed the limit, in bytes, Copy
 // returns an error.
 //
-// Exports are not copied. Servers that could not be decoded and invalid ExternalWorkloads cannot be
-// copied, because the cache only contains the reason why they are invalid. EndpointSlices are copied
-// before Pods. Even if the cluster changes during Copy, the copy therefore contains all Pods to which
-// its slices refer, in the same or a newer version. Equal caches have equal copies.
+// Exports are not copied. Invalid Servers and ExternalWorkloads cannot be copied, because the cache
+// contains only the reason why they are invalid. EndpointSlices are copied before Pods, so that a
+// copy contains all Pods to which its slices refer, in the same or a newer version, even if the
+// cluster changes during the call. The copies of equal caches are equal.
 func (c *Cluster) Copy(limit int) (map[string][]byte, error) {
 	w := &copyWriter{cluster: c, limit: limit, lists: make(map[string][]byte)}
 	rules := c.cfg.Rules
@@ -65,7 +64,6 @@ func (c *Cluster) Copy(limit int) (map[string][]byte, error) {
 	return w.lists, w.err
 }
 
-// copyWriter collects the lists of a copy.
 type copyWriter struct {
 	cluster *Cluster
 	limit   int // of the lists, in bytes
@@ -75,7 +73,7 @@ type copyWriter struct {
 }
 
 // copyKind adds the list of one kind to a copy. The expand function returns an object without its
-// names, or nil for objects to leave out.
+// namespace and name, or nil for an object that cannot be copied.
 func copyKind[O interface {
 	comparable
 	decode.Object
@@ -110,17 +108,16 @@ func copyKind[O interface {
 	}
 }
 
-// nonEmpty returns the labels or annotations without those whose value is empty.
+// nonEmpty removes labels or annotations with an empty value.
 func nonEmpty(all map[string]string) map[string]string {
 	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
 	return all
 }
 
-// protobufObject is an object of a built-in Kubernetes kind. The objects of other kinds are encoded
-// as JSON.
+// protobufObject is an object of a built-in Kubernetes kind. Objects of other kinds are encoded as
+// JSON.
 type protobufObject interface{ Marshal() ([]byte, error) }
 
-// appendItem appends an object to the encoded items of a list.
 func appendItem(items []byte, o decode.Object) ([]byte, error) {
 	if p, ok := o.(protobufObject); ok {
 		data, err := p.Marshal()
@@ -133,11 +130,12 @@ func appendItem(items []byte, o decode.Object) ([]byte, error) {
 	return append(items, data...), err
 }
 
-// Protobuf field numbers of the items in every kind of list, and of the list in a runtime.Unknown.
+// The protobuf field numbers of the items in a list of any kind, and of the list in a
+// runtime.Unknown.
 const itemsNumber, rawNumber = 2, 2
 
-// encodeList returns a list with the given items, compressed with gzip. A list in protobuf consists
-// of a prefix and a runtime.Unknown.
+// encodeList returns a gzipped list with the given items. A protobuf list consists of a prefix and
+// a runtime.Unknown.
 func encodeList(of schema.GroupVersionKind, items []byte, protobuf bool) []byte {
 	version, kind := of.ToAPIVersionAndKind()
 	head := fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"items":[`, version, kind)
@@ -157,8 +155,8 @@ func encodeList(of schema.GroupVersionKind, items []byte, protobuf bool) []byte 
 	return list.Bytes()
 }
 
-// Copied is a copy of a linked cluster, which a Cluster reads instead of an API server. A Copied
-// must not be shared between Clusters.
+// Copied is a copy of a linked cluster, which a Cluster reads instead of an API server. Clusters
+// must not share a Copied.
 type Copied struct {
 	Lost  time.Time         // since when the cluster has been stale
 	Lists map[string][]byte // result of Cluster.Copy; each list is removed when it is read
@@ -166,8 +164,8 @@ type Copied struct {
 	mu sync.Mutex // guards Lists
 }
 
-// client returns a client that reads the copy. If the copy has no list of a kind, the client
-// reports that the server does not serve the kind. Watches receive no event.
+// client returns a client that reads the copy. The client reports that a kind without a list is not
+// served. Watches receive no events.
 func (f *Copied) client() *kube.Client {
 	client := &kube.Client{}
 	client.Sources = decode.NewSources(&http.Client{Transport: f}, &url.URL{Scheme: "https", Host: "copy"})
@@ -175,8 +173,8 @@ func (f *Copied) client() *kube.Client {
 	return client
 }
 
-// RoundTrip responds to the first list request for a resource as an API server would. RoundTrip
-// does not respond to a watch request until the request is canceled.
+// RoundTrip responds to the first list request for a resource as an API server would. A watch
+// request blocks until it is canceled.
 func (f *Copied) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Query().Has("watch") {
 		<-request.Context().Done()
@@ -206,7 +204,7 @@ func (f *Copied) RoundTrip(request *http.Request) (*http.Response, error) {
 var errCopied = errors.New("the API server has not been reached since this replica started, " +
 	"so a copy of the cluster is served")
 
-// adjust changes the health to that of a stale cluster once the cluster has synced from the copy.
+// Once the cluster has synced from the copy, adjust changes the health to that of a stale cluster.
 // The receiver may be nil.
 func (f *Copied) adjust(h *follow.Health, synced <-chan struct{}) {
 	if f == nil {
