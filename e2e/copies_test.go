@@ -285,8 +285,8 @@ func (l *lostEast) awaitNoCopy(t *testing.T) {
 	t.Logf("the copy was deleted after %v", time.Since(began).Round(time.Second))
 }
 
-// firstAddrs returns the addresses in the first message of a new stream. It returns nil if the
-// replica does not know the endpoints in east.
+// firstAddrs returns the addresses in the first message of a new stream, or nil if the replica does
+// not know the endpoints in east.
 func (l *lostEast) firstAddrs(t *testing.T, replica int) []netip.AddrPort {
 	t.Helper()
 	conn, err := proxy.Dial(l.replicas[replica].Addr())

@@ -56,7 +56,8 @@ func (o *observed) documented(t *testing.T) {
 	})
 }
 
-// undocumented names the families that are not as in the table's rows, and those that no row names.
+// undocumented returns an error that lists the families whose type or labels differ from
+// docs/metrics.md, and the families that are missing there.
 func undocumented(rows [][]string, families map[string]*dto.MetricFamily) error {
 	lines := make(map[string]string)
 	for name, f := range families {
@@ -84,8 +85,8 @@ func undocumented(rows [][]string, families map[string]*dto.MetricFamily) error 
 	return errors.Join(errs...)
 }
 
-// unobserved names the histograms that have no observations at either gateway: the first writes EndpointSlices, the
-// second reads core Endpoints.
+// unobserved returns an error that lists the histograms without observations at both replicas. The
+// first replica writes EndpointSlices, and the second reads core Endpoints.
 func unobserved(a, b map[string]*dto.MetricFamily) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(a)) {
@@ -101,7 +102,7 @@ func observations(f *dto.MetricFamily) bool {
 	return slices.ContainsFunc(f.GetMetric(), func(m *dto.Metric) bool { return m.GetHistogram().GetSampleCount() > 0 })
 }
 
-// families returns what a gateway exports.
+// families returns the metric families of a replica.
 func (o *observed) families(t *testing.T, g *harness.Replica) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -112,7 +113,6 @@ func (o *observed) families(t *testing.T, g *harness.Replica) map[string]*dto.Me
 	return families
 }
 
-// labelsOf returns the labels that a family's series have, sorted.
 func labelsOf(f *dto.MetricFamily) []string {
 	names := map[string]bool{}
 	for _, m := range f.GetMetric() {
@@ -123,14 +123,14 @@ func labelsOf(f *dto.MetricFamily) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// unclean are the names that promlint objects to and that are as they are because Linkerd's destination controller has
-// them: counters without _total.
+// unclean contains the names that promlint rejects and that Isthmus shares with Linkerd's
+// destination controller: counters without the suffix _total.
 var unclean = []string{
 	"endpoint_profile_updates_queue_overflow", "endpoint_updates_queue_overflow", "endpoints_updates",
 	"profile_updates", "profile_updates_queue_overflow", "workload_updates",
 }
 
-// lint: promlint objects to those names and no others.
+// lint checks that promlint rejects exactly the names in unclean.
 func lint(t *testing.T, families map[string]*dto.MetricFamily) {
 	problems, err := promlint.NewWithMetricFamilies(slices.Collect(maps.Values(families))).Lint()
 	if err != nil {
@@ -150,7 +150,7 @@ func lint(t *testing.T, families map[string]*dto.MetricFamily) {
 	}
 }
 
-// oldestKubectl returns the oldest kubectl that docs/install.md names. Its file is called kubectl.
+// oldestKubectl returns the path of the oldest supported kubectl. The file is called kubectl.
 func oldestKubectl(t *testing.T) (path string) {
 	t.Helper()
 	built, err := harness.Kubectl.Path(t.Context())
@@ -160,7 +160,7 @@ func oldestKubectl(t *testing.T) (path string) {
 	return path
 }
 
-// TestOldestKubectl checks that the oldest kubectl is built from the version that docs/install.md names.
+// TestOldestKubectl checks that the oldest kubectl is built from the version in docs/install.md.
 func TestOldestKubectl(t *testing.T) {
 	t.Parallel()
 	version, err := os.ReadFile("tools/kubectl/version.txt")
@@ -174,7 +174,7 @@ func TestOldestKubectl(t *testing.T) {
 	}
 }
 
-// shownCommand is a command of kubectl, in a block or within a sentence.
+// shownCommand matches a kubectl command in a code block or in a sentence.
 var shownCommand = regexp.MustCompile("(?m)`(kubectl [^`]+)`|^ *(kubectl .*)$")
 
 // documentedCommands returns the distinct kubectl commands in docs without comments. It skips

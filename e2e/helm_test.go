@@ -92,10 +92,9 @@ var chartLabels = []string{
 	"helm.sh/chart",
 }
 
-// asBase removes the known differences between the rendered chart and manifests/install: the
-// release in the names of cluster-scoped objects, Helm's labels, and the form of the
-// ServiceAccounts in bindings. ClusterRoleBindings in manifests and the RoleBinding for exports use
-// user names.
+// asBase removes the known differences between the rendered chart and manifests/install. The chart
+// adds the release to the names of cluster-scoped objects, and adds Helm's labels. In manifests,
+// ClusterRoleBindings and the RoleBinding for exports refer to ServiceAccounts by user names.
 func asBase(objects []*unstructured.Unstructured) {
 	for _, o := range objects {
 		labels := o.GetLabels()

@@ -272,8 +272,8 @@ func TestLargeSet(t *testing.T) {
 	}
 }
 
-// open subscribes and waits until all endpoints have been received. It checks the sizes of the
-// messages.
+// open opens the stream and waits until all endpoints have been received. It checks the sizes of
+// the messages.
 func (l *large) open(s *proxy.Stream) {
 	l.t.Helper()
 	l.sizes.take()

@@ -201,8 +201,8 @@ func TestLinkVerbs(t *testing.T) {
 	w.revoked(t)
 }
 
-// halfway checks that link reports a permission that the API server refuses halfway, and that
-// running the command again continues.
+// halfway checks that link reports a missing permission that only the API server can detect.
+// Running the command again with the permission must complete the link.
 func (w *linked) halfway(t *testing.T) {
 	t.Helper()
 	must(t, w.clients["east"].Apply(

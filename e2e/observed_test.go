@@ -480,8 +480,8 @@ type updated struct {
 }
 
 // updates continuously updates one object of each kind whose informer lag is measured, until the
-// test ends. EndpointSlices are already updated with the Pods. A replica measures at most the first
-// update per second of a kind in a cluster, and only if no object of that kind was created within
+// test ends. EndpointSlices are already updated with the Pods. A replica measures at most one
+// update per second for each kind and cluster, and none if an object of the kind was created within
 // the previous second. The objects are therefore in clusters where no others of their kind are
 // created, such as Pods in north, which is not scaled.
 func (o *observed) updates() {

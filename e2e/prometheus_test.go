@@ -34,8 +34,8 @@ type prometheusServer struct {
 	proc *harness.Process
 }
 
-// startPrometheus starts a server and waits until it is ready. Only the wait is limited by ctx: the
-// server runs until Stop or until this process ends.
+// startPrometheus starts a server and waits until it is ready. The context only limits the wait:
+// the server runs until Stop or until this process ends.
 func startPrometheus(ctx context.Context, cfg prometheusConfig) (*prometheusServer, error) {
 	binary, err := harness.Prometheus.Path(ctx)
 	if err != nil {

@@ -64,8 +64,8 @@ func proxies(s Scale) Trial {
 }
 
 // serviceChanges returns three changes to a service: to an endpoint, to the profile of the local
-// Service, and to the profile of the federated Service. The cluster of the endpoint depends on the
-// number of the service.
+// Service, and to the profile of the federated Service. The number of the service determines the
+// cluster of the endpoint.
 func serviceChanges(i int) []change {
 	name := fleet.Service(i)
 	endpoint := change{cluster: i % 3, service: name, method: getMethod, authorities: []string{federated(i)}}

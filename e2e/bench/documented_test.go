@@ -100,8 +100,8 @@ func TestDocumentedTrials(t *testing.T) {
 	}
 }
 
-// TestPerformancePage checks that README.md describes all trials of both modes in order, and that
-// the page has exactly one row for each figure of make bench, with its target.
+// TestPerformancePage checks that README.md describes all trials of both modes in order. The
+// performance page must contain exactly one row for each figure of make bench, with its target.
 func TestPerformancePage(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
@@ -139,7 +139,8 @@ func TestPerformancePage(t *testing.T) {
 	}
 }
 
-// TestGrowthPage checks that the page contains exactly the figures and sizes of make growth.
+// TestGrowthPage checks that the documentation contains exactly the figures and sizes of make
+// growth.
 func TestGrowthPage(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {

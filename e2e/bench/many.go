@@ -89,7 +89,7 @@ type manyChanges struct {
 	changed map[string]bool        // Pods with a changed label
 }
 
-// make makes changes for the duration in ManyScale.Over.
+// make makes random changes for the duration in ManyScale.Over.
 func (m *manyChanges) make() {
 	each := m.Rates.Node + m.Rates.Endpoint + m.Rates.Label
 	next := time.Now()
@@ -152,7 +152,7 @@ func (m *manyChanges) sent(cluster, service int) {
 	m.seen[authority] = append(m.seen[authority], time.Now())
 }
 
-// number returns the number of a Service in a cluster among all Services.
+// number returns the position of a cluster's Service among all Services.
 func (m *manyChanges) number(cluster, service int) int {
 	return (cluster-1)/m.Spread*m.ManyScale.Services + service
 }

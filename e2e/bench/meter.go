@@ -24,8 +24,8 @@ type meter struct {
 	messagesBefore, bytesBefore int
 }
 
-// expect returns the number of messages since the start. Any other number than expected ends the
-// run.
+// expect returns the number of messages since the start. If the number differs from the argument,
+// the run ends.
 func (m *meter) expect(messages int) float64 {
 	got := m.messages()
 	if got != messages {
@@ -53,8 +53,8 @@ func (m *meter) flip(c change, times int) (cpu time.Duration, updates float64, l
 	return cpu, m.expect(times * m.streams.Streams()), lasts
 }
 
-// rolled sets the figures of a completed restart. The least argument is the number of bytes that
-// would have sufficed per stream.
+// rolled sets the figures of a completed restart. The argument least is the number of bytes per
+// stream that would have been enough.
 func (m *meter) rolled(over time.Time, least int) {
 	streams := float64(m.streams.Streams())
 	m.set("late", milliseconds(latest(m.streams).Sub(over)))

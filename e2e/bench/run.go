@@ -188,7 +188,7 @@ func spread(streams, conns, services int, authority func(service int) string) lo
 	return cfg
 }
 
-// local and federated return the authority of a Service by its number.
+// local and federated return the authorities of a Service and of its federated Service by number.
 func local(i int) string     { return fleet.Authority(fleet.Service(i)) }
 func federated(i int) string { return fleet.Authority(fleet.Federated(fleet.Service(i))) }
 

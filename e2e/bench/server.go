@@ -75,8 +75,8 @@ type change struct {
 	authorities []string
 }
 
-// change makes a change, or makes the floor send the matching step. It returns the time after the
-// change.
+// change makes a change, or makes the floor send the corresponding message. It returns the time
+// after the change.
 func (s *server) change(c change) time.Time {
 	switch {
 	case s.floor != nil:

@@ -18,7 +18,7 @@ type SpillScale struct {
 }
 
 // spill returns a trial with streams to services that prefer the local cluster. One after the
-// other, the services are scaled to zero in the local cluster, and then back. The floor replays the
+// other, the services are scaled to zero in the local cluster and back. The floor then sends the
 // recorded messages at the same times. The trial uses its own clusters, because 150,000 endpoints
 // are too many for the other trials.
 func spill(s Scale) Trial {

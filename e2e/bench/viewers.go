@@ -11,7 +11,8 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// ViewersScale is a fleet with changes, and the number of viewers of the page.
+// ViewersScale contains the size of a fleet with changes, and the number of people who view the
+// page.
 type ViewersScale struct {
 	ManyScale
 	Viewers int

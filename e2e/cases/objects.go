@@ -127,7 +127,8 @@ func namedPort(text string) (name, port string) {
 	return "", text
 }
 
-// tcpPort returns a TCP port with an optional name. The port number is stored under the given key.
+// tcpPort returns a TCP port with an optional name. The key argument is the JSON field for the port
+// number.
 func tcpPort(key, name, port string) (object, error) {
 	n, err := number(port)
 	if err != nil {

@@ -133,8 +133,8 @@ func (r *Runner) run(ctx context.Context, c *Case) (err error) {
 	return nil
 }
 
-// revive restarts what has died during the previous case, which failed for that reason. It also
-// restarts a replica that the previous case left stopped, unless the next case begins with a
+// revive restarts processes that died during the previous case, which failed for that reason. It
+// also restarts a replica that the previous case left stopped, unless the next case begins with a
 // restart.
 func (r *Runner) revive(ctx context.Context, restarted bool) error {
 	for name, w := range r.writers {

@@ -153,8 +153,8 @@ func sameAddrs(got, want []netip.AddrPort) error {
 		len(got), len(want), strings.Join(missing, " "), strings.Join(surplus, " "))
 }
 
-// firstMessage waits for the first message of the current call. A snapshot without a message means
-// that the call ended first.
+// firstMessage waits for the first message of the current call. If the snapshot contains no
+// message, the call ended before the first message.
 func (s *stream) firstMessage(ctx context.Context, limit time.Duration) (snap proxy.Snapshot, err error) {
 	err = eventually(ctx, wait{limit: limit, changed: s.Changed}, func() (int64, error) {
 		snap = s.Snapshot()

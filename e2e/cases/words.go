@@ -107,9 +107,10 @@ type options struct {
 	annotations map[string]any
 }
 
-// readOptions parses options. A key ending in = expects one value, a key ending in =... accepts
-// several values, and a key ending in . accepts any suffix with a value. Other keys are flags. The
-// keys label. and annotation. are always accepted.
+// readOptions parses options according to the suffix of each key. A key with the suffix "=" expects
+// one value, and "=..." allows several values. A key with the suffix "." accepts a value for any
+// longer name. Keys without a suffix are flags. The keys "label." and "annotation." are always
+// accepted.
 func readOptions(words []string, keys ...string) (options, error) {
 	o := options{
 		values:      map[string][]string{},
@@ -147,7 +148,7 @@ func knownKey(key string, keys []string) bool {
 	return false
 }
 
-// one returns the only value for a key, or otherwise if the key is absent.
+// one returns the only value for a key, or the default in otherwise.
 func (o options) one(key, otherwise string) string {
 	if values := o.values[key]; len(values) > 0 {
 		return values[0]

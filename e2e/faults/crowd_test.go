@@ -14,7 +14,7 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// raw is a codec that does not decode messages, because crowds ignore their contents.
+// raw is a codec that does not decode messages, because crowds only count them.
 type raw struct{}
 
 func (raw) Name() string { return "raw" }

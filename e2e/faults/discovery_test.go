@@ -17,12 +17,12 @@ import (
 	"isthmus/internal/apisim"
 )
 
-// optional lists the resources missing from the cluster with a huge API discovery. For each missing
-// resource, Isthmus requests the discovery, in this test all at once.
+// optional lists the resources that the cluster does not serve. Isthmus confirms the absence of
+// each resource with an API discovery, so this test causes several discoveries at once.
 var optional = []string{"replicasets", "jobs", "servers", "externalworkloads"}
 
-// TestVastDiscovery checks that responses to API discovery count towards the cluster's memory cap,
-// so that the replica does not use more memory than an HA installation of Linkerd provides.
+// TestVastDiscovery checks that responses to API discovery count towards the cluster's memory cap.
+// The replica must not use more memory than it has in an HA installation of Linkerd.
 func TestVastDiscovery(t *testing.T) {
 	inTurn(t)
 	start := func(name string) *endlessCluster {

@@ -16,10 +16,10 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// TestSecretsStaySecret links clusters with usable and unusable credentials that contain a marker
-// in every field of the kubeconfig, and rotates one link to credentials that do not work. The
-// marker must not appear in the debug log in either format, the pages of the admin server and the
-// commands that read them, the errors for proxies, or the exported traces.
+// TestSecretsStaySecret links clusters with usable and unusable credentials, which contain a marker
+// in every field of the kubeconfig. It also rotates one link to credentials that do not work. The
+// marker must not appear in the debug log, the pages of the admin server, the output of commands,
+// the errors for proxies, or the exported traces.
 func TestSecretsStaySecret(t *testing.T) {
 	inTurn(t)
 	sites := startSites(t, "west", "north")

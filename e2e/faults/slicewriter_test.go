@@ -16,9 +16,9 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// TestSliceWriter starts a replica with a namespace in which many Services each select the same
-// large set of ExternalWorkloads, and with namespaces that contain one of each. The slices for the
-// small namespaces must be among the first writes.
+// TestSliceWriter starts a replica in a cluster with one large and several small namespaces. In the
+// large namespace, many Services select the same ExternalWorkloads. The slices for the small
+// namespaces must be among the first writes.
 func TestSliceWriter(t *testing.T) {
 	inTurn(t)
 	services, workloads := either(60, 300), either(200, 1500)

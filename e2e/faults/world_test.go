@@ -228,7 +228,7 @@ type credentials struct {
 	token  string // empty for an administrator's certificate
 }
 
-// kubeconfig returns the credentials as a kubeconfig for a link.
+// kubeconfig returns the kubeconfig of a link with these credentials.
 func (c credentials) kubeconfig() ([]byte, error) {
 	client, user := c.site.client(), clientcmdapi.AuthInfo{Token: c.token}
 	if c.token == "" {

@@ -51,8 +51,8 @@ type Cluster struct {
 	closed bool
 }
 
-// StartCluster starts a cluster and returns once the API server is ready and serves the CRDs. Only
-// the wait is limited by ctx: the cluster runs until Close or until this process ends.
+// StartCluster starts a cluster and returns once the API server is ready and serves the CRDs. The
+// context only limits the wait: the cluster runs until Close or until this process ends.
 func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	if cfg.Dir == "" {
 		return nil, fmt.Errorf("cluster %s: no Dir", cfg.Name)

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// UsageError is an error in the arguments or in a file that is specified in the arguments. The exit
-// code is 2.
+// UsageError is an error in the arguments, or in a file that the arguments refer to. The exit code
+// is 2.
 type UsageError struct{ error }
 
 // Usage wraps an error in a UsageError.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Poll calls check until it returns nil, and waits for the interval every after each error. When
-// the limit or ctx expires, Poll returns the last error of check.
+// Poll calls check repeatedly until it returns nil, with a pause of the given interval after each
+// error. When the limit or ctx expires, Poll returns the last error of check.
 func Poll(ctx context.Context, limit, every time.Duration, check func() error) error {
 	over := time.Now().Add(limit)
 	for {

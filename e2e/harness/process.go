@@ -205,7 +205,7 @@ func (p *Process) Stop(limit time.Duration) error {
 	return errors.Join(fmt.Errorf("process %d has not ended within %v of SIGTERM: killed", p.Pid(), limit), p.Kill())
 }
 
-// end sends a signal and waits until the process ends or the over channel fires.
+// end sends a signal and waits until the process ends or the channel receives a value.
 func (p *Process) end(sig os.Signal, over <-chan time.Time) error {
 	if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

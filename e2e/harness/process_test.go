@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestEndsWithItsStarter kills a process that has started another process, and checks that both
-// end. Other systems than Linux only end children that read their input: see TestUntilEOF.
+// end. On systems other than Linux, a child only ends if it reads its input: see TestUntilEOF.
 func TestEndsWithItsStarter(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the kernel ends no process with another")

@@ -84,8 +84,8 @@ type Replica struct {
 	proc *Process
 }
 
-// StartReplica starts a replica on free ports of 127.0.0.1 and waits until it is ready. Only the
-// wait is limited by ctx: the replica runs until Stop or until this process ends.
+// StartReplica starts a replica on free ports of 127.0.0.1 and waits until it is ready. The context
+// only limits the wait: the replica runs until Stop or until this process ends.
 func StartReplica(ctx context.Context, cfg ReplicaConfig) (*Replica, error) {
 	if cfg.Binary == "" && cfg.Container == nil {
 		binary, err := Isthmus.Path(ctx)

@@ -1,10 +1,10 @@
-// Package proxy models linkerd2-proxy as a client of the Destination API: the state that the proxy
-// derives from messages, and the faults that a server must avoid.
+// Package proxy models linkerd2-proxy as a client of the Destination API. It derives the state of a
+// proxy from the received messages, and detects violations of the protocol (faults).
 //
 // GetState and ProfileState contain the state of a proxy. They are plain values without goroutines,
 // locks or clocks. Apply folds one message into the state and returns the faults in that message. A
-// Stream subscribes to an authority: it makes a call, folds the received messages, keeps the state
-// across reconnections as a proxy does, and can stop reading.
+// Stream makes a call and folds the received messages. Like a proxy, it keeps the state across
+// reconnections. A Stream can also stop reading.
 //
 // Some behavior of a proxy is not obvious from the protocol:
 //
@@ -20,7 +20,7 @@
 // Subscriber uses any server that accepts a connection. A real proxy finds the servers with DNS,
 // but the user of the Subscriber provides their addresses.
 //
-// The memory of a Stream does not grow with the number of messages. A Stream keeps the state, the
+// The memory of a Stream does not grow with the number of messages. A Stream stores the state, the
 // first message of the current call, a limited number of recent messages, and the addresses that
 // have been absent since the last Mark.
 package proxy

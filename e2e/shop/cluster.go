@@ -76,7 +76,7 @@ func (c *Cluster) zones() []zone {
 func (c *Cluster) Node() string { return c.zones()[0].Node }
 
 // Deploy writes the shop with the given number of Pods per Deployment. It waits until all Pods are
-// ready and in the EndpointSlices of their Services. Run must be running.
+// ready and in the EndpointSlices of their Services. It only works while Run is running.
 func (c *Cluster) Deploy(ctx context.Context, web, cart int) error {
 	type deployment struct {
 		Name     string

@@ -16,7 +16,7 @@ import (
 )
 
 // startAssets starts the prebuilt etcd and kube-apiserver as child processes, which end with this
-// process. On other systems than Linux, they survive if only this process is killed and not its
+// process. On systems other than Linux, they survive if only this process is killed and not its
 // process group.
 func startAssets(ctx context.Context, o serverOptions) (*servers, error) {
 	found, err := assets.Find(ctx)

@@ -63,10 +63,9 @@ func documentedBlock() (string, error) {
 	return "kubernetes " + string(block), nil
 }
 
-// dnsAddress returns the address of the CoreDNS at a port.
 func dnsAddress(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
-// awaitDNS waits until a CoreDNS knows a Service that every cluster has.
+// awaitDNS waits until CoreDNS resolves a Service that exists in every cluster.
 func awaitDNS(ctx context.Context, address string) error {
 	return harness.Poll(ctx, dnsLimit, 100*time.Millisecond, func() error {
 		lookup := exec.CommandContext(ctx, podProgram("nslookup"), "kubernetes.default.svc.cluster.local.")

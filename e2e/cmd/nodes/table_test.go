@@ -10,8 +10,8 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// TestRowOf checks that a row only includes what happened in the window, and that the outage of a
-// hanging replica counts from the time at which it stopped responding.
+// TestRowOf checks that a row only includes events in the window. The outage of a hanging replica
+// must start when it stops responding.
 func TestRowOf(t *testing.T) {
 	at := func(seconds int) time.Time { return time.Unix(1000+int64(seconds), 0) }
 	streams := map[string]Report{

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Env is the environment variable with the directory.
+// Env is the environment variable that contains the directory of the programs.
 const Env = "KUBEBUILDER_ASSETS"
 
 // Tag is the build tag that excludes the built-in servers from the controlplane command.

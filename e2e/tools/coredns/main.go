@@ -1,4 +1,4 @@
-// Command coredns is CoreDNS with the plugins that a cluster's DNS needs.
+// Command coredns runs CoreDNS with the plugins for the DNS of a cluster.
 package main
 
 import (

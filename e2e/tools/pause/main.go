@@ -1,4 +1,5 @@
-// Command pause is what holds a Pod's namespaces.
+// Command pause sleeps until it receives a signal. It runs in the container that holds a Pod's
+// namespaces.
 package main
 
 import (
