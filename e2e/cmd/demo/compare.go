@@ -12,7 +12,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// compare looks at the end's state in other ways.
+// compare checks the final state with other tools.
 func (d *demo) compare(ctx context.Context) error {
 	d.screen.print("\n")
 	err := d.parts(ctx, []part{
@@ -38,7 +38,7 @@ func (d *demo) mirror(ctx context.Context) error {
 	return d.firstOf(ctx, mirror, endpoints{east: addrs})
 }
 
-// firstOf opens a stream and checks that its first message holds everything.
+// firstOf opens a stream and checks that its first message contains all endpoints.
 func (d *demo) firstOf(ctx context.Context, authority string, want endpoints) error {
 	stream, closes, err := d.subscribe(ctx, proxy.Get, authority)
 	if err != nil {
@@ -54,7 +54,6 @@ func (d *demo) firstOf(ctx context.Context, authority string, want endpoints) er
 	return nil
 }
 
-// byGet runs isthmus get.
 func (d *demo) byGet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, seenLimit)
 	defer cancel()
@@ -84,7 +83,7 @@ func (d *demo) byGet(ctx context.Context) error {
 	return d.same("isthmus get", addrs)
 }
 
-// same compares a list of addresses with what should be.
+// same compares a list of addresses with the expected ones.
 func (d *demo) same(who string, addrs []netip.AddrPort) error {
 	slices.SortFunc(addrs, netip.AddrPort.Compare)
 	if want := d.want.all(); !slices.Equal(addrs, want) {

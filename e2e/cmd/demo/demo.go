@@ -23,26 +23,26 @@ const (
 	mirror    = "cart-east.shop.svc.cluster.local:80"
 )
 
-// names are the clusters in the order of the table's columns.
+// names lists the clusters in the order of the table's columns.
 var names = []string{west, east, north}
 
-// demo is what is running, and what should be seen of it.
+// demo contains all running parts of the demo and the expected state of its stream.
 type demo struct {
 	options options
 	screen  *screen
 	dir     string
-	fail    context.CancelCauseFunc // ends the demo because something in the background broke
+	fail    context.CancelCauseFunc // ends the demo after a failure in the background
 	began   time.Time
 
-	servers map[string]*harness.Cluster // the clusters as processes
-	shops   map[string]*shop.Cluster    // the same clusters, with the shop
-	isthmus string                      // the program's path
+	servers map[string]*harness.Cluster // processes of the clusters
+	shops   map[string]*shop.Cluster    // the same clusters with the shop
+	isthmus string                      // path of the isthmus command
 	gateway *harness.Replica
-	stream  *proxy.Stream // of the federated Service, open all along
+	stream  *proxy.Stream // stream for the federated Service during the whole demo
 
-	want     endpoints              // what the proxy should see by now
-	tiers    func(endpoints) string // that the table shows; nil: it shows none
-	gateways []*playedGateway       // north's
+	want     endpoints              // expected endpoints of the proxy
+	tiers    func(endpoints) string // returns the tiers for the table; nil if the table has no such column
+	gateways []*playedGateway       // north's multicluster gateways
 	undo     []func() error
 }
 
@@ -65,7 +65,7 @@ func newDemo(o options, s *screen) (*demo, error) {
 	return d, nil
 }
 
-// later notes what is to be done at the end; the last noted comes first.
+// later registers a cleanup function. The functions run in reverse order.
 func (d *demo) later(undo func() error) { d.undo = append(d.undo, undo) }
 
 func (d *demo) close() error {
@@ -77,7 +77,7 @@ func (d *demo) close() error {
 	return errors.Join(errs...)
 }
 
-// background runs a loop until the end of the demo, which a panic in it is too.
+// background runs a loop until the end of the demo. A panic in the loop ends the demo.
 func (d *demo) background(ctx context.Context, loop func(context.Context)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -96,7 +96,6 @@ func (d *demo) background(ctx context.Context, loop func(context.Context)) {
 	})
 }
 
-// play is the whole demo.
 func (d *demo) play(ctx context.Context) error {
 	d.screen.print("Isthmus demo: one federated Service over three Kubernetes clusters\n")
 	for _, act := range []func(context.Context) error{
@@ -115,14 +114,14 @@ func (d *demo) play(ctx context.Context) error {
 	if d.options.keep {
 		d.lookAround(ctx)
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-			return cause // something has failed meanwhile
+			return cause // a failure in the background
 		}
 	}
 	return nil
 }
 
-// lookAround leaves everything running until ctx ends, prints how to look at it,
-// and goes on with the table while the proxy sees changes.
+// lookAround keeps all processes running until ctx ends. It prints how to inspect them, and adds a
+// row to the table for each change to the proxy's endpoints.
 func (d *demo) lookAround(ctx context.Context) {
 	bin := filepath.Dir(d.isthmus)
 	d.screen.print("\nEverything keeps running until you press Ctrl-C. To look around, use another terminal:\n\n")
@@ -167,7 +166,7 @@ func (d *demo) lookAround(ctx context.Context) {
 	d.follow(ctx)
 }
 
-// follow prints a row whenever the stream's numbers have changed.
+// follow prints a row whenever the number of endpoints changes.
 func (d *demo) follow(ctx context.Context) {
 	before := byCluster(d.stream.Snapshot().Get).counts()
 	for {

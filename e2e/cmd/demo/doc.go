@@ -1,22 +1,18 @@
-// Command demo shows the gateway at work: it starts three real Kubernetes
-// clusters on this machine, links two of them to the third, runs the gateway
-// as a process, and holds one proxy's stream of a federated Service open while
-// clusters are scaled, unlinked, killed and given new credentials, and then while
-// the Service prefers its own cluster and clusters are cordoned and lost.
-// Once, demo replaces the process of Isthmus while a cluster's API server is down.
-// The proxy then reconnects, and the first message must have all endpoints.
+// Command demo demonstrates Isthmus on this machine. It starts three real Kubernetes clusters,
+// links two of them to the third, and runs Isthmus as a process. One proxy holds a stream for a
+// federated Service open. Meanwhile the demo scales, unlinks and kills clusters, and rotates their
+// credentials. Later the Service prefers the local cluster, and clusters are cordoned and lost.
+// Once, the demo restarts Isthmus while a cluster's API server is down. The proxy then reconnects,
+// and its first message must contain all endpoints.
 //
-// Each step prints what is done and what the proxy saw, and is checked: the
-// endpoints must become exactly those of the Pods that are ready in the linked
-// clusters that the Service prefers, and no endpoint that a step leaves alone may be
-// missing for even one message. The first step that is not as it should be ends the demo
-// with an explanation and exit status 1.
+// Each step prints the change and its effect on the proxy, and is checked. The proxy must receive
+// exactly the endpoints of the ready Pods in the linked clusters that the Service prefers. Endpoints
+// that a step does not affect must stay in the proxy's state after every message. The first step
+// that fails ends the demo with an explanation and exit code 1.
 //
-// The decisions behind it:
+// The demo follows two rules:
 //
-//   - What should be seen is read from the clusters' API servers, never from
-//     the gateway.
-//   - Whatever is started is noted at once together with how to undo it, and
-//     undone in reverse order, however the demo ends. The processes also end by
-//     themselves when the demo is killed.
+//   - The expected endpoints come from the clusters' API servers and never from Isthmus.
+//   - Everything that the demo starts has a cleanup function from the beginning. The functions run
+//     in reverse order, however the demo ends. The processes also end if the demo is killed.
 package main

@@ -13,9 +13,9 @@ import (
 	"isthmus/e2e/shop"
 )
 
-const written = "cart-federated" // by the gateway alone
+const written = "cart-federated" // written only by Isthmus
 
-// exports is the act about Services that the gateway writes, for a label and for a ServiceExport in a linked cluster.
+// exports is the act about exports, with a label and with a ServiceExport in a linked cluster.
 func (d *demo) exports(ctx context.Context) error {
 	d.screen.print(
 		"\nServices that Isthmus writes for a label or a ServiceExport in another cluster\n",
@@ -46,7 +46,7 @@ func (d *demo) exportCart(ctx context.Context) error {
 	return d.reachCart(ctx, written+".shop.svc.cluster.local")
 }
 
-// reachCart waits until clients in west reach east's cart by a Service of west.
+// reachCart waits until clients in west reach east's cart through a Service in west.
 func (d *demo) reachCart(ctx context.Context, service string) error {
 	addrs, err := d.shops[east].Ready(ctx, "cart")
 	if err != nil {
@@ -61,8 +61,8 @@ func (d *demo) reachCart(ctx context.Context, service string) error {
 	return err
 }
 
-// importCart reaches cart as a client does whose DNS has answered cart.shop.svc.clusterset.local by
-// the ServiceImport's IP: its proxy asks by that.
+// importCart reaches cart through the IP of a ServiceImport. This is the address that a client's
+// DNS returns for cart.shop.svc.clusterset.local.
 func (d *demo) importCart(ctx context.Context) error {
 	if err := d.shops[east].Export(ctx, "cart"); err != nil {
 		return err

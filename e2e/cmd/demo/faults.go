@@ -16,7 +16,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// kill kills a cluster's API server. It returns once the gateway has noticed.
+// kill kills a cluster's API server and waits until Isthmus detects the outage.
 func (d *demo) kill(ctx context.Context, name string) (note string, err error) {
 	if err := d.servers[name].Kill(); err != nil {
 		return "", err
@@ -30,7 +30,8 @@ func (d *demo) kill(ctx context.Context, name string) (note string, err error) {
 	return text, nil
 }
 
-// restart brings API servers back. It returns once the gateway follows them, and returns when the last one was started.
+// restart restarts API servers and waits until Isthmus has synced with them. It returns the time of
+// the last start.
 func (d *demo) restart(ctx context.Context, clusters ...string) (started time.Time, err error) {
 	for _, name := range clusters {
 		started = time.Now()
@@ -72,8 +73,8 @@ func (d *demo) rotateNorth(ctx context.Context) (none time.Time, note string, er
 	), nil
 }
 
-// restartNorth proves that the new credentials are in use: what was connected
-// by the old ones is no more.
+// restartNorth restarts north's API server to check that Isthmus uses the new credentials, because
+// the restart ends all connections that used the old ones.
 func (d *demo) restartNorth(ctx context.Context) (none time.Time, note string, err error) {
 	if _, err := d.kill(ctx, north); err != nil {
 		return none, "", err
@@ -82,8 +83,8 @@ func (d *demo) restartNorth(ctx context.Context) (none time.Time, note string, e
 	return none, "Isthmus must authenticate again, and only the new token is still valid", err
 }
 
-// replaceIsthmus replaces the process of Isthmus while north's API server is down, once Isthmus has
-// copied north's cache. The first message of the new process must contain all endpoints.
+// replaceIsthmus restarts Isthmus while north's API server is down, after Isthmus has copied
+// north's cache. The first message of the new process must contain all endpoints.
 func (d *demo) replaceIsthmus(ctx context.Context) (none time.Time, note string, err error) {
 	if err := d.awaitCopy(ctx, north); err != nil {
 		return none, "", err
@@ -122,8 +123,8 @@ func (d *demo) awaitCopy(ctx context.Context, name string) error {
 	return nil
 }
 
-// copied runs isthmus clusters and returns the part of its output that names the copy from which a
-// cluster is served: "from a copy of TIME".
+// copied runs isthmus clusters and returns the part of its output about the copy of a cluster:
+// "from a copy of TIME".
 func (d *demo) copied(ctx context.Context, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, seenLimit)
 	defer cancel()
@@ -138,7 +139,7 @@ func (d *demo) copied(ctx context.Context, name string) (string, error) {
 	return string(found[1]), nil
 }
 
-// awaitLink returns when the gateway shows a linked cluster in a state.
+// awaitLink waits until Isthmus shows a linked cluster in the given state.
 func (d *demo) awaitLink(ctx context.Context, name string, state adminapi.ClusterState) error {
 	err := harness.Poll(ctx, seenLimit, 50*time.Millisecond, func() error {
 		page, err := harness.ReadClusters(ctx, d.gateway.MetricsAddr())

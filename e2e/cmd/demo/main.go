@@ -14,8 +14,9 @@ import (
 )
 
 func main() {
-	// With SIGPIPE ignored, a write to a closed pipe returns an error, and the demo can clean up. The demo
-	// must not be notified of SIGPIPE: connections to an API server that was killed cause it as well.
+	// SIGPIPE must be ignored: a write to a closed pipe then returns an error, and the demo can
+	// clean up. A notification for SIGPIPE would not work, because connections to a killed API
+	// server cause the signal too.
 	signal.Ignore(syscall.SIGPIPE)
 	harness.Main("demo", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
 }
@@ -51,7 +52,6 @@ Press Ctrl-C to end the demo and all its processes at any time.
 Flags:
 `
 
-// options are the command line.
 type options struct {
 	bin, dir string
 	networks bool
@@ -89,7 +89,8 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	return o, nil
 }
 
-// programs returns the paths of isthmus and controlplane, which it brings up to date unless their folder is given.
+// programs returns the paths of isthmus and controlplane. It builds them unless their directory is
+// given.
 func (o options) programs(ctx context.Context) (isthmus, controlplane string, err error) {
 	if o.bin == "" {
 		if controlplane, err = harness.Controlplane.Path(ctx); err == nil {
@@ -106,8 +107,7 @@ func (o options) programs(ctx context.Context) (isthmus, controlplane string, er
 	return isthmus, controlplane, nil
 }
 
-// run is the command without its process. When it returns, nothing that it
-// started is left.
+// run runs the command. When it returns, all processes that it started have ended.
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	o, err := parse(args, stdout)
 	if err != nil {
@@ -126,7 +126,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	d.screen.fail = cancel
 	if err = d.play(ctx); err != nil && ctx.Err() != nil {
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-			return cause // something in the background broke
+			return cause // a failure in the background
 		}
 		return harness.ErrInterrupted
 	}

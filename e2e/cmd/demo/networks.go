@@ -12,17 +12,17 @@ import (
 	"isthmus/e2e/shop"
 )
 
-// gatewayPorts are those that north's gateways have for traffic, which nothing here sends.
+// gatewayPorts are the traffic ports of north's multicluster gateways. The demo sends no traffic.
 var gatewayPorts = []uint16{4143, 4144}
 
-// playedGateway is a Linkerd gateway as far as its probe: an HTTP server of the demo.
+// playedGateway simulates a multicluster gateway that responds to probes.
 type playedGateway struct {
 	service shop.LinkerdGateway
 	*harness.LinkerdGateway
 }
 
-// networks is the act about a cluster on another network: north's Pods can no longer be reached from west, its
-// gateways can.
+// networks is the act about a cluster on another network. West can reach north's multicluster
+// gateways, but not its Pods.
 func (d *demo) networks(ctx context.Context) error {
 	if !d.options.networks {
 		return nil
@@ -67,7 +67,7 @@ func (d *demo) networks(ctx context.Context) error {
 	})
 }
 
-// playGateways starts north's gateways and writes their Services.
+// playGateways starts north's multicluster gateways and writes their Services.
 func (d *demo) playGateways(ctx context.Context) error {
 	var list []shop.LinkerdGateway
 	for i, port := range gatewayPorts {
@@ -87,7 +87,7 @@ func (d *demo) playGateways(ctx context.Context) error {
 	return d.shops[north].Gateways(ctx, list...)
 }
 
-// expectGateways has the proxy see these of north's gateways in place of its Pods.
+// expectGateways makes these gateways the expected endpoints in north.
 func (d *demo) expectGateways(numbers ...int) {
 	delete(d.want, north)
 	for _, i := range numbers {
@@ -95,7 +95,8 @@ func (d *demo) expectGateways(numbers ...int) {
 	}
 }
 
-// scaleNorth leaves so many Pods behind the gateways, with which the proxy sees these of them.
+// scaleNorth returns a deed that scales the Pods behind north's gateways. The proxy must then see
+// the given gateways.
 func (d *demo) scaleNorth(to int, note string, seen ...int) deed {
 	return func(ctx context.Context) (changed time.Time, _ string, err error) {
 		before := len(d.want[north])
@@ -107,7 +108,7 @@ func (d *demo) scaleNorth(to int, note string, seen ...int) deed {
 	}
 }
 
-// gatewaysAlive lets only these gateways answer.
+// gatewaysAlive returns a deed after which only these gateways respond to probes.
 func (d *demo) gatewaysAlive(note string, numbers ...int) deed {
 	return func(context.Context) (time.Time, string, error) {
 		for i, g := range d.gateways {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What web prefers in the second act. Operators choose longer times.
+// Web's preference in the second act. The durations are shorter than in production.
 const (
 	minReady    = 3
 	returnAfter = 3 * time.Second
@@ -22,8 +22,8 @@ var leaving = fmt.Sprintf(
 	returnOver,
 )
 
-// preference is the second act: the proxy of the first one goes on, and linked clusters are
-// used only while they are needed.
+// preference is the second act, with the same proxy. Linked clusters are used only while they are
+// needed.
 func (d *demo) preference(ctx context.Context) error {
 	d.screen.print(
 		"\nThe same proxy, while web has the annotations isthmus.io/prefer: \"local, any\" and "+
@@ -33,7 +33,7 @@ func (d *demo) preference(ctx context.Context) error {
 	d.screen.tiersHead()
 	d.tiers = endpoints.tiers
 	defer func() { d.tiers = nil }()
-	var before []netip.AddrPort // of north's cordon
+	var before []netip.AddrPort // north's endpoints before the cordon
 	if err := d.steps(ctx, []step{
 		{"annotate web", d.annotateWeb(map[string]string{
 			"isthmus.io/prefer": "local, any", "isthmus.io/min-ready": strconv.Itoa(minReady),
@@ -68,7 +68,7 @@ func (d *demo) preference(ctx context.Context) error {
 	}, "", names...)}})
 }
 
-// expectOnly has the proxy see the Pods of these clusters as they are now, and no others.
+// expectOnly makes the current Pods of these clusters the only expected endpoints.
 func (d *demo) expectOnly(ctx context.Context, clusters ...string) error {
 	clear(d.want)
 	for _, name := range clusters {
@@ -79,7 +79,8 @@ func (d *demo) expectOnly(ctx context.Context, clusters ...string) error {
 	return nil
 }
 
-// annotateWeb changes what web prefers, by which the proxy uses these clusters.
+// annotateWeb returns a deed that changes web's preference. The proxy must then use exactly these
+// clusters.
 func (d *demo) annotateWeb(annotations map[string]string, note string, used ...string) deed {
 	return func(ctx context.Context) (changed time.Time, _ string, err error) {
 		if err := d.expectOnly(ctx, used...); err != nil {
@@ -90,7 +91,8 @@ func (d *demo) annotateWeb(annotations map[string]string, note string, used ...s
 	}
 }
 
-// annotateNorth gives north's link an annotation, or (empty) takes it away. expect sets what the proxy should see then.
+// annotateNorth returns a deed that sets an annotation on north's link. An empty value removes the
+// annotation. The expect function sets the expected endpoints.
 func (d *demo) annotateNorth(name, value, note string, expect func(context.Context) error) deed {
 	return func(ctx context.Context) (changed time.Time, _ string, err error) {
 		if err := expect(ctx); err != nil {
@@ -101,7 +103,8 @@ func (d *demo) annotateNorth(name, value, note string, expect func(context.Conte
 	}
 }
 
-// scaleWest leaves so many Pods in west, with which the proxy uses these linked clusters too.
+// scaleWest returns a deed that scales west. The proxy must then use these linked clusters in
+// addition to west.
 func (d *demo) scaleWest(to int, note string, linked ...string) deed {
 	return func(ctx context.Context) (time.Time, string, error) {
 		changed, err := d.shops[west].Scale(ctx, "web", to)
@@ -117,7 +120,7 @@ func (d *demo) killNorth(ctx context.Context) (none time.Time, note string, err 
 	return none, note, err
 }
 
-// loseEast kills a cluster that is of last resort once it has been lost for a while.
+// loseEast kills the API server of east, whose endpoints become a last resort after a while.
 func (d *demo) loseEast(ctx context.Context) (changed time.Time, note string, err error) {
 	delete(d.want, east)
 	if _, err = d.shops[west].AnnotateLink(ctx, east, map[string]string{
@@ -132,7 +135,7 @@ func (d *demo) loseEast(ctx context.Context) (changed time.Time, note string, er
 	), d.servers[east].Kill()
 }
 
-// startBoth brings the API servers back. east's endpoints come back as soon as it is followed.
+// startBoth restarts both API servers. East's endpoints must return as soon as east has synced.
 func (d *demo) startBoth(ctx context.Context) (changed time.Time, note string, err error) {
 	if changed, err = d.restart(ctx, north, east); err != nil {
 		return changed, "", err

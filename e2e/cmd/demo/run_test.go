@@ -15,7 +15,7 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// watched is an output that calls a function once something has been printed.
+// watched is a writer that calls a function when a given text has been printed.
 type watched struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -34,8 +34,7 @@ func (w *watched) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// programs returns a folder with the real controlplane and, as isthmus, the
-// given program.
+// programs returns a directory with the real controlplane and the given program as isthmus.
 func programs(t *testing.T, isthmus string) string {
 	t.Helper()
 	controlplane, err := harness.Controlplane.Path(t.Context())
@@ -54,8 +53,7 @@ func programs(t *testing.T, isthmus string) string {
 	return bin
 }
 
-// nothingLeft returns a function that checks that the demo left no folder and,
-// if it was given one, no process.
+// nothingLeft returns a function that checks that the demo has left no directory and no process.
 func nothingLeft(t *testing.T) (state string, check func()) {
 	t.Helper()
 	temp := t.TempDir()
@@ -84,7 +82,7 @@ func nothingLeft(t *testing.T) (state string, check func()) {
 	}
 }
 
-// TestDemo is the whole demo, with a cluster on another network, and with Ctrl-C when it would go on for ever.
+// TestDemo runs the whole demo, including a cluster on another network, and ends it with Ctrl-C.
 func TestDemo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -110,7 +108,7 @@ func TestDemo(t *testing.T) {
 	check()
 }
 
-// TestInterrupted ends the demo as Ctrl-C does, while it deploys.
+// TestInterrupted ends the demo with Ctrl-C during the deployment.
 func TestInterrupted(t *testing.T) {
 	_, check := nothingLeft(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -123,7 +121,7 @@ func TestInterrupted(t *testing.T) {
 	check()
 }
 
-// broken is an output whose reader has gone.
+// broken is a writer whose reader has ended.
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, syscall.EPIPE }

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// screen prints the demo's lines. On a terminal the row of the step under way
-// is drawn again as it changes; elsewhere each row is printed once.
+// screen prints the output of the demo. On a terminal, it redraws the row of the current step after
+// each change. Otherwise it prints each row once.
 type screen struct {
 	terminal bool
-	fail     func(error) // ends the demo because a line cannot be written
+	fail     func(error) // ends the demo after a failed write
 
 	mu  sync.Mutex
 	out io.Writer
@@ -33,10 +33,10 @@ const (
 	clearLine                    = "\r\x1b[K"
 
 	rowFormat   = "  %-40s%7s%7s%7s %10s  %s"
-	tiersFormat = "  %-40s%7s%7s%7s%12s %10s  %s" // of a table that shows tiers as well
+	tiersFormat = "  %-40s%7s%7s%7s%12s %10s  %s" // for a table with tiers
 )
 
-// style wraps text on a terminal.
+// style formats text on a terminal.
 func (s *screen) style(style, text string) string {
 	if !s.terminal {
 		return text
@@ -52,26 +52,24 @@ func (s *screen) print(format string, args ...any) {
 	}
 }
 
-// done reports a part of the preparations.
+// done reports the end of a preparation.
 func (s *screen) done(what string, took time.Duration) {
 	s.print("  %-61s %10s\n", what, short(took))
 }
 
-// head prints a table's heading.
 func (s *screen) head() {
 	s.print("%s\n", s.style(dim, fmt.Sprintf(rowFormat, "", west, east, north, "seen after", "flaps")))
 }
 
-// tiersHead prints the heading of a table that shows tiers as well.
 func (s *screen) tiersHead() {
 	s.print("%s\n", s.style(dim, fmt.Sprintf(tiersFormat, "", west, east, north, "tiers", "seen after", "flaps")))
 }
 
-// a row is one step's line of the table.
+// row is a row of the table.
 type row struct {
 	title         string
 	before, now   []int
-	tiers         string // empty: the table does not show them
+	tiers         string // empty if the table has no tiers
 	when, verdict string
 }
 
@@ -91,14 +89,14 @@ func (s *screen) format(r row) string {
 	return strings.TrimRight(fmt.Sprintf(format, append(cells, r.when, r.verdict)...), " ")
 }
 
-// live draws a row that may still change; only a terminal shows it.
+// live draws a row that may still change, only on a terminal.
 func (s *screen) live(r row) {
 	if s.terminal {
 		s.print("%s%s", clearLine, s.format(r))
 	}
 }
 
-// finish prints a row for good.
+// finish prints the final state of a row.
 func (s *screen) finish(r row) {
 	if s.terminal {
 		s.print("%s", clearLine)
@@ -111,10 +109,10 @@ func (s *screen) finish(r row) {
 	s.print("%s\n", s.format(r))
 }
 
-// note prints what there is to add to the row above.
+// note prints a remark about the previous row.
 func (s *screen) note(text string) { s.print("%s\n", s.style(dim, "    "+text)) }
 
-// short is a duration for a person.
+// short formats a duration for users.
 func short(d time.Duration) string {
 	if d < time.Second {
 		return fmt.Sprintf("%d ms", d.Milliseconds())

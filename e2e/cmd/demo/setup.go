@@ -16,7 +16,7 @@ import (
 	"isthmus/e2e/shop"
 )
 
-// firstToken names the token that a cluster is linked by first.
+// firstToken is the name of the first token for a link.
 const firstToken = "remote-access-token-1"
 
 func (d *demo) setUp(ctx context.Context) error {
@@ -39,7 +39,7 @@ func (d *demo) setUp(ctx context.Context) error {
 	})
 }
 
-// part is one line of what is done besides the table.
+// part is a preparation of the demo.
 type part struct {
 	what string
 	do   func(context.Context) error
@@ -87,7 +87,6 @@ func (d *demo) startClusters(ctx context.Context, binary string) error {
 	return nil
 }
 
-// deploy fills all clusters at the same time.
 func (d *demo) deploy(ctx context.Context) error {
 	web := map[string]int{west: 3, east: 2, north: 2}
 	err := d.everywhere(func(c *shop.Cluster) error {
@@ -99,7 +98,7 @@ func (d *demo) deploy(ctx context.Context) error {
 	return d.shops[west].Mirror(ctx)
 }
 
-// everywhere does something in all clusters at the same time. Its error is that of the first that fails.
+// everywhere calls a function for all clusters in parallel and returns the first error.
 func (d *demo) everywhere(do func(*shop.Cluster) error) error {
 	var all errgroup.Group
 	for _, name := range names {
@@ -124,8 +123,8 @@ func (d *demo) link(ctx context.Context) error {
 	return nil
 }
 
-// linkBy links a cluster by a token of that name, which it makes if needed, and
-// returns when it wrote the link.
+// linkBy links a cluster with the token of the given name, which it creates if necessary. It
+// returns the time of the write.
 func (d *demo) linkBy(ctx context.Context, remote, token string) (time.Time, error) {
 	kubeconfig, err := d.shops[remote].RemoteAccess(ctx, token)
 	if err != nil {
@@ -144,19 +143,19 @@ func (d *demo) startGateway(ctx context.Context) error {
 	}
 	d.later(log.Close)
 	var env []string
-	if d.options.networks { // whose gateways are on this machine
+	if d.options.networks { // the gateways run on this machine
 		env = []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"}
 	}
 	d.gateway, err = harness.StartReplica(ctx, harness.ReplicaConfig{
 		Binary: d.isthmus, Kubeconfig: d.path("gateway.kubeconfig"), Output: log, Env: env,
-		Args: []string{ // as Linkerd's chart sets them by default, and then our own
+		Args: []string{ // the defaults of Linkerd's chart, followed by the demo's flags
 			"-outbound-transport-mode=transport-header",
 			`-meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},` +
 				`"while_idle":true}}`,
 			"-log-level=info",
-			"-target-cluster-label=true", // by which the table knows clusters
+			"-target-cluster-label=true", // adds the label that the table uses for clusters
 			"-exports=on",
-			"-shutdown-delay=0s", "-drain=1s", // no proxy has to be sent elsewhere at the end
+			"-shutdown-delay=0s", "-drain=1s", // the proxy need not move to another replica
 		},
 	})
 	if err != nil {
@@ -172,7 +171,7 @@ func (d *demo) startGateway(ctx context.Context) error {
 	return nil
 }
 
-// subscribe opens a stream as the proxy of a Pod in west would.
+// subscribe opens a stream like the proxy of a Pod in west.
 func (d *demo) subscribe(
 	ctx context.Context,
 	kind proxy.Kind,
@@ -186,7 +185,7 @@ func (d *demo) subscribe(
 		Conn: conn, Kind: kind, Authority: authority,
 		Token: fmt.Sprintf(`{"ns":"shop","nodeName":%q,"pod":"demo"}`, d.shops[west].Node()),
 	})
-	// The stream outlives ctx, so that an end by Ctrl-C is no fault of the gateway.
+	// The stream outlives ctx, so that Ctrl-C does not look like a fault of Isthmus.
 	if err := stream.Open(context.WithoutCancel(ctx)); err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
 	}

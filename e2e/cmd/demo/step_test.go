@@ -29,14 +29,14 @@ func addrs(list ...string) []netip.AddrPort {
 	return parsed
 }
 
-// of is an add whose addresses are in a cluster.
+// of returns an add message with addresses in a cluster.
 func of(cluster string, list ...string) *pb.Update {
 	u := Add(list...)
 	u.GetAdd().MetricLabels = map[string]string{"target_cluster": cluster}
 	return u
 }
 
-// subscribed returns a demo whose proxy gets these updates.
+// subscribed returns a demo whose proxy receives these updates.
 func subscribed(t *testing.T, out *bytes.Buffer) (*demo, chan<- *pb.Update) {
 	t.Helper()
 	server := Start(t)
@@ -69,7 +69,7 @@ func TestStep(t *testing.T) {
 	grown := endpoints{west: addrs("10.1.0.1:80"), east: addrs("10.2.0.1:80", "10.2.0.2:80")}
 	for name, test := range map[string]struct {
 		updates []*pb.Update
-		want    string // in the error
+		want    string // part of the expected error
 	}{
 		"as it should be": {[]*pb.Update{of("east", "10.2.0.2:80")}, ""},
 		"a flap": {
@@ -92,7 +92,7 @@ func TestStep(t *testing.T) {
 			var out bytes.Buffer
 			d, updates := subscribed(t, &out)
 			limit := time.Minute
-			if test.want != "" && !strings.Contains(test.want, "absent") { // what is wanted never comes
+			if test.want != "" && !strings.Contains(test.want, "absent") { // the expected state never appears
 				limit = time.Second
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -108,7 +108,7 @@ func TestStep(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// The time until the change shows depends on the load of the machine.
+				// The measured delay depends on the load of the machine.
 				want := regexp.MustCompile(`^grow 1 2 0 \d+(\.\d)? m?s none a remark$`)
 				if got := strings.Join(strings.Fields(out.String()), " "); !want.MatchString(got) {
 					t.Errorf("it printed %q", out.String())

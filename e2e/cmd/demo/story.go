@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// seenLimit is how long a change may take until the proxy sees it, also beside other
-	// work. The gateway promises ten seconds for a cluster that was away, and is far
-	// quicker otherwise: the table has how long it took.
+	// seenLimit is the timeout for a change to reach the proxy on a busy machine. The documented
+	// limit for a cluster after an outage is ten seconds. Other changes are much faster, as the
+	// table shows.
 	seenLimit = 30 * time.Second
-	// calm is how long a step's result must stay as it is.
+	// calm is the time for which the result of a step must not change.
 	calm = 300 * time.Millisecond
-	// outage is how long east's API server stays away at least.
+	// outage is the minimum duration of the outage of east's API server.
 	outage = 3 * time.Second
 
 	secondToken = "remote-access-token-2"
@@ -27,8 +27,8 @@ type step struct {
 	do    deed
 }
 
-// deed changes something and sets what the proxy should see. It returns when the change was made,
-// or zero if the proxy should see none, and what there is to add.
+// deed makes a change and sets the expected endpoints. It returns a remark and the time of the
+// change, or the zero time if the proxy should see no change.
 type deed func(context.Context) (changed time.Time, note string, err error)
 
 func (d *demo) story(ctx context.Context) error {
@@ -52,7 +52,7 @@ func (d *demo) story(ctx context.Context) error {
 	})
 }
 
-// steps takes one step after the other.
+// steps performs all steps in order.
 func (d *demo) steps(ctx context.Context, list []step) error {
 	for _, s := range list {
 		if err := d.step(ctx, s); err != nil {
@@ -62,8 +62,7 @@ func (d *demo) steps(ctx context.Context, list []step) error {
 	return nil
 }
 
-// first checks the stream's first message: it must hold the endpoints of every
-// cluster at once.
+// first checks that the first message contains the endpoints of all clusters.
 func (d *demo) first(ctx context.Context) error {
 	for _, name := range names {
 		if err := d.expectPods(ctx, name); err != nil {
@@ -89,7 +88,7 @@ func (d *demo) first(ctx context.Context) error {
 	return nil
 }
 
-// expectPods has the proxy see a cluster's Pods as they are now.
+// expectPods makes the current Pods of a cluster expected endpoints.
 func (d *demo) expectPods(ctx context.Context, name string) error {
 	addrs, err := d.shops[name].Ready(ctx, "web")
 	if err != nil {
@@ -99,7 +98,7 @@ func (d *demo) expectPods(ctx context.Context, name string) error {
 	return nil
 }
 
-// step takes one step and checks what the proxy sees of it.
+// step performs a step and checks its effect on the proxy.
 func (d *demo) step(ctx context.Context, s step) error {
 	from := maps.Clone(d.want)
 	d.stream.Mark()
@@ -122,7 +121,7 @@ func (d *demo) step(ctx context.Context, s step) error {
 	return err
 }
 
-// take takes a step, and returns how long after it the proxy saw the change, and what there is to add.
+// take performs a step. It returns the delay until the proxy saw the change, and a remark.
 func (d *demo) take(ctx context.Context, s step, from endpoints) (when, note string, err error) {
 	changed, note, err := s.do(ctx)
 	if err != nil {
@@ -142,7 +141,7 @@ func (d *demo) take(ctx context.Context, s step, from endpoints) (when, note str
 	return when, note, d.stream.Flapped(from.kept(d.want)...)
 }
 
-// fill puts what the stream shows now into a row.
+// fill writes the current state of the stream to a row.
 func (d *demo) fill(r *row) {
 	now := byCluster(d.stream.Snapshot().Get)
 	r.now = now.counts()
@@ -151,7 +150,7 @@ func (d *demo) fill(r *row) {
 	}
 }
 
-// drawLive draws the row as the stream changes, until stop is called.
+// drawLive redraws the row on each change of the stream until stop is called.
 func (d *demo) drawLive(r row) (stop func()) {
 	began := time.Now()
 	end, ended := make(chan struct{}), make(chan struct{})
@@ -178,7 +177,7 @@ func (d *demo) drawLive(r row) (stop func()) {
 	}
 }
 
-// explain adds to an error the step and the messages that led to it.
+// explain adds the step and the preceding messages to an error.
 func (d *demo) explain(title string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err

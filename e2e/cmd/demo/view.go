@@ -11,11 +11,11 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// endpoints are addresses by cluster, sorted.
+// endpoints contains sorted addresses by cluster.
 type endpoints map[string][]netip.AddrPort
 
-// byCluster sorts a proxy's endpoints by their label
-// target_cluster; those without it are in the gateway's own cluster.
+// byCluster groups a proxy's endpoints by the label target_cluster. Endpoints without this label
+// are in the local cluster.
 func byCluster(state *proxy.GetState) endpoints {
 	e := endpoints{}
 	for addr, endpoint := range state.Endpoints() {
@@ -40,7 +40,6 @@ func (e endpoints) counts() []int {
 	return counts
 }
 
-// all returns every address.
 func (e endpoints) all() []netip.AddrPort {
 	var all []netip.AddrPort
 	for _, addrs := range e {
@@ -50,13 +49,14 @@ func (e endpoints) all() []netip.AddrPort {
 	return all
 }
 
-// kept returns the addresses that both have.
+// kept returns the intersection of the addresses.
 func (e endpoints) kept(other endpoints) []netip.AddrPort {
 	theirs := other.all()
 	return slices.DeleteFunc(e.all(), func(a netip.AddrPort) bool { return !slices.Contains(theirs, a) })
 }
 
-// differs describes how what is seen differs from what should be: "" if it does not.
+// differs describes how the seen endpoints differ from the wanted ones. It returns an empty string
+// if they are equal.
 func (e endpoints) differs(seen endpoints) string {
 	var lines []string
 	clusters := slices.Clone(names)
@@ -80,7 +80,7 @@ func (e endpoints) differs(seen endpoints) string {
 	return strings.Join(lines, "\n")
 }
 
-// tiers are those of "local, any" that a proxy has endpoints of.
+// tiers returns the tiers of the preference "local, any" that contain endpoints.
 func (e endpoints) tiers() string {
 	var list []string
 	if len(e[west]) > 0 {
@@ -95,7 +95,7 @@ func (e endpoints) tiers() string {
 	return strings.Join(list, ", ")
 }
 
-// look returns an error if the stream does not show what it should.
+// look returns an error unless the stream has the wanted endpoints.
 func look(stream *proxy.Stream, want endpoints) error {
 	snap := stream.Snapshot()
 	diff := want.differs(byCluster(snap.Get))
@@ -112,8 +112,8 @@ func look(stream *proxy.Stream, want endpoints) error {
 	return nil
 }
 
-// await returns when the stream shows what it should, and the time of the
-// message that made it so.
+// await waits until the stream has the wanted endpoints, and returns the time of the last message
+// before that.
 func await(ctx context.Context, stream *proxy.Stream, want endpoints, limit time.Duration) (at time.Time, err error) {
 	err = stream.Until(ctx, limit, func() error {
 		err := look(stream, want)
@@ -126,7 +126,7 @@ func await(ctx context.Context, stream *proxy.Stream, want endpoints, limit time
 	return at, err
 }
 
-// hold returns an error as soon as the stream shows something else.
+// hold returns an error if the endpoints of the stream change within the duration.
 func hold(ctx context.Context, stream *proxy.Stream, want endpoints, duration time.Duration) error {
 	return stream.Stays(ctx, duration, func() error { return look(stream, want) })
 }
