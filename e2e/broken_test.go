@@ -111,7 +111,6 @@ func (w *brokenWorld) access(t *testing.T, c *kube.Client, account string, good 
 	return text
 }
 
-// change modifies the world.
 type change func(*testing.T, *brokenWorld)
 
 func write(to func(*brokenWorld) *kube.Client, objects ...runtime.Object) change {
@@ -140,7 +139,6 @@ func deleteLink(secret string) change {
 	}
 }
 
-// strayLink returns a link Secret for a server.
 func strayLink(name, server string, user clientcmdapi.AuthInfo) *corev1.Secret {
 	text, err := kube.Kubeconfig(name, clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}, user)
 	if err != nil {
@@ -149,7 +147,6 @@ func strayLink(name, server string, user clientcmdapi.AuthInfo) *corev1.Secret {
 	return kube.Link(name, text)
 }
 
-// selectedPod returns a Pod, with its status, that matches a Service's selector.
 func selectedPod(app, ip string, ready corev1.ConditionStatus) *unstructured.Unstructured {
 	pod := kube.Pod("shop", app+"-1", "default")
 	pod.Labels = map[string]string{"app": app}
@@ -376,7 +373,6 @@ func (w *checkedWorld) link(server string, authority []byte, good time.Duration)
 	return text
 }
 
-// check runs isthmus check and returns its exit code and all failed checks.
 func (w *checkedWorld) check(t *testing.T, args ...string) (code int, bad []string, out adminapi.CheckOutput) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -401,7 +397,6 @@ func (w *checkedWorld) check(t *testing.T, args ...string) (code int, bad []stri
 	return cmd.ProcessState.ExitCode(), bad, out
 }
 
-// anchorPEM returns a trust anchor that is valid for the given time.
 func anchorPEM(t *testing.T, good time.Duration) string {
 	t.Helper()
 	certificate, _ := selfSigned(t, good)
@@ -440,7 +435,6 @@ type fault struct {
 	explain       *verdict  // expected verdict of isthmus explain
 }
 
-// finding contains patterns for a line of isthmus check and for its hint.
 type finding struct{ line, hint string }
 
 // verdict is the expected result of isthmus explain for an address or, if the address is empty, for

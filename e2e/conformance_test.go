@@ -82,7 +82,6 @@ type stage struct {
 	err error // error of the start
 }
 
-// playTogether runs several cases in parallel.
 func (s *stage) playTogether(all []*cases.Case) {
 	var players sync.WaitGroup
 	q := queue(all)
@@ -92,7 +91,6 @@ func (s *stage) playTogether(all []*cases.Case) {
 	players.Wait()
 }
 
-// play runs cases one after the other.
 func (s *stage) play(queued <-chan *cases.Case, opt cases.Options) {
 	var now *testing.T
 	opt.Trace = func(line string) { now.Log(line) }
@@ -120,7 +118,6 @@ func (s *stage) play(queued <-chan *cases.Case, opt cases.Options) {
 	}
 }
 
-// unlink deletes the links of the cases that ran in parallel.
 func (s *stage) unlink() {
 	if s.env.Gateway == nil {
 		return

@@ -24,7 +24,6 @@ import (
 // accountPath is the directory in which client libraries look for the ServiceAccount's token.
 const accountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// imageBinary is the entry point of the image.
 const imageBinary = "/isthmus"
 
 type containerConfig struct {
@@ -103,7 +102,6 @@ func (p *container) Harness() *harness.Container {
 // Close makes the container's files deletable.
 func (p *container) Close() error { return p.chmod(0o755) }
 
-// chmod sets the mode of all directories.
 func (p *container) chmod(mode fs.FileMode) error {
 	return filepath.WalkDir(p.jail.Root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
@@ -113,7 +111,6 @@ func (p *container) chmod(mode fs.FileMode) error {
 	})
 }
 
-// user returns the container's user id.
 func (cfg containerConfig) user(c corev1.Container) (int, error) {
 	own, whole := cmp.Or(
 		c.SecurityContext,

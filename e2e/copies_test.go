@@ -75,7 +75,6 @@ func newLostEast(t *testing.T) *lostEast {
 	return l
 }
 
-// link writes the link Secret for east with a server and a user.
 func (l *lostEast) link(t *testing.T, server string, user clientcmdapi.AuthInfo) {
 	t.Helper()
 	kubeconfig, err := l.east.Kubeconfig(server, user)
@@ -152,7 +151,6 @@ func (l *lostEast) replaceFirst(t *testing.T, text string, args ...string) {
 	}
 }
 
-// setCacheVerbs sets the replicas' permissions for ConfigMaps.
 func (l *lostEast) setCacheVerbs(t *testing.T, verbs ...string) {
 	t.Helper()
 	roles := l.west.RbacV1().Roles(kube.LinkNamespace)
@@ -247,7 +245,6 @@ func (l *lostEast) copies(t *testing.T) map[string][]string {
 	return all
 }
 
-// awaitCopy waits until there is exactly one generation of the copy.
 func (l *lostEast) awaitCopy(t *testing.T) {
 	t.Helper()
 	await(t, "east is copied", func() error {
@@ -271,7 +268,6 @@ func (l *lostEast) awaitAddrs(t *testing.T, want []netip.AddrPort) {
 	})
 }
 
-// awaitNoCopy waits until the copy is deleted.
 func (l *lostEast) awaitNoCopy(t *testing.T) {
 	t.Helper()
 	began := time.Now()
@@ -315,7 +311,6 @@ func (l *lostEast) mark() {
 	}
 }
 
-// states returns the state of each proxy as JSON.
 func (l *lostEast) states(t *testing.T) (all []any) {
 	t.Helper()
 	for _, one := range l.proxies {

@@ -23,7 +23,6 @@ const (
 	markAnnotation = "isthmus.io/written-as"
 )
 
-// markGuard is an API server with the guard for the mark.
 type markGuard struct {
 	t     *testing.T
 	host  string
@@ -133,7 +132,6 @@ func TestMarkGuard(t *testing.T) {
 	}
 }
 
-// creates checks which objects each client can create.
 func (g *markGuard) creates(k markedKind, clients map[string]*kube.Client) {
 	full := k.kind + " shop/web"
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -158,7 +156,6 @@ func (g *markGuard) creates(k markedKind, clients map[string]*kube.Client) {
 	}
 }
 
-// updates checks which changes an administrator can make, including changes to the status.
 func (g *markGuard) updates(k markedKind, gateway *kube.Client) {
 	full := k.kind + " shop/web"
 	for _, x := range []struct {

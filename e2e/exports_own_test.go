@@ -110,7 +110,6 @@ func (o *own) await(name, team string) {
 	})
 }
 
-// written returns the Services that the replicas have written.
 func (o *own) written() []corev1.Service {
 	o.t.Helper()
 	list, err := o.west.CoreV1().
@@ -127,7 +126,6 @@ func (o *own) hasWritten(right func(n int) bool) error {
 	return nil
 }
 
-// writes returns the number of writes in a replica's metrics.
 func (o *own) writes(g *harness.Replica) float64 {
 	o.t.Helper()
 	samples, err := harness.ReadMetrics(o.t.Context(), g.MetricsAddr())
@@ -136,7 +134,6 @@ func (o *own) writes(g *harness.Replica) float64 {
 	return n
 }
 
-// holder returns the holder of the Lease.
 func (o *own) holder() string {
 	o.t.Helper()
 	l, err := o.west.CoordinationV1().
@@ -172,7 +169,6 @@ func TestExportsOfOwn(t *testing.T) {
 	all.Wait()
 }
 
-// request is a request that writes a Service.
 type request struct {
 	began, ended time.Time
 	code         int
@@ -219,7 +215,6 @@ func (q *requests) answer(w http.ResponseWriter, r *http.Request, forward http.H
 	q.mu.Unlock()
 }
 
-// statusWriter records the status code of a response.
 type statusWriter struct {
 	http.ResponseWriter
 	code int
@@ -233,7 +228,6 @@ func (q *requests) of(key string) []request {
 	return slices.Clone(q.all[key])
 }
 
-// codes returns the status codes of the requests for a key.
 func (q *requests) codes(key string) (codes []int) {
 	for _, one := range q.of(key) {
 		codes = append(codes, one.code)

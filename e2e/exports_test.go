@@ -129,7 +129,6 @@ func label(t *testing.T, c *kube.Client, name string, labels map[string]string) 
 	must(t, err)
 }
 
-// written returns the names of the Services in the namespace shop of west that Isthmus has written.
 func (x *exporting) written() (names []string) {
 	list, err := x.west.CoreV1().
 		Services("shop").

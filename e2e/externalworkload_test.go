@@ -26,7 +26,6 @@ const (
 	vmNamespace = "vms"
 )
 
-// vms is a cluster with Services that select ExternalWorkloads.
 type vms struct {
 	t      *testing.T
 	server *harness.Cluster
@@ -42,7 +41,6 @@ func newVMs(t *testing.T) *vms {
 	return v
 }
 
-// gateway starts a replica, which runs until the test ends.
 func (v *vms) gateway(name string) *harness.Replica {
 	v.t.Helper()
 	return startGateway(v.t, harness.ReplicaConfig{Kubeconfig: v.server.Kubeconfig(), Hostname: name})
@@ -136,7 +134,6 @@ func (v *vms) holds(service string, n int) error {
 	return nil
 }
 
-// unready returns an error unless exactly n endpoints in a Service's slices are not ready.
 func (v *vms) unready(service string, n int) error {
 	got := 0
 	for _, s := range v.slices(service) {
@@ -152,7 +149,6 @@ func (v *vms) unready(service string, n int) error {
 	return nil
 }
 
-// leads returns an error unless the replica is the leader.
 func (v *vms) leads(g *harness.Replica) error {
 	page, err := harness.ReadClusters(v.t.Context(), g.MetricsAddr())
 	if err == nil && (page.Writer == nil || !page.Writer.Leading || !page.Writer.Synced) {
@@ -206,7 +202,6 @@ func (v *vms) wrote(a *harness.Replica, ofA int64, b *harness.Replica, ofB int64
 	}
 }
 
-// counted returns the number of writes in a replica's metrics.
 func (v *vms) counted(g *harness.Replica) int64 {
 	v.t.Helper()
 	samples, err := harness.ReadMetrics(v.t.Context(), g.MetricsAddr())

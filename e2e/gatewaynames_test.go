@@ -51,7 +51,6 @@ func TestGatewayNames(t *testing.T) {
 	must(t, w.stream.Flapped(gatewayAt("192.0.2.2"), gatewayAt("192.0.2.3")))
 }
 
-// balance gives east a multicluster gateway whose load balancer has these names.
 func (w *near) balance(t *testing.T, names ...string) {
 	t.Helper()
 	must(t, w.clients["east"].ApplyYAML(t.Context(), fmt.Sprintf(`
@@ -105,7 +104,6 @@ func (w *near) warns(t *testing.T, want map[string]bool) {
 	})
 }
 
-// hosts maps names to addresses.
 type hosts map[string]string
 
 // write replaces the file atomically, as a kubelet does.

@@ -84,7 +84,6 @@ type verbRun struct {
 	code           int
 }
 
-// runVerb runs the isthmus command or a link to it.
 func runVerb(t *testing.T, file string, args ...string) verbRun {
 	t.Helper()
 	var out, errs bytes.Buffer

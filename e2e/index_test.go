@@ -89,7 +89,6 @@ func (x *index) addCases(t *testing.T) {
 	}
 }
 
-// addTests finds the Go tests of both modules that prove behaviors.
 func (x *index) addTests(t *testing.T) {
 	must(t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
@@ -179,7 +178,6 @@ func (x *index) checkRows(peer, own map[string]int) {
 	}
 }
 
-// write returns the README with the generated column.
 func (x *index) write() string {
 	return behaviour.ReplaceAllStringFunc(x.readme, func(row string) string {
 		cell := behaviour.FindStringSubmatch(row)

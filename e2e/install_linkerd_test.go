@@ -134,7 +134,6 @@ func sameObjects(t *testing.T, what string, got, want []*unstructured.Unstructur
 	}
 }
 
-// differences returns the fields in which two values differ.
 func differences(path string, got, want any) (list []string) {
 	switch w := want.(type) {
 	case map[string]any:

@@ -195,7 +195,6 @@ func checkCacheRights(t *testing.T, server *harness.Cluster) {
 	}
 }
 
-// revisions returns an error unless linkerd-destination has n revisions.
 func revisions(t *testing.T, c *kube.Client, n int) error {
 	list, err := c.AppsV1().ReplicaSets("linkerd").List(t.Context(), metav1.ListOptions{})
 	if err == nil && len(list.Items) != n {
@@ -204,7 +203,6 @@ func revisions(t *testing.T, c *kube.Client, n int) error {
 	return err
 }
 
-// sameSpec compares the specs of two Deployments field by field.
 func sameSpec(t *testing.T, what string, got, want *appsv1.Deployment) {
 	t.Helper()
 	var spec [2]map[string]any

@@ -334,7 +334,6 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// checkProbes sends the same requests as the kubelet.
 func checkProbes(t *testing.T, c corev1.Container, g *harness.Replica) {
 	for name, probe := range map[string]*corev1.Probe{"liveness": c.LivenessProbe, "readiness": c.ReadinessProbe} {
 		if _, err := harness.GetPage(t.Context(), g.MetricsAddr(), probe.HTTPGet.Path); err != nil {

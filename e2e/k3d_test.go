@@ -63,7 +63,6 @@ func readK3dConfig(path string) (c k3dConfig, err error) {
 	return c, nil
 }
 
-// arg returns the value of a flag for k3s.
 func (c k3dConfig) arg(name string) (value string) {
 	for _, a := range c.Options.K3s.ExtraArgs {
 		if v, ok := strings.CutPrefix(a.Arg, name+"="); ok {

@@ -196,7 +196,6 @@ func usesItsFiles(dir string, k kustomization) (err error) {
 	return errors.Join(err, failed)
 }
 
-// applyManifest applies a file from manifests after replacing strings.
 func applyManifest(t *testing.T, c *kube.Client, name string, replace ...string) {
 	t.Helper()
 	text, err := os.ReadFile(manifest(t, name))
@@ -225,13 +224,11 @@ func secretToken(t *testing.T, c *kube.Client, namespace, name string) (token st
 	return token
 }
 
-// gatewayKubeconfig writes a kubeconfig for the ServiceAccount in install/rbac.yaml.
 func gatewayKubeconfig(t *testing.T, c *kube.Client) string {
 	t.Helper()
 	return accountKubeconfig(t, c, "linkerd", "isthmus")
 }
 
-// accountKubeconfig writes a kubeconfig for a ServiceAccount.
 func accountKubeconfig(t *testing.T, c *kube.Client, namespace, account string) string {
 	t.Helper()
 	token, err := c.Token(t.Context(), namespace, account)
@@ -241,7 +238,6 @@ func accountKubeconfig(t *testing.T, c *kube.Client, namespace, account string) 
 	return writeKubeconfig(t, text)
 }
 
-// writeKubeconfig writes a kubeconfig to a temporary file.
 func writeKubeconfig(t *testing.T, text []byte) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "kubeconfig")

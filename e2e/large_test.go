@@ -43,7 +43,6 @@ type large struct {
 	messages int64 // number of messages on the stream so far
 }
 
-// place is the location of an endpoint.
 type place struct{ cluster, zone string }
 
 // newLarge starts the clusters with Pods and with a Service that has no endpoints.
@@ -148,13 +147,11 @@ func (l *large) startGateway() {
 	l.ready()
 }
 
-// restartGateway restarts the replica at the same address.
 func (l *large) restartGateway() {
 	must(l.t, l.gateway.Restart(l.t.Context()))
 	l.ready()
 }
 
-// ready waits until all clusters have synced.
 func (l *large) ready() {
 	await(l.t, "all clusters are ready", func() error {
 		page, err := harness.ReadClusters(l.t.Context(), l.gateway.MetricsAddr())
@@ -184,7 +181,6 @@ func awaitState(t *testing.T, s *proxy.Stream, what string, holds func(proxy.Sna
 	}))
 }
 
-// awaitEnd waits until the server has ended a stream.
 func awaitEnd(t *testing.T, s *proxy.Stream) {
 	t.Helper()
 	must(t, s.Until(t.Context(), time.Minute, func() error {
@@ -489,7 +485,6 @@ func newProfiles(t *testing.T) *profiles {
 	return p
 }
 
-// write creates or replaces the ServiceProfile of a Service.
 func (p *profiles) write(service string, spec map[string]any) {
 	p.t.Helper()
 	o := kube.ServiceProfile(largeNamespace, service)

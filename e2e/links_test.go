@@ -153,7 +153,6 @@ func (w *linked) secret(t *testing.T) (*corev1.Secret, string) {
 	return s, config.BearerToken
 }
 
-// dead waits until east rejects a token.
 func (w *linked) dead(t *testing.T, token string) {
 	t.Helper()
 	if err := harness.Poll(
@@ -427,7 +426,6 @@ func (w *linked) refusals(t *testing.T) {
 	w.rights(t)
 }
 
-// account returns the token of a ServiceAccount without permissions.
 func (w *linked) account(t *testing.T, where string) string {
 	t.Helper()
 	must(t, w.clients[where].Apply(t.Context(), kube.ServiceAccount("shop", "nobody")))
@@ -436,7 +434,6 @@ func (w *linked) account(t *testing.T, where string) string {
 	return token
 }
 
-// rights checks that link reports all missing permissions at once.
 func (w *linked) rights(t *testing.T) {
 	t.Helper()
 	east := w.clients["east"]

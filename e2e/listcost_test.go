@@ -104,7 +104,6 @@ func listedPod(i int) *corev1.Pod {
 	return o
 }
 
-// listCost is the cost of one list for an API server.
 type listCost struct {
 	cpu       time.Duration
 	peak      uint64 // peak resident memory in bytes above that before the list

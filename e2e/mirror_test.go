@@ -145,7 +145,6 @@ func (m *migration) start(link string) {
 	})
 }
 
-// stop stops service mirrors, which release their Leases.
 func (m *migration) stop(links ...string) {
 	m.t.Helper()
 	for _, link := range links {
@@ -168,7 +167,6 @@ func (m *migration) stop(links ...string) {
 	}
 }
 
-// look returns the mirror and federated Services in west.
 func (m *migration) look() map[string]corev1.Service {
 	list, err := m.west.CoreV1().
 		Services("shop").
@@ -267,7 +265,6 @@ func (m *migration) record(stage string, now map[string]corev1.Service, changed 
 	m.services = now
 }
 
-// same compares all Services with the first result of the same writer.
 func (m *migration) same(by string) {
 	m.t.Helper()
 	all := m.look()
@@ -470,7 +467,6 @@ func copyOf(s *corev1.Service, name string) *corev1.Service {
 	return c
 }
 
-// mirror writes the mirror Service for a remote Service.
 func (m *modelMirror) mirror(ctx context.Context, s *corev1.Service) error {
 	mode := s.Labels[exportedLabel]
 	if m.link == "" || mode != "true" && mode != "remote-discovery" {
@@ -512,7 +508,6 @@ func (m *modelMirror) federate(ctx context.Context, s *corev1.Service) error {
 	})
 }
 
-// put creates a Service or changes the existing one.
 func (m *modelMirror) put(ctx context.Context, want *corev1.Service, change func(have *corev1.Service)) error {
 	services := m.own.CoreV1().Services(want.Namespace)
 	have, err := services.Get(ctx, want.Name, metav1.GetOptions{})

@@ -84,7 +84,6 @@ func newObserved(t *testing.T) *observed {
 	return o
 }
 
-// background simulates the cluster's scheduler and nodes until the test ends.
 func (o *observed) background(c *shop.Cluster) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -331,7 +330,6 @@ func TestObserved(t *testing.T) {
 	t.Run("alerts", func(t *testing.T) { checkAlerts(t, server) })
 }
 
-// manifest returns the absolute path of a file in manifests.
 func manifest(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", "manifests", name))
@@ -369,7 +367,6 @@ func (o *observed) get(t *testing.T) {
 	}
 }
 
-// checkDashboards checks that the query of every panel has a result.
 func checkDashboards(t *testing.T, server *prometheusServer) {
 	files, err := filepath.Glob(manifest(t, "dashboards/*.json"))
 	if err != nil || len(files) != 2 {

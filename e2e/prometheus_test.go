@@ -132,7 +132,6 @@ func (s *prometheusServer) Query(ctx context.Context, expression string) ([]prom
 	return samples, nil
 }
 
-// get requests a path and decodes the JSON response.
 func (s *prometheusServer) get(ctx context.Context, path string, into any) error {
 	text, err := harness.GetPage(ctx, s.port.Addr(), path)
 	if err != nil {
@@ -196,7 +195,6 @@ func (s *prometheusServer) Selectors(ctx context.Context, expression string) ([]
 	return selectors, nil
 }
 
-// walkJSON calls f for every object in a JSON tree.
 func walkJSON(tree any, f func(map[string]any)) {
 	switch tree := tree.(type) {
 	case map[string]any:

@@ -92,7 +92,6 @@ func newNearClusters(t *testing.T, controllers []string, names ...string) *near 
 	return w
 }
 
-// start starts the replica and opens the proxy's stream.
 func (w *near) start(t *testing.T) {
 	t.Helper()
 	w.gateway = startGateway(t, harness.ReplicaConfig{
@@ -118,7 +117,6 @@ func (w *near) subscribe(t *testing.T) {
 
 func nearPod(i int) string { return fmt.Sprintf("web-%d", i) }
 
-// offer makes exactly these Pods of a cluster ready.
 func (w *near) offer(t *testing.T, where string, ready ...netip.AddrPort) {
 	t.Helper()
 	slice := kube.Slice("shop", "web", "1")

@@ -13,7 +13,6 @@ func (c ServicesScale) fleet() fleet.Config {
 	return fleet.Config{Linked: 2, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Joined: true, Nodes: true}
 }
 
-// authorities returns the authority of a local or a federated Service by its number.
 func authorities(joined bool) func(int) string {
 	if joined {
 		return federated

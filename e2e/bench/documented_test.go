@@ -171,7 +171,6 @@ func claims(t Trial) string {
 	return fmt.Sprintf("[%s](../../docs/%s)", page, t.Claims)
 }
 
-// tableRows returns the cells of the table with the given head.
 func tableRows(t *testing.T, page, head string) (list [][]string) {
 	t.Helper()
 	_, rest, ok := strings.Cut(page, head)

@@ -40,10 +40,8 @@ type LinkedScale struct {
 	Rest                time.Duration
 }
 
-// inSlice is the number of endpoints per slice of a large Service, as in Kubernetes.
 const inSlice = 100
 
-// unpaced disables the pause between updates.
 const unpaced = "-pace=0s"
 
 func changeBySize(s Scale) Trial {

@@ -146,7 +146,6 @@ func (m *manyChanges) draw(what string, cluster int) int {
 	}
 }
 
-// sent records the time of a change that streams receive.
 func (m *manyChanges) sent(cluster, service int) {
 	authority := federated(m.number(cluster, service))
 	m.seen[authority] = append(m.seen[authority], time.Now())

@@ -178,7 +178,6 @@ func (r *Report) Table() string {
 	return b.String()
 }
 
-// bySize returns a table with one row per figure and one column per size.
 func (r *Report) bySize() string {
 	var b strings.Builder
 	b.WriteString("| cost of | at | | |\n|---|---|---|---|\n")

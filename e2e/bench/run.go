@@ -61,7 +61,6 @@ func (r *run) set(key string, value float64) { r.samples[r.kind][key] = value }
 
 func (r *run) pause(d time.Duration) { check(harness.Pause(r.ctx, d)) }
 
-// quiet is the time without messages after which a server has probably sent everything.
 const quiet = time.Second
 
 func (r *run) settle(streams *load.Load) {

@@ -169,7 +169,6 @@ func (s *server) writes() bool {
 	return leads == 1
 }
 
-// share returns CPU time as a percentage of one core.
 func share(cpu, took time.Duration) float64 { return 100 * cpu.Seconds() / took.Seconds() }
 
 func perStream(bytes float64, streams *load.Load) float64 {

@@ -327,7 +327,6 @@ func (r *run) linked() bool {
 	})
 }
 
-// undoFaults restarts stopped clusters and resumes paused ones.
 func (r *run) undoFaults(ctx context.Context) error {
 	var errs []error
 	for cluster := range r.states {

@@ -35,7 +35,6 @@ var (
 
 type reader func(ctx context.Context, w *writer, namespace, name string) (seen, error)
 
-// seen is the observed state of an object.
 type seen struct {
 	metav1.Object
 	ip     string            // a different value means a different object
@@ -91,7 +90,6 @@ func (w wanted) compare(s seen, r *run) error {
 	return nil
 }
 
-// keys compares labels, annotations and fields.
 func (w wanted) keys(s seen) error {
 	var errs []error
 	compare := func(what string, want map[string]any, have map[string]string) {

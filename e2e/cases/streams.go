@@ -20,7 +20,6 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// stream is a subscription in a case.
 type stream struct {
 	*proxy.Stream
 	conn *grpc.ClientConn
@@ -246,7 +245,6 @@ func (s *stream) quiet(ctx context.Context, d time.Duration) error {
 	})
 }
 
-// amount is a range of numbers: N..M.
 type amount struct{ low, high int }
 
 func parseAmount(text string) (amount, error) {

@@ -12,7 +12,6 @@ import (
 )
 
 const (
-	// defaultTimeout is the default timeout of an expectation.
 	defaultTimeout = 10 * time.Second
 
 	holdTime    = 300 * time.Millisecond

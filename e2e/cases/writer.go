@@ -173,7 +173,6 @@ func parseExport(p *parser, args []string) (action, error) {
 	}, nil
 }
 
-// readMCS reads an object in the cluster's preferred version.
 func (w *writer) readMCS(ctx context.Context, kind, namespace, name string, into any) error {
 	resource, _, err := w.ResourceNamed(kind)
 	if err != nil {

@@ -27,7 +27,6 @@ type member struct {
 	extra []netip.AddrPort // additional addresses
 }
 
-// newMember returns a member with addresses in 10.subnet.third.0/24.
 func newMember(at *site, namespace, service string, third byte) *member {
 	m := &member{site: at, namespace: namespace, service: service, third: third}
 	for n := range 3 {
@@ -59,7 +58,6 @@ func (m *member) begin(ctx context.Context) error {
 	return m.write(ctx, 0)
 }
 
-// write writes the moving addresses of a turn.
 func (m *member) write(ctx context.Context, turn int) error {
 	if _, err := m.site.slice(ctx, m.namespace, m.service, "moving", m.moving(turn)...); err != nil {
 		return err
@@ -79,7 +77,6 @@ func (m *member) next(ctx context.Context) (comes, goes netip.AddrPort, err erro
 	return m.moving(turn + 1)[1], m.moving(turn)[0], nil
 }
 
-// now returns the expected addresses in order.
 func (m *member) now() []netip.AddrPort {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,7 +92,6 @@ func (m *member) has(addrs ...netip.AddrPort) {
 	m.extra = append(m.extra, addrs...)
 }
 
-// end deletes the endpoints from the cluster.
 func (m *member) end(ctx context.Context) error {
 	return m.site.client().
 		DiscoveryV1().
@@ -123,7 +119,6 @@ type churn struct {
 	lost  int           // number of failed writes to the faulty cluster
 }
 
-// pace is the interval of changes in each of the three clusters.
 const pace = 150 * time.Millisecond
 
 // step performs a turn in each cluster. It ignores the cancellation of the test, so that the state
@@ -151,7 +146,6 @@ func (c *churn) step(s *stage) error {
 	return nil
 }
 
-// arrives waits until a proxy has one address and has lost the other.
 func arrives(ctx context.Context, s *proxy.Stream, comes, goes netip.AddrPort) error {
 	return s.Until(ctx, patience, func() error {
 		if now := s.Snapshot(); !now.Get.Has(comes) || now.Get.Has(goes) {

@@ -81,7 +81,6 @@ type arrival struct {
 	err  error
 }
 
-// one runs a proxy that reads until ctx ends.
 func (c *crowd) one(ctx context.Context, arrivals chan<- arrival) {
 	began := time.Now()
 	conn, err := proxy.Dial(c.addr)
@@ -103,13 +102,11 @@ func (c *crowd) one(ctx context.Context, arrivals chan<- arrival) {
 	}
 }
 
-// leave closes all connections and waits until they are closed.
 func (c *crowd) leave() {
 	c.stop()
 	c.ending.Wait()
 }
 
-// served waits until every proxy has received its first message, and returns the longest wait.
 func (c *crowd) served(arrivals <-chan arrival, limit time.Duration) (worst time.Duration, err error) {
 	over := time.After(limit)
 	for n := range c.size {

@@ -75,7 +75,6 @@ func (f fault) play(t *testing.T, s *stage) {
 	}
 }
 
-// last checks the state during the fault.
 func (f fault) last(t *testing.T, s *stage) {
 	t.Helper()
 	if f.state != "" {

@@ -189,7 +189,6 @@ func TestReconnectAtOnce(t *testing.T) {
 	}
 }
 
-// dialFrom returns a connection from a local address, which is closed at the end of the test.
 func dialFrom(t *testing.T, addr string, local net.IP) *grpc.ClientConn {
 	t.Helper()
 	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: local}}

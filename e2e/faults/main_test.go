@@ -82,5 +82,4 @@ var (
 	notice = 40 * time.Second
 )
 
-// promise sets the documented limits.
 func promise() { patience, recovery, notice = 10*time.Second, 10*time.Second, 20*time.Second }

@@ -63,7 +63,6 @@ type multitude struct {
 	alone   time.Duration // CPU time of a change without other streams
 }
 
-// cost is the cost of many streams for the replica.
 type cost struct {
 	memory uint64        // bytes per stream after a garbage collection
 	rss    uint64        // resident memory of the process
@@ -129,7 +128,6 @@ func newMultitudeWith(t *testing.T, env []string, args ...string) *multitude {
 	return m
 }
 
-// change replaces the last endpoint.
 func (m *multitude) change() error {
 	m.turn++
 	return m.api.Put(kube.Slice("many", "web", "moving", kube.Endpoint(m.last().Addr().String())))
@@ -139,7 +137,6 @@ func (m *multitude) last() netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 8, byte(m.turn / 250), byte(m.turn%250 + 1)}), kube.Port)
 }
 
-// arrived waits until the proxy has the newest endpoint.
 func (m *multitude) arrived(t *testing.T) error {
 	return m.proxy.Until(t.Context(), patience, func() error {
 		if !m.proxy.Snapshot().Get.Has(m.last()) {
@@ -228,7 +225,6 @@ func (m *multitude) costs(t *testing.T, size int, name func(int) string) (c cost
 	return c
 }
 
-// isGone reports whether a message says that the Service does not exist.
 func isGone(message []byte) bool {
 	var update pb.Update
 	return proto.Unmarshal(message, &update) == nil && update.GetNoEndpoints() != nil &&
@@ -320,7 +316,6 @@ func (m *multitude) refusal(t *testing.T, conn *grpc.ClientConn, authority strin
 	return stream.RecvMsg(&message)
 }
 
-// bystander sets the address of a Service that is not under attack.
 func (m *multitude) bystander(i, turn int) error {
 	name := fmt.Sprintf("bystander-%d", i)
 	address := fmt.Sprintf("10.%d.%d.%d", 9+i/250, i%250, turn)

@@ -45,7 +45,6 @@ func TestOutageLists(t *testing.T) {
 	w.awaitState(t, name, "ready", recovery)
 	stream := w.subscribeToNew(t, proxy.Get, "mirror", name)
 	slice := 0
-	// followed waits until changes arrive again.
 	followed := func() {
 		t.Helper()
 		w.awaitState(t, name, "ready", recovery)

@@ -15,7 +15,6 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// site is an API server with an administrator's client.
 type site struct {
 	cfg    harness.ClusterConfig
 	subnet byte // Services have addresses in 10.subnet.0.0/16
@@ -76,12 +75,10 @@ func (s *site) renew(ctx context.Context, change func(dir string) error) error {
 	return s.connect(server)
 }
 
-// apply writes objects to a namespace, which it creates if necessary.
 func (s *site) apply(ctx context.Context, namespace string, objects ...runtime.Object) error {
 	return s.client().Apply(ctx, append([]runtime.Object{kube.Namespace(namespace)}, objects...)...)
 }
 
-// grant grants permissions to the ServiceAccount of a namespace.
 func (s *site) grant(ctx context.Context, namespace, rights string) error {
 	return s.client().ApplyYAML(ctx, strings.ReplaceAll(rights, "$NS", namespace))
 }

@@ -92,7 +92,6 @@ func populate(t *testing.T, at *site, namespace string, services, workloads int)
 	})
 }
 
-// inParallel calls make for 0 to n-1 from several goroutines.
 func inParallel(t *testing.T, n int, make func(context.Context, int) error) {
 	t.Helper()
 	const writers = 8

@@ -125,7 +125,6 @@ func (s *stage) healthy() []*member {
 	return slices.DeleteFunc(s.members(), func(m *member) bool { return m == s.faulty })
 }
 
-// relink writes the link with a new token.
 func (s *stage) relink(ctx context.Context) error {
 	token, err := s.far.site.client().Token(ctx, s.name, accountName)
 	if err != nil {
@@ -190,7 +189,6 @@ func (s *stage) shows(ctx context.Context, series string) error {
 	return err
 }
 
-// converge waits until every proxy has exactly the current endpoints.
 func (s *stage) converge() {
 	s.t.Helper()
 	all := slices.Concat(s.near.now(), s.calm.now(), s.far.now())
@@ -285,7 +283,6 @@ func (s *stage) restartWith(ctx context.Context, change func(dir string) error) 
 	return server.Restart(ctx)
 }
 
-// turns waits for n changes in the faulty cluster.
 func (s *stage) turns(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()

@@ -86,7 +86,6 @@ func (w *world) watch(t *testing.T) {
 	})
 }
 
-// well returns an error unless the replica is ready and watches calm.
 func (w *world) well(ctx context.Context) error {
 	if _, err := w.page(ctx, "/ready"); err != nil {
 		return err
@@ -119,7 +118,6 @@ func (r *reading[T]) read(read func() (T, error)) (T, error) {
 	return r.value, r.err
 }
 
-// page returns a page of the admin server.
 func (w *world) page(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -228,7 +226,6 @@ type credentials struct {
 	token  string // empty for an administrator's certificate
 }
 
-// kubeconfig returns the kubeconfig of a link with these credentials.
 func (c credentials) kubeconfig() ([]byte, error) {
 	client, user := c.site.client(), clientcmdapi.AuthInfo{Token: c.token}
 	if c.token == "" {
@@ -237,7 +234,6 @@ func (c credentials) kubeconfig() ([]byte, error) {
 	return client.Kubeconfig(c.server, user)
 }
 
-// link writes a link Secret for a cluster name.
 func (w *world) link(ctx context.Context, name string, c credentials) error {
 	kubeconfig, err := c.kubeconfig()
 	if err != nil {
@@ -344,7 +340,6 @@ func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Sec
 	return shown
 }
 
-// readPages adds the pages of the admin server to the output.
 func (w *world) readPages(t *testing.T, when string, shown map[string]string) {
 	t.Helper()
 	for _, path := range []string{

@@ -73,7 +73,6 @@ func newBrowser(t *testing.T, path string) *browser {
 	return b
 }
 
-// call wraps a DevTools protocol call in an action.
 func call[P, R any](c cdp.Command[P, R], p P) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, c, p)
@@ -155,7 +154,6 @@ func (b *browser) text(selector string) string {
 	return get(b, chromedp.Evaluate[string](fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector)))
 }
 
-// is evaluates a JavaScript condition.
 func (b *browser) is(condition string) bool {
 	b.t.Helper()
 	return get(b, chromedp.Evaluate[bool]("!!("+condition+")"))
@@ -178,7 +176,6 @@ func (b *browser) shows(selector string, texts ...string) {
 	}
 }
 
-// holds waits until a JavaScript condition is true.
 func (b *browser) holds(condition string) {
 	b.t.Helper()
 	if err := harness.Poll(b.t.Context(), 30*time.Second, 50*time.Millisecond, func() error {
@@ -191,7 +188,6 @@ func (b *browser) holds(condition string) {
 	}
 }
 
-// scheme sets the preferred color scheme of the browser.
 func (b *browser) scheme(name string) {
 	b.t.Helper()
 	b.run(call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{

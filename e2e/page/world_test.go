@@ -108,7 +108,6 @@ func (w *world) atEnd(do func() error) {
 	})
 }
 
-// background simulates the cluster's scheduler and nodes until the test ends.
 func (w *world) background(c *shop.Cluster) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -229,7 +228,6 @@ func (w *world) choose(selector, value string) {
 	))
 }
 
-// keyboard opens and closes the explanation of a service with the keyboard.
 func (w *world) keyboard() {
 	const on = "document.activeElement?.dataset?.focus === 'service shop/web-federated'"
 	w.script("document.querySelector('#services [name=sort]').focus()")
@@ -391,7 +389,6 @@ func (w *world) unavailable() {
 	w.noFaults(front.URL, "503 (Service Unavailable)")
 }
 
-// screenshots writes the README's screenshots, which show clusters with problems.
 func (w *world) screenshots() {
 	if *screenshots == "" {
 		w.t.Log("none are asked for by -screenshots")
@@ -516,7 +513,6 @@ func (w *world) networks() {
 	w.shows("#services tbody", "north 1")
 }
 
-// change updates the Service of a multicluster gateway in north.
 func (w *world) change(gateway string, how func(*corev1.Service)) {
 	w.t.Helper()
 	services := w.shops["north"].CoreV1().Services("linkerd-multicluster")

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// documentedRole returns the Role from docs/operations.md.
 func documentedRole(t *testing.T) *rbacv1.Role {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))

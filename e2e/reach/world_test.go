@@ -93,7 +93,6 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// clear removes the objects of the previous test.
 func (w *world) clear(t *testing.T) {
 	t.Helper()
 	now := *metav1.NewDeleteOptions(0)
@@ -124,7 +123,6 @@ func (w *world) kubeconfig(t *testing.T, tokens map[string]string) {
 	must(t, clientcmd.WriteToFile(*cfg, filepath.Join(w.home, ".kube", "config")))
 }
 
-// gateway runs a replica with a Pod on the Node.
 func (w *world) gateway(t *testing.T, pod harness.KubeletPod, args ...string) *harness.Replica {
 	t.Helper()
 	g, err := harness.StartReplica(t.Context(), harness.ReplicaConfig{
@@ -142,7 +140,6 @@ func (w *world) gateway(t *testing.T, pod harness.KubeletPod, args ...string) *h
 	return g
 }
 
-// isthmusPod returns a Pod of a standalone installation.
 func isthmusPod(name string) harness.KubeletPod {
 	return harness.KubeletPod{
 		Namespace: "linkerd",
@@ -158,7 +155,6 @@ type verbRun struct {
 	took           time.Duration
 }
 
-// run runs the isthmus command with the kubeconfig.
 func (w *world) run(t *testing.T, args ...string) verbRun {
 	t.Helper()
 	return w.as(t, w.command, nil, args...)
@@ -212,7 +208,6 @@ func (w *world) shows(t *testing.T, pattern, args string) {
 	})
 }
 
-// grant creates a ServiceAccount with the given rules and returns its token.
 func (w *world) grant(t *testing.T, account string, rules []rbacv1.PolicyRule) string {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: "linkerd", Name: account}
@@ -250,7 +245,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// atEnd registers a cleanup function whose error fails the test.
 func atEnd(t *testing.T, do func() error) {
 	t.Cleanup(func() {
 		if err := do(); err != nil {
@@ -259,7 +253,6 @@ func atEnd(t *testing.T, do func() error) {
 	})
 }
 
-// lines collects the output of a running process.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -277,7 +270,6 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// has returns an error unless the output matches the pattern.
 func (l *lines) has(pattern string) error {
 	if text := l.String(); !regexp.MustCompile(pattern).MatchString(text) {
 		return fmt.Errorf("no %s in %q", pattern, text)

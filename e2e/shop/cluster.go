@@ -301,7 +301,6 @@ func (c *Cluster) advance(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// start assigns an address to a Pod and marks the Pod as ready.
 func (c *Cluster) start(ctx context.Context, pod *corev1.Pod) error {
 	now := metav1.Now()
 	addr := c.nextAddr().String()
@@ -339,7 +338,6 @@ func (c *Cluster) nextNode(deployment string) string {
 	return node
 }
 
-// seen records a Pod's address, so that the address is not assigned again.
 func (c *Cluster) seen(pod *corev1.Pod) {
 	addr, err := netip.ParseAddr(pod.Status.PodIP)
 	if err != nil || !addr.Is4() {

@@ -202,7 +202,6 @@ func (f *Fleet) Scale(cluster int, service string, ready bool) error {
 	return c.api.Put(slice)
 }
 
-// federate writes the links and the federated Services to the local cluster.
 func (f *Fleet) federate() error {
 	members := map[int][]string{} // by number of the federated Service
 	local := f.clusters[0]
@@ -270,7 +269,6 @@ type filler struct {
 	endpoints int
 }
 
-// service writes a Service with its slices and Pods.
 func (f *filler) service(i, slices, endpoints int) error {
 	name := Service(i)
 	if err := f.putService(kube.Service(Namespace, name)); err != nil {
@@ -304,7 +302,6 @@ func (f *filler) endpoint() (discoveryv1.Endpoint, error) {
 	return f.newPod()
 }
 
-// newPod writes the next Pod and returns its endpoint.
 func (c *member) newPod() (discoveryv1.Endpoint, error) {
 	i := c.pods
 	c.pods++
@@ -404,7 +401,6 @@ func (r *Rolling) Addresses() (list []netip.AddrPort) {
 	return list
 }
 
-// perNamespace is the number of a cluster's exports per namespace.
 const perNamespace = 50
 
 // exportLabels contains Linkerd's labels for even and odd exports.

@@ -21,7 +21,6 @@ type Copied struct {
 	Last     time.Time // time of the last write to a ConfigMap
 }
 
-// copies contains the copies of lost clusters by cluster and generation.
 type copies struct {
 	all  map[[2]string]*written
 	last time.Time

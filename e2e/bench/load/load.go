@@ -155,7 +155,6 @@ func (l *Load) each(do func(*stream)) {
 // prefix is the size of the header before each message: a compression flag and the length.
 const prefix = 5
 
-// stream is the state of one call.
 type stream struct {
 	target   Target
 	newest   bool

@@ -142,7 +142,6 @@ func (p published) Info() *apimachineryversion.Info {
 	return info
 }
 
-// kubernetesVersion returns the version of the Kubernetes module in this binary.
 func kubernetesVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

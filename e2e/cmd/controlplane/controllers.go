@@ -45,7 +45,6 @@ type controllerDeps struct {
 	credentials clusterCredentials
 }
 
-// controllerLoop runs a controller until the context ends.
 type controllerLoop func(context.Context)
 
 // controllers contains the constructors of all supported controllers by name. A constructor
@@ -82,7 +81,6 @@ func parseControllers(list string) ([]string, error) {
 	return names, nil
 }
 
-// startControllers starts the named controllers, which run until ctx ends.
 func startControllers(
 	ctx context.Context,
 	loopback *rest.Config,
@@ -197,7 +195,6 @@ func newGarbageCollector(ctx context.Context, d *controllerDeps) (controllerLoop
 	}, nil
 }
 
-// newDeploymentController returns the controller that creates ReplicaSets for Deployments.
 func newDeploymentController(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
 	const workers = 2
 	apps := d.informers.Apps().V1()
@@ -214,7 +211,6 @@ func newDeploymentController(ctx context.Context, d *controllerDeps) (controller
 	return func(ctx context.Context) { c.Run(ctx, workers) }, nil
 }
 
-// newReplicaSetController returns the controller that creates and deletes Pods.
 func newReplicaSetController(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
 	const workers = 2
 	c := replicaset.NewReplicaSetController(ctx, d.informers.Apps().V1().ReplicaSets(), d.informers.Core().V1().Pods(),

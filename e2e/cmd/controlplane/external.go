@@ -72,7 +72,6 @@ func startAssets(ctx context.Context, o serverOptions) (*servers, error) {
 	return s, nil
 }
 
-// dialEtcd returns an error unless etcd accepts connections on its socket.
 func dialEtcd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -46,7 +46,6 @@ type serveOptions struct {
 	all         bool
 }
 
-// announcement is the output of serve when the cluster is ready.
 type announcement struct {
 	Name       string `json:"name"`
 	Server     string `json:"server"`
@@ -206,7 +205,6 @@ func limitMemory() {
 	}
 }
 
-// collect sets GOGC unless the environment does.
 func collect(percent int) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)

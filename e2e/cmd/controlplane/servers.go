@@ -68,7 +68,6 @@ func (o serverOptions) etcdArgs() []string {
 	}
 }
 
-// servers contains a running etcd and API server with the cluster's controllers.
 type servers struct {
 	ready chan error // receives nil when the cluster is ready, or the error that prevents that
 	ended chan error // receives an error when a server ends
@@ -105,7 +104,6 @@ func awaitReady(ctx context.Context, loopback *rest.Config) error {
 	})
 }
 
-// unlimited returns a copy of the configuration without a client-side rate limit.
 func unlimited(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1

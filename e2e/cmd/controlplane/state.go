@@ -122,7 +122,6 @@ func listenAny(host net.IP) (net.Listener, error) {
 	return nil, fmt.Errorf("no free port after %d tries: %w", tries, err)
 }
 
-// clusterCredentials contains the paths of a cluster's PEM files.
 type clusterCredentials struct {
 	CA                    string // certificate authority for servers and clients
 	ServerCert, ServerKey string // for the API server

@@ -83,7 +83,6 @@ func (d *demo) byGet(ctx context.Context) error {
 	return d.same("isthmus get", addrs)
 }
 
-// same compares a list of addresses with the expected ones.
 func (d *demo) same(who string, addrs []netip.AddrPort) error {
 	slices.SortFunc(addrs, netip.AddrPort.Compare)
 	if want := d.want.all(); !slices.Equal(addrs, want) {

@@ -67,7 +67,6 @@ func (d *demo) networks(ctx context.Context) error {
 	})
 }
 
-// playGateways starts north's multicluster gateways and writes their Services.
 func (d *demo) playGateways(ctx context.Context) error {
 	var list []shop.LinkerdGateway
 	for i, port := range gatewayPorts {

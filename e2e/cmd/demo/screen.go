@@ -36,7 +36,6 @@ const (
 	tiersFormat = "  %-40s%7s%7s%7s%12s %10s  %s" // for a table with tiers
 )
 
-// style formats text on a terminal.
 func (s *screen) style(style, text string) string {
 	if !s.terminal {
 		return text
@@ -52,7 +51,6 @@ func (s *screen) print(format string, args ...any) {
 	}
 }
 
-// done reports the end of a preparation.
 func (s *screen) done(what string, took time.Duration) {
 	s.print("  %-61s %10s\n", what, short(took))
 }
@@ -96,7 +94,6 @@ func (s *screen) live(r row) {
 	}
 }
 
-// finish prints the final state of a row.
 func (s *screen) finish(r row) {
 	if s.terminal {
 		s.print("%s", clearLine)
@@ -112,7 +109,6 @@ func (s *screen) finish(r row) {
 // note prints a remark about the previous row.
 func (s *screen) note(text string) { s.print("%s\n", s.style(dim, "    "+text)) }
 
-// short formats a duration for users.
 func short(d time.Duration) string {
 	if d < time.Second {
 		return fmt.Sprintf("%d ms", d.Milliseconds())

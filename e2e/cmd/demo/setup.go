@@ -16,7 +16,6 @@ import (
 	"isthmus/e2e/shop"
 )
 
-// firstToken is the name of the first token for a link.
 const firstToken = "remote-access-token-1"
 
 func (d *demo) setUp(ctx context.Context) error {
@@ -39,7 +38,6 @@ func (d *demo) setUp(ctx context.Context) error {
 	})
 }
 
-// part is a preparation of the demo.
 type part struct {
 	what string
 	do   func(context.Context) error

@@ -52,7 +52,6 @@ func (d *demo) story(ctx context.Context) error {
 	})
 }
 
-// steps performs all steps in order.
 func (d *demo) steps(ctx context.Context, list []step) error {
 	for _, s := range list {
 		if err := d.step(ctx, s); err != nil {
@@ -98,7 +97,6 @@ func (d *demo) expectPods(ctx context.Context, name string) error {
 	return nil
 }
 
-// step performs a step and checks its effect on the proxy.
 func (d *demo) step(ctx context.Context, s step) error {
 	from := maps.Clone(d.want)
 	d.stream.Mark()
@@ -141,7 +139,6 @@ func (d *demo) take(ctx context.Context, s step, from endpoints) (when, note str
 	return when, note, d.stream.Flapped(from.kept(d.want)...)
 }
 
-// fill writes the current state of the stream to a row.
 func (d *demo) fill(r *row) {
 	now := byCluster(d.stream.Snapshot().Get)
 	r.now = now.counts()
@@ -177,7 +174,6 @@ func (d *demo) drawLive(r row) (stop func()) {
 	}
 }
 
-// explain adds the step and the preceding messages to an error.
 func (d *demo) explain(title string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err

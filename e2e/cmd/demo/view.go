@@ -31,7 +31,6 @@ func byCluster(state *proxy.GetState) endpoints {
 	return e
 }
 
-// counts returns the numbers of endpoints in the order of names.
 func (e endpoints) counts() []int {
 	var counts []int
 	for _, name := range names {
@@ -49,7 +48,6 @@ func (e endpoints) all() []netip.AddrPort {
 	return all
 }
 
-// kept returns the intersection of the addresses.
 func (e endpoints) kept(other endpoints) []netip.AddrPort {
 	theirs := other.all()
 	return slices.DeleteFunc(e.all(), func(a netip.AddrPort) bool { return !slices.Contains(theirs, a) })

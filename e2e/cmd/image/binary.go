@@ -95,7 +95,6 @@ type linked struct {
 	Module     *struct{ Path, Dir string }
 }
 
-// module returns the path of the package's module.
 func (p *linked) module() string {
 	if p.Standard {
 		return std
@@ -199,7 +198,6 @@ func (b *binary) image(ctx context.Context) (platformImage, error) {
 	return platformImage{image, b.platform(), sbom}, err
 }
 
-// added returns a layer with its history entry.
 func (b *binary) added(layer v1.Layer, what string) mutate.Addendum {
 	return mutate.Addendum{
 		Layer:   layer,
@@ -222,7 +220,6 @@ func (b *binary) config() *v1.ConfigFile {
 	}
 }
 
-// labels returns the image's OCI annotations.
 func (b *binary) labels() map[string]string {
 	labels := map[string]string{
 		"title":       "Isthmus",

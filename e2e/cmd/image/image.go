@@ -21,7 +21,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// platformImage is the image for one platform.
 type platformImage struct {
 	image    v1.Image
 	platform v1.Platform

@@ -101,7 +101,6 @@ func roots() []byte {
 	return text.Bytes()
 }
 
-// rootsLicence returns the license of the root certificates.
 func rootsLicence(ctx context.Context) ([]byte, error) {
 	dir, err := output(ctx, "go", "-C", "e2e", "list", "-m", "-f", "{{.Dir}}", rootsModule)
 	if err != nil {
@@ -110,7 +109,6 @@ func rootsLicence(ctx context.Context) ([]byte, error) {
 	return os.ReadFile(filepath.Join(dir, "LICENSE"))
 }
 
-// moduleVersion returns the version of a module in this program's build information.
 func moduleVersion(path string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {

@@ -139,7 +139,6 @@ type content struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// imageConfig contains the fields of an image's configuration that the tests read.
 type imageConfig struct {
 	OS           string `json:"os"`
 	Architecture string `json:"architecture"`

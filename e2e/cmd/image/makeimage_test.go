@@ -20,7 +20,6 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// image is a single-platform image in an OCI layout.
 type image struct {
 	layout string
 	index  content // the only entry of the layout
@@ -84,7 +83,6 @@ func TestImage(t *testing.T) {
 	checkRuns(t, i, commit)
 }
 
-// sameFiles checks that two directories contain the same files.
 func sameFiles(t *testing.T, one, other string) {
 	t.Helper()
 	sums := func(dir string) map[string]string {

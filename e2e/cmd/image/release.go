@@ -80,14 +80,12 @@ func (r *release) make(ctx context.Context, paths []string) error {
 	return r.sums()
 }
 
-// number returns the version for file names.
 func (r *release) number() string { return strings.TrimPrefix(r.version, "v") }
 
 func (r *release) write(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(r.out, name), data, 0o644)
 }
 
-// packed writes files as a compressed archive.
 func (r *release) packed(name string, files map[string][]byte, when time.Time) error {
 	data, err := archive(files, func(name string) fs.FileMode {
 		if name == "isthmus" {
@@ -193,7 +191,6 @@ func (r *release) install(ctx context.Context, digest string) error {
 	return r.write("install.yaml", text)
 }
 
-// chart packs the Helm chart with the version and image of the release.
 func (r *release) chart(ctx context.Context, digest string) error {
 	files, err := committed(ctx, "manifests/chart")
 	if err != nil {
@@ -293,7 +290,6 @@ func committed(ctx context.Context, dir string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// readAll reads all files in a directory by their relative path.
 func readAll(dir string) (map[string][]byte, error) {
 	files, tree := make(map[string][]byte), os.DirFS(dir)
 	err := fs.WalkDir(tree, ".", func(path string, d fs.DirEntry, err error) error {

@@ -227,7 +227,6 @@ func (f folder) transformers(manifests fs.FS, namespace string, folders []string
 	return found
 }
 
-// components returns the subdirectories that contain components.
 func components(manifests fs.FS, folder string) (names []string) {
 	paths, _ := fs.Glob(manifests, folder+"/*/kustomization.yaml") // the pattern is valid
 	for _, path := range paths {

@@ -29,7 +29,6 @@ const (
 // under another name.
 var podPrograms = map[string]func(context.Context) error{"nslookup": nslookup, "nc": nc}
 
-// resolver returns a resolver that uses the CoreDNS of the Pod's cluster.
 func resolver() *net.Resolver {
 	return &net.Resolver{
 		PreferGo: true,

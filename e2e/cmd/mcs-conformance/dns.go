@@ -47,7 +47,6 @@ func startDNS(
 	return process.Kill, nil
 }
 
-// documentedBlock returns the Corefile block from docs/mcs.md.
 func documentedBlock() (string, error) {
 	path := filepath.Join(docs, "mcs.md")
 	text, err := os.ReadFile(path)

@@ -46,7 +46,6 @@ func namespaced() *syscall.SysProcAttr {
 	return a
 }
 
-// inNetwork runs this command again in a new network namespace.
 func inNetwork(ctx context.Context, suite string) error {
 	if err := lookForTools(); err != nil {
 		return err
@@ -66,7 +65,6 @@ func inNetwork(ctx context.Context, suite string) error {
 	return err
 }
 
-// setUpNetwork adds the loopback interface and the addresses of Pods to the network namespace.
 func setUpNetwork(ctx context.Context) error {
 	commands := [][]string{{"link", "set", "lo", "up"}}
 	for _, addresses := range podRanges {

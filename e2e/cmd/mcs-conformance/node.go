@@ -34,7 +34,6 @@ const podProgramsDir = state + "/programs"
 
 func podProgram(name string) string { return filepath.Join(podProgramsDir, name) }
 
-// installPodPrograms creates the programs for Pods.
 func installPodPrograms() error {
 	self, err := os.Executable()
 	if err != nil {
@@ -169,7 +168,6 @@ func (n *node) pass(ctx context.Context) {
 	}
 }
 
-// run assigns addresses to a Pod and marks the Pod as ready.
 func (n *node) run(pod *corev1.Pod) {
 	n.pods++
 	high, low := byte(n.pods>>8), byte(n.pods)
@@ -182,7 +180,6 @@ func (n *node) run(pod *corev1.Pod) {
 	pod.Status.PodIPs = []corev1.PodIP{{IP: four.String()}, {IP: six.String()}}
 }
 
-// execute runs a command in a Pod and writes its output to out.
 func execute(env, command []string, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), execLimit)
 	defer cancel()

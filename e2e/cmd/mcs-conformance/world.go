@@ -27,11 +27,9 @@ const (
 
 var (
 	// names are the names of the clusters and contexts. The suite exports from the first cluster.
-	names = []string{"west", "east"}
-	// controllers are the Kubernetes controllers that the suite needs.
+	names       = []string{"west", "east"}
 	controllers = []string{"namespace", "serviceaccount", "gc", "endpointslice", "deployment", "replicaset"}
-	// applied contains the manifests for each cluster.
-	applied = []string{
+	applied     = []string{
 		"install/mcs-crds/serviceexports.yaml",
 		"install/mcs-crds/serviceimports.yaml",
 		"install/rbac.yaml",
@@ -42,7 +40,6 @@ var (
 	}
 )
 
-// world contains the clusters with their replicas.
 type world struct {
 	kubeconfigs []string // kubeconfigs of administrators, in the order of names
 	undo        []func() error
@@ -151,7 +148,6 @@ func install(ctx context.Context, c *kube.Client) error {
 	return nil
 }
 
-// link links another cluster, starts Isthmus and returns its gRPC address.
 func (w *world) link(ctx context.Context, c, other *kube.Client) (string, error) {
 	remote, err := access(ctx, other, remoteNamespace, "isthmus-remote-access")
 	if err != nil {

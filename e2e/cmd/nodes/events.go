@@ -28,7 +28,6 @@ type event struct {
 	do   func(context.Context, *window) error
 }
 
-// window is the time of an event.
 type window struct {
 	began time.Time
 	note  string // for the table
@@ -46,7 +45,6 @@ type gateway struct{ deployment, selector string }
 
 var own = gateway{"isthmus", "app.kubernetes.io/name=isthmus"}
 
-// events causes disruptions of the replicas while clients hold streams.
 type events struct{ *world }
 
 // all plays every event for a standalone Isthmus and prints the table. Before a drain and before an
@@ -194,7 +192,6 @@ func (e events) busiest(ctx context.Context) (pod corev1.Pod, pid int, err error
 
 func addressOf(p corev1.Pod) string { return p.Status.PodIP + ":8086" }
 
-// processOf finds the process of a replica by its Pod's cgroup.
 func processOf(pod corev1.Pod) (pid int, err error) {
 	paths, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, path := range paths {
@@ -208,7 +205,6 @@ func processOf(pod corev1.Pod) (pid int, err error) {
 	return 0, fmt.Errorf("no process isthmus in Pod %s", pod.Name)
 }
 
-// awaitRestart waits until the Pod's container has restarted and is ready.
 func (e events) awaitRestart(ctx context.Context, n *window, before corev1.Pod) error {
 	n.restarted = true
 	err := await(ctx, before.Name+" is restarted", func() error {

@@ -41,7 +41,6 @@ func readInstall() ([]string, error) {
 	return lines[1:], nil
 }
 
-// install installs Isthmus, links the other cluster and starts clients.
 func install(ctx context.Context, w *world) error {
 	commands, err := readInstall()
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// row contains the effects of an event on the streams.
 type row struct {
 	name, note   string
 	took         time.Duration

@@ -41,7 +41,6 @@ type place struct {
 
 var places = []place{{"west", "west-1", 11}, {"west", "west-2", 12}, {"east", "east-1", 13}}
 
-// world contains the clusters with their nodes.
 type world struct {
 	options
 	clusters map[string]*harness.Cluster
@@ -304,7 +303,6 @@ func (w *world) rollout(ctx context.Context, cluster, deployment string) error {
 	return err
 }
 
-// kubectl runs kubectl with the given standard input.
 func (w *world) kubectl(ctx context.Context, input, cluster string, args ...string) (string, error) {
 	return run(ctx, input, append([]string{"kubectl", "--context", cluster}, args...)...)
 }
@@ -323,7 +321,6 @@ func run(ctx context.Context, input string, args ...string) (string, error) {
 
 const limit = 4 * time.Minute
 
-// await waits for a condition on a real node, with a long timeout.
 func await(ctx context.Context, what string, check func() error) error {
 	if err := harness.Poll(ctx, limit, 200*time.Millisecond, check); err != nil {
 		return fmt.Errorf("%s: %w", what, errors.Join(err, ctx.Err()))

@@ -39,7 +39,6 @@ func (f fields) add(path string, tree any) {
 	}
 }
 
-// differences returns a line for each field that differs.
 func (f fields) differences(after fields) (lines []string) {
 	paths := maps.Clone(f)
 	maps.Copy(paths, after)
@@ -83,7 +82,6 @@ var listed = []*regexp.Regexp{
 	regexp.MustCompile(`^ServiceImport web spec ips\[1\]: "fd00:[0-9a-f:]+" is gone$`),
 }
 
-// isListed reports whether a difference is intended.
 func isListed(line string) bool {
 	return slices.ContainsFunc(listed, func(meant *regexp.Regexp) bool { return meant.MatchString(line) })
 }

@@ -52,7 +52,6 @@ func run(ctx context.Context, previous string) (err error) {
 	return s.tell(ctx)
 }
 
-// knowsExports reports whether a version supports the --exports flag.
 func knowsExports(ctx context.Context, binary string) (bool, error) {
 	help, err := exec.CommandContext(ctx, binary, "gateway", "--help").CombinedOutput()
 	if err != nil {

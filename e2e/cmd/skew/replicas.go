@@ -36,7 +36,6 @@ func newReplicas(of *world, binaries map[string]string) *replicas {
 	return &replicas{of: of, binaries: binaries, running: make(map[string]*harness.Replica)}
 }
 
-// start starts a replica of a version and waits until it is ready.
 func (r *replicas) start(ctx context.Context, version string) error {
 	r.mu.Lock()
 	r.started++

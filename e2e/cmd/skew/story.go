@@ -11,7 +11,6 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// limit is the timeout until all streams and objects have settled.
 const limit = time.Minute
 
 // The names of the Leases.
@@ -20,7 +19,6 @@ const (
 	exportsLease = "isthmus-exports-write"
 )
 
-// story is an upgrade followed by a rollback.
 type story struct {
 	*world
 	*replicas

@@ -95,7 +95,6 @@ func (s *streams) have(number int) error {
 	return nil
 }
 
-// mark starts the detection of lost endpoints.
 func (s *streams) mark() {
 	for _, one := range s.list {
 		one.Stream().Mark()

@@ -17,7 +17,6 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// namespace contains all exported and served objects.
 const namespace = "shop"
 
 // world contains west, which runs the replicas, and east, which west links.
