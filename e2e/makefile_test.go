@@ -69,8 +69,8 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// TestBuiltPrograms checks that targets that run programs of other projects reject directories, and
-// explain how to build the programs.
+// TestBuiltPrograms checks that a target for programs of another project rejects a directory, and
+// explains how to build the programs.
 func TestBuiltPrograms(t *testing.T) {
 	const linkerd = "go build -o FILE ./controller/cmd"
 	const mcs = "go test -c -o FILE ."

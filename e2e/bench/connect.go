@@ -81,9 +81,10 @@ func serviceChanges(i int) []change {
 // Crowd is a number of proxies, each with one connection and the given number of streams.
 type Crowd struct{ Conns, Streams int }
 
-// targets returns the streams of all proxies in the order of load.Config. Half of them are Get
-// streams and half are GetProfile streams. In both halves, half of the Services are federated.
-// Neighboring proxies use different services, and so do the streams of one proxy.
+// targets returns the streams of all proxies in the order in which load.Config assigns them to
+// connections. Half of them are Get streams and half are GetProfile streams. In both halves, half
+// of the Services are federated. Neighboring proxies use different services, and so do the streams
+// of one proxy.
 func (c Crowd) targets(services int) []load.Target {
 	const apart = 251 // distance between the Services of one proxy
 	list := make([]load.Target, c.Conns*c.Streams)

@@ -6,17 +6,17 @@
 // each claim contains the command that runs the trial.
 //
 // Isthmus and the floor run a trial in turn, several times, with a new process for each run. A
-// figure is the median of all runs. The API servers are simulated (package fleet). They run in the
+// figure is the median of all runs. The API servers are simulated (package fleet) and run in the
 // bench process, which is also the client.
 //
-// A workload is written like a test. It is a function with a run, whose helpers end the run on
-// failure (check). [Lab.Run] and [Report] start and stop servers, repeat trials, limit their time,
-// and write files and tables.
+// A workload is a function that is written like a test. The helper functions of a run end the run
+// on failure (check). [Lab.Run] and [Report] start and stop servers, repeat trials, limit their
+// time, and write files and tables.
 //
 // The measurements follow these rules:
 //
-//   - CPU time is the user and system time of the process. It is read a second after the work is
-//     done, so that it includes garbage collection.
+//   - CPU time is the user and system time of the process. The time is read a second after the work
+//     is done, so that it includes garbage collection.
 //   - Memory is the resident memory (RSS) in addition to the settled memory of the process before
 //     the streams.
 //   - A delay starts with the write of an object, or for the floor with the step command. It ends

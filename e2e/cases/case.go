@@ -35,7 +35,7 @@ type step struct {
 	do   action
 }
 
-// section is a file in the archive after the script.
+// section is a named part of a case file after the script.
 type section struct {
 	text string
 	line int // line number of the text in the case file

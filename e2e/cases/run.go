@@ -339,9 +339,9 @@ func (r *run) undoFaults(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// removeAll deletes the objects of the case, newest first, and everything that Isthmus has written:
-// slices, and Services unless a running replica deletes them. It does not delete the namespaces of
-// the case, because that would take half as long as the case itself.
+// removeAll deletes the objects of the case, newest first. It also deletes the slices that Isthmus
+// has written and, unless a running replica deletes them, the Services. It does not delete the
+// namespaces of the case, because that would take half as long as the case itself.
 func (r *run) removeAll(ctx context.Context, w *writer) error {
 	var errs []error
 	for _, o := range slices.Backward(r.objects[w.Name]) {

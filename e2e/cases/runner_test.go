@@ -369,8 +369,8 @@ func TestEnsureNamespaceRefused(t *testing.T) {
 	}
 }
 
-// TestDeadAddress checks that the dead address refuses connections and that no other process can
-// use it.
+// TestDeadAddress checks that the address for dead servers refuses connections and that no other
+// process can use it.
 func TestDeadAddress(t *testing.T) {
 	runner, err := NewRunner(Environment{}, Options{})
 	if err != nil {

@@ -75,7 +75,7 @@ func StartFaultProxy(target string) (*FaultProxy, error) {
 // Clusters and replicas use other port ranges below firstFaultPort.
 const firstFaultPort, lastFaultPort = 30000, 32767
 
-// Addr returns the address for clients.
+// Addr returns the address that clients connect to.
 func (p *FaultProxy) Addr() string { return p.port.Addr() }
 
 // Set changes the behavior of the proxy. It fails if the proxy refused connections and another

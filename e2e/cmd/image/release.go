@@ -238,7 +238,7 @@ func set(files map[string][]byte, file, key, value string) error {
 	return nil
 }
 
-// sums writes SHA256SUMS in the format of sha256sum --check.
+// sums writes the file SHA256SUMS in the format that sha256sum --check reads.
 func (r *release) sums() error {
 	files, err := readAll(r.out)
 	if err != nil {

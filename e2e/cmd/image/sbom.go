@@ -34,8 +34,8 @@ func paths(modules []*debug.Module) []string {
 	return list
 }
 
-// notice matches the names of files that must accompany a program. licence matches those that grant
-// its use.
+// notice matches the names of files that must accompany a program. The licence pattern matches
+// those that grant the use of the program.
 var (
 	notice  = regexp.MustCompile(`(?i)^(licen[cs]es?|copying|unlicense|notices?|copyright|patents)([-._].*)?$`)
 	licence = regexp.MustCompile(`(?i)^(licen[cs]es?|copying|unlicense)([-._].*)?$`)

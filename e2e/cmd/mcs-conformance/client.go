@@ -122,8 +122,8 @@ func nc(ctx context.Context) error {
 	return err
 }
 
-// endpoint returns the address to which a proxy would connect: an endpoint of the Service with the
-// given address, or the address itself if there is no such Service.
+// endpoint returns the address to which a proxy would connect. This is an endpoint of the Service
+// with the given address, or the address itself if there is no such Service.
 func endpoint(ctx context.Context, address string) (string, error) {
 	conn, err := proxy.Dial(os.Getenv(isthmusEnv))
 	if err != nil {
