@@ -32,9 +32,10 @@ type Events[O Object] interface {
 	// Next waits for the next event, calls a function for the event, and returns the function's
 	// error. The event's object is only valid until the function returns. For an ERROR event, Next
 	// returns an [apierrors.APIStatus] without calling the function. If the server has closed the
-	// watch, Next returns io.EOF.
+	// watch, Next returns io.EOF. If the watch's context is done, Next returns an error.
 	Next(each func(Event[O]) error) error
-	// Close frees the resources of the watch, even if its context is already done.
+	// Close frees the resources of the watch. Callers must call Close even if the watch's context
+	// is done.
 	Close() error
 }
 

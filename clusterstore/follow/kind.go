@@ -17,8 +17,7 @@ type Kind[O decode.Object, T any] struct {
 	Name   string // resource name, as in URLs
 	Needed bool   // the Group is not synced without it
 	Aside  bool   // may be over budget without making the Group unhealthy
-	// Unawaited excludes an optional kind from the first sync, so that the sync does not wait for
-	// it.
+	// If Unawaited is true, the first sync does not wait for the kind, which must be optional.
 	Unawaited bool
 	Source    decode.Source[O]
 	Fields    string // field selector; empty selects all objects

@@ -98,7 +98,7 @@ const (
 
 	// maxThrottle limits the pause that a server may request with a 429 and Retry-After. For other
 	// codes, the limit is maxRetryAfter, because a cluster must be watched within 10 s after an
-	// outage. Load balancers may request pauses of several minutes.
+	// outage.
 	maxThrottle   = 60 * time.Second
 	maxRetryAfter = 10 * time.Second
 	// throttleJitter is the largest fraction by which a pause may exceed the requested pause. The

@@ -30,7 +30,7 @@ var transport = &http.Transport{
 }
 
 // get probes an address with an HTTP GET request. The address is alive if the response has status
-// 200. The body of the response is not read.
+// 200.
 func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	url := "http://" + net.JoinHostPort(ip.String(), strconv.Itoa(int(probe.Port))) + probe.Path
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -78,9 +78,7 @@ type health struct {
 	since    time.Time // when the gateway became alive or dead; zero if unknown
 }
 
-// probed is the state of the probes with one probeKey. Tracker.mu guards all fields. A Tracker
-// remembers the state for some time after its last use, because a name may resolve to different
-// addresses each time.
+// probed is the state of the probes with one probeKey. Tracker.mu guards all fields.
 type probed struct {
 	health
 	began time.Time // when the last probe began; zero if there was none

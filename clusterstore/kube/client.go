@@ -23,8 +23,7 @@ import (
 type Client struct {
 	Sources decode.Sources // for lists and watches
 
-	// Clients is nil until [Client.AddTyped] is called. Only callers that write objects or check
-	// permissions need Clients.
+	// Clients is nil until [Client.AddTyped] is called.
 	*Clients
 
 	local    bool
@@ -149,8 +148,7 @@ func Printable(err error) error {
 	return err
 }
 
-// withoutToken removes the token from an error's message. If the message does not contain the
-// token, withoutToken returns err itself.
+// withoutToken removes the token from an error's message.
 func withoutToken(err error, token string) error {
 	if token == "" {
 		return err

@@ -85,8 +85,6 @@ func (f *Facts) readAnchors(ctx context.Context, client *Client, namespace strin
 	return err
 }
 
-// readNetworks reads the Pod CIDRs. If reading fails, readNetworks returns the error and also
-// records its message in the facts.
 func (f *Facts) readNetworks(ctx context.Context, client *Client) error {
 	networks, err := readNetworks(ctx, client.Sources.Nodes)
 	f.networks = networks
@@ -190,8 +188,7 @@ func parseAnchors(text string) (anchors []adminapi.Anchor, err error) {
 	return anchors, nil
 }
 
-// certificates parses the certificates in a PEM file and ignores other blocks. A malformed
-// certificate is an error.
+// certificates parses the certificates in a PEM file and ignores other blocks.
 func certificates(text []byte) (list []*x509.Certificate, err error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {

@@ -76,8 +76,6 @@ type Warnings struct {
 	Ignored  []string // unknown fields, without their values
 }
 
-// readConfig returns the client configuration for the current context, and a warning for each
-// insecure setting.
 func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string, err error) {
 	cluster, user, err := currentContext(file)
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 // different requests.
 const maxRefusals = 100
 
-// observer records information about an API server from the server's responses.
 type observer struct {
 	printable func(error) error
 	answered  chan struct{} // closed by the first response
@@ -36,7 +35,6 @@ func newObserver(printable func(error) error) *observer {
 	}
 }
 
-// over returns a RoundTripper that observes the requests and responses of another RoundTripper.
 func (o *observer) over(next http.RoundTripper) http.RoundTripper { return observing{next, o} }
 
 type observing struct {

@@ -176,7 +176,6 @@ func (c *countingTransport) RoundTrip(request *http.Request) (*http.Response, er
 	return response, nil
 }
 
-// clientOf returns the value of the label "client" for a request's path.
 func clientOf(path string) string {
 	for _, group := range []string{
 		decode.PolicyVersion.Group, decode.WorkloadVersion.Group, decode.ProfileVersion.Group,

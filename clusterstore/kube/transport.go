@@ -17,8 +17,7 @@ import (
 	"isthmus/federation"
 )
 
-// These timeouts make a request fail within seconds if the server does not respond. API servers
-// send the header of a watch immediately, so headerTimeout also applies to watches.
+// API servers send the header of a watch immediately, so headerTimeout also applies to watches.
 const (
 	dialTimeout   = 5 * time.Second
 	headerTimeout = 10 * time.Second
@@ -102,8 +101,7 @@ func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transpor
 			return dial(ctx, network, address)
 		}
 	}
-	// Only requests to the local cluster may use a proxy from the environment variables. Requests
-	// to a linked cluster are sent directly to the server in the kubeconfig.
+	// Only requests to the local cluster may use a proxy from the environment variables.
 	if t.Proxy == nil && name == federation.Local {
 		t.Proxy = http.ProxyFromEnvironment
 	}
@@ -238,8 +236,7 @@ func (f *firstAlone) alone(r *http.Request) (*http.Response, error) {
 }
 
 // maxError and errorTimeout limit the bodies of error responses. API servers send errors of a few
-// hundred bytes, and load balancers send pages of a few kilobytes. Package decode limits the bodies
-// of other responses, and package guard limits the responses for [Client.AddTyped].
+// hundred bytes, and load balancers send pages of a few kilobytes.
 const (
 	maxError     = 64 << 10
 	errorTimeout = 5 * time.Second // from the end of the header
