@@ -53,7 +53,6 @@ type Options struct {
 	Report func(cluster.Change)
 }
 
-// localCluster is the subset of [cluster.Local] that a Cluster uses.
 type localCluster interface {
 	clusterstore.Cluster
 	federation.AddressOwners
@@ -163,7 +162,6 @@ func create(o Options, newCluster func(cluster.Config, cluster.LocalConfig) (loc
 	return l, nil
 }
 
-// prepare updates zones and definitions before Isthmus serves clients.
 func (l *Cluster) prepare(ctx context.Context) {
 	l.zones.apply()
 	l.services.Drain(ctx, l.superviseDefine)
@@ -310,8 +308,7 @@ func (l *Cluster) Profile(k federation.ProfileKey) *federation.Watch[*federation
 	return l.profiles.watch(k)
 }
 
-// profile builds the profile of a destination from the current objects. Federated and mirrored
-// Services have the same profiles as other Services.
+// Federated and mirrored Services have the same profiles as other Services.
 func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 	if k.Addr.IsValid() {
 		switch at := l.cluster.LookupAddress(k.Addr); {

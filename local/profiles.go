@@ -35,7 +35,6 @@ type watched struct {
 	mu   sync.Mutex // held while the profile is built and published
 }
 
-// topicOf returns the topic whose changes affect a profile.
 func topicOf(k federation.ProfileKey) cluster.Topic {
 	if k.Addr.IsValid() {
 		return cluster.Topic{IP: k.Addr.Addr()}
@@ -52,7 +51,6 @@ func newProfiles(build func(federation.ProfileKey) *federation.Profile, supervis
 	}
 }
 
-// workOf describes the update of a profile for the supervisor. Different keys have different work.
 func workOf(k federation.ProfileKey) panics.Work {
 	w := panics.Work{Where: panics.Profile, Service: k.Service}
 	if k.Addr.IsValid() {

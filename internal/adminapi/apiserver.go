@@ -54,10 +54,9 @@ type Clock struct {
 // TrustAnchors describes the certificates that the proxies of a cluster trust. The certificates
 // come from the ConfigMap linkerd-identity-trust-roots in the namespace of the control plane.
 type TrustAnchors struct {
-	Error string   `json:"error,omitempty"` // why the trust anchors are unknown; empty if they are known
-	List  []Anchor `json:"list,omitempty"`  // without duplicates
-	// AgeSeconds is the number of seconds since the trust anchors were read.
-	AgeSeconds int `json:"ageSeconds,omitempty"`
+	Error      string   `json:"error,omitempty"` // why the trust anchors are unknown; empty if they are known
+	List       []Anchor `json:"list,omitempty"`  // without duplicates
+	AgeSeconds int      `json:"ageSeconds,omitempty"`
 }
 
 type Anchor struct {
@@ -65,14 +64,12 @@ type Anchor struct {
 	Expires time.Time `json:"expires"`
 }
 
-// PodNetworks contains the Pod CIDRs of a cluster's Nodes.
 type PodNetworks struct {
-	Error  string   `json:"error,omitempty"`  // why the CIDRs are unknown; empty if they are known
-	Nodes  int      `json:"nodes"`            // number of Nodes that were read
-	Partly bool     `json:"partly,omitempty"` // the cluster has more Nodes than were read
-	CIDRs  []string `json:"cidrs,omitempty"`  // sorted; adjacent ranges are merged
-	// AgeSeconds is the number of seconds since the Nodes were read.
-	AgeSeconds int `json:"ageSeconds,omitempty"`
+	Error      string   `json:"error,omitempty"`  // why the CIDRs are unknown; empty if they are known
+	Nodes      int      `json:"nodes"`            // number of Nodes that were read
+	Partly     bool     `json:"partly,omitempty"` // the cluster has more Nodes than were read
+	CIDRs      []string `json:"cidrs,omitempty"`  // sorted; adjacent ranges are merged
+	AgeSeconds int      `json:"ageSeconds,omitempty"`
 }
 
 type Expiry struct {

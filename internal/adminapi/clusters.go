@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Clusters is the JSON document at /debug/clusters. The page describes the clusters that provide
-// endpoints, and every problem that prevents Isthmus from serving endpoints.
+// Clusters is the JSON document at /debug/clusters. It describes the clusters, and every problem
+// that prevents Isthmus from serving endpoints.
 type Clusters struct {
 	Replica  Replica     `json:"replica"` // the replica that responds
 	Local    Cluster     `json:"local"`
@@ -145,8 +145,7 @@ func (s *ClusterStatus) NeverRead() (list []Resource) {
 // all dead.
 const NoGatewayAnswers = "none of its Linkerd gateways answers"
 
-// Memory describes the estimated memory usage of a cluster in the replica, and the cluster's memory
-// cap. Both are in bytes.
+// Memory compares the estimated memory used for a cluster with the cluster's memory cap, in bytes.
 type Memory struct {
 	Used  int64 `json:"used"`
 	Limit int64 `json:"limit"`
@@ -215,7 +214,6 @@ func (r *Resource) Unread() string {
 	return r.Resource + " have never been read, so the cluster appears to have none: " + r.Err
 }
 
-// ReadFailure is the reason why a kind of object cannot be listed or watched.
 type ReadFailure string
 
 const (
@@ -256,15 +254,12 @@ type AddressConflict struct {
 	Since   time.Time `json:"since"`   // when this replica first saw the conflict
 }
 
-// SliceWriter describes the state of the component that writes EndpointSlices for
-// ExternalWorkloads.
 type SliceWriter struct {
-	Identity string    `json:"identity"` // of this replica
-	Holder   string    `json:"holder"`   // of the Lease, as last seen; empty if none or unknown
-	Leading  bool      `json:"leading"`  // whether this replica is the leader
-	Since    time.Time `json:"since"`    // when this replica gained or lost leadership
-	// LeaseError says why the Lease cannot be used, and is empty otherwise.
-	LeaseError string `json:"leaseError,omitempty"`
+	Identity   string    `json:"identity"` // of this replica
+	Holder     string    `json:"holder"`   // of the Lease, as last seen; empty if none or unknown
+	Leading    bool      `json:"leading"`  // whether this replica is the leader
+	Since      time.Time `json:"since"`    // when this replica gained or lost leadership
+	LeaseError string    `json:"leaseError,omitempty"`
 
 	// The following fields of SliceWriter are set only on the leader.
 	Synced   bool      `json:"synced"`   // ExternalWorkloads have been listed

@@ -79,7 +79,6 @@ const (
 	CheckedHere     = "here" // on the machine of the command, with --pre or if there is no replica
 )
 
-// CheckedReplica describes a replica that "isthmus check" queries.
 type CheckedReplica struct {
 	Gateway string `json:"gateway"`           // NAMESPACE/POD, or HOST:PORT
 	Version string `json:"version,omitempty"` // empty if the replica did not respond

@@ -2,8 +2,8 @@ package adminapi
 
 import "time"
 
-// Explanation is the JSON document at /debug/explain. The page explains how Isthmus treats each
-// address of a service for one client.
+// Explanation, the JSON document at /debug/explain, explains how Isthmus treats each address of a
+// service for one client.
 type Explanation struct {
 	Authority string   `json:"authority"` // NAME:PORT of the service
 	Client    Client   `json:"client"`

@@ -2,8 +2,8 @@ package adminapi
 
 import "time"
 
-// Exports is the JSON document at /debug/exports. The page describes the exports of all clusters,
-// the objects that Isthmus writes for these exports, and the pending changes.
+// Exports, the JSON document at /debug/exports, describes the exports of all clusters, the objects
+// written for them, and the pending changes.
 //
 // The "service" query parameter limits the page to exports with the given name, and to the objects
 // written for these exports. The parameter's value is NAME, NAMESPACE/NAME, or NAMESPACE/ for a
@@ -38,8 +38,7 @@ type ExportsWriter struct {
 	// MCS is the version of the MCS-API that Isthmus uses for ServiceImports. MCS is "none" if the
 	// cluster does not serve ServiceImports or Isthmus cannot read them. MCS is empty if
 	// ServiceExports are not a source, or if the version is unknown.
-	MCS string `json:"mcs,omitempty"`
-	// LeaseError says why the Lease cannot be used, and is empty otherwise.
+	MCS        string `json:"mcs,omitempty"`
 	LeaseError string `json:"leaseError,omitempty"`
 	// Notes lists the Links and the Leases of Linkerd's service mirrors that Isthmus cannot read,
 	// and says what applies instead.
@@ -49,7 +48,6 @@ type ExportsWriter struct {
 // ExportsSummary summarizes the problems that occur when Isthmus writes exported Services.
 type ExportsSummary struct {
 	ExportsWriter
-	// Unread says why the other fields are unknown, and is empty if they are known.
 	Unread  string `json:"unread,omitempty"`
 	Pending int    `json:"pending"` // number of objects to be written or deleted
 	// Unwritten lists the exports that are not completely written, grouped by state, with at most
@@ -78,7 +76,6 @@ const (
 	ExportChangedBack    = "changed back" // others repeatedly revert the change
 )
 
-// ExportConflict describes a difference between exports with the same name.
 type ExportConflict struct {
 	Object  string `json:"object"` // as in Export
 	Kind    string `json:"kind"`
@@ -86,7 +83,6 @@ type ExportConflict struct {
 	Message string `json:"message"`
 }
 
-// ExportChange describes an object that will be created, updated or deleted.
 type ExportChange struct {
 	Verb string `json:"verb"` // create, update, status or delete
 	// ObjectKind is Service, ServiceImport or ServiceExport. Only the conditions of a ServiceExport

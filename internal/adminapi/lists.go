@@ -31,7 +31,6 @@ type ClusterList struct {
 	List[ClusterLine]
 }
 
-// Replica describes the replica that responds.
 type Replica struct {
 	Name    string `json:"name"` // name of its Pod or machine
 	Version string `json:"version"`
@@ -82,15 +81,13 @@ type MemberLine struct {
 	Standing  string `json:"standing,omitempty"` // standing of the cluster; empty if it is in service
 }
 
-// ZoneTiers describes the tiers that the clients in one zone use.
 type ZoneTiers struct {
 	Zone  string `json:"zone,omitempty"` // empty if unknown
 	InUse string `json:"inUse"`          // names of the tiers
 	Count int    `json:"count"`
 }
 
-// StreamList is the response to /debug/streams?view=list. The page omits views without streams, and
-// truncates long strings.
+// StreamList omits views without streams, and truncates long strings.
 type StreamList struct {
 	Streams int `json:"streams"` // of all views
 	List[View]
@@ -101,8 +98,8 @@ type EventList struct {
 	List[Event]
 }
 
-// Streams is the JSON document at /debug/streams. The page contains the destinations that proxies
-// watch, and the number of streams for each view.
+// Streams, the JSON document at /debug/streams, lists the destinations that proxies watch, with the
+// number of streams for each view.
 type Streams struct {
 	Streams int    `json:"streams"`
 	Views   []View `json:"views"` // most streams first
@@ -136,7 +133,6 @@ type Event struct {
 	Count   int       `json:"count"`   // number of occurrences
 }
 
-// EventKind specifies what an event is about.
 type EventKind string
 
 const (

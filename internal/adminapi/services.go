@@ -80,7 +80,6 @@ type Clients struct {
 	Next     *time.Time `json:"nextStep,omitempty"` // when endpoints are dropped, unless something changes first
 }
 
-// Tier contains the numbers of endpoints in one tier.
 type Tier struct {
 	Tier  string `json:"tier"`
 	InUse bool   `json:"inUse"`
@@ -99,7 +98,6 @@ type Failure struct {
 	Next   time.Time `json:"nextTry"` // next retry; in the past while the retry runs
 }
 
-// String describes the failure for users.
 func (f Failure) String() string {
 	times := "once"
 	if f.Panics != 1 {

@@ -95,7 +95,6 @@ func (r *request) typeMeta(suffix string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: r.Kind + suffix, APIVersion: r.GroupVersion().String()}
 }
 
-// objectFunc returns the object at an index of a list, in encoded form.
 type objectFunc func(i int) ([]byte, error)
 
 func (f objectFunc) until(ctx context.Context) objectFunc {
@@ -176,7 +175,6 @@ func (r *request) marshal(o marshaler) ([]byte, error) {
 	return json.Marshal(o)
 }
 
-// encode returns an object, or only its metadata, in the requested encoding.
 func (r *request) encode(o *object) ([]byte, error) {
 	if r.protobuf && r.metadata {
 		return metadata(o.protobuf), nil

@@ -50,7 +50,6 @@ const (
 
 var filler = strings.Repeat("x", 256)
 
-// endlessAnswer writes an endless response until ctx ends or a write fails.
 type endlessAnswer func(ctx context.Context, w http.ResponseWriter) error
 
 // answer returns the endless response to a request, or nil if the server must handle the request

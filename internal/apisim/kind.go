@@ -45,7 +45,6 @@ var kinds = [...]kind{
 
 const leases = "leases"
 
-// prefix returns the prefix of all URL paths of the kind.
 func (k kind) prefix() string {
 	if k.Group == "" {
 		return "/api/" + k.Version + "/"

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// request is a parsed request for a list, a watch or a single object.
 type request struct {
 	target
 	method   string

@@ -37,7 +37,7 @@ type Authority struct {
 	certificate tls.Certificate // for 127.0.0.1
 }
 
-// Server is the API server of one cluster. A Server is safe for concurrent use.
+// Server is the API server of one cluster. It is safe for concurrent use.
 type Server struct {
 	// fixed
 	name      string
@@ -54,7 +54,7 @@ type Server struct {
 	alive  context.Context    // ends the current watches when it is canceled
 }
 
-// Faults specifies how a server misbehaves. A server with the zero value does not misbehave.
+// Faults specifies how a server misbehaves. The zero value means that the server behaves normally.
 // Network faults are not part of Faults.
 type Faults struct {
 	Unauthorized bool // reject all tokens with 401
@@ -114,8 +114,7 @@ func (s *Server) Close() error {
 
 func (s *Server) Addr() string { return s.addr }
 
-// Put creates or replaces an object. The server sets the version, the UID and the creation time of
-// the object.
+// Put creates or replaces an object, and sets its version, UID and creation time.
 func (s *Server) Put(o runtime.Object) error {
 	return s.change(o, func(k kind, m metav1.Object) error {
 		_, err := s.store.replace(k, m, o)

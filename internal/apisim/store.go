@@ -19,7 +19,6 @@ import (
 // keptEvents is the number of past events of each kind from which a watch can continue.
 const keptEvents = 10_000
 
-// store holds the objects of a cluster and the recent events.
 type store struct {
 	mu        sync.Mutex
 	version   uint64            // of the newest change
@@ -43,7 +42,6 @@ type table struct {
 	changed chan struct{}          // closed and replaced after each event
 }
 
-// object is one immutable version of an object.
 type object struct {
 	namespace, name string
 	uid             types.UID
@@ -76,7 +74,7 @@ func newStore() *store {
 	return s
 }
 
-// replace creates or replaces an object, and returns the new object. The caller holds s.mu.
+// The caller holds s.mu.
 func (s *store) replace(k kind, m metav1.Object, o runtime.Object) (*object, error) {
 	t := s.tables[k.resource]
 	made := &object{namespace: m.GetNamespace(), name: m.GetName(), version: s.version + 1}
@@ -118,7 +116,7 @@ func (s *store) drop(k kind, old *object) error {
 	return nil
 }
 
-// note records an event and wakes the watches. The caller holds s.mu.
+// The caller holds s.mu.
 func (s *store) note(t *table, e event) {
 	s.version = e.version
 	t.events = append(t.events, e)
@@ -129,7 +127,7 @@ func (s *store) note(t *table, e event) {
 	t.changed = make(chan struct{})
 }
 
-// drop drops the oldest n events. At least one event must be dropped.
+// drop drops the oldest n events, at least one.
 func (t *table) drop(n int) {
 	t.oldest = t.events[n-1].version
 	t.events = slices.Clone(t.events[n:])

@@ -49,7 +49,7 @@ func (s *Server) write(w http.ResponseWriter, from io.Reader, r *request) {
 	r.answer(w, code, o, err)
 }
 
-// readBody decodes the body of a request. Custom resources must be encoded in JSON.
+// Custom resources must be encoded in JSON.
 func readBody(from io.Reader, method string) (runtime.Object, error) {
 	body, err := io.ReadAll(io.LimitReader(from, maxBody))
 	if err != nil || len(body) == 0 {
@@ -195,8 +195,7 @@ func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Ob
 }
 
 // splitStatus separates writes to the status from other writes. A write to the status changes no
-// other field, and any other write leaves the status unchanged. The old argument is nil for a new
-// object.
+// other field, and any other write leaves the status unchanged.
 func splitStatus(of target, old *object, given *unstructured.Unstructured) error {
 	var have unstructured.Unstructured
 	if old != nil {

@@ -80,7 +80,6 @@ func (c *counter) count(char byte) {
 	}
 }
 
-// part counts one element or field of the innermost open bracket.
 func (c *counter) part() {
 	if len(c.open) == 0 {
 		return

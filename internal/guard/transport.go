@@ -15,7 +15,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// All maximum sizes are sizes of a response body after decompression, in bytes.
+// Sizes are those of response bodies after decompression.
 const (
 	// MaxAnswer applies to successful responses other than pages of lists, such as objects, access
 	// reviews and tokens.

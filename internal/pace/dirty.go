@@ -16,7 +16,7 @@ type Dirty[K comparable] struct {
 	queue *turns[K]                  // the same keys
 }
 
-// tenantKey is a key of one tenant. Different tenants may add the same key.
+// Different tenants may add the same key.
 type tenantKey[K comparable] struct {
 	tenant string
 	key    K

@@ -79,7 +79,6 @@ type Supervisor struct {
 	seed     maphash.Seed
 }
 
-// failure is the state of a piece of work that has panicked.
 type failure struct {
 	adminapi.Failure
 	number uint64 // the number of the newest panic

@@ -43,7 +43,6 @@ type Server struct {
 	Invalid         bool // whether the spec of the Server is malformed
 }
 
-// Workload contains the fields of an ExternalWorkload that determine its endpoints.
 type Workload struct {
 	metav1.ObjectMeta
 	Identity, ServerName string
@@ -112,7 +111,6 @@ const (
 	localTrafficOnly = corev1.ServiceInternalTrafficPolicyLocal
 )
 
-// ServiceState is the state of a Service in its own cluster.
 type ServiceState int
 
 const (
@@ -137,7 +135,6 @@ func (n *Namespace) NodeLocal(service string) bool {
 	return policy != nil && *policy == localTrafficOnly
 }
 
-// Declares reports whether a Service declares a TCP port.
 func (n *Namespace) Declares(service string, port uint16) bool {
 	_, declared := n.declared(service, port)
 	return declared
@@ -155,7 +152,7 @@ func (n *Namespace) declared(service string, port uint16) (name string, declared
 func isTCP(p corev1.Protocol) bool { return p == "" || p == corev1.ProtocolTCP }
 
 // Backends returns the endpoints of a Service for a port, by slice. The slices are sorted by name.
-// Slices without endpoints for the port are omitted.
+// The list omits slices without endpoints for the port.
 func (n *Namespace) Backends(service string, port uint16) (list []BackendSlice) {
 	if n.State(service) != Present {
 		return nil
@@ -195,7 +192,7 @@ func (n *Namespace) target(l *discoveryv1.EndpointSlice, service string, port ui
 	return 0, false
 }
 
-// ServiceOf returns the name of a slice's Service. The label takes precedence over the owner.
+// ServiceOf returns the name of a slice's Service, from the label or else from the owner.
 func ServiceOf(l *discoveryv1.EndpointSlice) string {
 	if name := l.Labels[discoveryv1.LabelServiceName]; name != "" {
 		return name

@@ -29,8 +29,8 @@ const (
 	maxMembers = 256 // of the Service, including the local member
 )
 
-// Define returns the definition of a Service. The annotations take precedence over the labels. A
-// Service without annotations and labels consists of itself.
+// The annotations take precedence over the labels. A Service without annotations and labels
+// consists of itself.
 func Define(name string, labels, annotations map[string]string) Definition {
 	local, hasLocal := annotations[LocalDiscoveryKey]
 	remote, hasRemote := annotations[RemoteDiscoveryKey]
@@ -48,7 +48,6 @@ func Define(name string, labels, annotations map[string]string) Definition {
 	return Definition{Members: []MemberName{{Cluster: cluster, Service: service}}}
 }
 
-// federatedMembers returns the valid members of a federated Service, without duplicates.
 func federatedMembers(local, remote string) (list []MemberName) {
 	if serviceName.MatchString(local) {
 		list = append(list, MemberName{Service: local})

@@ -70,8 +70,8 @@ func (s LinkSettings) With(annotations map[string]string) LinkSettings {
 	return s
 }
 
-// Standing returns the standing of a cluster. A lost cluster is one whose API has been unavailable
-// for LostAfter. Set gatewaysDead if clients reach the cluster through gateways that are all dead.
+// A cluster is lost if its API has been unavailable for LostAfter. Set gatewaysDead if clients
+// reach the cluster through gateways that are all dead.
 func (s LinkSettings) Standing(lost, gatewaysDead bool) Standing {
 	standing := s.Cordon
 	if lost {

@@ -117,8 +117,7 @@ func (p Preference) With(annotations map[string]string) Preference {
 	return p
 }
 
-// readTiers parses the tiers of a [Preference]. A single tier with the term "any" is equivalent to
-// an empty list of tiers.
+// A single tier with the term "any" is equivalent to an empty list of tiers.
 func readTiers(text string) (tiers [][]string, ok bool) {
 	var all []string
 	for tier := range strings.SplitSeq(text, ",") {

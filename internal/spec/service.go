@@ -165,7 +165,6 @@ func (st *State) tierOfFormer(e Endpoint) int {
 	return 0
 }
 
-// lastResorts returns the number of parts of the cluster whose standing is LastResort.
 func (m *Member) lastResorts() (n int) {
 	for _, s := range m.Standings {
 		if s == LastResort {

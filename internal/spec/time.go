@@ -48,7 +48,6 @@ func Cordoned(links []Link, now time.Time) (list Standings, next []time.Time) {
 	return at(now)
 }
 
-// Instant describes the state of a service from the time At onwards.
 type Instant struct {
 	At time.Time
 	*State

@@ -144,8 +144,8 @@ func (c *Catalog) World(all []clusterstore.ClusterExports, linksListed bool) (pl
 	return world, true
 }
 
-// cluster converts a cluster to the type that plans use. An unusable link Secret makes the
-// cluster's settings unknown, so its exports stay unchanged.
+// The exports of a cluster with an unusable link Secret stay unchanged, because its settings are
+// unknown.
 func (c *Catalog) cluster(one clusterstore.ClusterExports, known catalogued) plan.Cluster {
 	p := plan.Cluster{Name: one.Name, Domain: one.Domain, Age: one.Linked, OtherNetwork: one.OtherNetwork}
 	switch settings, readable := one.Settings.(plan.LinkSettings); {

@@ -41,7 +41,6 @@ func (c creator) Create(
 	return got, err
 }
 
-// attempts returns the variants of a Service to create, in order of preference.
 func attempts(o *corev1.Service) (all []*corev1.Service) {
 	const most = 2 // one IP per family
 	ips := o.Spec.ClusterIPs

@@ -89,7 +89,6 @@ func remove[O kept](api client[O], mine func(O) bool) do {
 	}
 }
 
-// managers returns the field managers of an object other than Isthmus, for messages.
 func managers(o metav1.Object) string {
 	var names []string
 	for _, f := range o.GetManagedFields() {

@@ -17,7 +17,7 @@ import (
 // EndpointSlice API. With more ports, a few workloads would already need large slices.
 const maxPorts = 100
 
-// portsKey identifies a set of slice ports. The order of the ports does not matter.
+// portsKey identifies a set of slice ports, in any order.
 type portsKey string
 
 func newPortsKey(ports []discoveryv1.EndpointPort) portsKey {

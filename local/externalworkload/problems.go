@@ -35,7 +35,6 @@ func (p *Problems) Set(svc federation.ServiceID, list []string) {
 	}
 }
 
-// replace sets the problems of a Service and returns the previous ones.
 func (p *Problems) replace(svc federation.ServiceID, list []string) (before []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

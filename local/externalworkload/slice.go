@@ -19,7 +19,7 @@ const (
 	maxEndpoints = 100
 )
 
-// newSlice returns a slice to create. The API server chooses the name of the slice.
+// The API server chooses the name of the new slice.
 func newSlice(
 	svc *corev1.Service, t discoveryv1.AddressType, ports []discoveryv1.EndpointPort, endpoints []discoveryv1.Endpoint,
 ) *discoveryv1.EndpointSlice {

@@ -171,7 +171,6 @@ func (w *Writer) ready() bool {
 	return listed && err == nil
 }
 
-// failure is the error of a failed write, which will be retried.
 type failure struct {
 	text string
 	at   time.Time

@@ -23,7 +23,6 @@ type Candidate[T any] struct {
 	seen       Status
 }
 
-// Status is the last observed state of a Lease.
 type Status struct {
 	Holder  string    // last seen holder; empty if there is none or the Lease is unreadable
 	Problem string    // why the Lease is unusable; empty if it is usable

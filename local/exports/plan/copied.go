@@ -109,7 +109,6 @@ func rerecorded(text string, keys []string, annotations map[string]string) strin
 	return strings.Join(all, ",")
 }
 
-// recorded returns the hashes in a record, by key.
 func recorded(text string) (labels, annotations map[string]string) {
 	labels = make(map[string]string)
 	annotations = make(map[string]string)

@@ -50,7 +50,6 @@ func (m limiter) limit() {
 	}
 }
 
-// claim is a member or group that counts towards a limit.
 type claim struct {
 	memberKey
 	placed bool // it had a place in the previous plan

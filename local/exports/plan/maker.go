@@ -79,7 +79,6 @@ func (m *maker) enabled(k Kind) bool {
 	return m.Labels
 }
 
-// findWritten collects the members that existing objects list.
 func (m *maker) findWritten() {
 	for _, o := range m.Services {
 		if !m.Marked(o) {
@@ -150,8 +149,7 @@ func (m *maker) recordMembers(g group, clusters []string, marked bool) {
 // of the exports. A client that connects to one cluster by name therefore never reaches another
 // cluster.
 
-// rememberLinks records the names of all links. The name of a deleted link stays reserved until
-// UnlinkedAfter has passed.
+// The name of a deleted link stays reserved until UnlinkedAfter has passed.
 func (m *maker) rememberLinks() {
 	for name := range m.clusters {
 		if name != "" {
@@ -356,8 +354,7 @@ func (m *maker) object(g group) ID {
 	return g.target()
 }
 
-// verdict records the verdict on a member. Make fills in the Object field later, once the types of
-// all ServiceImports are known.
+// verdict omits the Object field, which Make sets once the types of all ServiceImports are known.
 func (m *maker) verdict(g group, cluster string, s State, detail string, until time.Time) {
 	m.verdicts[memberKey{g, cluster}] = Verdict{
 		Cluster: cluster,

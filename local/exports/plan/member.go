@@ -96,7 +96,7 @@ func compareMembers(g group, a, b *member) int {
 	)
 }
 
-// later returns 1 if b is true, and 0 otherwise, so that comparison functions sort an item last.
+// later returns 1 for an item that comparison functions sort last.
 func later(b bool) int {
 	if b {
 		return 1

@@ -13,7 +13,6 @@ import (
 	"isthmus/internal/text"
 )
 
-// merged holds the merged exports of the members of a group.
 type merged struct {
 	group
 	whyTaken   string // of a ServiceImport: why another object has its Service's name; empty if none does
@@ -36,7 +35,6 @@ func (one *merged) localMember() *member {
 	return one.members[i]
 }
 
-// exporters returns the cluster names for status.clusters.
 func (one *merged) exporters(localName string) (names []string) {
 	for _, p := range one.members {
 		if name := cmp.Or(p.cluster, localName); listable(name) {
@@ -104,8 +102,8 @@ func (one *merged) unserved(ipv4Only bool) (clusters []string) {
 
 type merger struct{ *maker }
 
-// merge merges the members of a group. While a member's exports are unknown, the values that it
-// might determine stay unchanged.
+// While a member's exports are unknown, merge does not change values that the member might
+// determine.
 func (m merger) merge(g group) *merged {
 	one := &merged{group: g, members: m.members[g]}
 	for _, p := range one.members {

@@ -44,8 +44,7 @@ type Memory struct {
 	imports  map[ID]*history
 }
 
-// loss describes the loss of a member. After the time until, a slow removal of the member does not
-// count as another loss.
+// After the time until, a slow removal of the member does not count as another loss.
 type loss struct {
 	since, until time.Time
 	seen         bool // an export asked for the member while this leader led

@@ -12,7 +12,6 @@ import (
 	"isthmus/internal/text"
 )
 
-// maxPorts is the maximum number of ports of a written object.
 const maxPorts = 100
 
 // maxExportedPorts is the maximum number of ports that a plan reads from an exported Service.
@@ -316,8 +315,8 @@ func named(ports []Port) []Port {
 	return ports
 }
 
-// portConflicts describes the differences between members for each port. A member differs if its
-// port has another number or name. If joined is set, a member without the port differs too.
+// portConflicts describes the differences between members. A member differs if its port has another
+// number or name. If joined is set, a member without the port differs too.
 func portConflicts(ports []Port, members []*member, joined bool) (all []string) {
 	for _, p := range ports {
 		if text := portConflict(p, members, joined); text != "" {
@@ -327,7 +326,6 @@ func portConflicts(ports []Port, members []*member, joined bool) (all []string) 
 	return all
 }
 
-// portConflict returns "" if the members agree on a port.
 func portConflict(p Port, members []*member, joined bool) string {
 	by := make(map[string][]string) // clusters by their difference; empty if they have exactly this port
 	for _, m := range members {

@@ -29,7 +29,6 @@ func (e *Export) invalid() string {
 // replacing it.
 func (e *Export) serviceMissing() bool { return e.Service == nil || e.Service.Deleting }
 
-// ServiceExport holds the fields that a plan reads from a ServiceExport.
 type ServiceExport struct {
 	UID                 string
 	Created             time.Time

@@ -25,7 +25,6 @@ import (
 // written. An annotation of the ServiceImport lists the clusters of absent exports. The oldest
 // export therefore determines the value again once its Service is back, even under a new leader.
 
-// settleTime is the age at which the type and the ports of a ServiceImport have settled.
 const settleTime = time.Minute
 
 type history struct {
@@ -34,7 +33,7 @@ type history struct {
 	ports  []portOrigin // of ports that exports have
 }
 
-// join records a ServiceExport that the leader has seen. It may be invalid.
+// The ServiceExport may be invalid.
 type join struct {
 	cluster, uid string
 	late         bool // whether it is a newcomer
@@ -70,7 +69,6 @@ func (o origin) yields(p *member) bool {
 	return older && !slices.Contains(o.against, p.cluster)
 }
 
-// settler determines which existing values of a ServiceImport stay.
 type settler struct {
 	localName string         // the local cluster's name
 	have      *ServiceImport // nil if it does not exist
@@ -170,9 +168,8 @@ func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	return nil
 }
 
-// stays reports whether an existing value stays. The has function reports whether an export has the
-// value. The rivals function reports whether an export has a different value that would replace the
-// existing value.
+// The arguments of stays are like those of firstSight, but rivals reports whether an export has a
+// different value that would replace the existing value.
 func (s *settler) stays(from *origin, has, rivals func(*member) bool) bool {
 	if s.complete && !slices.ContainsFunc(s.known, has) {
 		return false

@@ -95,7 +95,6 @@ const (
 	Held                 // the service mirror is running and manages its Services
 )
 
-// ServiceImport holds the fields that a plan reads from a ServiceImport.
 type ServiceImport struct {
 	ID
 	UID                 string

@@ -13,7 +13,6 @@ import (
 
 type writer struct{ *maker }
 
-// write handles each group with members, and each existing object without members.
 func (m writer) write() {
 	var wanted []*merged
 	union := merger(m)
