@@ -107,8 +107,9 @@ type ClusterStatus struct {
 	Server    string       `json:"server,omitempty"`   // host, port and path of the cluster's API
 	Reason    string       `json:"reason,omitempty"`   // why the cluster is not ready, if known
 	Memory    Memory       `json:"memory,omitzero"`    // of linked clusters only
-	// A replica that has not reached the cluster since it started serves a copy of the cluster's
-	// cache. CopyOf is the time at which the cluster's API became unreachable.
+	// CopyOf is the time at which the cluster's API became unreachable, if the replica serves a
+	// copy of the cluster's cache. A replica serves the copy until it has reached the cluster for
+	// the first time.
 	CopyOf time.Time `json:"copyOf,omitzero"`
 	// Standing is InService, LastResort or Withdrawn. StandingReason explains any standing except
 	// InService.

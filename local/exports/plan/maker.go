@@ -72,6 +72,7 @@ func Make(w World, before Memory) (*Plan, Memory) {
 	return &m.out, m.after
 }
 
+// Objects of a disabled kind stay unchanged.
 func (m *maker) enabled(k Kind) bool {
 	if k == Import {
 		return m.ServiceExports
