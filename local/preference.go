@@ -14,8 +14,6 @@ import (
 	"isthmus/internal/text"
 )
 
-// preferenceDomain is the prefix of the annotations that set a Service's preference, such as
-// isthmus.io/prefer.
 const preferenceDomain = "isthmus.io/"
 
 const (

@@ -75,7 +75,6 @@ type Cluster struct {
 	ClusterStatus
 }
 
-// ClusterState describes whether a cluster's API can be read.
 type ClusterState string
 
 const (
@@ -186,7 +185,6 @@ type ClusterGateway struct {
 	Reason   string    `json:"reason,omitempty"`
 }
 
-// Resource describes one kind of object that Isthmus reads from a cluster.
 type Resource struct {
 	Resource string `json:"resource"`          // such as pods
 	Needed   bool   `json:"needed"`            // the cluster is not ready without it

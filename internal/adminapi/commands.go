@@ -56,7 +56,6 @@ type VersionOutput struct {
 	Error    string         `json:"error,omitempty"` // why no replica can be queried
 }
 
-// ReplicaBuild describes the build of one replica, or says why the build is unknown.
 type ReplicaBuild struct {
 	Gateway string `json:"gateway"`
 	*Build

@@ -45,7 +45,6 @@ type Set struct {
 	Origin    string    `json:"origin,omitempty"` // cluster that caused the last change
 }
 
-// ExplainedMember describes a member of the service, and what it contributes to the service.
 type ExplainedMember struct {
 	Cluster        string    `json:"cluster"`
 	Service        string    `json:"service"` // name of the Service in that cluster
@@ -62,7 +61,6 @@ type ExplainedMember struct {
 	Updates uint64    `json:"updates"` // number of such changes
 }
 
-// ExplainedAddress describes one address in one EndpointSlice of a member.
 type ExplainedAddress struct {
 	Cluster   string    `json:"cluster"`
 	Service   string    `json:"service"`

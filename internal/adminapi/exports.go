@@ -25,8 +25,6 @@ type Exports struct {
 	MoreChanges    int      `json:"moreChanges,omitempty"`
 }
 
-// ExportsWriter describes the state of the component that writes exported Services, as one replica
-// sees it.
 type ExportsWriter struct {
 	Mode string `json:"mode"` // value of --exports: plan or on
 	// Identity and Holder are set only if Mode is on.
@@ -45,7 +43,6 @@ type ExportsWriter struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// ExportsSummary summarizes the problems that occur when Isthmus writes exported Services.
 type ExportsSummary struct {
 	ExportsWriter
 	Unread  string `json:"unread,omitempty"`

@@ -116,7 +116,6 @@ type View struct {
 	Endpoints   int    `json:"endpoints"`           // endpoints sent to each stream
 }
 
-// Events is the JSON document at /debug/events, which contains the newest events.
 type Events struct {
 	Most   int     `json:"most"`   // maximum number of events in the log
 	Events []Event `json:"events"` // newest first

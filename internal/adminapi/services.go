@@ -33,14 +33,12 @@ type Member struct {
 	LacksPorts []string `json:"lacksPorts,omitempty"`
 }
 
-// Port describes a port of a service that proxies watch.
 type Port struct {
 	Port       uint16       `json:"port"`
 	Undeclared bool         `json:"undeclared,omitempty"` // no cluster's Service declares the port
 	Members    []PortMember `json:"members"`
 }
 
-// PortMember describes the endpoints that one member offers on a port.
 type PortMember struct {
 	Cluster   string `json:"cluster"`
 	Service   string `json:"service"`

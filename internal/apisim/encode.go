@@ -167,7 +167,6 @@ func appendField(to []byte, number protowire.Number, field []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(to, number, protowire.BytesType), field)
 }
 
-// marshal encodes a value that is not in the store, in the requested encoding.
 func (r *request) marshal(o marshaler) ([]byte, error) {
 	if r.protobuf {
 		return o.Marshal()

@@ -52,8 +52,7 @@ var filler = strings.Repeat("x", 256)
 
 type endlessAnswer func(ctx context.Context, w http.ResponseWriter) error
 
-// answer returns the endless response to a request, or nil if the server must handle the request
-// normally.
+// If answer returns nil, the server must handle the request normally.
 func (e Endless) answer(r *request) endlessAnswer {
 	head := metav1.ListMeta{ResourceVersion: "1"}
 	switch watches := r.options.Watch; {
@@ -124,8 +123,6 @@ func (r *request) endlessBlanks(_ context.Context, w http.ResponseWriter) error 
 	return repeat(w, begin, strings.Repeat("\n", len(filler)))
 }
 
-// repeat writes the beginning of a response, and then repeats a string up to the size of an endless
-// response.
 func repeat(w io.Writer, begin, text string) error {
 	_, err := io.WriteString(w, begin)
 	for sent := 0; err == nil && sent < endlessBytes; sent += len(text) {
@@ -134,7 +131,6 @@ func repeat(w io.Writer, begin, text string) error {
 	return err
 }
 
-// endlessObjects generates objects of the requested kind, whose names begin with the given prefix.
 func (r *request) endlessObjects(names string) objectFunc {
 	return func(i int) ([]byte, error) {
 		o := &metav1.PartialObjectMetadata{TypeMeta: r.typeMeta(""), ObjectMeta: metav1.ObjectMeta{

@@ -14,7 +14,6 @@ type kind struct {
 	resource string // the plural name in paths
 }
 
-// The server serves these kinds, which Isthmus reads or writes.
 var kinds = [...]kind{
 	{schema.GroupVersionKind{Version: "v1", Kind: "Service"}, "services"},
 	{schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "namespaces"},

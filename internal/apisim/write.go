@@ -90,7 +90,7 @@ func (s *store) get(of target) (*object, error) {
 	return s.find(of)
 }
 
-// The caller of find holds s.mu.
+// The caller holds s.mu.
 func (s *store) find(of target) (*object, error) {
 	o, ok := s.tables[of.resource].objects.Get(&object{namespace: of.namespace, name: of.name})
 	if !ok {
@@ -226,7 +226,7 @@ func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
 	}
 }
 
-// taken returns the functions to call for writes by clients, or nil if clients may not write.
+// taken returns nil if clients may not write.
 func (s *store) taken() *writes {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -134,7 +134,6 @@ func (s *Supervisor) Do(w Work, f, again func()) {
 	}
 }
 
-// call calls f, and returns the value with which f panicked, or nil.
 func (s *Supervisor) call(w Work, f func()) (reason any) {
 	defer func() {
 		if reason = recover(); reason != nil {

@@ -445,7 +445,6 @@ func (n *Namespace) opaque(port uint16, list string, annotated bool, ports map[s
 	return false
 }
 
-// policed reports whether a Server makes a port opaque for an object with the given labels.
 func (n *Namespace) policed(
 	of map[string]string, selector func(Server) *metav1.LabelSelector, port uint16, ports map[string][]int32,
 ) bool {

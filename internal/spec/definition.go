@@ -23,7 +23,6 @@ const (
 	RemoteServiceKey   = "multicluster.linkerd.io/remote-service"   // label
 )
 
-// maxItems limits the annotation RemoteDiscoveryKey.
 const (
 	maxItems   = 1024
 	maxMembers = 256 // of the Service, including the local member

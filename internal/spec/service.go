@@ -19,7 +19,6 @@ const (
 // endpoints are dropped gradually, one part is dropped at a time.
 const Parts = 10
 
-// Standings contains the standing of each part of a cluster's endpoints.
 type Standings [Parts]Standing
 
 // All returns Standings in which all parts have the same standing.
@@ -52,10 +51,8 @@ type Slice struct {
 	Behind         *Behind
 }
 
-// Behind contains the numbers of endpoints behind Linkerd gateways.
 type Behind struct{ Ready, Unready int }
 
-// Member represents one cluster's Service that contributes to a service.
 type Member struct {
 	Cluster
 	Unlinked  bool         // whether the cluster is not linked
@@ -79,7 +76,6 @@ func (m *Member) Accept(list []Slice, within, assigned func(netip.Addr) bool) {
 	}
 }
 
-// Service describes a service for one kind of client.
 type Service struct {
 	Preference
 	Federated bool

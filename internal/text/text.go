@@ -47,7 +47,7 @@ func Clean(s string, limit int) string {
 	return b.String()
 }
 
-// CleanAll returns a new list with the result of Clean for each string.
+// CleanAll returns a new list.
 func CleanAll(list []string, limit int) []string {
 	out := make([]string, len(list))
 	for i, s := range list {

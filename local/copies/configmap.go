@@ -96,7 +96,7 @@ func (g *generation) unpack(parts [][]byte) (*clusterstore.Copy, error) {
 	return &clusterstore.Copy{CopiedCluster: g.CopiedCluster, Lists: m.BinaryData}, nil
 }
 
-// generations maps the cluster label and the annotation of ConfigMaps to a generation.
+// The key consists of the cluster label and the annotation.
 type generations map[string]*generation
 
 // add adds a ConfigMap to its generation. A generation with an invalid annotation does not belong

@@ -72,7 +72,6 @@ type Copies struct {
 	status atomic.Pointer[adminapi.CacheCopies] // without LeaseError
 }
 
-// outage describes the loss of a cluster that this replica has cached.
 type outage struct {
 	lost    time.Time
 	copied  bool          // a complete copy of this outage exists

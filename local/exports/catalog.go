@@ -93,8 +93,6 @@ func (c *Catalog) readExported(cluster string, o *corev1.Service) *plan.Export {
 	return e
 }
 
-// isListed reports whether labels export a Service, or Isthmus wrote the Service in the local
-// cluster.
 func isListed(e *plan.Export, local bool) bool {
 	return e.Mirror || e.Federated || local && plan.IsWritten(e.Service.Labels)
 }

@@ -121,8 +121,7 @@ func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.
 	return o
 }
 
-// conditions returns the conditions with the given types, and other conditions up to a total of
-// maxConditions.
+// conditions returns up to maxConditions conditions, including all with the given types.
 func conditions(all []metav1.Condition, ours ...string) (list []metav1.Condition) {
 	others := maxConditions - len(ours)
 	for _, c := range all {

@@ -156,7 +156,7 @@ func (m *Mirrors) readLeases(ctx context.Context) {
 	})
 }
 
-// The caller of lease holds m.mu.
+// The caller holds m.mu.
 func (m *Mirrors) lease(name string, now time.Time) plan.Lease {
 	until := m.leases[name].until
 	switch {

@@ -99,8 +99,6 @@ func newEndpointGroups(
 	return byType, left
 }
 
-// addressTypes returns the address types of a Service, or both types for a Service without IP
-// families.
 func addressTypes(svc *corev1.Service) []discoveryv1.AddressType {
 	var types []discoveryv1.AddressType
 	for _, f := range svc.Spec.IPFamilies {

@@ -192,7 +192,6 @@ func (p *plan) write(svc *corev1.Service, t discoveryv1.AddressType, x *packed) 
 	}
 }
 
-// packed is the wanted state of a slice.
 type packed struct {
 	slice     *discoveryv1.EndpointSlice // existing slice; nil to create one
 	spare     bool                       // no existing endpoint stays in the slice
@@ -247,7 +246,7 @@ func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
 	return both
 }
 
-// sameContents reports whether two slices have the same labels and the same endpoints in any order.
+// The order of endpoints does not matter.
 func sameContents(a, b *discoveryv1.EndpointSlice) bool {
 	sorted := func(s *discoveryv1.EndpointSlice) []discoveryv1.Endpoint {
 		return slices.SortedFunc(slices.Values(s.Endpoints), func(x, y discoveryv1.Endpoint) int {

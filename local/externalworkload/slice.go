@@ -38,8 +38,6 @@ func newSlice(
 	}
 }
 
-// withContents returns a copy of a slice with other ports and endpoints, and with the Service's
-// current labels.
 func withContents(
 	s *discoveryv1.EndpointSlice,
 	svc *corev1.Service,

@@ -33,7 +33,6 @@ type Outcome struct {
 	Left string
 }
 
-// History records the writes of one object.
 type History struct {
 	at, next time.Time // last write, and earliest next write
 	pause    time.Duration

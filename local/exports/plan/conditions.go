@@ -139,8 +139,6 @@ func (m reporter) readyImport(one *merged, w *WantedImport, service *WantedServi
 	return ready
 }
 
-// withoutIPs returns the condition Ready of a ServiceImport that does not have the IPs of its
-// Service yet.
 func (m reporter) withoutIPs(w *WantedImport, now *metav1.Condition) metav1.Condition {
 	a := m.attempt("ServiceImport", w.ID)
 	if a.Problem != "" {

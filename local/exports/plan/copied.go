@@ -25,8 +25,8 @@ type copies struct {
 	leftLabels, leftAnnotations []string // the keys that refused is about
 }
 
-// keyRule reports whether to copy the label or annotation with the given key, and may give users a
-// reason for the omission.
+// keyRule reports whether to copy the label or annotation with the given key. The reason for users
+// is optional.
 type keyRule func(key string) (copied bool, reason string)
 
 func preferenceOf(s *Service) copies {

@@ -251,7 +251,6 @@ func (m limiter) isOver(what memberKey) bool {
 	return true
 }
 
-// sinceUnlinked returns when this leader first saw the given member of an unlinked cluster.
 func (m limiter) sinceUnlinked(what memberKey) time.Time {
 	if since, ok := m.before.unlinked[what]; ok {
 		return since
@@ -311,7 +310,6 @@ func (m limiter) leaveOut(one memberKey, why string) {
 	m.verdict(one.group, one.member, OverNumber, why, time.Time{})
 }
 
-// remember records the members that exports asked for, as input for the next plan.
 func (m limiter) remember(g group, members []*member) {
 	for _, p := range members {
 		what := memberKey{g, p.cluster}

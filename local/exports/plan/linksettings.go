@@ -76,7 +76,6 @@ func (s *LinkSettings) readExcludeLabels(value string) error {
 	return err
 }
 
-// Joins restricts the kinds of objects that the exports of a link may join.
 type Joins int
 
 // The values of the annotation isthmus.io/exports, and Unreadable for an invalid annotation.

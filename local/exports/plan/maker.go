@@ -170,7 +170,6 @@ func (m *maker) rememberLinks() {
 	}
 }
 
-// linkOfName returns the longest link name that is a suffix of a mirror's name, or "".
 func (m *maker) linkOfName(mirror string) string {
 	for i := 1; i < len(mirror); i++ {
 		if mirror[i] != '-' {

@@ -54,7 +54,6 @@ type memberKey struct {
 	member string // the name of the cluster
 }
 
-// namedMembers holds the clusters that an existing object lists as members.
 type namedMembers struct {
 	marked   bool     // if false, the object has no mark and may be adopted
 	more     bool     // the object names more members than the plan reads

@@ -312,7 +312,6 @@ func unlisted(members []*member) (names []string) {
 	return names
 }
 
-// onlyIPv6Text returns a message for clusters whose Services have only IPv6 while IPv6 is disabled.
 func onlyIPv6Text(clusters []string) string {
 	var names []string
 	for _, name := range clusters {

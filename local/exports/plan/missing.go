@@ -65,7 +65,6 @@ func newMemory() Memory {
 
 type keeper struct{ *maker }
 
-// keepMissing keeps, holds or removes each member that an object lists without an export.
 func (m keeper) keepMissing() {
 	offered := m.offered()
 	m.carryLosses(offered)

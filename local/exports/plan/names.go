@@ -27,7 +27,6 @@ type group struct {
 	cluster string // set for a mirror only
 }
 
-// target returns the name of the Service that is written for a group.
 func (g group) target() ID {
 	switch g.kind {
 	case Mirror:

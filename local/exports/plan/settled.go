@@ -168,8 +168,8 @@ func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	return nil
 }
 
-// The arguments of stays are like those of firstSight, but rivals reports whether an export has a
-// different value that would replace the existing value.
+// The rivals function reports whether an export has a different value that would replace the
+// existing value.
 func (s *settler) stays(from *origin, has, rivals func(*member) bool) bool {
 	if s.complete && !slices.ContainsFunc(s.known, has) {
 		return false

@@ -58,7 +58,6 @@ func (w *World) Service(id ID) *Service {
 
 var unknownService = &Service{}
 
-// Cluster describes the local cluster or a linked cluster, with its exports.
 type Cluster struct {
 	Name   string    // empty for the local cluster
 	Domain string    // of the cluster, such as "cluster.local"
