@@ -223,9 +223,10 @@ const maxMessage = 4<<20 - 16<<10
 
 // TestLargeSet serves thousands of meshed endpoints in three clusters as one federated Service. A
 // change to one endpoint must cause one small message. When a proxy reconnects after a restart of
-// the replica, it must keep all endpoints that fit into the first message: all of 5,000 and of
-// 15,000. Of 40,000, it must keep the same share for each cluster and zone, and the same endpoints
-// after each restart. It must receive the remaining endpoints immediately afterwards.
+// the replica, it must keep all endpoints that fit into the first message, which are all of 5,000
+// and of 15,000. Of 40,000 endpoints, it must keep the same share for each cluster and zone, and
+// the same endpoints after each restart. It must receive the remaining endpoints immediately
+// afterwards.
 func TestLargeSet(t *testing.T) {
 	t.Parallel()
 	l := newLarge(t)

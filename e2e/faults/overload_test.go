@@ -31,8 +31,8 @@ func TestOverload(t *testing.T) {
 	await(t, recovery, func() error { return s.streams(t.Context(), s.open()) })
 }
 
-// reconnects checks that all proxies are served when they reconnect at once, even if they
-// disconnect during that several times.
+// reconnects checks that all proxies are served when they reconnect at once, even if they have
+// already disconnected twice while they were reconnecting.
 func reconnects(t *testing.T, s *stage) {
 	c := crowd{
 		addr:    s.gateway.Addr(),

@@ -133,8 +133,8 @@ func (b *bystanders) watch(t *testing.T) {
 	must(t, b.watched.Open(t.Context()))
 }
 
-// check changes the first Service and waits for the change. It also requests a Service for the
-// first time.
+// check changes the first Service and waits for the change. It also requests a Service that no
+// client has requested before.
 func (b *bystanders) check(t *testing.T, turn int) {
 	t.Helper()
 	began := time.Now()

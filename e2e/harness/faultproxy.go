@@ -115,7 +115,7 @@ func (p *FaultProxy) ResetAll() {
 	}
 }
 
-// Close closes the proxy and all connections, and waits for the end of its goroutines.
+// Close closes the proxy and all connections, and waits for its goroutines to end.
 func (p *FaultProxy) Close() error {
 	p.mu.Lock()
 	var err error

@@ -460,7 +460,8 @@ type LinkerdGateway struct {
 	Probe uint16         // port for probes at that address
 }
 
-// Gateways writes the cluster's multicluster gateways. The cluster must already be linked.
+// Gateways writes the Services of the cluster's multicluster gateways. The cluster must already be
+// linked.
 func (c *Cluster) Gateways(ctx context.Context, list ...LinkerdGateway) error {
 	return c.apply(ctx, "linkerd-gateway.yaml", list)
 }

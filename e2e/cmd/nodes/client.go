@@ -214,7 +214,8 @@ func nameserver() (string, error) {
 	return "", errors.New("/etc/resolv.conf has no nameserver")
 }
 
-// runWeb responds on port 8080. If there is a URL, it only responds while the URL does.
+// runWeb responds on port 8080. If a URL is given, it responds only while the server at that URL
+// responds.
 func runWeb(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
