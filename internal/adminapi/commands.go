@@ -132,7 +132,7 @@ type CheckResult struct {
 
 type CheckLevel string
 
-// The levels of check results, from best to worst.
+// The levels are listed from best to worst.
 const (
 	CheckOK        CheckLevel = "ok"
 	CheckUnchecked CheckLevel = "unchecked" // unknown: not permitted to read it, or no time

@@ -22,7 +22,6 @@ type Export struct {
 // Joins is the set of exports that a link Secret allows for its cluster.
 type Joins int
 
-// The values of the annotation isthmus.io/exports.
 const (
 	JoinAll Joins = iota
 	JoinOnlyMirrors

@@ -11,7 +11,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// Limits on the labels and annotations that a written object copies.
+// A written object copies labels and annotations only up to these limits.
 const (
 	maxCopied      = 64 // labels; the same limit applies to annotations
 	maxCopiedBytes = 32 << 10

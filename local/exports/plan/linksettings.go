@@ -78,7 +78,8 @@ func (s *LinkSettings) readExcludeLabels(value string) error {
 
 type Joins int
 
-// The values of the annotation isthmus.io/exports, and Unreadable for an invalid annotation.
+// The constants are the values of the annotation isthmus.io/exports, and Unreadable for an invalid
+// annotation.
 const (
 	JoinsAll   Joins = iota
 	OnlyMirror       // no objects that have members of other clusters
@@ -128,8 +129,8 @@ func ParsePatterns(list string) (Patterns, error) {
 	return p, nil
 }
 
-// allows reports whether a link may export to a namespace. A wildcard never allows a namespace
-// whose name begins with kube-.
+// allows reports whether a link may export to a namespace. A pattern with a wildcard never allows a
+// namespace whose name begins with kube-.
 func (p Patterns) allows(namespace string) bool {
 	system := strings.HasPrefix(namespace, "kube-")
 	ok := false

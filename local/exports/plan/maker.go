@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maker holds the state of one call of Make. Each stage of Make is a type that embeds it.
+// maker holds the state of one call of Make. Each stage of Make is a type that embeds maker.
 type maker struct {
 	World
 	before, after Memory

@@ -33,8 +33,8 @@ type Memory struct {
 	// cluster.
 	unlinked map[memberKey]time.Time
 	// The crowded map contains the time when this leader first saw each object with too many
-	// members of unlinked clusters. Objects whose unlinked members have stayed for UnlinkedAfter
-	// are included.
+	// members of unlinked clusters. The crowded map also contains objects whose unlinked members
+	// have stayed for UnlinkedAfter.
 	crowded map[group]time.Time
 	// The links map contains the names of all links. The value for a deleted link is the time when
 	// this leader noticed the deletion. The value for an existing link is zero.

@@ -47,8 +47,8 @@ func DerivedService(serviceImport ID) ID {
 
 const maxName = validation.DNS1123LabelMaxLength
 
-// usableName reports whether a Service may have the given name. API servers accept a leading digit
-// by default since Kubernetes 1.36. Older API servers reject the write.
+// usableName reports whether a Service may have the given name. Since Kubernetes 1.36, API servers
+// accept a leading digit by default. Older API servers reject such a write.
 func usableName(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
 
 // validKey reports whether the API accepts the key of a label or annotation. Very long keys are

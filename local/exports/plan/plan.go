@@ -16,7 +16,7 @@ type Plan struct {
 	Exports   []ExportConditions
 	Verdicts  []Verdict
 	Conflicts []Conflict
-	// For each limit, Fullest contains the link or namespace that is closest to it.
+	// For each limit, Fullest contains the link or namespace that is closest to the limit.
 	Fullest []Fullness
 	// Due is the time at which the plan changes without a change to its input. Zero means never.
 	Due time.Time

@@ -77,7 +77,7 @@ func validTarget(s string) bool {
 	return len(s) <= maxName && len(validation.IsValidPortName(s)) == 0
 }
 
-// portNumber is unique among the ports of an object.
+// Each port of an object has a different portNumber.
 type portNumber struct {
 	protocol string
 	number   uint16
