@@ -248,7 +248,7 @@ func (r *settingsReader) readNetwork() {
 	if err := CheckNetwork(text); err != nil {
 		r.settings.network = unreadableNetwork
 		r.settings.warnings = append(r.settings.warnings, fmt.Sprintf(
-			"annotation %s: %v; the cluster counts as being on another network", NetworkAnnotation, err,
+			"annotation %s: %v; Isthmus treats the cluster as being on another network", NetworkAnnotation, err,
 		))
 	}
 }

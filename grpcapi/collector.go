@@ -342,4 +342,4 @@ func profileSeriesOf(k federation.ProfileKey, p *federation.Profile, domain stri
 }
 
 var profileUpdatesDesc = prometheus.NewDesc("profile_updates",
-	"Number of changes to the profile that GetProfile streams receive.", []string{"namespace", "profile"}, nil)
+	"Number of changes to the ServiceProfile while it had GetProfile streams.", []string{"namespace", "profile"}, nil)

@@ -134,7 +134,7 @@ func (g *Gateway) Problem() string {
 	case g.Identity == "":
 		return "its annotation " + identityAnnotation + " is missing or is not a valid identity"
 	case len(g.IPs)+len(g.Names) == 0 && g.More == 0:
-		return "it has no address: its Service has neither an address of a load balancer nor an external IP " +
+		return "it has no address: its Service has neither a load balancer address nor an external IP " +
 			"(status.loadBalancer.ingress, spec.externalIPs)"
 	case g.More > 0:
 		return fmt.Sprintf(

@@ -297,7 +297,7 @@ func (m *Mirrors) Notes() (all []string) {
 	if m.linksErr != nil {
 		instead := "objects for linked clusters are neither added nor removed"
 		if m.known {
-			instead = "the Links read before, or else Linkerd's default labels, select exports"
+			instead = "the previously read Links, or else Linkerd's default labels, select exports"
 		}
 		all = append(all, fmt.Sprintf(
 			"Linkerd's Links in namespace %s cannot be read, so %s: %v",

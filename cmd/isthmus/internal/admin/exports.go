@@ -212,8 +212,7 @@ func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 		"cluster", "kind")
 	refused := gauges("isthmus_exports_refused",
 		"Exports for which nothing is written, by reason. "+
-			"Each reason is a state in docs/exports.md "+
-			"other than written, being written, would be written, kept and held.",
+			"A reason is any state in docs/exports.md except written, being written, would be written, kept and held.",
 		"cluster", "reason")
 	held := gauges("isthmus_exports_held",
 		"Objects whose export no longer exists, and which Isthmus deletes after --unlinked-after. "+
@@ -224,7 +223,7 @@ func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 		"Objects that Isthmus has to write or delete for exports, or would write or delete with --exports=on.")
 	pending.WithLabelValues().Set(float64(len(v.changes)))
 	fullest := gauges("isthmus_exports_limit_ratio",
-		"Used share of --max-exports-per-link or --max-exports-per-namespace, "+
+		"Share of --max-exports-per-link or --max-exports-per-namespace that is in use, "+
 			"for the link or the namespace with the largest share. "+
 			"If the share exceeds 1, some exports are not written.",
 		"per", "cluster", "namespace")

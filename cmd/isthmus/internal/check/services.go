@@ -105,7 +105,7 @@ func checkAddresses(r *report, s *adminapi.Service) {
 			if m.Conflicts == 0 {
 				continue
 			}
-			text := fmt.Sprintf("port %d: another member also offers %s of %s of cluster %s", p.Port,
+			text := fmt.Sprintf("port %d: another member also offers %s of %s in cluster %s", p.Port,
 				text.Count(m.Conflicts, "address", "addresses"), m.Service, m.Cluster)
 			if len(m.ConflictsWith) > 0 {
 				text += ": " + m.ConflictsWith[0]

@@ -70,7 +70,7 @@ func TestServiceChecks(t *testing.T) {
 				"clients keep what they received before the first panic"}},
 		"addresses": {twice, nil, []string{
 			"warning addresses shop/web: port 80: " +
-				"another member also offers 2 addresses of shop/web of cluster north"}},
+				"another member also offers 2 addresses of shop/web in cluster north"}},
 		"the Lease": {web(), &adminapi.SliceWriter{Holder: "a", LeaseError: "forbidden"},
 			[]string{"warning slice-writer : the Lease that elects the writer of EndpointSlices cannot be used: " +
 				"forbidden"}},

@@ -125,7 +125,7 @@ func (s *explainState) unserved() error {
 	case s.address.IsValid() && p.Verdicts[served] > 0 && p.Refused == "":
 		return nil
 	case s.address.IsValid() && totalOf(p) == 0:
-		return fmt.Errorf("no EndpointSlice of %s has %v\n  Check that the Service selects the Pod, "+
+		return fmt.Errorf("no EndpointSlice of %s contains %v\n  Check that the Service selects the Pod, "+
 			"and that the Pod runs in one of the clusters in the table", Printable(p.Authority), s.address)
 	case s.address.IsValid():
 		return fmt.Errorf("this client does not get %v", s.address)
@@ -223,7 +223,7 @@ func (s *explainState) client() string {
 	}
 	list := joined(", ", with("namespace ", c.Namespace), with("node ", cmp.Or(c.Node, s.node)), zone,
 		with("asks for instance ", c.Instance))
-	return cmp.Or(list, "any, without a zone (set one with --node or --token)")
+	return cmp.Or(list, "any client without a zone (to set a zone, use --node or --token)")
 }
 
 func (s *explainState) writeMembers(b *bytes.Buffer) {

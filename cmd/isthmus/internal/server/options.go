@@ -161,7 +161,7 @@ func (o *options) addressFlags(s *pflag.FlagSet) {
 			"Browsers can always use IP addresses, localhost, names without a dot, "+
 			"and names that end with the cluster domain, .svc or the namespace of the replica. "+
 			"Requests for other names are rejected, because any site can make its own name resolve to the replica. "+
-			"/metrics, /ping and /ready can be requested under any name.")
+			"/metrics, /ping and /ready accept any host name.")
 }
 
 func (o *options) localFlags(s *pflag.FlagSet) {
@@ -214,7 +214,7 @@ func (o *options) messageFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.transport, "outbound-transport-mode", "transparent",
 		"Choose the `MODE` of traffic to meshed Pods. "+
 			"In mode transport-header, all traffic passes through the inbound port of the Pod's proxy. "+
-			"In mode transparent, only traffic to opaque ports does.")
+			"In mode transparent, only traffic to opaque ports passes through the inbound port.")
 	s.StringVar(&o.opaquePorts, "default-opaque-ports", "",
 		"Disable protocol detection for these comma-separated `PORTS`, which are numbers or ranges LOW-HIGH. "+
 			"An annotation on a Pod or Service overrides the list. Invalid items are skipped with a warning.")
@@ -230,13 +230,13 @@ func (o *options) messageFlags(s *pflag.FlagSet) {
 func (o *options) streamFlags(s *pflag.FlagSet) {
 	parse(s, &o.pace, "pace", "50ms", notNegative,
 		"Wait for `DURATION` after each message before sending the next change, "+
-			"to combine many changes into few messages. "+
+			"to combine many changes into fewer messages. "+
 			"If the duration is 0, Isthmus does not wait.")
 	parse(s, &o.stall, "stream-stall-timeout", "1m", duration(1, longest, "a duration above 0, such as 60s"),
 		"End a stream if its proxy has not read pending messages for `DURATION`.")
 	parse(s, &o.maxAge, "max-connection-age", "30m", parseAge,
 		"Move the streams of each connection older than about `DURATION` to a new connection, one by one. "+
-			"Proxies thereby return to replicas that were restarted. "+
+			"The new connections also reach replicas that were restarted. "+
 			"Proxies continue to use their endpoints in the meantime. "+
 			"If the duration is 0, connections have no maximum age.")
 	parse(s, &o.maxCalls, "max-concurrent-streams", "10000", number,
@@ -259,7 +259,7 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 		"Continue to serve for `DURATION` after SIGTERM while unready, "+
 			"so that proxies find other replicas through DNS. "+
 			"The period of --drain follows. "+
-			"The two periods must be at least a second shorter than the Pod's terminationGracePeriodSeconds. "+
+			"Both periods together must be at least a second shorter than the Pod's terminationGracePeriodSeconds. "+
 			"The safest choice is a grace period of 60 s with --shutdown-delay=32s --drain=20s; see "+
 			"docs/operations.md.")
 	parse(s, &o.drain, "drain", "6s", notNegative,

@@ -71,7 +71,7 @@ func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 			"the cluster's Pods are unreachable, and Isthmus sends the cluster's Linkerd gateways instead. "+
 			"By default, the network has no name, like the network of link Secrets without the annotation.")
 	parse(s, &o.whenLost, "when-lost", "keep", standing("keep", "last-resort", "withdraw"),
-		"Take this `ACTION` for a linked cluster whose API has been unreachable for --lost-after. "+
+		"Apply this `ACTION` to a linked cluster whose API has been unreachable for --lost-after. "+
 			"The actions are keep (serve its endpoints), last-resort (serve them only as last resort), "+
 			"and withdraw (do not serve them until the API can be watched again). "+
 			"The safe choice is keep: the cluster may work although its API server is unreachable, "+

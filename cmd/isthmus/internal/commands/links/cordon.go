@@ -136,8 +136,8 @@ func (o *cordonOptions) find(ctx context.Context, w *work, local *cluster) (link
 			return err
 		}
 		if links = linksNamed(all, o.name); len(links) == 0 {
-			return fmt.Errorf("%s: no Secret in namespace %s links %q%s (-n, --context)", local.title, o.Namespace,
-				o.name, linkNames(all))
+			return fmt.Errorf("%s: no link Secret for %q in namespace %s%s (-n, --context)", local.title, o.name,
+				o.Namespace, linkNames(all))
 		}
 		return nil
 	})

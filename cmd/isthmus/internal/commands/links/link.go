@@ -80,7 +80,7 @@ func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
 			"The default is the URL in the existing link, or else in --context.")
 	const tlsServerNameUsage = "`NAME` to expect in the API server's certificate instead of the URL's host. " +
 		"The default is the name in the existing link, or else in --context. " +
-		"An empty name stands for the URL's host."
+		"If the name is empty, the URL's host is expected."
 	s.Func("tls-server-name", tlsServerNameUsage, func(name string) error {
 		o.tlsServerName = &name
 		return nil
@@ -91,11 +91,11 @@ func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.trustDomain, "trust-domain", "",
 		"Trust `DOMAIN` of the cluster's Linkerd. The default is the domain in the existing link, "+
 			"or else in the cluster's ConfigMap linkerd-config, or else "+defaultDomain+".")
-	s.StringVar(&o.clusterDomain, "cluster-domain", "", "Cluster `DOMAIN` of the cluster. "+
+	s.StringVar(&o.clusterDomain, "cluster-domain", "", "DNS `DOMAIN` of the cluster. "+
 		"The default comes from the same sources as the default of --trust-domain.")
 	s.StringVar(&o.ranges, "address-ranges", "",
 		"Networks of the cluster's Pods, as comma-separated `CIDRS`. "+
-			"Isthmus ignores the cluster's addresses outside of these networks. "+
+			"Isthmus ignores the cluster's addresses outside these networks. "+
 			"The default is the networks in the existing link. A link without networks may offer any address.")
 	s.StringVar(&o.network, "network", "",
 		"`NAME` of the network that the cluster's Pods are on. "+

@@ -181,7 +181,7 @@ func (o *unlinkOptions) read(
 	}
 	if len(links) == 0 && (r == nil || len(r.tokens) == 0) {
 		return nil, nil,
-			fmt.Errorf("%s: no Secret in namespace %s links %q (-n, --to-context)", local.title, o.Namespace, o.name)
+			fmt.Errorf("%s: no link Secret for %q in namespace %s (-n, --to-context)", local.title, o.name, o.Namespace)
 	}
 	return links, r, nil
 }
