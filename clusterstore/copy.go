@@ -27,16 +27,13 @@ type CopiedCluster struct {
 	Lost     time.Time              `json:"lost"`               // since when the API can't be listed or watched
 }
 
-// check returns an error unless the given credentials belong to the copied cluster.
-func (c *CopiedCluster) check(creds *credentials) error {
-	same := c.Server == creds.server
-	if c.Identity != "" && creds.identity != "" {
-		same = c.Identity == creds.identity
+// SameCluster reports whether credentials with the given identity and server belong to the copied
+// cluster.
+func (c *CopiedCluster) SameCluster(identity, server string) bool {
+	if c.Identity != "" && identity != "" {
+		return c.Identity == identity
 	}
-	if !same {
-		return UnusableCopy("it is of another cluster, at " + c.Server)
-	}
-	return nil
+	return c.Server == server
 }
 
 // Copy is a copy of a linked cluster's cache, written after the API of the cluster became
@@ -56,8 +53,9 @@ type LinkedCache struct {
 	CopiedCluster // Lost is zero unless the cluster is stale
 	State         cluster.State
 	Since         time.Time // start of the state
-	// Copy is the Copy method of the cluster. If this replica has not listed the cluster, Copy is
-	// nil.
+	// Copy is the method Copy of the cluster. Copy is nil if this replica has not listed the
+	// cluster, or if the link Secret now names another cluster, for which the copy would be
+	// unusable.
 	Copy func(limit int) (map[string][]byte, error)
 }
 
@@ -75,7 +73,9 @@ func (s *Store) Caches() (list []LinkedCache, listed bool) {
 			one.Identity = v.serving.creds.identity
 			one.Server = v.serving.creds.server
 			one.Lost = v.standing.lostSince
-			one.Copy = v.serving.cluster.Copy
+			if one.SameCluster(v.accepted.identity, v.accepted.server) {
+				one.Copy = v.serving.cluster.Copy
+			}
 		}
 		list = append(list, one)
 	}
@@ -111,21 +111,37 @@ func (c *linkCopy) end() {
 }
 
 // useCopy reads and loads the copy if the cluster cannot be reached. While useCopy runs, the link
-// does not react to changes.
+// only reacts to the end of the cluster's first sync, which makes the copy useless.
 func (l *link) useCopy(ctx context.Context) {
 	c := &l.copy
 	if wait, needed := l.untilCopy(); needed && wait <= 0 {
 		c.allowed = false
 		late := time.AfterFunc(copyPatience, func() { l.store.markSettled(l) })
-		err := l.loadCopy(ctx)
-		late.Stop()
-		if err != nil {
+		loading, stop := whileOpen(ctx, l.next.cluster.Synced())
+		err := l.loadCopy(loading)
+		if err != nil && loading.Err() == nil {
 			l.log.Warn("the copy of a cluster can't be used", zap.Error(err))
 		}
+		stop()
+		late.Stop()
 	}
 	if c.cluster != nil && c.cluster.creds.hash == l.accepted.hash {
 		c.cluster.creds = l.accepted // the address ranges may have changed
 	}
+}
+
+// whileOpen returns a copy of ctx that is also canceled when the channel is closed. The caller must
+// call stop.
+func whileOpen(ctx context.Context, c <-chan struct{}) (open context.Context, stop context.CancelFunc) {
+	open, stop = context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-c:
+			stop()
+		case <-open.Done():
+		}
+	}()
+	return open, stop
 }
 
 // untilCopy returns how long the link must still wait before it reads the copy. If the link does
@@ -171,8 +187,8 @@ func (l *link) tryCopy(ctx context.Context) error {
 	if err != nil || found == nil {
 		return err
 	}
-	if err := found.check(l.accepted); err != nil {
-		return err
+	if !found.SameCluster(l.accepted.identity, l.accepted.server) {
+		return UnusableCopy("it is of another cluster, at " + found.Server)
 	}
 	cfg := l.config(l.accepted)
 	cfg.Exports = nil
@@ -182,7 +198,7 @@ func (l *link) tryCopy(ctx context.Context) error {
 		return err
 	}
 	loaded := &runningCluster{cluster: made, creds: l.accepted}
-	loaded.start(ctx, newStarts(1))
+	loaded.start(context.WithoutCancel(ctx), newStarts(1)) // ends with linkCopy.end
 	for !closed(made.Synced()) {
 		changed := made.HealthChanged()
 		// Once the copy has been loaded, Err only says that the API server has not been reached.

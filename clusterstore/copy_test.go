@@ -1,6 +1,7 @@
 package clusterstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"testing"
@@ -179,6 +180,52 @@ func TestCopyDelaysReadiness(t *testing.T) {
 		e.pass(time.Millisecond)
 		e.settled(true)
 		e.linked("east=unreachable")
+	}, secret("s", "east", "t1", 0))
+}
+
+// A link that reads or loads a copy uses the live cluster as soon as that cluster has synced.
+func TestLiveWhileLoading(t *testing.T) {
+	for name, takes := range map[string]time.Duration{"reading": time.Minute, "loading": 0} {
+		t.Run(name, func(t *testing.T) {
+			withCopies(t, &copyStore{copy: eastCopy(), takes: takes}, func(e *env) {
+				live := e.last(1)
+				live.fail("connection refused")
+				e.pass(time.Second)
+				e.linked("east=pending")
+				e.logs.TakeAll()
+				live.recover()
+				live.sync()
+				e.served(live)
+				e.linked("east=ready")
+				e.logged("cluster ready")
+				if takes == 0 && !e.last(2).isStopped() {
+					t.Error("the cluster of the copy runs on")
+				}
+			}, secret("s", "east", "t1", 0))
+		})
+	}
+}
+
+// The cache of a cluster is not copied if the link Secret now names another cluster, because no
+// replica could use the copy.
+func TestNoCopyOfFormerCluster(t *testing.T) {
+	copied := func(e *env, want bool) {
+		e.t.Helper()
+		e.pass(0)
+		caches, _ := e.store.Caches()
+		if len(caches) != 1 || (caches[0].Copy != nil) != want {
+			e.t.Errorf("caches %+v, want one that can be copied: %v", caches, want)
+		}
+	}
+	inBubble(t, func(e *env) {
+		e.sync(1).lose("connection refused")
+		copied(e, true)
+		other := secret("s", "east", "t2", 0)
+		other.Data[KubeconfigKey] = bytes.ReplaceAll(other.Data[KubeconfigKey], []byte("api."), []byte("other."))
+		e.put(other)
+		copied(e, false)
+		e.put(secret("s", "east", "t3", 0))
+		copied(e, true)
 	}, secret("s", "east", "t1", 0))
 }
 
