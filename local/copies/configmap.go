@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -35,7 +36,12 @@ const (
 	maxCopy  = 16 << 20  // of a generation, in bytes
 	maxAll   = 64 << 20  // of all clusters, in bytes
 	maxParts = maxCopy/maxPart + 1
+	maxLists = 32  // of a copy; a copy has a list for each kind
+	maxOther = 128 // of a field other than a list, in bytes; a copy has empty metadata
 )
+
+// binaryDataNumber is the protobuf field number of a ConfigMap's binary data.
+const binaryDataNumber = 3
 
 // head describes a generation. All ConfigMaps of a generation have the same head.
 type head struct {
@@ -90,10 +96,27 @@ func pack(c *clusterstore.Copy, written time.Time) (head, []*corev1.ConfigMap) {
 func (g *generation) unpack(parts [][]byte) (*clusterstore.Copy, error) {
 	data := bytes.Join(parts, nil)
 	var m corev1.ConfigMap
-	if fmt.Sprintf("%x", sha256.Sum256(data)) != g.Checksum || m.Unmarshal(data) != nil {
+	switch {
+	case fmt.Sprintf("%x", sha256.Sum256(data)) != g.Checksum:
 		return nil, clusterstore.UnusableCopy("it is damaged: its checksum is wrong")
+	case !onlyLists(data) || m.Unmarshal(data) != nil:
+		return nil, clusterstore.UnusableCopy("it is damaged: it does not only consist of lists")
 	}
 	return &clusterstore.Copy{CopiedCluster: g.CopiedCluster, Lists: m.BinaryData}, nil
+}
+
+// onlyLists reports whether a serialized ConfigMap contains at most maxLists fields, of which only
+// binary values are large. In memory, other fields or many small values could be a hundred times as
+// large as in the data.
+func onlyLists(data []byte) bool {
+	for n := 0; len(data) > 0; n++ {
+		number, _, size := protowire.ConsumeField(data)
+		if size < 0 || n > maxLists || number != binaryDataNumber && size > maxOther {
+			return false
+		}
+		data = data[size:]
+	}
+	return true
 }
 
 // The key consists of the cluster label and the annotation.
@@ -113,7 +136,7 @@ func (g generations) add(o metav1.Object) {
 		one = new(generation)
 		g[label+text] = one
 		if json.Unmarshal([]byte(text), &one.head) != nil || slug(one.Cluster) != label ||
-			one.Bytes < 0 || one.Parts > maxParts {
+			one.Bytes < 0 || one.Bytes > maxParts*maxPart || one.Parts > maxParts {
 			one.head = head{}
 		}
 	}

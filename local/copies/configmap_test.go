@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"isthmus/clusterstore"
@@ -76,6 +77,28 @@ func TestPack(t *testing.T) {
 	}
 }
 
+// A forged copy cannot contain what would be much larger in memory than in the data.
+func TestForged(t *testing.T) {
+	many := make(map[string][]byte)
+	for i := range maxLists + 1 {
+		many[fmt.Sprint(i)] = nil
+	}
+	for name, m := range map[string]*corev1.ConfigMap{
+		"other field":  {ObjectMeta: metav1.ObjectMeta{ManagedFields: make([]metav1.ManagedFieldsEntry, 100)}},
+		"text":         {Data: map[string]string{"pods": strings.Repeat("x", 200)}},
+		"many entries": {BinaryData: many},
+	} {
+		data, err := m.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := generation{head: head{Checksum: fmt.Sprintf("%x", sha256.Sum256(data))}}
+		if _, err := g.unpack([][]byte{data}); err == nil || !isUnusable(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Different clusters have different names and labels.
 func TestSlug(t *testing.T) {
 	seen := make(map[string]federation.ClusterName)
@@ -114,7 +137,7 @@ func FuzzGeneration(f *testing.F) {
 		all.add(m)
 		for _, g := range all {
 			got, err := g.unpack([][]byte{data})
-			if g.Bytes < 0 || g.Parts > maxParts || len(g.names) != 2 || (got == nil) != (err != nil) {
+			if g.Bytes < 0 || g.Bytes > maxParts*maxPart || g.Parts > maxParts || len(g.names) != 2 || (got == nil) != (err != nil) {
 				t.Errorf("%+v: %v, %v", g, got, err)
 			}
 			if got != nil && g.Checksum != fmt.Sprintf("%x", sha256.Sum256(data)) {

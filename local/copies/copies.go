@@ -1,6 +1,7 @@
 package copies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,6 +83,12 @@ type outage struct {
 }
 
 func (o *outage) due() bool { return !o.copied && !time.Now().Before(o.next) }
+
+// postpone schedules the next attempt to write after a pause, and doubles the following pause.
+func (o *outage) postpone() {
+	o.next = time.Now().Add(o.pause)
+	o.pause = min(2*o.pause, maxRetry)
+}
 
 // New returns Copies with the given options. It sends no requests and starts no goroutines.
 func New(o Options) *Copies {
@@ -255,13 +262,13 @@ func (c *Copies) decide(ctx context.Context, all []*generation, links []clusters
 	}
 	for _, l := range links {
 		o, g := c.outages[l.Cluster], current[l.Cluster]
-		if o != nil && g != nil && g.Identity == l.Identity && g.Server == l.Server {
-			o.copied = !g.Written.Before(o.lost)
+		if o != nil {
+			o.copied = g != nil && g.SameCluster(l.Identity, l.Server) && !g.Written.Before(o.lost)
+		}
+		if o != nil && g != nil {
 			if next := g.Written.Add(readyFor); next.After(o.next) { // the cluster may come and go
 				o.next = next
 			}
-		} else if o != nil {
-			o.copied = false
 		}
 		switch {
 		case o != nil && o.due():
@@ -289,14 +296,19 @@ func (c *Copies) isDamaged(ctx context.Context, g *generation) bool {
 	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
 	_, err := c.readOne(ctx, g)
-	if err == nil {
+	switch {
+	case err == nil:
 		o.intact = g.Checksum
+	case isUnusable(err):
+		o.postpone() // because the next generation may also be damaged on the way
 	}
 	return isUnusable(err)
 }
 
+var errLate = fmt.Errorf("the API server did not store it within %v", leadTime)
+
 func (c *Copies) campaign(ctx context.Context) error {
-	ctx, stop := context.WithTimeout(ctx, leadTime)
+	ctx, stop := context.WithTimeoutCause(ctx, leadTime, errLate)
 	defer stop()
 	begin := func(l *lease.Leadership) *lease.Leadership { return l }
 	return c.candidate.Run(ctx, begin, func(ctx context.Context, leader *lease.Leadership) {
@@ -307,25 +319,35 @@ func (c *Copies) campaign(ctx context.Context) error {
 
 // lead first makes a new plan, because another leader may have done the work in the meantime.
 func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
-	links, _ := c.caches()
+	links, listed := c.caches()
+	if !listed {
+		return
+	}
 	c.note(links)
 	w := c.plan(ctx, links, newest)
 	for _, l := range w.write {
+		links, _ = c.caches()
+		c.note(links)
 		o := c.outages[l.Cluster]
+		if o == nil || !o.lost.Equal(l.Lost) { // the outage has ended since the plan was made
+			continue
+		}
 		n, err := c.write(ctx, leader, &l, w.room)
 		switch {
-		case ctx.Err() != nil:
+		case errors.Is(context.Cause(ctx), context.Canceled): // the replica stops
 			return
 		case err != nil:
 			c.o.Log.Warn("a lost cluster could not be copied", zap.Stringer("cluster", l.Cluster), zap.Error(err))
-			o.problem = err.Error()
-			o.next = time.Now().Add(o.pause)
-			o.pause = min(2*o.pause, maxRetry)
+			o.problem = cmp.Or(context.Cause(ctx), err).Error()
+			o.postpone()
 		default:
 			c.o.Log.Info("saved a copy of an unreachable cluster: replicas that start now serve this copy",
 				zap.Stringer("cluster", l.Cluster), zap.Int("bytes", n))
 			o.copied = true
 			w.room -= n
+		}
+		if ctx.Err() != nil {
+			return
 		}
 	}
 	for _, g := range w.remove {
@@ -341,11 +363,12 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 func (c *Copies) write(
 	ctx context.Context, leader *lease.Leadership, l *clusterstore.LinkedCache, room int,
 ) (int, error) {
+	written := time.Now() // if the outage ends during Copy, isOver compares with an earlier time
 	lists, err := l.Copy(maxCopy)
 	if err != nil {
 		return 0, err
 	}
-	h, parts := pack(&clusterstore.Copy{CopiedCluster: l.CopiedCluster, Lists: lists}, time.Now())
+	h, parts := pack(&clusterstore.Copy{CopiedCluster: l.CopiedCluster, Lists: lists}, written)
 	switch {
 	case h.Parts > maxParts:
 		return 0, fmt.Errorf("its copy would be larger than %d MiB", maxCopy>>20)

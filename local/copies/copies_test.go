@@ -651,6 +651,7 @@ func TestUnusable(t *testing.T) {
 		"too old":        {func(*world, []*corev1.ConfigMap) {}, 2 * time.Minute, "--cache-max-age"},
 		"no annotation":  {head("{", ""), day, "annotation isthmus.io/cache can't be read"},
 		"negative size":  {head(`"bytes":`, `"bytes":-`), day, "annotation isthmus.io/cache can't be read"},
+		"many bytes":     {head(`"bytes":`, `"bytes":1000`), day, "annotation isthmus.io/cache can't be read"},
 		"many parts":     {head(`"parts":2`, `"parts":1000000000`), day, "annotation isthmus.io/cache can't be read"},
 		"negative parts": {head(`"parts":2`, `"parts":-2`), day, "incomplete"},
 		"other cluster": {
@@ -748,6 +749,103 @@ func TestDamagedWhileLost(t *testing.T) {
 		w.copied("east:1")
 		if found, err := a.Read(t.Context(), "east"); err != nil || string(found.Lists["pods"]) != "good" {
 			t.Errorf("read: %v", err)
+		}
+	})
+}
+
+// If every new copy is damaged, the pauses between the writes become longer.
+func TestAlwaysDamaged(t *testing.T) {
+	withReplica(t, func(t *testing.T, w *world, a *replica) {
+		a.set("east", cluster.Stale, []byte("good"))
+		for range 3600 {
+			wait(time.Second)
+			for _, m := range w.configMaps() {
+				m.BinaryData[partKey][0] = 0xff
+				if err := w.Put(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if n := w.writes(); n > 12 {
+			t.Errorf("%d ConfigMaps were written in an hour", n)
+		}
+		wait(2 * maxRetry)
+		w.copied("east:1")
+	})
+}
+
+// If an outage ends while the leader writes the copy of another cluster, the recovered cluster is not
+// copied.
+func TestOutageEndsBeforeWrite(t *testing.T) {
+	withReplica(t, func(t *testing.T, w *world, a *replica) {
+		large := random(maxCopy - 1000)
+		var first string // name of the first ConfigMap
+		w.mu.Lock()
+		w.before = func(name string) {
+			if first != "" {
+				return
+			}
+			first = name
+			other := federation.ClusterName("east")
+			if strings.HasPrefix(name, namePrefix+"east") {
+				other = "north"
+			}
+			a.set(other, cluster.Ready, large)
+		}
+		w.mu.Unlock()
+		a.set("east", cluster.Stale, large)
+		a.set("north", cluster.Stale, large)
+		wait(time.Minute)
+		if all := w.configMaps(); len(all) != maxParts || all[first] == nil {
+			t.Errorf("%d ConfigMaps, want %d, with %s", len(all), maxParts, first)
+		}
+	})
+}
+
+// If the API server is so slow that the leader cannot write a copy in time, the leader tries again
+// after longer and longer pauses, and deletes the incomplete copies.
+func TestSlowWrites(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var slow atomic.Bool
+		slow.Store(true)
+		w.before = func(string) {
+			if slow.Load() {
+				time.Sleep(requestTimeout / 2)
+			}
+		}
+		a := w.replica("a", day)
+		defer a.stop()
+		a.set("east", cluster.Stale, random(maxCopy-1000))
+		wait(time.Hour)
+		if n := len(w.configMaps()); n > 2*maxParts {
+			t.Errorf("%d ConfigMaps remain", n)
+		}
+		a.missing(t, "east: the API server did not store it within 1m0s")
+		slow.Store(false)
+		wait(maxRetry + 2*time.Minute)
+		w.copied(fmt.Sprintf("east:%d", maxParts))
+	})
+}
+
+// Replicas with different addresses of the same cluster do not replace each other's copy.
+func TestTwoAddresses(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.replica("a", day), w.replica("b", day)
+		defer a.stop()
+		defer b.stop()
+		for r, address := range map[*replica]string{a: "api.example", b: "other.example"} {
+			r.set("east", cluster.Stale, nil)
+			r.mu.Lock()
+			l := r.links["east"]
+			l.Identity = "uid"
+			l.Server = address
+			r.links["east"] = l
+			r.mu.Unlock()
+		}
+		wait(time.Hour)
+		w.copied("east:1")
+		if n := w.writes(); n != 1 {
+			t.Errorf("%d ConfigMaps were written", n)
 		}
 	})
 }
