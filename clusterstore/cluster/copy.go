@@ -44,7 +44,7 @@ import (
 // copy contains all Pods to which its slices refer, in the same or a newer version, even if the
 // cluster changes during the call. The copies of equal caches are equal.
 func (c *Cluster) Copy(limit int) (map[string][]byte, error) {
-	w := &copyWriter{cluster: c, limit: limit, lists: make(map[string][]byte)}
+	w := &copyWriter{cluster: c, limit: limit, lists: make(map[string][]byte), zipped: gzip.NewWriter(nil)}
 	rules := c.cfg.Rules
 	expandPod := func(p compactedPod) *corev1.Pod { return expandPod(p, rules) }
 	expandWorkload := func(p compactedPod) *decode.ExternalWorkload { return expandWorkload(p, rules) }
@@ -69,7 +69,8 @@ type copyWriter struct {
 	limit   int // of the lists, in bytes
 	size    int // of the lists, in bytes
 	lists   map[string][]byte
-	err     error // of the first list that could not be written
+	zipped  *gzip.Writer // used for one member of a list at a time
+	err     error        // of the first list that could not be written
 }
 
 // copyKind adds the list of one kind to a copy. The expand function returns an object without its
@@ -82,7 +83,9 @@ func copyKind[O interface {
 		return
 	}
 	var none O
-	var items []byte
+	var items bytes.Buffer // writes to it never fail
+	size := 0              // of the items before compression, in bytes
+	w.zipped.Reset(&items)
 	for _, key := range slices.Sorted(k.Into.Keys) {
 		value, ok := k.Into.Get(key)
 		if !ok {
@@ -95,17 +98,48 @@ func copyKind[O interface {
 		namespace, name := follow.SplitKey(key)
 		o.SetNamespace(namespace)
 		o.SetName(name)
-		if items, w.err = appendItem(items, o); w.err != nil {
+		item, err := encodeItem(o, size == 0)
+		if w.err = err; err != nil {
+			return
+		}
+		_, _ = w.zipped.Write(item)
+		size += len(item)
+		w.err = w.check(items.Len(), size)
+		if w.err != nil {
 			return
 		}
 	}
+	_ = w.zipped.Close()
 	of.Kind += "List"
 	_, protobuf := any(none).(protobufObject)
-	list := encodeList(of, items, protobuf)
+	head, tail := encloseItems(of, size, protobuf)
+	list := slices.Concat(w.zip(head), items.Bytes(), w.zip(tail))
 	w.lists[k.Name] = list
-	if w.size += len(list); w.size > w.limit {
-		w.err = fmt.Errorf("its copy would be larger than %d MiB", w.limit>>20)
+	w.size += len(list)
+	w.err = w.check(0, size)
+}
+
+// check returns an error if the copy is too large with the given number of further bytes, or if the
+// items of a list are too large before compression.
+func (w *copyWriter) check(more, items int) error {
+	switch {
+	case w.size+more > w.limit:
+		return fmt.Errorf("its copy would be larger than %d MiB", w.limit>>20)
+	case items > maxItems:
+		return fmt.Errorf("a list in its copy would be larger than %d MiB before compression", maxItems>>20)
 	}
+	return nil
+}
+
+// zip returns the data as one member of a gzip file. A list consists of three members, because the
+// head of a list contains the size of the items. The items are compressed one by one, so that a copy
+// never needs more memory than its limit.
+func (w *copyWriter) zip(data []byte) []byte {
+	var member bytes.Buffer // writes to it never fail
+	w.zipped.Reset(&member)
+	_, _ = w.zipped.Write(data)
+	_ = w.zipped.Close()
+	return member.Bytes()
 }
 
 // nonEmpty removes labels or annotations with an empty value.
@@ -118,41 +152,36 @@ func nonEmpty(all map[string]string) map[string]string {
 // JSON.
 type protobufObject interface{ Marshal() ([]byte, error) }
 
-func appendItem(items []byte, o decode.Object) ([]byte, error) {
+// maxItems is the maximum size of a list's items before compression, in bytes. The decoder does not
+// read lists that are larger than 256 MiB.
+const maxItems = 255 << 20
+
+func encodeItem(o decode.Object, first bool) ([]byte, error) {
 	if p, ok := o.(protobufObject); ok {
 		data, err := p.Marshal()
-		return protowire.AppendBytes(protowire.AppendTag(items, itemsNumber, protowire.BytesType), data), err
-	}
-	if len(items) > 0 {
-		items = append(items, ',')
+		return protowire.AppendBytes(protowire.AppendTag(nil, itemsNumber, protowire.BytesType), data), err
 	}
 	data, err := json.Marshal(o)
-	return append(items, data...), err
+	if !first {
+		data = append([]byte{','}, data...)
+	}
+	return data, err
 }
 
 // The protobuf field numbers of the items in a list of any kind, and of the list in a
 // runtime.Unknown.
 const itemsNumber, rawNumber = 2, 2
 
-// encodeList returns a gzipped list with the given items. A protobuf list consists of a prefix and
-// a runtime.Unknown.
-func encodeList(of schema.GroupVersionKind, items []byte, protobuf bool) []byte {
+// encloseItems returns the beginning and the end of a list, which enclose items of the given total
+// size. A protobuf list consists of a prefix and a runtime.Unknown.
+func encloseItems(of schema.GroupVersionKind, size int, protobuf bool) (head, tail []byte) {
 	version, kind := of.ToAPIVersionAndKind()
-	head := fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"items":[`, version, kind)
-	tail := []byte("]}")
-	if protobuf {
-		typed, _ := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: kind}}).Marshal()
-		head = protowire.AppendTag(append([]byte("k8s\x00"), typed...), rawNumber, protowire.BytesType)
-		head = protowire.AppendVarint(head, uint64(len(items)))
-		tail = nil
+	if !protobuf {
+		return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"items":[`, version, kind), []byte("]}")
 	}
-	var list bytes.Buffer // writes to it never fail
-	zipped := gzip.NewWriter(&list)
-	for _, part := range [...][]byte{head, items, tail} {
-		_, _ = zipped.Write(part)
-	}
-	_ = zipped.Close()
-	return list.Bytes()
+	typed, _ := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: kind}}).Marshal()
+	head = protowire.AppendTag(append([]byte("k8s\x00"), typed...), rawNumber, protowire.BytesType)
+	return protowire.AppendVarint(head, uint64(size)), nil
 }
 
 // Copied is a copy of a linked cluster, which a Cluster reads instead of an API server. Clusters

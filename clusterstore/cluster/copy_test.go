@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -304,6 +305,26 @@ func TestCopiedUnusable(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestCopyLimit: a copy is refused if it is larger than the limit, and not if it is as large.
+func TestCopyLimit(t *testing.T) {
+	w := newCopied(t, true)
+	for i := range 1000 {
+		w.put(aPod(fmt.Sprintf("p%x", sha256.Sum256([]byte{byte(i), byte(i >> 8)})), meshed))
+	}
+	size := 0
+	for _, list := range copyOf(t, w.Cluster).Lists {
+		size += len(list)
+	}
+	if _, err := w.Copy(size); err != nil {
+		t.Errorf("a limit of %d bytes: %v", size, err)
+	}
+	for _, limit := range []int{size - 1, size / 2, 0} {
+		if _, err := w.Copy(limit); err == nil {
+			t.Errorf("the copy of %d bytes is not larger than %d", size, limit)
+		}
 	}
 }
 

@@ -21,9 +21,9 @@
 //   - A copy is deleted when its cluster has been ready for a minute, when its link has been
 //     removed, or when the copy reaches the maximum age.
 //   - The size of a copy is limited to 16 MiB, and the total size of all copies is limited to 64
-//     MiB. While a cluster is being copied again, its older copy does not count toward the total.
-//     If a copy would exceed these limits, the cluster is not copied. [Copies.Status] and the
-//     metrics report clusters that are not copied.
+//     MiB. While a cluster is being copied again, its older copy does not count toward the total. A
+//     cluster whose copy would exceed these limits is not copied, but reported by [Copies.Status]
+//     and the metrics.
 //   - A replica writes at most 4 ConfigMaps per second. A failed write is repeated twice. If a
 //     further write fails, if the writes take too long, or if the copy turns out to be damaged, the
 //     cluster is copied again after a pause of 10 s to 10 min.
@@ -31,8 +31,8 @@
 //     deleted late, or written once more.
 //   - A copy never contains credentials. Any user with permission to write ConfigMaps in the
 //     namespace of Isthmus can forge a copy. A replica therefore checks the size, structure,
-//     checksum and age of a copy, and decodes the copy exactly like a response from a linked cluster. At most four
-//     copies are in memory at the same time.
+//     checksum and age of a copy, and decodes the copy exactly like a response from a linked
+//     cluster. At most four copies are in memory at the same time.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.
 package copies
