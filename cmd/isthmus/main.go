@@ -32,9 +32,9 @@ func main() {
 	}))
 }
 
-// calledAs returns the program's name for messages, and the arguments that the name of its file
-// implies. kubectl runs kubectl-isthmus for "kubectl isthmus", and kubectl_complete-isthmus for its
-// shell completion.
+// calledAs returns the program's name for messages, and additional arguments that depend on the
+// name of the executable. kubectl runs kubectl-isthmus for "kubectl isthmus", and
+// kubectl_complete-isthmus for its shell completion.
 func calledAs(file string) (name string, first []string) {
 	switch strings.TrimSuffix(filepath.Base(file), ".exe") {
 	case "kubectl-isthmus":

@@ -8,8 +8,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// maxKept limits the memory of one explanation, in bytes. It is about four times the size of an
-// explanation of 500 addresses with long strings.
+// maxKept limits the memory of one explanation, in bytes. The limit is about four times the size of
+// an explanation of 500 addresses with long strings.
 const maxKept = 16 << 20
 
 // answer is a value that has been encoded as indented JSON, or the error from encoding the value.

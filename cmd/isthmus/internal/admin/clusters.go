@@ -89,7 +89,7 @@ func (h clustersHandler) all() adminapi.Clusters {
 		})
 	}
 
-	// Include the requests that the local API server has rejected. The status of the local cluster
+	// Include all requests that the local API server has rejected. The status of the local cluster
 	// only includes rejected lists and watches.
 	refused := slices.Clone(h.Links.LocalRefused())
 	if h.SliceWriter != nil {
@@ -196,7 +196,7 @@ var clusterLines = lineKind[adminapi.ClusterLine]{
 	},
 }
 
-// byCluster sorts by name and puts the local cluster, which has no Secret, first.
+// byCluster sorts clusters by name, with the local cluster first. The local cluster has no Secret.
 func byCluster(a, b *adminapi.ClusterLine) int {
 	if (a.Secret == "") != (b.Secret == "") {
 		return cmp.Compare(a.Secret, b.Secret)
@@ -218,7 +218,7 @@ func clusterSeverity(c *adminapi.Cluster) adminapi.Severity {
 
 func takenOut(c *adminapi.Cluster) bool { return c.Standing != "" && c.Standing != adminapi.InService }
 
-// newClusterLines returns the rows of the list of clusters, and a list that only contains totals.
+// newClusterLines returns one row for each cluster, and a list that contains only the totals.
 func newClusterLines(c *listContent) ([]adminapi.ClusterLine, adminapi.ClusterList) {
 	totals := adminapi.ClusterList{Replica: c.replica, States: make(map[adminapi.ClusterState]int)}
 	lines := make([]adminapi.ClusterLine, len(c.clusters))

@@ -14,7 +14,7 @@ import (
 	"isthmus/local"
 )
 
-// Sources holds the parts of the replica that the debug API reads.
+// Sources contains the parts of a replica that provide data for the debug API.
 type Sources struct {
 	Replica     func() adminapi.Replica // describes this replica
 	Build       adminapi.Build          // build of this program

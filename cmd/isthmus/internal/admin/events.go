@@ -83,10 +83,9 @@ func (l *EventLog) Add(e adminapi.Event) {
 
 func sameEvent(a, b *adminapi.Event) bool { return a.Kind == b.Kind && a.Object == b.Object }
 
-// outgoing returns the index of the event that the new event e replaces, or -1 if e does not
-// replace an event. If the object already has maxEventsOfObject events of this kind, the new event
-// replaces the oldest of these events. If the log is full, the new event replaces the result of
-// oldestOfMany.
+// outgoing returns the index of the event that the new event e replaces, or -1 if there is room for
+// e. If the object already has maxEventsOfObject events of this kind, the new event replaces the
+// oldest of these events. If the log is full, the new event replaces the result of oldestOfMany.
 func (l *EventLog) outgoing(e *adminapi.Event) int {
 	ofObject := 0
 	oldest := -1

@@ -75,7 +75,7 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// explanationInTurn computes the explanation and then ends the request's turn, even after a panic.
+// explanationInTurn computes the explanation and then frees the request's slot, even after a panic.
 func (h explainHandler) explanationInTurn(ctx context.Context, q grpcapi.Question, end func()) (answer, error) {
 	defer end()
 	return h.explanation(ctx, q)
@@ -223,8 +223,8 @@ func (h explainHandler) failuresOf(id federation.ServiceID) (list []adminapi.Fai
 	return list
 }
 
-// statusByCluster prefers Secrets that are not rejected, because several Secrets may name one
-// cluster.
+// If several link Secrets are for the same cluster, statusByCluster prefers a Secret that is not
+// rejected.
 func (h explainHandler) statusByCluster() map[federation.ClusterName]cluster.Status {
 	all := make(map[federation.ClusterName]cluster.Status)
 	for _, l := range h.Links.Status() {
@@ -276,8 +276,8 @@ func portList(ports []uint16) string {
 	return text.Some(list, 10)
 }
 
-// newExplanation converts an explanation to a response. The problems and failures are those of the
-// explained service.
+// newExplanation converts an explanation of package federation to a response. The problems and
+// failures are those of the explained service.
 func newExplanation(
 	x *grpcapi.Explanation,
 	clusters map[federation.ClusterName]cluster.Status,

@@ -26,7 +26,7 @@ const (
 	maxChangeBytes = 4 << 20  // of the values of all changes, and of all conflicts
 )
 
-// ExportsUnread is the message shown until the objects that exports depend on have been read.
+// ExportsUnread is the message that is shown until all objects that affect exports have been read.
 const ExportsUnread = "the Services and Namespaces of the local cluster, or the link Secrets, " +
 	"have not been listed completely yet: run isthmus clusters to see why"
 
@@ -68,7 +68,7 @@ type exportChange struct {
 // optional explanation.
 type trouble struct{ state, detail string }
 
-// over reports whether a takes precedence over b.
+// over reports whether the first trouble takes precedence over the second.
 func (a trouble) over(b trouble) bool {
 	order := []string{
 		"",
@@ -190,7 +190,7 @@ var unwritten = []plan.State{
 // collected metrics.
 func (e *ExportsReport) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector. The method sends metrics about exports and their states.
+// Collect implements prometheus.Collector. Collect sends metrics about exports and their states.
 // All clusters that are not linked share an empty cluster label, because annotations may name any
 // number of unlinked clusters.
 func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
@@ -267,7 +267,7 @@ func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// exportsHandler serves /debug/exports. The query parameter service can be repeated.
+// exportsHandler serves /debug/exports. Clients may repeat the query parameter "service".
 type exportsHandler struct{ *Sources }
 
 // ServeHTTP implements http.Handler.

@@ -124,8 +124,8 @@ func (l *Leftovers) links(ctx context.Context) (clusters map[string]bool, err er
 	return clusters, nil
 }
 
-// runs reports whether a service mirror of the cluster holds its Lease. A Lease that this replica
-// observes for the first time counts as held for its duration.
+// runs reports whether a service mirror of the cluster holds its Lease. When this replica first
+// sees a Lease, the Lease counts as held until its duration has passed.
 func (l *Leftovers) runs(ctx context.Context, cluster string) (bool, error) {
 	const prefix = "/apis/coordination.k8s.io/v1/namespaces/"
 	path := prefix + url.PathEscape(l.namespace) + "/leases/service-mirror-write-" + url.PathEscape(cluster)

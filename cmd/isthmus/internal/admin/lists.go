@@ -34,8 +34,8 @@ func newListHandler(content func() listContent) *listHandler {
 	return &listHandler{newShared(listFor, listRestFor, make)}
 }
 
-// or returns a handler that serves either the given page or its list. The last element of the URL
-// path is the name of the list.
+// or returns a handler that serves the given page, or the list for this page if the request asks
+// for a list. The last element of the URL path is the name of the list.
 func (l *listHandler) or(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch view := r.URL.Query().Get("view"); view {
@@ -133,8 +133,8 @@ func newListSnapshot(c listContent) *listSnapshot {
 	}}
 }
 
-// finder returns a function that returns a list with the rows that match a query, together with the
-// totals.
+// finder returns a function that finds the rows matching a query, and returns these rows and the
+// totals as a list.
 func finder[T, A any](
 	k *lineKind[T],
 	lines []T,
@@ -206,7 +206,8 @@ func parseListQuery(list string, v url.Values) (listQuery, error) {
 	return q, err
 }
 
-// queryNumber parses a query parameter from 1 to most. If it is missing, the result is fallback.
+// queryNumber parses a numeric query parameter, which must be between 1 and most. If the parameter
+// is missing, queryNumber returns fallback.
 func queryNumber(v url.Values, name string, fallback, most int) (int, error) {
 	text := v.Get(name)
 	if text == "" {

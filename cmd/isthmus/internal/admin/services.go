@@ -96,8 +96,8 @@ func (h servicesHandler) known(views []grpcapi.ViewStatus) []*service {
 	})
 }
 
-// addOwn adds the problems in the definition of s: ports that members lack, and preferred clusters
-// that are not linked.
+// addOwn adds the problems in the definition of service s, which are ports that members lack and
+// preferred clusters that are not linked.
 func (h servicesHandler) addOwn(s *service) {
 	own := h.Local.Service(s.id)
 	if own == nil {
@@ -331,7 +331,7 @@ func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]str
 	}
 }
 
-// knownPorts returns the declared ports of a service, whether watched or not.
+// knownPorts returns the ports that a service declares, including ports that no proxy watches.
 func knownPorts(watched []adminapi.Port, declared []uint16) (all []uint16, first uint16) {
 	const limit = 20
 	for _, w := range watched {
@@ -401,8 +401,8 @@ func serviceSeverity(s *adminapi.ServiceLine) adminapi.Severity {
 	return adminapi.Fine
 }
 
-// newServiceList returns a list of services that only contains totals, and sets the severities of
-// the given lines.
+// newServiceList returns a list that contains only the totals of the given lines, and sets the
+// severity of each line.
 func newServiceList(lines []adminapi.ServiceLine) (list adminapi.ServiceList) {
 	for i := range lines {
 		one := &lines[i]

@@ -30,7 +30,7 @@ func newClusterCheck(r *report, c adminapi.Cluster, now time.Time) *clusterCheck
 	return &clusterCheck{report: r, Cluster: c, now: now}
 }
 
-// unchecked adds an Unchecked result for each check that needs a working API server.
+// unchecked adds a result with the level Unchecked for each check that needs a working API server.
 func (l *clusterCheck) unchecked() {
 	checks := [][2]string{{sectionAPI, Rights}, {sectionTrust, Anchors}, {sectionNetworks, PodNetworks}}
 	if l.local {
@@ -316,7 +316,7 @@ func expiry(now, at time.Time, soon time.Duration) (level Level, text string) {
 	return OK, "is valid until " + when
 }
 
-// roughly formats a duration in words. The unit is the largest one in which the duration is at
+// roughly formats a duration in words. The result uses the largest unit in which the duration is at
 // least 1.9.
 func roughly(d time.Duration) string {
 	for _, u := range []struct {
@@ -385,8 +385,8 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 	}
 }
 
-// toPermit returns a hint about how to grant a read permission, if the given reason is a missing
-// permission. For any other reason, toPermit returns an empty string.
+// If the given reason is a missing read permission, toPermit returns a hint about how to grant it.
+// For any other reason, toPermit returns an empty string.
 func (l *clusterCheck) toPermit(why string) string {
 	switch {
 	case !strings.HasPrefix(why, "the credentials may not read"):
@@ -428,13 +428,14 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
 }
 
-// These limits are in seconds. A result mentions the age of its data if the data is older.
+// These limits are in seconds. If the data of a check is older than this, the result mentions the
+// data's age.
 const (
 	anchorsAge  = 15
 	networksAge = 65
 )
 
-// aged appends the age of the underlying data to text, if the data is older than usual.
+// If the data of a result is older than usual, aged appends the age of the data to the text.
 func aged(text string, seconds, usual int) string {
 	if seconds <= usual {
 		return text

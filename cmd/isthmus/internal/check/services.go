@@ -83,7 +83,7 @@ func checkMembers(r *report, s *adminapi.Service) {
 	}
 }
 
-// memberHint returns the hint for a member that does not serve, according to the text of its
+// memberHint returns the hint for a member that does not serve, based on the text of its
 // federation.MemberStatus.
 func memberHint(service, reason string) string {
 	switch reason {
@@ -143,7 +143,7 @@ func checkLeftovers(r *report, s *Input) {
 }
 
 const (
-	// conflictLasts is how long several objects may claim the same address without a warning.
+	// conflictLasts is how long several objects may have the same address before a warning appears.
 	// Conflicts that arise when Pods are replaced end within seconds.
 	conflictLasts = time.Minute
 	maxConflicts  = 10

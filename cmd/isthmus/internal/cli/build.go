@@ -14,7 +14,7 @@ import (
 // tool derives the version from git's tags and commit.
 var release string
 
-// OwnBuild returns the build of this program, as in /debug/version.
+// OwnBuild describes the build of this program in the format of /debug/version.
 func OwnBuild() adminapi.Build {
 	info := buildInfo()
 	return adminapi.Build{

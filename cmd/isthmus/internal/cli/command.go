@@ -26,7 +26,8 @@ type Command struct {
 	// OneOf lists pairs of flags that exclude each other. A flag with its default value counts as
 	// not set.
 	OneOf [][2]string
-	// Such is an example of the command's only argument, for the error about a missing argument.
+	// Such is an example of the command's only argument, which the error about a missing argument
+	// shows.
 	Such string
 	// Run runs the command. A signal cancels its context. If OwnSignals is true, the command reads
 	// [Process].Signals instead.

@@ -13,7 +13,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Process is the environment of a run.
+// Process is the environment in which a command runs.
 type Process struct {
 	Build          adminapi.Build // of a command's run: build of the program
 	Name           string         // of a command's run: name as typed, such as "kubectl isthmus get"
@@ -63,15 +63,15 @@ func (p Process) Confirm(ctx context.Context, question string) error {
 	}
 }
 
-// SlowAfter is the time after which a waiting command prints what it waits for.
+// SlowAfter is how long a command waits before it prints what it is waiting for.
 const SlowAfter = time.Second
 
 // afterLimit is how long work may continue after its context has ended. Only work that waits for a
 // credential plugin of the kubeconfig takes that long.
 const afterLimit = time.Second
 
-// Await calls the function work. If the work takes longer than a second, Await prints "waiting"
-// followed by what, such as " for x" or ": making x". If the work continues for afterLimit after
+// Await calls the function work. If the work takes longer than a second, Await prints "waiting" and
+// appends the string what, such as " for the replicas". If the work continues for afterLimit after
 // the context has ended, Await returns anyway. In that case, the caller must not read the results
 // of the work.
 func (p Process) Await(ctx context.Context, what string, work func() error) error {

@@ -15,7 +15,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// CompleteCommand is the command that shells call to complete the arguments that follow it.
+// CompleteCommand is the name of the command that shells call to complete a command line.
 const CompleteCommand = cobra.ShellCompRequestCmd
 
 // Program is a set of commands under one name.
@@ -28,7 +28,7 @@ type Program struct {
 	Intro    string // first line of the overview
 	Groups   []Group
 	Examples []string
-	// Short maps a first argument, such as --version, to the arguments that replace it.
+	// Short maps each abbreviation, such as --version, to the arguments that replace it.
 	Short map[string][]string
 }
 
@@ -38,7 +38,7 @@ type Group struct {
 	Commands []Command
 }
 
-// Run runs the command that p's arguments start with, and prints errors to p.Stderr. Run returns
+// Run runs the command given by the first argument in p, and prints errors to p.Stderr. Run returns
 // the exit code: 0 for success, 1 if the command failed, and 2 for a UsageError.
 func (g *Program) Run(ctx context.Context, p Process) int {
 	root := g.root(p)

@@ -68,8 +68,8 @@ func FreeAddr(t *testing.T) string {
 	return ""
 }
 
-// Eventually waits up to a minute until f returns true. The failure message describes the condition
-// with what.
+// Eventually waits up to a minute until f returns true. The what argument describes the condition
+// in the failure message.
 func Eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	limit := time.After(time.Minute)

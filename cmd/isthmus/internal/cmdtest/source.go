@@ -31,7 +31,7 @@ func Offering(cluster federation.ClusterName, has string, addrs ...string) *Sour
 }
 
 // Numbered returns a cluster that has every Service. Each Service web-N has the given number of
-// endpoints and shares none with other Services.
+// endpoints, which belong to no other Service.
 func Numbered(cluster federation.ClusterName, number, endpoints int) *Source {
 	return &Source{cluster, func(id federation.ServiceID) (list []netip.AddrPort) {
 		var n int

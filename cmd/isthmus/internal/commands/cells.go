@@ -23,7 +23,8 @@ const (
 	yellow colour = "\x1b[33m"
 )
 
-// paint returns a printable text in a colour, which printText may remove.
+// paint adds a colour to a printable text. If the output does not support colours, printText
+// removes the colour.
 func (c colour) paint(text string) string {
 	if c == plain {
 		return text
@@ -49,7 +50,7 @@ type cell struct {
 // cells is a table. Each column is as wide as its widest text.
 type cells struct{ rows [][]cell }
 
-// row adds a row. A value is a cell, a string or anything that [fmt.Sprint] formats.
+// row adds a row. Each value is a cell, a string, or another value that [fmt.Sprint] formats.
 func (t *cells) row(values ...any) {
 	row := make([]cell, len(values))
 	for i, v := range values {
@@ -90,7 +91,7 @@ func (t *cells) write(b *bytes.Buffer, indent string) {
 	}
 }
 
-// writeUnder appends a title and the rows, unless the table contains only the header row.
+// writeUnder appends a title and the table, unless the table contains only a header row.
 func (t *cells) writeUnder(b *bytes.Buffer, title string) {
 	if len(t.rows) > 1 {
 		b.WriteString(title)

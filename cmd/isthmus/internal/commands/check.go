@@ -130,8 +130,8 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	return s, nil
 }
 
-// fromHere runs the checks that need no replica, with the user's kubeconfig. If why is not empty,
-// it says why no replica can be queried, and fromHere adds a failure.
+// fromHere runs the checks that need no replica, with the user's kubeconfig. A non-empty why
+// argument is the reason why no replica can be queried, and causes a failed check.
 func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (*checkState, error) {
 	s := newCheckState(adminapi.CheckedHere)
 	if why != nil {
@@ -177,7 +177,8 @@ const (
 type checkState struct {
 	adminapi.CheckOutput
 	marks marks
-	// The number of replicas that responded, and of those with a supported page format.
+	// The number of replicas that responded, and the number of replicas with a supported page
+	// format.
 	replicas, judged int
 }
 
@@ -208,8 +209,8 @@ func (s *checkState) finish() {
 	}
 }
 
-// why describes the first failure that --wait is waiting to see resolved. If there is no result,
-// err says why.
+// why describes the first failure that still has to be fixed for --wait to end. If there is no
+// result, err says why.
 func (s *checkState) why(err error) string {
 	if err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
@@ -223,8 +224,9 @@ func (s *checkState) why(err error) string {
 	return ""
 }
 
-// merge merges the responses of the replicas. Equal results are listed once, and different results
-// with the name of each replica. For each difference, merge also adds a result.
+// merge merges the responses of the replicas. If all replicas return the same result, the result is
+// listed once. Otherwise, each result is listed with the name of its replica. For each difference,
+// merge also adds a result.
 func (s *checkState) merge(answers []Answer[check.Input], client adminapi.Build) {
 	s.Client = client.Version
 	var found [][]check.Result
@@ -273,8 +275,8 @@ func (s *checkState) merge(answers []Answer[check.Input], client adminapi.Build)
 // unknown reports whether replicas responded, but none in a supported page format.
 func (s *checkState) unknown() bool { return s.replicas > 0 && s.judged == 0 }
 
-// addVersion compares the versions and, if they are equal, the commits. Two builds without a
-// release have the same version.
+// addVersion compares the versions of the replicas. If all versions are equal, addVersion compares
+// the commits. Two builds without a release have the same version.
 func (s *checkState) addVersion(g adminapi.CheckedReplica, client adminapi.Build) {
 	const hint = "use the same version for the replica and this program, so that all checks and fields are available"
 	add := func(level check.Level, text, hint string) { s.add(checkVersion, g.Gateway, level, text, hint) }
@@ -411,7 +413,7 @@ func (s *checkState) writeCheck(b *bytes.Buffer, list []check.Result) {
 	s.writeBad(b, bad)
 }
 
-// writeBad writes the results that are not OK and their hints, the worst first.
+// writeBad writes all results that are not OK, with their hints. The worst results come first.
 func (s *checkState) writeBad(b *bytes.Buffer, bad []check.Result) {
 	slices.SortStableFunc(bad, func(x, y check.Result) int { return check.Rank(y.Level) - check.Rank(x.Level) })
 	for i, r := range bad[:min(len(bad), maxLines)] {
@@ -463,7 +465,7 @@ func resultLine(r check.Result) string {
 	return text
 }
 
-// resultKey identifies the results of two replicas that are compared.
+// resultKey is the key under which the results of different replicas are compared.
 type resultKey struct{ check, object string }
 
 // alike reports whether all replicas agree on the levels of one check and object.
@@ -487,7 +489,7 @@ func runs(list []check.Result, of func(check.Result) string) (all [][]check.Resu
 	return all
 }
 
-// marks are the symbols for levels and the symbol before a hint.
+// marks contains the symbol for each level, and the symbol before a hint.
 type marks struct {
 	byLevel map[check.Level]string
 	hint    string

@@ -65,7 +65,7 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 	}
 }
 
-// read reads the clusters page of every replica or, with --watch, of the first replica.
+// read requests /debug/clusters from every replica or, with --watch, from the first replica only.
 func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*adminapi.ClustersOutput, error) {
 	o.first = o.watch
 	shown, others, err := readEach(ctx, p, &o.Target, "/debug/clusters", clusterFacts)
@@ -78,8 +78,8 @@ func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*adminapi.Cl
 	}, nil
 }
 
-// showClusters prints a page unless it equals the previous one. If the output is appended, fields
-// that always change are not compared.
+// showClusters prints a page unless it equals the previous one. If the output does not overwrite
+// the previous page, showClusters ignores changes to counters and times.
 func showClusters(out *screen, page *adminapi.ClustersOutput) error {
 	compared := page.Clusters
 	if !out.redraw {
@@ -161,8 +161,8 @@ func writeGateways(b *bytes.Buffer, o *adminapi.ClustersOutput) {
 	t.writeUnder(b, "\n")
 }
 
-// objectsOf returns the number of cached objects of the first listed resource that the replica
-// reads.
+// objectsOf returns the number of cached objects for the first of the given resources that the
+// replica reads.
 func objectsOf(c *adminapi.Cluster, names ...string) string {
 	for _, name := range names {
 		for _, r := range c.Resources {
@@ -264,8 +264,8 @@ func clusterTroubles(c *adminapi.Cluster) []string {
 	return prefixed(c.Cluster, list)
 }
 
-// throttled returns a message about the resources for which the API server requested a pause, with
-// the time at which the last pause ends.
+// throttled returns a message that lists the resources for which the API server requested a pause,
+// and says when the last pause ends.
 func throttled(c *adminapi.Cluster) string {
 	var names []string
 	var until time.Time
@@ -304,7 +304,7 @@ func writerTroubles(w *adminapi.SliceWriter) (list []string) {
 	return list
 }
 
-// conflictLines returns one line for each address of the local cluster that several objects claim.
+// conflictLines returns one line for each address that several objects in the local cluster have.
 func conflictLines(p *adminapi.Clusters) (list []string) {
 	for _, x := range p.Conflicts {
 		list = append(list, fmt.Sprintf("%s: %s: %s", x.Address, x.Claimed, strings.Join(x.Objects, ", ")))

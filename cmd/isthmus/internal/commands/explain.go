@@ -388,8 +388,8 @@ func troubled(n int) cell {
 	return cell{text: "0"}
 }
 
-// standsFor returns the object that has the address. For a gateway, the page has neither slice nor
-// target.
+// standsFor returns the object to which the address is assigned. For the address of a gateway, the
+// page contains neither a slice nor a target.
 func standsFor(a *adminapi.ExplainedAddress) string {
 	if a.Slice == "gateways" {
 		return "gateway of " + a.Cluster

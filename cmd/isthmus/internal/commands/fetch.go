@@ -42,7 +42,7 @@ func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) 
 	})
 }
 
-// ask calls a function for each replica, and describes the request with what in messages.
+// ask calls a function for each replica. The what argument describes the request in messages.
 func ask[T any](
 	ctx context.Context, p cli.Process, t *Target, what string,
 	one func(context.Context, reach.Replica, *T) (Origin, error),
@@ -95,8 +95,8 @@ func replicaNames(replicas []reach.Replica) string {
 // clusters fits.
 const maxPage = 32 << 20
 
-// pageLimits limit the elements and fields of a page. A services page of maxPage bytes contains
-// fewer elements and fields.
+// pageLimits limit the elements and fields of a page. Even a /debug/services page of maxPage bytes
+// contains fewer elements and fields.
 var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 
 // versionPage is the page that every version of Isthmus serves.

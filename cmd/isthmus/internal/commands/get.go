@@ -73,8 +73,8 @@ type endpoint struct {
 	sent             json.RawMessage // the JSON form of the message
 }
 
-// size returns the size of the message and of its JSON form. JSON lacks some parts of a message,
-// and may need six bytes per character.
+// size returns the size of the message and of its JSON form. The JSON form omits some parts of a
+// message, and may use six bytes per character.
 func (e endpoint) size() int { return proto.Size(e.WeightedAddr) + len(e.sent) }
 
 // apply applies a message as a proxy does. The first add message replaces the state. A remove

@@ -14,7 +14,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// Origin describes the sender of a page: its clock, page format and build.
+// Origin contains the clock time, page format and build of the replica that sent a page.
 type Origin struct {
 	At     time.Time      // by the replica's clock
 	Format string         // format number of the page; empty if the replica does not send it
@@ -39,7 +39,7 @@ func (o Origin) Unchecked(own adminapi.Build) string {
 
 // OtherFormat returns an error if the page has a format number that this build of the program does
 // not support. In an unsupported format, fields may have different meanings. Pages of older
-// replicas have no format number and at most lack fields.
+// replicas do not have a format number, and differ from current pages only in missing fields.
 func (o Origin) OtherFormat(own adminapi.Build) error {
 	if unchecked := o.Unchecked(own); o.Format != "" && unchecked != "" {
 		return fmt.Errorf("the page cannot be evaluated: %s", unchecked)

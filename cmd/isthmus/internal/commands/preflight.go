@@ -41,9 +41,9 @@ type preflightOptions struct {
 }
 
 // preflight returns the information that a replica would provide, without using a replica. The
-// function connects from this machine: to the local cluster with the user's credentials, and to
-// linked clusters with the credentials in link Secrets. It returns within allClusters, regardless
-// of how API servers respond, and does not change any objects.
+// function connects from this machine. It uses the user's credentials for the local cluster, and
+// the credentials in link Secrets for linked clusters. The function returns before the time limit
+// allClusters has passed, regardless of how API servers respond, and does not change any objects.
 func preflight(ctx context.Context, p preflightOptions) check.Input {
 	ctx, cancel := context.WithTimeout(ctx, allClusters)
 	defer cancel()
@@ -191,8 +191,8 @@ func (x *inspection) askKinds(ctx context.Context, api *kube.Client) {
 	}
 }
 
-// reviewsAtOnce is the maximum number of concurrent access reviews per API server. Without
-// concurrency, reviews by a distant API server would take seconds.
+// reviewsAtOnce is the maximum number of concurrent access reviews per API server. If the reviews
+// were requested one after the other, a distant API server would need several seconds.
 const reviewsAtOnce = 8
 
 // askPermissions queries the API server to find missing permissions.

@@ -41,7 +41,7 @@ func profileCommand() cli.Command {
 		}})
 }
 
-// profileState is the state that a proxy has after the messages of one GetProfile stream: the last
+// profileState is the state of a proxy that watches one GetProfile stream, which is the last
 // message. The zero value is the state before the first message.
 type profileState struct {
 	*pb.DestinationProfile
@@ -207,8 +207,8 @@ func responseCondition(m *pb.ResponseMatch, nesting int) string {
 	return "?"
 }
 
-// joinConditions joins texts with a word, in parentheses if there are several. For an empty list,
-// the result is empty's value.
+// joinConditions joins texts with a word, in parentheses if there are several. If the list is
+// empty, joinConditions returns the empty argument.
 func joinConditions[M any](list []M, word, empty string, text func(M) string) string {
 	var parts []string
 	for _, m := range list {
@@ -223,7 +223,8 @@ func joinConditions[M any](list []M, word, empty string, text func(M) string) st
 	return "(" + strings.Join(parts, word) + ")"
 }
 
-// statusRange describes a range of status codes, in which a bound of zero is no limit.
+// statusRange describes a range of status codes. Zero means that the range has no lower or upper
+// bound.
 func statusRange(low, high uint32) string {
 	switch {
 	case low == high && low != 0:

@@ -11,12 +11,13 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// facts maps objects to the facts on which all replicas of a cluster should agree.
+// facts maps each object to the facts on which all replicas in a cluster should agree.
 type facts map[string]fact
 
 type fact struct {
 	text string
-	// perReplica means that a replica may lack the fact, because the fact depends on its proxies.
+	// If perReplica is true, a replica may lack the fact, because the fact depends on the replica's
+	// proxies.
 	perReplica bool
 }
 
@@ -54,7 +55,7 @@ func readEach[T any](
 	return shown, others, nil
 }
 
-// differences returns one line for each fact that is different in the facts of another replica.
+// differences returns one line for each fact on which another replica differs.
 func (f facts) differences(other facts) (lines []string) {
 	keys := maps.Clone(f)
 	maps.Copy(keys, other)

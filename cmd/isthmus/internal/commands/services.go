@@ -84,7 +84,7 @@ func parseServiceName(typed string) (serviceName, bool) {
 	return n, len(labels) <= 2 && !slices.Contains(labels, "")
 }
 
-// is reports whether the name matches a service on the page, in the form NAMESPACE/NAME.
+// is reports whether the name matches a service, given in the form NAMESPACE/NAME.
 func (n serviceName) is(service string) bool {
 	namespace, name, _ := strings.Cut(service, "/")
 	return name == n.name && (n.namespace == "" || n.namespace == namespace)

@@ -26,7 +26,7 @@ import (
 // combines a set that spans several messages into one state.
 const batchWindow = 50 * time.Millisecond
 
-// state is the state of a proxy after the messages of one stream.
+// state is the state of a proxy after the messages received on one stream.
 type state[M any] interface {
 	// apply changes the state according to a message. apply returns an error if a server must not
 	// send the message.
@@ -198,7 +198,7 @@ func (s *session[M]) finish(out *screen, ended error) error {
 	return s.meanings.explainEnd(s.replica, ended)
 }
 
-// codeMeanings explains status codes that have a specific meaning for an RPC. The string for
+// codeMeanings explains the status codes that have a specific meaning in an RPC. The string for
 // codes.Unavailable describes an additional cause.
 type codeMeanings map[codes.Code]string
 

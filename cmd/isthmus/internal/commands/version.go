@@ -16,8 +16,8 @@ type versionOptions struct {
 	clientOnly bool
 }
 
-// Version returns the command "version". For this program, the command prints the details or, with
-// -o json, the build.
+// Version returns the command "version". For this program, the command prints details in text form,
+// or the build as JSON with -o json.
 func Version(own adminapi.Build, details func(io.Writer)) cli.Command {
 	o := new(versionOptions)
 	return o.command(cli.Command{

@@ -37,8 +37,8 @@ type Cluster struct {
 	forwarders map[string]*forwarder // by NAMESPACE/NAME:PORT
 }
 
-// Clients returns clients of an API server, and a function that closes their idle connections,
-// without sending a request.
+// Clients returns clients for an API server, and a function that closes their idle connections.
+// Clients does not send a request.
 func Clients(config *rest.Config) (*kube.Clients, func(), error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = cmp.Or(config.UserAgent, kube.UserAgent()) // rest.HTTPClientFor sets no default
@@ -228,8 +228,8 @@ func (c *Cluster) Close() {
 	c.close()
 }
 
-// explain returns an error that says what a failed request was for and how to fix the problem.
-// explain returns context errors unchanged.
+// explain returns an error that describes the purpose of a failed request and how to fix the
+// problem. explain returns context errors unchanged.
 func (c *Cluster) explain(err error, does, right string) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -30,7 +30,8 @@ import (
 const (
 	// maxFailure limits how much of the kubelet's message about a port is read, in bytes.
 	maxFailure = 1 << 10
-	// maxReasonWait limits how long a connection that was reset waits for the kubelet's message.
+	// maxReasonWait limits how long Isthmus waits for the kubelet's message after a connection was
+	// reset.
 	maxReasonWait = time.Second
 )
 

@@ -37,7 +37,7 @@ type Options struct {
 
 func (o *Options) contextFlag() string { return cmp.Or(o.ContextFlag, "--context") }
 
-// straight returns the hint followed by AddressFlag, or "" if there is no such flag.
+// straight returns the hint followed by AddressFlag, or "" if the command has no such flag.
 func (o *Options) straight(hint string) string {
 	if o.AddressFlag == "" {
 		return ""
@@ -51,8 +51,8 @@ func (o *Options) Flags(s *pflag.FlagSet) {
 	o.PodFlag(s)
 }
 
-// ClusterFlags adds the flags that select the cluster. The kubeconfig context has the given flag
-// name.
+// ClusterFlags adds the flags that select the cluster. The given name is the name of the flag for
+// the kubeconfig context.
 func (o *Options) ClusterFlags(s *pflag.FlagSet, context string) {
 	o.ContextFlag = "--" + context
 	s.StringVar(&o.Kubeconfig, "kubeconfig", "",
@@ -90,8 +90,8 @@ func (o *Options) Open() (*Cluster, error) {
 }
 
 // load returns the client configuration of the cluster and the name of the kubeconfig context. The
-// name is empty for the cluster of the Pod in which this process runs. The configuration is
-// guarded; see [Guard].
+// name is empty for the cluster of the Pod in which this process runs. Clients with this
+// configuration are subject to the limits of [Guard].
 func (o *Options) load() (*rest.Config, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig

@@ -23,8 +23,8 @@ type logLevel struct {
 
 const logLevelNames = "panic, fatal, error, warn, info, debug or trace"
 
-// findLevel returns the log level with the given name, ignoring case. Besides the names in
-// logLevelNames, "warning" is valid. If the name is invalid, ok is false.
+// findLevel returns the log level with the given name, and ignores the case of the name. Besides
+// the names in logLevelNames, "warning" is valid. If the name is invalid, ok is false.
 func findLevel(name string) (l logLevel, ok bool) {
 	l, ok = logLevels[strings.ToLower(name)]
 	return l, ok
@@ -201,10 +201,10 @@ func forKlog(log *zap.Logger, v int) *zap.Logger {
 	}))
 }
 
-// klogCore writes klog messages as debug lines if their level is not below the level in the deepest
-// field. Without klogCore, zap would drop all messages beyond V(1), because zap has no level below
-// debug. klogCore drops the bodies of requests and responses, because they may contain link
-// Secrets. client-go logs bodies from V(8) on.
+// klogCore writes klog messages as debug lines, and drops messages below the zap level in the
+// deepest field. Without klogCore, zap would drop all messages beyond V(1), because zap has no
+// level below debug. klogCore drops the bodies of requests and responses, because they may contain
+// link Secrets. client-go logs bodies from V(8) on.
 type klogCore struct {
 	zapcore.Core
 	deepest zapcore.Level

@@ -18,14 +18,14 @@ const (
 	// mostClusterMemory is the maximum default of --cluster-memory, in bytes. This amount is about
 	// twice the memory that a cluster of 100,000 Pods needs.
 	mostClusterMemory = 256 << 20
-	// minClusterMemory is the minimum value of --cluster-memory, in bytes. The cache of a cluster
-	// with about 3,000 ordinary Pods fits into this minimum.
+	// minClusterMemory is the minimum value of --cluster-memory, in bytes. This amount is enough
+	// for the cache of a cluster with about 3,000 ordinary Pods.
 	minClusterMemory = 4 << 20
-	// minViewMemory is the minimum value of --view-memory, in bytes. Endpoint sets with 3,000
-	// endpoints in total fit into this minimum.
+	// minViewMemory is the minimum value of --view-memory, in bytes. This amount is enough for
+	// endpoint sets with 3,000 endpoints in total.
 	minViewMemory = 1 << 20
-	// mostViewMemory is the maximum default of --view-memory, in bytes. Endpoint sets with six
-	// million endpoints in total fit into this memory.
+	// mostViewMemory is the maximum default of --view-memory, in bytes. This amount is enough for
+	// endpoint sets with six million endpoints in total.
 	mostViewMemory = 2 << 30
 	// streamMemory is the estimated memory of an open call, in bytes. The default of --max-streams
 	// is computed from this estimate. The estimate includes the goroutine, gRPC's buffers, 2 KiB of
@@ -87,8 +87,8 @@ func viewLimit(usable, view int64) int {
 func returnMemory() { debug.FreeOSMemory() }
 
 // These constants limit the garbage that Go may accumulate, unless the environment sets GOGC. The
-// limit is the constant garbage in bytes, but at least minGCPercent and at most maxGCPercent of
-// the memory in use.
+// constant garbage is the limit in bytes. If necessary, the limit is raised to minGCPercent, or
+// reduced to maxGCPercent, of the memory in use.
 //
 // Go's default GOGC of 100 is unsuitable for both small and large heaps. With the small heap of an
 // idle replica, Go would collect garbage constantly while thousands of proxies connect. With a

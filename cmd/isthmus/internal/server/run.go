@@ -268,9 +268,9 @@ func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, er
 	return clusterstore.NewStore(client, o)
 }
 
-// run runs all parts until ctx ends or a part fails. Its error is that of a failed part. The admin
-// server starts before the other parts and stops after them. The clusters stop after the last
-// stream has ended.
+// run runs all parts until ctx ends or a part fails. If a part fails, run returns the error of this
+// part. The admin server starts before the other parts and stops after them. The clusters stop
+// after the last stream has ended.
 func (r *replica) run(ctx context.Context) error {
 	l, err := net.Listen("tcp", r.metricsAddr)
 	if err != nil {
@@ -368,8 +368,8 @@ type running struct {
 	parts  sync.WaitGroup
 }
 
-// start runs each part in a goroutine until ctx ends or stop is called. If a part returns earlier,
-// start calls the fail function with the part's error.
+// start runs each part in a separate goroutine until ctx ends or stop is called. If a part returns
+// earlier, start calls the fail function with the part's error.
 func start(ctx context.Context, fail context.CancelCauseFunc, parts ...part) *running {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{cancel: cancel}

@@ -22,7 +22,7 @@ const (
 	// lastLimit is the maximum time after stopLimit for completing admin requests and sending trace
 	// spans.
 	lastLimit = 500 * time.Millisecond
-	// goneAfter is how long there must be no streams until the replica assumes that no proxy will
+	// goneAfter is how long a replica must have no streams before it assumes that no proxy will
 	// reconnect. A proxy reconnects 0.1 s after its stream has ended.
 	goneAfter = time.Second
 )

@@ -24,7 +24,7 @@ type parsed[T any] struct {
 	read func(string) (T, error)
 }
 
-// parse adds a flag to s. The errors of read must describe the valid values of the flag.
+// parse adds a flag to s. Errors from the read function must describe the valid values of the flag.
 func parse[T any](s *pflag.FlagSet, to *T, name, value string, read func(string) (T, error), usage string) {
 	p := &parsed[T]{to: to, read: read}
 	if err := p.Set(value); err != nil {
@@ -83,8 +83,8 @@ func numberOrNone(text string) (uint32, error) {
 
 const longest = time.Duration(math.MaxInt64)
 
-// duration returns a function that parses durations from least to most. Its errors describe the
-// valid values with the give argument.
+// duration returns a function that parses durations from least to most. The give argument describes
+// the valid values in error messages.
 func duration(least, most time.Duration, give string) func(string) (time.Duration, error) {
 	return func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)

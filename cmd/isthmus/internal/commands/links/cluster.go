@@ -44,7 +44,7 @@ func identify(ctx context.Context, clusters ...*cluster) error {
 	return nil
 }
 
-// failed returns the error for a failed request, with a hint about the remedy.
+// failed returns an error for a failed request, with a hint about how to fix the problem.
 func (c *cluster) failed(doing string, err error) error {
 	text := commands.Printable(err.Error())
 	if invalid, _ := guard.Certificate(err); invalid != "" {

@@ -144,8 +144,8 @@ func (o *cordonOptions) find(ctx context.Context, w *work, local *cluster) (link
 	return links, err
 }
 
-// weigh shows which endpoints each service keeps. If a service would lose all its endpoints, weigh
-// returns an error.
+// weigh prints the endpoints that each service keeps. If a service would lose all its endpoints,
+// weigh returns an error.
 func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	replicas, err := foresee(ctx, w, &o.Target, o.name, o.aim().standing)
 	switch {
@@ -225,8 +225,8 @@ func (o *cordonOptions) write(ctx context.Context, w *work, local *cluster, s *c
 	})
 }
 
-// lacks returns what a replica's page does not show yet: the new standing, or the written version
-// of a Secret.
+// lacks describes the part of the change that a replica's page does not show yet, which is the new
+// standing or the written version of a Secret.
 func (o *cordonOptions) lacks(page adminapi.Clusters, links []corev1.Secret) (why string) {
 	why = "it has no link with this name: does it read link Secrets in namespace " + o.Namespace + "?"
 	for _, c := range page.Clusters {

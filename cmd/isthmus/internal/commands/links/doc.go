@@ -24,9 +24,9 @@
 //     but not decoded, because aliases and keys of hostile YAML make decoding expensive.
 //   - A link Secret is validated before it is written, with the code that Isthmus uses to read
 //     links.
-//   - No write overwrites a concurrent change. A token is deleted only after the replicas read the
-//     cluster with its successor.
-//   - With --dry-run, the same code runs, but only prints its steps.
+//   - No write overwrites a concurrent change. A token is deleted only after the replicas have
+//     started to use its successor.
+//   - With --dry-run, a command runs the same code, but only prints the steps.
 //   - A token is printed only in the Secret that the user requested. Text from servers is printed
 //     without control characters.
 //

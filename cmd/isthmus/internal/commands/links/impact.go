@@ -101,8 +101,8 @@ func impacts(replicas []*adminapi.Impact) []adminapi.ServiceImpact {
 	return list
 }
 
-// worse reports whether an impact leaves fewer endpoints than another replica's impact for the same
-// port.
+// worse reports whether clients keep fewer endpoints according to this impact than according to
+// another replica's impact for the same port.
 func worse(i, than *adminapi.ServiceImpact) bool {
 	if i.Bare() != than.Bare() {
 		return i.Bare()

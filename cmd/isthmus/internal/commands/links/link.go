@@ -178,8 +178,8 @@ func (o *linkOptions) run(ctx context.Context, p cli.Process) error {
 	return o.link(ctx, w, local, linked)
 }
 
-// link creates or renews the link: first the account, then the token, and finally the link Secret.
-// Older tokens are deleted only after the new token is in use.
+// link creates or renews the account, then the token, and finally the link Secret. Older tokens are
+// deleted only after the new token is in use.
 func (o *linkOptions) link(ctx context.Context, w *work, local, linked *cluster) error {
 	l := &linking{o: o, local: local, linked: linked}
 	if err := w.wait("reading both clusters", func() error { return l.read(ctx, w) }); err != nil {

@@ -107,7 +107,7 @@ func (l *linking) preview(w *work) error {
 	return nil
 }
 
-// deliver tests the credentials, and writes or prints the link Secret.
+// deliver tests the credentials, and then writes or prints the link Secret.
 func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret, err error) {
 	secret, err := l.content.into(l.existing, l.o.Namespace)
 	if err != nil {
@@ -137,8 +137,9 @@ func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret,
 	return written, err
 }
 
-// mayBeDone reports whether a failed write may have succeeded. A write may have succeeded if the
-// API server has not responded or the response leaves the outcome open.
+// mayBeDone reports whether a write may have succeeded although the request returned an error. A
+// write may have succeeded if the API server has not responded or the response leaves the outcome
+// open.
 func mayBeDone(err error) bool {
 	if err == nil || errors.Is(err, errChanged) {
 		return false
@@ -182,8 +183,8 @@ func (l *linking) finish(ctx context.Context, w *work, written *corev1.Secret) e
 	return deleteTokens(ctx, w, l.linked, l.before)
 }
 
-// unfinished returns an error for a link that may not work. If every replica still uses the
-// previous token, unfinished restores the previous link and deletes the new token.
+// unfinished returns the error for a link that replicas may not be able to use. If every replica
+// still uses the previous token, unfinished restores the previous link and deletes the new token.
 func (l *linking) unfinished(ctx context.Context, w *work, written *corev1.Secret, before bool, err error) error {
 	const again = "Correct the problem that isthmus clusters shows, and run the command again"
 	if before && l.existing != nil && l.restore(ctx, w, written) {
@@ -259,8 +260,8 @@ func linksNamed(list []corev1.Secret, name string) (of []corev1.Secret) {
 	return of
 }
 
-// findLink returns the Secret of a link and all link Secrets. If there is no such link, existing is
-// nil. findLink returns an error if another Secret prevents the link.
+// findLink returns the Secret of a link and all link Secrets. If the link does not exist yet, the
+// existing result is nil. If another Secret makes the link impossible, findLink returns an error.
 func findLink(
 	ctx context.Context, local *cluster, namespace, name string,
 ) (existing *corev1.Secret, all []corev1.Secret, err error) {
@@ -295,8 +296,8 @@ func findLink(
 	return existing, all, nil
 }
 
-// checkCluster returns an error if the link would link a cluster to itself, under a second name, or
-// in place of another cluster.
+// checkCluster returns an error if the link would connect a cluster to itself, give a linked
+// cluster a second name, or replace the link to a different cluster.
 func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, all []corev1.Secret) error {
 	if local.uid == linked.uid {
 		return fmt.Errorf("%s and %s are the same cluster: Isthmus reads the local cluster without a link",

@@ -29,7 +29,8 @@ import (
 	"isthmus/internal/pace"
 )
 
-// These annotations of a link Secret describe the linked cluster to the commands in this package.
+// The commands in this package store information about the linked cluster in these annotations of a
+// link Secret.
 const (
 	clusterAnnotation = clusterstore.LinkedClusterAnnotation // identity of the linked cluster
 	accountAnnotation = "isthmus.io/linked-account"          // NAMESPACE/NAME of the ServiceAccount in that cluster
@@ -53,8 +54,8 @@ type linkContent struct {
 	network       string // empty to keep the existing network
 }
 
-// This method returns a link Secret with the content of c. If the Secret already exists, the result
-// keeps the other labels, annotations and keys of the existing Secret.
+// into returns a link Secret with the content of c. If the Secret already exists, the result keeps
+// the other labels, annotations and keys of the existing Secret.
 func (c *linkContent) into(existing *corev1.Secret, namespace string) (*corev1.Secret, error) {
 	s := existing.DeepCopy()
 	if s == nil {

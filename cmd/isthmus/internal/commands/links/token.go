@@ -18,8 +18,8 @@ import (
 )
 
 // Labels of a token's Secret. The labels identify the token's link, because several clusters and
-// replicas may link one cluster. A token is valid while its Secret exists. A token that expires is
-// bound to its Secret.
+// replicas may link one cluster. A token is valid while its Secret exists. A token with an expiry
+// time is bound to its Secret.
 const (
 	linkLabel      = "isthmus.io/link"           // name of the link
 	linkedByLabel  = "isthmus.io/linked-by"      // identity of the local cluster
@@ -92,7 +92,7 @@ func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
 	}
 }
 
-// deleteTokens deletes the Secrets of tokens. API servers may accept such tokens for a few more
+// deleteTokens deletes the Secrets of tokens. API servers may accept a deleted token for a few more
 // seconds.
 func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret) error {
 	for _, s := range list {

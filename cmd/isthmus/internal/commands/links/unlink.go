@@ -269,8 +269,8 @@ func accountTokens(
 }
 
 // run deletes the tokens, and the account with its permissions. If another Secret contains a token
-// of the account, run keeps the account, because another link may use that token. Objects that
-// "isthmus link" did not create also stay.
+// of the account, run keeps the account, because another link may use that token. run also keeps
+// objects that "isthmus link" did not create.
 func (r *revocation) run(ctx context.Context, w *work) error {
 	if r == nil {
 		return nil
@@ -296,7 +296,7 @@ func (r *revocation) run(ctx context.Context, w *work) error {
 		name)
 }
 
-// revoke deletes an object if it exists and "isthmus link" created it.
+// If an object exists and was created by "isthmus link", revoke deletes the object.
 func revoke[T metav1.Object](ctx context.Context, w *work, c *cluster, of resource[T], title, name string) error {
 	o, err := of.Get(ctx, name, metav1.GetOptions{})
 	switch {
