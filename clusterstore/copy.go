@@ -83,7 +83,8 @@ func (s *Store) Caches() (list []LinkedCache, listed bool) {
 }
 
 const (
-	// silence limits how long a starting cluster may send nothing before its link reads a copy.
+	// silence is how long an API server may send nothing before the link reads a copy of the
+	// cluster.
 	silence = 5 * time.Second
 	// copyPatience limits how long a copy may delay readiness, and how long a link tries to read a
 	// copy.

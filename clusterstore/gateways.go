@@ -68,7 +68,7 @@ func (g *linkGateways) start(ctx context.Context, cfg gateway.Config) {
 	go func() { defer close(done); t.Run(ctx) }()
 }
 
-// end reports whether a tracker was running.
+// end stops the tracker, and reports whether a tracker was running.
 func (g *linkGateways) end() bool {
 	if g.tracker == nil {
 		return false

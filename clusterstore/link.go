@@ -92,9 +92,9 @@ type link struct {
 	mailbox federation.Latest[[]*credentials] // all Secrets with this cluster name, oldest first
 	changed *pace.Signal                      // set when the region or the gateways of a cluster change
 	// probed is set when the addresses or the health of the gateways change. The probed signal is
-	// separate from the changed signal, because a signal delays a change that closely follows
-	// another. With a shared signal, a change to the gateways would be delayed by the change to the
-	// cluster that announced them.
+	// separate from the changed signal, because a signal delays each change that closely follows an
+	// earlier change. With a shared signal, a change to the gateways would be delayed by the change
+	// to the cluster that announced them.
 	probed    *pace.Signal
 	published atomic.Pointer[linkStatus] // for status and metrics
 	// settled becomes true when the state of the link is no longer pending, or when only the names
@@ -463,9 +463,9 @@ func because(text string, why error) string {
 	return text + ": " + why.Error()
 }
 
-// admitSuccessor lets the successor complete its first sync once it does not have to wait for any
-// more kinds of objects. The arguments of admitSuccessor contain the current health of the serving
-// cluster and of the successor.
+// admitSuccessor lets the successor complete its first sync once the successor need not wait for
+// any more kinds of objects. The arguments of admitSuccessor contain the current health of the
+// serving cluster and of the successor.
 func (l *link) admitSuccessor(serving, next cluster.Health) {
 	n := l.next
 	n.noteAdvantage(serving, next)
@@ -656,15 +656,15 @@ func (l *link) report(kind cluster.ChangeKind, text string, problem bool) {
 	l.env.report(cluster.Change{Cluster: l.name, Kind: kind, Text: text, Problem: problem})
 }
 
-// wait blocks until the link may need to be reconciled: after new Secrets, expired time limits, and
-// changes to the progress, health, region or gateways of a cluster.
+// wait blocks until the link may need to be reconciled, for example because of new Secrets, an
+// expired time limit, or a change to the health or the gateways of a cluster.
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var began, listed, synced, next, serving <-chan struct{}
 	var overdue, again <-chan time.Time
 	if l.next != nil {
 		next = l.next.healthChanged
-		// If these conditions do not hold, promote still waits for the gateways, or for kinds of
-		// objects in the copy.
+		// Unless this condition holds, promote must wait for the gateways, or for kinds of objects
+		// in the copy.
 		if l.gateways.settled() && !(closed(l.next.cluster.Synced()) && time.Now().Before(l.copy.release)) {
 			synced = l.next.cluster.Synced()
 		}

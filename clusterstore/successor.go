@@ -109,7 +109,8 @@ func overBudget(h cluster.Health) bool {
 	})
 }
 
-// If the cluster does not watch the kind, the result contains only its name.
+// resourceOf returns the health of the resource with the given name. If the cluster does not watch
+// the resource, the result contains only the name.
 func resourceOf(h cluster.Health, name string) *adminapi.Resource {
 	for i := range h.Resources {
 		if h.Resources[i].Resource == name {

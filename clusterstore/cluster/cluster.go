@@ -253,7 +253,7 @@ func (c *Cluster) updateLink(update func() (changed bool)) {
 	}
 }
 
-// Listed returns a channel that is closed once the first sync only waits for Config.Admit.
+// Listed returns a channel that is closed once the first sync is only waiting for Config.Admit.
 func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 
 // Synced returns a channel that is closed when the first sync is complete. After the first sync,

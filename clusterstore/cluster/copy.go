@@ -31,9 +31,9 @@ import (
 )
 
 // A copy of a cluster consists of Kubernetes lists in the form in which an API server would send
-// them. The expand function of each kind returns the smallest object that compacts to a given
-// cached value. If Config.Copied is set, a Cluster reads the lists of a copy with the same decoder
-// and cache as the lists of an API server.
+// them. The expand function of each kind returns the smallest object whose compacted form is a
+// given cached value. If Config.Copied is set, a Cluster reads the lists of a copy with the same
+// decoder and cache as the lists of an API server.
 
 // Copy returns the cached objects of a linked cluster as gzipped lists, by resource. The result
 // contains each kind of object that has been listed. If the lists exceed the limit, in bytes, Copy

@@ -66,8 +66,8 @@
 //
 // [Cluster.Copy] returns the cached objects of a linked cluster as Kubernetes lists. If
 // [Config].Copied is set, a Cluster reads these lists instead of sending requests to an API server.
-// Each kind therefore has an expand function, which returns the smallest object that compacts to a
-// given cached form. A new kind must also be added to Cluster.Copy.
+// Each kind therefore has an expand function, which returns the smallest object with a given cached
+// form. A new kind must also be added to Cluster.Copy.
 //
 // ARCHITECTURE.md in the root directory of the module describes how the packages work together.
 package cluster

@@ -243,7 +243,7 @@ func (x *exportIndex) forgetServices() {
 
 // applied publishes the changes to one kind of object. Callers call applied only after a complete
 // list or a single event, so that Exports never reflects a partial list. The wantsList function
-// reports whether objects must be listed again before the hook has seen all of them. The receiver
+// reports whether the hook has not seen all objects, so that another list is required. The receiver
 // may be nil.
 func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	if x == nil {

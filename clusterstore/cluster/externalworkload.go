@@ -24,9 +24,9 @@ const (
 	proxyInboundPort = 4143
 )
 
-// workloadKind caches each ExternalWorkload as a pod with different facts. An ExternalWorkload is
-// in the namespace of its slice, and its proxy handles all of its ports. The slice determines the
-// zone and readiness of an ExternalWorkload.
+// workloadKind stores each ExternalWorkload as a pod. An ExternalWorkload is in the namespace of
+// its slice, and its proxy handles all of its ports. The slice determines the zone and readiness of
+// an ExternalWorkload.
 func workloadKind(c *Cluster) follow.Kind[*decode.ExternalWorkload, compactedPod] {
 	k := follow.Kind[*decode.ExternalWorkload, compactedPod]{
 		Name:    "externalworkloads",

@@ -282,7 +282,8 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 	return federation.Served
 }
 
-// For a host port, the set may contain either the host port or the container port.
+// hasPort reports whether a set contains the port of the endpoint, or the container port behind a
+// host port.
 func (j *joiner) hasPort(set Ports, port uint16) bool {
 	return set.Contains(port) || j.behind != 0 && set.Contains(j.behind)
 }

@@ -119,8 +119,8 @@ func reserved(kind string) bool {
 
 // groupLabels returns the labels that all endpoints of a slice have in common, sorted by name. Only
 // a slice in the local cluster may specify the cluster behind a gateway, because the local service
-// mirror writes that name. If slices in linked clusters could do so, a linked cluster could pass
-// off its endpoints as endpoints of another cluster.
+// mirror writes that name. Otherwise, a linked cluster could pass off its endpoints as endpoints of
+// another cluster.
 func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 	labels := []federation.Label{
 		{Name: "namespace", Value: l.service.Namespace},

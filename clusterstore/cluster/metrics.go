@@ -120,8 +120,8 @@ func StateSeries(name federation.ClusterName, s State) prometheus.Metric {
 	return gauge(stateDesc, 1, name, string(s))
 }
 
-// StandingSeries returns the metric for the standing of a cluster. The s argument is the higher of
-// the standing set by a cordon and the standing of a lost cluster.
+// StandingSeries returns the metric for the standing of a cluster. The s argument is the standing
+// from a cordon or the standing of a lost cluster, whichever is higher.
 func StandingSeries(name federation.ClusterName, s federation.Standing) prometheus.Metric {
 	return gauge(standingDesc, 1, name, s.String())
 }

@@ -76,7 +76,7 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	return newFacts(t, o.Spec.NodeName)
 }
 
-// expandPod returns the smallest Pod that compactPod compacts to p in a linked cluster. Opaque
+// expandPod returns the smallest Pod of a linked cluster for which compactPod returns p. Opaque
 // ports that equal the default are omitted, so that the default of the reading replica applies.
 func expandPod(p compactedPod, r Rules) *corev1.Pod {
 	t := p.facts.fullTemplate()

@@ -55,9 +55,9 @@ const (
 	// maxPolicy is the maximum total cost of the Servers in one namespace. Servers are counted in
 	// the order of their names, and Servers beyond the limit are ignored.
 	//
-	// Matching a Pod with 500 labels against Servers with this total cost takes 0.4 ms, or a few
-	// tenths of a millisecond more if each Server has a different port. After each change to a
-	// Server, the worker matches all Pods in the namespace again.
+	// Matching a Pod with 500 labels against Servers with this total cost takes 0.4 ms. If each
+	// Server has a different port, the match takes a few tenths of a millisecond longer. After each
+	// change to a Server, the worker matches all Pods in the namespace again.
 	maxPolicy = 10_000
 	// maxOpaqueBytes is the maximum number of bytes for the opaque ports of the Pods in a
 	// namespace. Equal sets of ports count once. When the limit is reached, Servers do not affect
@@ -311,8 +311,8 @@ func (x *policyIndex) mark(namespace string) {
 }
 
 // evaluate evaluates the sets in a namespace for which Servers have changed, and the sets whose
-// opaque ports exceeded the memory limit. If the Servers start to exceed a limit, evaluate returns
-// the message to log. Calls for the same namespace must not overlap.
+// opaque ports exceeded the memory limit. If the Servers now exceed a limit, but did not before,
+// evaluate returns the message to log. Calls for the same namespace must not overlap.
 func (x *policyIndex) evaluate(namespace string) (reason string) {
 	p, servers, found := x.toEvaluate(namespace)
 	if p == nil {
@@ -372,7 +372,7 @@ func (x *policyIndex) toEvaluate(namespace string) (
 }
 
 // use stores the results of an evaluation, and touches the Pods whose opaque ports have changed. If
-// the Servers start to exceed a limit, use returns the message to log.
+// the Servers now exceed a limit, but did not before, use returns the message to log.
 func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts) (reason string) {
 	x.cache.lock()
 	defer x.cache.mu.Unlock()

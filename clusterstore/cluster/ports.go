@@ -55,8 +55,8 @@ func (p Ports) String() string {
 	return b.String()
 }
 
-// unlike formats the set as a list for ParsePorts, in which no item equals one of the given names.
-// If an item equals a name, unlike adds leading zeros to the item.
+// unlike formats the set as a list that ParsePorts accepts. No item in the list equals a given
+// name. If an item equals a name, unlike adds leading zeros to the item.
 func (p Ports) unlike(named map[string]uint16) string {
 	items := strings.Split(p.String(), ",")
 	for i := range items {

@@ -27,7 +27,7 @@ type Source[O Object] interface {
 	Watch(ctx context.Context, o metav1.ListOptions) (Events[O], error)
 }
 
-// Events are the events of one watch. Events are not safe for concurrent use.
+// Events receives the events of one watch. An Events is not safe for concurrent use.
 type Events[O Object] interface {
 	// Next waits for the next event, calls a function for the event, and returns the function's
 	// error. The event's object is only valid until the function returns. For an ERROR event, Next
@@ -54,7 +54,7 @@ type Refused struct {
 	Err             error
 }
 
-// Sources are the sources of one API server. Each source covers all namespaces, unless noted
+// Sources contains the sources for one API server. Each source covers all namespaces, unless noted
 // otherwise. The limits of this package apply to all lists and watches.
 type Sources struct {
 	Pods           Source[*corev1.Pod]

@@ -28,7 +28,7 @@
 //     the white space between two JSON values.
 //   - A truncated list is an error.
 //   - ERROR events, and responses with a status other than 200, result in the same errors as in
-//     client-go. At most 64 KiB of an error are decoded.
+//     client-go. At most 64 KiB of an error response are decoded.
 //   - Responses that are not lists, such as those of API discovery, are limited to 1 MiB
 //     ([Sources].Document).
 //   - A JSON object with more than 50,000 array elements or members is refused, because 3 bytes of

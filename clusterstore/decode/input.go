@@ -57,9 +57,9 @@ func (in *input) hold() (release func(), err error) {
 	}
 }
 
-// fields reads a message of the given size. For each field, the f function receives the field's
-// number and size, and must read the field. If the input ends after a complete field, the result is
-// io.EOF.
+// fields reads a message of the given size. For each field, the function f receives the number and
+// size of the field, and must read the field. If the input ends after a complete field, the result
+// is io.EOF.
 func (in *input) fields(left uint64, f func(number protowire.Number, size uint64) error) error {
 	for left > 0 {
 		tag, err := binary.ReadUvarint(in)

@@ -12,7 +12,8 @@ import (
 
 const (
 	// maxValues limits the number of array elements in a JSON document, and separately the number
-	// of object members. Each takes 3 bytes of JSON, but may become a struct of 100 bytes.
+	// of object members. An element or a member takes as little as 3 bytes of JSON, but may become
+	// a struct of 100 bytes.
 	maxValues = 50_000
 	// maxBlanks limits the white space between two values, in bytes. API servers send at most one
 	// byte of white space between two values.

@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Each of these constants lists the JSON names of the fields to decode. Braces enclose the fields
-// of a struct. A number after a string is the maximum length of the string in bytes. The default
-// maximum is maxText. A number after a list or map is the maximum number of elements. A second
-// number limits the elements of all lists at the same path of one object. If the API's own
-// validation limits a list or a string, this package applies the same limit.
+// These constants list the JSON names of the fields to decode. Braces enclose the fields of a
+// struct. A number after a string is the maximum length of the string in bytes. The default maximum
+// is maxText. A number after a list or map is the maximum number of elements. A second number
+// limits the elements of all lists at the same path of one object. If the API's own validation
+// limits a list or a string, this package applies the same limit.
 const (
 	usedMeta = `metadata {
 		name 253  namespace 253  uid 253  resourceVersion 253  creationTimestamp  deletionTimestamp
@@ -44,8 +44,8 @@ const (
 		}
 		ports 20000 { name protocol port }`
 	// API servers only limit the total size of Endpoints, so these limits are derived from that
-	// size. The nodeName of a ready address is not decoded, because its location comes from its
-	// Pod.
+	// size. The nodeName of a ready address is not decoded, because the Pod determines the location
+	// of the address.
 	usedEndpoints = usedMeta + `
 		subsets 50000 {
 			addresses 150000 { ip hostname ` + usedReference + ` }

@@ -78,9 +78,9 @@ func lend(data []byte) string { return unsafe.String(unsafe.SliceData(data), len
 
 type used struct {
 	path string // path in error messages
-	// The each field limits the number of elements in a list, or the length of a string in bytes.
-	// Zero means the default length. The all field limits the number of elements in all lists at
-	// the same path of one object.
+	// each is the maximum number of elements in a list, or the maximum length of a string in bytes.
+	// Zero means the default length. all is the maximum number of elements in all lists at the same
+	// path of one object.
 	each, all int
 	below     map[string]*used
 }

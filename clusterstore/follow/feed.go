@@ -137,7 +137,8 @@ func (f *feed[O, T]) beginList() {
 	f.stage = newStage[T](f.prints)
 }
 
-// abandonList discards all staged objects. Later lists are rate-limited if any object was staged.
+// abandonList discards all staged objects. If objects were staged, the rate of objects in later
+// lists is limited.
 func (f *feed[O, T]) abandonList() {
 	if f.stage != nil {
 		f.resource.relists = f.resource.relists || f.stage.begun
@@ -398,8 +399,8 @@ func (f *feed[O, T]) forgive(key string) {
 	f.resource.noteRefused(key, "")
 }
 
-// keepRefused records the refused objects of a list. The sizes of the refused objects must already
-// have been staged.
+// keepRefused records the refused objects of a list. The sizes of these objects must already count
+// as staged.
 func (f *feed[O, T]) keepRefused(all map[string]string) {
 	for key := range f.resource.setRefused(all) {
 		f.account.drop(refusedKey(key), nil)

@@ -94,7 +94,7 @@ func (w *watcher) close() {
 	_ = w.from.Close()
 }
 
-// next waits for the next event. The time between two calls to next does not count towards
+// next waits for the next event. The time between two calls to next does not count toward
 // watchSilence.
 func (w *watcher) next() (event, error) {
 	if !time.Now().Before(w.end) { // without a pause between events, the timer might never fire

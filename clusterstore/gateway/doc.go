@@ -3,9 +3,9 @@
 // gateways instead. In this package, a gateway is always a Linkerd gateway, the Service through
 // which other clusters reach a cluster ("linkerd multicluster install").
 //
-// A [Tracker] resolves the names of one cluster's gateways, probes their addresses, and lists each
-// [Address] to use. A [Source] represents the cluster, with gateways in place of endpoints. For a
-// service port without a ready endpoint, a [Source] contains no gateways.
+// A [Tracker] resolves the names of one cluster's gateways, probes their addresses, and lists the
+// addresses ([Address]) to use. A [Source] represents the cluster, with gateways in place of
+// endpoints. For a service port without a ready endpoint, a [Source] contains no gateways.
 //
 //	t := gateway.New(gateway.Config{Changed: changed, Probed: observe, Filter: filter})
 //	t.Set(gateway.Targets(gateways))

@@ -163,8 +163,8 @@ func withoutToken(err error, token string) error {
 	return err
 }
 
-// reworded returns an error with a different message. The new error only preserves whether err
-// means that the credentials were refused.
+// reworded returns an error with a different message. The new error means that the credentials were
+// refused if err does. All other details of err are lost.
 func reworded(err error, text string) error {
 	if apierrors.IsUnauthorized(err) {
 		return apierrors.NewUnauthorized(text)
