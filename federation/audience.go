@@ -82,7 +82,8 @@ func (to *published) publish(set Set, st *steering) {
 func (to *published) publishSteering(st *steering) {
 	var old *steering
 	if c := to.steering.p.Load(); c != nil {
-		// Get would allocate a channel for each set, although few callers call Set.Tiers.
+		// The Get method is avoided here, because it would allocate a channel for each set,
+		// although few callers use Set.Tiers.
 		old = c.value
 	}
 	if !old.alike(st) {

@@ -315,8 +315,8 @@ func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 }
 
 // inZone removes the local endpoints without a hint for the given zone. As in kube-proxy, zone
-// hints are ignored unless every local endpoint has one. At least one endpoint must have a hint for
-// this zone. Endpoints of linked clusters are never removed.
+// hints are ignored unless every local endpoint has one. Zone hints are also ignored unless an
+// endpoint has a hint for the given zone. Endpoints of linked clusters are never removed.
 func inZone(list []*Endpoint, zone string) []*Endpoint {
 	hinted := false
 	for _, e := range list {

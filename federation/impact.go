@@ -16,8 +16,8 @@ type ServiceImpact struct {
 	Watched bool
 	Port    uint16 // zero unless Watched is true
 	// Zone and Node identify the clients that would have the fewest endpoints left. Now and Then
-	// describe these clients. If Now and Then are the same for all clients, Zone and Node are
-	// empty.
+	// describe the endpoints of these clients. If Now and Then are the same for all clients, Zone
+	// and Node are empty.
 	Zone, Node string
 	Now, Then  []ClusterCount // by the members' clusters, in definition order
 }

@@ -297,8 +297,9 @@ func (s *watchedService) reportTiers() {
 	}
 }
 
-// worst returns two maps by zone. The first contains the client that uses the most tiers now. The
-// second contains the largest number of tiers used at the last report.
+// worst returns two maps by zone. For each zone, the first map contains the client that uses the
+// most tiers now. The second map contains the largest number of tiers that clients in the zone used
+// at the last report.
 func (s *watchedService) worst() (now map[string]tierUser, before map[string]int) {
 	now = make(map[string]tierUser)
 	before = make(map[string]int)

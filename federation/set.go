@@ -26,8 +26,9 @@ type Key struct {
 
 func (k Key) String() string { return k.Service.String() + ":" + strconv.Itoa(int(k.Port)) }
 
-// concernsService reports whether starting or ending a watch of the key may affect when the service
-// is due, or its reported tiers. Watching one more instance does not have this effect.
+// concernsService reports whether starting or ending a watch of the key may affect the reported
+// tiers of the service, or the time at which the service is due. Watching one more instance does
+// not have this effect.
 func (k Key) concernsService(p *port) bool {
 	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
 }

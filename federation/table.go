@@ -23,8 +23,8 @@ type Options struct {
 	// ReportTiers is called when the clients in a zone begin to use more or fewer tiers.
 	ReportTiers func(TierChange)
 	// Supervise runs the update function, which updates a watched service, and must recover if
-	// update panics. After a pause, Supervise must then call the again function, which calls
-	// Supervise once more. Until the update succeeds, clients keep their previous endpoints.
+	// update panics. After a panic, Supervise must pause and then call the again function, which
+	// calls Supervise once more. Until the update succeeds, clients keep their previous endpoints.
 	//
 	// The second argument of Supervise identifies the watched service until its last watch is
 	// closed.

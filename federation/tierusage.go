@@ -14,9 +14,10 @@ type tierUsage struct {
 	// The reported field is the value of inUse at the last report. Before the first report,
 	// reported is the first value of inUse.
 	reported int
-	// If n > 0, sufficed[n] is the time since which the first n tiers have sufficed without
-	// interruption. If these tiers do not suffice now, sufficed[n] is zero. The last element is the
-	// time since which at least one endpoint in service has been ready: see tierCounts.others.
+	// If n > 0, sufficed[n] is the start of the uninterrupted period in which the first n tiers
+	// have sufficed. If these tiers do not suffice now, sufficed[n] is zero. The last element is
+	// the start of the period in which at least one endpoint in service has been ready: see
+	// tierCounts.others.
 	sufficed []time.Time
 	use      use       // result of the last call to decide
 	due      time.Time // when use next changes, if no event changes it earlier; zero if no change is due
@@ -90,9 +91,9 @@ func (v *tierUsage) restart(st *steering, t *tally, got []*Endpoint, now time.Ti
 // additional tiers immediately. Tiers that are no longer needed stay in use until all their parts
 // have been dropped.
 //
-// When new counts arrive, a tier may already be due to be dropped according to the previous counts.
-// To make the result independent of the order of these events, decide drops such a tier before
-// using the new counts.
+// When new counts arrive, the time for dropping a tier may already have come according to the
+// previous counts. To make the result independent of the order of these events, decide drops such a
+// tier before using the new counts.
 func (v *tierUsage) decide(st *steering, counts tierCounts, now time.Time) use {
 	previous := v.counts
 	remaining := v.withoutLeft(v.inUse, now)
@@ -124,9 +125,9 @@ func (v *tierUsage) withoutLeft(inUse int, now time.Time) int {
 	return inUse
 }
 
-// needed records which numbers of leading tiers suffice now, and returns how many tiers clients
-// need. If all tiers together do not suffice, clients need all of them. While only endpoints of
-// last resort are ready, clients need these endpoints too.
+// needed records, for each number of leading tiers, whether they suffice now, and returns how many
+// tiers clients need. If all tiers together do not suffice, clients need all of them. While only
+// endpoints of last resort are ready, clients need these endpoints too.
 func (v *tierUsage) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
 	if len(v.sufficed) != st.tierCount+2 {
 		v.sufficed = make([]time.Time, st.tierCount+2)
@@ -218,7 +219,7 @@ func (v *tierUsage) nextLeaves(st *steering, place, left int) time.Time {
 	return since.Add(st.preference.ReturnAfter + (over*time.Duration(left+1)+parts-1)/parts)
 }
 
-// unneededSince returns the time since which a tier has not been needed because the tiers before it
+// unneededSince returns the time at which a tier ceased to be needed, because the tiers before it
 // suffice. Last resort is not needed while another endpoint is ready. If the tier is needed, the
 // time is zero.
 func (v *tierUsage) unneededSince(st *steering, place int) (since time.Time) {
