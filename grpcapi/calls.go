@@ -14,8 +14,8 @@ import (
 var statusNoRequest = status.New(codes.DeadlineExceeded, "the request did not arrive in time")
 
 // callMetrics counts calls and their messages, and converts panics into errors. The metrics have
-// the same names as in go-grpc-prometheus. The counters of each method are cached, because lookups
-// for each message took a tenth of an update's time.
+// the same names as in go-grpc-prometheus. The counters of each method are cached, because looking
+// them up for each message took a tenth of the time of an update.
 type callMetrics struct {
 	panicked       func(method string, reason any) error // fixed
 	requestTimeout time.Duration                         // Options.Request; fixed
@@ -126,7 +126,7 @@ func (c *callMetrics) begin(ss grpc.ServerStream, name string) *countedCall {
 }
 
 // end counts the end of the call. If the call has panicked, end replaces the call's result with an
-// error. Because end calls recover, it must be deferred directly.
+// error. The end method must be deferred directly, because it calls recover.
 func (c *countedCall) end(err *error) {
 	if r := recover(); r != nil {
 		*err = c.metrics.panicked(c.method.name, r)

@@ -227,8 +227,8 @@ func (st *getStream) tiersChanged(set *federation.Set) bool {
 	return now != st.tiers
 }
 
-// emptyTimeout returns a channel that receives when an empty set has been held back for long
-// enough. If no set is held back, the channel is nil.
+// emptyTimeout returns a channel that receives a value when an empty set has been held back for
+// long enough. If no set is held back, the channel is nil.
 func (st *getStream) emptyTimeout() <-chan time.Time {
 	if !st.heldBack {
 		return nil

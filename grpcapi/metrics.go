@@ -111,12 +111,13 @@ func (m *metrics) profileChanged(k federation.ProfileKey, p *federation.Profile)
 }
 
 // maxOverflows limits the number of series in overflows. Without this limit, clients could create
-// any number of series by stalling after requesting invented hostnames.
+// any number of series by requesting invented hostnames and not reading the messages.
 const maxOverflows = 1000
 
-// overflows counts stalled streams by the full authority of their destination. A series exists,
-// starting at zero, while open streams could be counted in it. A series that has counted a stall
-// exists until its service is removed, or until maxOverflows other series have counted a stall.
+// overflows counts stalled streams by the full authority of their destination. While a stream is
+// open, the series in which the stream would be counted exists, with an initial value of zero. A
+// series that has counted a stall exists until its service is removed, or until maxOverflows other
+// series have counted a stall.
 type overflows struct {
 	table *federation.Table // fixed, as are desc and open
 	desc  *prometheus.Desc
@@ -232,8 +233,8 @@ func (p *propagation) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// profileUpdates counts changes to the profiles that streams use. Each scrape drops the series
-// without open streams. The zero value is ready to use.
+// profileUpdates counts changes to the profiles that streams use. Each scrape drops the series of
+// profiles that no open stream uses. The zero value is ready to use.
 type profileUpdates struct {
 	mu sync.Mutex
 	by map[profileSeries]uint64

@@ -168,9 +168,9 @@ const (
 	// maxRequest is the maximum size of a request in bytes, which is more than any valid request
 	// needs.
 	maxRequest = 16 << 10
-	// maxHeaders is the maximum size of a call's headers, in bytes. In addition to its text, each
-	// header counts as 32 bytes. The headers sent by a proxy need less than 1 KiB, but headers stay
-	// in memory until the call ends.
+	// maxHeaders is the maximum size of a call's headers, in bytes. Each header counts as the
+	// length of its text plus 32 bytes. The headers sent by a proxy need less than 1 KiB, but
+	// headers stay in memory until the call ends.
 	maxHeaders = 2 << 10
 	// requestWindow is the flow control window of each call and each connection, in bytes. This
 	// fixed size is HTTP/2's default and gRPC's minimum. By default, gRPC would increase the

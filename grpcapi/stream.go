@@ -151,8 +151,9 @@ func (st *stream) charge(more int64) {
 	st.server.viewMemory.charge(st.conn.client(), more)
 }
 
-// setAlone sets the size of the messages that are encoded only for this stream. The size counts
-// until the stream is closed, because gRPC buffers messages until the client reads them.
+// setAlone records the total size of the messages that only this stream uses. The size counts
+// toward the memory limit until the stream is closed, because gRPC buffers messages until the
+// client reads them.
 func (st *stream) setAlone(bytes int) {
 	more := int64(bytes) - st.alone
 	st.alone += more
@@ -213,8 +214,8 @@ func (st *stream) markAnswered() {
 }
 
 // pause waits until Options.Pace has passed since the last message was started. The time that the
-// proxy took to read this message counts too. If the stream ends during the pause, the result is
-// false.
+// proxy took to read that message is part of the pause. If the stream ends during the pause, the
+// result is false.
 func (st *stream) pause() (ok bool) {
 	st.madeAt = st.server.now()
 	wait := st.server.opts.Pace - time.Duration(st.madeAt-st.sentAt.Load())
@@ -253,7 +254,7 @@ const turnsPerProcessor = 8
 // for a turn also skips sets that are replaced in the meantime.
 //
 // A stream holds its turn while it looks up its set, and while it or another stream encodes the
-// messages. The first messages of a stream do not need a turn.
+// messages. A stream does not need a turn for its first messages.
 type turns chan struct{}
 
 func newTurns() turns { return make(turns, turnsPerProcessor*runtime.GOMAXPROCS(0)) }

@@ -28,9 +28,9 @@ type viewBase[K comparable, T any] struct {
 	served bool  // guarded by mu; more streams may use the view, even if the quota is exhausted
 }
 
-// startWatch starts the watch, unless it has already been started, and charges its cost to the
-// quota. The first result reports whether the quota has room, or whether other streams are already
-// served from this view. The second result is the cost, or 0 if the watch had already been started.
+// If the watch has not been started yet, startWatch starts the watch and charges its cost to the
+// quota. The first result is true if the quota has room, or if the view already serves other
+// streams. The second result is the cost, or 0 if the watch had already been started.
 //
 // If the first result is false, stream.admit determines whether the stream is served.
 func (b *viewBase[K, T]) startWatch(

@@ -331,8 +331,8 @@ func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
 // example, "linkerd diagnostics endpoints" expects the endpoint's name among the labels of the
 // address. Proxies expect the label zone_locality among these labels.
 //
-// Each label must be sent in the same place in every message. If its place changed, proxies would
-// treat the endpoint as changed and rebuild it.
+// A label must be in the same place in every message: with the address, or among the shared labels.
+// If the place of a label changed, proxies would treat the endpoint as changed and rebuild it.
 func ofAddress(l federation.Label) bool {
 	return l.Name == "pod" || l.Name == "external_workload" || l.Name == zoneLocality && l.Value != "unknown"
 }

@@ -88,7 +88,7 @@ func Shop() *federation.Endpoint {
 	}
 }
 
-// Many returns n endpoints whose names are labelBytes longer than usual.
+// Many returns n endpoints whose names are longer than usual, by labelBytes bytes.
 func Many(n, labelBytes int) []*federation.Endpoint {
 	list := make([]*federation.Endpoint, n)
 	for i := range list {
