@@ -45,8 +45,9 @@ type resourceState struct {
 	lasts   bool                 // the failure occurred again after lastingAfter
 }
 
-// A failure counts as lasting if it occurs again after lastingAfter. Short failures are normal
-// while an API server starts, because it does not know all tokens and permissions yet.
+// A failure counts as lasting if it occurs again at least lastingAfter after its first occurrence.
+// Short failures are normal while an API server starts, because it does not know all tokens and
+// permissions yet.
 const lastingAfter = 10 * time.Second
 
 func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {

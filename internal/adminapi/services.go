@@ -129,8 +129,8 @@ type ServiceImpact struct {
 	Zone    string `json:"zone,omitempty"`
 	Node    string `json:"node,omitempty"`    // of these clients, if it affects their endpoints
 	Streams int    `json:"streams,omitempty"` // of the whole service
-	// Now counts the endpoints that these clients receive now. Then counts the endpoints after the
-	// change of standing, including any resulting change of tiers.
+	// Now contains the numbers of endpoints that these clients currently receive. Then contains the
+	// numbers after the change of standing, including any resulting change of tiers.
 	Now  []ImpactCount `json:"now"`
 	Then []ImpactCount `json:"then"`
 }

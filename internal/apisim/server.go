@@ -189,7 +189,7 @@ func (s *Server) Revoke(token string) {
 	delete(s.tokens, token)
 }
 
-// Misbehave replaces the server's faults for new requests. Open watches continue.
+// Misbehave sets the faults that the server injects into new requests. Open watches continue.
 func (s *Server) Misbehave(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

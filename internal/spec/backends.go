@@ -72,8 +72,8 @@ type BackendSlice struct {
 	Ready, Unready []Backend // the fields of Unready do not include labels and facts about the proxy
 }
 
-// Slice converts the slice to the type for tiers. The Of field of each endpoint contains the
-// Backend.
+// Slice converts the slice to the type for tiers. In the result, the field Of of each endpoint
+// contains the Backend.
 func (l *BackendSlice) Slice() (s Slice) {
 	for _, b := range l.Ready {
 		s.Ready = append(s.Ready, b.endpoint())

@@ -43,7 +43,7 @@ const (
 // binaryDataNumber is the protobuf field number of a ConfigMap's binary data.
 const binaryDataNumber = 3
 
-// head describes a generation. All ConfigMaps of a generation have the same head.
+// head describes a generation. All ConfigMaps of a generation contain the same head.
 type head struct {
 	clusterstore.CopiedCluster
 	Written  time.Time `json:"written"`

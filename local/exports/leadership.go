@@ -95,7 +95,7 @@ func isLeft(o *lease.History, c *Change) bool {
 }
 
 // yields reports whether another controller has reverted the same conditions of a ServiceExport
-// twice. Several controllers may set these conditions, for example two installations of Isthmus. If
+// twice. Several controllers, such as two installations of Isthmus, may set these conditions. If
 // neither yielded, they would rewrite the conditions forever.
 func yields(o *lease.History, c *Change) bool {
 	return c.Kind == ServiceExport && o.Reverts > 0 && o.Content == c.content()

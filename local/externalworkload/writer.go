@@ -105,7 +105,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	return w.candidate.Run(ctx, func(lease *lease.Leadership) *leadership { return newLeadership(w, lease) }, w.lead)
 }
 
-// lead writes until its context ends. Pending writes still finish, unless the Lease is lost.
+// lead writes EndpointSlices until its context ends. Pending writes still finish, unless the Lease
+// is lost.
 func (w *Writer) lead(work context.Context, t *leadership) {
 	t.run(work)
 	w.problems.Clear()

@@ -45,7 +45,7 @@
 //     so that passes use at most a tenth of the time. A pass always begins within a second of a
 //     change.
 //   - At most 32 writes are in progress at once, and at most 4 of them in one turn, which is a link
-//     or a namespace. Hanging writes of one turn therefore do not block other turns. Turns
+//     or a namespace. Writes that hang in one turn therefore do not block other turns. Turns
 //     alternate, and the groups within a turn alternate too.
 //   - An object is written at most once a second. If MaxPause is set, an object that keeps changing
 //     is written less often.

@@ -6,7 +6,7 @@ import (
 
 const (
 	// minPause is the minimum time between two writes of an object. Each further write within
-	// changeTime doubles the time, up to the Loop's MaxPause.
+	// changeTime doubles this minimum, up to the MaxPause of the Loop.
 	minPause   = time.Second
 	changeTime = 10 * time.Minute
 	// maxReverts limits how often others may revert a write within changeTime. An object with more

@@ -208,8 +208,9 @@ func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	return max(wait, 0), p.Idle
 }
 
-// inTurn orders tasks round-robin by Turn, and within each turn round-robin by Within. Each pass
-// begins with a different turn, because a pass may begin fewer writes than there are turns.
+// inTurn orders tasks so that the values of Turn alternate and, within each turn, the values of
+// Within alternate. Each pass begins with a different turn, because a pass may begin fewer writes
+// than there are turns.
 func inTurn[K comparable](tasks []Task[K], pass int) []Task[K] {
 	turn := func(tasks []Task[K], of func(Task[K]) string) []Task[K] {
 		by := make(map[string][]Task[K])

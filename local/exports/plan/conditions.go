@@ -103,7 +103,7 @@ func (m reporter) readyExport(e *Export, ready *metav1.Condition) bool {
 	return true
 }
 
-// readyImport returns the condition Ready of a ServiceImport of type ClusterSetIP. A nil service
+// readyImport returns the Ready condition of a ServiceImport of type ClusterSetIP. A nil service
 // means that the plan does not write the derived Service.
 func (m reporter) readyImport(one *merged, w *WantedImport, service *WantedService) metav1.Condition {
 	derived := m.Service(one.target())

@@ -119,9 +119,9 @@ var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
 // excludedKeys are excluded from this domain.
 const commonDomain = "app.kubernetes.io"
 
-// excluded reports whether a program finds its own objects by the given key. For keys that are
-// longer than the API accepts, the result is false, because all their parent domains would have to
-// be looked up.
+// excluded reports whether a program finds its own objects by the given key. If a key is longer
+// than the API accepts, the result is false, because looking up all parent domains of the key would
+// take too long.
 func excluded(key string) bool {
 	if len(key) > maxKey {
 		return false

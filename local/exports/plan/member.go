@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// member is one cluster's current or planned membership in the object of a group.
+// member describes a cluster that the object of a group lists, or will list, as a member.
 type member struct {
 	cluster string
 	link    *Cluster // nil if the cluster is not linked

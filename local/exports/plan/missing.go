@@ -26,7 +26,7 @@ type Memory struct {
 	// The seen map contains the planned members for which this leader has seen an export. The value
 	// for a member reports whether the limits include the member.
 	seen map[memberKey]bool
-	// The lost map contains the members that exports no longer ask for. An entry stays while an
+	// The lost map contains the members that exports no longer request. An entry stays while an
 	// object lists the member, but at least for massTime.
 	lost map[memberKey]loss
 	// The unlinked map contains the time when this leader first saw each member of an unlinked

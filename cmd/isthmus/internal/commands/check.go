@@ -508,7 +508,7 @@ var (
 	}
 )
 
-// marksOf returns the marks that the locale of the environment supports.
+// marksOf returns Unicode or ASCII marks, depending on the locale in the environment variables.
 func marksOf(getenv func(string) string) marks {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if value := strings.ToLower(getenv(name)); value != "" { // the first one that is set decides, as in setlocale

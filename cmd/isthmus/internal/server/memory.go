@@ -103,8 +103,7 @@ const (
 	maxGCPercent   = 200
 )
 
-// runGCTuner adjusts GOGC after each garbage collection until ctx ends. The ready flag says whether
-// the replica is ready.
+// runGCTuner adjusts GOGC after each garbage collection until ctx ends.
 func runGCTuner(ctx context.Context, ready *atomic.Bool) error {
 	if os.Getenv("GOGC") == "" {
 		tuneGC(ctx, ready)
