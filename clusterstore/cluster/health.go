@@ -86,7 +86,7 @@ func (h Health) Warnings() (list []string) {
 			}
 		}
 		list = append(list, fmt.Sprintf(
-			"%s that exceed a limit, so that their previous versions stay in use: %d, such as %s",
+			"%s that exceed a limit and whose previous versions stay in use: %d, such as %s",
 			r.Resource, r.Refused, strings.Join(some, ", ")))
 	}
 	const shown = 10 // users of the cluster may create any number of malformed objects

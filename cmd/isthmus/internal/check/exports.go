@@ -89,7 +89,7 @@ func checkExports(r *report, s *Input) {
 	}
 	for _, text := range NameClashes(links) {
 		add(Warning, text,
-			"link one of the clusters under another name, or do not export such Services with the label "+
+			"link one of the clusters under another name, or do not export these Services with the label "+
 				"remote-discovery")
 	}
 	for _, state := range slices.Sorted(maps.Keys(x.Unwritten)) {

@@ -341,7 +341,7 @@ func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	case n.noGateway:
 		ports = "no gateway of the cluster has a known address: run isthmus clusters to see why"
 	case n.undeclared:
-		ports = "the member's Service does not declare the port, which is required for Services that Isthmus writes"
+		ports = "the member's Service does not declare the port, but Services that Isthmus writes need declared ports"
 	case len(m.Ports) > 0:
 	case n.served > 0:
 		ports = "its Service does not declare the port, so clients connect to the port with the same number on its Pods"
@@ -489,7 +489,7 @@ var verdicts = map[string]verdictWords{
 	"nothing-behind-the-gateway": {"the Service has no ready endpoint behind the gateway",
 		"check the Service's Pods in that cluster"},
 	portUndeclared: {
-		"the member's Service does not declare the TCP port, which is required for Services that Isthmus writes",
+		"the member's Service does not declare the TCP port, but Services that Isthmus writes need declared ports",
 		"declare the port with protocol TCP in the Service of that cluster"},
 	"just-changed": {"it has just changed", "run the command again"},
 	"outside-ranges": {"the link may not offer it",
