@@ -241,15 +241,11 @@ func listen(ctx context.Context) error {
 	return nil
 }
 
-// runHog joins the memory cgroup at the given path and allocates that many MiB. The kernel then kills
-// the process of the container.
+// runHog joins the memory cgroup at the given path and allocates that many MiB. The kernel kills the
+// container's process first, because the kubelet has raised its OOM score.
 func runHog(args []string) error {
 	size, err := strconv.Atoi(args[1])
 	if err != nil {
-		return err
-	}
-	// The kernel must choose Isthmus when the container is out of memory, and not this process.
-	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0); err != nil {
 		return err
 	}
 	if err := os.WriteFile(args[0]+"/cgroup.procs", []byte(strconv.Itoa(os.Getpid())), 0); err != nil {

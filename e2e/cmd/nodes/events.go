@@ -275,7 +275,8 @@ func (e events) outOfMemory(ctx context.Context, n *window) error {
 		filepath.Join("/sys/fs/cgroup", found[1], found[2]),
 		fmt.Sprint(limit-8),
 	)
-	if out, err := hog.CombinedOutput(); err != nil {
+	// The runtime kills the hog as well if the hog still runs when the container's cgroup is removed.
+	if out, err := hog.CombinedOutput(); err != nil && hog.ProcessState.ExitCode() != -1 {
 		return fmt.Errorf("hog: %w: %s", err, out)
 	}
 	if err := e.awaitRestart(ctx, n, pod); err != nil {
