@@ -77,6 +77,7 @@ type outage struct {
 	lost    time.Time
 	copied  bool          // a complete copy of this outage exists
 	intact  string        // checksum of the copy that this replica has read back
+	damaged time.Time     // when the newest damaged copy was written
 	pause   time.Duration // after the next failed attempt to write
 	next    time.Time     // when to write; zero means at once
 	problem string        // why the last attempt failed
@@ -299,7 +300,8 @@ func (c *Copies) isDamaged(ctx context.Context, g *generation) bool {
 	switch {
 	case err == nil:
 		o.intact = g.Checksum
-	case isUnusable(err):
+	case isUnusable(err) && !o.damaged.Equal(g.Written):
+		o.damaged = g.Written
 		o.postpone() // because the next generation may also be damaged on the way
 	}
 	return isUnusable(err)

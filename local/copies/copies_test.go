@@ -774,6 +774,34 @@ func TestAlwaysDamaged(t *testing.T) {
 	})
 }
 
+// A damaged copy that cannot be deleted delays the next write only once.
+func TestDamagedTwice(t *testing.T) {
+	withReplica(t, func(t *testing.T, w *world, a *replica) {
+		a.set("east", cluster.Stale, []byte("good"))
+		wait(time.Minute)
+		for _, m := range w.configMaps() {
+			m.BinaryData[partKey][0] = 0xff
+			if err := w.Put(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := New(a.o)
+		all, err := b.list(t.Context(), clusterLabel, newest)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%d copies, %v", len(all), err)
+		}
+		o := &outage{pause: firstRetry}
+		b.outages = map[federation.ClusterName]*outage{"east": o}
+		first := time.Now().Add(firstRetry)
+		for range 2 {
+			if !b.isDamaged(t.Context(), all[0]) || !o.next.Equal(first) {
+				t.Errorf("the next write is at %v, want %v", o.next, first)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 // If an outage ends while the leader writes the copy of another cluster, the recovered cluster is not
 // copied.
 func TestOutageEndsBeforeWrite(t *testing.T) {
