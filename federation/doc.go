@@ -96,6 +96,6 @@
 //     determines which tiers are in use, and pass.get chooses the endpoints. The new [Set] is
 //     published if it differs from the previous one.
 //
-// Explain, Impact and the functions in inspect.go only describe the table, for metrics and the
-// debug API.
+// Explain, Impact, Linked, Unserved, Watched and Steered only describe the table, for metrics and
+// the debug API. Their results are in explain.go, impact.go and inspect.go.
 package federation

@@ -40,31 +40,6 @@ type ExplainedAddress struct {
 	Tier     string    // its tier for these clients; empty if they are not steered, or if it is outside all tiers
 }
 
-// Explain says which addresses the clients of a key receive, and why they do not receive the other
-// addresses. If the key is not watched, or if ctx ends first, the second result is false.
-//
-// Explain holds the service's lock only while copying the service's state. If the Source does not
-// implement Explainer, the explanation omits addresses outside the Share.
-func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
-	s := t.watchedService(q.Key.Service)
-	if s == nil {
-		return nil, false
-	}
-	x, ok := s.inquire(q)
-	if !ok {
-		return nil, false
-	}
-	if x.result.Broken {
-		return x.result, true
-	}
-	x.choose()
-	for i := range x.port.members {
-		x.member(ctx, i)
-	}
-	x.list()
-	return x.result, ctx.Err() == nil
-}
-
 // inquiry holds a copy of the state that determines a key's set, and the explanation of that set.
 type inquiry struct {
 	Question
@@ -86,7 +61,7 @@ type numberedAddress struct {
 
 // inquire copies the state that determines the key's set, or returns false if the key is not
 // watched.
-func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
+func inquire(s *watchedService, q Question) (x *inquiry, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.ports[q.Key.Port]
@@ -112,14 +87,14 @@ func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 	p.copyTo(x.port)
 	if p.steering != nil {
 		x.use = to.tierUsage.use
-		x.result.Steered = p.describeClient(to)
+		x.result.Steered = describeClient(p, to)
 	}
 	return x, true
 }
 
 func (x *inquiry) choose() {
 	p := x.port
-	x.result.Members = p.describe(nil)
+	x.result.Members = describePort(p, nil)
 	x.won, _ = merge(p.offers)
 	pass := newPass(p, x.ipv6, &published{client: x.Key.Client})
 	pass.omitted = x.omitted

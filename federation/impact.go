@@ -2,7 +2,6 @@ package federation
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
 )
@@ -56,42 +55,7 @@ func compareImpacts(a, b *ServiceImpact) int {
 	)
 }
 
-// Impact predicts the effect of setting the standing of cluster c to s. The result describes every
-// service with a member in the cluster. With the standing InService, Impact predicts the effect of
-// removing a cordon. The list is sorted by service and port.
-//
-// Impact chooses endpoints in the same way as for clients, and takes about as long as the change
-// itself. If ctx ends first, Impact returns an error.
-func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]ServiceImpact, error) {
-	services := make(map[ServiceID]bool)
-	for id, d := range t.definitions.inChunks(&t.mu) {
-		if slices.ContainsFunc(d.Members, func(m Member) bool { return m.Cluster == c }) {
-			services[id] = true
-		}
-	}
-	list := []ServiceImpact{}
-	for _, id := range slices.SortedFunc(maps.Keys(services), ServiceID.compare) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		in := t.inputs(id)
-		if in.definition == nil {
-			continue // the definition was just removed
-		}
-		watched := t.watchedService(id).trials(in.definition.Members)
-		for _, x := range watched {
-			list = append(list, x.impact(id, in.cordoned(c, s), t.opts))
-		}
-		if len(watched) == 0 {
-			now := in.serving(t.opts)
-			then := in.cordoned(c, s).serving(t.opts)
-			list = append(list, ServiceImpact{Service: id, Now: now, Then: then})
-		}
-	}
-	return list, nil
-}
-
-func (in inputs) cordoned(c ClusterName, s Standing) inputs {
+func cordoned(in inputs, c ClusterName, s Standing) inputs {
 	in.links = slices.Clone(in.links)
 	for i := range in.links {
 		if in.definition.Members[i].Cluster == c {
@@ -103,7 +67,7 @@ func (in inputs) cordoned(c ClusterName, s Standing) inputs {
 }
 
 // serving returns 1 for each member that serves and may be used, and 0 for every other member.
-func (in inputs) serving(o Options) (list []ClusterCount) {
+func serving(in inputs, o Options) (list []ClusterCount) {
 	st := newSteering(in, o.Now)
 	for i, m := range in.definition.Members {
 		n := 0
@@ -115,7 +79,7 @@ func (in inputs) serving(o Options) (list []ClusterCount) {
 	return list
 }
 
-func (in inputs) count(endpoints []*Endpoint) (list []ClusterCount) {
+func countByCluster(in inputs, endpoints []*Endpoint) (list []ClusterCount) {
 	n := make(map[ClusterName]int)
 	for _, e := range endpoints {
 		n[e.Cluster]++
@@ -130,7 +94,7 @@ func (in inputs) count(endpoints []*Endpoint) (list []ClusterCount) {
 
 // trials returns copies of the service's ports, sorted by number. Ports whose members have just
 // changed are omitted. If the service is nil or broken, the result is nil.
-func (s *watchedService) trials(of []Member) (list []*trial) {
+func trials(s *watchedService, of []Member) (list []*trial) {
 	if s == nil {
 		return nil
 	}
@@ -175,8 +139,8 @@ func (x *trial) impact(id ServiceID, in inputs, o Options) ServiceImpact {
 			Port:    x.number,
 			Zone:    c.Zone,
 			Node:    c.Node,
-			Now:     in.count(now),
-			Then:    in.count(after[c]),
+			Now:     countByCluster(in, now),
+			Then:    countByCluster(in, after[c]),
 		}
 		alike = alike && (worst == nil || slices.Equal(one.Now, worst.Now) && slices.Equal(one.Then, worst.Then))
 		if worst == nil || compareImpacts(&one, worst) < 0 {

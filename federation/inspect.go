@@ -3,76 +3,17 @@ package federation
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"maps"
 	"net/netip"
 	"slices"
 	"time"
 )
 
-// Linked returns the state of each cluster's link.
-func (t *Table) Linked() map[ClusterName]LinkState {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	states := make(map[ClusterName]LinkState, len(t.links))
-	for c, l := range t.links {
-		states[c] = l.State
-	}
-	return states
-}
-
-// Definitions returns all definitions, which the caller must not modify. If definitions change
-// during the call, the result may contain later changes without earlier ones.
-func (t *Table) Definitions() map[ServiceID]*Definition {
-	return maps.Collect(t.definitions.inChunks(&t.mu))
-}
-
-// Defined reports whether a service has a definition.
-func (t *Table) Defined(id ServiceID) bool {
-	return t.definition(id) != nil
-}
-
-// watchedNow returns all watched services. If watches begin or end during the call, their services
-// may or may not be included.
-func (t *Table) watchedNow() []*watchedService {
-	var list []*watchedService
-	seen := make(map[*watchedService]bool)
-	for _, s := range t.watched.inChunks(&t.mu) {
-		if !seen[s] {
-			seen[s] = true
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
 // Unserved describes a member that does not serve.
 type Unserved struct {
 	Service ServiceID
 	Member  Member
 	Status  MemberStatus
-}
-
-// Unserved lists the members of federated and mirrored services that currently do not serve or
-// cannot be reached. The result includes members of services without watches, and is sorted by
-// service and member. Unserved calls Source.State for every member.
-func (t *Table) Unserved() []Unserved {
-	t.mu.Lock()
-	links := maps.Clone(t.links)
-	t.mu.Unlock()
-	var list []Unserved
-	for id, d := range t.Definitions() {
-		for _, m := range d.Members {
-			if d.plain(m) {
-				continue
-			}
-			if s := links[m.Cluster].status(m.Service); !s.Serving() || s.Unreached {
-				list = append(list, Unserved{id, m, s})
-			}
-		}
-	}
-	slices.SortStableFunc(list, func(a, b Unserved) int { return a.Service.compare(b.Service) })
-	return list
 }
 
 // WatchedPort describes a watched port of a service.
@@ -118,39 +59,7 @@ func (c Conflict) String() string {
 	return fmt.Sprintf("%v is sent from %v of cluster %v", c.Addr, c.Winner.Service, c.Winner.Cluster)
 }
 
-// Watched returns all watched ports, sorted by service and port.
-func (t *Table) Watched() []WatchedPort {
-	var list []WatchedPort
-	for w := range t.EachWatched() {
-		w.Members = slices.Clone(w.Members)
-		list = append(list, w)
-	}
-	slices.SortFunc(list, func(a, b WatchedPort) int {
-		return cmp.Or(a.Service.compare(b.Service), cmp.Compare(a.Port, b.Port))
-	})
-	return list
-}
-
-// EachWatched iterates over all watched ports without building a list. The Members of a port are
-// only valid until the next iteration. Services are yielded in an unspecified order, and all ports
-// of a service are yielded consecutively.
-func (t *Table) EachWatched() iter.Seq[WatchedPort] {
-	return func(yield func(WatchedPort) bool) {
-		var ports []port
-		var members []WatchedMember
-		for _, s := range t.watchedNow() {
-			ports = s.copies(ports)
-			for i := range ports {
-				members = ports[i].describe(members[:0])
-				if !yield(WatchedPort{s.id, ports[i].number, ports[i].summary.undeclared, members}) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func (p *port) describe(list []WatchedMember) []WatchedMember {
+func describePort(p *port, list []WatchedMember) []WatchedMember {
 	for i := range p.members {
 		c := &p.members[i]
 		m := WatchedMember{
@@ -173,13 +82,13 @@ func (p *port) describe(list []WatchedMember) []WatchedMember {
 		}
 		list = append(list, m)
 	}
-	p.countYields(list)
+	countYields(p, list)
 	return list
 }
 
 // countYields counts, for each member, the offered addresses that another member wins. An address
 // that only one member offers does not count, even if several slices contain it.
-func (p *port) countYields(members []WatchedMember) {
+func countYields(p *port, members []WatchedMember) {
 	const none = -1
 	type holders struct{ first, last int } // the members found so far that offer the address
 	if len(p.contested) == 0 {
@@ -226,30 +135,16 @@ func (s SteeredService) TiersFor(zone string) string { return s.Preference.first
 
 const maxClients = 100
 
-// Steered returns the watched services whose clients are steered, sorted by service. If the clients
-// argument is true, the result includes Clients and MoreClients, and takes considerably longer to
-// compute.
-func (t *Table) Steered(clients bool) []SteeredService {
-	var list []SteeredService
-	for _, s := range t.watchedNow() {
-		if one := s.describeSteered(clients); one.Preference != nil {
-			list = append(list, one)
-		}
-	}
-	slices.SortFunc(list, func(a, b SteeredService) int { return a.Service.compare(b.Service) })
-	return list
-}
-
 // describeSteered describes the service for Steered. If the service is broken or not steered, the
 // Preference is nil.
-func (s *watchedService) describeSteered(clients bool) SteeredService {
+func describeSteered(s *watchedService, clients bool) SteeredService {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := SteeredService{Service: s.id, Spills: s.tierChanges.spills, FailBacks: s.tierChanges.failBacks}
 	if s.broken {
 		return one
 	}
-	for _, p := range s.declaredFirst() {
+	for _, p := range declaredFirst(s) {
 		if p.steering == nil {
 			continue
 		}
@@ -258,7 +153,7 @@ func (s *watchedService) describeSteered(clients bool) SteeredService {
 			switch {
 			case !clients:
 			case len(one.Clients) < maxClients:
-				one.Clients = append(one.Clients, *p.describeClient(to))
+				one.Clients = append(one.Clients, *describeClient(p, to))
 			default:
 				one.MoreClients++
 			}
@@ -285,7 +180,7 @@ func (s *watchedService) describeSteered(clients bool) SteeredService {
 
 // declaredFirst returns the watched ports, with declared ports first. This order prevents clients
 // that request many undeclared ports from filling all maxClients entries.
-func (s *watchedService) declaredFirst() []*port {
+func declaredFirst(s *watchedService) []*port {
 	rank := func(p *port) int {
 		if p.summary.undeclared {
 			return 1
@@ -319,7 +214,7 @@ type TierStatus struct {
 	Sent  int // number of endpoints sent to these clients
 }
 
-func (p *port) describeClient(to *published) *SteeredClient {
+func describeClient(p *port, to *published) *SteeredClient {
 	st, v := p.steering, to.tierUsage
 	one := &SteeredClient{
 		Port:   p.number,

@@ -39,7 +39,7 @@ func TestYields(t *testing.T) {
 		_, contested := merge(tc.offers)
 		p := &port{offers: tc.offers, contested: contested}
 		members := make([]WatchedMember, len(tc.want))
-		p.countYields(members)
+		countYields(p, members)
 		for i, m := range members {
 			if m.Yielded != tc.want[i] || len(m.Conflicts) != tc.want[i] {
 				t.Errorf("%v: member %d yields %d (%v), want %d", tc.offers, i, m.Yielded, m.Conflicts, tc.want[i])

@@ -2,6 +2,9 @@ package federation
 
 import (
 	"cmp"
+	"context"
+	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -455,6 +458,170 @@ func (t *Table) Tick() {
 	for _, s := range due {
 		t.update(s, s.tick)
 	}
+}
+
+// Explain says which addresses the clients of a key receive, and why they do not receive the other
+// addresses. If the key is not watched, or if ctx ends first, the second result is false.
+//
+// Explain holds the service's lock only while copying the service's state. If the Source does not
+// implement Explainer, the explanation omits addresses outside the Share.
+func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
+	s := t.watchedService(q.Key.Service)
+	if s == nil {
+		return nil, false
+	}
+	x, ok := inquire(s, q)
+	if !ok {
+		return nil, false
+	}
+	if x.result.Broken {
+		return x.result, true
+	}
+	x.choose()
+	for i := range x.port.members {
+		x.member(ctx, i)
+	}
+	x.list()
+	return x.result, ctx.Err() == nil
+}
+
+// Impact predicts the effect of setting the standing of cluster c to s. The result describes every
+// service with a member in the cluster. With the standing InService, Impact predicts the effect of
+// removing a cordon. The list is sorted by service and port.
+//
+// Impact chooses endpoints in the same way as for clients, and takes about as long as the change
+// itself. If ctx ends first, Impact returns an error.
+func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]ServiceImpact, error) {
+	services := make(map[ServiceID]bool)
+	for id, d := range t.definitions.inChunks(&t.mu) {
+		if slices.ContainsFunc(d.Members, func(m Member) bool { return m.Cluster == c }) {
+			services[id] = true
+		}
+	}
+	list := []ServiceImpact{}
+	for _, id := range slices.SortedFunc(maps.Keys(services), ServiceID.compare) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		in := t.inputs(id)
+		if in.definition == nil {
+			continue // the definition was just removed
+		}
+		watched := trials(t.watchedService(id), in.definition.Members)
+		for _, x := range watched {
+			list = append(list, x.impact(id, cordoned(in, c, s), t.opts))
+		}
+		if len(watched) == 0 {
+			now := serving(in, t.opts)
+			then := serving(cordoned(in, c, s), t.opts)
+			list = append(list, ServiceImpact{Service: id, Now: now, Then: then})
+		}
+	}
+	return list, nil
+}
+
+// Linked returns the state of each cluster's link.
+func (t *Table) Linked() map[ClusterName]LinkState {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	states := make(map[ClusterName]LinkState, len(t.links))
+	for c, l := range t.links {
+		states[c] = l.State
+	}
+	return states
+}
+
+// Definitions returns all definitions, which the caller must not modify. If definitions change
+// during the call, the result may contain later changes without earlier ones.
+func (t *Table) Definitions() map[ServiceID]*Definition {
+	return maps.Collect(t.definitions.inChunks(&t.mu))
+}
+
+// Defined reports whether a service has a definition.
+func (t *Table) Defined(id ServiceID) bool {
+	return t.definition(id) != nil
+}
+
+// watchedNow returns all watched services. If watches begin or end during the call, their services
+// may or may not be included.
+func (t *Table) watchedNow() []*watchedService {
+	var list []*watchedService
+	seen := make(map[*watchedService]bool)
+	for _, s := range t.watched.inChunks(&t.mu) {
+		if !seen[s] {
+			seen[s] = true
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// Unserved lists the members of federated and mirrored services that currently do not serve or
+// cannot be reached. The result includes members of services without watches, and is sorted by
+// service and member. Unserved calls Source.State for every member.
+func (t *Table) Unserved() []Unserved {
+	t.mu.Lock()
+	links := maps.Clone(t.links)
+	t.mu.Unlock()
+	var list []Unserved
+	for id, d := range t.Definitions() {
+		for _, m := range d.Members {
+			if d.plain(m) {
+				continue
+			}
+			if s := links[m.Cluster].status(m.Service); !s.Serving() || s.Unreached {
+				list = append(list, Unserved{id, m, s})
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Unserved) int { return a.Service.compare(b.Service) })
+	return list
+}
+
+// Watched returns all watched ports, sorted by service and port.
+func (t *Table) Watched() []WatchedPort {
+	var list []WatchedPort
+	for w := range t.EachWatched() {
+		w.Members = slices.Clone(w.Members)
+		list = append(list, w)
+	}
+	slices.SortFunc(list, func(a, b WatchedPort) int {
+		return cmp.Or(a.Service.compare(b.Service), cmp.Compare(a.Port, b.Port))
+	})
+	return list
+}
+
+// EachWatched iterates over all watched ports without building a list. The Members of a port are
+// only valid until the next iteration. Services are yielded in an unspecified order, and all ports
+// of a service are yielded consecutively.
+func (t *Table) EachWatched() iter.Seq[WatchedPort] {
+	return func(yield func(WatchedPort) bool) {
+		var ports []port
+		var members []WatchedMember
+		for _, s := range t.watchedNow() {
+			ports = s.copies(ports)
+			for i := range ports {
+				members = describePort(&ports[i], members[:0])
+				if !yield(WatchedPort{s.id, ports[i].number, ports[i].summary.undeclared, members}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Steered returns the watched services whose clients are steered, sorted by service. If the clients
+// argument is true, the result includes Clients and MoreClients, and takes considerably longer to
+// compute.
+func (t *Table) Steered(clients bool) []SteeredService {
+	var list []SteeredService
+	for _, s := range t.watchedNow() {
+		if one := describeSteered(s, clients); one.Preference != nil {
+			list = append(list, one)
+		}
+	}
+	slices.SortFunc(list, func(a, b SteeredService) int { return a.Service.compare(b.Service) })
+	return list
 }
 
 // schedule records when each watched service next changes without an event. A service is scheduled
