@@ -59,29 +59,6 @@ type LinkedCache struct {
 	Copy func(limit int) (map[string][]byte, error)
 }
 
-// Caches returns the caches of all links. If some links may be missing from the list, listed is
-// false.
-func (s *Store) Caches() (list []LinkedCache, listed bool) {
-	links := s.publishedLinks()
-	s.mu.Lock()
-	listed = s.dispatched && len(links) == len(s.links)
-	s.mu.Unlock()
-	for name, v := range links {
-		one := LinkedCache{State: v.state, Since: v.since}
-		one.Cluster = name
-		if v.serving != nil {
-			one.Identity = v.serving.creds.identity
-			one.Server = v.serving.creds.server
-			one.Lost = v.standing.lostSince
-			if one.SameCluster(v.accepted.identity, v.accepted.server) {
-				one.Copy = v.serving.cluster.Copy
-			}
-		}
-		list = append(list, one)
-	}
-	return list, listed
-}
-
 const (
 	// silence is how long an API server may send nothing before the link reads a copy of the
 	// cluster.

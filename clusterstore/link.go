@@ -722,3 +722,30 @@ func (l *link) unlink() {
 		l.env.probes.DeleteLabelValues(string(l.name))
 	}
 }
+
+func (l *link) clusterExports() ClusterExports {
+	c := ClusterExports{Name: string(l.name)}
+	if list, _ := l.mailbox.Get(); len(list) > 0 {
+		c.Linked = list[0].created
+	}
+	v := l.published.Load()
+	if v == nil || v.accepted == nil {
+		return c
+	}
+	c.Domain = v.accepted.domain
+	c.Linked = v.accepted.created
+	c.Settings = v.standing.settings.exports
+	c.OtherNetwork = v.standing.settings.network != l.env.network
+	c.Exports = v.exports()
+	return c
+}
+
+func (l *link) exports() *cluster.ExportHooks {
+	o := l.env.exports
+	if o == nil {
+		return nil
+	}
+	hooks := o.Hooks(string(l.name))
+	hooks.Changed = l.env.notifyExports
+	return &hooks
+}

@@ -203,3 +203,11 @@ func (v *linkStatus) look() <-chan struct{} {
 	}
 	return nil
 }
+
+// If the exports are unknown, the result is nil. The receiver may be nil.
+func (v *linkStatus) exports() *cluster.CachedExports {
+	if v == nil || v.shown() == nil {
+		return nil
+	}
+	return v.shown().cluster.Exports()
+}

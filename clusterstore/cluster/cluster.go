@@ -353,3 +353,13 @@ func (c *Cluster) Reader(svc federation.ServiceID, port uint16) federation.Reade
 func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return explain(c.cache, svc, port)
 }
+
+// Copy returns the cached objects of a linked cluster as gzipped lists, by resource. The result
+// contains each kind of object that has been listed. If the lists exceed the limit, in bytes, Copy
+// returns an error.
+//
+// Exports are not copied. Invalid Servers and ExternalWorkloads cannot be copied, because the cache
+// contains only the reason why they are invalid. EndpointSlices are copied before Pods, so that a
+// copy contains all Pods to which its slices refer, in the same or a newer version, even if the
+// cluster changes during the call. The copies of equal caches are equal.
+func (c *Cluster) Copy(limit int) (map[string][]byte, error) { return makeCopy(c, limit) }

@@ -35,15 +35,8 @@ import (
 // given cached value. If Config.Copied is set, a Cluster reads the lists of a copy with the same
 // decoder and cache as the lists of an API server.
 
-// Copy returns the cached objects of a linked cluster as gzipped lists, by resource. The result
-// contains each kind of object that has been listed. If the lists exceed the limit, in bytes, Copy
-// returns an error.
-//
-// Exports are not copied. Invalid Servers and ExternalWorkloads cannot be copied, because the cache
-// contains only the reason why they are invalid. EndpointSlices are copied before Pods, so that a
-// copy contains all Pods to which its slices refer, in the same or a newer version, even if the
-// cluster changes during the call. The copies of equal caches are equal.
-func (c *Cluster) Copy(limit int) (map[string][]byte, error) {
+// makeCopy implements [Cluster.Copy].
+func makeCopy(c *Cluster, limit int) (map[string][]byte, error) {
 	w := &copyWriter{cluster: c, limit: limit, lists: make(map[string][]byte), zipped: gzip.NewWriter(nil)}
 	rules := c.cfg.Rules
 	expandPod := func(p compactedPod) *corev1.Pod { return expandPod(p, rules) }
