@@ -1,7 +1,6 @@
 package apisim
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -93,57 +91,10 @@ type empty struct{}
 
 func (empty) Marshal() ([]byte, error) { return nil, nil }
 
-func (r *request) endlessList(head metav1.ListMeta, n int, object objectFunc) endlessAnswer {
-	return func(ctx context.Context, w http.ResponseWriter) error { return r.writeList(ctx, w, head, n, object) }
-}
-
-func (r *request) manyElements() []byte {
-	if !r.protobuf {
-		return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"name":"x","managedFields":[%s{}]}}`,
-			r.typeMeta("").Kind, r.typeMeta("").APIVersion, strings.Repeat("{},", endlessEmpty))
-	}
-	name := appendField(nil, 1, []byte("x"))
-	element := appendField(nil, 17, nil)
-	return appendField(nil, 1, append(name, bytes.Repeat(element, endlessEmpty)...))
-}
-
-func (r *request) endlessEvent(_ context.Context, w http.ResponseWriter) error {
-	begin := `{"type":"ADDED","object":{"metadata":{"name":"`
-	if r.protobuf {
-		begin = "\x7f\xff\xff\xff" // the length of the event
-	}
-	return repeat(w, begin, filler)
-}
-
-func (r *request) endlessBlanks(_ context.Context, w http.ResponseWriter) error {
-	begin := ""
-	if of := r.typeMeta("List"); !r.options.Watch {
-		begin = fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{},"items":[`, of.Kind, of.APIVersion)
-	}
-	return repeat(w, begin, strings.Repeat("\n", len(filler)))
-}
-
 func repeat(w io.Writer, begin, text string) error {
 	_, err := io.WriteString(w, begin)
 	for sent := 0; err == nil && sent < endlessBytes; sent += len(text) {
 		_, err = io.WriteString(w, text)
 	}
 	return err
-}
-
-func (r *request) endlessObjects(names string) objectFunc {
-	return func(i int) ([]byte, error) {
-		o := &metav1.PartialObjectMetadata{TypeMeta: r.typeMeta(""), ObjectMeta: metav1.ObjectMeta{
-			Namespace: "endless", Name: fmt.Sprintf("%sn%09d", names, i), ResourceVersion: "1",
-			Labels: map[string]string{"kubernetes.io/service-name": "web", "x": filler},
-		}}
-		if r.resource == "endpointslices" { // clients do not cache an EndpointSlice without addresses
-			return r.marshal(&discoveryv1.EndpointSlice{
-				TypeMeta: o.TypeMeta, ObjectMeta: o.ObjectMeta, AddressType: discoveryv1.AddressTypeIPv4,
-				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.99.0.1"}}},
-				Ports:     []discoveryv1.EndpointPort{{Port: new(int32(80))}},
-			})
-		}
-		return r.marshal(o)
-	}
 }

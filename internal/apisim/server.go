@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -17,12 +18,14 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -277,6 +280,88 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func (s *Server) list(ctx context.Context, w http.ResponseWriter, r *request) {
+	var p page
+	if token := r.options.Continue; token == "" {
+		p.objects, p.version = s.store.snapshot(r.target, r.keep)
+	} else if kept, ok := s.store.findPage(token); ok {
+		p = kept
+	} else {
+		refuse(w, apierrors.NewResourceExpired(
+			"The provided continue parameter is too old to display a consistent list result.",
+		))
+		return
+	}
+	head := metav1.ListMeta{ResourceVersion: strconv.FormatUint(p.version, 10)}
+	now := p.objects
+	if limit := int(r.options.Limit); limit > 0 && limit < len(now) {
+		now = now[:limit]
+		left := int64(len(p.objects) - limit)
+		head.Continue = s.store.keepPage(page{
+			objects: p.objects[limit:],
+			version: p.version,
+		})
+		head.RemainingItemCount = &left
+	}
+	w.Header().Set("Content-Type", r.contentType())
+	object := func(i int) ([]byte, error) { return r.encode(now[i]) }
+	_ = r.writeList(ctx, w, head, len(now), object) // fails if the client has closed the connection
+}
+
+// watch sends events until the client disconnects, the watch times out, or the server ends all
+// watches.
+func (s *Server) watch(ctx context.Context, w http.ResponseWriter, r *request) {
+	v := &watcher{request: r, store: s.store, out: w}
+	if text := r.options.ResourceVersion; text != "" {
+		var err error
+		if v.at, err = strconv.ParseUint(text, 10, 64); err != nil {
+			refuse(w, apierrors.NewBadRequest("resourceVersion is not a number"))
+			return
+		}
+	}
+	if r.options.TimeoutSeconds != nil {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, time.Duration(*r.options.TimeoutSeconds)*time.Second)
+		defer stop()
+	}
+	w.Header().Set("Content-Type", r.contentType())
+	w.WriteHeader(http.StatusOK)
+	if v.at == 0 && v.begin() != nil {
+		return // the client has disconnected
+	}
+	v.follow(ctx)
+}
+
+func (s *Server) write(w http.ResponseWriter, from io.Reader, r *request) {
+	given, err := readBody(from, r.method)
+	m, isObject := given.(metav1.Object)
+	if err == nil && !isObject && r.method != http.MethodDelete {
+		err = errors.New("the body has no object")
+	}
+	if err != nil {
+		refuse(w, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	if r.method == http.MethodPost {
+		r.name = m.GetName()
+	}
+	if before := s.store.taken().before; before != nil {
+		before(r.resource, r.namespace, r.name)
+	}
+	code := http.StatusOK
+	o := (*object)(nil)
+	switch r.method {
+	case http.MethodPost:
+		code = http.StatusCreated
+		o, err = s.store.create(r.target, m, given)
+	case http.MethodPut:
+		o, err = s.store.update(r.target, m, given)
+	default:
+		o, err = s.store.delete(r.target, given)
+	}
+	r.answer(w, code, o, err)
+}
+
 // cutWith makes writes to w fail once ctx has ended. The HTTP handler must call the stop function
 // before it returns, because net/http reuses the writer after the handler has returned.
 func cutWith(ctx context.Context, w http.ResponseWriter) (stop func()) {
@@ -378,4 +463,76 @@ func failing(code int) error {
 		Reason:  metav1.StatusReasonInternalError,
 		Message: "the server fails",
 	}}
+}
+
+const maxBody = 3 << 20
+
+// Custom resources must be encoded in JSON.
+func readBody(from io.Reader, method string) (runtime.Object, error) {
+	body, err := io.ReadAll(io.LimitReader(from, maxBody))
+	if err != nil || len(body) == 0 {
+		return &metav1.DeleteOptions{}, err
+	}
+	given, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	switch {
+	case !runtime.IsNotRegisteredError(err):
+		return given, err
+	case method == http.MethodDelete:
+		o := &metav1.DeleteOptions{}
+		return o, json.Unmarshal(body, o)
+	}
+	u := &unstructured.Unstructured{}
+	return u, json.Unmarshal(body, &u.Object)
+}
+
+// discover responds to API discovery requests, for which it omits absent kinds. For any other path,
+// discover returns false.
+func discover(w http.ResponseWriter, path string, absent []string) bool {
+	there := slices.DeleteFunc(slices.Clone(kinds[:]), func(k kind) bool { return slices.Contains(absent, k.resource) })
+	if path == "/apis" {
+		answerJSON(w, http.StatusOK, groupsOf(there))
+		return true
+	}
+	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
+	for _, k := range there {
+		if strings.TrimSuffix(k.prefix(), "/") == path {
+			list.GroupVersion = k.GroupVersion().String()
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name:       k.resource,
+				Kind:       k.Kind,
+				Namespaced: k.namespaced(),
+				Verbs:      metav1.Verbs{"create", "delete", "get", "list", "update", "watch"},
+			})
+		}
+	}
+	if len(list.APIResources) == 0 {
+		return false
+	}
+	answerJSON(w, http.StatusOK, list)
+	return true
+}
+
+func groupsOf(there []kind) metav1.APIGroupList {
+	list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+	for _, k := range there {
+		version := metav1.GroupVersionForDiscovery{GroupVersion: k.GroupVersion().String(), Version: k.Version}
+		known := slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool { return g.Name == k.Group })
+		if k.Group != "" && !known {
+			list.Groups = append(list.Groups, metav1.APIGroup{
+				Name: k.Group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version,
+			})
+		}
+	}
+	return list
+}
+
+func answerJSON(w http.ResponseWriter, code int, o any) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(text) // fails if the client has disconnected
 }

@@ -176,6 +176,22 @@ func (s *Service) Unused(m *Member) bool {
 	return m.Standings == All(Withdrawn) || !s.Zoned() && s.Tier(s.Federated, m.Cluster, "", "") < 0
 }
 
+// Exists reports whether clients are told that a service exists. A federated service always exists.
+// Any other service exists unless its cluster is known to have no such Service. If clients can
+// never receive endpoints from the cluster, the service exists and is empty.
+func (s *Service) Exists() bool {
+	if s.Federated || len(s.Members) == 0 || s.Unused(&s.Members[0]) {
+		return true
+	}
+	return !s.NotLinked() && (s.Members[0].Unlisted || s.Members[0].Service != Missing)
+}
+
+// NotLinked reports whether new clients of a service are rejected, because its only cluster is not
+// linked.
+func (s *Service) NotLinked() bool {
+	return !s.Federated && len(s.Members) == 1 && s.Members[0].Unlinked && !s.Unused(&s.Members[0])
+}
+
 // offered returns one endpoint for each address, separately for ready and unready endpoints. If
 // several endpoints have the same address, endpoints in service take precedence over last-resort
 // endpoints, and then the order of the members applies. The results do not contain endpoints that

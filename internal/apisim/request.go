@@ -8,17 +8,24 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
+	"net/http"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/scheme"
 )
+
+type request struct {
+	target
+	method   string
+	options  metav1.ListOptions
+	metadata bool // only the metadata is requested
+	protobuf bool // otherwise JSON
+	keep     func(*object) bool
+}
 
 const (
 	jsonType     = "application/json"
@@ -26,54 +33,6 @@ const (
 )
 
 type marshaler interface{ Marshal() ([]byte, error) }
-
-// encode encodes a runtime.Object with the receiver's version, UID and creation time, and stores
-// the result in the receiver. Most clients request protobuf, so typed objects are converted to JSON
-// only when a client requests JSON.
-func (o *object) encode(k kind, from runtime.Object) error {
-	from = from.DeepCopyObject()
-	m, err := meta.Accessor(from)
-	if err != nil {
-		return err
-	}
-	from.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
-	m.SetResourceVersion(strconv.FormatUint(o.version, 10))
-	m.SetUID(o.uid)
-	m.SetCreationTimestamp(o.created)
-	if secret, ok := from.(*corev1.Secret); ok {
-		o.secretType = string(secret.Type)
-	}
-	if typed, ok := from.(marshaler); ok {
-		o.protobuf, err = typed.Marshal()
-		return err
-	}
-	o.json, err = json.Marshal(from)
-	return err
-}
-
-func (o *object) decode(k kind) (runtime.Object, error) {
-	if o.protobuf == nil {
-		u := &unstructured.Unstructured{}
-		return u, json.Unmarshal(o.json, &u.Object)
-	}
-	typed, err := scheme.Scheme.New(k.GroupVersionKind)
-	if err != nil {
-		return nil, err
-	}
-	return typed, typed.(interface{ Unmarshal([]byte) error }).Unmarshal(o.protobuf)
-}
-
-func (o *object) text(k kind) ([]byte, error) {
-	if o.protobuf == nil {
-		return o.json, nil
-	}
-	whole, err := o.decode(k)
-	if err != nil {
-		return nil, err
-	}
-	whole.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
-	return json.Marshal(whole)
-}
 
 func (r *request) contentType() string {
 	switch {
@@ -235,4 +194,68 @@ func (r *request) writeEvent(w io.Writer, kind watch.EventType, of metav1.TypeMe
 	}
 	_, err = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...))
 	return err
+}
+
+func (r *request) endlessList(head metav1.ListMeta, n int, object objectFunc) endlessAnswer {
+	return func(ctx context.Context, w http.ResponseWriter) error { return r.writeList(ctx, w, head, n, object) }
+}
+
+func (r *request) manyElements() []byte {
+	if !r.protobuf {
+		return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"name":"x","managedFields":[%s{}]}}`,
+			r.typeMeta("").Kind, r.typeMeta("").APIVersion, strings.Repeat("{},", endlessEmpty))
+	}
+	name := appendField(nil, 1, []byte("x"))
+	element := appendField(nil, 17, nil)
+	return appendField(nil, 1, append(name, bytes.Repeat(element, endlessEmpty)...))
+}
+
+func (r *request) endlessEvent(_ context.Context, w http.ResponseWriter) error {
+	begin := `{"type":"ADDED","object":{"metadata":{"name":"`
+	if r.protobuf {
+		begin = "\x7f\xff\xff\xff" // the length of the event
+	}
+	return repeat(w, begin, filler)
+}
+
+func (r *request) endlessBlanks(_ context.Context, w http.ResponseWriter) error {
+	begin := ""
+	if of := r.typeMeta("List"); !r.options.Watch {
+		begin = fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{},"items":[`, of.Kind, of.APIVersion)
+	}
+	return repeat(w, begin, strings.Repeat("\n", len(filler)))
+}
+
+func (r *request) endlessObjects(names string) objectFunc {
+	return func(i int) ([]byte, error) {
+		o := &metav1.PartialObjectMetadata{TypeMeta: r.typeMeta(""), ObjectMeta: metav1.ObjectMeta{
+			Namespace: "endless", Name: fmt.Sprintf("%sn%09d", names, i), ResourceVersion: "1",
+			Labels: map[string]string{"kubernetes.io/service-name": "web", "x": filler},
+		}}
+		if r.resource == "endpointslices" { // clients do not cache an EndpointSlice without addresses
+			return r.marshal(&discoveryv1.EndpointSlice{
+				TypeMeta: o.TypeMeta, ObjectMeta: o.ObjectMeta, AddressType: discoveryv1.AddressTypeIPv4,
+				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.99.0.1"}}},
+				Ports:     []discoveryv1.EndpointPort{{Port: new(int32(80))}},
+			})
+		}
+		return r.marshal(o)
+	}
+}
+
+func (r *request) answer(w http.ResponseWriter, code int, o *object, err error) {
+	var body []byte
+	if err == nil {
+		body, err = r.encode(o)
+	}
+	if err == nil && r.protobuf {
+		body, err = wrap(r.typeMeta(""), body)
+	}
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", r.contentType())
+	w.WriteHeader(code)
+	_, _ = w.Write(body) // fails if the client has disconnected
 }
