@@ -16,8 +16,9 @@ import (
 
 // A replica that starts while the API of a linked cluster is unreachable cannot fill its cache for
 // that cluster. Another replica may have stored a copy of its cache in the local cluster (package
-// local/copies). In this case, the link serves the copy like a stale cluster until the cluster in
-// the next field has synced. A copy contains no credentials, so a rotation never involves a copy.
+// local/copies). If such a copy exists, the link serves the copy like a stale cluster until the
+// cluster in the next field has synced. A copy contains no credentials, so a rotation never
+// involves a copy.
 
 // CopiedCluster describes the linked cluster whose cache was copied.
 type CopiedCluster struct {

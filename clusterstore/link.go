@@ -71,8 +71,8 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 }
 
 // link represents the local cluster, or a cluster name for which link Secrets exist. One goroutine
-// runs the link, and only that goroutine writes its fields. The link receives lists of Secrets
-// through its mailbox.
+// runs the link, and only that goroutine writes the fields of the link. The link receives lists of
+// Secrets through its mailbox.
 //
 // A link has up to two clusters. The table reads endpoints from the serving cluster. Once the
 // cluster in the next field has synced, it replaces the serving cluster. A new link has only the
@@ -656,8 +656,8 @@ func (l *link) report(kind cluster.ChangeKind, text string, problem bool) {
 	l.env.report(cluster.Change{Cluster: l.name, Kind: kind, Text: text, Problem: problem})
 }
 
-// wait blocks until the link may need to be reconciled, for example because of new Secrets, an
-// expired time limit, or a change to the health or the gateways of a cluster.
+// wait blocks until the link may need to be reconciled. Possible reasons are new Secrets, expired
+// time limits, and changes to the progress, health, region or gateways of a cluster.
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var began, listed, synced, next, serving <-chan struct{}
 	var overdue, again <-chan time.Time

@@ -13,9 +13,9 @@ import (
 
 // A successor is a cluster with new credentials that starts while another cluster is serving. If a
 // successor took over before it had listed a kind of object, all objects of that kind would seem to
-// be deleted: endpoints would vanish, and opaque ports would no longer be opaque. A successor
-// therefore completes its first sync only after it has listed each kind of object that the serving
-// cluster has cached. The admitSuccessor method may end the wait for these kinds early.
+// be deleted. For example, endpoints would vanish, and opaque ports would no longer be opaque. A
+// successor therefore completes its first sync only after it has listed each kind of object that
+// the serving cluster has cached. The admitSuccessor method may end the wait for these kinds early.
 
 // awaitable is an optional kind of object that affects endpoints.
 type awaitable struct {

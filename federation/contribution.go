@@ -140,8 +140,7 @@ type screened struct {
 	refused Refused
 }
 
-// bounds restricts the addresses that a linked cluster may offer. The zero value allows all
-// addresses.
+// bounds specifies which addresses a linked cluster may offer. The zero value allows all addresses.
 type bounds struct {
 	within *Ranges       // nil allows all addresses
 	owners AddressOwners // nil if the owners of the local cluster's addresses are unknown

@@ -316,8 +316,7 @@ const (
 	// PortUndeclared means that the service is strict, and that the member's Service does not
 	// declare the port for TCP.
 	PortUndeclared
-	// Unread means that the address has just changed in its cluster, and the table has not read the
-	// change yet.
+	// Unread means that the table has not read a recent change to the address in its cluster yet.
 	Unread
 	// OutsideRanges means that the cluster's link does not allow the address.
 	OutsideRanges

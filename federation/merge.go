@@ -151,8 +151,8 @@ func touchedAddrs(old, new offer) []touched {
 }
 
 // forEachOffered calls f for the endpoints that differ between two offers. Slices that both offers
-// share at the beginning and at the end are skipped. Other slices are compared by index, so an
-// address that moves to another slice may be reported as removed and as added.
+// share at the beginning and at the end are skipped. Other slices are compared by index. Therefore,
+// an address that moves to another slice may be reported both as removed and as added.
 func forEachOffered(old, new offer, f func(a, b *Endpoint)) {
 	before, after := sameEnds(old, new)
 	old = old[before : len(old)-after]

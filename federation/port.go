@@ -334,9 +334,9 @@ func undeclared(members []contribution) bool {
 	return serving
 }
 
-// concerned returns the clients that may be affected by the change from the given lists to the
-// port's current lists. The clients are in the order of port.all. The summary and the steering must
-// not have changed.
+// concerned compares the given lists with the current lists of the port, and returns the clients
+// that the change may affect. The clients are in the order of port.all. The summary and the
+// steering must not have changed.
 //
 // Clients may request any number of invented names. To keep updates fast for other clients,
 // concerned omits clients that the change cannot affect:

@@ -197,10 +197,10 @@ func (s *watchedService) add(k Key) *published {
 	return to
 }
 
-// undeclaredPorts returns the number of watched ports that no member is known to declare. While a
-// cluster is pending, its ports count too, because the cluster may turn out not to declare them.
-// Only new links are affected, because a starting replica does not serve proxies while any cluster
-// is pending.
+// undeclaredPorts returns the number of watched ports that no member is known to declare. Ports
+// that only a pending cluster may declare count too, because the cluster may turn out not to
+// declare them. This rule only matters for new links, because a starting replica does not serve
+// proxies while any cluster is pending.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
 		if !slices.ContainsFunc(p.members, contribution.declares) {

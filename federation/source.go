@@ -66,8 +66,8 @@ func (s *Slice) hasAddr(a netip.Addr) bool {
 // Behind is the number of endpoints behind the Linkerd gateways of a Slice. A Behind is immutable.
 type Behind struct{ Ready, Unready int }
 
-// scale returns the part of b that is behind the given number of addresses, rounded up. The second
-// argument is the total number of addresses in the slice.
+// scale returns the share of b that belongs to the given number of addresses, rounded up. The
+// second argument is the total number of addresses in the slice.
 func (b *Behind) scale(addresses, of int) *Behind {
 	if b == nil || addresses == of {
 		return b

@@ -74,7 +74,7 @@ func (v *tierUsage) decidedBy(st *steering) bool {
 }
 
 // restart replaces the preference. The tiers of the clients' current endpoints stay in use until
-// the usual rules allow clients to drop them.
+// they have not been needed for long enough.
 func (v *tierUsage) restart(st *steering, t *tally, got []*Endpoint, now time.Time) {
 	*v = tierUsage{steering: st, reported: v.reported}
 	last := 0
@@ -207,8 +207,9 @@ func (v *tierUsage) left(st *steering, place int, now time.Time) int {
 	return int(late * parts / over)
 }
 
-// nextLeaves returns the time at which the next part of a tier is dropped, given how many parts
-// have been dropped. If no further part will be dropped, the time is zero.
+// nextLeaves returns the time at which the next part of a tier is dropped. The argument is the
+// number of parts that have already been dropped. If no further part will be dropped, the time is
+// zero.
 func (v *tierUsage) nextLeaves(st *steering, place, left int) time.Time {
 	since := v.unneededSince(st, place)
 	if since.IsZero() || left == parts {

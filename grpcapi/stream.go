@@ -249,9 +249,9 @@ const turnsPerProcessor = 8
 //
 // Go runs goroutines roughly in the order in which they become runnable. A change to a popular
 // service makes tens of thousands of streams runnable. Without turns, the goroutines that read
-// watches and publish sets would wait for all these updates, several times per event. With turns,
-// these goroutines only wait until each runnable stream has queued for a turn. A stream that waits
-// for a turn also skips sets that are replaced in the meantime.
+// watches and publish sets would wait for the updates of all streams, several times per event. With
+// turns, these goroutines only wait until each runnable stream has queued for a turn. A stream that
+// waits for a turn also skips sets that are replaced in the meantime.
 //
 // A stream holds its turn while it looks up its set, and while it or another stream encodes the
 // messages. A stream does not need a turn for its first messages.

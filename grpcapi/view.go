@@ -379,7 +379,7 @@ func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
 }
 
 // messagesAfterHints returns the messages for the step from a set that node hints have chosen. When
-// node hints stop being used, the streams on all nodes take such a step at once, each from a
+// node hints are no longer used, the streams on all nodes need such messages at once, each from a
 // different small set. The messages add all endpoints, as for a new stream, so that all these
 // streams can share the large messages.
 func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {

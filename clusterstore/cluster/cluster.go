@@ -359,7 +359,7 @@ func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federa
 // returns an error.
 //
 // Exports are not copied. Invalid Servers and ExternalWorkloads cannot be copied, because the cache
-// contains only the reason why they are invalid. EndpointSlices are copied before Pods, so that a
-// copy contains all Pods to which its slices refer, in the same or a newer version, even if the
-// cluster changes during the call. The copies of equal caches are equal.
+// contains only the reason why they are invalid. EndpointSlices are copied before Pods. A copy
+// therefore contains every Pod to which its slices refer, in the same or a newer version, even if
+// the cluster changes during the call. The copies of equal caches are equal.
 func (c *Cluster) Copy(limit int) (map[string][]byte, error) { return makeCopy(c, limit) }

@@ -112,8 +112,8 @@ func copyKind[O interface {
 	w.err = w.check(0, size)
 }
 
-// check returns an error if the copy is too large with the given number of further bytes, or if the
-// items of a list are too large before compression.
+// check returns an error if the copy would be too large after adding the given number of bytes, or
+// if the items of a list are too large before compression.
 func (w *copyWriter) check(more, items int) error {
 	switch {
 	case w.size+more > w.limit:

@@ -57,8 +57,8 @@ type LocalConfig struct {
 
 	// SliceManager is the value of the endpointslice.kubernetes.io/managed-by label on the
 	// EndpointSlices written for ExternalWorkloads. If SliceManager is set, the cluster caches the
-	// data required to write these EndpointSlices. In this case, Config.Changed is also called
-	// after each change to a marked slice or its Service.
+	// data required to write these EndpointSlices. Config.Changed is then also called after each
+	// change to a marked slice or its Service.
 	SliceManager string
 	// WorkloadChanged is called for every added, changed or deleted ExternalWorkload. A single
 	// goroutine calls WorkloadChanged in the order of the changes. The before argument is nil for

@@ -65,7 +65,7 @@ func (l *location) containerPort(addr netip.AddrPort) (container uint16) {
 }
 
 // portBehind returns the container port behind a host port at an address of the Pod's node. The
-// result is zero if the address belongs to the Pod itself or to an ExternalWorkload.
+// result is zero if the address is an IP of the Pod itself or of an ExternalWorkload.
 func (l *location) portBehind(addr netip.AddrPort) uint16 {
 	if !l.hostNetwork && slices.Contains(l.ips, addr.Addr()) {
 		return 0

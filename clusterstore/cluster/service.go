@@ -98,8 +98,8 @@ func (s *Service) size() int64 {
 }
 
 // serviceEntrySize returns the bytes of memory used by a serviceEntry, with or without a Service.
-// One of the counted allocations is a safety margin. Without the safety margin, the estimate for
-// many small Services would differ from the actual heap size by less than 1%.
+// One of the counted allocations is a safety margin. For many small Services, the estimate without
+// this margin differs from the actual heap size by less than 1%.
 func serviceEntrySize() int64 {
 	place := mapEntry(sizeof[federation.ServiceID]() + sizeof[*serviceEntry]())
 	return 3*allocation + sizeof[serviceEntry]() + place + listedSize

@@ -314,7 +314,7 @@ type endpointReader struct {
 
 // read returns the subset with the given ports and endpoints. If an endpoint has several addresses,
 // all of them are served. Kubernetes itself writes only one address per endpoint, and does not
-// define the meaning of further addresses.
+// define the meaning of additional addresses.
 func (r *endpointReader) read(ports []slicePort, endpoints []discoveryv1.Endpoint) subset {
 	ready := make([]address, 0, len(endpoints))
 	var others []address

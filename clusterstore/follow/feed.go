@@ -399,8 +399,8 @@ func (f *feed[O, T]) forgive(key string) {
 	f.resource.noteRefused(key, "")
 }
 
-// keepRefused records the refused objects of a list. The sizes of these objects must already count
-// as staged.
+// keepRefused records the refused objects of a list. Call keepRefused only after the refused
+// objects have been staged in the account.
 func (f *feed[O, T]) keepRefused(all map[string]string) {
 	for key := range f.resource.setRefused(all) {
 		f.account.drop(refusedKey(key), nil)

@@ -76,13 +76,14 @@ func classOf(err error) adminapi.ReadFailure {
 
 const (
 	troublePause = 5 * time.Minute // a trouble ends when its cause has not occurred for this long
-	// troubleCount is the number of occurrences after which a behavior counts as a trouble. Single
+	// troubleCount is the number of consecutive occurrences after which a cause is reported. Single
 	// occurrences are normal: API servers close watches early when they restart, and slow servers
 	// send bookmarks late.
 	troubleCount = 3
 )
 
-// A cause is a behavior of an API server that leads to too many requests without any failure.
+// A cause is the way in which an API server leads Isthmus to send too many requests without any
+// failure.
 type cause string
 
 const (
@@ -105,7 +106,7 @@ type trouble struct {
 }
 
 // add counts an occurrence, and reports whether to log it. A cause is logged once, and again only
-// after it has been absent for troublePause.
+// after the cause has been absent for troublePause.
 func (t *trouble) add(c cause, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -26,14 +26,14 @@ type Kind[O decode.Object, T any] struct {
 	Serves func(context.Context) (bool, error)
 
 	// Compact returns the value to cache for an object. The cached value must not share memory with
-	// the object, not even strings. If ok is false, the object is treated as if it did not exist.
-	// Compact must be a pure function, and two goroutines may call it at the same time.
+	// the object, not even strings. If ok is false, the Resource treats the object as if it did not
+	// exist. Compact must be a pure function, and two goroutines may call it at the same time.
 	Compact func(O) (value T, ok bool)
 	Into    Store[T]
 	// Size returns the number of bytes that a value uses in the Store, without its key and its
-	// shared values. The size includes memory that the Store uses for other objects only because
-	// the value refers to them. The result of Size must only depend on the arguments. Size is
-	// required if Options.Memory is set.
+	// shared values. If the Store uses memory for another object only because the value refers to
+	// that object, the size includes this memory. The result of Size must only depend on the
+	// arguments. Size is required if Options.Memory is set.
 	Size func(value T, key string) int64
 	// Shared, if set, iterates over the parts of a value that objects may share, such as a
 	// [unique.Handle], and over their sizes in bytes. A shared value counts once against the memory

@@ -90,9 +90,9 @@ const (
 	minOverPause = 5 * time.Second
 	maxOverPause = 30 * time.Second
 
-	// A required resource that may be listed but not watched is listed repeatedly. Repeated lists
-	// are expensive, so from the third consecutive refusal on (maxWatchRefusals), the pause doubles
-	// each time, up to maxUnwatchedPause.
+	// If a required resource may be listed but not watched, the resource is listed repeatedly.
+	// Repeated lists are expensive, so from the third consecutive refusal on (maxWatchRefusals),
+	// the pause doubles each time, up to maxUnwatchedPause.
 	maxWatchRefusals  = 3
 	maxUnwatchedPause = 30 * time.Second
 
@@ -323,7 +323,7 @@ func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (meta
 	return page, n, err
 }
 
-// late returns an error if reading a list has taken too long, and records a trouble if the list is
+// late returns an error if reading a list has taken too long, and records the cause if the list is
 // slow.
 func (r *Resource) late(began time.Time) error {
 	switch took := time.Since(began); {
@@ -573,7 +573,7 @@ func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	}
 }
 
-// note records a trouble for the Health, and reports each trouble once.
+// note records an occurrence of a cause for the Health, and reports each cause once.
 func (r *Resource) note(c cause, err error) {
 	text := string(c)
 	if err != nil {
@@ -632,8 +632,8 @@ func outdated(err error) bool {
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// answered reports whether the server rejected the request itself with a 4xx code, and is neither
-// unreachable nor overloaded.
+// answered reports whether the server rejected the request with a 4xx code that means that the
+// request is wrong, not that the server is overloaded.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

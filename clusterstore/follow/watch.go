@@ -26,7 +26,7 @@ const (
 	shortWatch   = 10 * time.Second // a shorter watch may count as a trouble
 )
 
-// These errors are the reasons why Isthmus closes a watch.
+// These errors are the reasons for which Isthmus itself closes a watch.
 var (
 	errSilent  = errors.New("nothing was received")
 	errOverdue = errors.New("the server did not end the watch")

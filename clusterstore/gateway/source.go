@@ -41,8 +41,8 @@ func (s *Source) Declares(svc federation.ServiceID, port uint16) bool {
 	return s.Cluster.Declares(svc, port)
 }
 
-// Reachable reports whether the cluster has a gateway with a usable address, whether or not its
-// probes succeed.
+// Reachable reports whether the cluster has a gateway with a usable address, even if all probes of
+// the address fail.
 func (s *Source) Reachable() bool {
 	return slices.ContainsFunc(s.Addresses, func(a Address) bool { return a.usable() })
 }

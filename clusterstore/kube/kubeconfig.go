@@ -289,7 +289,7 @@ type unknownFields struct {
 }
 
 // visit removes unknown fields from a value that will be decoded as the given type. If the value
-// does not fit the type, visit leaves it to the decoder, which returns an error.
+// does not fit the type, visit does not change the value, and the decoder returns an error later.
 func (u *unknownFields) visit(n *yaml.Node, as reflect.Type) {
 	switch as.Kind() {
 	case reflect.Pointer:

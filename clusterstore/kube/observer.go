@@ -117,7 +117,7 @@ func clockOf(date string, sent, received time.Time) *adminapi.Clock {
 	return &adminapi.Clock{Ahead: at.Add(half).Sub(sent.Add(took / 2)).Seconds(), Within: (took/2 + half).Seconds()}
 }
 
-// kindOf returns the verb and the resource of a request, without a status.
+// kindOf returns a RefusedRequest with the verb and the resource of a request, but no status.
 func kindOf(r *http.Request) adminapi.RefusedRequest {
 	verb := map[string]string{
 		http.MethodPost:   "create",

@@ -27,7 +27,7 @@ const (
 
 // If a server closes each HTTP/2 connection with GOAWAY, net/http repeats the request hundreds of
 // times per second. If a server refuses each stream, net/http repeats the request for a minute.
-// Because connection timeouts do not prevent these repetitions, maxTries and beginTimeout limit
+// Connection timeouts do not prevent repeated requests. Therefore, maxTries and beginTimeout limit
 // everything that happens before the response.
 const (
 	maxTries     = 3
@@ -259,7 +259,7 @@ func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *
 		response.Body = body{response.Body, cancel}
 		return nil
 	}
-	// Only canceling the context of the request interrupts a blocked Read, which may be within the
+	// Only canceling the context of the request interrupts a Read that is blocked, possibly during
 	// decompression.
 	late := time.AfterFunc(errorTimeout, func() { cancel(nil) })
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxError))
