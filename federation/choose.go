@@ -198,9 +198,9 @@ type choice struct {
 	node string // empty unless endpoints are hinted to the node
 }
 
-// get returns the endpoints that the client receives. The argument says how much of each tier is in
-// use. Hints only choose among local endpoints that are in use. Hints are ignored if traffic must
-// stay on the client's node, or if the preference contains the term zone.
+// get returns the endpoints that the client receives. The u argument says how much of each tier is
+// in use. Hints only choose among local endpoints that are in use. Hints are ignored if traffic
+// must stay on the client's node, or if the preference contains the term zone.
 func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 	by := choice{use: u, zone: c.Zone}
 	onNode := x.byHintedNode(t, u)[c.Node]

@@ -632,8 +632,8 @@ func outdated(err error) bool {
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// answered reports whether the server rejected the request with a 4xx code that means that the
-// request is wrong, not that the server is overloaded.
+// answered reports whether the server rejected the request with a 4xx code other than 429 (too many
+// requests).
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
