@@ -13,7 +13,8 @@ import (
 )
 
 // TestBudget compares what counts against the memory cap with the heap. It is never less, whether objects
-// are ordinary or made to take much memory. For an ordinary cluster it is at most twice as much.
+// are ordinary or made to take much memory. For an ordinary cluster it is at most twice as much. The test of the same
+// name in local/exports compares what exports add.
 func TestBudget(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fill  func(*world)
@@ -62,23 +63,6 @@ func TestBudget(t *testing.T) {
 				w.put(aService(fmt.Sprint("s", i)),
 					metadataOf("ReplicaSet", fmt.Sprint("r", i), "Deployment", fmt.Sprint("d", i)))
 			}
-		}},
-		"exports": {large: true, fill: func(w *world) {
-			for i := range 5000 {
-				s := labelled(fmt.Sprint("s", i), "mirror=1", "app="+fmt.Sprint("app", i), "team=x")
-				s.UID = "0f5d3c1e-6a0b-4c1d-9e8f-0123456789ab"
-				s.Annotations = map[string]string{"retry.linkerd.io/http": "5xx"}
-				w.put(s)
-			}
-			w.Exports()
-		}},
-		"ServiceExports": {large: true, fill: func(w *world) {
-			for i := range 5000 {
-				s := labelled(fmt.Sprint("s", i), "app="+fmt.Sprint("app", i), "team=x")
-				s.Annotations = map[string]string{"retry.linkerd.io/http": "5xx"}
-				w.put(s, aServiceExport(s.Name))
-			}
-			w.Exports()
 		}},
 		"Nodes": {large: true, fill: func(w *world) {
 			for i := range 10000 {
