@@ -137,7 +137,8 @@ func FuzzGeneration(f *testing.F) {
 		all.add(m)
 		for _, g := range all {
 			got, err := g.unpack([][]byte{data})
-			if g.Bytes < 0 || g.Bytes > maxParts*maxPart || g.Parts > maxParts || len(g.names) != 2 || (got == nil) != (err != nil) {
+			if g.Bytes < 0 || g.Bytes > maxParts*maxPart || g.Parts > maxParts || len(g.names) != 2 ||
+				(got == nil) != (err != nil) {
 				t.Errorf("%+v: %v, %v", g, got, err)
 			}
 			if got != nil && g.Checksum != fmt.Sprintf("%x", sha256.Sum256(data)) {

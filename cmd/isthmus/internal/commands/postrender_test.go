@@ -73,7 +73,10 @@ func TestPostRenderRefuses(t *testing.T) {
 		{"registry.example.com/isthmus:", linkerdRendered, 2, "set it to the image of Isthmus with a tag or digest"},
 		{"isthmus@sha256:12", linkerdRendered, 2, "set it to the image of Isthmus with a tag or digest"},
 		{"isthmus:v1", "kind: Namespace\n", 1, "contains 0 Deployments named linkerd-destination"},
-		{"isthmus:v1", linkerdRendered + "---\n" + linkerdRendered, 1, "contains 2 Deployments named linkerd-destination"},
+		{
+			"isthmus:v1", linkerdRendered + "---\n" + linkerdRendered, 1,
+			"contains 2 Deployments named linkerd-destination",
+		},
 		{"isthmus:v1", "Error: {", 1, "is not the output of Helm"},
 		{
 			"isthmus:v1",
