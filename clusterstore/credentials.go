@@ -79,7 +79,7 @@ func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credent
 	return c
 }
 
-// If readContent fails, it also returns the value for the "reason" label of the metric.
+// If readContent fails, the first result is the value for the "reason" label of the metric.
 func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	trustDomain, ok := s.Annotations[TrustDomainAnnotation]
 	if !ok {

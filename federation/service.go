@@ -197,10 +197,10 @@ func (s *watchedService) add(k Key) *published {
 	return to
 }
 
-// undeclaredPorts returns the number of watched ports that no member is known to declare. Ports
-// that only a pending cluster may declare count too, because the cluster may turn out not to
-// declare them. This rule only matters for new links, because a starting replica does not serve
-// proxies while any cluster is pending.
+// undeclaredPorts returns the number of watched ports that no member is known to declare. The
+// number includes ports that only a pending cluster may declare, because the cluster may turn out
+// not to declare these ports. This rule only matters for new links, because a starting replica does
+// not serve proxies while any cluster is pending.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
 		if !slices.ContainsFunc(p.members, contribution.declares) {
@@ -326,8 +326,8 @@ type tierUser struct {
 }
 
 // worse orders clients by the number of tiers they use. If two clients use the same number, the
-// client whose tiers changed later is worse, because it explains the reported change. The remaining
-// criteria only make the order deterministic.
+// client whose tiers changed later is worse, because the change of its tiers explains the reported
+// change. The remaining criteria only make the order deterministic.
 func (u tierUser) worse(than tierUser) bool {
 	return cmp.Or(
 		cmp.Compare(u.tierUsage.inUse, than.tierUsage.inUse),

@@ -91,9 +91,9 @@ func (v *tierUsage) restart(st *steering, t *tally, got []*Endpoint, now time.Ti
 // additional tiers immediately. Tiers that are no longer needed stay in use until all their parts
 // have been dropped.
 //
-// When new counts arrive, the time for dropping a tier may already have come according to the
-// previous counts. To make the result independent of the order of these events, decide drops such a
-// tier before using the new counts.
+// When new counts arrive, the previous counts may already require that a tier be dropped. To make
+// the result independent of the order of these events, decide drops such a tier before using the
+// new counts.
 func (v *tierUsage) decide(st *steering, counts tierCounts, now time.Time) use {
 	previous := v.counts
 	remaining := v.withoutLeft(v.inUse, now)
@@ -207,9 +207,9 @@ func (v *tierUsage) left(st *steering, place int, now time.Time) int {
 	return int(late * parts / over)
 }
 
-// nextLeaves returns the time at which the next part of a tier is dropped. The left argument is the
-// number of parts that have already been dropped. If no further part will be dropped, the time is
-// zero.
+// nextLeaves returns the time at which the next part of a tier is dropped. The argument named left
+// is the number of parts that have already been dropped. If no further part will be dropped, the
+// time is zero.
 func (v *tierUsage) nextLeaves(st *steering, place, left int) time.Time {
 	since := v.unneededSince(st, place)
 	if since.IsZero() || left == parts {
@@ -220,9 +220,9 @@ func (v *tierUsage) nextLeaves(st *steering, place, left int) time.Time {
 	return since.Add(st.preference.ReturnAfter + (over*time.Duration(left+1)+parts-1)/parts)
 }
 
-// unneededSince returns the time at which a tier ceased to be needed, because the tiers before it
-// suffice. Last resort is not needed while another endpoint is ready. If the tier is needed, the
-// time is zero.
+// unneededSince returns the time at which a tier ceased to be needed because the tiers before it
+// began to suffice. Last resort is not needed while another endpoint is ready. If the tier is
+// needed, the time is zero.
 func (v *tierUsage) unneededSince(st *steering, place int) (since time.Time) {
 	if place == st.lastResort() {
 		return v.sufficed[place+1]

@@ -26,9 +26,9 @@ type format[O Object] interface {
 	// next reads an event and calls f with its object. If there are no more events, next returns
 	// io.EOF.
 	next(in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error) error
-	// decode decodes an object and calls f with the result. If the whole argument is not nil, the
-	// object is incomplete. If the object is incomplete or cannot be decoded, f receives an error,
-	// and an object that contains only the names and the version.
+	// decode decodes an object and calls f with the result. If the argument named whole is not nil,
+	// the object is incomplete. If the object is incomplete or cannot be decoded, f receives an
+	// error, and an object that contains only the names and the version.
 	decode(data []byte, whole error, f func(O, error) error) error
 	// status converts an encoded Status to an error, or returns nil if it is not the Status of a
 	// failure.

@@ -17,8 +17,8 @@ func newPrints() prints { return prints{maphash.MakeSeed()} }
 
 func (p prints) of(key string) print { return print(maphash.String(p.seed, key)) }
 
-// The memory cap counts these sizes, in bytes, in addition to an object's key and value. A test in
-// clusterstore/cluster compares the estimated size of a cache with the heap.
+// In addition to the key and the value of each object, the memory cap counts the following sizes,
+// in bytes. A test in clusterstore/cluster compares the estimated size of a cache with the heap.
 const (
 	objectSize = 56 // an entry of account.sizes, and the string header of the object's key
 	shareSize  = 96 // an entry of account.shared
