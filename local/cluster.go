@@ -41,8 +41,8 @@ type Options struct {
 	// Writer writes EndpointSlices for the cluster's ExternalWorkloads. If Writer is nil, no
 	// EndpointSlices are written.
 	Writer *externalworkload.Writer
-	// Exports makes the cluster cache its exports, and objects with the same names as exports. The
-	// Store needs the same options and the result of LocalLink. If Exports is nil, the cluster
+	// Exports makes the cluster cache its exports, and objects with the same names as exports. Pass
+	// the same options, and the result of LocalLink, to the Store. If Exports is nil, the cluster
 	// caches nothing for exports.
 	Exports *clusterstore.ExportOptions
 	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change
@@ -168,8 +168,8 @@ func (l *Cluster) prepare(ctx context.Context) {
 }
 
 // Run lists and watches the cluster until ctx ends, and returns once all its goroutines have ended.
-// If the API cannot be reached, Run retries. The table stays unchanged when Run returns. Call Run
-// once.
+// If the API cannot be reached, Run retries. The table stays unchanged after Run has returned. Call
+// Run once.
 func (l *Cluster) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -271,7 +271,7 @@ func (l *Cluster) LinkerdMirrors() map[string][]federation.ServiceID {
 type AddressOwner struct {
 	Name    string                // such as "Pod shop/web-1"
 	Service *federation.ServiceID // nil unless the address is the cluster IP of exactly one Service
-	// Claimed describes the objects in conflict over the whole address, such as "2 Pods with IP
+	// Claimed describes the objects with the same address on all ports, such as "2 Pods with IP
 	// 10.0.0.1".
 	Claimed string
 }
@@ -285,7 +285,7 @@ func (l *Cluster) AddressOwner(ip netip.Addr) AddressOwner {
 	return owner
 }
 
-// AddressConflicts returns the addresses that several objects claim, with the oldest conflicts
+// AddressConflicts returns the addresses that several objects have, with the oldest conflicts
 // first, and the number of conflicts that the list omits.
 func (l *Cluster) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	return l.cluster.AddressConflicts()
@@ -336,9 +336,9 @@ func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 // portProfile returns the profile of a service port for clients in a namespace.
 //
 // A ServiceProfile in the client's namespace overrides the ServiceProfile in the Service's
-// namespace. Even an invalid ServiceProfile does so, because its existence shows that users do not
-// want the other one. Opaque ports come from the Service's annotation or the default, never from a
-// ServiceProfile.
+// namespace. An invalid ServiceProfile in the client's namespace also takes precedence, because its
+// existence shows that users do not want the other ServiceProfile. Opaque ports come from the
+// Service's annotation or the default, never from a ServiceProfile.
 func (l *Cluster) portProfile(
 	id federation.ServiceID, svc *cluster.Service, port uint16, client string,
 ) *federation.Profile {

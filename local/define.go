@@ -19,8 +19,8 @@ const (
 	remoteService   = "multicluster.linkerd.io/remote-service"   // label
 )
 
-// The limits prevent the annotation of one Service from slowing down others, and are far above what
-// a mesh needs.
+// The limits prevent the annotation of one Service from slowing down other Services, and are far
+// higher than any mesh needs.
 const (
 	maxMembers = 256  // members of one service
 	maxItems   = 1024 // items of one annotation
@@ -119,7 +119,8 @@ func defineFederated(namespace, local, remote string) (*federation.Definition, [
 	return d, compact(problems)
 }
 
-// parseItem parses service@cluster. If the item is invalid, parseItem returns the reason.
+// parseItem parses service@cluster. If an item of the remote annotation is invalid, parseItem
+// returns the reason.
 func parseItem(namespace, item string) (m federation.Member, why string) {
 	service, cluster, ok := strings.Cut(strings.TrimSpace(item), "@")
 	switch {
@@ -159,7 +160,8 @@ func invalidName(s string) string {
 	return ""
 }
 
-// compact removes duplicate problems, and replaces all after the first ten with a count.
+// compact removes duplicate problems. If more than ten problems remain, the others are replaced
+// with a count.
 func compact(problems []string) []string {
 	const listed = 10
 	slices.Sort(problems)

@@ -73,7 +73,8 @@ func SetPreference(p *federation.Preference, name, value string) error {
 }
 
 // preference returns a Service's preference, in which the default replaces missing and invalid
-// annotations. For a Service without annotations, preference returns the pointer to the default.
+// annotations. For a Service without annotations, preference returns the default itself, not a
+// copy.
 func preference(svc *cluster.Service, gateway *federation.Preference) (p *federation.Preference, problems []string) {
 	p = gateway
 	for _, f := range preferenceFields {

@@ -9,8 +9,9 @@ import (
 )
 
 // zones holds the zone of every node. The Cluster publishes the first change immediately, and the
-// changes of the following second together. Each published change wakes the streams of a node, and
-// a user with permission to edit Nodes must not be able to keep Isthmus busy.
+// changes of the following second together. Each published change wakes the streams of a node.
+// Publishing changes together prevents a user with permission to edit Nodes from keeping Isthmus
+// busy.
 type zones struct {
 	changed *pace.Signal // apply is due
 

@@ -2,9 +2,9 @@ package adminapi
 
 import "time"
 
-// APIServer describes a cluster's API server as one replica sees it. The replica learns most values
-// when it lists and watches the cluster. It reads the version, the trust anchors and the Pod
-// networks when the server first responds, and then every hour. Only a request with
+// APIServer contains what one replica knows about a cluster's API server. The replica learns most
+// values when it lists and watches the cluster. The replica reads the version, the trust anchors
+// and the Pod networks when the server first responds, and then every hour. Only a request with
 // [FreshParameter] causes requests to the API server.
 type APIServer struct {
 	Answered time.Time `json:"answered,omitzero"` // time of the server's last response; zero if there was none

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Clusters is the JSON document at /debug/clusters. It describes the clusters, and every problem
-// that prevents Isthmus from serving endpoints.
+// Clusters is the JSON document at /debug/clusters. The page describes the clusters, and every
+// problem that prevents Isthmus from serving endpoints.
 type Clusters struct {
 	Replica  Replica     `json:"replica"` // the replica that responds
 	Local    Cluster     `json:"local"`
@@ -51,8 +51,9 @@ type LinkSecrets struct {
 type Cluster struct {
 	Cluster string `json:"cluster,omitempty"` // empty if the Secret's label is missing or invalid
 	Secret  string `json:"secret,omitempty"`  // name of the link Secret; empty for the local cluster
-	// SecretVersion is the resourceVersion of the link Secret that is in use for the cluster. It is
-	// empty until the cluster has been read, or while the replica uses a different Secret.
+	// SecretVersion is the resourceVersion of the link Secret that is in use for the cluster.
+	// SecretVersion is empty until the cluster has been read, or while the replica uses a different
+	// Secret.
 	SecretVersion string `json:"secretVersion,omitempty"`
 	// SecretRefused says why the current version of the link Secret cannot be used, and is empty
 	// otherwise. UsedInstead identifies the older version of the link Secret that is in use
@@ -194,7 +195,7 @@ type Resource struct {
 	Err      string `json:"err,omitempty"`     // newest failure, if it persists
 	// Failure is the class of the error in Err, and is empty if Err is empty.
 	Failure ReadFailure `json:"failure,omitempty"`
-	// Lasts reports whether the API server has returned the same Failure again after at least 10 s.
+	// Lasts reports whether the API server has returned the same Failure for at least 10 s.
 	Lasts bool `json:"-"`
 	// Trouble describes behavior of the API server that is not a failure, but forces Isthmus to
 	// repeat requests. Isthmus repeats requests at most once per second.
@@ -244,8 +245,9 @@ type Problem struct {
 	Problems []string `json:"problems"`
 }
 
-// AddressConflict describes an address that several objects in the local cluster claim. The address
-// is not assigned to any of them, and GetProfile returns Unavailable for it.
+// AddressConflict describes an address that several objects in the local cluster have. Isthmus
+// treats such an address as assigned to none of the objects, and GetProfile returns Unavailable for
+// the address.
 type AddressConflict struct {
 	Address string    `json:"address"` // IP, or IP:PORT if only that port is claimed
 	Claimed string    `json:"claimed"` // the claim, such as "2 Pods with IP 10.0.0.1"
@@ -285,9 +287,9 @@ type MissingCopy struct {
 	Reason  string `json:"reason"`
 }
 
-// Format is the version of the format that all pages share. The version increases with each change
-// that would cause an older program to misread a page. Examples are the removal of a field and a
-// new meaning of a field, but not a new field.
+// Format is the version of the format that all pages share. The version increases when a change
+// would cause older programs to misread a page. For example, the version increases when a field is
+// removed or gets a new meaning, but not when a field is added.
 const Format = 1
 
 // All responses under /debug contain these headers. Only replicas of older versions do not send

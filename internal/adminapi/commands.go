@@ -87,8 +87,8 @@ type CheckedReplica struct {
 	Error   string `json:"error,omitempty"`   // why the replica did not respond
 }
 
-// GetOutput is printed by "isthmus get -o json" for each update of the stream. It contains the
-// endpoints that a proxy has after the update.
+// GetOutput is printed by "isthmus get -o json" for each update of the stream. GetOutput contains
+// the endpoints that a proxy has after the update.
 type GetOutput struct {
 	Time      time.Time  `json:"time"`
 	Authority string     `json:"authority"` // as requested
@@ -101,9 +101,9 @@ type Endpoint struct {
 	Address netip.AddrPort `json:"address"`
 	Cluster string         `json:"cluster"` // local, unless the replica labels the endpoint with another cluster
 	// Sent is a WeightedAddr of linkerd2-proxy-api in protobuf's JSON format, as the proxy receives
-	// it. The metricLabels also contain the labels that apply to the whole message. In addition,
-	// isthmus_tier is the endpoint's tier, and isthmus_standing is the standing of the endpoint's
-	// cluster. Proxies do not receive these two labels.
+	// it. The field metricLabels also contains the labels that apply to the whole message. In
+	// addition, isthmus_tier is the endpoint's tier, and isthmus_standing is the standing of the
+	// endpoint's cluster. Proxies do not receive these two labels.
 	Sent json.RawMessage `json:"sent"`
 }
 

@@ -15,7 +15,8 @@
 // The query parameter view=list requests a list of clusters, services, streams or events as a
 // [ClusterList], [ServiceList], [StreamList] or [EventList]. The parameters q (words to search
 // for), show (a subset of the lines), sort, limit and page select and order the lines. The ETag of
-// a list is the number of a snapshot that all readers share.
+// a list is the number of the snapshot from which the list was computed. All readers share one
+// snapshot.
 //
 // All pages follow these conventions:
 //

@@ -39,7 +39,7 @@ type ExportsWriter struct {
 	MCS        string `json:"mcs,omitempty"`
 	LeaseError string `json:"leaseError,omitempty"`
 	// Notes lists the Links and the Leases of Linkerd's service mirrors that Isthmus cannot read,
-	// and says what applies instead.
+	// and says what Isthmus assumes instead.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -82,8 +82,8 @@ type ExportConflict struct {
 
 type ExportChange struct {
 	Verb string `json:"verb"` // create, update, status or delete
-	// ObjectKind is Service, ServiceImport or ServiceExport. Only the conditions of a ServiceExport
-	// change.
+	// ObjectKind is Service, ServiceImport or ServiceExport. For a ServiceExport, only the
+	// conditions change.
 	ObjectKind string        `json:"objectKind"`
 	Object     string        `json:"object"`
 	Kind       string        `json:"kind"`

@@ -28,8 +28,8 @@ type Member struct {
 	Service string `json:"service"`          // name of the Service in that cluster
 	Reason  string `json:"reason,omitempty"` // why the member does not serve; empty if it serves
 	// LacksPorts lists the ports of the service that the member's Service does not declare, and the
-	// ports that this Service declares instead. Clients of an undeclared port use the same port
-	// number on the member's Pods.
+	// ports that this Service declares instead. If a port is undeclared, its clients use the same
+	// port number on the member's Pods.
 	LacksPorts []string `json:"lacksPorts,omitempty"`
 }
 
@@ -124,8 +124,8 @@ type ServiceImpact struct {
 	// cluster that serves the service counts as one endpoint.
 	Watched bool   `json:"watched"`
 	Port    uint16 `json:"port"` // set if Watched
-	// Zone is the zone whose clients would have the fewest endpoints left. Now and Then describe
-	// the clients in this zone. Zone is empty if all clients are affected equally.
+	// Zone is the zone whose clients would have the fewest endpoints left. The fields Now and Then
+	// describe the clients in the zone. Zone is empty if all clients are affected equally.
 	Zone    string `json:"zone,omitempty"`
 	Node    string `json:"node,omitempty"`    // of these clients, if it affects their endpoints
 	Streams int    `json:"streams,omitempty"` // of the whole service

@@ -9,8 +9,8 @@
 //	err = s.Put(&corev1.Service{…})
 //	kubeconfig, err := s.Kubeconfig(s.Addr(), "token")
 //
-// Clients may rely on the following behavior. A test verifies that real API servers behave in the
-// same way.
+// Clients may rely on the following behavior. A test verifies that real API servers show the same
+// behavior.
 //
 //   - All pages of a list show the state at the same moment. Objects are sorted by key.
 //   - A watch continues from the version of a list without a gap, or ends because the version has

@@ -40,7 +40,7 @@ type Authority struct {
 	certificate tls.Certificate // for 127.0.0.1
 }
 
-// Server is the API server of one cluster. It is safe for concurrent use.
+// Server is the API server of one cluster. A Server is safe for concurrent use.
 type Server struct {
 	// fixed
 	name      string
@@ -58,7 +58,7 @@ type Server struct {
 }
 
 // Faults specifies how a server misbehaves. The zero value means that the server behaves normally.
-// Network faults are not part of Faults.
+// Faults does not include network faults.
 type Faults struct {
 	Unauthorized bool // reject all tokens with 401
 	// Forbidden contains the resources for which the server rejects requests with a 403. The
@@ -149,8 +149,7 @@ func (s *Server) change(o runtime.Object, f func(kind, metav1.Object) error) err
 	return nil
 }
 
-// TakeWrites makes the server accept writes from clients and serve Leases. Both functions may be
-// nil.
+// TakeWrites enables writes from clients, and requests for Leases. Both functions may be nil.
 //
 // The server calls before at the start of each write. The before function may change objects with
 // Put and Delete.
@@ -485,8 +484,8 @@ func readBody(from io.Reader, method string) (runtime.Object, error) {
 	return u, json.Unmarshal(body, &u.Object)
 }
 
-// discover responds to API discovery requests, for which it omits absent kinds. For any other path,
-// discover returns false.
+// discover responds to API discovery requests. Responses do not contain absent kinds. For any other
+// path, discover returns false.
 func discover(w http.ResponseWriter, path string, absent []string) bool {
 	there := slices.DeleteFunc(slices.Clone(kinds[:]), func(k kind) bool { return slices.Contains(absent, k.resource) })
 	if path == "/apis" {

@@ -66,9 +66,9 @@ func (o *object) before(other *object) bool {
 	return o.namespace < other.namespace || o.namespace == other.namespace && o.name < other.name
 }
 
-// encode encodes a runtime.Object with the receiver's version, UID and creation time, and stores
-// the result in the receiver. Most clients request protobuf, so typed objects are converted to JSON
-// only when a client requests JSON.
+// encode stores the encoded form of a runtime.Object in the receiver, with the receiver's version,
+// UID and creation time. Most clients request protobuf, so typed objects are converted to JSON only
+// when a client requests JSON.
 func (o *object) encode(k kind, from runtime.Object) error {
 	from = from.DeepCopyObject()
 	m, err := meta.Accessor(from)
@@ -256,8 +256,8 @@ type changes struct {
 	changed <-chan struct{} // closed after the next event
 }
 
-// since returns all changes since a version, or false if some of them have been dropped. The begins
-// argument must be true if a new watch begins at the version.
+// since returns all changes since a version, or false if some of them have been dropped. Set the
+// begins argument to true if a new watch begins at the version.
 func (s *store) since(resource string, version uint64, begins bool) (changes, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

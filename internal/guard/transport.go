@@ -15,7 +15,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// Sizes are those of response bodies after decompression.
+// These limits apply to response bodies after decompression.
 const (
 	// MaxAnswer applies to successful responses other than pages of lists, such as objects, access
 	// reviews and tokens.

@@ -30,8 +30,8 @@ func NewDirty[K comparable]() *Dirty[K] {
 	}
 }
 
-// Add adds a key for a tenant. If the key is already waiting, Add does not replace its time. Add
-// never blocks.
+// Add adds a key for a tenant. If the key is already waiting, Add does not update the time at which
+// the key was added. Add never blocks.
 func (d *Dirty[K]) Add(tenant string, key K, at time.Time) {
 	defer d.signal()
 	o := tenantKey[K]{tenant, key}
@@ -135,8 +135,8 @@ func (q *turns[K]) push(name string, key K) {
 	o.waiting = append(o.waiting, key)
 }
 
-// pop removes and returns the next key and its tenant, or returns false if no tenant can start a
-// key. The tenant's next key waits until done is called.
+// pop removes and returns the next key and its tenant. If no key can be handled now, pop returns
+// false. The tenant's next key waits until done is called.
 func (q *turns[K]) pop() (name string, key K, ok bool) {
 	if len(q.order) == 0 {
 		return name, key, false

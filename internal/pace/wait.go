@@ -20,7 +20,7 @@ type Signal struct {
 	pending bool      // a send is scheduled for next
 }
 
-// NewSignal returns a Signal. A Cluster and its replacement may share a Signal.
+// NewSignal returns a Signal. A Signal may be shared by a Cluster and its replacement.
 func NewSignal() *Signal { return &Signal{C: make(chan struct{}, 1)} }
 
 // Changed records a change. It does not block.

@@ -51,9 +51,9 @@ type Work struct {
 	Where   Where
 	Service federation.ServiceID // the service that the work is for; zero if there is none
 	Object  string               // another object that the work is for, such as an address, a namespace or a cluster
-	// Of distinguishes pieces of work for the same service or object. Of is a pointer to the data
-	// that the work updates, or nil. For example, a service that proxies watch again has new data.
-	// A successful update of the old data then does not end a failure for the new data.
+	// Of distinguishes several pieces of work for the same service or object. Of is a pointer to
+	// the data that the work updates, or nil. For example, a service that proxies watch again has
+	// new data. A successful update of the old data then does not end a failure for the new data.
 	Of any
 }
 
@@ -228,7 +228,8 @@ func (s *Supervisor) failed(w Work, reason any, again func()) {
 	}
 }
 
-// PauseAfter returns the pause between the given number of consecutive panics and the next retry.
+// PauseAfter returns the pause before the retry that follows the given number of consecutive
+// panics.
 func PauseAfter(panics int) time.Duration {
 	pause := MinPause
 	for range panics - 1 {

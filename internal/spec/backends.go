@@ -50,7 +50,7 @@ type Workload struct {
 	Invalid              bool // whether the spec of the ExternalWorkload is malformed
 }
 
-// Backend is an endpoint of a Service, as its own cluster describes it.
+// Backend is an endpoint of a Service, as described by objects in the Service's cluster.
 type Backend struct {
 	Addr                 netip.AddrPort
 	Kind                 string            // "Pod", "ExternalWorkload", or empty for neither
@@ -72,8 +72,8 @@ type BackendSlice struct {
 	Ready, Unready []Backend // the fields of Unready do not include labels and facts about the proxy
 }
 
-// Slice converts the slice to the type for tiers. In the result, the field Of of each endpoint
-// contains the Backend.
+// Slice converts the slice to the type that the code for tiers uses. In the result, the field Of of
+// each endpoint contains the Backend.
 func (l *BackendSlice) Slice() (s Slice) {
 	for _, b := range l.Ready {
 		s.Ready = append(s.Ready, b.endpoint())
@@ -375,7 +375,8 @@ func (n *Namespace) OfWorkload(w *Workload, addr netip.AddrPort) Backend {
 	return b
 }
 
-// controller returns the owner of a ReplicaSet, and any other owner of a Pod unchanged.
+// If the owner of a Pod is a ReplicaSet, controller returns the owner of the ReplicaSet. Otherwise,
+// controller returns the owner of the Pod.
 func (n *Namespace) controller(owner metav1.OwnerReference) metav1.OwnerReference {
 	if owner.Kind != kindReplicaSet || n.ReplicaSets[owner.Name] == nil {
 		return owner

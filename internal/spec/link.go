@@ -39,8 +39,8 @@ var (
 	whenLostWords = []string{"keep", "last-resort", "withdraw"}
 )
 
-// OtherNetwork is the network of a cluster whose annotation is invalid. It is not a valid name of a
-// network.
+// OtherNetwork is the network of a cluster whose annotation is invalid. OtherNetwork is not a valid
+// name of a network.
 const OtherNetwork = "(invalid)"
 
 // With returns the settings of a cluster whose link Secret has the given annotations. The receiver

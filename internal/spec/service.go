@@ -176,9 +176,10 @@ func (s *Service) Unused(m *Member) bool {
 	return m.Standings == All(Withdrawn) || !s.Zoned() && s.Tier(s.Federated, m.Cluster, "", "") < 0
 }
 
-// Exists reports whether clients are told that a service exists. A federated service always exists.
-// Any other service exists unless its cluster is known to have no such Service. If clients can
-// never receive endpoints from the cluster, the service exists and is empty.
+// Exists reports whether Isthmus tells clients that a service exists. A federated service always
+// exists. A service that is not federated exists unless its cluster is known to have no such
+// Service. If clients can never receive endpoints from the cluster, the service exists and is
+// empty.
 func (s *Service) Exists() bool {
 	if s.Federated || len(s.Members) == 0 || s.Unused(&s.Members[0]) {
 		return true
@@ -322,9 +323,9 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 	}
 }
 
-// suffices reports whether the best n tiers suffice. If n is greater than LastResort(), suffices
-// reports whether clients can do without the last-resort tier. Clients can do so while a ready
-// endpoint exists in a cluster without parts of last resort.
+// suffices reports whether the best n tiers are enough for clients. If n is greater than
+// LastResort(), suffices reports whether clients can do without the last-resort tier. Clients can
+// do without the last-resort tier while a cluster without last-resort parts has a ready endpoint.
 func (st *State) suffices(n int) bool {
 	ready, known := 0, 0
 	for i := range min(n, st.LastResort()) {
@@ -352,7 +353,7 @@ func (st *State) Needed() int {
 	return st.LastResort()
 }
 
-// alone reports whether every ready endpoint is in a cluster with parts of last resort.
+// alone reports whether every ready endpoint is in a cluster with last-resort parts.
 func (st *State) alone() bool { return st.others == 0 && st.ready[st.LastResort()] > 0 }
 
 // finish applies hints and the address family to the endpoints in the chosen tiers. Hints are

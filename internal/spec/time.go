@@ -59,8 +59,8 @@ func Sent(instants []Instant, now time.Time) []Endpoint {
 	return instants[len(instants)-1].finish(InUse(instants, now))
 }
 
-// InUse returns the endpoints in the tiers that are in use. Sent applies further rules to these
-// endpoints.
+// InUse returns the endpoints in the tiers that are in use. Clients receive only some of these
+// endpoints; see Sent.
 func InUse(instants []Instant, now time.Time) []Endpoint {
 	var seen []Instant  // instants since the tiers of the preference last changed
 	var list []Endpoint // endpoints in use

@@ -20,8 +20,8 @@ import (
 )
 
 // A copy is a ConfigMap whose binary data contains the lists of a cluster, by resource. This
-// ConfigMap may be larger than an API server accepts. Its serialized form is therefore divided into
-// parts, each of which is stored in another ConfigMap.
+// ConfigMap may be larger than an API server accepts. The serialized form of this ConfigMap is
+// therefore divided into parts, each of which is stored in a separate ConfigMap.
 
 const (
 	namePrefix      = "isthmus-cache-"
@@ -60,8 +60,8 @@ type generation struct {
 
 func (g *generation) complete() bool { return len(g.names) == g.Parts }
 
-// slug returns a string that represents a cluster in the names and labels of ConfigMaps. If the
-// cluster name is not valid there, slug returns a hash.
+// slug returns a string that identifies a cluster in the names and labels of ConfigMaps. If the
+// name of the cluster is not valid in names and labels, slug returns a hash.
 func slug(name federation.ClusterName) string {
 	text := string(name)
 	if len(text) <= validation.LabelValueMaxLength && len(validation.IsDNS1123Subdomain(text)) == 0 {

@@ -91,7 +91,7 @@ func (o *outage) postpone() {
 	o.pause = min(2*o.pause, maxRetry)
 }
 
-// New returns Copies with the given options. It sends no requests and starts no goroutines.
+// New returns Copies with the given options. New sends no requests and starts no goroutines.
 func New(o Options) *Copies {
 	c := &Copies{
 		o: o,
@@ -152,8 +152,8 @@ func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy
 	return g.unpack(parts)
 }
 
-// For a cached list, the API server does not have to read all copies from its storage, but the list
-// may be out of date.
+// If the API server responds from its cache, it does not read all copies from its storage, but the
+// list may be out of date.
 const newest, cached = "", "0"
 
 // list returns the selected generations, newest first.
@@ -281,8 +281,9 @@ func (c *Copies) decide(ctx context.Context, all []*generation, links []clusters
 	return w
 }
 
-// isOver reports whether the outage that led to a generation is over. A replica in which the
-// cluster was ready when the copy was written cannot know, so isOver returns false there.
+// isOver reports whether the outage that led to a generation is over. If the cluster was ready in
+// this replica when another replica wrote the copy, the end of the outage is unknown, and isOver
+// returns false.
 func isOver(g *generation, l *clusterstore.LinkedCache) bool {
 	return l.State == cluster.Ready && time.Since(l.Since) >= readyFor && l.Since.After(g.Written)
 }
@@ -319,7 +320,8 @@ func (c *Copies) campaign(ctx context.Context) error {
 	})
 }
 
-// lead first makes a new plan, because another leader may have done the work in the meantime.
+// lead first makes a new plan, because another leader may already have written or deleted the
+// copies.
 func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 	links, listed := c.caches()
 	if !listed {
@@ -401,7 +403,7 @@ func (c *Copies) remove(ctx context.Context, leader *lease.Leadership, g *genera
 	return nil
 }
 
-// request sends a request while this replica is the leader, and repeats it if it fails.
+// request sends a request while this replica is the leader, and repeats a failed request.
 func (c *Copies) request(ctx context.Context, leader *lease.Leadership, send func(context.Context) error) (err error) {
 	for range maxAttempts {
 		if err := c.limiter.Wait(ctx); err != nil {
@@ -443,7 +445,7 @@ func (c *Copies) Status() adminapi.CacheCopies {
 	return s
 }
 
-// Missing returns the metric of the number of lost clusters without a copy.
+// Missing returns a metric with the number of lost clusters that have no copy.
 func (c *Copies) Missing() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "isthmus_cluster_copies_missing",

@@ -106,9 +106,9 @@ func readImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	return &plan.ServiceImport{ID: id, Manager: manager(o)}
 }
 
-// World returns the exports of all clusters, and local objects with the same names as exports. Pass
-// World the result of [clusterstore.Store.Exports]. Callers must set the other inputs of a plan:
-// Settings, Now, LeaseOf, and the Lease of each cluster. Callers may change the elements of
+// World returns the exports of all clusters, and local objects with the same names as exports. The
+// argument is the result of [clusterstore.Store.Exports]. Callers must set the other inputs of a
+// plan: Settings, Now, LeaseOf, and the Lease of each cluster. Callers may change the elements of
 // Clusters, but not their Exports.
 //
 // World returns false until the link Secrets and the local cluster's Services and Namespaces have
@@ -142,8 +142,8 @@ func (c *Catalog) World(all []clusterstore.ClusterExports, linksListed bool) (pl
 	return world, true
 }
 
-// The exports of a cluster with an unusable link Secret stay unchanged, because its settings are
-// unknown.
+// The exports of a cluster with an unusable link Secret stay unchanged, because the settings in the
+// Secret are unknown.
 func (c *Catalog) cluster(one clusterstore.ClusterExports, known catalogued) plan.Cluster {
 	p := plan.Cluster{Name: one.Name, Domain: one.Domain, Age: one.Linked, OtherNetwork: one.OtherNetwork}
 	switch settings, readable := one.Settings.(plan.LinkSettings); {

@@ -52,9 +52,9 @@ type Change struct {
 	do      do
 }
 
-// turnOfImport returns the turn for writes of ServiceImports and ServiceExports. ServiceImports and
-// ServiceExports have separate turns, because the API may be slow only for these kinds. Objects
-// without an export share one turn, whatever their kind.
+// turnOfImport returns the turn in which ServiceImports and ServiceExports are written.
+// ServiceImports and ServiceExports have separate turns, because the API may be slow only for these
+// kinds. All objects without an export share one turn, regardless of their kind.
 func turnOfImport(turn string) string {
 	if turn == plan.SharedTurn {
 		return turn

@@ -31,7 +31,7 @@ func (c creator) Create(
 		if got, err = c.WithStatus.Create(ctx, next, options); !refusesIPs(err) {
 			break
 		}
-		// The previous Service with these IPs may have just been deleted.
+		// The IPs may belong to a previous Service that has just been deleted.
 		if i == 0 && len(next.Spec.ClusterIPs) > 0 && areTaken(err) && pace.Sleep(ctx, releaseTime) {
 			if got, err = c.WithStatus.Create(ctx, next, options); !refusesIPs(err) {
 				break

@@ -25,8 +25,9 @@ const (
 	writeRate, writeBurst = 50, 10
 	// maxPause is the longest time between writes of an object that keeps changing.
 	maxPause = time.Minute
-	// After failuresDelay failures, or about 15 s, a failing write no longer delays deletions for
-	// the same exports. The objects to delete may belong to the exports of another cluster.
+	// After failuresDelay failures, which take about 15 s, a failing write no longer delays
+	// deletions for the same exports. The objects to delete may belong to the exports of another
+	// cluster.
 	failuresDelay = 5
 )
 
@@ -89,7 +90,8 @@ type exportsFor struct {
 	imports bool
 }
 
-// isLeft reports whether a change was already written, and the API has stored the supported fields.
+// isLeft reports whether a change remains only because the API does not store some of the written
+// fields.
 func isLeft(o *lease.History, c *Change) bool {
 	return o.Left != "" && c.known != nil && o.Left == c.known() && o.Content == c.content()
 }
@@ -129,8 +131,8 @@ func (t *leadership) write(c *Change, of *lease.History) (r lease.Outcome) {
 		r.Nothing = v == none
 		r.Later = true
 		return r
-	// If the update of a status returns "not found", the API does not serve the status in this
-	// version.
+	// If the update of a status returns "not found", this version of the API has no status
+	// subresource.
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) &&
 		(v == Update || v == Delete):
 		return lease.Outcome{Again: true} // another writer was faster

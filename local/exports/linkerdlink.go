@@ -92,7 +92,7 @@ func (l *linkerdLink) size(string) int64 {
 	return int64(fixed + part*parts + texts)
 }
 
-// matcher returns nil for an empty selector, which selects nothing.
+// For an empty selector, which selects nothing, matcher returns nil.
 func matcher(s *metav1.LabelSelector) (func(map[string]string) bool, error) {
 	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
 		return nil, nil

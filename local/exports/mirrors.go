@@ -25,9 +25,9 @@ const (
 	// pollEvery is the time between reads of Leases. The Leases of Linkerd's service mirrors expire
 	// after 30 s.
 	pollEvery = 5 * time.Second
-	// settleTime is how long after a change to selectors Isthmus neither adds nor removes objects
-	// for linked clusters. Exports that were read before the change may match the previous
-	// selectors.
+	// settleTime is the period after a change to selectors in which Isthmus neither adds nor
+	// removes objects for linked clusters. Exports that were read before the change may match the
+	// previous selectors.
 	settleTime = time.Second
 
 	pollTimeout     = 10 * time.Second
@@ -45,11 +45,11 @@ type MirrorsOptions struct {
 	Printable     func(error) error // makes an error safe to display
 	Namespace     string            // namespace of the Links and Leases
 	UnlinkedAfter time.Duration
-	// SelectorsChanged is called when the result of [Mirrors.Selectors] changes for a cluster. It
-	// must not block.
+	// SelectorsChanged is called when the result of [Mirrors.Selectors] changes for a cluster.
+	// SelectorsChanged must not block.
 	SelectorsChanged func(cluster string)
-	// Changed is called when the effect of Complete may have changed, and within 5 s if it changes
-	// only because time passes. It must not block.
+	// Changed is called when the effect of Complete may have changed. If the effect changes only
+	// because time passes, Changed is called within 5 s. Changed must not block.
 	Changed func()
 }
 
@@ -58,8 +58,8 @@ type mirrorLease struct {
 	until   time.Time        // end of the Lease without another renewal
 }
 
-// Mirrors holds the state of Linkerd's service mirrors, as their Leases and Links show it. Call Run
-// once. All other methods are safe for concurrent use and do not block.
+// Mirrors holds the state of Linkerd's service mirrors, which it reads from their Leases and Links.
+// Call Run once. All other methods are safe for concurrent use and do not block.
 type Mirrors struct {
 	o MirrorsOptions // fixed after construction
 

@@ -21,7 +21,7 @@ const (
 	maxProblem = 4 << 10
 )
 
-// do executes a change and returns the verb of the attempted write.
+// do executes a change, and returns the verb of the write that it attempted.
 type do func(context.Context, *Writer, *Change, *lease.History, *lease.Outcome) (Verb, error)
 
 type kept interface {
@@ -32,7 +32,7 @@ type kept interface {
 // put returns a function that reads an object and then creates or updates it. The over function
 // returns the object to write in place of the existing object. The zero value stands for a missing
 // object. If the existing object is already correct or is not managed by Isthmus, the over function
-// returns the zero value. The known function has the same meaning as in a Change.
+// returns the zero value. The known function has the same meaning as the field in Change.
 func put[O kept](api client[O], over func(have O) O, known func(O) string) do {
 	return func(ctx context.Context, w *Writer, c *Change, of *lease.History, r *lease.Outcome) (v Verb, err error) {
 		var zero, got O

@@ -19,8 +19,8 @@ import (
 	"isthmus/local/lease"
 )
 
-// leaseName differs from the Lease of the EndpointSlice writer, because Linkerd's destination
-// controller may hold that Lease.
+// The writer of exports does not share the Lease of the EndpointSlice writer, because Linkerd's
+// destination controller may hold that Lease.
 const leaseName = "isthmus-exports-write"
 
 // idleTime is how long there must be neither exports nor written objects before the replica
@@ -62,8 +62,9 @@ func New(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// Run takes part in elections while there is something to write, and writes while this replica
-// holds the Lease. When ctx ends, Run finishes pending writes, releases the Lease, and returns nil.
+// Run takes part in elections while there are objects to write, and writes the objects while this
+// replica holds the Lease. When ctx ends, Run finishes pending writes, releases the Lease, and
+// returns nil.
 func (w *Writer) Run(ctx context.Context) error {
 	for w.await(ctx) {
 		busy, stop := context.WithCancel(ctx)
@@ -82,8 +83,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until an object has to be written, or a written object exists. It returns false once
-// ctx has ended.
+// await waits until an object has to be written, or a written object exists. If ctx ends, await
+// returns false.
 func (w *Writer) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		changed := w.Changed()
@@ -103,7 +104,7 @@ func (w *Writer) await(ctx context.Context) bool {
 	return false
 }
 
-// idle reports whether there is nothing to write now or later, and no written object exists.
+// idle reports whether no object has to be written now or later, and no written object exists.
 func idle(p *plan.Plan) bool {
 	return len(p.Services)+len(p.Imports)+len(p.Delete)+len(p.DeleteImports)+len(p.Exports) == 0 && p.Due.IsZero()
 }

@@ -23,7 +23,7 @@
 //   - Slices depend only on the current objects, not on their order or history. The writer corrects
 //     slices that others edit or delete. While ExternalWorkloads cannot be read, slices do not
 //     change.
-//   - Every endpoint is in at least one slice between two writes. A slice keeps an endpoint until
+//   - Between two writes, every endpoint is in at least one slice. A slice keeps an endpoint until
 //     the slice that receives the endpoint has been written. After a failed write for a Service,
 //     the writer does not delete the Service's slices.
 //   - The writer omits endpoints and ports that an API server would reject, and still writes the

@@ -28,8 +28,8 @@ type group struct {
 	endpoints map[string]discoveryv1.Endpoint // by name of the workload
 }
 
-// fill moves endpoints of the group into its slices that have room. Slices that have to be written
-// anyway are filled first.
+// fill moves endpoints of the group into those of its slices that have room for more endpoints.
+// Slices that have to be written anyway are filled first.
 func (g *group) fill(kept []*packed) {
 	names := slices.Sorted(maps.Keys(g.endpoints))
 	for _, written := range []bool{true, false} {
@@ -115,8 +115,8 @@ func addressTypes(svc *corev1.Service) []discoveryv1.AddressType {
 	return types
 }
 
-// noHost reports whether an address cannot belong to a host, which is the case for 0.0.0.0/8 and
-// the limited broadcast address.
+// noHost reports whether an address is in 0.0.0.0/8 or is the limited broadcast address. Such an
+// address cannot belong to a host.
 func noHost(ip netip.Addr) bool {
 	return ip.Is4() && (ip.As4()[0] == 0 || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}))
 }

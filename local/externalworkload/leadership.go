@@ -27,8 +27,8 @@ const (
 	// Service is written after 50 ms, and a single change to a workload after 100 ms. A thousand
 	// changes within a second cause only two or three writes.
 	writeInterval = time.Second
-	// After manyFailures consecutive failures of a Service, or about four minutes, an error is
-	// logged.
+	// After manyFailures consecutive failed writes for a Service, which take about four minutes,
+	// the writer logs an error.
 	manyFailures = 8
 	// readyCheck is the time between two checks that ExternalWorkloads can be read.
 	readyCheck = time.Second
@@ -55,8 +55,8 @@ type leadership struct {
 	waiting map[federation.ServiceID]time.Time // start of the wait, by Service to sync
 	begun   map[federation.ServiceID]time.Time // start of the sync, by Service being synced
 	written map[federation.ServiceID]bool      // Services whose slices this leadership has written
-	// changes contains the labels of changed workloads before and after each change, by namespace.
-	// A list with more than maxChanges changes is incomplete.
+	// changes maps each namespace to its changed workloads, with their labels before and after each
+	// change. A list with more than maxChanges changes is incomplete.
 	changes map[string][]map[string]string
 }
 
@@ -195,7 +195,7 @@ func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	return pass
 }
 
-// do syncs one Service. Because some time may have passed since the pass, do first checks that
+// do syncs one Service. Because the task may begin some time after the pass, do first checks that
 // ExternalWorkloads can still be read. If the sync fails, do queues the Service again.
 func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Outcome {
 	if !t.ready() {

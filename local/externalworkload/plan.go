@@ -157,8 +157,8 @@ func (p *plan) order(svc *corev1.Service, t discoveryv1.AddressType, all []*pack
 	}
 }
 
-// writeFirst breaks a cycle of slices that wait for each other. The plan first adds the new
-// endpoints to slice x, and later removes the other endpoints from x. If x is spare, its ports
+// If slices wait for each other in a cycle, writeFirst breaks the cycle. The plan first adds the
+// new endpoints to slice x, and later removes the other endpoints from x. If x is spare, its ports
 // change, so a new slice replaces x, unless the Service is being deleted.
 func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	x.has = true
@@ -204,8 +204,8 @@ type packed struct {
 	has       bool                   // a planned write adds its endpoints
 }
 
-// keep moves the endpoints that a slice already contains from group g to the slice, and sets their
-// wanted state. If g is nil, the slice keeps no endpoints.
+// If a slice already contains endpoints of group g, keep assigns these endpoints to the slice,
+// removes them from g, and sets their wanted state. If g is nil, the slice keeps no endpoints.
 func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	x := &packed{slice: s, group: g}
 	if g == nil {
@@ -220,7 +220,8 @@ func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	return x
 }
 
-// give finds the endpoints that a slice gives to other slices, and returns those slices.
+// give finds the endpoints that a slice gives to other slices, and returns the slices that receive
+// endpoints.
 func (x *packed) give(to map[string]*packed) (others []*packed) {
 	if x.slice == nil {
 		return nil

@@ -62,7 +62,8 @@ func portsAt(
 	return list
 }
 
-// target identifies a workload's port in the way that Services refer to it.
+// target identifies a port of a workload by its protocol, and by its name or number, as Services
+// do.
 type target struct {
 	protocol corev1.Protocol
 	port     intstr.IntOrString

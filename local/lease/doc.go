@@ -31,7 +31,7 @@
 //     never releases the Lease of another holder.
 //   - A request for the Lease takes at most 4 s, and the release at most 10 s.
 //   - The clocks of replicas may differ, because each replica measures the time since it last saw
-//     the Lease change. Nothing depends on the times in the Lease.
+//     the Lease change. Replicas ignore the times in the Lease.
 //   - Callers may call Run again after it has returned, so that a replica takes part in elections
 //     only while there is something to write.
 //   - Elections for different Leases are independent.
@@ -45,8 +45,8 @@
 //     so that passes use at most a tenth of the time. A pass always begins within a second of a
 //     change.
 //   - At most 32 writes are in progress at once, and at most 4 of them in one turn, which is a link
-//     or a namespace. Writes that hang in one turn therefore do not block other turns. Turns
-//     alternate, and the groups within a turn alternate too.
+//     or a namespace. If the writes for one link or namespace hang, the writes for other links and
+//     namespaces continue. Turns alternate, and the groups within a turn alternate too.
 //   - An object is written at most once a second. If MaxPause is set, an object that keeps changing
 //     is written less often.
 //   - A failed write does not delay other objects. The Loop retries it indefinitely, with a

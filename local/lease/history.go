@@ -21,8 +21,9 @@ const (
 type Outcome struct {
 	Problem string // why the task failed; empty on success
 	Nothing bool   // no write needed: already correct, or not managed by Isthmus
-	// If Nothing is set, Later delays the next attempt by as much as after a write. The delay lets
-	// the cache catch up with the object, or limits how often a slow task runs.
+	// If Nothing and Later are set, the next attempt is delayed by the same time as after a write.
+	// The delay gives the cache time to receive the current object, or limits how often a slow task
+	// runs.
 	Later    bool
 	Again    bool   // another writer was faster; read the object again
 	Reverted bool   // somebody else had reverted the last write

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// BatchDelay is the delay between a change and the next pass, during which further changes are
-	// collected.
+	// BatchDelay is the delay between a change and the next pass. Further changes are collected
+	// during the delay.
 	BatchDelay = 50 * time.Millisecond
 	// PassShare is the minimum ratio of the time between passes to the duration of a pass. MaxBatch
 	// limits the resulting time.
@@ -44,7 +44,7 @@ type Task[K comparable] struct {
 	Do func(work context.Context) Outcome
 }
 
-// Pass lists the tasks that are needed at one time.
+// Pass lists the tasks that are needed at the moment.
 type Pass[K comparable] struct {
 	Tasks []Task[K] // including tasks that must wait; the Loop delays them
 	Due   time.Time // when to run the next pass without a change; zero means never
@@ -136,7 +136,7 @@ func (l *Loop[K]) Run(work context.Context) {
 }
 
 // rest waits until the next pass is due, and begins queued writes meanwhile. The wait argument is
-// the delay without changes, and batch is the delay after a change. Once its context has ended,
+// the delay if nothing changes, and batch is the delay after a change. Once its context has ended,
 // rest returns false.
 func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
 	due := time.Now().Add(wait)

@@ -12,9 +12,9 @@ import (
 	"isthmus/internal/text"
 )
 
-// Conditions report what was written, not what is planned. If the API server rejects a write, the
-// condition Ready contains the API server's message. A new leader leaves Ready unchanged until it
-// has tried a write itself, because the previous leader's write may have failed.
+// Conditions describe the objects that were written, not the planned objects. If the API server
+// rejects a write, the condition Ready contains the API server's message. A new leader leaves Ready
+// unchanged until it has tried a write itself, because the previous leader's write may have failed.
 
 // Attempt is the outcome of this replica's writes to an object since it became the leader.
 type Attempt struct {
@@ -217,8 +217,8 @@ func (w *ExportConditions) Content() string {
 	return hash(fmt.Sprintf("%s %#v", w.Have.UID, w.Want), 20)
 }
 
-// Over returns have with the planned conditions, and whether the result differs from have.
-// Conditions of other types stay unchanged.
+// Over returns the given conditions with the planned changes, and whether the result differs from
+// the given conditions. Conditions of other types stay unchanged.
 func (w *ExportConditions) Over(have []metav1.Condition) (next []metav1.Condition, differs bool) {
 	next = slices.DeleteFunc(slices.Clone(have), func(c metav1.Condition) bool {
 		return c.Type == "Conflict" && len(w.Want) < 3
@@ -287,7 +287,7 @@ func sameCondition(now, next *metav1.Condition) bool {
 // maxMessage is the maximum length of a condition's message in bytes. The API allows 32 KiB.
 const maxMessage = 8 << 10
 
-// condition leaves the transition time unset, because the write of a changed status sets it.
+// condition does not set the transition time, which is set when a changed status is written.
 func condition(kind string, is bool, reason, message string) metav1.Condition {
 	message = strings.ToValidUTF8(text.Truncate(message, maxMessage), "")
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}

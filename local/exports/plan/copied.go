@@ -86,7 +86,7 @@ func record(labels, annotations map[string]string) string {
 }
 
 // rerecorded returns a record in which the given annotations replace every annotation whose key is
-// in keys. The result omits items that [recorded] would not read.
+// in keys. The result omits items that [recorded] would ignore.
 func rerecorded(text string, keys []string, annotations map[string]string) string {
 	var all []string
 	for item := range strings.SplitSeq(firstItems(text, maxRecordBytes), ",") {
@@ -123,7 +123,7 @@ func recorded(text string) (labels, annotations map[string]string) {
 	return labels, annotations
 }
 
-// overlay adds the wanted values to those of an object, and removes copied values that are no
+// overlay adds the wanted values to the values of an object, and removes copied values that are no
 // longer wanted. The before map contains the hashes of values that were copied earlier. Values that
 // somebody else has set stay unchanged. The ours map contains the copied values.
 func overlay(have, want, before map[string]string) (next, ours map[string]string) {

@@ -16,15 +16,16 @@
 // Callers may rely on the following:
 //
 //   - A plan depends on the exports and on the existing objects, not on the order in which they
-//     appeared. The exceptions are names that several kinds of objects want, settled values of
+//     appeared. The order matters only for a name that several objects need, settled values of
 //     ServiceImports (see settled.go), and removals that [Memory] delays.
-//   - If several kinds of objects want the same name, an existing object keeps its name. If several
-//     mirrors want the same name, the mirror whose link has the longest matching name gets it.
+//   - If several kinds of objects need the same name, an existing object keeps its name. If several
+//     mirrors need the same name, the mirror whose link has the longest matching name gets the
+//     name.
 //   - A plan changes and deletes only objects with the mark ([Settings.Marked]). The exception is a
 //     Service that Linkerd's service mirror wrote and no longer manages, which the plan adopts.
 //   - A marked object does not influence the plan for other objects, because anybody can forge the
 //     mark. Limits, turns and mass losses count only members for which this leader has seen an
-//     export. Members that only an object lists have a separate limit.
+//     export. Members that are only listed in an object have a separate limit.
 //   - A plan does not remove members of a cluster whose exports are unknown. The exports are
 //     unknown until the cluster has synced after this replica began to write ([Cluster].Synced).
 //   - Exports are untrusted input. A plan omits and reports values that the API would reject, so

@@ -34,7 +34,7 @@ const maxNamed = 250
 
 type limiter struct{ *maker }
 
-// limit drops members and objects beyond the limits.
+// limit drops the members and objects that exceed the limits.
 //
 // The number of places for a namespace depends only on exports and on the Memory. Forged objects in
 // one namespace therefore cannot reduce the number of places for another namespace. Within a
@@ -152,10 +152,11 @@ func (m limiter) limitAll() {
 	})
 }
 
-// allot assigns places to claims, at most as many as the limit in total and ofNamespace per
-// namespace. Claims with a place in the previous plan come first, followed by the other claims in
-// the order of their namespaces. For each claim without a place, allot calls the over function with
-// the number of earlier claims in the namespace.
+// allot assigns places to claims. The most argument is the maximum number of places in total, and
+// ofNamespace is the maximum number of places in a namespace. Claims with a place in the previous
+// plan come first, followed by the other claims in the order of their namespaces. For each claim
+// without a place, allot calls the over function with the number of earlier claims in the
+// namespace.
 func allot(claims map[string][]claim, most, ofNamespace int, over func(c claim, n int)) {
 	kept := make(map[string]int) // places of the previous plan, by namespace
 	for namespace, all := range claims {
@@ -189,9 +190,9 @@ type followKey struct {
 	linked    bool   // if false, the key stands for all unlinked clusters
 }
 
-// followNamed adds up to maxNamed members that existing objects list without an export. Such
-// members do not reduce the number of places for exports. An object that lists members beyond this
-// limit stays unchanged until UnlinkedAfter has passed for its members.
+// followNamed adds up to maxNamed members that existing objects list without an export. Members
+// without an export do not reduce the number of places for exports. An object that lists members
+// beyond this limit stays unchanged until UnlinkedAfter has passed for its members.
 func (m limiter) followNamed() {
 	need := make(map[group]map[followKey]int)
 	add := func(g group, r followKey, n int) {
@@ -261,8 +262,8 @@ func (m limiter) sinceUnlinked(what memberKey) time.Time {
 	return m.Now
 }
 
-// freeze leaves the object of a group unchanged, because the object lists too many clusters for
-// followNamed.
+// freeze leaves the object of a group unchanged. freeze is called for objects that list too many
+// clusters for followNamed.
 func (m limiter) freeze(g group) {
 	const detail = "it names more clusters than Isthmus tracks in one namespace, so it stays unchanged"
 	state := Kept

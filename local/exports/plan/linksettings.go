@@ -184,8 +184,8 @@ func (p KeyPatterns) match(key string) bool {
 		!slices.ContainsFunc(p.except, matchesKey)
 }
 
-// matches reports whether a pattern matches a whole name. A later asterisk makes the match of an
-// earlier asterisk final, so matches compares at most len(pattern) * len(name) bytes.
+// matches reports whether a pattern matches a whole name. Once a later asterisk is reached, the
+// match of earlier asterisks is final, so matches compares at most len(pattern) * len(name) bytes.
 func matches(pattern, name string) bool {
 	star, resume := -1, 0 // the last * in the pattern, and where in the name its successor is tried next
 	p, n := 0, 0

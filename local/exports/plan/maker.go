@@ -101,8 +101,8 @@ func (m *maker) findWritten() {
 	}
 }
 
-// inStatus returns the clusters in the status of a ServiceImport, and the clusters that only its
-// annotation can list.
+// inStatus returns the clusters in the status of a ServiceImport, and the clusters in its
+// annotation that cannot be listed in the status.
 func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 	g := group{kind: Import, of: o.ID}
 	named := false // whether the derived Service names members
@@ -145,10 +145,10 @@ func (m *maker) recordMembers(g group, clusters []string, marked bool) {
 }
 
 // A mirror's name has the form NAME-LINK, in which both NAME and LINK may contain hyphens. Two
-// exports can therefore ask for the same name, such as web-eu of link west, and web of link
-// eu-west. The longest link name that is a suffix of the mirror's name wins, regardless of the age
-// of the exports. A client that connects to one cluster by name therefore never reaches another
-// cluster.
+// exports can therefore ask for the same name. For example, web-eu-west is the mirror of web-eu for
+// link west, and of web for link eu-west. The longest link name that is a suffix of the mirror's
+// name wins, regardless of the age of the exports. A client that connects to one cluster by name
+// therefore never reaches another cluster.
 
 // The name of a deleted link stays reserved until UnlinkedAfter has passed.
 func (m *maker) rememberLinks() {
@@ -186,8 +186,8 @@ func (m *maker) hasItsName(g group) bool {
 	return g.kind != Mirror || m.linkOfName(g.target().Name) == g.cluster
 }
 
-// judgeName decides whether a mirror may have its name. If the decision will change without new
-// input, the until result is the time of the change.
+// judgeName decides whether a mirror may have its name. If the decision will change at a certain
+// time without new input, the until result is this time.
 func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 	name := g.target().Name
 	link := m.linkOfName(name)
@@ -287,7 +287,8 @@ func (m *maker) allowed(c *Cluster, g group) bool {
 const noImports = "the local cluster does not serve the kind ServiceImport"
 
 // adoptExported records the members of Services that Linkerd's service mirror wrote and no longer
-// manages, if there are exports for them. The other Services of the service mirror stay unchanged.
+// manages, if there are exports for them. All other Services that the service mirror wrote stay
+// unchanged.
 func (m *maker) adoptExported() {
 	for g, members := range m.members {
 		o := m.Service(g.target())

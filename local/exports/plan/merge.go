@@ -46,7 +46,7 @@ func (one *merged) exporters(localName string) (names []string) {
 }
 
 // remoteOrder returns the links that are members, in order of precedence. While the exports of a
-// link are unknown, the link stays behind the member that precedes it in the existing Service.
+// link are unknown, the link stays after the member that precedes it in the existing Service.
 // Otherwise, the order would change twice.
 func (one *merged) remoteOrder(w *World) (names []string) {
 	known := make(map[string]bool) // the member links; true if the exports are known
@@ -255,7 +255,7 @@ func (m merger) differences(one *merged) (all []Conflict) {
 	add("TrafficDistributionConflict", "trafficDistribution", func(p *member) string {
 		return traffic(p).TrafficDistribution
 	})
-	// One link may exclude labels that another link copies. A key that one export omits is
+	// A label may be excluded by one link and copied by another. A key that one export omits is
 	// therefore not compared at all.
 	leftLabels := make(map[string]bool)
 	leftAnnotations := make(map[string]bool)
@@ -321,7 +321,7 @@ func onlyIPv6Text(clusters []string) string {
 		strings.Join(text.First(names, maxRefused), ", ")
 }
 
-// shownMap returns a short string that identifies the content of a map, except the keys in without.
+// shownMap returns a short string that identifies the content of a map without the given keys.
 func shownMap(m map[string]string, without map[string]bool) string {
 	var all []string
 	for _, key := range sorted(m) {

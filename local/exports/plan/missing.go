@@ -11,8 +11,8 @@ const (
 	massTime    = time.Minute
 )
 
-// kindTime is how long a member of a ServiceImport stays after the deletion of its ServiceExport or
-// Service. When a CRD is removed, its objects disappear one by one before Isthmus detects the
+// kindTime is how long a ServiceImport keeps a member whose ServiceExport or Service has been
+// deleted. When a CRD is removed, its objects disappear one by one before Isthmus detects the
 // removal of the CRD. A Service that a user replaces is missing for a moment.
 const kindTime = 3 * time.Second
 
@@ -44,7 +44,8 @@ type Memory struct {
 	imports  map[ID]*history
 }
 
-// After the time until, a slow removal of the member does not count as another loss.
+// If a member is still being removed after the time in the until field, the removal does not count
+// as another loss.
 type loss struct {
 	since, until time.Time
 	seen         bool // an export asked for the member while this leader led
@@ -131,8 +132,9 @@ func (m keeper) keep(what memberKey, s State, until time.Time) {
 	}
 }
 
-// keepUnlinked holds a member of an unlinked cluster that an export asked for. Each member has its
-// own hold time. After a failed write, one member may stay in the object longer than the others.
+// keepUnlinked holds a member that was exported before its cluster was unlinked. Each member has
+// its own hold time. After a failed write, one member may stay in the object longer than the
+// others.
 func (m keeper) keepUnlinked(what memberKey) {
 	since, ok := m.before.unlinked[what]
 	if !ok {
@@ -195,7 +197,7 @@ func (m keeper) removeOrHold(missing []memberKey, offered map[memberKey]bool) {
 }
 
 // tally identifies members that are counted together to detect a mass loss. Members that this
-// leader has seen exported share one tally per cluster. The other members share one tally per
+// leader has seen exported share one tally per cluster. All other members share one tally per
 // cluster and namespace.
 type tally struct{ cluster, namespace string }
 

@@ -12,7 +12,8 @@ import (
 
 type Kind string
 
-// If several kinds of objects want the same name, the kind that comes first in this list gets it.
+// If several kinds of objects need the same name, the first of these kinds in the list gets the
+// name.
 const (
 	Import    Kind = "import" // a ServiceImport and its derived Service
 	Federated Kind = "federated"

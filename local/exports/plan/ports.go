@@ -77,7 +77,7 @@ func validTarget(s string) bool {
 	return len(s) <= maxName && len(validation.IsValidPortName(s)) == 0
 }
 
-// Each port of an object has a different portNumber.
+// No two ports of an object have the same portNumber.
 type portNumber struct {
 	protocol string
 	number   uint16
@@ -171,7 +171,8 @@ func (x *portIndex) hasUnnamed(p Port) bool {
 }
 
 // rivals returns the other valid ports of the list that have the same name or number as p. If the
-// list contains p, the result is empty. Set unnamed if p does not have a name in its export.
+// list contains p, the result is empty. Set unnamed to true if p does not have a name in its
+// export.
 func (x *portIndex) rivals(p Port, unnamed bool) (all []Port) {
 	if x.has(p) {
 		return nil
@@ -253,9 +254,9 @@ func unite(lists []portList) (ports []Port, refused []string) {
 	return ports, refused
 }
 
-// fitting reports for each port whether it is among the maxPorts ports that stay. The ports of the
-// first members stay. Ports without a known member rank directly after the ports of the first
-// member, or before all ports if that member's export is unknown.
+// fitting selects at most maxPorts ports, and reports for each port whether it is selected. The
+// ports of the first members take precedence. Ports without a known member rank directly after the
+// ports of the first member, or before all ports if that member's export is unknown.
 func fitting(ports []Port, lists []portList) []bool {
 	ranks := make(map[Port]int)
 	others := 1
@@ -292,7 +293,8 @@ func fitting(ports []Port, lists []portList) []bool {
 	return fits
 }
 
-// named generates names for unnamed ports if there are several ports, as the API requires.
+// If there are several ports, named generates names for the unnamed ports, because the API requires
+// names.
 func named(ports []Port) []Port {
 	if len(ports) < 2 {
 		return ports
@@ -315,8 +317,8 @@ func named(ports []Port) []Port {
 	return ports
 }
 
-// portConflicts describes the differences between members. A member differs if its port has another
-// number or name. If joined is set, a member without the port differs too.
+// portConflicts describes the differences between members. A member differs if its port has a
+// different number or name. If joined is set, a member without the port differs too.
 func portConflicts(ports []Port, members []*member, joined bool) (all []string) {
 	for _, p := range ports {
 		if text := portConflict(p, members, joined); text != "" {

@@ -8,7 +8,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// Settings holds the configuration on which plans depend.
+// Settings holds the configuration that affects plans.
 type Settings struct {
 	Controller   string // the namespace of this installation, which the mark names
 	Multicluster string // the namespace of Linkerd's Links; empty if there is none
@@ -31,8 +31,8 @@ func (s *Settings) perLink() int { return cmp.Or(s.MaxPerLink, DefaultPerLink) }
 
 func (s *Settings) perNamespace() int { return cmp.Or(s.MaxPerNamespace, DefaultPerNamespace) }
 
-// Marked reports whether a Service has the mark of this installation. The mark is not valid in a
-// copy of the Service with a different name.
+// Marked reports whether a Service has the mark of this installation. If a marked Service is copied
+// under a different name, the mark of the copy is invalid.
 func (s Settings) Marked(o *Service) bool {
 	return s.marked("Service", o.ID, o.Labels, o.Annotations) && !o.Selector
 }

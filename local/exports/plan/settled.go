@@ -151,7 +151,7 @@ func (s *settler) byAge() []*member {
 // firstSight returns the origin of an existing value that is new to the leader. If a member's
 // exports are unknown, or if no export has the value, the result is nil. The has function reports
 // whether an export has the value. The rivals function reports whether an export has a different
-// value that only the existing value excludes.
+// value that could be used if the existing value were dropped.
 func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	if !s.complete {
 		return nil

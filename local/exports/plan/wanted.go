@@ -27,8 +27,8 @@ type WantedService struct {
 }
 
 // Mine reports whether the plan may write a Service that the caller has just read from the API
-// server. Such a Service has the mark, or is the unchanged Service of Linkerd's service mirror that
-// the plan adopts.
+// server. The plan may write a Service that has the mark, and the unchanged Service of Linkerd's
+// service mirror that the plan adopts.
 func (w *WantedService) Mine(have *Service) bool {
 	if have.Deleting {
 		return false
@@ -53,9 +53,10 @@ func (w *WantedService) Content() string {
 	return hash(fmt.Sprintf("%q %q %q %+v %+v %s", s.ID, s.Labels, s.Annotations, s.Ports, s.Traffic, w.owner), 20)
 }
 
-// Over returns have with the planned values, and whether the result differs from have. If have is
-// nil, Over returns the Service to create. Values, labels and annotations that others have set stay
-// unchanged. Before a write, check with [WantedService.Mine] that the plan may write the Service.
+// Over returns the given Service with the planned values, and whether the result differs from the
+// given Service. If the given Service is nil, Over returns the Service to create. Values, labels
+// and annotations that others have set stay unchanged. Before a write, check with
+// [WantedService.Mine] that the plan may write the Service.
 func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	if have != nil {
 		next = *have
@@ -172,7 +173,7 @@ type metadata struct {
 	copies              copies
 	keep                bool // copied values stay, because the deciding member's export is not known
 	// The preference map holds the local cluster's preference, which applies even if keep is set.
-	// It is nil if the preference is unknown.
+	// The preference map is nil if the preference is unknown.
 	preference map[string]string
 	inherited  *copies // of an adopted object: what the service mirror copied; nil for other objects
 }

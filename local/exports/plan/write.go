@@ -157,7 +157,7 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 	case m.named[g] == nil:
 		return LeftToLinkerd, "a service mirror wrote it and may still be running"
 	}
-	// The limits exclude all known exports.
+	// All known exports of the group exceed the limits.
 	if !slices.ContainsFunc(m.members[g], func(p *member) bool { return p.export != nil }) {
 		return Taken, "the Service " + o.Name + " has no member that may be written"
 	}
@@ -317,7 +317,7 @@ func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *Wante
 	return &m.out.Services[len(m.out.Services)-1]
 }
 
-// service returns a Service that contains only the mark of a group.
+// service returns a Service for a group. The Service contains only the mark.
 func (m writer) service(one *merged) WantedService {
 	w := WantedService{
 		ID:       one.target(),

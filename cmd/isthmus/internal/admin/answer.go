@@ -43,9 +43,8 @@ func sharedAnswer(value func() any) http.Handler {
 // maxShareAge is the maximum age of a shared value.
 const maxShareAge = 30 * time.Second
 
-// A shared is a cache for one value that is expensive to compute and that many clients request.
-// Concurrent callers wait for a single computation and share its result, which remains valid for
-// some time.
+// shared caches one value that is expensive to compute and that many clients request. Concurrent
+// callers wait for a single computation and share its result, which remains valid for some time.
 type shared[T any] struct {
 	make  func() T      // not called concurrently
 	least time.Duration // minimum lifetime of a value

@@ -144,7 +144,7 @@ func (h clustersHandler) list() []adminapi.Cluster {
 	return list
 }
 
-// newRefused returns the number of rejected endpoints of watched ports for each cluster, with
+// For each cluster, newRefused returns the number of rejected endpoints on watched ports, with
 // examples.
 func newRefused(watched []federation.WatchedPort) []adminapi.Refused {
 	list := []adminapi.Refused{}

@@ -75,7 +75,8 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// explanationInTurn computes the explanation and then frees the request's slot, even after a panic.
+// explanationInTurn computes the explanation, and ends the request's turn even if the computation
+// panics.
 func (h explainHandler) explanationInTurn(ctx context.Context, q grpcapi.Question, end func()) (answer, error) {
 	defer end()
 	return h.explanation(ctx, q)
@@ -191,8 +192,8 @@ func (h explainHandler) ofImport(serviceImport federation.ServiceID, port string
 	return h.withPort(id, "", port)
 }
 
-// ofAddress returns the authority of the Service with the cluster IP ip. Any other address is an
-// error, because clients connect to it directly.
+// ofAddress returns the authority of the Service with the cluster IP ip. If the address is not a
+// cluster IP, ofAddress returns an error, because clients connect to the address directly.
 func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
 	owner := h.Local.AddressOwner(ip)
 	switch {
@@ -276,8 +277,8 @@ func portList(ports []uint16) string {
 	return text.Some(list, 10)
 }
 
-// newExplanation converts an explanation of package federation to a response. The problems and
-// failures are those of the explained service.
+// newExplanation converts an explanation of package federation to a response. The given problems
+// and failures belong to the explained service.
 func newExplanation(
 	x *grpcapi.Explanation,
 	clusters map[federation.ClusterName]cluster.Status,

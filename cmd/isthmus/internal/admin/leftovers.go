@@ -32,8 +32,8 @@ const (
 )
 
 // Leftovers finds Services that Linkerd's service mirror wrote for clusters that are no longer
-// linked. If a service mirror for the cluster runs or a Link names the cluster, the cluster's
-// Services are not leftovers.
+// linked. If a service mirror for the cluster is running, or a Link for the cluster exists, the
+// cluster's Services are not leftovers.
 type Leftovers struct {
 	sources   decode.Sources // of the local cluster
 	printable func(error) error
@@ -100,7 +100,7 @@ func (l *Leftovers) forget(except []string) {
 	maps.DeleteFunc(l.held, func(cluster string, _ heldLease) bool { return !slices.Contains(except, cluster) })
 }
 
-// links returns the cluster names in Linkerd's Links.
+// links returns the names of the clusters for which a Link of Linkerd exists.
 func (l *Leftovers) links(ctx context.Context) (clusters map[string]bool, err error) {
 	clusters = make(map[string]bool)
 	options := metav1.ListOptions{Limit: maxLinks}

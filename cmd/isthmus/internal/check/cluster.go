@@ -428,8 +428,8 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
 }
 
-// These limits are in seconds. If the data of a check is older than this, the result mentions the
-// data's age.
+// If the data of a check is older than these limits, in seconds, the result mentions the age of the
+// data.
 const (
 	anchorsAge  = 15
 	networksAge = 65

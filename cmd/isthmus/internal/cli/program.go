@@ -196,7 +196,8 @@ func (g *Program) overview(w io.Writer) {
 	}
 }
 
-// printRenamed replaces the last word of a program's name with the full name.
+// printRenamed prints a text, in which it replaces the last word of the program's name with the
+// full name.
 func printRenamed(w io.Writer, text func(io.Writer), name string) {
 	var b bytes.Buffer
 	text(&b)

@@ -166,7 +166,7 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	return s, nil
 }
 
-// The checks in the section Gateway are those of this package.
+// This package performs the checks in the section Gateway.
 const (
 	checkAnswers  = "gateway"  // a replica exists and responds
 	checkVersion  = "version"  // versions of the replica and of this program

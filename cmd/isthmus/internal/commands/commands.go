@@ -38,8 +38,8 @@ func (t *Target) AdminFlag(s *pflag.FlagSet) {
 		"as set with the replica's --metrics-addr flag.")
 }
 
-// pageFlags adds the flags of commands that read pages. The limit and allowed parameters are the
-// default and the usage text of --timeout.
+// pageFlags adds the flags of commands that read pages. The limit parameter is the default of
+// --timeout, and the allowed parameter is the usage text of --timeout.
 func (t *Target) pageFlags(s *pflag.FlagSet, limit time.Duration, allowed string) {
 	t.AdminFlag(s)
 	t.Flags(s)

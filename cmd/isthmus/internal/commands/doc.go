@@ -21,8 +21,8 @@
 //   - A command waits at most --timeout for a page or for the first message of a stream. After one
 //     second, the command prints what it is waiting for.
 //   - Only "isthmus check" connects to linked clusters, and only if there is no replica or --pre is
-//     set. It uses the credentials in the link Secrets. Its checks of clusters take at most 20 s,
-//     connect to at most 48 clusters at a time, and change no objects.
+//     set. "isthmus check" uses the credentials in the link Secrets. The checks of clusters take at
+//     most 20 s, connect to at most 48 clusters at a time, and change no objects.
 //   - The exit code is 0 if the requested information was printed, and 1 otherwise. The error says
 //     why and how to fix it. "isthmus explain" also exits with 1 if the client does not receive the
 //     requested endpoints. "isthmus check" also exits with 1 if a check failed.

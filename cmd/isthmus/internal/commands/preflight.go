@@ -41,9 +41,10 @@ type preflightOptions struct {
 }
 
 // preflight returns the information that a replica would provide, without using a replica. The
-// function connects from this machine. It uses the user's credentials for the local cluster, and
-// the credentials in link Secrets for linked clusters. The function returns before the time limit
-// allClusters has passed, regardless of how API servers respond, and does not change any objects.
+// function connects from this machine. preflight uses the user's credentials for the local cluster,
+// and the credentials in link Secrets for linked clusters. The function returns before the time
+// limit allClusters has passed, regardless of how API servers respond, and does not change any
+// objects.
 func preflight(ctx context.Context, p preflightOptions) check.Input {
 	ctx, cancel := context.WithTimeout(ctx, allClusters)
 	defer cancel()
@@ -153,8 +154,8 @@ func (x *inspection) run(ctx context.Context) {
 	}
 }
 
-// unauthorized returns the requests that were rejected with status 401. All other rejections
-// concern missing permissions, which askPermissions checks separately.
+// unauthorized returns the requests that were rejected with status 401. Requests are otherwise
+// rejected only because of missing permissions, which askPermissions checks separately.
 func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedRequest) {
 	for _, r := range list {
 		if r.Status == http.StatusUnauthorized {

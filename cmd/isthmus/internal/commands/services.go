@@ -90,7 +90,7 @@ func (n serviceName) is(service string) bool {
 	return name == n.name && (n.namespace == "" || n.namespace == namespace)
 }
 
-// chosen returns the services that match one of the names, and the names without a matching
+// chosen returns the services that match at least one of the names, and the names that match no
 // service. Without names, chosen returns all services.
 func chosen(all []adminapi.Service, names []serviceName) (list []adminapi.Service, missing []string) {
 	if len(names) == 0 {

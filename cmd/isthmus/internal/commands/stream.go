@@ -118,7 +118,8 @@ func connect(g reach.Replica) (*grpc.ClientConn, error) {
 		}))
 }
 
-// receive passes messages on and returns the reason why the stream ended. The reason is never nil.
+// receive sends the messages of the stream to a channel, and returns the reason why the stream
+// ended. The reason is never nil.
 func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, to chan<- *M) error {
 	stream, err := s.open(pb.NewDestinationClient(conn), ctx,
 		&pb.GetDestination{Scheme: "k8s", Path: s.authority, ContextToken: s.token})

@@ -4,8 +4,8 @@
 //
 //	program := cli.Program{Groups: []cli.Group{{Title: "Serve", Commands: []cli.Command{server.Command()}}}}
 //
-// To understand the package, start with run in run.go. It checks the flags, calls newReplica to
-// build the parts, and calls replica.run to start and stop them.
+// To understand the package, start with run in run.go. run checks the flags, calls newReplica to
+// build the parts, and calls replica.run to start and stop the parts.
 //
 // Callers may rely on the following:
 //

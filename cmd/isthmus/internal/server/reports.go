@@ -75,7 +75,7 @@ func (r *reports) tiers(c federation.TierChange) {
 	})
 }
 
-// cluster adds a change in a cluster to the event log. The caller must log the change.
+// cluster adds a change in the state of a cluster to the event log. The caller must log the change.
 func (r *reports) cluster(c cluster.Change) {
 	kinds := map[cluster.ChangeKind]adminapi.EventKind{
 		cluster.StateChanged:       adminapi.EventCluster,

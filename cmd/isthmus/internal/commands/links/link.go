@@ -306,8 +306,9 @@ type domains struct{ trust, cluster string }
 
 const defaultDomain = "cluster.local"
 
-// readDomains reads the domains of the Linkerd installation in the namespace of -n, or else in
-// Linkerd's default namespace. Isthmus may run beside Linkerd.
+// readDomains reads the domains from the Linkerd installation in the given namespace. If that
+// namespace contains no installation, readDomains uses Linkerd's default namespace. Isthmus may run
+// beside Linkerd.
 func readDomains(ctx context.Context, w *work, c *cluster, namespace string) domains {
 	const own, name = "linkerd", "linkerd-config"
 	config, err := c.API.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -330,9 +331,9 @@ func readDomains(ctx context.Context, w *work, c *cluster, namespace string) dom
 // maxValues limits how much of Linkerd's installation values is read, in bytes.
 const maxValues = 256 << 10
 
-// parseDomains reads the domains from Linkerd's installation values and omits invalid values. It
-// parses the YAML without decoding, which would copy the target of every alias and compare each key
-// with all others.
+// parseDomains reads the domains from Linkerd's installation values and omits invalid values.
+// parseDomains does not decode the YAML, because decoding would copy the target of every alias and
+// compare each key with all others.
 func parseDomains(text string) (d domains) {
 	var document yaml.Node
 	if len(text) > maxValues || yaml.Unmarshal([]byte(text), &document) != nil || len(document.Content) == 0 ||
