@@ -255,8 +255,8 @@ func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoin
 	return merged
 }
 
-// update stores the merged list and the summary, and publishes the resulting changes. If all is
-// false and the summary has not changed, update publishes only to affected clients.
+// update stores the merged list and the summary, and publishes the resulting changes. If the all
+// argument is false and the summary has not changed, update publishes only to affected clients.
 func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	s := p.service
 	sum := summarize(d, p.members, p.steering)

@@ -91,8 +91,8 @@ func newTooManyPorts(c Client) *Latest[*Set] {
 // HintedTo reports whether node hints choose the endpoints for clients on the given node. If
 // HintedTo or ByNode is true, a client's Key must include the client's node.
 //
-// If the Key of the set has a node, the node argument must be the same. When a change is published,
-// the set for the Key without a node is updated first.
+// If the Key of the set has a node, the node argument must be this node. When a change is
+// published, the set for the Key without a node is updated first.
 func (s *Set) HintedTo(node string) bool {
 	return s.Hinted || node != "" && s.hinted[node] != nil
 }

@@ -37,7 +37,7 @@
 // Sources are safe for concurrent use. The package does not start any goroutines. All API servers
 // share the decoders, which reuse a limited amount of memory (decoder.go).
 //
-// The design has the following reasons:
+// The reasons for the design are:
 //
 //   - The generated Unmarshal methods are not used, because they decode whole objects. Decoding a
 //     whole Pod takes more than three times the CPU time and produces 21 kB of garbage.

@@ -21,8 +21,8 @@ type Kind[O decode.Object, T any] struct {
 	Unawaited bool
 	Source    decode.Source[O]
 	Fields    string // field selector; empty selects all objects
-	// Serves, if set, reports whether API discovery lists the resource, or returns an error if that
-	// is unknown. Only optional kinds need Serves.
+	// Serves, if set, reports whether API discovery lists the resource. If API discovery fails,
+	// Serves returns an error. Only optional kinds need Serves.
 	Serves func(context.Context) (bool, error)
 
 	// Compact returns the value to cache for an object. The cached value must not share memory with

@@ -175,8 +175,8 @@ func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // closedWith returns a dialFunc whose connections are closed when ctx is done. Closing idle
-// connections is not enough, because a connection whose request was just canceled, or that is still
-// being opened, is not idle yet.
+// connections is not enough, because a connection is not idle yet if its request was just canceled,
+// or if the connection is still being opened.
 func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	return func(request context.Context, network, address string) (net.Conn, error) {
 		made, err := dial(request, network, address)

@@ -76,8 +76,8 @@ func (e *Encoder) Full(s *federation.Set) []*Frame {
 }
 
 // Step encodes the difference between two sets. The messages first add new and changed endpoints,
-// and then remove endpoints. If proxies cannot see the difference, there are no messages. If all is
-// true, Step adds every endpoint of the newer set.
+// and then remove endpoints. If proxies cannot see the difference, there are no messages. If the
+// all argument is true, Step adds every endpoint of the newer set.
 func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 	if len(to.Endpoints) == 0 {
 		if len(from.Endpoints) == 0 && from.Exists == to.Exists {
