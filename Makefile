@@ -108,7 +108,7 @@ test: lint unit e2e ## everything
 
 unit: ## the product's tests, with the race detector if there is a C compiler (lint vets them)
 	@echo "== unit tests$(if $(RACE),$(COMMA) with the race detector)"
-	go test $(RACE) -vet=off ./...
+	go test $(RACE) -vet=off -timeout 30m ./...
 
 e2e: $(if $(E2E),tools,programs) ## scenarios against real API servers, the gateway as a process (E2E=REGEX: only these; lint vets the tests)
 	@echo '== end to end'

@@ -209,7 +209,7 @@ func TestTryWithoutTime(t *testing.T) {
 	})
 	began := time.Now()
 	code, _, errs := call(t, "link", "east", "--context", "east", "--kubeconfig", kubeconfig, "--apply", "--timeout",
-		"2s")
+		"5s")
 	if code != 1 || !strings.Contains(errs, "did not respond in time (--timeout)") ||
 		strings.Contains(errs, "stays") ||
 		!slices.Contains(east.requests(), "DELETE "+tokens+"/isthmus-remote-access-token-new") {

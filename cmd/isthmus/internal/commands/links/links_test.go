@@ -372,9 +372,9 @@ func TestAwaitReplicas(t *testing.T) {
 		t.Error("no error without a replica")
 	}
 	admin := showing(t, func() string { return page })
-	if err := wait(admin, "1500ms"); err == nil ||
+	if err := wait(admin, "4s"); err == nil ||
 		!strings.Contains(err.Error(),
-			`not every replica reads east with the new credentials within 1.5s (--timeout): `+admin+
+			`not every replica reads east with the new credentials within 4s (--timeout): `+admin+
 				`: unreachable: "dial \x1b"`) {
 		t.Error(err)
 	}
