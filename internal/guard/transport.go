@@ -155,7 +155,7 @@ func Certificate(err error) (why string, authority bool) {
 }
 
 // RefusedCertificate returns the TLS alert with which a server rejected the client's certificate,
-// or the lack of a certificate. If err has a different cause, the result is "".
+// or rejected a client without a certificate. If err has a different cause, the result is "".
 func RefusedCertificate(err error) string {
 	alert, ok := errors.AsType[*net.OpError](err)
 	if !ok || alert.Op != "remote error" { // crypto/tls uses this Op for alerts of the peer

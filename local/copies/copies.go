@@ -242,8 +242,9 @@ func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, ver
 	return c.decide(ctx, all, links)
 }
 
-// decide compares the generations, the newest first, with the links. An up-to-date generation was
-// written during the present outage, and comes from the cluster to which the link refers now.
+// decide compares the generations with the links, beginning with the newest generation. An
+// up-to-date generation was written during the present outage, and comes from the cluster to which
+// the link refers now.
 func (c *Copies) decide(ctx context.Context, all []*generation, links []clusterstore.LinkedCache) *work {
 	w := &work{room: maxAll}
 	linked := make(map[federation.ClusterName]*clusterstore.LinkedCache)

@@ -61,8 +61,8 @@
 //     targetClusterName is the link's name.
 //   - Isthmus leaves the local cluster to Linkerd while a mirror renews local-service-mirror-write.
 //   - Isthmus may adopt objects that Linkerd wrote once this process has read the Leases for
-//     UnlinkedAfter without seeing the Lease held. A gap of 30 s between reads restarts this
-//     period.
+//     UnlinkedAfter without seeing the Lease held. If no read succeeds for 30 s, the period starts
+//     again.
 //   - This process measures all times with its own clock, so clocks may differ. A Lease counts as
 //     held for its duration after this process first sees a renewal. After a restart, the Lease of
 //     a stopped mirror therefore counts as held once more.
@@ -90,7 +90,7 @@
 //
 // # Goroutines
 //
-// Call New and Run once. Status may be called at any time. Run of a Writer uses one goroutine for
-// the election and one for each write. Run of a Mirrors starts one goroutine in addition to the
+// Call New and Run once. Status may be called at any time. Writer.Run uses one goroutine for the
+// election, and one goroutine for each write. Mirrors.Run starts one goroutine in addition to the
 // goroutines of package follow.
 package exports

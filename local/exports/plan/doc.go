@@ -21,8 +21,8 @@
 //   - If several kinds of objects need the same name, an existing object keeps its name. If several
 //     mirrors need the same name, the mirror whose link has the longest matching name gets the
 //     name.
-//   - A plan changes and deletes only objects with the mark ([Settings.Marked]). The exception is a
-//     Service that Linkerd's service mirror wrote and no longer manages, which the plan adopts.
+//   - A plan changes and deletes only objects with the mark ([Settings.Marked]). A plan also adopts
+//     Services that Linkerd's service mirror wrote and no longer manages.
 //   - A marked object does not influence the plan for other objects, because anybody can forge the
 //     mark. Limits, turns and mass losses count only members for which this leader has seen an
 //     export. Members that are only listed in an object have a separate limit.

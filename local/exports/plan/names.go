@@ -49,7 +49,8 @@ func DerivedService(serviceImport ID) ID {
 const maxName = validation.DNS1123LabelMaxLength
 
 // usableName reports whether a Service may have the given name. Since Kubernetes 1.36, API servers
-// accept a leading digit by default. Older API servers reject such a write.
+// accept a leading digit by default. Older API servers reject a Service whose name begins with a
+// digit.
 func usableName(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
 
 // validKey reports whether the API accepts the key of a label or annotation. Very long keys are

@@ -164,8 +164,8 @@ func (s Selectors) Match(labels map[string]string) (mirror, federated bool) {
 }
 
 // Export returns the export of a Service. The function removes excluded labels and annotations from
-// the Service. The labels and annotations of a written Service stay, so that it is not mistaken for
-// an export.
+// the Service. Export keeps the labels and annotations of a written Service, so that the Service is
+// not mistaken for an export.
 func (s Selectors) Export(o *Service, mirror, federated bool) *Export {
 	if !IsWritten(o.Labels) {
 		exclude(o.Labels, s.ExcludedLabels)

@@ -23,8 +23,8 @@ const lookLimit = 2 * time.Second
 // clustersHandler serves /debug/clusters. The query parameter is adminapi.FreshParameter.
 type clustersHandler struct{ *Sources }
 
-// handler reads the clusters at most once for concurrent requests with adminapi.FreshParameter, and
-// caches the response for a second.
+// If several requests with adminapi.FreshParameter arrive together, handler reads the clusters only
+// once. handler caches the response for a second.
 func (h clustersHandler) handler() http.Handler {
 	known := sharedAnswer(func() any { return h.all() })
 	fresh := newShared(time.Second, 0, func() answer { return encode(h.fresh()) })

@@ -277,7 +277,7 @@ func (h exportsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	encode(page).serve(w)
 }
 
-// newExports returns each export for which the export itself or its object matches one of the
+// newExports returns the exports whose own name, or whose object's name, matches one of the given
 // names. Each name has the form NAME, NAMESPACE/NAME or NAMESPACE/. If names is empty, newExports
 // returns all exports.
 func newExports(v *exportsSnapshot, names []string) *adminapi.Exports {
