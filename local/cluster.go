@@ -194,7 +194,7 @@ func (l *Cluster) Synced() <-chan struct{} { return l.link.Synced() }
 func (l *Cluster) Status() adminapi.Cluster { return l.link.Status() }
 
 // Look reads the cluster's trust anchors and Pod networks again, and returns once they have been
-// read, or ctx ends.
+// read or ctx has ended.
 func (l *Cluster) Look(ctx context.Context) { l.link.Look(ctx) }
 
 // LocalLink returns the cluster's link, for clusterstore.Options.

@@ -17,8 +17,8 @@ type Clusters struct {
 	Unserved []Unserved `json:"unservedMembers"`  // of federated and mirrored services
 	Refused  []Refused  `json:"refusedEndpoints"` // by cluster
 	Problems []Problem  `json:"problems"`         // in annotations and labels of Services
-	// Conflicts contains the oldest conflicts, at most 100. MoreConflicts is the number of further
-	// conflicts.
+	// Conflicts contains up to 100 conflicts, the oldest first. MoreConflicts is the number of
+	// further conflicts.
 	Conflicts     []AddressConflict `json:"addressConflicts"`
 	MoreConflicts int               `json:"moreAddressConflicts,omitempty"`
 

@@ -256,8 +256,8 @@ type changes struct {
 	changed <-chan struct{} // closed after the next event
 }
 
-// since returns all changes since a version, or false if some of them have been dropped. Set the
-// begins argument to true if a new watch begins at the version.
+// since returns all changes since a version, or false if some of them have been dropped. The begins
+// argument must be true if a new watch begins at the version.
 func (s *store) since(resource string, version uint64, begins bool) (changes, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// leaseTimeout limits one request for the Lease, so that a hanging request leaves time for
-	// another.
+	// leaseTimeout limits the duration of a request for the Lease, so that a hanging request leaves
+	// time for another request.
 	leaseTimeout = 4 * time.Second
 	// maxReleases is the maximum number of attempts to release a Lease that others edit at the same
 	// time.

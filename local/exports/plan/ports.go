@@ -171,8 +171,8 @@ func (x *portIndex) hasUnnamed(p Port) bool {
 }
 
 // rivals returns the other valid ports of the list that have the same name or number as p. If the
-// list contains p, the result is empty. Set unnamed to true if p does not have a name in its
-// export.
+// list contains p, the result is empty. The unnamed argument must be true if p does not have a name
+// in its export.
 func (x *portIndex) rivals(p Port, unnamed bool) (all []Port) {
 	if x.has(p) {
 		return nil
@@ -317,8 +317,8 @@ func named(ports []Port) []Port {
 	return ports
 }
 
-// portConflicts describes the differences between members. A member differs if its port has a
-// different number or name. If joined is set, a member without the port differs too.
+// portConflicts describes the differences between the ports of members. A member differs if its
+// port has a different number or name. If joined is set, a member without the port differs too.
 func portConflicts(ports []Port, members []*member, joined bool) (all []string) {
 	for _, p := range ports {
 		if text := portConflict(p, members, joined); text != "" {
@@ -365,7 +365,7 @@ func differing(what, text, used string, by map[string][]string) string {
 }
 
 // quoted quotes and truncates a string from another cluster for a message. Strings in the plain
-// list stay unchanged.
+// list are returned unchanged.
 func quoted(value string, plain ...string) string {
 	if slices.Contains(plain, value) {
 		return value

@@ -17,7 +17,7 @@ const (
 	sectionServices = "Services"
 )
 
-// Sections lists all sections in the order of results.
+// Sections lists all sections in the order in which results are sorted.
 var Sections = []string{SectionReplicas, sectionAPI, sectionLinks, sectionTrust, sectionNetworks, sectionServices}
 
 // Names of checks.
@@ -50,7 +50,7 @@ const (
 	Exports     = "exports"      // one replica writes Services for exports and can do so
 )
 
-// Checks lists the names of all checks in the order of results.
+// Checks lists the names of all checks in the order in which results are sorted.
 var Checks = []string{
 	API, ClockSkew, Rights, CRDs,
 	LinkSecrets, LinkSecret, LinkState, LinkMemory, Objects, Gateways, LinkExpiry, Anchors,

@@ -91,8 +91,8 @@ func replicaNames(replicas []reach.Replica) string {
 	return strings.Join(list, " and ")
 }
 
-// maxPage limits the size of a page in bytes. A page with 50,000 federated services in three
-// clusters fits.
+// maxPage limits the size of a page in bytes. This limit is enough for a page with 50,000 federated
+// services in three clusters.
 const maxPage = 32 << 20
 
 // pageLimits limit the elements and fields of a page. Even a /debug/services page of maxPage bytes

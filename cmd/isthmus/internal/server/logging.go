@@ -181,8 +181,8 @@ func (p *perName) logger(name string) *zap.Logger {
 	return log
 }
 
-// bridgeKlog forwards client-go's log messages up to the given level to log. Because klog's logger
-// is global, bridgeKlog must be called once, before the first client is created.
+// bridgeKlog forwards client-go's log messages to the given logger, up to the given level. Because
+// klog's logger is global, bridgeKlog must be called once, before the first client is created.
 func bridgeKlog(log *zap.Logger, l logLevel) error {
 	set := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(set)

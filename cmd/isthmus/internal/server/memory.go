@@ -87,8 +87,8 @@ func viewLimit(usable, view int64) int {
 func returnMemory() { debug.FreeOSMemory() }
 
 // These constants limit the garbage that Go may accumulate, unless the environment sets GOGC. The
-// constant garbage is the limit in bytes. If necessary, the limit is raised to minGCPercent, or
-// reduced to maxGCPercent, of the memory in use.
+// constant garbage is the limit in bytes. However, the limit is never below minGCPercent or above
+// maxGCPercent of the memory in use.
 //
 // Go's default GOGC of 100 is unsuitable for both small and large heaps. With the small heap of an
 // idle replica, Go would collect garbage constantly while thousands of proxies connect. With a
