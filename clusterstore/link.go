@@ -76,8 +76,8 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 //
 // A link has up to two clusters. The table reads endpoints from the serving cluster. Once the
 // cluster in the next field has synced, it replaces the serving cluster. A new link has only the
-// cluster in the next field. During a rotation, a link has both a serving cluster and a cluster in
-// the next field.
+// cluster in the next field. During a rotation, a link has two clusters: the serving one, and the
+// one that replaces it.
 //
 // If the cluster in the next field cannot sync after the replica has started, the table may read
 // from a copy of the cluster's cache until the cluster has synced.

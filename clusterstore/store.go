@@ -56,10 +56,10 @@ type Options struct {
 	Exports   *ExportOptions
 	LocalLink *LocalLink
 
-	// ReadCopy returns the copy of a cluster, or nil if no copy exists. The Store only calls
-	// ReadCopy before the Store has settled, and only for links that exist when the Store starts.
-	// Unless the error is an [UnusableCopy], ReadCopy is called again after a second. If ReadCopy
-	// is nil, copies are not used.
+	// ReadCopy returns the copy of a cluster, or nil if no copy exists. The Store calls ReadCopy
+	// only before it has settled, and only for links that exist when it starts. Unless the error is
+	// an [UnusableCopy], ReadCopy is called again after a second. If ReadCopy is nil, copies are
+	// not used.
 	ReadCopy func(context.Context, federation.ClusterName) (*Copy, error)
 
 	// Supervisor recovers from panics in the code that processes changes to a cluster. If
@@ -526,9 +526,10 @@ func (s *Store) Caches() (list []LinkedCache, listed bool) {
 	return list, listed
 }
 
-// Exports returns the exports of the local cluster, followed by those of all links, sorted by name.
-// If the link Secrets have not been listed yet, the linksListed result is false. The running time
-// of Exports is proportional to the number of links and, after a change, to the number of exports.
+// Exports returns the exports of the local cluster, followed by those of each link in the order of
+// link names. If the link Secrets have not been listed yet, the linksListed result is false. The
+// running time of Exports is proportional to the number of links and, after a change, to the number
+// of exports.
 //
 // Exports, ExportsChanged, NotifyExports and RelistServices require Options.Exports.
 func (s *Store) Exports() (all []ClusterExports, linksListed bool) {

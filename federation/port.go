@@ -335,7 +335,7 @@ func undeclared(members []contribution) bool {
 }
 
 // concerned compares the given lists with the current lists of the port, and returns the clients
-// that the change may affect. The clients are in the order of port.all. The summary and the
+// that the change may affect. The clients are in the same order as port.all. The summary and the
 // steering must not have changed.
 //
 // Clients may request any number of invented names. To keep updates fast for other clients,

@@ -348,7 +348,7 @@ type TierChange struct {
 	Why        string // the reason, as text for a log
 }
 
-// Tiers returns the tiers that are now in use, in the syntax of annotations.
+// Tiers returns the tiers currently in use, in annotation syntax.
 func (c TierChange) Tiers() string { return c.Preference.firstTiers(c.To) }
 
 // copies returns copies of the service's ports, which reuse the memory of the given list.

@@ -632,8 +632,8 @@ type schedule struct {
 	next Latest[time.Time] // the earliest time in due, or an earlier one; zero if due is empty
 }
 
-// set schedules a service. If the time is zero, set removes the service from the schedule. Because
-// set runs in constant time, the published time may be too early until takeDue corrects it.
+// set schedules a service. If the time is zero, set removes the service from the schedule. To run
+// in constant time, set may publish a time that is too early. takeDue corrects it.
 func (c *schedule) set(s *watchedService, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

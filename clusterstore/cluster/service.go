@@ -397,7 +397,7 @@ func (x *serviceIndex) set(key string, to *Service, _ bool) {
 
 // byHostname returns the first address with the given hostname. Served addresses take precedence
 // over addresses that are not ready or that belong to a slice without ports. Unready addresses are
-// included, because the Pods of a StatefulSet look up each other before they are ready.
+// included, because the Pods of a StatefulSet look each other up before they are ready.
 func (e *serviceEntry) byHostname(hostname string) (*slice, *address) {
 	for _, ready := range []bool{true, false} {
 		for _, l := range e.slices {

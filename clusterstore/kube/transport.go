@@ -27,8 +27,8 @@ const (
 
 // If a server closes each HTTP/2 connection with GOAWAY, net/http repeats the request hundreds of
 // times per second. If a server refuses each stream, net/http repeats the request for a minute.
-// Connection timeouts do not prevent repeated requests. Therefore, maxTries and beginTimeout limit
-// everything that happens before the response.
+// Requests can still be repeated after a connection timeout. Therefore, maxTries and beginTimeout
+// limit everything that happens before the response.
 const (
 	maxTries     = 3
 	beginTimeout = dialTimeout + dialTimeout + headerTimeout // maximum duration of one attempt
@@ -259,8 +259,8 @@ func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *
 		response.Body = body{response.Body, cancel}
 		return nil
 	}
-	// Only canceling the context of the request interrupts a Read that is blocked, possibly during
-	// decompression.
+	// A blocked Read, including one that blocks during decompression, can be interrupted only by
+	// canceling the context of the request.
 	late := time.AfterFunc(errorTimeout, func() { cancel(nil) })
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxError))
 	late.Stop()

@@ -166,7 +166,7 @@ func (s *Supervisor) Report(w Work, reason any) {
 // strings from a cluster or a client.
 func Text(reason any) string { return text.Clean(fmt.Sprint(reason), text.Long) }
 
-// newStack reports whether the stack of the panic has not been logged within the last hour.
+// newStack reports whether the panic's stack is new, that is, has not been logged in the last hour.
 func (s *Supervisor) newStack() bool {
 	pcs := make([]uintptr, 64)
 	pcs = pcs[:runtime.Callers(2, pcs)]

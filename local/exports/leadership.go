@@ -90,8 +90,8 @@ type exportsFor struct {
 	imports bool
 }
 
-// isLeft reports whether a change remains only because the API does not store some of the written
-// fields.
+// isLeft reports whether an object still differs from the plan only because the API server does not
+// store some of the written fields.
 func isLeft(o *lease.History, c *Change) bool {
 	return o.Left != "" && c.known != nil && o.Left == c.known() && o.Content == c.content()
 }

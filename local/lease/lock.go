@@ -21,7 +21,7 @@ const (
 	maxReleases = 3
 )
 
-// lock extends client-go's lock. The lock ends the leadership as soon as this replica no longer
+// lock extends client-go's lock. The lock gives up leadership as soon as this replica no longer
 // holds the Lease, and records when each renewal began. A lock is not safe for concurrent use.
 type lock struct {
 	resourcelock.LeaseLock

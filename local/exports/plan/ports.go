@@ -163,8 +163,7 @@ func (x *portIndex) has(p Port) bool {
 	return ok && (q.untargeted() == p.untargeted() || q.Name == "" && q.untargeted() == p.unnamed())
 }
 
-// hasUnnamed reports whether the list contains an unnamed port for which the name of p may have
-// been generated.
+// hasUnnamed reports whether the name of p may have been generated for an unnamed port in the list.
 func (x *portIndex) hasUnnamed(p Port) bool {
 	q, ok := x.numbered(p.number())
 	return ok && q.Name == "" && q.untargeted() == p.unnamed()

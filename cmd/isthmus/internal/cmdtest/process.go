@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Output is a writer that lets a test wait for a text. Output is safe for concurrent use, except
-// that only one goroutine at a time may call Await.
+// Output is a writer that lets a test wait until a given string has been written. Output is safe
+// for concurrent use, except that only one goroutine at a time may call Await.
 type Output struct {
 	mu    sync.Mutex
 	b     bytes.Buffer
@@ -54,8 +54,8 @@ func (o *Output) Await(t *testing.T, want string) string {
 	}
 }
 
-// FreeAddr returns an address without a listener. The port is below the ephemeral ports, so that no
-// connection takes the port before the test listens on it.
+// FreeAddr returns an address without a listener. The port is below the ephemeral port range, so
+// that no outgoing connection takes it before the test listens on it.
 func FreeAddr(t *testing.T) string {
 	t.Helper()
 	for range 100 {

@@ -73,8 +73,8 @@ func streamLimit(usable int64, streams uint32) int {
 }
 
 // viewLimit returns the maximum memory of all views in bytes, from the usable memory and
-// --view-memory. By default, views may use a quarter of the usable memory, so that views and calls
-// leave a quarter for everything else.
+// --view-memory. By default, views may use a quarter of the usable memory. Calls may use half, which
+// leaves a quarter for everything else.
 func viewLimit(usable, view int64) int {
 	if view == 0 {
 		view = max(minViewMemory, min(usable/4, mostViewMemory))

@@ -13,8 +13,8 @@ import (
 	"isthmus/grpcapi"
 )
 
-// The following limits keep the steps after the last stream below a second. The default flags use
-// 29 s of Kubernetes's default grace period of 30 s.
+// The following limits keep the steps after the last stream below a second. With the default flags,
+// a shutdown takes up to 29 s of Kubernetes's default grace period of 30 s.
 const (
 	// stopLimit is the maximum time for open calls and connections to end after the listener is
 	// closed.
