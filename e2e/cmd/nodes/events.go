@@ -37,6 +37,7 @@ type window struct {
 	address string
 
 	restarted bool            // whether a replica was not ready
+	short     int             // streams with too few endpoints before the last mark
 	linkerds  map[string]bool // addresses of Linkerd's own replicas
 }
 
@@ -371,7 +372,30 @@ func (e events) updateWithoutEast(ctx context.Context, n *window) error {
 	if err == nil {
 		err = e.update(ctx, n)
 	}
-	return errors.Join(err, e.restartAPI(ctx, "east"))
+	if err == nil {
+		err = e.countShort(ctx, n)
+	}
+	if err := errors.Join(err, e.restartAPI(ctx, "east"), e.settle(ctx)); err != nil {
+		return err
+	}
+	// The outage was longer than Kubernetes waits for a node. Once the API server is back, the
+	// controllers of east may mark the node's Pods unready for a moment.
+	_, err = e.reports(ctx, true)
+	return err
+}
+
+// countShort counts the streams that have had too few endpoints since the last mark.
+func (e events) countShort(ctx context.Context, n *window) error {
+	streams, err := e.reports(ctx, false)
+	if err != nil {
+		return err
+	}
+	for name, s := range streams {
+		if wasShort(name, s) {
+			n.short++
+		}
+	}
+	return nil
 }
 
 // finish waits until a rolling update is complete and the previous Pods have disappeared.

@@ -24,7 +24,7 @@ type row struct {
 
 // rowOf computes the row of an event. The clients must have been marked at the start of the event.
 func rowOf(name string, n *window, took time.Duration, streams map[string]Report, err error) row {
-	r := row{name: name, note: n.note, took: took, streams: len(streams), failed: err != nil}
+	r := row{name: name, note: n.note, took: took, streams: len(streams), short: n.short, failed: err != nil}
 	var blind []time.Duration
 	theirs := 0
 	for name, s := range streams {
@@ -38,12 +38,7 @@ func rowOf(name string, n *window, took time.Duration, streams map[string]Report
 			}
 			blind = append(blind, o.First.Sub(lost))
 		}
-		// Two Pods of each cluster always exist.
-		stays := 2
-		if strings.Contains(name, "federated") {
-			stays = 4
-		}
-		if strings.Contains(name, " Get ") && s.Fewest < stays {
+		if wasShort(name, s) {
 			if n.linkerds[s.Thinner] {
 				theirs++
 			} else {
@@ -60,6 +55,16 @@ func rowOf(name string, n *window, took time.Duration, streams map[string]Report
 		r.median, r.most = blind[r.moved/2], blind[r.moved-1]
 	}
 	return r
+}
+
+// wasShort reports whether a stream had too few endpoints since the last mark. Two Pods of each
+// cluster always exist.
+func wasShort(stream string, s Report) bool {
+	stays := 2
+	if strings.Contains(stream, "federated") {
+		stays = 4
+	}
+	return strings.Contains(stream, " Get ") && s.Fewest < stays
 }
 
 func (r row) cells() string {
