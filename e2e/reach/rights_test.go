@@ -72,7 +72,7 @@ func TestRights(t *testing.T) {
 			`the API server of context lister does not allow you to forward ports of Pods: .*\n  ` +
 				`You need permission to create pods/portforward` + enough,
 		},
-		expectation{"get web:80 --context lister", 1, "", `the permission to create pods/portforward`},
+		expectation{"get web:80 --context lister", 1, "", `You need permission to create pods/portforward`},
 		expectation{
 			"clusters --context nobody",
 			1,
