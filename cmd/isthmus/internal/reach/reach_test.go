@@ -19,14 +19,16 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// After both sides have closed a connection, spdystream keeps a goroutine for one second to
-	// offer its error.
+	// After both sides have closed a connection, spdystream keeps goroutines for a second or longer,
+	// which offer its error and wait for its streams.
+	const shutdown = "github.com/moby/spdystream.(*Connection).shutdown"
 	// If a connection ends while client-go opens the second of its two streams, client-go waits up to
 	// 30 s for the stream, and never ends the goroutine that reads the first stream.
 	const handle = "k8s.io/client-go/tools/portforward.(*PortForwarder).handleConnection"
 	goleak.VerifyTestMain(
 		m,
-		goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"),
+		goleak.IgnoreAnyFunction(shutdown),
+		goleak.IgnoreAnyFunction(shutdown+".func1"),
 		goleak.IgnoreAnyFunction(handle),
 		goleak.IgnoreAnyFunction(handle+".func1"),
 	)
