@@ -303,7 +303,7 @@ func TestExports(t *testing.T) {
 	await(t, "check warns that east refuses ServiceExports", func() error {
 		run := runVerb(t, x.isthmus, "check", "--admin", g.MetricsAddr())
 		const want = "east: not permitted: list serviceexports.multicluster.x-k8s.io " +
-			"(its ServiceExports are not read)"
+			"(the cluster's ServiceExports are not read)"
 		if !strings.Contains(run.stdout, want) {
 			return fmt.Errorf("no %q in %s%s", want, run.stdout, run.stderr)
 		}
