@@ -12,35 +12,37 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// compare checks the final state with other tools.
-func (d *demo) compare(ctx context.Context) error {
-	d.screen.print("\n")
-	err := d.parts(ctx, []part{
-		{"a new proxy receives the same endpoints in one message", d.newProxy},
-		{"isthmus get shows the same endpoints", d.byGet},
-		{"cart-east, a remote-discovery mirror, has the Pods in east", d.mirror},
+// compare is the act that checks the final state with other tools.
+type compare struct{ *demo }
+
+func (c compare) play(ctx context.Context) error {
+	c.screen.print("\n")
+	err := c.parts(ctx, []part{
+		{"a new proxy receives the same endpoints in one message", c.newProxy},
+		{"isthmus get shows the same endpoints", c.byGet},
+		{"cart-east, a remote-discovery mirror, has the Pods in east", c.mirror},
 	})
 	if err != nil {
 		return err
 	}
-	status := d.stream.Snapshot().Status
-	d.screen.print("  %-61s %10d\n", "messages to the first proxy, all of them valid", status.Messages)
+	status := c.stream.Snapshot().Status
+	c.screen.print("  %-61s %10d\n", "messages to the first proxy, all of them valid", status.Messages)
 	return nil
 }
 
-func (d *demo) newProxy(ctx context.Context) error { return d.firstOf(ctx, federated, d.want) }
+func (c compare) newProxy(ctx context.Context) error { return c.firstOf(ctx, federated, c.want) }
 
-func (d *demo) mirror(ctx context.Context) error {
-	addrs, err := d.shops[east].Ready(ctx, "cart")
+func (c compare) mirror(ctx context.Context) error {
+	addrs, err := c.shops[east].Ready(ctx, "cart")
 	if err != nil {
 		return err
 	}
-	return d.firstOf(ctx, mirror, endpoints{east: addrs})
+	return c.firstOf(ctx, mirror, endpoints{east: addrs})
 }
 
 // firstOf opens a stream and checks that its first message contains all endpoints.
-func (d *demo) firstOf(ctx context.Context, authority string, want endpoints) error {
-	stream, closes, err := d.subscribe(ctx, proxy.Get, authority)
+func (c compare) firstOf(ctx context.Context, authority string, want endpoints) error {
+	stream, closes, err := c.subscribe(ctx, proxy.Get, authority)
 	if err != nil {
 		return err
 	}
@@ -54,16 +56,16 @@ func (d *demo) firstOf(ctx context.Context, authority string, want endpoints) er
 	return nil
 }
 
-func (d *demo) byGet(ctx context.Context) error {
+func (c compare) byGet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, seenLimit)
 	defer cancel()
 	out, err := exec.CommandContext(
 		ctx,
-		d.isthmus,
+		c.isthmus,
 		"get",
 		federated,
 		"--addr",
-		d.gateway.Addr(),
+		c.gateway.Addr(),
 		"--once",
 		"-o",
 		"json",
@@ -80,12 +82,12 @@ func (d *demo) byGet(ctx context.Context) error {
 	for _, e := range printed.Endpoints {
 		addrs = append(addrs, e.Address)
 	}
-	return d.same("isthmus get", addrs)
+	return c.same("isthmus get", addrs)
 }
 
-func (d *demo) same(who string, addrs []netip.AddrPort) error {
+func (c compare) same(who string, addrs []netip.AddrPort) error {
 	slices.SortFunc(addrs, netip.AddrPort.Compare)
-	if want := d.want.all(); !slices.Equal(addrs, want) {
+	if want := c.want.all(); !slices.Equal(addrs, want) {
 		return fmt.Errorf("%s shows %v, not %v", who, addrs, want)
 	}
 	return nil

@@ -16,19 +16,21 @@ import (
 const written = "cart-federated" // written only by Isthmus
 
 // exports is the act about exports, with a label and with a ServiceExport in a linked cluster.
-func (d *demo) exports(ctx context.Context) error {
-	d.screen.print(
+type exports struct{ *demo }
+
+func (e exports) play(ctx context.Context) error {
+	e.screen.print(
 		"\nServices that Isthmus writes for a label or a ServiceExport in another cluster\n",
 	)
-	return d.parts(ctx, []part{
-		{"label cart in east: west gets cart-federated, and can reach it", d.exportCart},
-		{"export cart in east: west reaches its ServiceImport's IP", d.importCart},
+	return e.parts(ctx, []part{
+		{"label cart in east: west gets cart-federated, and can reach it", e.exportCart},
+		{"export cart in east: west reaches its ServiceImport's IP", e.importCart},
 	})
 }
 
-func (d *demo) exportCart(ctx context.Context) error {
+func (e exports) exportCart(ctx context.Context) error {
 	label := []byte(`{"metadata":{"labels":{"mirror.linkerd.io/federated":"member"}}}`)
-	if _, err := d.shops[east].CoreV1().Services(shop.Namespace).Patch(
+	if _, err := e.shops[east].CoreV1().Services(shop.Namespace).Patch(
 		ctx,
 		"cart",
 		types.MergePatchType,
@@ -38,21 +40,21 @@ func (d *demo) exportCart(ctx context.Context) error {
 		return fmt.Errorf("cluster east: label Service cart: %w", err)
 	}
 	if err := harness.Poll(ctx, seenLimit, 50*time.Millisecond, func() error {
-		_, err := d.shops[west].CoreV1().Services(shop.Namespace).Get(ctx, written, metav1.GetOptions{})
+		_, err := e.shops[west].CoreV1().Services(shop.Namespace).Get(ctx, written, metav1.GetOptions{})
 		return err
 	}); err != nil {
 		return err
 	}
-	return d.reachCart(ctx, written+".shop.svc.cluster.local")
+	return e.reachCart(ctx, written+".shop.svc.cluster.local")
 }
 
 // reachCart waits until clients in west reach east's cart through a Service in west.
-func (d *demo) reachCart(ctx context.Context, service string) error {
-	addrs, err := d.shops[east].Ready(ctx, "cart")
+func (e exports) reachCart(ctx context.Context, service string) error {
+	addrs, err := e.shops[east].Ready(ctx, "cart")
 	if err != nil {
 		return err
 	}
-	stream, closes, err := d.subscribe(ctx, proxy.Get, service+":80")
+	stream, closes, err := e.subscribe(ctx, proxy.Get, service+":80")
 	if err != nil {
 		return err
 	}
@@ -63,15 +65,15 @@ func (d *demo) reachCart(ctx context.Context, service string) error {
 
 // importCart reaches cart through the IP of a ServiceImport. This is the address that a client's
 // DNS returns for cart.shop.svc.clusterset.local.
-func (d *demo) importCart(ctx context.Context) error {
-	if err := d.shops[east].Export(ctx, "cart"); err != nil {
+func (e exports) importCart(ctx context.Context) error {
+	if err := e.shops[east].Export(ctx, "cart"); err != nil {
 		return err
 	}
-	ip, err := d.shops[west].ImportIP(ctx, "cart")
+	ip, err := e.shops[west].ImportIP(ctx, "cart")
 	if err != nil {
 		return err
 	}
-	stream, closes, err := d.subscribe(ctx, proxy.GetProfile, ip+":80")
+	stream, closes, err := e.subscribe(ctx, proxy.GetProfile, ip+":80")
 	if err != nil {
 		return err
 	}
@@ -88,5 +90,5 @@ func (d *demo) importCart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.reachCart(ctx, service)
+	return e.reachCart(ctx, service)
 }

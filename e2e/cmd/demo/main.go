@@ -124,7 +124,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	}()
 	d.fail = cancel
 	d.screen.fail = cancel
-	if err = d.play(ctx); err != nil && ctx.Err() != nil {
+	if err = d.run(ctx); err != nil && ctx.Err() != nil {
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 			return cause // a failure in the background
 		}
