@@ -39,8 +39,10 @@ func TestJudge(t *testing.T) {
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list",
 				Resource: "externalworkloads.workload.linkerd.io", Status: 403},
 				{Verb: "list", Resource: "jobs.batch", Status: 403}}
-		}, []string{"warning rights east: not permitted: list jobs.batch (endpoint labels do not name the cluster's CronJobs)",
-			"failure rights local: not permitted: watch pods (replicas do not become ready)"}},
+		}, []string{
+			"warning rights east: not permitted: list jobs.batch (endpoint labels do not name the cluster's CronJobs)",
+			"failure rights local: not permitted: watch pods (replicas do not become ready)",
+		}},
 		"an optional right": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "nodes", Status: 403}}
 			east.API.Networks = &adminapi.PodNetworks{Error: "the credentials may not read Nodes"}

@@ -80,25 +80,11 @@ func LinkPermissions() []Permission {
 		{"policy.linkerd.io", "servers", read, "", false, Warning, "the cluster's Servers do not make ports opaque"},
 		{"workload.linkerd.io", "externalworkloads", read, "", false, Unchecked,
 			"the cluster's ExternalWorkloads are not served"},
-		{
-			"multicluster.x-k8s.io",
-			"serviceexports",
-			read,
-			"",
-			false,
-			Unchecked,
-			"the cluster's ServiceExports are not read",
-		},
+		{"multicluster.x-k8s.io", "serviceexports", read, "", false, Unchecked,
+			"the cluster's ServiceExports are not read"},
 		{"", "nodes", read, "", false, Unchecked, "the cluster's region and Pod CIDRs are unknown"},
-		{
-			"",
-			"configmaps",
-			[]string{"get"},
-			anchorsConfigMap,
-			false,
-			Unchecked,
-			"the cluster's trust anchors cannot be compared",
-		},
+		{"", "configmaps", []string{"get"}, anchorsConfigMap, false, Unchecked,
+			"the cluster's trust anchors cannot be compared"},
 	}
 }
 
