@@ -32,18 +32,19 @@ type Options struct {
 	Log           *zap.Logger
 	Metrics       *cluster.Metrics // same as for linked clusters; optional
 
-	// Preference applies to Services without annotations. The caller must not modify it after New.
+	// Preference applies to Services without annotations. The caller must not modify Preference
+	// after calling New.
 	Preference *federation.Preference
 	Cordon     federation.Standing
-	// Region is the region of the cluster. If it is empty, the labels of the cluster's Nodes
+	// Region is the region of the cluster. If Region is empty, the labels of the cluster's Nodes
 	// determine the region.
 	Region string
 	// Writer writes EndpointSlices for the cluster's ExternalWorkloads. If Writer is nil, no
 	// EndpointSlices are written.
 	Writer *externalworkload.Writer
-	// Exports makes the cluster cache its exports, and objects with the same names as exports. Pass
-	// the same options, and the result of LocalLink, to the Store. If Exports is nil, the cluster
-	// caches nothing for exports.
+	// Exports makes the cluster cache its exports, and objects with the same names as exports. The
+	// Store needs the same ExportOptions and the result of LocalLink. If Exports is nil, the
+	// cluster caches nothing for exports.
 	Exports *clusterstore.ExportOptions
 	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change
 	// is processed. If Supervisor is nil, a panic ends the process.
@@ -187,8 +188,8 @@ func (l *Cluster) Run(ctx context.Context) error {
 	return nil
 }
 
-// Synced returns a channel that is closed once the cluster is ready and the table has a definition
-// of every Service.
+// Synced returns a channel that is closed once the cluster is ready and the table contains a
+// definition for every Service.
 func (l *Cluster) Synced() <-chan struct{} { return l.link.Synced() }
 
 func (l *Cluster) Status() adminapi.Cluster { return l.link.Status() }
@@ -201,11 +202,11 @@ func (l *Cluster) Look(ctx context.Context) { l.link.Look(ctx) }
 func (l *Cluster) LocalLink() *clusterstore.LocalLink { return l.link }
 
 // maxDefiners is the number of Services that are defined at the same time, each in a different
-// namespace. A large definition may take long, because Isthmus reads all its members.
+// namespace. A Service with many members does not delay Services in other namespaces.
 const maxDefiners = 4
 
-// superviseDefine calls define. If define panics, the Service keeps its definition, and define runs
-// again when the Service's namespace has its next turn.
+// superviseDefine calls define. If define panics, the Service keeps its definition and is queued
+// for another attempt.
 func (l *Cluster) superviseDefine(id federation.ServiceID, _ time.Time) {
 	work := panics.Work{Where: panics.Definition, Service: id}
 	l.supervisor.Do(work, func() { l.define(id) }, func() { l.defineSoon(id) })
@@ -271,8 +272,8 @@ func (l *Cluster) LinkerdMirrors() map[string][]federation.ServiceID {
 type AddressOwner struct {
 	Name    string                // such as "Pod shop/web-1"
 	Service *federation.ServiceID // nil unless the address is the cluster IP of exactly one Service
-	// Claimed describes the objects with the same address on all ports, such as "2 Pods with IP
-	// 10.0.0.1".
+	// If several objects have the address on all ports, Claimed describes the objects, as in "2
+	// Pods with IP 10.0.0.1".
 	Claimed string
 }
 
@@ -285,8 +286,8 @@ func (l *Cluster) AddressOwner(ip netip.Addr) AddressOwner {
 	return owner
 }
 
-// AddressConflicts returns the addresses that several objects have, with the oldest conflicts
-// first, and the number of conflicts that the list omits.
+// AddressConflicts returns the addresses that are assigned to more than one object, oldest conflict
+// first, and the number of omitted conflicts.
 func (l *Cluster) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	return l.cluster.AddressConflicts()
 }
@@ -308,7 +309,7 @@ func (l *Cluster) Profile(k federation.ProfileKey) *federation.Watch[*federation
 	return l.profiles.watch(k)
 }
 
-// Federated and mirrored Services have the same profiles as other Services.
+// profile treats federated and mirrored Services like any other Service.
 func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 	if k.Addr.IsValid() {
 		switch at := l.cluster.LookupAddress(k.Addr); {

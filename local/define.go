@@ -42,11 +42,12 @@ func define(
 // defineMembers returns a definition without its preference, and the problems with annotations and
 // labels.
 //
-// Either annotation makes a Service federated and overrides the labels of a mirror, even if the
-// annotation is empty. An empty annotation is not a problem, because the service mirror leaves
-// empty annotations behind. If a mirror's labels identify a cluster but not a Service, its
-// definition has no members, and its clients are rejected. A Service with an empty remote-discovery
-// label is an ordinary Service, because the label does not identify a cluster.
+// A Service with a local-discovery or remote-discovery annotation is federated, even if the
+// annotation is empty. Federation annotations override the labels of a mirror. An empty annotation
+// is not a problem, because the service mirror leaves empty annotations behind. A mirror whose
+// labels identify a cluster but not a Service has no members, so its clients are rejected. A
+// Service with an empty remote-discovery label is an ordinary Service, because the label does not
+// identify a cluster.
 func defineMembers(id federation.ServiceID, svc *cluster.Service) (*federation.Definition, []string) {
 	local, hasLocal := svc.Annotations[localDiscovery]
 	remote, hasRemote := svc.Annotations[remoteDiscovery]
@@ -76,9 +77,10 @@ func defineMirror(namespace, cluster, service string) (*federation.Definition, [
 	return &federation.Definition{Members: []federation.Member{member(namespace, service, cluster)}}, nil
 }
 
-// defineFederated parses the two annotations of a federated Service. The local annotation is a
-// Service name. The remote annotation is a list of items of the form service@cluster. The local
-// member comes first, and the other members keep their order.
+// defineFederated parses the local and remote annotations of a federated Service. The local
+// annotation is a Service name. The remote annotation is a list of items of the form
+// service@cluster. The local member comes first, followed by the remote members in the order of the
+// annotation.
 func defineFederated(namespace, local, remote string) (*federation.Definition, []string) {
 	d := &federation.Definition{Federated: true}
 	var problems []string
@@ -160,8 +162,7 @@ func invalidName(s string) string {
 	return ""
 }
 
-// compact removes duplicate problems. If more than ten problems remain, the others are replaced
-// with a count.
+// compact removes duplicate problems, and replaces all but the first ten with a count.
 func compact(problems []string) []string {
 	const listed = 10
 	slices.Sort(problems)

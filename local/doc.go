@@ -9,19 +9,20 @@
 //	zone, changed := l.Zone("node-1")
 //
 // A [clusterstore.LocalLink] runs the local cluster like a linked cluster. The table lists the
-// local cluster as [federation.Local], with its region and cordon. A [Cluster] adds the definitions
-// of services, the zones of nodes, and the profiles. The Cluster reads the definitions from the
-// labels and annotations of Services, and stores them in the table.
+// local cluster as [federation.Local], with its region and cordon. In addition to the data of a
+// linked cluster, a [Cluster] provides the definitions of services, the zones of nodes, and the
+// profiles. The Cluster reads the definitions from the labels and annotations of Services, and
+// stores them in the table.
 //
 // Callers may rely on the following:
 //
-//   - Once Synced is closed, the table has a definition of every Service, and the local cluster is
-//     ready.
+//   - Once Synced is closed, the table contains a definition for every Service, and the local
+//     cluster is ready.
 //   - A definition always matches the current Service, even if a mirror becomes a federated
 //     Service. A large or frequently changing definition does not delay Services in other
 //     namespaces.
-//   - Every definition has a preference. The Service's annotations override the default of Isthmus,
-//     which all Services without such annotations share.
+//   - Every definition has a preference. Annotations of a Service override the default preference
+//     of Isthmus. Services without preference annotations share the default.
 //   - A profile depends only on the current objects, not on their history, and is updated when the
 //     objects change. Watches with the same key share one profile. A key without watches uses no
 //     memory.
@@ -32,9 +33,9 @@
 //   - Node names that clients invent use no memory.
 //
 // All methods of a [Cluster] are safe for concurrent use, but Run must be called only once. Run
-// starts the goroutines of the cluster and a few goroutines that define Services, each for a
-// different namespace. One goroutine of the cluster updates the profiles, and locks one watched
-// profile at a time.
+// starts the goroutines of the cluster, and a few more goroutines that define Services in different
+// namespaces. One goroutine of the cluster updates the profiles, and locks one watched profile at a
+// time.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.
 package local

@@ -50,7 +50,7 @@ var preferenceFields = []struct {
 	}},
 }
 
-// DefaultPreference returns the preference of a Service without annotations if no flag is set.
+// DefaultPreference returns the preference that applies without annotations and flags.
 func DefaultPreference() federation.Preference {
 	return federation.Preference{MinReady: federation.MinReady{Count: 1}, ReturnAfter: 10 * time.Second}
 }
@@ -124,7 +124,7 @@ func parseTiers(value string) ([]federation.Tier, error) {
 				return nil, fmt.Errorf("tier %d: %w", i+1, err)
 			case seen[term]:
 				return nil, fmt.Errorf(
-					"%s occurs twice: an endpoint belongs to the first tier that names it, so write each term once",
+					"%s occurs twice: write each term once, because only the first occurrence has an effect",
 					term,
 				)
 			case len(seen) == maxTerms:
@@ -174,7 +174,7 @@ func parseTerm(word string) (federation.Term, error) {
 		)
 	case !isClusterName(name):
 		return federation.Term{}, fmt.Errorf(
-			"%q is neither zone, local, region, remote or any nor the name of a cluster: "+
+			"%q is neither one of zone, local, region, remote and any, nor the name of a cluster: "+
 				"the name of a cluster has at most %d letters, digits, dashes, dots and underscores, "+
 				"and begins and ends with a letter or digit",
 			text.Truncate(word, text.Short),
@@ -211,7 +211,8 @@ func parseMinReady(value string) (federation.MinReady, error) {
 	return federation.MinReady{Count: int(n)}, nil
 }
 
-// parseReturn parses a duration up to longest, which error messages show as longestText.
+// parseReturn parses a duration, and rejects values above the maximum. Error messages show the
+// maximum as longestText.
 func parseReturn(value string, longest time.Duration, longestText string) (time.Duration, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(value))
 	if err != nil || d < 0 || d > longest {

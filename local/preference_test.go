@@ -95,7 +95,7 @@ func TestParseTiers(t *testing.T) {
 		{"cluster/ east", "", `"cluster/ east" is neither`},
 		{"cluster/local", "", "local is reserved for the cluster that Isthmus runs in: write local"},
 		{"cluster/cluster/east", "", "is neither"},
-		{"east/north", "", `"east/north" is neither zone, local, region, remote or any nor the name of a cluster`},
+		{"east/north", "", `"east/north" is neither one of zone, local, region, remote and any`},
 		{"local; any", "", `"local; any" is neither`},
 		{"local any", "", `"local any" is neither`},
 		{"east-", "", "is neither"},

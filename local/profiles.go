@@ -14,13 +14,13 @@ import (
 // profiles holds the profiles that clients watch.
 //
 // Each change rebuilds the affected profiles from the current objects. A profile is registered for
-// changes before it is first built, so that it does not miss any change. Changes to endpoints do
-// not affect the profiles of service ports.
+// changes before it is first built, so that no change is missed. Changes to endpoints do not affect
+// the profiles of service ports.
 type profiles struct {
 	build      func(federation.ProfileKey) *federation.Profile // fixed; builds a profile from the present objects
 	supervisor *panics.Supervisor                              // fixed
 
-	// mu guards the maps. Code that holds mu acquires no other lock.
+	// mu guards the maps. Code that holds mu must not acquire another lock.
 	mu      sync.Mutex
 	watched map[federation.ProfileKey]*watched
 	topics  map[cluster.Topic]map[*watched]struct{}
@@ -139,9 +139,9 @@ func (p *profiles) about(t cluster.Topic) []*watched {
 	return slices.Collect(maps.Keys(p.topics[t]))
 }
 
-// publish builds the profile, and publishes it if it has changed. If again is false, publish does
-// not replace a published profile. If publish is called concurrently, the last call reads the
-// newest objects.
+// publish builds the profile, and publishes it if it has changed. If the again argument is false,
+// publish does not replace a published profile. If calls overlap, the last call reads the newest
+// objects.
 func (w *watched) publish(build func(federation.ProfileKey) *federation.Profile, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

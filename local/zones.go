@@ -8,10 +8,9 @@ import (
 	"isthmus/internal/pace"
 )
 
-// zones holds the zone of every node. The Cluster publishes the first change immediately, and the
-// changes of the following second together. Each published change wakes the streams of a node.
-// Publishing changes together prevents a user with permission to edit Nodes from keeping Isthmus
-// busy.
+// zones holds the zone of every node. The Cluster publishes the first change immediately, and then
+// batches changes for a second. Publishing a change wakes the streams of all clients on the node.
+// Batching prevents a user who may edit Nodes from keeping Isthmus busy.
 type zones struct {
 	changed *pace.Signal // apply is due
 

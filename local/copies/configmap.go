@@ -19,9 +19,9 @@ import (
 	"isthmus/federation"
 )
 
-// A copy is a ConfigMap whose binary data contains the lists of a cluster, by resource. This
-// ConfigMap may be larger than an API server accepts. The serialized form of this ConfigMap is
-// therefore divided into parts, each of which is stored in a separate ConfigMap.
+// A copy of a cluster is serialized as one ConfigMap, whose binary data contains a list for each
+// resource. Because API servers limit the size of an object, the serialized ConfigMap is split into
+// parts, and each part is stored in a ConfigMap of its own.
 
 const (
 	namePrefix      = "isthmus-cache-"
@@ -43,7 +43,8 @@ const (
 // binaryDataNumber is the protobuf field number of a ConfigMap's binary data.
 const binaryDataNumber = 3
 
-// head describes a generation. All ConfigMaps of a generation contain the same head.
+// head describes a generation. Every ConfigMap of a generation has an annotation with the same
+// head.
 type head struct {
 	clusterstore.CopiedCluster
 	Written  time.Time `json:"written"`
@@ -52,7 +53,7 @@ type head struct {
 	Checksum string    `json:"checksum"` // SHA-256 of all parts
 }
 
-// generation is one copy of a cluster, as described by the metadata of the copy's ConfigMaps.
+// generation holds the metadata of one copy of a cluster.
 type generation struct {
 	head           // zero if the annotation is invalid
 	names []string // of the ConfigMaps, in the order of the parts
@@ -100,14 +101,14 @@ func (g *generation) unpack(parts [][]byte) (*clusterstore.Copy, error) {
 	case fmt.Sprintf("%x", sha256.Sum256(data)) != g.Checksum:
 		return nil, clusterstore.UnusableCopy("it is damaged: its checksum is wrong")
 	case !onlyLists(data) || m.Unmarshal(data) != nil:
-		return nil, clusterstore.UnusableCopy("it is damaged: it does not only consist of lists")
+		return nil, clusterstore.UnusableCopy("it is damaged: it contains data other than lists")
 	}
 	return &clusterstore.Copy{CopiedCluster: g.CopiedCluster, Lists: m.BinaryData}, nil
 }
 
-// onlyLists reports whether a serialized ConfigMap contains at most maxLists fields, of which only
-// binary values are large. In memory, other fields or many small values could be a hundred times as
-// large as in the data.
+// onlyLists reports whether a serialized ConfigMap has few fields, and all fields except the lists
+// are small. Decoding many small values, or large fields of other types, could use a hundred times
+// as much memory as the data.
 func onlyLists(data []byte) bool {
 	for n := 0; len(data) > 0; n++ {
 		number, _, size := protowire.ConsumeField(data)
@@ -119,12 +120,12 @@ func onlyLists(data []byte) bool {
 	return true
 }
 
-// The key consists of the cluster label and the annotation.
+// The key of a generation is the cluster label followed by the head annotation of its ConfigMaps.
 type generations map[string]*generation
 
 // add adds a ConfigMap to its generation. A generation with an invalid annotation does not belong
-// to a cluster, and is deleted like the copy of a removed link. Because the caller may reuse the
-// object, add does not retain any of the object's strings.
+// to a linked cluster, so the leader deletes it. Because the caller may reuse the object, add does
+// not retain any of the object's strings.
 func (g generations) add(o metav1.Object) {
 	label := o.GetLabels()[clusterLabel]
 	text := o.GetAnnotations()[headAnnotation]

@@ -47,13 +47,13 @@ type Options struct {
 	Client    *kube.Client // of the local cluster, with typed clients
 	Namespace string       // of the ConfigMaps and the Lease
 	Identity  string       // holder of the Lease; unique among replicas
-	// MaxAge is how long a copy is used after its cluster was lost. Zero disables copies and
+	// MaxAge is how long a copy may be used after the start of the outage. Zero disables copies and
 	// deletes the existing ones.
 	MaxAge time.Duration
 	Log    *zap.Logger
 }
 
-// Caches returns the caches of all links. The listed result is false if links may be missing.
+// Caches returns the caches of all links. If listed is false, links may be missing from the list.
 type Caches func() (list []clusterstore.LinkedCache, listed bool)
 
 // Copies reads and writes the copies of lost clusters. [Copies.Read] and [Copies.Status] are safe
@@ -242,9 +242,9 @@ func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, ver
 	return c.decide(ctx, all, links)
 }
 
-// decide compares the generations with the links, beginning with the newest generation. An
-// up-to-date generation was written during the present outage, and comes from the cluster to which
-// the link refers now.
+// decide compares the generations with the links, beginning with the newest generation. A
+// generation is up to date if it was written during the current outage, from the cluster that the
+// link currently names.
 func (c *Copies) decide(ctx context.Context, all []*generation, links []clusterstore.LinkedCache) *work {
 	w := &work{room: maxAll}
 	linked := make(map[federation.ClusterName]*clusterstore.LinkedCache)
@@ -282,15 +282,14 @@ func (c *Copies) decide(ctx context.Context, all []*generation, links []clusters
 	return w
 }
 
-// isOver reports whether the outage that led to a generation is over. If the cluster was ready in
-// this replica when another replica wrote the copy, the end of the outage is unknown, and isOver
-// returns false.
+// isOver reports whether the outage during which a generation was written is over. If the cluster
+// was already ready in this replica when another replica wrote the copy, isOver returns false.
 func isOver(g *generation, l *clusterstore.LinkedCache) bool {
 	return l.State == cluster.Ready && time.Since(l.Since) >= readyFor && l.Since.After(g.Written)
 }
 
-// isDamaged reads a complete generation back, and reports whether it must be written again. Each
-// replica that has cached the lost cluster reads a generation once.
+// isDamaged reads a complete generation back, and reports whether it must be written again. A
+// replica that has cached the lost cluster reads each generation once.
 func (c *Copies) isDamaged(ctx context.Context, g *generation) bool {
 	o := c.outages[g.Cluster]
 	if o == nil || !g.complete() || o.intact == g.Checksum {
@@ -309,7 +308,7 @@ func (c *Copies) isDamaged(ctx context.Context, g *generation) bool {
 	return isUnusable(err)
 }
 
-var errLate = fmt.Errorf("the API server did not store it within %v", leadTime)
+var errLate = fmt.Errorf("the API server did not store the copy within %v", leadTime)
 
 func (c *Copies) campaign(ctx context.Context) error {
 	ctx, stop := context.WithTimeoutCause(ctx, leadTime, errLate)
@@ -364,7 +363,8 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 	}
 }
 
-// write writes a new generation of at most room bytes, and returns its size.
+// write stores a copy of a linked cluster, and returns the size of the copy in bytes. If the copy
+// is larger than room bytes, write returns an error.
 func (c *Copies) write(
 	ctx context.Context, leader *lease.Leadership, l *clusterstore.LinkedCache, room int,
 ) (int, error) {
@@ -431,7 +431,7 @@ func (c *Copies) publish() {
 		o := c.outages[name]
 		why := o.problem
 		if why == "" && time.Since(o.lost) > lostFor+2*leadTime {
-			why = "no replica could become the leader and write it"
+			why = "no replica could become the leader and write the copy"
 		}
 		if why != "" && !o.copied {
 			s.Missing = append(s.Missing, adminapi.MissingCopy{Cluster: string(name), Reason: why})
@@ -450,12 +450,12 @@ func (c *Copies) Status() adminapi.CacheCopies {
 func (c *Copies) Missing() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "isthmus_cluster_copies_missing",
-		Help: "Number of lost clusters without a saved copy, which newly started replicas cannot serve.",
+		Help: "Number of lost clusters that newly started replicas cannot serve, because no copy is saved.",
 	}, func() float64 { return float64(len(c.Status().Missing)) })
 }
 
-// Refused returns the requests that the API server rejects. If copies are disabled, it returns nil,
-// because the rejected requests do not matter.
+// Refused returns the requests that the API server rejects. If copies are disabled, Refused returns
+// nil, because the rejected requests do not matter.
 func (c *Copies) Refused() []adminapi.RefusedRequest {
 	if c.o.MaxAge == 0 {
 		return nil

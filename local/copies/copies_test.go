@@ -610,7 +610,7 @@ func TestNoLease(t *testing.T) {
 		a.set("east", cluster.Stale, nil)
 		wait(5 * time.Minute)
 		w.copied()
-		a.missing(t, "east: no replica could become the leader and write it")
+		a.missing(t, "east: no replica could become the leader and write the copy")
 		if e := a.Status().LeaseError; !strings.Contains(e, "forbidden") {
 			t.Errorf("error %q", e)
 		}
@@ -848,7 +848,7 @@ func TestSlowWrites(t *testing.T) {
 		if n := len(w.configMaps()); n > 2*maxParts {
 			t.Errorf("%d ConfigMaps remain", n)
 		}
-		a.missing(t, "east: the API server did not store it within 1m0s")
+		a.missing(t, "east: the API server did not store the copy within 1m0s")
 		slow.Store(false)
 		wait(maxRetry + 2*time.Minute)
 		w.copied(fmt.Sprintf("east:%d", maxParts))

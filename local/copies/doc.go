@@ -1,9 +1,9 @@
-// Package copies stores copies of the caches of lost clusters in the local cluster. If the API of a
-// linked cluster is unreachable when a replica starts, the replica serves the cluster's copy, so
-// that clients do not lose the cluster's endpoints. Replicas share copies through ConfigMaps in the
-// namespace of Isthmus:
+// Package copies stores the cached objects of lost clusters in ConfigMaps of the local cluster. If
+// the API of a linked cluster is unreachable when a replica starts, the replica serves the copy, so
+// clients keep the cluster's endpoints. Replicas share copies through ConfigMaps in the namespace
+// of Isthmus:
 //
-//	c, err := copies.New(copies.Options{Client: client, Namespace: "linkerd", MaxAge: 24 * time.Hour, …})
+//	c := copies.New(copies.Options{Client: client, Namespace: "linkerd", MaxAge: 24 * time.Hour, …})
 //	store, err := clusterstore.NewStore(api, clusterstore.Options{ReadCopy: c.Read, …})
 //	c.SetCaches(store.Caches)
 //	err = c.Run(ctx)
@@ -11,8 +11,8 @@
 // Callers may rely on the following:
 //
 //   - A cluster is copied once per outage, after the cluster has been stale for 10 s. A replica
-//     tries to acquire the Lease only while it has copies to write or to delete. A leader that
-//     writes a copy has therefore cached the lost cluster.
+//     tries to acquire the Lease only while it has copies to write or to delete. A copy is always
+//     written by a replica that has cached the lost cluster.
 //   - A generation is a complete copy, and consists of 1 to 19 ConfigMaps that never change. An
 //     older generation is deleted only after a newer generation is complete. Incomplete generations
 //     are never read.
@@ -21,14 +21,14 @@
 //   - A copy is deleted when its cluster has been ready for a minute, when its link has been
 //     removed, or when the copy reaches the maximum age.
 //   - The size of a copy is limited to 16 MiB, and the total size of all copies is limited to 64
-//     MiB. While a cluster is being copied again, its older copy does not count toward the total. A
-//     cluster whose copy would exceed these limits is not copied, but reported by [Copies.Status]
-//     and the metrics.
-//   - A replica writes at most 4 ConfigMaps per second. A failed write is repeated twice. If a
-//     further write fails, if the writes take too long, or if the copy turns out to be damaged, the
-//     cluster is copied again after a pause of 10 s to 10 min.
-//   - The clocks of replicas may differ by up to a minute. If they differ by more, a copy may be
-//     deleted late, or written once more.
+//     MiB. While a cluster is being copied again, its older copy does not count toward the total.
+//     If the copy of a cluster would exceed a size limit, the cluster is not copied, and
+//     [Copies.Status] and the metrics report the cluster.
+//   - A replica writes at most 4 ConfigMaps per second. A failed write is retried twice. If a copy
+//     cannot be written or turns out to be damaged, the cluster is copied again after a pause of 10
+//     s to 10 min.
+//   - The clocks of replicas may differ by up to a minute. If the clocks differ by more than a
+//     minute, a copy may be deleted late, or written an extra time.
 //   - A copy never contains credentials. Any user with permission to write ConfigMaps in the
 //     namespace of Isthmus can forge a copy. A replica therefore checks the size, structure,
 //     checksum and age of a copy, and decodes the copy exactly like a response from a linked

@@ -30,8 +30,9 @@ type Status struct {
 	Since   time.Time // when Leading last changed
 }
 
-// NewCandidate returns the Candidate of a replica that is not the leader yet, and sets c.Observe.
-// The what argument describes the objects that the leader writes, for log messages.
+// NewCandidate returns the Candidate of a replica that is not the leader yet. The Candidate
+// replaces the Observe function of the Config. The what argument describes the objects that the
+// leader writes, for log messages.
 func NewCandidate[T any](what string, c Config, log *zap.Logger) *Candidate[T] {
 	s := &Candidate[T]{config: c, what: what, log: log, seen: Status{Since: time.Now()}}
 	s.config.Observe = s.observe

@@ -1,7 +1,7 @@
 // Package lease elects a leader among replicas with a Lease, and limits the rate of the leader's
-// writes. The election uses client-go's leaderelection. Package lease adds the guarantee that two
-// replicas never write at the same time, even if a process is suspended, and whatever the API
-// server responds.
+// writes. The election uses client-go's leaderelection. In addition, package lease guarantees that
+// two replicas never write at the same time, even if a process is suspended or the API server
+// returns errors.
 //
 // A [Candidate] takes part in an election. While its replica holds the Lease, the Candidate has a
 // [Leadership]. The leader determines the necessary writes in passes, and a [Loop] executes them.
@@ -22,13 +22,13 @@
 //
 //   - Before each write, [Leadership.Write] checks the age of the last renewal. A write never
 //     begins more than 10 s after the last renewal. Another replica acquires the Lease no earlier
-//     than 30 s after the last renewal. A process that was suspended therefore never writes at the
-//     same time as the new leader.
+//     than 30 s after the last renewal. Even a process that was suspended never writes at the same
+//     time as the new leader.
 //   - Pending writes are canceled as soon as the replica sees that it no longer holds the Lease,
 //     and no later than 10 s after the last renewal.
-//   - When Run's context ends, Run renews the Lease until the last write has ended. After the last
-//     write, Run releases the Lease, so that another replica can acquire it within seconds. Run
-//     never releases the Lease of another holder.
+//   - When its context ends, Run keeps renewing the Lease until the last write has ended. After the
+//     last write, Run releases the Lease, so that another replica can acquire it within seconds.
+//     Run never releases the Lease of another holder.
 //   - A request for the Lease takes at most 4 s, and the release at most 10 s.
 //   - The clocks of replicas may differ, because each replica measures the time since it last saw
 //     the Lease change. Replicas ignore the times in the Lease.
@@ -41,16 +41,16 @@
 //
 // Callers may rely on the following behavior of a Loop:
 //
-//   - A pass begins 50 ms after a change, to collect further changes. Slow passes run less often,
-//     so that passes use at most a tenth of the time. A pass always begins within a second of a
-//     change.
-//   - At most 32 writes are in progress at once, and at most 4 of them in one turn, which is a link
-//     or a namespace. If the writes for one link or namespace hang, the writes for other links and
-//     namespaces continue. Turns alternate, and the groups within a turn alternate too.
-//   - An object is written at most once a second. If MaxPause is set, an object that keeps changing
-//     is written less often.
-//   - A failed write does not delay other objects. The Loop retries it indefinitely, with a
-//     back-off from 1 s to 5 min.
+//   - A pass begins 50 ms after a change, to collect further changes. The time between passes is at
+//     least ten times the duration of a pass, but a pass always begins within a second of a change.
+//   - At most 32 writes are in progress at once, and at most 4 of them for the same link or
+//     namespace. If the writes for one link or namespace hang, the writes for other links and
+//     namespaces continue. Writes alternate between links or namespaces, and within each link
+//     between its namespaces.
+//   - An object is written at most once a second. An object that keeps changing is written less
+//     often, down to once per MaxPause.
+//   - A failed write does not delay other objects. The Loop retries a failed write indefinitely,
+//     with a back-off from 1 s to 5 min.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package lease

@@ -18,8 +18,8 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// ErrNotRenewed and ErrTaken are reasons why a leadership ends although its replica continues to
-// run.
+// ErrNotRenewed, ErrTaken and ErrDeleted are reasons for the end of a leadership while the replica
+// continues to run.
 var (
 	ErrNotRenewed = fmt.Errorf("the Lease could not be renewed for %v", renewDeadline)
 	ErrTaken      = errors.New("the Lease has another holder, or none")
@@ -57,7 +57,7 @@ func (t *Leadership) Write(write func(context.Context) error) error {
 	return write(t.ctx)
 }
 
-// renewed reports whether the last renewal is recent. renewed reads the clock instead of using a
+// renewed reports whether the last renewal is recent. The method reads the clock instead of using a
 // timer, because timers may fire late when a suspended process continues.
 func (t *Leadership) renewed() bool {
 	until := t.until.Load()
@@ -65,8 +65,9 @@ func (t *Leadership) renewed() bool {
 }
 
 // Run takes part in elections until ctx ends, and calls lead each time this replica is elected. The
-// context passed to lead ends when ctx ends or the Lease is lost, with the reason as its cause.
-// Once this context has ended, lead must return as soon as its last write has ended.
+// context passed to lead is canceled when ctx ends or the Lease is lost, and [context.Cause]
+// returns the reason. Once the context is canceled, lead must return as soon as its last write has
+// ended.
 //
 // Run returns nil once ctx has ended and the Lease is released. Run returns an error only if the
 // Config is invalid.
@@ -100,7 +101,7 @@ func elect(ctx context.Context, c Config, lead func(context.Context, *Leadership
 	if err != nil {
 		return fmt.Errorf("election: %w", err)
 	}
-	// Observe reports the errors that client-go would log.
+	// The empty Logger discards the logs of client-go, because Observe reports the same errors.
 	electing, stop := context.WithCancel(klog.NewContext(beyond, klog.Logger{}))
 	defer stop()
 	over := make(chan struct{})

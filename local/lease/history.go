@@ -9,8 +9,8 @@ const (
 	// changeTime doubles this minimum, up to the MaxPause of the Loop.
 	minPause   = time.Second
 	changeTime = 10 * time.Minute
-	// maxReverts limits how often others may revert a write within changeTime. An object with more
-	// reverts is written only once per MaxPause.
+	// If other writers revert an object maxReverts times within changeTime, the object is written
+	// only once per MaxPause.
 	maxReverts = 3
 	// A failed write is retried after minRetry. Each further failure doubles the delay, up to
 	// maxRetry.
@@ -21,8 +21,8 @@ const (
 type Outcome struct {
 	Problem string // why the task failed; empty on success
 	Nothing bool   // no write needed: already correct, or not managed by Isthmus
-	// If Nothing and Later are set, the next attempt is delayed by the same time as after a write.
-	// The delay gives the cache time to receive the current object, or limits how often a slow task
+	// If Nothing and Later are set, the next attempt begins no earlier than minPause later. The
+	// pause gives the cache time to receive the current object, or limits how often a slow task
 	// runs.
 	Later    bool
 	Again    bool   // another writer was faster; read the object again

@@ -17,16 +17,18 @@ const (
 	// PassShare is the minimum ratio of the time between passes to the duration of a pass. MaxBatch
 	// limits the resulting time.
 	PassShare = 10
-	// MaxBatch is the maximum time after a change in which writes of an older pass may still begin.
+	// MaxBatch is the maximum delay between a change and the next pass. Until the next pass, writes
+	// of the previous pass may still begin.
 	MaxBatch = time.Second
-	// maxAtOnce is the maximum number of writes in progress, and maxOfTurn is the maximum per turn.
+	// maxAtOnce is the maximum number of writes in progress, and maxOfTurn is the maximum for one
+	// value of Turn.
 	maxAtOnce, maxOfTurn = 32, 4
 	// tick is the time between attempts to begin queued writes.
 	tick = 20 * time.Millisecond
 )
 
-// Lease permits writes only while this replica holds the Lease. The context of the write is
-// canceled when the Lease is lost. [Leadership] implements Lease.
+// Lease lets its user write only while this replica holds the Kubernetes Lease. The context of the
+// write is canceled when the Lease is lost. [Leadership] implements Lease.
 type Lease interface {
 	Write(write func(context.Context) error) error
 }
@@ -36,8 +38,8 @@ type Lease interface {
 type Task[K comparable] struct {
 	Key          K
 	Turn, Within string // tasks alternate by Turn, and within a turn by Within
-	// Passing means that the task is dropped if it cannot begin immediately. The next pass lists
-	// the task again if necessary.
+	// If Passing is true, the Loop drops the task unless the task can begin immediately. The next
+	// pass may list a dropped task again.
 	Passing bool
 	// Do executes the task in its own goroutine. Nil means that the task has nothing to do at
 	// present.
@@ -72,7 +74,7 @@ type Options[K comparable] struct {
 type Loop[K comparable] struct {
 	Options[K]
 
-	// used only by the goroutine of Run
+	// Only the goroutine of Run uses the following fields.
 	results chan result[K]
 	writing map[K]Task[K] // tasks under way
 	queue   []Task[K]     // tasks of the last pass that have not begun
@@ -135,9 +137,9 @@ func (l *Loop[K]) Run(work context.Context) {
 	}
 }
 
-// rest waits until the next pass is due, and begins queued writes meanwhile. The wait argument is
-// the delay if nothing changes, and batch is the delay after a change. Once its context has ended,
-// rest returns false.
+// rest waits until the next pass is due, and begins queued writes while it waits. The wait argument
+// is the delay without a change, and the batch argument is the delay after a change. Once its
+// context has ended, rest returns false.
 func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
 	due := time.Now().Add(wait)
 	for {
